@@ -1,0 +1,237 @@
+//! All that the outside may learn of a run. The trainer emits events and formats nothing; sinks consume them.
+
+use crate::spec::Metric;
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// First of all: the facts that do not change during the run.
+    Started(Box<Header>),
+    /// A block of training steps whose rows have reached the host.
+    Train(TrainRows),
+    /// All validation rows were seen.
+    Validation(ValidationRow),
+    /// How far the run is; at most some twenty a second.
+    Progress(Progress),
+    /// Something that `run.log` keeps and a person may want to read.
+    Notice(Level, String),
+    /// Last of all.
+    Finished(Box<Outcome>),
+}
+
+/// How much a notice matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Kept in the log, shown with `-v`.
+    Info,
+    /// Shown always.
+    Warning,
+}
+
+/// The facts of a run that do not change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Header {
+    /// The experiment's name.
+    pub name: String,
+    /// What the spec asked for: `3`, `all`, `gpu:1;gpu:2`.
+    pub devices_requested: String,
+    /// Names of the devices that train.
+    pub devices_used: Vec<String>,
+    /// Whether those devices are virtual.
+    pub virtual_devices: bool,
+    /// `strong` or `weak`.
+    pub scaling: String,
+    /// `f32`, ...
+    pub precision: String,
+    /// What runs the steps.
+    pub engine: String,
+    /// The metric columns of the run, in order.
+    pub metrics: Vec<Metric>,
+    /// Whether the task has classes, hence accuracy.
+    pub classifies: bool,
+    /// Training rows.
+    pub train_rows: u64,
+    /// Steps the run takes if nothing ends it early.
+    pub steps_planned: u64,
+    /// Epochs the run takes if nothing ends it early.
+    pub epochs_planned: u64,
+}
+
+/// Consecutive steps of one epoch (or, under `per_epoch`, one row that stands for the epoch).
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainRows {
+    /// Counted from 1.
+    pub epoch: u64,
+    /// Optimizer step of the first row, counted from 1.
+    pub first_step: u64,
+    /// Batch rows of every step but the last of the block.
+    pub rows: u32,
+    /// Batch rows of the last step of the block.
+    pub last_rows: u32,
+    /// Values per row: the metrics of the header but `lr`, in order.
+    pub width: usize,
+    /// `[steps, width]`.
+    pub values: Vec<f32>,
+    /// One per step where `lr` is among the metrics, else empty.
+    pub lr: Vec<f64>,
+    /// Seconds since training began, one per step.
+    pub elapsed_s: Vec<f64>,
+}
+
+impl TrainRows {
+    /// Number of rows in the block.
+    pub fn len(&self) -> usize {
+        self.elapsed_s.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.elapsed_s.is_empty()
+    }
+}
+
+/// One pass over all validation rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidationRow {
+    /// The step after which it was taken.
+    pub step: u64,
+    /// The epoch of that step.
+    pub epoch: u64,
+    /// All validation rows.
+    pub rows: u64,
+    /// Mean loss.
+    pub loss: f64,
+    /// Part of the rows that is right, where there are classes.
+    pub accuracy: Option<f64>,
+    /// Seconds since training began.
+    pub elapsed_s: f64,
+}
+
+/// How far the run is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Steps done.
+    pub step: u64,
+    /// Epoch of that step, counted from 1.
+    pub epoch: u64,
+    /// Training rows seen so far.
+    pub samples: u64,
+    /// Seconds spent in training steps.
+    pub train_s: f64,
+    /// Seconds since training began.
+    pub elapsed_s: f64,
+    /// Last training loss that reached the host.
+    pub loss: Option<f32>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// As planned.
+    Finished,
+    /// A fault: the reason says which.
+    Failed,
+    /// By a signal.
+    Interrupted,
+    /// The loss is no longer a finite number.
+    Diverged,
+}
+
+impl Status {
+    /// The word in `summary.csv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Diverged => "diverged",
+        }
+    }
+}
+
+/// The end of a run, in numbers. `None` is a value that is not known, and an empty cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: Status,
+    /// Why it ended so, where that needs words.
+    pub reason: Option<String>,
+    /// Epochs begun.
+    pub epochs: u64,
+    /// Optimizer steps taken.
+    pub steps: u64,
+    /// Training rows seen.
+    pub samples: u64,
+    /// Loss of the last training row; `None` under `off`.
+    pub final_train_loss: Option<f32>,
+    /// Loss of the last validation.
+    pub final_validation_loss: Option<f64>,
+    /// Accuracy of the last validation.
+    pub final_validation_accuracy: Option<f64>,
+    /// The training loop: steps, validation, log.
+    pub loop_s: f64,
+    /// The training loop without validation.
+    pub train_s: f64,
+    /// Time in the log phase.
+    pub logging_s: f64,
+    /// Largest use of device memory by this run, over the devices.
+    pub peak_device_bytes: u64,
+    /// `timing.csv`.
+    pub timing: Vec<PhaseTime>,
+    /// `transfers.csv`.
+    pub transfers: Vec<Transfer>,
+    /// The first step's time on the host clock.
+    pub warmup_s: Option<f64>,
+}
+
+/// A row of `timing.csv`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PhaseTime {
+    /// The device's name.
+    pub device: String,
+    /// `host` or `device`.
+    pub clock: &'static str,
+    /// `data`, `forward`, ..., `total`.
+    pub phase: &'static str,
+    /// How many samples.
+    pub count: u64,
+    /// Their sum.
+    pub total_s: f64,
+    /// Their mean.
+    pub mean_s: f64,
+    /// Their standard deviation (n - 1); `None` below two samples.
+    pub std_s: Option<f64>,
+    /// The least.
+    pub min_s: f64,
+    /// Median.
+    pub p50_s: f64,
+    /// 95th percentile.
+    pub p95_s: f64,
+    /// 99th percentile.
+    pub p99_s: f64,
+    /// The greatest.
+    pub max_s: f64,
+    /// Part of `total`.
+    pub share: f64,
+}
+
+/// A row of `transfers.csv`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transfer {
+    /// `h2d`, `d2h`, `d2d`, `all_reduce` or `sync`.
+    pub kind: &'static str,
+    /// `batch`, `dataset`, `parameters`, `log`, ...
+    pub purpose: &'static str,
+    /// Name of the memory that is read.
+    pub from: String,
+    /// Name of the memory that is written.
+    pub to: String,
+    /// Copies that moved bytes (or waits).
+    pub count: u64,
+    /// Copies to where the data already was.
+    pub noop_count: u64,
+    /// Bytes moved; `None` for a wait.
+    pub bytes: Option<u64>,
+    /// Time the host spent; 0 for no-ops.
+    pub total_s: f64,
+}

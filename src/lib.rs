@@ -1,0 +1,39 @@
+//! `runner`: a declarative experiment runner.
+//!
+//! One idea carries the code: **an experiment is compiled to a program; devices run programs; everything they do is
+//! recorded.**
+//!
+//! ```text
+//! spec  ->  plan  ->  programs  ->  device  ->  record  ->  report
+//! what      what      what each     runs them,  what is     what it
+//! the user  will      kind of step  counts      kept        meant
+//! wrote     happen    does
+//! ```
+//!
+//! A layer uses only those that stand above it in this list; `tests/it/architecture.rs` holds the rule.
+//!
+//! | layer | owns |
+//! | --- | --- |
+//! | [`spec`] | what the user wrote: TOML with places, strict, every problem at once, overrides, JSON Schema |
+//! | [`program`] | the instructions of a step as data: buffers, ops, phases, costs, lowering |
+//! | [`plan`] | what will happen: devices and engine chosen, shapes inferred, programs lowered, bytes and FLOPs counted |
+//! | [`device`] | memory, copies, running a program; the ledger that counts every transfer and every wait |
+//! | [`data`] | sources (synthetic, csv, idx, npy) and the order of rows |
+//! | [`event`] | all that the outside may learn of a run |
+//! | [`train`] | the loop: blocks of steps, validation, stopping; it formats nothing |
+//! | [`record`] | events into a run folder: one sink per file |
+//! | [`report`] | run folders into tables and comparisons |
+//! | [`cli`] | the command line, and the one place where all layers meet |
+
+#![deny(missing_docs)]
+
+pub mod cli;
+pub mod data;
+pub mod device;
+pub mod event;
+pub mod plan;
+pub mod program;
+pub mod record;
+pub mod report;
+pub mod spec;
+pub mod train;

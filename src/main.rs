@@ -1,0 +1,3 @@
+//! The edge: parse, run, print, exit code.
+
+fn main() {}

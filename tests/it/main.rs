@@ -1,0 +1,1 @@
+//! One integration binary: every test drives the program or the library as a user would.
