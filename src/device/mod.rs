@@ -1,1 +1,197 @@
-//! (to come)
+//! Devices: memory, copies, running programs, and the ledger that counts every transfer and every wait.
+//!
+//! May use [`crate::spec`], [`crate::program`] and [`crate::plan`]'s pure types. A device is chosen by a value at run
+//! time; nothing here is generic over one. All that crosses between host and device passes through [`Device`], the one
+//! door that knows purpose, direction and bytes.
+
+mod clock;
+pub mod cpu;
+mod ledger;
+
+use std::{sync::Arc, time::Duration};
+
+pub use clock::{Clock, PhaseSummary};
+pub use ledger::{Kind, Ledger, Line, Purpose};
+
+use crate::program::{BufferId, Hyper, Slice, Sums};
+
+/// What a device could not do.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The memory is not there.
+    #[error("`{device}` has no room for {bytes} bytes")]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// A thread of the device could not be started.
+    #[error("`{device}` cannot start a thread: {source}")]
+    Thread {
+        /// The device.
+        device: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A schedule of tasks that would race; a defect of this program, found before anything ran.
+    #[error("a schedule of the CPU is not free of conflicts: {conflict}")]
+    Schedule {
+        /// Which tasks.
+        conflict: String,
+    },
+    /// A worker of the device ended before its work was done.
+    #[error("a thread of `{device}` ended unexpectedly at step {step}")]
+    Lost {
+        /// The device.
+        device: String,
+        /// The step that was being computed.
+        step: u64,
+    },
+}
+
+/// Whether a copy moved anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// So many bytes.
+    Bytes(u64),
+    /// Nothing: the data already was where it was wanted.
+    Nothing,
+}
+
+/// Which kind of step is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Optimizer steps.
+    Train,
+    /// Chunks of validation rows.
+    Validate,
+}
+
+/// Consecutive steps that run without the host: one unit of dispatch.
+#[derive(Clone, Debug)]
+pub struct Block<'a> {
+    /// Which programs.
+    pub work: Work,
+    /// Optimizer steps done before this block.
+    pub step: u64,
+    /// First row within the epoch (or the validation rows).
+    pub position: usize,
+    /// First row within the bound data; differs from `position` where data is streamed.
+    pub offset: usize,
+    /// Rows in the epoch (or the validation rows); the last step takes what is left.
+    pub rows: usize,
+    /// Steps to run.
+    pub steps: usize,
+    /// One per step, for training.
+    pub hyper: &'a [Hyper],
+    /// First free row of the log.
+    pub slot: usize,
+}
+
+/// What a device reports of a block.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ran {
+    /// The first step (1-based) whose loss was not finite, of all blocks so far.
+    pub non_finite: Option<u64>,
+}
+
+/// A device that holds a trial: its arena, its programs.
+pub trait Executor: Send {
+    /// Makes rows of data (`[rows, width]`) the contents of a data buffer.
+    fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError>;
+    /// Makes `order` the order of the epoch's rows.
+    fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError>;
+    /// Host to device.
+    fn write(&mut self, to: Slice, from: &[f32]) -> Result<Moved, DeviceError>;
+    /// Device to host.
+    fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError>;
+    /// Reads the running sums and sets them to zero.
+    fn take_sums(&mut self, sums: Sums, to: &mut [f64]) -> Result<Moved, DeviceError>;
+    /// Runs a block of steps. Phase times go to `clock`; seconds since `clock`'s origin at each step's end are pushed
+    /// to `ends` where the device takes them per step, else once per block for each of its steps.
+    fn run(&mut self, block: &Block<'_>, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError>;
+    /// Bytes this trial holds on the device.
+    fn bytes(&self) -> u64;
+}
+
+/// A named device with its executor and ledger.
+pub struct Device {
+    name: String,
+    executor: Box<dyn Executor>,
+    /// Every transfer and wait so far.
+    pub ledger: Ledger,
+}
+
+impl Device {
+    /// Puts the ledger in front of an executor.
+    pub fn new(name: impl Into<String>, executor: Box<dyn Executor>) -> Self {
+        Self { name: name.into(), executor, ledger: Ledger::default() }
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes this trial holds on the device.
+    pub fn bytes(&self) -> u64 {
+        self.executor.bytes()
+    }
+
+    /// See [`Executor::bind`].
+    pub fn bind(&mut self, purpose: Purpose, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<(), DeviceError> {
+        self.counted(Kind::HostToDevice, purpose, |e| e.bind(buffer, rows))
+    }
+
+    /// See [`Executor::bind_order`].
+    pub fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<(), DeviceError> {
+        self.counted(Kind::HostToDevice, Purpose::Batch, |e| e.bind_order(order))
+    }
+
+    /// Host to device.
+    pub fn write(&mut self, purpose: Purpose, to: Slice, from: &[f32]) -> Result<(), DeviceError> {
+        self.counted(Kind::HostToDevice, purpose, |e| e.write(to, from))
+    }
+
+    /// Device to host.
+    pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut [f32]) -> Result<(), DeviceError> {
+        self.counted(Kind::DeviceToHost, purpose, |e| e.read(from, to))
+    }
+
+    /// Reads running sums and sets them to zero.
+    pub fn take_sums(&mut self, purpose: Purpose, sums: Sums, to: &mut [f64]) -> Result<(), DeviceError> {
+        self.counted(Kind::DeviceToHost, purpose, |e| e.take_sums(sums, to))
+    }
+
+    /// Runs a block of steps.
+    pub fn run(&mut self, block: &Block<'_>, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
+        self.executor.run(block, clock, ends)
+    }
+
+    fn counted(
+        &mut self,
+        kind: Kind,
+        purpose: Purpose,
+        copy: impl FnOnce(&mut dyn Executor) -> Result<Moved, DeviceError>,
+    ) -> Result<(), DeviceError> {
+        let start = std::time::Instant::now();
+        match copy(&mut *self.executor)? {
+            Moved::Bytes(bytes) => self.ledger.copy(kind, purpose, bytes, start.elapsed()),
+            Moved::Nothing => self.ledger.nothing(kind, purpose),
+        }
+        Ok(())
+    }
+}
+
+/// How finely an executor times its steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// Every phase of every step.
+    Phases,
+    /// Blocks only: steps are so short that a clock would be most of what it measures.
+    Blocks,
+}
+
+/// Shorter than this, a step is timed by blocks.
+pub const SHORTEST_TIMED_STEP: Duration = Duration::from_micros(10);

@@ -1,1 +1,217 @@
-//! (to come)
+//! What will happen: a [`Spec`] with every choice made and every number counted, before anything runs.
+//!
+//! Planning is pure: it is told what the data are ([`Facts`]) and what the machine is ([`Machine`]), and touches neither
+//! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
+
+mod devices;
+mod floor;
+mod schedule;
+mod shapes;
+
+pub use devices::Choice;
+pub use floor::{Bound, Floor, Machine, Rates};
+pub use schedule::update_rule;
+pub use shapes::LayerRow;
+
+use crate::{
+    program::{Options, Programs, lower},
+    spec::{EngineChoice, Placement, Policy, Problem, Spec},
+};
+
+/// Steps that a device's log holds at most, however long `flush_every` or an epoch is.
+const MOST_LOG_SLOTS: u64 = 1 << 20;
+
+/// Rows of a validation chunk at least, where there are so many.
+const VALIDATION_ROWS: usize = 256;
+
+/// Bytes of a streamed chunk of rows, about.
+const CHUNK_BYTES: usize = 8 << 20;
+
+/// What the data are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Rows to train on.
+    pub train_rows: usize,
+    /// Rows to validate on.
+    pub validation_rows: usize,
+    /// Features per row.
+    pub features: usize,
+    /// Numbers per target.
+    pub targets: usize,
+    /// Classes, where targets are classes.
+    pub classes: Option<usize>,
+    /// Whether features stay in their file.
+    pub in_file: bool,
+}
+
+/// What runs the steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// One CPU thread walks the program.
+    Serial,
+    /// A team of CPU threads walks it together.
+    Team,
+}
+
+impl Engine {
+    /// The word in `summary.csv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Serial => "serial",
+            Self::Team => "team",
+        }
+    }
+}
+
+/// One trial, ready to run.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// The spec with everything filled in that depends on data and model.
+    pub spec: Spec,
+    /// What was asked and what is used.
+    pub devices: Choice,
+    /// What runs the steps.
+    pub engine: Engine,
+    /// Why that engine.
+    pub engine_reason: String,
+    /// CPU threads that run steps.
+    pub threads: usize,
+    /// Instruction set of the CPU's products.
+    pub instruction_set: String,
+    /// The layers with their shapes.
+    pub layers: Vec<LayerRow>,
+    /// The data.
+    pub facts: Facts,
+    /// What the device runs.
+    pub programs: Programs,
+    /// Optimizer steps per epoch, the last perhaps on fewer rows.
+    pub steps_per_epoch: u64,
+    /// Steps of the whole run, if nothing ends it early.
+    pub steps: u64,
+    /// Rows per streamed chunk; `None` where data are resident.
+    pub chunk_rows: Option<usize>,
+    /// The least time a step can take, and why.
+    pub floor: Floor,
+    /// Bytes of resident data.
+    pub data_bytes: u64,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlanError {
+    /// The spec and its data do not fit together.
+    Problems(Vec<Problem>),
+    /// A declared device is not there and `on_missing = "error"`.
+    Missing(Problem),
+}
+
+/// Plans one trial. `threads` is what the host may use.
+pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Result<Trial, PlanError> {
+    let devices = devices::choose(&spec.devices, machine.gpus).map_err(PlanError::Missing)?;
+    let mut spec = spec.clone();
+    let mut problems = Vec::new();
+    let layers = shapes::infer(&mut spec.model, facts, &mut problems);
+    let batch = spec.data.batch_size.min(facts.train_rows);
+    let steps_per_epoch = facts.train_rows.div_ceil(batch.max(1)) as u64;
+    let of_epochs = steps_per_epoch.saturating_mul(spec.trainer.max_epochs);
+    let steps = spec.trainer.max_steps.map_or(of_epochs, |most| most.min(of_epochs));
+    schedule::resolve(&mut spec, steps, steps_per_epoch, &mut problems);
+    if spec.trainer.early_stopping.is_some() && (facts.validation_rows == 0 || spec.trainer.validate_every_epochs == 0) {
+        let problem = Problem::at_key("trainer.early_stopping", "early stopping watches the validation, and there is none");
+        problems.push(problem.hint("give the data validation rows, and validate every epoch"));
+    }
+    if !problems.is_empty() {
+        return Err(PlanError::Problems(problems));
+    }
+    if spec.logging.policy == Policy::Buffered {
+        spec.logging.flush_every.get_or_insert(steps_per_epoch);
+    }
+    let streamed = facts.in_file || spec.data.placement == Placement::Streamed;
+    let programs = programs(&spec, facts, batch, streamed);
+    let data_rows = facts.train_rows + facts.validation_rows;
+    let data_bytes = if streamed { 0 } else { (data_rows * (facts.features + facts.targets)) as u64 * 4 };
+    check_memory(&programs, machine).map_err(|p| PlanError::Problems(vec![p]))?;
+    let floor = Floor::of(&programs, machine, data_bytes);
+    let (engine, engine_reason) = engine(spec.devices.engine, &floor, machine, threads);
+    let row_bytes = 4 * (facts.features + facts.targets).max(1);
+    let batches = (CHUNK_BYTES / (row_bytes * batch)).max(1);
+    Ok(Trial {
+        devices,
+        engine,
+        engine_reason,
+        threads: if engine == Engine::Serial { 1 } else { threads },
+        instruction_set: machine.instruction_set.clone(),
+        layers,
+        facts,
+        programs,
+        steps_per_epoch,
+        steps,
+        chunk_rows: streamed.then_some(batches * batch),
+        floor,
+        data_bytes,
+        spec,
+    })
+}
+
+fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool) -> Programs {
+    let remainder = |rows: usize, chunk: usize| Some(rows % chunk).filter(|r| *r > 0);
+    let log_slots = match spec.logging.policy {
+        Policy::Buffered => spec.logging.flush_every.unwrap_or(1).min(MOST_LOG_SLOTS) as usize,
+        _ => 1,
+    };
+    let chunk = batch.max(VALIDATION_ROWS).min(facts.validation_rows);
+    let validates = chunk > 0 && spec.trainer.validate_every_epochs > 0;
+    let clip = spec.trainer.gradient_clip_val;
+    lower(&Options {
+        layers: &spec.model.layers,
+        loss: spec.model.loss,
+        features: facts.features,
+        targets: facts.targets,
+        rule: update_rule(&spec.optimizer, &spec.schedule),
+        clip: (clip > 0.0).then_some(clip as f32),
+        metrics: &spec.logging.metrics,
+        policy: spec.logging.policy,
+        log_slots,
+        batch,
+        last: remainder(facts.train_rows, batch),
+        validation: validates.then(|| (chunk, remainder(facts.validation_rows, chunk))),
+        ordered: spec.data.shuffle && !streamed,
+        fold_update: true,
+    })
+}
+
+fn check_memory(programs: &Programs, machine: &Machine) -> Result<(), Problem> {
+    let needed = programs.layout.arena_bytes();
+    if needed <= machine.memory_available {
+        return Ok(());
+    }
+    let fixed = programs.layout.parameter_count() * 4;
+    let hint = if fixed * 3 > machine.memory_available {
+        "make the model smaller".to_owned()
+    } else {
+        "lower `data.batch_size`, or make the model smaller".to_owned()
+    };
+    let gb = |bytes: u64| bytes as f64 / 1e9;
+    let message = format!(
+        "the job needs {:.3} GB of memory for parameters and activations, and {:.3} GB are available",
+        gb(needed),
+        gb(machine.memory_available)
+    );
+    Err(Problem::at_key("model.layers", message).hint(hint))
+}
+
+/// A team pays off where its meetings cost less than the work it shares.
+fn engine(choice: EngineChoice, floor: &Floor, machine: &Machine, threads: usize) -> (Engine, String) {
+    let us = |s: f64| format!("{:.1} us", s * 1e6);
+    let alone = floor.serial_s();
+    let together = floor.team_s(machine, threads);
+    match choice {
+        EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
+        EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),
+        _ if threads <= 1 => (Engine::Serial, "there is one thread".into()),
+        _ if together < alone => {
+            (Engine::Team, format!("{} a step alone, {} by {threads} threads", us(alone), us(together)))
+        }
+        _ => (Engine::Serial, format!("{} a step alone; a team's meetings alone cost more than they save", us(alone))),
+    }
+}

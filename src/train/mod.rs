@@ -1,1 +1,15 @@
-//! (to come)
+//! The trainer: epochs of blocks of steps, validation, stopping. It emits events and formats nothing.
+//!
+//! A block of steps runs on the device without the host. It ends at the next flush of the log, the end of an epoch,
+//! `max_steps`, and after some 50 ms, so that a signal or `max_time` is noticed.
+
+mod feed;
+mod init;
+mod logbook;
+mod schedule;
+mod session;
+mod stop;
+
+pub use init::{exported, initial_values};
+pub use session::{Closed, Job, Trained, train};
+pub use stop::StopFlag;

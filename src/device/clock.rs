@@ -1,0 +1,168 @@
+//! Host-clock times by phase: exact count, sum, mean and deviation; percentiles from a histogram of two significant
+//! digits, so that memory stays small however long a run is.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use super::Grain;
+use crate::program::Phase;
+
+/// Longest time a histogram tells apart; longer ones count as this in percentiles only.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// Times of a run, by phase.
+pub struct Clock {
+    origin: Instant,
+    /// How finely steps are timed.
+    pub grain: Grain,
+    phases: Vec<Samples>,
+}
+
+impl Clock {
+    /// Starts now.
+    pub fn new(grain: Grain) -> Self {
+        Self { origin: Instant::now(), grain, phases: Phase::ALL.iter().map(|_| Samples::default()).collect() }
+    }
+
+    /// When training began.
+    pub fn origin(&self) -> Instant {
+        self.origin
+    }
+
+    /// Seconds since training began.
+    pub fn elapsed_s(&self) -> f64 {
+        self.origin.elapsed().as_secs_f64()
+    }
+
+    /// One sample of a phase.
+    pub fn record(&mut self, phase: Phase, time: Duration) {
+        self.record_many(phase, time, 1);
+    }
+
+    /// `count` samples of equal length that took `time` together.
+    pub fn record_many(&mut self, phase: Phase, time: Duration, count: u64) {
+        if count > 0 {
+            self.phases[phase as usize].add(time, count);
+        }
+    }
+
+    /// Sum over a phase's samples.
+    pub fn total(&self, phase: Phase) -> Duration {
+        self.phases[phase as usize].total
+    }
+
+    /// What was measured, for the phases that occurred.
+    pub fn summaries(&self) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
+        Phase::ALL.into_iter().zip(&self.phases).filter(|(_, s)| s.count > 0).map(|(p, s)| (p, s.summary()))
+    }
+}
+
+/// The figures of one phase, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhaseSummary {
+    /// Samples.
+    pub count: u64,
+    /// Their sum.
+    pub total_s: f64,
+    /// Standard deviation (n - 1).
+    pub std_s: Option<f64>,
+    /// The least.
+    pub min_s: f64,
+    /// The 50th, 95th and 99th percentile.
+    pub percentiles_s: [f64; 3],
+    /// The greatest.
+    pub max_s: f64,
+}
+
+struct Samples {
+    count: u64,
+    total: Duration,
+    /// Sum of squared differences from the mean (Welford, weighted), in s².
+    squares: f64,
+    mean_s: f64,
+    min: Duration,
+    max: Duration,
+    /// Made with the first sample: most phases never occur.
+    histogram: Option<Histogram<u32>>,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        let zero = Duration::ZERO;
+        Self { count: 0, total: zero, squares: 0.0, mean_s: 0.0, min: Duration::MAX, max: zero, histogram: None }
+    }
+}
+
+impl Samples {
+    fn add(&mut self, time: Duration, count: u64) {
+        let each = if count == 1 { time } else { Duration::from_secs_f64(time.as_secs_f64() / count as f64) };
+        self.count += count;
+        self.total += time;
+        let each_s = each.as_secs_f64();
+        let delta = each_s - self.mean_s;
+        self.mean_s += delta * count as f64 / self.count as f64;
+        self.squares += delta * (each_s - self.mean_s) * count as f64;
+        self.min = self.min.min(each);
+        self.max = self.max.max(each);
+        if self.histogram.is_none() {
+            self.histogram = Histogram::new_with_bounds(1, LONGEST_NS, 2).ok();
+        }
+        if let Some(histogram) = &mut self.histogram {
+            let ns = u64::try_from(each.as_nanos()).unwrap_or(LONGEST_NS);
+            // Cannot fail within the bounds; counts beyond u32 saturate.
+            histogram.saturating_record_n(ns.clamp(1, LONGEST_NS), u32::try_from(count).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn summary(&self) -> PhaseSummary {
+        let (min_s, max_s) = (self.min.as_secs_f64(), self.max.as_secs_f64());
+        let at = |q| {
+            let ns = self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(q));
+            // A bucket's edge may lie outside of what was seen.
+            (ns as f64 * 1e-9).clamp(min_s, max_s)
+        };
+        PhaseSummary {
+            count: self.count,
+            total_s: self.total.as_secs_f64(),
+            std_s: (self.count > 1).then(|| (self.squares / (self.count - 1) as f64).sqrt()),
+            min_s,
+            percentiles_s: [at(0.5), at(0.95), at(0.99)],
+            max_s,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_agree_with_the_plain_formulas() {
+        let mut clock = Clock::new(Grain::Phases);
+        let samples: Vec<u64> = (1..=1000).collect();
+        for us in &samples {
+            clock.record(Phase::Forward, Duration::from_micros(*us));
+        }
+        let (phase, s) = clock.summaries().next().expect("one phase");
+        assert_eq!((phase, s.count), (Phase::Forward, 1000));
+        assert!((s.total_s - 0.5005).abs() < 1e-12);
+        // Standard deviation of 1..=n: sqrt(n (n + 1) / 12).
+        let std = (1000.0 * 1001.0 / 12.0f64).sqrt() * 1e-6;
+        assert!((s.std_s.expect("two samples") / std - 1.0).abs() < 1e-9);
+        for (got, want) in s.percentiles_s.iter().zip([500e-6, 950e-6, 990e-6]) {
+            assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
+        }
+        assert_eq!((s.min_s, s.max_s), (1e-6, 1e-3));
+    }
+
+    #[test]
+    fn many_at_once_count_as_many() {
+        let mut clock = Clock::new(Grain::Blocks);
+        clock.record_many(Phase::Step, Duration::from_micros(300), 100);
+        clock.record_many(Phase::Step, Duration::from_micros(100), 100);
+        let (_, s) = clock.summaries().next().expect("one phase");
+        assert_eq!((s.count, s.min_s, s.max_s), (200, 1e-6, 3e-6));
+        assert!((s.total_s - 400e-6).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,282 @@
+//! One block of memory that a team of threads shares without locks.
+//!
+//! Each task of a schedule declares what it reads and writes. [`Arena::verify`] proves, once and before anything
+//! runs, that no task's write overlaps anything that another thread touches between the same two barriers, nor
+//! anything else of the task itself. Only what was so proven can be borrowed, which is why [`Verified::borrow`] may hand
+//! out plain slices. This file and `simd.rs` hold all `unsafe` code of the CPU device.
+
+use std::{cell::UnsafeCell, fmt};
+
+use crate::program::{BufferId, Layout, Slice};
+
+/// A cache line of numbers: the arena's unit of alignment.
+#[repr(C, align(64))]
+struct Line(UnsafeCell<[f32; 16]>);
+
+/// A run of numbers within the arena.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    start: usize,
+    len: usize,
+}
+
+impl Span {
+    /// A part of this span.
+    pub fn part(self, offset: usize, len: usize) -> Span {
+        assert!(offset + len <= self.len, "a part lies within its span");
+        Span { start: self.start + offset, len }
+    }
+
+    /// Numbers in it.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    fn overlaps(self, other: Span) -> bool {
+        self.len > 0
+            && other.len > 0
+            && self.start < other.start + other.len
+            && other.start < self.start + self.len
+    }
+}
+
+/// What a task reads and writes; unused places are empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Shared with other readers.
+    pub reads: [Span; 4],
+    /// For this task alone.
+    pub writes: [Span; 4],
+}
+
+impl Access {
+    /// Whether one of the two writes what the other touches.
+    pub fn conflicts(&self, other: &Access) -> bool {
+        let meets = |a: &Access, b: &Access| {
+            a.writes.iter().any(|w| b.reads.iter().chain(&b.writes).any(|s| w.overlaps(*s)))
+        };
+        meets(self, other) || meets(other, self)
+    }
+}
+
+/// An [`Access`] that was proven to be free of conflicts.
+#[derive(Clone, Copy, Debug)]
+pub struct Verified(Access);
+
+/// Two tasks that would touch the same numbers at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The stage: how many barriers stand before it.
+    pub stage: usize,
+    /// The thread that writes.
+    pub writer: usize,
+    /// The thread that reads or writes, too; the writer itself where one task's slices overlap.
+    pub other: usize,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stage, writer, other } = self;
+        write!(f, "in stage {stage}, thread {writer} writes what thread {other} touches")
+    }
+}
+
+/// The memory of a trial on the CPU: every buffer but the data, each on its own cache lines.
+pub struct Arena {
+    lines: Box<[Line]>,
+    spans: Vec<Span>,
+}
+
+// SAFETY: shared access goes through `Verified` only (see `verify` and `borrow`), or through `&mut self`.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Room for all buffers of `layout` and for `scratch` buffers of the given lengths beyond, zeroed. `None` where the
+    /// memory is not there.
+    pub fn new(layout: &Layout, scratch: &[usize]) -> Option<Self> {
+        let mut spans = Vec::new();
+        let mut start = 0;
+        for len in layout.buffers.iter().map(|b| b.len).chain(scratch.iter().copied()) {
+            spans.push(Span { start, len });
+            start += len.div_ceil(16) * 16;
+        }
+        let count = start / 16;
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(count).ok()?;
+        lines.resize_with(count, || Line(UnsafeCell::new([0.0; 16])));
+        Some(Self { lines: lines.into_boxed_slice(), spans })
+    }
+
+    /// Bytes of the whole.
+    pub fn bytes(&self) -> u64 {
+        self.lines.len() as u64 * 64
+    }
+
+    /// Where a slice of a buffer lies.
+    pub fn span(&self, slice: Slice) -> Span {
+        self.spans[slice.buffer.0].part(slice.offset, slice.len)
+    }
+
+    /// Where scratch buffer `index` lies.
+    pub fn scratch(&self, layout: &Layout, index: usize) -> Span {
+        self.spans[layout.buffers.len() + index]
+    }
+
+    /// A whole buffer.
+    pub fn buffer(&self, buffer: BufferId) -> Span {
+        self.spans[buffer.0]
+    }
+
+    /// The numbers of a span, for one who has the arena to himself.
+    pub fn get_mut(&mut self, span: Span) -> &mut [f32] {
+        self.check(span);
+        let base = self.lines.as_mut_ptr().cast::<f32>();
+        // SAFETY: the span lies within the arena (checked), and `&mut self` excludes every other borrow.
+        unsafe { std::slice::from_raw_parts_mut(base.add(span.start), span.len) }
+    }
+
+    fn check(&self, span: Span) {
+        assert!(span.start + span.len <= self.lines.len() * 16, "a span lies within its arena");
+    }
+
+    /// Proves that the accesses of a schedule are free of conflicts. `stages[s][t]` lists what thread `t` touches
+    /// between barrier `s` and the next.
+    pub fn verify(&self, stages: &[Vec<Vec<Access>>]) -> Result<Vec<Vec<Vec<Verified>>>, Conflict> {
+        for (stage, threads) in stages.iter().enumerate() {
+            for (writer, task) in threads.iter().enumerate().flat_map(|(t, tasks)| tasks.iter().map(move |a| (t, a))) {
+                task.reads.iter().chain(&task.writes).for_each(|s| self.check(*s));
+                let aliases = |(k, w): (usize, &Span)| {
+                    task.reads.iter().chain(&task.writes[k + 1..]).any(|s| w.overlaps(*s))
+                };
+                if task.writes.iter().enumerate().any(aliases) {
+                    return Err(Conflict { stage, writer, other: writer });
+                }
+            }
+            let writes: Vec<_> = threads.iter().map(|t| union(t.iter().flat_map(|a| a.writes))).collect();
+            let touched: Vec<_> =
+                threads.iter().map(|t| union(t.iter().flat_map(|a| a.reads.into_iter().chain(a.writes)))).collect();
+            for (writer, w) in writes.iter().enumerate() {
+                for (other, t) in touched.iter().enumerate().filter(|(other, _)| *other != writer) {
+                    if intersect(w, t) {
+                        return Err(Conflict { stage, writer, other });
+                    }
+                }
+            }
+        }
+        let prove = |tasks: &Vec<Access>| tasks.iter().map(|a| Verified(*a)).collect();
+        Ok(stages.iter().map(|stage| stage.iter().map(prove).collect()).collect())
+    }
+}
+
+/// The spans sorted and merged, so that a deep model's schedule is verified in n log n.
+fn union(spans: impl Iterator<Item = Span>) -> Vec<Span> {
+    let mut spans: Vec<Span> = spans.filter(|s| !s.is_empty()).collect();
+    spans.sort_unstable_by_key(|s| s.start);
+    let mut merged: Vec<Span> = Vec::new();
+    for span in spans {
+        match merged.last_mut() {
+            Some(last) if span.start <= last.start + last.len => {
+                last.len = last.len.max(span.start + span.len - last.start);
+            }
+            _ => merged.push(span),
+        }
+    }
+    merged
+}
+
+fn intersect(a: &[Span], b: &[Span]) -> bool {
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        if a[i].overlaps(b[j]) {
+            return true;
+        }
+        if a[i].start < b[j].start { i += 1 } else { j += 1 }
+    }
+    false
+}
+
+impl Verified {
+    /// Access to nothing, which conflicts with nothing.
+    pub fn nothing() -> Self {
+        Self(Access::default())
+    }
+
+    /// The slices of a task, in the order declared. Called by the task's own thread, between its barriers.
+    #[inline(always)]
+    pub fn borrow<'a>(&self, arena: &'a Arena) -> ([&'a [f32]; 4], [&'a mut [f32]; 4]) {
+        let base = arena.lines.as_ptr().cast::<f32>().cast_mut();
+        // SAFETY: `Arena::verify` checked that every span lies within the arena, that the writes of this task overlap
+        // neither each other nor its reads, and that no task of another thread between the same barriers touches them.
+        // The numbers sit in `UnsafeCell`s, so they may be written behind a shared reference.
+        unsafe {
+            (
+                self.0.reads.map(|s| std::slice::from_raw_parts(base.add(s.start), s.len)),
+                self.0.writes.map(|s| std::slice::from_raw_parts_mut(base.add(s.start), s.len)),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Buffer, Role};
+
+    fn arena() -> Arena {
+        let id = BufferId(0);
+        let layout = Layout {
+            buffers: vec![Buffer { name: "b".into(), len: 100, role: Role::Activation }],
+            parameters: vec![],
+            train_features: id,
+            train_targets: id,
+            validation_features: id,
+            validation_targets: id,
+            order: id,
+            values: id,
+            log: id,
+            log_width: 1,
+            log_slots: 1,
+        };
+        Arena::new(&layout, &[50]).expect("memory")
+    }
+
+    fn access(reads: &[Span], writes: &[Span]) -> Access {
+        let mut a = Access::default();
+        a.reads[..reads.len()].copy_from_slice(reads);
+        a.writes[..writes.len()].copy_from_slice(writes);
+        a
+    }
+
+    #[test]
+    fn disjoint_rows_and_shared_reads_are_allowed() {
+        let a = arena();
+        let all = a.buffer(BufferId(0));
+        let scratch = Span { start: 112, len: 50 };
+        let stage = vec![
+            vec![access(&[all], &[scratch.part(0, 25)])],
+            vec![access(&[all], &[scratch.part(25, 25)])],
+        ];
+        let verified = a.verify(&[stage]).expect("no conflict");
+        let (_, [w, ..]) = verified[0][0][0].borrow(&a);
+        w.fill(7.0);
+        let (reads, _) = verified[0][1][0].borrow(&a);
+        assert_eq!(reads[0].len(), 100);
+    }
+
+    #[test]
+    fn overlaps_are_found() {
+        let a = arena();
+        let all = a.buffer(BufferId(0));
+        let racing = vec![vec![access(&[], &[all.part(0, 51)])], vec![access(&[all.part(50, 1)], &[])]];
+        assert_eq!(a.verify(&[racing]).err(), Some(Conflict { stage: 0, writer: 0, other: 1 }));
+        let aliasing = vec![vec![access(&[all.part(0, 10)], &[all.part(9, 10)])]];
+        assert_eq!(a.verify(&[aliasing]).err(), Some(Conflict { stage: 0, writer: 0, other: 0 }));
+        let apart = vec![vec![vec![access(&[], &[all])], vec![]], vec![vec![], vec![access(&[all], &[])]]];
+        assert!(a.verify(&apart).is_ok(), "a barrier in between");
+    }
+}

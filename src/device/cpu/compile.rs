@@ -1,0 +1,324 @@
+//! From a program to the tasks of each thread.
+//!
+//! Every instruction is split in one way that suits it: by rows of the batch, by rows of a weight, by columns, by
+//! elements, or not at all. A barrier stands only where one thread would touch what another one writes; since all that
+//! is split by rows of the batch stays with the same thread, forward and backward pass run through without one.
+
+use std::ops::Range;
+
+use super::{
+    arena::{Access, Arena, Conflict, Span, Verified},
+    matmul::Kernel,
+    ops::reduce,
+    task::{Job, Split, Task},
+};
+use crate::program::{Layout, Op, Phase, Program, Slice};
+
+/// Tasks between two barriers at most; bounds the search for conflicts in very deep models.
+const LONGEST_STAGE: usize = 512;
+
+/// Shares begin at multiples of this many rows, columns or elements, where there are enough: whole cache lines.
+const GRAIN: usize = 16;
+
+/// Scratch memory that tasks need beyond the layout, by number of floats.
+#[derive(Default)]
+pub struct Scratch {
+    /// Lengths, in the order asked for.
+    pub lens: Vec<usize>,
+    next: usize,
+}
+
+impl Scratch {
+    /// Begins another program, which may use the same memory as those before.
+    pub fn restart(&mut self) {
+        self.next = 0;
+    }
+
+    fn take(&mut self, len: usize) -> usize {
+        let index = self.next;
+        self.next += 1;
+        if index == self.lens.len() {
+            self.lens.push(0);
+        }
+        self.lens[index] = self.lens[index].max(len);
+        index
+    }
+}
+
+/// A job of one thread before its access is proven.
+struct Draft {
+    job: Job,
+    access: Access,
+    phase: Phase,
+}
+
+/// One instruction (or a part of it): at most one draft per thread.
+type Step = Vec<Option<Draft>>;
+
+/// Compiles programs for a team of `threads`.
+pub struct Compiler<'a> {
+    /// Its buffers.
+    pub layout: &'a Layout,
+    /// Number of threads.
+    pub threads: usize,
+    /// Decides what is packed.
+    pub kernel: Kernel,
+}
+
+/// Where spans lie; a dry run that only measures scratch has no arena yet.
+struct Places<'a> {
+    arena: Option<&'a Arena>,
+    layout: &'a Layout,
+    scratch: &'a mut Scratch,
+}
+
+impl Places<'_> {
+    fn of(&self, slice: Slice) -> Span {
+        self.arena.map_or(Span::default(), |a| a.span(slice))
+    }
+
+    fn part(&self, slice: Slice, part: Range<usize>) -> Span {
+        self.of(Slice { offset: slice.offset + part.start, len: part.len(), ..slice })
+    }
+
+    fn scratch(&mut self, len: usize) -> Span {
+        let index = self.scratch.take(len);
+        self.arena.map_or(Span::default(), |a| a.scratch(self.layout, index).part(0, len))
+    }
+
+    fn sub(&self, span: Span, part: Range<usize>) -> Span {
+        if self.arena.is_some() { span.part(part.start, part.len()) } else { span }
+    }
+}
+
+impl Compiler<'_> {
+    /// Adds up the scratch memory that `program` needs.
+    pub fn measure(&self, program: &Program, scratch: &mut Scratch) {
+        scratch.restart();
+        let mut places = Places { arena: None, layout: self.layout, scratch };
+        for instruction in &program.instructions {
+            self.steps(&instruction.op, instruction.phase, &mut places);
+        }
+    }
+
+    /// The tasks of each thread, proven free of conflicts.
+    pub fn compile(&self, program: &Program, arena: &Arena, scratch: &mut Scratch) -> Result<Vec<Vec<Task>>, Conflict> {
+        scratch.restart();
+        let mut places = Places { arena: Some(arena), layout: self.layout, scratch };
+        let mut stages: Vec<Vec<Vec<Draft>>> = vec![self.stage()];
+        for instruction in &program.instructions {
+            for step in self.steps(&instruction.op, instruction.phase, &mut places) {
+                let fits = stages.last().is_some_and(|stage| joins(stage, &step));
+                if !fits {
+                    stages.push(self.stage());
+                }
+                if let Some(stage) = stages.last_mut() {
+                    stage.iter_mut().zip(step).for_each(|(thread, draft)| thread.extend(draft));
+                }
+            }
+        }
+        let accesses: Vec<Vec<Vec<Access>>> =
+            stages.iter().map(|s| s.iter().map(|t| t.iter().map(|d| d.access).collect()).collect()).collect();
+        let proven = arena.verify(&accesses)?;
+        let mut tasks: Vec<Vec<Task>> = (0..self.threads).map(|_| Vec::new()).collect();
+        for (stage, proven) in stages.into_iter().zip(proven) {
+            for ((thread, drafts), proven) in tasks.iter_mut().zip(stage).zip(proven) {
+                // The first stage has one, too: it parts this step from the one before.
+                let mut barrier = self.threads > 1;
+                // A thread with nothing to do in a stage still meets the others at its barrier.
+                if drafts.is_empty() && barrier {
+                    thread.push(Task { job: Job::Idle, access: Verified::nothing(), barrier, phase: Phase::Other });
+                }
+                for (draft, access) in drafts.into_iter().zip(proven) {
+                    thread.push(Task { job: draft.job, access, barrier, phase: draft.phase });
+                    barrier = false;
+                }
+            }
+        }
+        Ok(tasks)
+    }
+
+    fn stage(&self) -> Vec<Vec<Draft>> {
+        (0..self.threads).map(|_| Vec::new()).collect()
+    }
+
+    /// Thread `t`'s share of `n` things.
+    fn share(&self, n: usize, t: usize) -> Range<usize> {
+        let unit = if n >= GRAIN * self.threads { GRAIN } else { 1 };
+        let units = n.div_ceil(unit);
+        let bound = |t: usize| (units * t / self.threads * unit).min(n);
+        bound(t)..bound(t + 1)
+    }
+
+    fn split(&self, n: usize, phase: Phase, mut draft: impl FnMut(Range<usize>) -> (Job, Access)) -> Step {
+        (0..self.threads)
+            .map(|t| self.share(n, t))
+            .map(|part| {
+                (!part.is_empty()).then(|| {
+                    let (job, access) = draft(part);
+                    Draft { job, access, phase }
+                })
+            })
+            .collect()
+    }
+
+    fn single(&self, phase: Phase, job: Job, access: Access) -> Step {
+        let mut step: Step = (1..self.threads).map(|_| None).collect();
+        step.insert(0, Some(Draft { job, access, phase }));
+        step
+    }
+
+    /// Packs a right operand `[k, n]` if that is worth it for a left one of `m` rows; where it lies, and how.
+    fn pack(&self, right: Slice, transposed: bool, [m, k, n]: [usize; 3], phase: Phase, p: &mut Places<'_>, steps: &mut Vec<Step>) -> (Span, bool) {
+        let source = p.of(right);
+        if !transposed && !self.kernel.worth_packing([m, k, n]) {
+            return (source, false);
+        }
+        let packed = p.scratch(self.kernel.packed_len(k, n));
+        steps.push(self.split(self.kernel.units(k, n), phase, |units| {
+            let to = p.sub(packed, self.kernel.unit_range(k, n, units.clone()));
+            (Job::Pack { transposed, shape: [k, n], units: (units.start, units.end) }, access([source], [to]))
+        }));
+        (packed, true)
+    }
+
+    fn steps(&self, op: &Op, phase: Phase, p: &mut Places<'_>) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let rows_of = |r: &Range<usize>, width: usize| r.start * width..r.end * width;
+        match *op {
+            Op::Gather { features, order, x, y, rows, width, target_width, .. } => {
+                let split = if features == p.layout.train_features { Split::Train } else { Split::Validation };
+                steps.push(self.split(rows, phase, |r| {
+                    let job = Job::Gather { split, ordered: order.is_some(), first: r.start, width, target_width };
+                    (job, access([], [p.part(x, rows_of(&r, width)), p.part(y, rows_of(&r, target_width))]))
+                }));
+            }
+            Op::Linear { x, weight, bias, activation, pre, y, rows, inputs, outputs } => {
+                let shape = [rows, inputs, outputs];
+                let (right, packed) = self.pack(weight, false, shape, phase, p, &mut steps);
+                steps.push(self.split(rows, phase, |r| {
+                    let shape = [r.len(), inputs, outputs];
+                    let job = Job::Linear { shape, packed, bias: bias.is_some(), activation, keep: pre.is_some() };
+                    let out = rows_of(&r, outputs);
+                    let bias = bias.map_or(Span::default(), |b| p.of(b));
+                    let kept = pre.map_or(Span::default(), |z| p.part(z, out.clone()));
+                    (job, access([p.part(x, rows_of(&r, inputs)), right, bias], [p.part(y, out), kept]))
+                }));
+            }
+            Op::InputGradient { dy, weight, dx, derivative, rows, inputs, outputs } => {
+                let (right, _) = self.pack(weight, true, [rows, outputs, inputs], phase, p, &mut steps);
+                steps.push(self.split(rows, phase, |r| {
+                    let shape = [r.len(), outputs, inputs];
+                    let job = Job::InputGradient { shape, derivative: derivative.map(|(f, _)| f) };
+                    let out = rows_of(&r, inputs);
+                    let saved = derivative.map_or(Span::default(), |(_, s)| p.part(s, out.clone()));
+                    (job, access([p.part(dy, rows_of(&r, outputs)), right, saved], [p.part(dx, out)]))
+                }));
+            }
+            Op::WeightGradient { x, dy, to, update, rows, inputs, outputs } => {
+                let (right, packed) = self.pack(dy, false, [inputs, rows, outputs], phase, p, &mut steps);
+                steps.push(self.split(inputs, phase, |r| {
+                    let shape = [r.len(), rows, outputs];
+                    let job = Job::WeightGradient { shape, first: r.start, stride: inputs, packed, update };
+                    (job, access([p.of(x), right], [p.part(to, rows_of(&r, outputs))]))
+                }));
+            }
+            Op::BiasGradient { dy, to, update, outputs, .. } => {
+                let sums = if update { p.scratch(outputs) } else { Span::default() };
+                steps.push(self.split(outputs, phase, |c| {
+                    let first = c.start;
+                    let (job, scratch) = if update {
+                        (Job::BiasUpdate { stride: outputs, first }, p.sub(sums, c.clone()))
+                    } else {
+                        (Job::BiasGradient { stride: outputs, first }, Span::default())
+                    };
+                    (job, access([p.of(dy)], [p.part(to, c), scratch]))
+                }));
+            }
+            Op::Activate { activation, x, y, rows, width } => steps.push(self.split(rows, phase, |r| {
+                let r = rows_of(&r, width);
+                (Job::Activate(activation), access([p.part(x, r.clone())], [p.part(y, r)]))
+            })),
+            Op::ActivateBackward { activation, saved, dy, rows, width } => steps.push(self.split(rows, phase, |r| {
+                let r = rows_of(&r, width);
+                (Job::ActivateBackward(activation), access([p.part(saved, r.clone())], [p.part(dy, r)]))
+            })),
+            Op::Dropout { x, y, p: chance, layer, rows, width } => steps.push(self.split(rows, phase, |r| {
+                let job = Job::Dropout { p: chance, layer, width, first: r.start };
+                let r = rows_of(&r, width);
+                (job, access([p.part(x, r.clone())], [p.part(y, r)]))
+            })),
+            Op::DropoutBackward { dy, p: chance, layer, rows, width } => steps.push(self.split(rows, phase, |r| {
+                let job = Job::DropoutBackward { p: chance, layer, width, first: r.start };
+                (job, access([], [p.part(dy, rows_of(&r, width))]))
+            })),
+            Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, width } => {
+                let target_width = target.len / rows.max(1);
+                steps.push(self.split(rows, phase, |r| {
+                    let wide = rows_of(&r, width);
+                    let hits = hits.map_or(Span::default(), |h| p.part(h, r.clone()));
+                    let gradient = gradient.map_or(Span::default(), |g| p.part(g, wide.clone()));
+                    let reads = [p.part(prediction, wide), p.part(target, rows_of(&r, target_width))];
+                    (Job::Loss { kind, width, rows }, access(reads, [p.part(per_row, r), hits, gradient]))
+                }));
+            }
+            Op::Norm { of, cell } => {
+                let chunks = of.len.div_ceil(reduce::CHUNK);
+                let partial = p.scratch(chunks);
+                steps.push(self.split(chunks, phase, |c| {
+                    let part = c.start * reduce::CHUNK..(c.end * reduce::CHUNK).min(of.len);
+                    (Job::Squares, access([p.part(of, part)], [p.sub(partial, c)]))
+                }));
+                steps.push(self.single(phase, Job::Root, access([partial], [p.of(cell)])));
+            }
+            Op::Clip { gradients, norm, max_norm } => steps.push(self.split(gradients.len, phase, |e| {
+                (Job::Clip { max_norm }, access([p.of(norm)], [p.part(gradients, e)]))
+            })),
+            Op::Update { rule, values, gradients, state } => steps.push(self.split(values.len, phase, |e| {
+                let moment = |k: usize| match state {
+                    Some(s) if rule.state_per_parameter() > k => {
+                        p.part(s, k * values.len + e.start..k * values.len + e.end)
+                    }
+                    _ => Span::default(),
+                };
+                let (first, second) = (moment(0), moment(1));
+                (Job::Update(rule), access([p.part(gradients, e.clone())], [p.part(values, e), first, second]))
+            })),
+            Op::Mean { of, cell, scale } => {
+                steps.push(self.single(phase, Job::Mean { scale }, access([p.of(of)], [p.of(cell)])));
+            }
+            Op::LogAppend { cells, log } => {
+                let log = p.of(p.layout.whole(log));
+                steps.push(self.single(phase, Job::LogAppend, access([p.of(cells)], [log])));
+            }
+            Op::Accumulate { cells, rows, sums } => {
+                steps.push(self.single(phase, Job::Accumulate { rows, sums }, access([p.of(cells)], [])));
+            }
+            Op::Watch { cell } => steps.push(self.single(phase, Job::Watch, access([p.of(cell)], []))),
+        }
+        steps
+    }
+}
+
+fn access<const R: usize, const W: usize>(reads: [Span; R], writes: [Span; W]) -> Access {
+    let mut access = Access::default();
+    access.reads[..R].copy_from_slice(&reads);
+    access.writes[..W].copy_from_slice(&writes);
+    access
+}
+
+/// Whether a step may run in this stage: no thread of it touches what another one writes.
+fn joins(stage: &[Vec<Draft>], step: &Step) -> bool {
+    if stage.len() == 1 {
+        return true;
+    }
+    if stage.iter().any(|thread| thread.len() >= LONGEST_STAGE) {
+        return false;
+    }
+    step.iter().enumerate().all(|(a, draft)| {
+        draft.as_ref().is_none_or(|draft| {
+            let others = stage.iter().enumerate().filter(|(b, _)| *b != a).flat_map(|(_, tasks)| tasks);
+            others.map(|other| &other.access).all(|other| !draft.access.conflicts(other))
+        })
+    })
+}

@@ -1,0 +1,240 @@
+//! Tasks: one thread's share of an instruction, with every size and place worked out beforehand.
+
+use std::sync::Arc;
+
+use super::{
+    arena::{Arena, Verified},
+    matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
+    ops::{activation, dropout, gather, loss, optimizer, reduce},
+};
+use crate::program::{Activation, Hyper, LossKind, Phase, Sums, UpdateRule};
+
+/// A job with its proven access.
+pub struct Task {
+    /// What is done.
+    pub job: Job,
+    /// On what.
+    pub access: Verified,
+    /// Whether the team meets before it.
+    pub barrier: bool,
+    /// Where its time counts.
+    pub phase: Phase,
+}
+
+/// Which data buffers a gather reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// Training rows.
+    Train,
+    /// Validation rows.
+    Validation,
+}
+
+/// What a task does. Reads and writes are numbered as in the comment of each.
+#[derive(Clone, Copy, Debug)]
+pub enum Job {
+    /// Writes x, y: the batch's rows `first..first + rows`.
+    Gather { split: Split, ordered: bool, first: usize, width: usize, target_width: usize },
+    /// Reads a right operand, writes units of its packed form.
+    Pack { transposed: bool, shape: [usize; 2], units: (usize, usize) },
+    /// Reads x, weight (perhaps packed), bias; writes y, and z before the activation where `keep`.
+    Linear { shape: [usize; 3], packed: bool, bias: bool, activation: Option<Activation>, keep: bool },
+    /// Reads dy, packed Wᵀ, saved; writes dx.
+    InputGradient { shape: [usize; 3], derivative: Option<Activation> },
+    /// Reads x, dy (perhaps packed); writes rows of the gradient, or of the weight where `update`.
+    WeightGradient { shape: [usize; 3], first: usize, stride: usize, packed: bool, update: bool },
+    /// Reads dy; writes columns of the gradient.
+    BiasGradient { stride: usize, first: usize },
+    /// Reads dy; writes the bias and a scratch of the same length.
+    BiasUpdate { stride: usize, first: usize },
+    /// Reads x, writes y.
+    Activate(Activation),
+    /// Reads saved, writes dy.
+    ActivateBackward(Activation),
+    /// Reads x, writes y.
+    Dropout { p: f32, layer: u32, width: usize, first: usize },
+    /// Writes dy.
+    DropoutBackward { p: f32, layer: u32, width: usize, first: usize },
+    /// Reads prediction, target; writes per_row, hits, gradient.
+    Loss { kind: LossKind, width: usize, rows: usize },
+    /// Reads numbers, writes a partial sum of squares per chunk.
+    Squares,
+    /// Reads partial sums, writes the root of their sum.
+    Root,
+    /// Reads the norm, writes gradients.
+    Clip { max_norm: f32 },
+    /// Reads gradients; writes values, first and second state.
+    Update(UpdateRule),
+    /// Reads numbers, writes their scaled sum.
+    Mean { scale: f64 },
+    /// Reads cells, writes the log.
+    LogAppend,
+    /// Reads cells.
+    Accumulate { rows: usize, sums: Sums },
+    /// Reads the loss.
+    Watch,
+    /// Only meets the others at a barrier.
+    Idle,
+}
+
+/// Data bound to the device: the host's own memory.
+#[derive(Default)]
+pub struct Bound {
+    /// Features and targets of the training rows.
+    pub train: [Arc<Vec<f32>>; 2],
+    /// Features and targets of the validation rows.
+    pub validation: [Arc<Vec<f32>>; 2],
+    /// The epoch's order.
+    pub order: Arc<Vec<u32>>,
+}
+
+/// Where a thread is within a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    /// The run's seed.
+    pub seed: u64,
+    /// Optimizer steps done.
+    pub step: u64,
+    /// First row of the batch within the epoch.
+    pub position: usize,
+    /// The same within the bound data.
+    pub offset: usize,
+    /// Next row of the log.
+    pub slot: usize,
+    /// What this step's update uses.
+    pub hyper: Hyper,
+}
+
+/// What only the first thread keeps: it alone runs the tasks that touch it.
+#[derive(Default)]
+pub struct Tally {
+    /// Running sums, by [`Sums`].
+    pub sums: [Vec<f64>; 2],
+    /// First step (1-based) whose loss was not finite.
+    pub non_finite: Option<u64>,
+}
+
+impl Tally {
+    fn watch(&mut self, loss: f32, step: u64) {
+        if !loss.is_finite() && self.non_finite.is_none() {
+            self.non_finite = Some(step + 1);
+        }
+    }
+}
+
+/// All that tasks need beside the arena.
+pub struct Context<'a> {
+    /// The matrix products' instruction set.
+    pub kernel: Kernel,
+    /// The data.
+    pub bound: &'a Bound,
+}
+
+impl Task {
+    /// Runs the task; called by its own thread, after its barrier.
+    #[inline]
+    pub fn run(&self, arena: &Arena, context: &Context<'_>, at: &Cursor, tally: &mut Tally) {
+        let (reads, writes) = self.access.borrow(arena);
+        let [r0, r1, r2, _] = reads;
+        let [w0, w1, w2, _] = writes;
+        let kernel = context.kernel;
+        match self.job {
+            Job::Gather { split, ordered, first, width, target_width } => {
+                let [features, targets] = match split {
+                    Split::Train => &context.bound.train,
+                    Split::Validation => &context.bound.validation,
+                };
+                let rows = w0.len() / width;
+                let start = at.offset + first;
+                if ordered {
+                    let order = &context.bound.order[start..start + rows];
+                    gather::gather(features, order, width, w0);
+                    gather::gather(targets, order, target_width, w1);
+                } else {
+                    w0.copy_from_slice(&features[start * width..(start + rows) * width]);
+                    w1.copy_from_slice(&targets[start * target_width..(start + rows) * target_width]);
+                }
+            }
+            Job::Pack { transposed, shape, units } => {
+                let source = if transposed { Source::Transposed(r0) } else { Source::Rows(r0) };
+                kernel.pack(source, shape, units.0..units.1, w0);
+            }
+            Job::Linear { shape, packed, bias, activation, keep } => {
+                let lhs = Lhs::Rows { data: r0, stride: shape[1] };
+                let rhs = if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
+                let relu = activation == Some(Activation::Relu);
+                let epilogue = Epilogue::Bias { bias: bias.then_some(r2), relu };
+                match activation {
+                    Some(f) if keep => {
+                        kernel.multiply(lhs, rhs, shape, w1, epilogue);
+                        activation::activate(f, w1, w0);
+                    }
+                    Some(f) if !relu => {
+                        kernel.multiply(lhs, rhs, shape, w0, epilogue);
+                        activation::activate_in_place(f, w0);
+                    }
+                    _ => kernel.multiply(lhs, rhs, shape, w0, epilogue),
+                }
+            }
+            Job::InputGradient { shape, derivative } => {
+                let lhs = Lhs::Rows { data: r0, stride: shape[1] };
+                let epilogue = match derivative {
+                    Some(Activation::Relu) => Epilogue::WherePositive { saved: r2 },
+                    _ => Epilogue::Store,
+                };
+                kernel.multiply(lhs, Rhs::Packed(r1), shape, w0, epilogue);
+                if let Some(f) = derivative.filter(|f| *f != Activation::Relu) {
+                    activation::activate_backward(f, r2, w0);
+                }
+            }
+            Job::WeightGradient { shape, first, stride, packed, update } => {
+                let lhs = Lhs::Columns { data: &r0[first..], stride };
+                let rhs = if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
+                let epilogue = if update { Epilogue::Update { rate: at.hyper.rate } } else { Epilogue::Store };
+                kernel.multiply(lhs, rhs, shape, w0, epilogue);
+            }
+            Job::BiasGradient { stride, first } => reduce::columns(r0, stride, first, w0),
+            Job::BiasUpdate { stride, first } => {
+                reduce::columns(r0, stride, first, w1);
+                optimizer::descend(at.hyper.rate, w0, w1);
+            }
+            Job::Activate(f) => activation::activate(f, r0, w0),
+            Job::ActivateBackward(f) => activation::activate_backward(f, r0, w0),
+            Job::Dropout { p, layer, width, first } => {
+                dropout::dropout(mask(at, p, layer, width, first), r0, w0);
+            }
+            Job::DropoutBackward { p, layer, width, first } => {
+                dropout::dropout_in_place(mask(at, p, layer, width, first), w0);
+            }
+            Job::Loss { kind, width, rows } => {
+                let mut out = loss::Out { per_row: w0, hits: w1, gradient: w2 };
+                if kind.classifies() {
+                    loss::cross_entropy(r0, r1, width, rows as f32, &mut out);
+                } else {
+                    loss::regression(kind, r0, r1, width, (rows * width) as f32, &mut out);
+                }
+            }
+            Job::Squares => reduce::squares(r0, w0),
+            Job::Root => w0[0] = reduce::sum(r0).sqrt() as f32,
+            Job::Clip { max_norm } => optimizer::clip(w0, r0[0], max_norm),
+            Job::Update(rule) => optimizer::update(rule, at.hyper, w0, r0, [w1, w2]),
+            Job::Mean { scale } => w0[0] = (reduce::sum(r0) * scale) as f32,
+            Job::LogAppend => {
+                w0[at.slot * r0.len()..][..r0.len()].copy_from_slice(r0);
+                tally.watch(r0[0], at.step);
+            }
+            Job::Accumulate { rows, sums } => {
+                tally.watch(r0[0], at.step);
+                let to = &mut tally.sums[usize::from(sums == Sums::Validation)];
+                to.resize(r0.len(), 0.0);
+                to.iter_mut().zip(r0).for_each(|(s, v)| *s += f64::from(*v) * rows as f64);
+            }
+            Job::Watch => tally.watch(r0[0], at.step),
+            Job::Idle => {}
+        }
+    }
+}
+
+fn mask(at: &Cursor, p: f32, layer: u32, width: usize, first: usize) -> dropout::Mask {
+    dropout::Mask { seed: at.seed, layer, step: at.step, first_row: (at.position + first) as u64, p, width }
+}

@@ -1,0 +1,178 @@
+//! A team of threads that work on one thing together, meeting at barriers that spin before they yield.
+//!
+//! Between two blocks of steps a worker spins for a while and then sleeps. A worker that panics marks the team as
+//! lost, so that nobody waits for it.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle, Thread},
+};
+
+/// Turns of the spinning wait before it begins to yield: some tens of microseconds.
+const SPINS: u32 = 20_000;
+
+/// A member is gone, so the others stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
+/// Where all members meet.
+pub struct Barrier {
+    members: usize,
+    arrived: AtomicUsize,
+    generation: AtomicUsize,
+    lost: AtomicBool,
+}
+
+impl Barrier {
+    fn new(members: usize) -> Self {
+        Self {
+            members,
+            arrived: AtomicUsize::new(0),
+            generation: AtomicUsize::new(0),
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns when all members are here, or with an error when one never will be.
+    pub fn wait(&self) -> Result<(), Lost> {
+        let generation = self.generation.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.generation.store(generation.wrapping_add(1), Ordering::Release);
+            return Ok(());
+        }
+        let mut turns = 0u32;
+        while self.generation.load(Ordering::Acquire) == generation {
+            if self.lost.load(Ordering::Relaxed) {
+                return Err(Lost);
+            }
+            turns = turns.saturating_add(1);
+            if turns < SPINS { std::hint::spin_loop() } else { thread::yield_now() }
+        }
+        Ok(())
+    }
+}
+
+struct Shared {
+    barrier: Barrier,
+    /// Counts the blocks handed out.
+    block: AtomicUsize,
+    quit: AtomicBool,
+}
+
+/// Member 0 is the caller; the others are threads of the team.
+pub struct Team {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Team {
+    /// Starts `members - 1` threads that call `work(member, barrier)` once for every [`Team::run`].
+    pub fn new(
+        members: usize,
+        work: impl Fn(usize, &Barrier) -> Result<(), Lost> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            barrier: Barrier::new(members),
+            block: AtomicUsize::new(0),
+            quit: AtomicBool::new(false),
+        });
+        let work = Arc::new(work);
+        let mut team = Self { shared: Arc::clone(&shared), workers: Vec::new() };
+        for member in 1..members {
+            let (shared, work) = (Arc::clone(&shared), Arc::clone(&work));
+            let body = move || serve(&shared, |barrier| work(member, barrier));
+            team.workers.push(thread::Builder::new().name(format!("cpu-{member}")).spawn(body)?);
+        }
+        Ok(team)
+    }
+
+    /// Has every member do its work once: the caller by `own`, which must meet at the same barriers.
+    pub fn run<R>(&self, own: impl FnOnce(&Barrier) -> Result<R, Lost>) -> Result<R, Lost> {
+        self.shared.block.fetch_add(1, Ordering::Release);
+        self.workers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
+        let result = own(&self.shared.barrier)?;
+        // All have left their work behind when this barrier opens.
+        self.shared.barrier.wait()?;
+        Ok(result)
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.shared.quit.store(true, Ordering::Release);
+        self.workers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has marked the team as lost; that was reported where it mattered.
+            drop(worker.join());
+        }
+    }
+}
+
+/// Marks the team as lost when a worker unwinds.
+struct Watch<'a>(&'a Barrier);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lost.store(true, Ordering::Release);
+        }
+    }
+}
+
+fn serve(shared: &Shared, work: impl Fn(&Barrier) -> Result<(), Lost>) {
+    let _watch = Watch(&shared.barrier);
+    let mut seen = 0;
+    loop {
+        let mut turns = 0u32;
+        while shared.block.load(Ordering::Acquire) == seen {
+            if shared.quit.load(Ordering::Acquire) {
+                return;
+            }
+            turns = turns.saturating_add(1);
+            if turns < SPINS { std::hint::spin_loop() } else { thread::park() }
+        }
+        seen = seen.wrapping_add(1);
+        if work(&shared.barrier).and_then(|()| shared.barrier.wait()).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn members_meet_and_see_what_the_others_wrote() {
+        let cells: Arc<Vec<AtomicU64>> = Arc::new((0..3).map(|_| AtomicU64::new(0)).collect());
+        let body = {
+            let cells = Arc::clone(&cells);
+            move |member: usize, barrier: &Barrier| {
+                for round in 1..=100 {
+                    cells[member].store(round, Ordering::Relaxed);
+                    barrier.wait()?;
+                    assert!(cells.iter().all(|c| c.load(Ordering::Relaxed) == round));
+                    barrier.wait()?;
+                }
+                Ok(())
+            }
+        };
+        let own = body.clone();
+        let team = Team::new(3, body).expect("threads");
+        for _ in 0..20 {
+            assert_eq!(team.run(|barrier| own(0, barrier)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_lost_member_ends_the_wait() {
+        let team = Team::new(2, |_, _| -> Result<(), Lost> { std::panic::panic_any("planted") }).expect("threads");
+        assert_eq!(team.run(|barrier| barrier.wait().map(|()| 1).and_then(|_| barrier.wait())), Err(Lost));
+    }
+}

@@ -1,0 +1,112 @@
+//! The ledger: every copy between memories and every wait of the host for a device, by purpose.
+
+use std::{collections::BTreeMap, time::Duration};
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Host to device.
+    HostToDevice,
+    /// Device to host.
+    DeviceToHost,
+    /// Device to device.
+    DeviceToDevice,
+    /// A sum over devices.
+    AllReduce,
+    /// The host waits for the device.
+    Sync,
+}
+
+impl Kind {
+    /// The word in `transfers.csv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HostToDevice => "h2d",
+            Self::DeviceToHost => "d2h",
+            Self::DeviceToDevice => "d2d",
+            Self::AllReduce => "all_reduce",
+            Self::Sync => "sync",
+        }
+    }
+}
+
+/// Why something is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// Which rows, or the rows of a batch.
+    Batch,
+    /// All rows, once.
+    Dataset,
+    /// Weights, and the learning rates of a block.
+    Parameters,
+    /// Metrics of training steps.
+    Log,
+    /// Gradients over devices.
+    Gradients,
+    /// Metrics of validation.
+    Validation,
+    /// State saved during the run.
+    Checkpoint,
+    /// A tensor that the user moved.
+    Tensor,
+}
+
+impl Purpose {
+    /// The word in `transfers.csv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Batch => "batch",
+            Self::Dataset => "dataset",
+            Self::Parameters => "parameters",
+            Self::Log => "log",
+            Self::Gradients => "gradients",
+            Self::Validation => "validation",
+            Self::Checkpoint => "checkpoint",
+            Self::Tensor => "tensor",
+        }
+    }
+}
+
+/// What was counted under one kind and purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// Copies that moved bytes, or waits.
+    pub count: u64,
+    /// Copies to where the data already was.
+    pub noop_count: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Time the host spent in them.
+    pub time: Duration,
+}
+
+/// All lines of one device.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    lines: BTreeMap<(Kind, Purpose), Line>,
+}
+
+impl Ledger {
+    /// A copy that moved bytes.
+    pub fn copy(&mut self, kind: Kind, purpose: Purpose, bytes: u64, time: Duration) {
+        let line = self.lines.entry((kind, purpose)).or_default();
+        line.count += 1;
+        line.bytes += bytes;
+        line.time += time;
+    }
+
+    /// A copy that moved nothing.
+    pub fn nothing(&mut self, kind: Kind, purpose: Purpose) {
+        self.lines.entry((kind, purpose)).or_default().noop_count += 1;
+    }
+
+    /// A wait of the host for the device.
+    pub fn sync(&mut self, purpose: Purpose, time: Duration) {
+        self.copy(Kind::Sync, purpose, 0, time);
+    }
+
+    /// In the order of kinds and purposes.
+    pub fn lines(&self) -> impl Iterator<Item = (Kind, Purpose, Line)> + '_ {
+        self.lines.iter().map(|((kind, purpose), line)| (*kind, *purpose, *line))
+    }
+}

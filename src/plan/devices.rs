@@ -1,0 +1,118 @@
+//! Which devices a trial uses: what was asked, what is there, and what is to happen otherwise.
+
+use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
+
+/// What was asked and what is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// As the spec asked: `3`, `all`, `gpu:1;gpu:2`.
+    pub requested: String,
+    /// Those that train.
+    pub used: Vec<DeviceName>,
+    /// Where the two differ: a sentence that says why.
+    pub note: Option<String>,
+}
+
+impl Choice {
+    /// The names joined as in `summary.csv`.
+    pub fn used_names(&self) -> Vec<String> {
+        self.used.iter().map(DeviceName::to_string).collect()
+    }
+}
+
+/// Chooses among `gpus` GPUs and the CPU. An error where a device is missing and the spec wants that to be one.
+pub fn choose(devices: &Devices, gpus: u32) -> Result<Choice, Problem> {
+    let (key, requested, wanted) = match &devices.request {
+        Request::NumGpus(GpuCount::Exactly(n)) => ("devices.num_gpus", n.to_string(), gpu_list(*n)),
+        Request::NumGpus(GpuCount::All) => ("devices.num_gpus", "all".to_owned(), gpu_list(gpus)),
+        Request::Use(names) => {
+            let words: Vec<_> = names.iter().map(DeviceName::to_string).collect();
+            ("devices.use", words.join(";"), names.clone())
+        }
+    };
+    let is_there = |d: &DeviceName| match d {
+        DeviceName::Cpu => true,
+        DeviceName::Gpu(i) => *i < gpus,
+    };
+    let missing: Vec<_> = wanted.iter().filter(|d| !is_there(d)).map(DeviceName::to_string).collect();
+    let mut used: Vec<_> = wanted.iter().copied().filter(is_there).collect();
+    let mut note = None;
+    if !missing.is_empty() {
+        let there = match gpus {
+            0 => "this machine has no GPU that this version can use".to_owned(),
+            1 => "this machine has 1 GPU".to_owned(),
+            n => format!("this machine has {n} GPUs"),
+        };
+        match devices.on_missing {
+            OnMissing::Error => {
+                let verb = if missing.len() == 1 { "is" } else { "are" };
+                let problem = Problem::at_key(key, format!("`{}` {verb} not there", missing.join("`, `")));
+                let hint = "`devices.on_missing = \"clamp\"` uses the devices that are there, the CPU where none is";
+                return Err(problem.label(there).hint(hint));
+            }
+            OnMissing::Clamp => {}
+            OnMissing::Cpu => used.clear(),
+        }
+        if used.is_empty() {
+            used.push(DeviceName::Cpu);
+        }
+        let names: Vec<_> = used.iter().map(DeviceName::to_string).collect();
+        note = Some(format!("{requested} asked for by `{key}`, but {there}: the run uses {}", names.join(", ")));
+    }
+    if used.is_empty() {
+        used.push(DeviceName::Cpu);
+    }
+    Ok(Choice { requested, used, note })
+}
+
+fn gpu_list(n: u32) -> Vec<DeviceName> {
+    (0..n).map(DeviceName::Gpu).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{EngineChoice, LrScaling, Precision, Scaling};
+
+    fn asked(request: Request, on_missing: OnMissing) -> Devices {
+        Devices {
+            request,
+            on_missing,
+            scaling: Scaling::Strong,
+            lr_scaling: LrScaling::None,
+            precision: Precision::F32,
+            engine: EngineChoice::Auto,
+        }
+    }
+
+    fn used(request: Request, on_missing: OnMissing, gpus: u32) -> String {
+        match choose(&asked(request, on_missing), gpus) {
+            Ok(choice) => choice.used_names().join(";"),
+            Err(problem) => problem.message,
+        }
+    }
+
+    #[test]
+    fn as_try_gpu_and_min_of_asked_and_available() {
+        use OnMissing::*;
+        let n = |n| Request::NumGpus(GpuCount::Exactly(n));
+        let all = Request::NumGpus(GpuCount::All);
+        let named = |i: &[u32]| Request::Use(i.iter().map(|i| DeviceName::Gpu(*i)).collect());
+        for (request, on_missing, gpus, want) in [
+            (n(0), Error, 2, "cpu"),
+            (n(1), Clamp, 0, "cpu"),
+            (n(1), Clamp, 1, "gpu:0"),
+            (n(4), Clamp, 2, "gpu:0;gpu:1"),
+            (n(4), Cpu, 2, "cpu"),
+            (n(2), Error, 1, "`gpu:1` is not there"),
+            (n(3), Error, 1, "`gpu:1`, `gpu:2` are not there"),
+            (all.clone(), Error, 3, "gpu:0;gpu:1;gpu:2"),
+            (all, Error, 0, "cpu"),
+            (named(&[1]), Clamp, 1, "cpu"),
+            (named(&[0, 1]), Clamp, 1, "gpu:0"),
+            (named(&[1]), Error, 2, "gpu:1"),
+        ] {
+            assert_eq!(used(request.clone(), on_missing, gpus), want, "{request:?} {on_missing:?} of {gpus}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Shapes: each layer's input is what the one before puts out; the last must fit the targets.
+
+use super::Facts;
+use crate::spec::{Layer, Model, Problem};
+
+/// Parameters of a model at most; more than any memory this runs on.
+const MOST_PARAMETERS: u64 = 1 << 38;
+
+/// A layer as `runner check` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerRow {
+    /// Its place in the Sequential.
+    pub index: usize,
+    /// `Linear`, `ReLU`, ... as PyTorch names it.
+    pub name: &'static str,
+    /// Width of its input.
+    pub inputs: usize,
+    /// Width of its output.
+    pub outputs: usize,
+    /// Numbers it learns.
+    pub parameters: u64,
+}
+
+/// Fills in every `in_features`; problems go to `problems`.
+pub fn infer(model: &mut Model, facts: Facts, problems: &mut Vec<Problem>) -> Vec<LayerRow> {
+    let mut rows = Vec::with_capacity(model.layers.len());
+    let (mut width, mut last, mut total) = (facts.features, None, 0u64);
+    for (index, layer) in model.layers.iter_mut().enumerate() {
+        let (name, inputs) = (layer_name(layer), width);
+        let mut parameters = 0;
+        if let Layer::Linear(linear) = layer {
+            let key = format!("model.layers.{index}.linear");
+            if let Some(given) = linear.in_features.filter(|given| *given != width) {
+                let before = match last {
+                    None => format!("the data have {width} features"),
+                    Some(i) => format!("layer {i} puts out {width}"),
+                };
+                let problem = Problem::at_key(
+                    format!("{key}.in_features"),
+                    format!("`in_features = {given}` does not fit layer {index}: {before}"),
+                );
+                problems.push(problem.hint("leave `in_features` out: it is inferred"));
+            }
+            linear.in_features = Some(width);
+            let weights = (width as u64).saturating_mul(linear.out_features as u64);
+            parameters = weights.saturating_add(if linear.bias { linear.out_features as u64 } else { 0 });
+            total = total.saturating_add(parameters);
+            if total > MOST_PARAMETERS && total - parameters <= MOST_PARAMETERS {
+                let message = format!("layer {index} makes the model larger than {MOST_PARAMETERS} parameters");
+                problems.push(Problem::at_key(format!("{key}.out_features"), message));
+            }
+            width = linear.out_features;
+            last = Some(index);
+        }
+        rows.push(LayerRow { index, name, inputs, outputs: width, parameters });
+    }
+    let Some(last) = last else {
+        let problem = Problem::at_key("model.layers", "the model has no `linear` layer, so there is nothing to train");
+        problems.push(problem.hint("for example `layers = [{ linear = { out_features = 1 } }]`"));
+        return rows;
+    };
+    let key = format!("model.layers.{last}.linear.out_features");
+    match facts.classes {
+        Some(classes) if width < classes => {
+            let message = format!("the model puts out {width} numbers per row, and the data have {classes} classes");
+            problems.push(Problem::at_key(key, message).hint(format!("set `out_features = {classes}`")));
+        }
+        None if width != facts.targets => {
+            let targets = facts.targets;
+            let message = format!("the model puts out {width} numbers per row, and a target has {targets}");
+            problems.push(Problem::at_key(key, message).hint(format!("set `out_features = {targets}`")));
+        }
+        _ => {}
+    }
+    rows
+}
+
+fn layer_name(layer: &Layer) -> &'static str {
+    match layer {
+        Layer::Linear(_) => "Linear",
+        Layer::Relu => "ReLU",
+        Layer::Gelu => "GELU",
+        Layer::Tanh => "Tanh",
+        Layer::Sigmoid => "Sigmoid",
+        Layer::Dropout { .. } => "Dropout",
+    }
+}

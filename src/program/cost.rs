@@ -1,0 +1,70 @@
+//! What an instruction costs at least: floating-point operations, and bytes read and written once each.
+
+use std::{iter::Sum, ops::Add};
+
+use super::op::{Op, UpdateRule};
+
+/// Floating-point operations and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// A multiply-add counts as two.
+    pub flops: f64,
+    /// Bytes that pass between an instruction and memory if nothing stays in a cache between instructions.
+    pub bytes: f64,
+}
+
+impl Add for Cost {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { flops: self.flops + other.flops, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl Sum for Cost {
+    fn sum<I: Iterator<Item = Self>>(costs: I) -> Self {
+        costs.fold(Self::default(), Add::add)
+    }
+}
+
+impl Op {
+    /// The cost of one run. Elementwise functions count as one operation per number.
+    pub fn cost(&self) -> Cost {
+        let product = |a: usize, b: usize, c: usize| 2.0 * a as f64 * b as f64 * c as f64;
+        let (flops, numbers) = match *self {
+            Op::Gather { rows, width, target_width, .. } => (0.0, rows * (2 * (width + target_width) + 1)),
+            Op::Linear { rows, inputs, outputs, ref pre, .. } => {
+                let kept = if pre.is_some() { rows * outputs } else { 0 };
+                (product(rows, inputs, outputs), rows * (inputs + outputs) + inputs * outputs + kept)
+            }
+            Op::InputGradient { rows, inputs, outputs, ref derivative, .. } => {
+                let saved = if derivative.is_some() { rows * inputs } else { 0 };
+                (product(rows, inputs, outputs), rows * (inputs + outputs) + inputs * outputs + saved)
+            }
+            Op::WeightGradient { rows, inputs, outputs, update, .. } => {
+                let written = inputs * outputs * if update { 2 } else { 1 };
+                (product(rows, inputs, outputs), rows * (inputs + outputs) + written)
+            }
+            Op::BiasGradient { rows, outputs, .. } => ((rows * outputs) as f64, (rows + 1) * outputs),
+            Op::Activate { rows, width, .. } | Op::Dropout { rows, width, .. } => {
+                ((rows * width) as f64, 2 * rows * width)
+            }
+            Op::ActivateBackward { rows, width, .. } => ((2 * rows * width) as f64, 3 * rows * width),
+            Op::DropoutBackward { rows, width, .. } => ((rows * width) as f64, 2 * rows * width),
+            Op::Loss { rows, width, .. } => ((4 * rows * width) as f64, rows * (3 * width + 2)),
+            Op::Norm { of, .. } => (2.0 * of.len as f64, of.len),
+            Op::Clip { gradients, .. } => (gradients.len as f64, 2 * gradients.len),
+            Op::Update { rule, values, .. } => {
+                let (flops, numbers) = match rule {
+                    UpdateRule::Sgd { momentum: false, .. } => (2, 3),
+                    UpdateRule::Sgd { momentum: true, .. } => (4, 5),
+                    UpdateRule::Adam { .. } => (12, 7),
+                };
+                ((flops * values.len) as f64, numbers * values.len)
+            }
+            Op::Mean { of, .. } => (of.len as f64, of.len),
+            Op::LogAppend { cells, .. } | Op::Accumulate { cells, .. } => (0.0, 2 * cells.len),
+            Op::Watch { .. } => (0.0, 1),
+        };
+        Cost { flops, bytes: numbers as f64 * 4.0 }
+    }
+}

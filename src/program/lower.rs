@@ -1,0 +1,385 @@
+//! Lowering: a Sequential, its loss and its optimizer become the programs of a trial.
+//!
+//! The backward pass is laid out so that all gradients of activations come first, then all gradients of parameters:
+//! the first kind needs only its own rows, the second needs all of them, so that a team of threads that share rows
+//! meets but once in between.
+
+use super::{
+    Activation, Instruction, Op, Phase, Program, Programs, Sums, UpdateRule,
+    layout::{Buffer, BufferId, Layout, Parameter, Role, Slice, aligned},
+};
+use crate::spec::{Layer, Loss, Metric, Policy};
+
+/// What lowering needs to know; the plan has checked it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options<'a> {
+    /// The Sequential.
+    pub layers: &'a [Layer],
+    /// What is minimized.
+    pub loss: Loss,
+    /// Width of a row of features.
+    pub features: usize,
+    /// Width of a row of targets (1 for a class).
+    pub targets: usize,
+    /// How parameters are updated.
+    pub rule: UpdateRule,
+    /// Largest gradient norm, where it is clipped.
+    pub clip: Option<f32>,
+    /// Columns, loss first.
+    pub metrics: &'a [Metric],
+    /// When rows leave the device.
+    pub policy: Policy,
+    /// Steps that the log holds.
+    pub log_slots: usize,
+    /// Rows per step.
+    pub batch: usize,
+    /// Rows of an epoch's last step, where fewer.
+    pub last: Option<usize>,
+    /// Rows per chunk of validation and of its last chunk, where there are any.
+    pub validation: Option<(usize, Option<usize>)>,
+    /// Whether rows are fetched by the epoch's order; else position is row number.
+    pub ordered: bool,
+    /// Whether the plain SGD update may be folded into the products that make the gradients.
+    pub fold_update: bool,
+}
+
+/// Builds all programs of a trial.
+pub fn lower(options: &Options<'_>) -> Programs {
+    let mut b = Builder::new(options);
+    let train = b.train(options.batch);
+    let train_last = options.last.map(|rows| b.train(rows));
+    let (mut validate, mut validate_last) = (None, None);
+    if let Some((rows, last)) = options.validation {
+        validate = Some(b.validate(rows));
+        validate_last = last.map(|rows| b.validate(rows));
+    }
+    Programs { layout: b.layout, train, train_last, validate, validate_last }
+}
+
+/// A parameter layer's views of the flat buffers.
+#[derive(Clone, Copy)]
+struct Learned {
+    weight: Slice,
+    bias: Option<Slice>,
+}
+
+/// One link of the forward pass, with what the backward pass needs of it.
+enum Link {
+    Linear { learned: Learned, x: Slice, y: Slice, activation: Option<(Activation, Slice)>, inputs: usize, outputs: usize },
+    Activate { activation: Activation, saved: Slice, width: usize },
+    Dropout { p: f32, layer: u32, width: usize },
+}
+
+struct Builder<'a> {
+    o: &'a Options<'a>,
+    layout: Layout,
+    learned: Vec<Option<Learned>>,
+    gradients: Option<BufferId>,
+    state: Option<BufferId>,
+    rows: usize,
+    folds: bool,
+}
+
+impl<'a> Builder<'a> {
+    fn new(o: &'a Options<'a>) -> Self {
+        let mut buffers = Vec::new();
+        let mut add = |name: &str, len, role| {
+            buffers.push(Buffer { name: name.to_owned(), len, role });
+            BufferId(buffers.len() - 1)
+        };
+        let train_features = add("train_features", 0, Role::Data);
+        let train_targets = add("train_targets", 0, Role::Data);
+        let validation_features = add("validation_features", 0, Role::Data);
+        let validation_targets = add("validation_targets", 0, Role::Data);
+        let order = add("order", 0, Role::Data);
+        let mut parameters = Vec::new();
+        let mut learned = Vec::new();
+        let (mut end, mut width) = (0, o.features);
+        let values = BufferId(5);
+        for (i, layer) in o.layers.iter().enumerate() {
+            let Layer::Linear(linear) = layer else {
+                learned.push(None);
+                continue;
+            };
+            let mut view = |name, shape: Vec<usize>| {
+                let parameter = Parameter { name, shape, offset: end };
+                let slice = Slice { buffer: values, offset: end, len: parameter.elements() };
+                end = aligned(end + parameter.elements());
+                parameters.push(parameter);
+                slice
+            };
+            let weight = view(format!("{i}.weight"), vec![width, linear.out_features]);
+            let bias = linear.bias.then(|| view(format!("{i}.bias"), vec![linear.out_features]));
+            learned.push(Some(Learned { weight, bias }));
+            width = linear.out_features;
+        }
+        let values = add("values", end, Role::Values);
+        let norm = o.metrics.contains(&Metric::GradNorm) || o.clip.is_some();
+        let plain = matches!(o.rule, UpdateRule::Sgd { momentum: false, weight_decay: 0.0, .. });
+        let folds = o.fold_update && plain && !norm;
+        let gradients = (!folds).then(|| add("gradients", end, Role::Gradients));
+        let per = o.rule.state_per_parameter();
+        let state = (per > 0).then(|| add("optimizer_state", per * end, Role::State));
+        let log_width = o.metrics.iter().filter(|m| **m != Metric::Lr).count();
+        let log = add("log", o.log_slots * log_width, Role::Log);
+        let rows = o.batch.max(o.validation.map_or(0, |(rows, _)| rows));
+        let layout = Layout {
+            buffers,
+            parameters,
+            train_features,
+            train_targets,
+            validation_features,
+            validation_targets,
+            order,
+            values,
+            log,
+            log_width,
+            log_slots: o.log_slots,
+        };
+        Self { o, layout, learned, gradients, state, rows, folds }
+    }
+
+    /// A buffer by name, made at its first use with room for the largest program.
+    fn buffer(&mut self, name: &str, len: usize, role: Role) -> BufferId {
+        if let Some(i) = self.layout.buffers.iter().position(|b| b.name == name) {
+            return BufferId(i);
+        }
+        self.layout.buffers.push(Buffer { name: name.to_owned(), len, role });
+        BufferId(self.layout.buffers.len() - 1)
+    }
+
+    /// `[rows, width]` of an activation buffer that has room for the largest program.
+    fn rows_of(&mut self, name: &str, rows: usize, width: usize) -> Slice {
+        let buffer = self.buffer(name, self.rows * width, Role::Activation);
+        Slice { buffer, offset: 0, len: rows * width }
+    }
+
+    fn cell(&mut self, index: usize) -> Slice {
+        let buffer = self.buffer("cells", 16, Role::Cells);
+        Slice { buffer, offset: index, len: 1 }
+    }
+
+    fn forward(&mut self, rows: usize, training: bool, out: &mut Vec<Instruction>) -> (Vec<Link>, Slice, Slice) {
+        let o = self.o;
+        let l = &self.layout;
+        let (features, targets, order) = match training {
+            true => (l.train_features, l.train_targets, o.ordered.then_some(l.order)),
+            false => (l.validation_features, l.validation_targets, None),
+        };
+        let mut x = self.rows_of("batch_features", rows, o.features);
+        let target = self.rows_of("batch_targets", rows, o.targets);
+        let gather = Op::Gather {
+            features,
+            targets,
+            order,
+            x,
+            y: target,
+            rows,
+            width: o.features,
+            target_width: o.targets,
+        };
+        out.push(Instruction { op: gather, phase: Phase::Data });
+        let mut links = Vec::new();
+        let (mut width, mut i) = (o.features, 0);
+        while i < o.layers.len() {
+            let op = match (&o.layers[i], self.learned[i]) {
+                (Layer::Linear(linear), Some(learned)) => {
+                    let following = o.layers.get(i + 1).and_then(activation_of);
+                    let outputs = linear.out_features;
+                    let y = self.rows_of(&format!("{i}.output"), rows, outputs);
+                    let pre = following
+                        .filter(|f| training && f.derivative_needs_input())
+                        .map(|_| self.rows_of(&format!("{i}.pre_activation"), rows, outputs));
+                    let saved = following.map(|f| (f, pre.unwrap_or(y)));
+                    links.push(Link::Linear { learned, x, y, activation: saved, inputs: width, outputs });
+                    let op = Op::Linear {
+                        x,
+                        weight: learned.weight,
+                        bias: learned.bias,
+                        activation: following,
+                        pre,
+                        y,
+                        rows,
+                        inputs: width,
+                        outputs,
+                    };
+                    i += usize::from(following.is_some());
+                    (x, width) = (y, outputs);
+                    Some(op)
+                }
+                (Layer::Dropout { p }, _) if training && *p > 0.0 => {
+                    let (p, layer) = (*p as f32, i as u32);
+                    let y = self.rows_of(&format!("{i}.output"), rows, width);
+                    links.push(Link::Dropout { p, layer, width });
+                    let op = Op::Dropout { x, y, p, layer, rows, width };
+                    x = y;
+                    Some(op)
+                }
+                (layer, _) => activation_of(layer).map(|activation| {
+                    let y = self.rows_of(&format!("{i}.output"), rows, width);
+                    let saved = if activation.derivative_needs_input() { x } else { y };
+                    links.push(Link::Activate { activation, saved, width });
+                    let op = Op::Activate { activation, x, y, rows, width };
+                    x = y;
+                    op
+                }),
+            };
+            out.extend(op.map(|op| Instruction { op, phase: Phase::Forward }));
+            i += 1;
+        }
+        (links, x, target)
+    }
+
+    /// The loss, and the cells `[loss, accuracy]` at `first`.
+    fn loss(&mut self, rows: usize, prediction: Slice, target: Slice, learn: bool, out: &mut Vec<Instruction>) -> LossParts {
+        let width = prediction.len / rows;
+        let per_row = self.rows_of("loss_per_row", rows, 1);
+        let hits = (self.o.loss.classifies() && (!learn || self.o.metrics.contains(&Metric::Accuracy)))
+            .then(|| self.rows_of("hits", rows, 1));
+        let gradient = learn.then(|| self.rows_of("prediction_gradient", rows, width));
+        let kind = self.o.loss;
+        let op = Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, width };
+        out.push(Instruction { op, phase: Phase::Loss });
+        let terms = if kind.classifies() { rows } else { rows * width };
+        LossParts { per_row, hits, gradient, scale: 1.0 / terms as f64 }
+    }
+
+    fn validate(&mut self, rows: usize) -> Program {
+        let mut out = Vec::new();
+        let (_, prediction, target) = self.forward(rows, false, &mut out);
+        let parts = self.loss(rows, prediction, target, false, &mut out);
+        let loss = self.cell(8);
+        let mean = Op::Mean { of: parts.per_row, cell: loss, scale: parts.scale };
+        out.push(Instruction { op: mean, phase: Phase::Loss });
+        let mut cells = loss;
+        if let Some(hits) = parts.hits {
+            cells.len = 2;
+            let op = Op::Mean { of: hits, cell: self.cell(9), scale: 1.0 / rows as f64 };
+            out.push(Instruction { op, phase: Phase::Log });
+        }
+        out.push(Instruction { op: Op::Accumulate { cells, rows, sums: Sums::Validation }, phase: Phase::Log });
+        Program { rows, instructions: out }
+    }
+
+    fn train(&mut self, rows: usize) -> Program {
+        let mut out = Vec::new();
+        let (links, prediction, target) = self.forward(rows, true, &mut out);
+        let parts = self.loss(rows, prediction, target, true, &mut out);
+        let mut updates = Vec::new();
+        if let Some(gradient) = parts.gradient {
+            self.backward(rows, &links, gradient, &mut out, &mut updates);
+        }
+        self.metrics_before_update(rows, &parts, &mut out);
+        out.append(&mut updates);
+        self.update(&mut out);
+        self.log(rows, &mut out);
+        Program { rows, instructions: out }
+    }
+
+    /// Gradients of activations go to `out`, gradients of parameters to `later`.
+    fn backward(&mut self, rows: usize, links: &[Link], gradient: Slice, out: &mut Vec<Instruction>, later: &mut Vec<Instruction>) {
+        let Some(first) = links.iter().position(|l| matches!(l, Link::Linear { .. })) else { return };
+        let mut push = |op| out.push(Instruction { op, phase: Phase::Backward });
+        // `dy` is the gradient of a link's output; `through` tells that the link's own activation is already behind it.
+        let (mut dy, mut through) = (gradient, false);
+        for (i, link) in links.iter().enumerate().skip(first).rev() {
+            match *link {
+                Link::Activate { activation, saved, width } => {
+                    push(Op::ActivateBackward { activation, saved, dy, rows, width });
+                }
+                Link::Dropout { p, layer, width } => push(Op::DropoutBackward { dy, p, layer, rows, width }),
+                Link::Linear { learned, x, activation, inputs, outputs, .. } => {
+                    if let Some((activation, saved)) = activation.filter(|_| !through) {
+                        push(Op::ActivateBackward { activation, saved, dy, rows, width: outputs });
+                    }
+                    later.extend(self.parameter_gradients(learned, x, dy, rows, inputs, outputs));
+                    if i == first {
+                        break;
+                    }
+                    let dx = self.rows_of(&format!("link_{i}.input_gradient"), rows, inputs);
+                    let derivative = match links[i - 1] {
+                        Link::Linear { activation, .. } => activation,
+                        _ => None,
+                    };
+                    through = derivative.is_some();
+                    push(Op::InputGradient { dy, weight: learned.weight, dx, derivative, rows, inputs, outputs });
+                    dy = dx;
+                    continue;
+                }
+            }
+            through = false;
+        }
+    }
+
+    fn parameter_gradients(&self, learned: Learned, x: Slice, dy: Slice, rows: usize, inputs: usize, outputs: usize) -> Vec<Instruction> {
+        let update = self.folds;
+        let to = |s: Slice| Slice { buffer: self.gradients.unwrap_or(s.buffer), ..s };
+        let weight = Op::WeightGradient { x, dy, to: to(learned.weight), update, rows, inputs, outputs };
+        let bias = learned.bias.map(|b| Op::BiasGradient { dy, to: to(b), update, rows, outputs });
+        [Some(weight), bias].into_iter().flatten().map(|op| Instruction { op, phase: Phase::Backward }).collect()
+    }
+
+    /// The metrics that an update would change, in the order of the columns.
+    fn metrics_before_update(&mut self, rows: usize, parts: &LossParts, out: &mut Vec<Instruction>) {
+        for (i, metric) in self.o.metrics.iter().filter(|m| **m != Metric::Lr).enumerate() {
+            let cell = self.cell(i);
+            let (op, phase) = match (metric, parts.hits) {
+                (Metric::Loss, _) => (Op::Mean { of: parts.per_row, cell, scale: parts.scale }, Phase::Loss),
+                (Metric::Accuracy, Some(of)) => (Op::Mean { of, cell, scale: 1.0 / rows as f64 }, Phase::Log),
+                (Metric::ParamNorm, _) => {
+                    (Op::Norm { of: self.layout.whole(self.layout.values), cell }, Phase::Log)
+                }
+                // The gradients' norm is taken when they are there.
+                (Metric::GradNorm | Metric::Lr | Metric::Accuracy, _) => continue,
+            };
+            out.push(Instruction { op, phase });
+        }
+    }
+
+    fn update(&mut self, out: &mut Vec<Instruction>) {
+        let Some(gradients) = self.gradients else { return };
+        let gradients = self.layout.whole(gradients);
+        let columns = self.o.metrics.iter().filter(|m| **m != Metric::Lr);
+        let column = columns.clone().position(|m| *m == Metric::GradNorm);
+        if column.is_some() || self.o.clip.is_some() {
+            let cell = self.cell(column.unwrap_or(7));
+            let phase = if self.o.clip.is_some() { Phase::Optimizer } else { Phase::Log };
+            out.push(Instruction { op: Op::Norm { of: gradients, cell }, phase });
+            if let Some(max_norm) = self.o.clip {
+                let op = Op::Clip { gradients, norm: cell, max_norm };
+                out.push(Instruction { op, phase: Phase::Optimizer });
+            }
+        }
+        let state = self.state.map(|s| self.layout.whole(s));
+        let values = self.layout.whole(self.layout.values);
+        let op = Op::Update { rule: self.o.rule, values, gradients, state };
+        out.push(Instruction { op, phase: Phase::Optimizer });
+    }
+
+    fn log(&mut self, rows: usize, out: &mut Vec<Instruction>) {
+        let cells = Slice { len: self.layout.log_width, ..self.cell(0) };
+        let op = match self.o.policy {
+            Policy::Immediate | Policy::Buffered => Op::LogAppend { cells, log: self.layout.log },
+            Policy::PerEpoch => Op::Accumulate { cells, rows, sums: Sums::Epoch },
+            Policy::Off => Op::Watch { cell: self.cell(0) },
+        };
+        out.push(Instruction { op, phase: Phase::Log });
+    }
+}
+
+struct LossParts {
+    per_row: Slice,
+    hits: Option<Slice>,
+    gradient: Option<Slice>,
+    scale: f64,
+}
+
+fn activation_of(layer: &Layer) -> Option<Activation> {
+    match layer {
+        Layer::Relu => Some(Activation::Relu),
+        Layer::Gelu => Some(Activation::Gelu),
+        Layer::Tanh => Some(Activation::Tanh),
+        Layer::Sigmoid => Some(Activation::Sigmoid),
+        Layer::Linear(_) | Layer::Dropout { .. } => None,
+    }
+}

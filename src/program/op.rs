@@ -1,0 +1,383 @@
+//! The instructions.
+
+use super::layout::{BufferId, Slice};
+
+/// One instruction and the phase its time counts under.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction {
+    /// What is done.
+    pub op: Op,
+    /// Where its time counts.
+    pub phase: Phase,
+}
+
+/// The parts of a run that `timing.csv` tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Phase {
+    /// Fetching the rows of a batch.
+    Data,
+    /// Moving data to the device.
+    Upload,
+    /// From features to predictions.
+    Forward,
+    /// The loss and its gradient.
+    Loss,
+    /// Gradients of all parameters.
+    Backward,
+    /// Summing gradients over devices.
+    AllReduce,
+    /// Clipping and the update.
+    Optimizer,
+    /// A whole step, where its parts cannot be told apart.
+    Step,
+    /// Passes over the validation rows.
+    Validation,
+    /// Metrics: computing, appending, moving, handing over.
+    Log,
+    /// Saving state during the run.
+    Checkpoint,
+    /// All else within the loop.
+    Other,
+}
+
+impl Phase {
+    /// All phases in the order of `timing.csv`.
+    pub const ALL: [Phase; 12] = [
+        Phase::Data,
+        Phase::Upload,
+        Phase::Forward,
+        Phase::Loss,
+        Phase::Backward,
+        Phase::AllReduce,
+        Phase::Optimizer,
+        Phase::Step,
+        Phase::Validation,
+        Phase::Log,
+        Phase::Checkpoint,
+        Phase::Other,
+    ];
+
+    /// The word in `timing.csv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Upload => "upload",
+            Self::Forward => "forward",
+            Self::Loss => "loss",
+            Self::Backward => "backward",
+            Self::AllReduce => "all_reduce",
+            Self::Optimizer => "optimizer",
+            Self::Step => "step",
+            Self::Validation => "validation",
+            Self::Log => "log",
+            Self::Checkpoint => "checkpoint",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Elementwise functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// max(0, x).
+    Relu,
+    /// x Φ(x).
+    Gelu,
+    /// tanh x.
+    Tanh,
+    /// 1 / (1 + e⁻ˣ).
+    Sigmoid,
+}
+
+impl Activation {
+    /// Whether the derivative is computed from the input; else from the output, and the input need not be kept.
+    pub fn derivative_needs_input(self) -> bool {
+        matches!(self, Self::Gelu)
+    }
+}
+
+/// What is minimized; definitions in [`crate::spec::Loss`].
+pub type LossKind = crate::spec::Loss;
+
+/// An update rule with what does not change from step to step. The rest is in [`Hyper`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum UpdateRule {
+    /// `torch.optim.SGD`.
+    Sgd {
+        /// Whether there is a momentum buffer.
+        momentum: bool,
+        /// Nesterov's form.
+        nesterov: bool,
+        /// L2 penalty.
+        weight_decay: f32,
+    },
+    /// `torch.optim.Adam` and, decoupled, `AdamW`.
+    Adam {
+        /// Decay of the second moment.
+        beta2: f32,
+        /// 1 - beta2, rounded once from double precision.
+        one_minus_beta2: f32,
+        /// Added to the denominator.
+        eps: f32,
+        /// L2 penalty, or the decoupled decay.
+        weight_decay: f32,
+        /// AdamW: decay shrinks the weights themselves.
+        decoupled: bool,
+    },
+}
+
+impl UpdateRule {
+    /// Numbers of state per parameter.
+    pub fn state_per_parameter(self) -> usize {
+        match self {
+            Self::Sgd { momentum: false, .. } => 0,
+            Self::Sgd { momentum: true, .. } => 1,
+            Self::Adam { .. } => 2,
+        }
+    }
+}
+
+/// What an update needs that may change at every step; computed on the host in f64, rounded once.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hyper {
+    /// SGD: the learning rate. Adam: lr / (1 - beta1^t).
+    pub rate: f32,
+    /// SGD: momentum. Adam: 1 - beta1.
+    pub first: f32,
+    /// Adam: sqrt(1 - beta2^t).
+    pub correction: f32,
+    /// AdamW: 1 - lr * weight_decay, else 1.
+    pub shrink: f32,
+}
+
+/// An instruction. Shapes: `x` is `[rows, inputs]`, `y` is `[rows, outputs]`, a weight `[inputs, outputs]`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// Copies the batch's rows of features and targets; the position within the epoch is the device's own counter.
+    Gather {
+        /// `[all rows, width]`.
+        features: BufferId,
+        /// `[all rows, target_width]`.
+        targets: BufferId,
+        /// Row numbers by position; `None`: position is row number.
+        order: Option<BufferId>,
+        /// `[rows, width]`.
+        x: Slice,
+        /// `[rows, target_width]`.
+        y: Slice,
+        /// Rows of the batch.
+        rows: usize,
+        /// Features per row.
+        width: usize,
+        /// Targets per row.
+        target_width: usize,
+    },
+    /// y = f(x W + b).
+    Linear {
+        /// Input.
+        x: Slice,
+        /// `[inputs, outputs]`.
+        weight: Slice,
+        /// `[outputs]`.
+        bias: Option<Slice>,
+        /// f, where there is one.
+        activation: Option<Activation>,
+        /// Where x W + b is kept for the backward pass, if f needs it.
+        pre: Option<Slice>,
+        /// Output.
+        y: Slice,
+        /// Rows.
+        rows: usize,
+        /// Width of x.
+        inputs: usize,
+        /// Width of y.
+        outputs: usize,
+    },
+    /// y = f(x), elementwise.
+    Activate {
+        /// f.
+        activation: Activation,
+        /// Input.
+        x: Slice,
+        /// Output.
+        y: Slice,
+        /// Rows.
+        rows: usize,
+        /// Width of both.
+        width: usize,
+    },
+    /// y = x m / (1 - p), with m = 0 with probability p: a pure function of (seed, layer, step, global row, unit).
+    Dropout {
+        /// Input.
+        x: Slice,
+        /// Output.
+        y: Slice,
+        /// Probability of a zero.
+        p: f32,
+        /// Index of the layer in the Sequential.
+        layer: u32,
+        /// Rows.
+        rows: usize,
+        /// Width of both.
+        width: usize,
+    },
+    /// Per-row losses (a sum over the row's outputs), whether each row is right, and the gradient of the mean.
+    Loss {
+        /// Which.
+        kind: LossKind,
+        /// `[rows, width]`.
+        prediction: Slice,
+        /// `[rows, width]`, or `[rows]` class indices.
+        target: Slice,
+        /// `[rows]`.
+        per_row: Slice,
+        /// `[rows]`: 1 where the largest output is the label's, for classes.
+        hits: Option<Slice>,
+        /// `[rows, width]`: d mean / d prediction; `None` where nothing is learned.
+        gradient: Option<Slice>,
+        /// Rows.
+        rows: usize,
+        /// Outputs per row.
+        width: usize,
+    },
+    /// dx = (dy Wᵀ) f'(saved), with f the activation that made x, where it is folded in here.
+    InputGradient {
+        /// `[rows, outputs]`.
+        dy: Slice,
+        /// `[inputs, outputs]`.
+        weight: Slice,
+        /// `[rows, inputs]`.
+        dx: Slice,
+        /// f and what its derivative is computed from.
+        derivative: Option<(Activation, Slice)>,
+        /// Rows.
+        rows: usize,
+        /// Width of dx.
+        inputs: usize,
+        /// Width of dy.
+        outputs: usize,
+    },
+    /// dx = dy f'(saved), elementwise; dx may be dy.
+    ActivateBackward {
+        /// f.
+        activation: Activation,
+        /// f's input or output, as its derivative needs.
+        saved: Slice,
+        /// Gradient of the output, overwritten with that of the input.
+        dy: Slice,
+        /// Rows.
+        rows: usize,
+        /// Width.
+        width: usize,
+    },
+    /// dy becomes dy m / (1 - p), with the mask of the forward pass.
+    DropoutBackward {
+        /// Gradient, in place.
+        dy: Slice,
+        /// Probability of a zero.
+        p: f32,
+        /// Index of the layer in the Sequential.
+        layer: u32,
+        /// Rows.
+        rows: usize,
+        /// Width.
+        width: usize,
+    },
+    /// dW = xᵀ dy; or, with the plain SGD update folded in, W -= rate dW.
+    WeightGradient {
+        /// `[rows, inputs]`.
+        x: Slice,
+        /// `[rows, outputs]`.
+        dy: Slice,
+        /// `[inputs, outputs]`: the gradient, or the weight itself where the update is folded in.
+        to: Slice,
+        /// Whether `to` is the weight.
+        update: bool,
+        /// Rows.
+        rows: usize,
+        /// Width of x.
+        inputs: usize,
+        /// Width of dy.
+        outputs: usize,
+    },
+    /// db = column sums of dy; or b -= rate db.
+    BiasGradient {
+        /// `[rows, outputs]`.
+        dy: Slice,
+        /// `[outputs]`.
+        to: Slice,
+        /// Whether `to` is the bias.
+        update: bool,
+        /// Rows.
+        rows: usize,
+        /// Width of dy.
+        outputs: usize,
+    },
+    /// cell = L2 norm.
+    Norm {
+        /// Of these numbers.
+        of: Slice,
+        /// One number.
+        cell: Slice,
+    },
+    /// Scales gradients by min(1, max_norm / (norm + 1e-6)), as `torch.nn.utils.clip_grad_norm_`.
+    Clip {
+        /// Gradients, in place.
+        gradients: Slice,
+        /// Their norm.
+        norm: Slice,
+        /// Greatest norm allowed.
+        max_norm: f32,
+    },
+    /// One optimizer step over the flat buffers.
+    Update {
+        /// The rule.
+        rule: UpdateRule,
+        /// Parameters, in place.
+        values: Slice,
+        /// Gradients.
+        gradients: Slice,
+        /// One or two numbers per parameter, in place: momentum, or first then second moments.
+        state: Option<Slice>,
+    },
+    /// cell = scale times the sum of `of`, in double precision.
+    Mean {
+        /// `[rows]`.
+        of: Slice,
+        /// One number.
+        cell: Slice,
+        /// Usually 1 / rows.
+        scale: f64,
+    },
+    /// Appends the cells to the log at the device's slot counter, and raises the non-finite flag by the first (the loss).
+    LogAppend {
+        /// `[log_width]`.
+        cells: Slice,
+        /// The log.
+        log: BufferId,
+    },
+    /// Adds to the device's sums in double precision, and raises the non-finite flag by the first.
+    Accumulate {
+        /// Cells to add, each times `rows`.
+        cells: Slice,
+        /// The weight.
+        rows: usize,
+        /// Which sums.
+        sums: Sums,
+    },
+    /// Raises the non-finite flag if the cell is not finite.
+    Watch {
+        /// The loss.
+        cell: Slice,
+    },
+}
+
+/// The sets of running sums that a device keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sums {
+    /// Of the epoch's training steps.
+    Epoch,
+    /// Of the validation rows.
+    Validation,
+}

@@ -1,0 +1,173 @@
+//! Training rows between the device's log and the recorder, under each policy.
+//!
+//! Rows wait on the device; what the host knows of them already (epoch, step, rows, rates, times) waits here. A
+//! validation that falls between two flushes waits, too, so that rows are recorded in the order of their steps.
+
+use crate::{
+    event::{Event, TrainRows, ValidationRow},
+    spec::Policy,
+};
+
+/// Consecutive steps of one epoch whose rows are still on the device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steps {
+    /// From 1.
+    pub epoch: u64,
+    /// First step, from 1.
+    pub first: u64,
+    /// How many.
+    pub count: usize,
+    /// Batch rows.
+    pub rows: u32,
+    /// Batch rows of the last.
+    pub last_rows: u32,
+}
+
+enum Waiting {
+    Steps(Steps),
+    Validation(ValidationRow),
+}
+
+/// See the module.
+pub struct Logbook {
+    policy: Policy,
+    /// Whether the rates are among the columns.
+    lr: bool,
+    width: usize,
+    slots: usize,
+    used: usize,
+    waiting: Vec<Waiting>,
+    lrs: Vec<f64>,
+    ends: Vec<f64>,
+    /// Rows of the epoch so far, for a mean.
+    epoch_rows: u64,
+    /// Loss of the last row that reached the host.
+    pub last_loss: Option<f32>,
+}
+
+impl Logbook {
+    /// For a device log of `slots` rows of `width` numbers.
+    pub fn new(policy: Policy, lr: bool, width: usize, slots: usize) -> Self {
+        Self {
+            policy,
+            lr,
+            width,
+            slots,
+            used: 0,
+            waiting: Vec::new(),
+            lrs: Vec::new(),
+            ends: Vec::new(),
+            epoch_rows: 0,
+            last_loss: None,
+        }
+    }
+
+    /// First free row of the device's log.
+    pub fn slot(&self) -> usize {
+        self.used
+    }
+
+    /// Steps that may run before the log must be moved.
+    pub fn room(&self) -> usize {
+        match self.policy {
+            Policy::Immediate => 1,
+            Policy::Buffered => self.slots - self.used,
+            Policy::PerEpoch | Policy::Off => usize::MAX,
+        }
+    }
+
+    /// Takes note of steps that ran; `lrs` and `ends` have one number for each.
+    pub fn ran(&mut self, steps: Steps, lrs: &[f64], ends: &[f64]) {
+        self.epoch_rows += steps.rows as u64 * (steps.count as u64 - 1) + u64::from(steps.last_rows);
+        match self.policy {
+            Policy::Immediate | Policy::Buffered => {
+                self.used += steps.count;
+                self.waiting.push(Waiting::Steps(steps));
+                self.lrs.extend_from_slice(lrs);
+                self.ends.extend_from_slice(ends);
+            }
+            Policy::PerEpoch => {
+                self.lrs.splice(.., lrs.last().copied());
+                self.ends.splice(.., ends.last().copied());
+            }
+            Policy::Off => {}
+        }
+    }
+
+    /// Whether a validation must wait for rows before it.
+    pub fn hold(&mut self, row: ValidationRow) -> Option<ValidationRow> {
+        if self.waiting.is_empty() {
+            return Some(row);
+        }
+        self.waiting.push(Waiting::Validation(row));
+        None
+    }
+
+    /// Numbers to read from the device at a flush.
+    pub fn pending(&self) -> usize {
+        self.used * self.width
+    }
+
+    /// Turns the log's rows into events and begins anew. Rows after step `until` never happened.
+    pub fn flush(&mut self, values: &[f32], until: u64) -> Vec<Event> {
+        let mut events = Vec::with_capacity(self.waiting.len());
+        let mut row = 0;
+        for waiting in self.waiting.drain(..) {
+            match waiting {
+                Waiting::Validation(v) if v.step <= until => events.push(Event::Validation(v)),
+                Waiting::Validation(_) => {}
+                Waiting::Steps(s) => {
+                    let rows = row..row + s.count;
+                    row = rows.end;
+                    let count = s.count.min((until + 1).saturating_sub(s.first) as usize);
+                    if count == 0 {
+                        continue;
+                    }
+                    let kept = rows.start..rows.start + count;
+                    let block = &values[kept.start * self.width..kept.end * self.width];
+                    self.last_loss = Some(block[(count - 1) * self.width]);
+                    events.push(Event::Train(TrainRows {
+                        epoch: s.epoch,
+                        first_step: s.first,
+                        rows: s.rows,
+                        last_rows: if count == s.count { s.last_rows } else { s.rows },
+                        width: self.width,
+                        values: block.to_vec(),
+                        lr: if self.lr { self.lrs[kept.clone()].to_vec() } else { Vec::new() },
+                        elapsed_s: self.ends[kept].to_vec(),
+                    }));
+                }
+            }
+        }
+        self.used = 0;
+        self.lrs.clear();
+        self.ends.clear();
+        events
+    }
+
+    /// The epoch's mean as a row, from the device's row-weighted sums; `None` where no step ran.
+    pub fn epoch_mean(&mut self, epoch: u64, step: u64, sums: &[f64]) -> Option<Event> {
+        let rows = self.take_epoch_rows();
+        if rows == 0 {
+            return None;
+        }
+        let values: Vec<f32> = sums.iter().map(|s| (s / rows as f64) as f32).collect();
+        self.last_loss = values.first().copied();
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        Some(Event::Train(TrainRows {
+            epoch,
+            first_step: step,
+            rows,
+            last_rows: rows,
+            width: self.width,
+            values,
+            lr: if self.lr { std::mem::take(&mut self.lrs) } else { Vec::new() },
+            elapsed_s: std::mem::take(&mut self.ends),
+        }))
+    }
+
+    /// Rows since the last call.
+    pub fn take_epoch_rows(&mut self) -> u64 {
+        std::mem::take(&mut self.epoch_rows)
+    }
+}

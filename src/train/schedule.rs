@@ -1,0 +1,147 @@
+//! Learning rates: PyTorch's `lr_scheduler` curves in closed form, in f64, and what an update needs of them at each step.
+
+use std::f64::consts::PI;
+
+use crate::{
+    program::Hyper,
+    spec::{Anneal, Curve, Interval, Link, OneCycle, Optimizer, Rule, Schedule},
+};
+
+/// The rate, and the momentum (or beta1) where a OneCycle moves it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Learning rate.
+    pub lr: f64,
+    /// Momentum of SGD, beta1 of Adam.
+    pub momentum: f64,
+}
+
+/// A schedule with every length known.
+#[derive(Clone, Debug)]
+pub struct Timetable {
+    optimizer: Optimizer,
+    interval: Interval,
+    /// First count and curve, in order; empty: constant.
+    links: Vec<(u64, Curve)>,
+}
+
+impl Timetable {
+    /// Of a resolved schedule.
+    pub fn new(optimizer: &Optimizer, schedule: &Schedule) -> Self {
+        let mut links = Vec::new();
+        match &schedule.rule {
+            Rule::Constant => {}
+            Rule::One(curve) => links.push((0, curve.clone())),
+            Rule::Chain { chain } => {
+                let mut first = 0;
+                for Link { steps, curve } in chain {
+                    links.push((first, curve.clone()));
+                    first += steps.unwrap_or(0);
+                }
+            }
+        }
+        Self { optimizer: optimizer.clone(), interval: schedule.interval, links }
+    }
+
+    /// What optimizer step `step` (from 0) of epoch `epoch` (from 0) uses.
+    pub fn rates(&self, step: u64, epoch: u64) -> Rates {
+        let momentum = match &self.optimizer {
+            Optimizer::Sgd(o) => o.momentum,
+            Optimizer::Adam(o) => o.beta1,
+            Optimizer::Adamw(o) => o.beta1,
+        };
+        let base = Rates { lr: self.optimizer.lr(), momentum };
+        let count = match self.interval {
+            Interval::Step => step,
+            Interval::Epoch => epoch,
+        };
+        match self.links.iter().rev().find(|(first, _)| *first <= count) {
+            Some((first, curve)) => at(curve, base, count - first),
+            None => base,
+        }
+    }
+
+    /// The update's numbers for `steps` steps from `step` on, all of epoch `epoch`; their rates are appended to `lr`.
+    pub fn fill(&self, step: u64, epoch: u64, steps: usize, hyper: &mut Vec<Hyper>, lr: &mut Vec<f64>) {
+        hyper.clear();
+        if self.links.is_empty() && matches!(self.optimizer, Optimizer::Sgd(_)) {
+            let rates = self.rates(step, epoch);
+            hyper.resize(steps, self.hyper(rates, step));
+            lr.extend(std::iter::repeat_n(rates.lr, steps));
+            return;
+        }
+        for step in step..step + steps as u64 {
+            let rates = self.rates(step, epoch);
+            hyper.push(self.hyper(rates, step));
+            lr.push(rates.lr);
+        }
+    }
+
+    /// Rounded once, from the formulas of `torch.optim`.
+    fn hyper(&self, Rates { lr, momentum }: Rates, step: u64) -> Hyper {
+        let t = (step + 1) as f64;
+        let adam = |beta2: f64, shrink: f64| Hyper {
+            rate: (lr / (1.0 - momentum.powf(t))) as f32,
+            first: (1.0 - momentum) as f32,
+            correction: (1.0 - beta2.powf(t)).sqrt() as f32,
+            shrink: shrink as f32,
+        };
+        match &self.optimizer {
+            Optimizer::Sgd(_) => Hyper { rate: lr as f32, first: momentum as f32, correction: 1.0, shrink: 1.0 },
+            Optimizer::Adam(o) => adam(o.beta2, 1.0),
+            Optimizer::Adamw(o) => adam(o.beta2, 1.0 - lr * o.weight_decay),
+        }
+    }
+}
+
+fn at(curve: &Curve, base: Rates, t: u64) -> Rates {
+    let lr = match curve {
+        Curve::Step(c) => base.lr * c.gamma.powf((t / c.step_size) as f64),
+        Curve::MultiStep(c) => {
+            let passed = c.milestones.iter().filter(|m| **m <= t).count();
+            base.lr * c.gamma.powf(passed as f64)
+        }
+        Curve::Exponential(c) => base.lr * c.gamma.powf(t as f64),
+        Curve::Cosine(c) => {
+            let t_max = c.t_max.unwrap_or(1) as f64;
+            c.eta_min + (base.lr - c.eta_min) * (1.0 + (PI * t as f64 / t_max).cos()) / 2.0
+        }
+        Curve::Linear(c) => {
+            let part = t.min(c.total_iters) as f64 / c.total_iters.max(1) as f64;
+            base.lr * (c.start_factor + (c.end_factor - c.start_factor) * part)
+        }
+        Curve::OneCycle(c) => return one_cycle(c, base, t),
+    };
+    Rates { lr, ..base }
+}
+
+/// `OneCycleLR`, phase by phase as in PyTorch's source.
+fn one_cycle(c: &OneCycle, base: Rates, t: u64) -> Rates {
+    let total = c.total_steps.unwrap_or(1) as f64;
+    let initial = c.max_lr / c.div_factor;
+    let lowest = initial / c.final_div_factor;
+    let (low, high) = (c.base_momentum, c.max_momentum);
+    let rise = c.pct_start * total - 1.0;
+    let up = (rise, [initial, c.max_lr], [high, low]);
+    let phases = if c.three_phase {
+        let fall = (2.0 * c.pct_start * total - 2.0, [c.max_lr, initial], [low, high]);
+        vec![up, fall, (total - 1.0, [initial, lowest], [high, high])]
+    } else {
+        vec![up, (total - 1.0, [c.max_lr, lowest], [low, high])]
+    };
+    let t = t as f64;
+    let mut start = 0.0;
+    for (i, (end, lr, momentum)) in phases.iter().enumerate() {
+        if t <= *end || i + 1 == phases.len() {
+            let part = (t - start) / (end - start);
+            let anneal = |[from, to]: [f64; 2]| match c.anneal_strategy {
+                Anneal::Cos => to + (from - to) / 2.0 * (1.0 + (PI * part).cos()),
+                Anneal::Linear => from + (to - from) * part,
+            };
+            let momentum = if c.cycle_momentum { anneal(*momentum) } else { base.momentum };
+            return Rates { lr: anneal(*lr), momentum };
+        }
+        start = *end;
+    }
+    base
+}

@@ -1,0 +1,55 @@
+//! What ends a run early: a signal, or a metric that no longer improves.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use crate::{
+    event::ValidationRow,
+    spec::{EarlyStopping, Monitor},
+};
+
+/// Set by a signal handler to the signal's number; 0 while there was none.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(pub Arc<AtomicUsize>);
+
+impl StopFlag {
+    /// The signal that asked to stop.
+    pub fn signal(&self) -> Option<usize> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|s| *s != 0)
+    }
+}
+
+/// Counts validations without improvement.
+pub struct Patience {
+    rule: EarlyStopping,
+    best: Option<f64>,
+    waited: u64,
+}
+
+impl Patience {
+    /// Nothing seen yet.
+    pub fn new(rule: EarlyStopping) -> Self {
+        Self { rule, best: None, waited: 0 }
+    }
+
+    /// Why to stop, if this validation exhausts the patience.
+    pub fn observe(&mut self, row: &ValidationRow) -> Option<String> {
+        // Smaller is better for both.
+        let (name, value) = match self.rule.metric {
+            Monitor::ValidationLoss => ("loss", row.loss),
+            Monitor::ValidationAccuracy => ("accuracy", -row.accuracy?),
+        };
+        if self.best.is_none_or(|best| value < best - self.rule.min_delta) {
+            self.best = Some(value);
+            self.waited = 0;
+            return None;
+        }
+        self.waited += 1;
+        (self.waited > self.rule.patience).then(|| {
+            let best = self.best.unwrap_or(value).abs();
+            format!("early stopping: no better validation {name} than {best} in {} validations", self.waited)
+        })
+    }
+}
