@@ -41,6 +41,10 @@ trait Vector: Copy {
     unsafe fn where_positive(self, x: Self) -> Self;
     /// The sum of all lanes, in a fixed order.
     unsafe fn sum(self) -> f32;
+    /// The same pointer, but the optimizer no longer knows how it came about.
+    fn opaque(pointer: *const f32) -> *const f32;
+    /// Has the cache line at `at` brought near; any address will do.
+    fn prefetch(at: *const f32);
     /// `block[i][j]` becomes `block[j][i]`; `block` has `LANES` vectors.
     unsafe fn transpose(block: &mut [Self]);
 }
@@ -92,6 +96,17 @@ impl Vector for __m512 {
     #[inline(always)]
     unsafe fn sum(self) -> f32 {
         unsafe { _mm512_reduce_add_ps(self) }
+    }
+    #[inline(always)]
+    fn opaque(mut pointer: *const f32) -> *const f32 {
+        // SAFETY: no instruction.
+        unsafe { std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+        pointer
+    }
+    #[inline(always)]
+    fn prefetch(at: *const f32) {
+        // SAFETY: a prefetch of an address that is not mapped does nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn transpose(block: &mut [Self]) {
@@ -182,6 +197,17 @@ impl Vector for __m256 {
         }
     }
     #[inline(always)]
+    fn opaque(mut pointer: *const f32) -> *const f32 {
+        // SAFETY: no instruction.
+        unsafe { std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+        pointer
+    }
+    #[inline(always)]
+    fn prefetch(at: *const f32) {
+        // SAFETY: a prefetch of an address that is not mapped does nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
     unsafe fn transpose(block: &mut [Self]) {
         unsafe {
             let mut t = [_mm256_setzero_ps(); 8];
@@ -256,6 +282,12 @@ impl Vector for Four {
     unsafe fn sum(self) -> f32 {
         (self[0] + self[2]) + (self[1] + self[3])
     }
+    #[inline(always)]
+    fn opaque(pointer: *const f32) -> *const f32 {
+        pointer
+    }
+    #[inline(always)]
+    fn prefetch(_: *const f32) {}
     #[inline(always)]
     unsafe fn transpose(block: &mut [Self]) {
         let from = [block[0], block[1], block[2], block[3]];
@@ -470,6 +502,35 @@ impl InstructionSet {
         }
     }
 
+    /// Copies `rows` x `columns` numbers at `from` to `to`, as rows of `width` numbers of which those past `columns` are 0.
+    ///
+    /// # Panics
+    /// Where a slice is shorter than its shape says, or `columns` is more than `width`.
+    pub fn copy(self, from: Matrix<'_>, rows: usize, columns: usize, to: MatrixMut<'_>, width: usize) {
+        assert!(columns <= width, "more columns than the copy's width");
+        check(from.data, rows, from.stride, columns);
+        check(to.data, rows, to.stride, width);
+        let raw = RawCopy {
+            from: from.data.as_ptr(),
+            from_stride: from.stride,
+            rows,
+            columns,
+            to: to.data.as_mut_ptr(),
+            to_stride: to.stride,
+            width,
+        };
+        // SAFETY: both shapes were checked above; the set's instructions are there.
+        unsafe {
+            match self.0 {
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx512 => copy_avx512(&raw),
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx2 => copy_avx2(&raw),
+                Set::Portable => copy_rows::<Four>(&raw),
+            }
+        }
+    }
+
     /// Writes the transpose of `rows` x `columns` numbers at `from` to `to`, as rows of `width` numbers of which those
     /// past `rows` are 0.
     ///
@@ -479,7 +540,7 @@ impl InstructionSet {
         assert!(rows <= width, "more rows than the transposed width");
         check(from.data, rows, from.stride, columns);
         check(to.data, columns, to.stride, width);
-        let raw = RawTranspose {
+        let raw = RawCopy {
             from: from.data.as_ptr(),
             from_stride: from.stride,
             rows,
@@ -515,7 +576,7 @@ pub(super) struct MatrixMut<'a> {
 }
 
 macro_rules! for_set {
-    ($feature:literal, $vector:ty, $lanes:literal, $strip:ident, $strip_of:ident, $transpose:ident, $($rows:literal)*) => {
+    ($feature:literal, $vector:ty, $lanes:literal, $strip:ident, $strip_of:ident, $transpose:ident, $copy:ident, $($rows:literal)*) => {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $feature)]
         unsafe fn $strip(s: &RawStrip, rows: usize) {
@@ -532,14 +593,19 @@ macro_rules! for_set {
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $feature)]
-        unsafe fn $transpose(t: &RawTranspose) {
+        unsafe fn $transpose(t: &RawCopy) {
             unsafe { transpose_blocks::<$vector, $lanes>(t) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $feature)]
+        unsafe fn $copy(t: &RawCopy) {
+            unsafe { copy_rows::<$vector>(t) }
         }
     };
 }
 
-for_set!("avx512f", __m512, 16, strip_avx512, strip_of_avx512, transpose_avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
-for_set!("avx2,fma", __m256, 8, strip_avx2, strip_of_avx2, transpose_avx2, 1 2 3 4 5 6);
+for_set!("avx512f", __m512, 16, strip_avx512, strip_of_avx512, transpose_avx512, copy_avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+for_set!("avx2,fma", __m256, 8, strip_avx2, strip_of_avx2, transpose_avx2, copy_avx2, 1 2 3 4 5 6);
 
 unsafe fn strip_portable(s: &RawStrip, rows: usize) {
     unsafe {
@@ -573,6 +639,18 @@ unsafe fn tiles<V: Vector, const R: usize>(s: &RawStrip) {
     }
 }
 
+/// `$body` for each row `$r` of a tile of `$rows`: written out, for the optimizer keeps sums in registers only where no
+/// loop over them is left, and gives up on loops as long as these.
+macro_rules! for_rows {
+    ($r:ident < $rows:ident $body:block) => { for_rows!($r < $rows $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13) };
+    ($r:ident < $rows:ident $body:block, $($number:literal)*) => {
+        $(if $number < $rows {
+            let $r: usize = $number;
+            $body
+        })*
+    };
+}
+
 /// One tile: `R` rows, `C` vectors of columns from `column` on, of which the last may be a part (`PART`).
 #[inline(always)]
 unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, const PART: bool>(
@@ -589,25 +667,40 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
         let out = s.out.add(column);
         let mut sums = [[V::splat(0.0); C]; R];
         if s.resume {
-            for (r, row) in sums.iter_mut().enumerate() {
-                for (c, sum) in row.iter_mut().enumerate() {
+            for_rows!(r < R {
+                for (c, sum) in sums[r].iter_mut().enumerate() {
                     *sum = load(out.add(r * s.out_stride), c);
                 }
-            }
+            });
+        }
+        if s.columns - column > C * V::LANES {
+            // The next tile's part of the result, while this one computes.
+            for_rows!(r < R {
+                for c in 0..C {
+                    V::prefetch(out.wrapping_add(r * s.out_stride + (C + c) * V::LANES));
+                }
+            });
         }
         let (mut lhs, mut rhs) = (s.lhs, rhs);
+        // Rows are addressed from every third one: a pointer each would not fit the registers.
+        let mut third: [*const f32; 5] = std::array::from_fn(|i| s.lhs.wrapping_add(3 * i * s.lhs_stride));
         for _ in 0..s.k {
             let mut right = [V::splat(0.0); C];
             for (c, v) in right.iter_mut().enumerate() {
                 *v = load(rhs, c);
             }
-            for (r, row) in sums.iter_mut().enumerate() {
-                let left = V::splat(if ROWS { *lhs.add(r * s.lhs_stride) } else { *lhs.add(r) });
-                for (c, sum) in row.iter_mut().enumerate() {
+            for_rows!(r < R {
+                let left = V::splat(if ROWS { *third[r / 3].add(r % 3 * s.lhs_stride) } else { *lhs.add(r) });
+                for (c, sum) in sums[r].iter_mut().enumerate() {
                     *sum = left.mul_add(right[c], *sum);
                 }
+            });
+            if ROWS {
+                for pointer in &mut third {
+                    *pointer = V::opaque(pointer.wrapping_add(1));
+                }
             }
-            lhs = lhs.wrapping_add(if ROWS { 1 } else { s.lhs_stride });
+            lhs = lhs.wrapping_add(s.lhs_stride);
             rhs = rhs.wrapping_add(s.rhs_stride);
         }
         let store = |to: *mut f32, c: usize, v: V| {
@@ -624,34 +717,34 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
                         *v = load(bias.add(column), c);
                     }
                 }
-                for (r, row) in sums.iter().enumerate() {
-                    for (c, sum) in row.iter().enumerate() {
+                for_rows!(r < R {
+                    for (c, sum) in sums[r].iter().enumerate() {
                         store(out.add(r * s.out_stride), c, sum.add(add[c]).at_least(floor));
                     }
-                }
+                });
             }
             RawFinish::Update { rate } => {
                 let rate = V::splat(-rate);
-                for (r, row) in sums.iter().enumerate() {
+                for_rows!(r < R {
                     let out = out.add(r * s.out_stride);
-                    for (c, sum) in row.iter().enumerate() {
+                    for (c, sum) in sums[r].iter().enumerate() {
                         store(out, c, rate.mul_add(*sum, load(out, c)));
                     }
-                }
+                });
             }
             RawFinish::WherePositive { saved } => {
-                for (r, row) in sums.iter().enumerate() {
+                for_rows!(r < R {
                     let at = r * s.out_stride;
-                    for (c, sum) in row.iter().enumerate() {
+                    for (c, sum) in sums[r].iter().enumerate() {
                         store(out.add(at), c, sum.where_positive(load(saved.add(column + at), c)));
                     }
-                }
+                });
             }
         }
     }
 }
 
-struct RawTranspose {
+struct RawCopy {
     from: *const f32,
     from_stride: usize,
     rows: usize,
@@ -661,9 +754,33 @@ struct RawTranspose {
     width: usize,
 }
 
+/// A copy, by rows.
+#[inline(always)]
+unsafe fn copy_rows<V: Vector>(t: &RawCopy) {
+    unsafe {
+        if t.width == V::LANES {
+            let (loaded, all) = (V::first(t.columns), t.columns == V::LANES);
+            for r in 0..t.rows {
+                let from = t.from.add(r * t.from_stride);
+                let v = if all { V::load(from) } else { V::load_some(from, loaded) };
+                v.store(t.to.add(r * t.to_stride));
+            }
+            return;
+        }
+        for r in 0..t.rows {
+            let (from, to) = (t.from.add(r * t.from_stride), t.to.add(r * t.to_stride));
+            for c in (0..t.width).step_by(V::LANES) {
+                let there = t.columns.saturating_sub(c);
+                let v = if there >= V::LANES { V::load(from.add(c)) } else { V::load_some(from.wrapping_add(c), V::first(there)) };
+                if t.width - c >= V::LANES { v.store(to.add(c)) } else { v.store_some(to.add(c), V::first(t.width - c)) }
+            }
+        }
+    }
+}
+
 /// A transpose by square blocks of `N`, the vector's lanes.
 #[inline(always)]
-unsafe fn transpose_blocks<V: Vector, const N: usize>(t: &RawTranspose) {
+unsafe fn transpose_blocks<V: Vector, const N: usize>(t: &RawCopy) {
     for i in (0..t.width).step_by(N) {
         let (rows, stored) = (t.rows.saturating_sub(i).min(N), (t.width - i).min(N));
         for j in (0..t.columns).step_by(N) {

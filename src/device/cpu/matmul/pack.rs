@@ -62,11 +62,8 @@ impl Kernel {
             rest = after;
             match source {
                 Source::Rows(data) => {
-                    let rows = data[first * n + column..].chunks(n);
-                    for (to, from) in panel.chunks_exact_mut(width).zip(rows) {
-                        to[..columns].copy_from_slice(&from[..columns]);
-                        to[columns..].fill(0.0);
-                    }
+                    let from = Matrix { data: &data[first * n + column..], stride: n };
+                    self.set.copy(from, length, columns, MatrixMut { data: panel, stride: width }, width);
                 }
                 Source::Transposed(data) => {
                     let from = Matrix { data: &data[column * k + first..], stride: k };
@@ -95,10 +92,9 @@ pub(super) fn left(
             lanes
         }
         Order::Columns => {
-            for (to, from) in scratch.chunks_exact_mut(LEFT_LANES).zip(data.chunks(stride)).take(k) {
-                to[..rows].copy_from_slice(&from[..rows]);
-            }
-            LEFT_LANES
+            let lanes = rows.next_multiple_of(set.lanes());
+            set.copy(Matrix { data, stride }, k, rows, MatrixMut { data: scratch, stride: lanes }, lanes);
+            lanes
         }
     }
 }
