@@ -1,0 +1,100 @@
+//! Operands laid out in the order in which tiles read them.
+//!
+//! The right operand is cut into blocks of k, a block into panels as wide as a tile, a panel is row-major: for a tile,
+//! one unbroken stretch of memory. A (block, panel) pair is a unit; units are the shares of a team that packs together.
+
+use std::ops::Range;
+
+use super::{Kernel, blocks};
+use crate::device::cpu::simd::{InstructionSet, Matrix, MatrixMut, Order};
+
+/// From one k to the next in a packed strip of the left operand: at least the rows of the tallest tile, in whole vectors
+/// of every instruction set.
+pub(super) const LEFT_LANES: usize = 16;
+
+/// A right operand, `[k, n]`, to be packed.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// Row-major.
+    Rows(&'a [f32]),
+    /// Its transpose is row-major, `[n, k]`.
+    Transposed(&'a [f32]),
+}
+
+impl Kernel {
+    /// Numbers in a packed `[k, n]`.
+    pub fn packed_len(self, k: usize, n: usize) -> usize {
+        k * n.next_multiple_of(2 * self.set.lanes())
+    }
+
+    /// Units of a packed `[k, n]`.
+    pub fn units(self, k: usize, n: usize) -> usize {
+        blocks(k).0 * n.div_ceil(2 * self.set.lanes())
+    }
+
+    /// Where the units lie in a packed `[k, n]`.
+    pub fn unit_range(self, k: usize, n: usize, units: Range<usize>) -> Range<usize> {
+        self.unit_start(k, n, units.start)..self.unit_start(k, n, units.end)
+    }
+
+    fn unit_start(self, k: usize, n: usize, unit: usize) -> usize {
+        let width = 2 * self.set.lanes();
+        let (panels, (_, size)) = (n.div_ceil(width), blocks(k));
+        let (block, panel) = (unit / panels.max(1), unit % panels.max(1));
+        let first = (block * size).min(k);
+        let length = (k - first).min(size);
+        (first * panels + panel * length) * width
+    }
+
+    /// Packs some units of a `[k, n]` right operand into `out`, the slice at their [`unit_range`](Self::unit_range).
+    ///
+    /// # Panics
+    /// Where a slice is shorter than its shape says.
+    pub fn pack(self, source: Source<'_>, [k, n]: [usize; 2], units: Range<usize>, out: &mut [f32]) {
+        let width = 2 * self.set.lanes();
+        let (panels, (_, size)) = (n.div_ceil(width), blocks(k));
+        let mut rest = out;
+        for unit in units {
+            let (block, column) = (unit / panels, unit % panels * width);
+            let first = block * size;
+            let (length, columns) = ((k - first).min(size), (n - column).min(width));
+            let (panel, after) = rest.split_at_mut(length * width);
+            rest = after;
+            match source {
+                Source::Rows(data) => {
+                    let from = Matrix { data: &data[first * n + column..], stride: n };
+                    self.set.copy(from, length, columns, MatrixMut { data: panel, stride: width }, width);
+                }
+                Source::Transposed(data) => {
+                    let from = Matrix { data: &data[column * k + first..], stride: k };
+                    self.set.transpose(from, columns, length, MatrixMut { data: panel, stride: width }, width);
+                }
+            }
+        }
+    }
+}
+
+/// Packs a strip of the left operand: `k` groups of `rows` numbers, the returned stride apart.
+#[inline]
+pub(super) fn left(
+    set: InstructionSet,
+    data: &[f32],
+    order: Order,
+    stride: usize,
+    rows: usize,
+    k: usize,
+    scratch: &mut [f32],
+) -> usize {
+    match order {
+        Order::Rows => {
+            let lanes = rows.next_multiple_of(set.lanes());
+            set.transpose(Matrix { data, stride }, rows, k, MatrixMut { data: scratch, stride: lanes }, lanes);
+            lanes
+        }
+        Order::Columns => {
+            let lanes = rows.next_multiple_of(set.lanes());
+            set.copy(Matrix { data, stride }, k, rows, MatrixMut { data: scratch, stride: lanes }, lanes);
+            lanes
+        }
+    }
+}
