@@ -85,3 +85,31 @@ pub(super) fn reason(error: &io::Error) -> String {
         None => text.into(),
     }
 }
+
+/// Text from a file, fit to stand in a message: short, and without line ends or other control characters.
+pub(super) fn printable(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut shown = String::new();
+    for letter in text.chars().take(LONGEST) {
+        match letter.is_control() {
+            true => shown.extend(letter.escape_debug()),
+            false => shown.push(letter),
+        }
+    }
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_fit_for_messages() {
+        assert_eq!(printable("don't\n\u{1}\"ü\""), "don't\\n\\u{1}\"ü\"");
+        assert_eq!(printable(&"ä".repeat(60)), "ä".repeat(60));
+        assert_eq!(printable(&"ä".repeat(61)), format!("{}...", "ä".repeat(60)));
+    }
+}

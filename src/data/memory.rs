@@ -34,7 +34,6 @@ mod tests {
         for (bytes, expected) in sizes {
             assert_eq!(size(bytes), expected);
         }
-        assert_eq!(size(u128::MAX), format!("{:.1} EB", u128::MAX as f64 / 1e18));
     }
 
     #[test]

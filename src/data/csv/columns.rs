@@ -66,6 +66,11 @@ impl Columns {
         if problems.is_empty() { Ok(Self { names, target, numeric, categorical }) } else { Err(problems) }
     }
 
+    /// A column's name, fit to stand in a message.
+    pub(super) fn name(&self, column: usize) -> String {
+        file::printable(&self.names[column])
+    }
+
     /// All columns that are read.
     pub(super) fn used(&self) -> impl Iterator<Item = usize> + '_ {
         self.numeric.iter().chain(&self.categorical).copied().chain([self.target])
@@ -115,7 +120,12 @@ impl Search<'_> {
         for (column, name) in self.names.iter().enumerate() {
             let earlier = self.names[..column].iter().position(|other| other == name);
             if let Some(earlier) = earlier.filter(|_| !name.is_empty() && !ignore.contains(name)) {
-                let message = format!("columns {} and {} are both named `{name}`", earlier + 1, column + 1);
+                let message = format!(
+                    "columns {} and {} are both named `{}`",
+                    earlier + 1,
+                    column + 1,
+                    file::printable(name)
+                );
                 let problem = Problem::new(self.text.cell(0, column), message);
                 self.problems.push(problem.hint("rename one of them"));
             }
@@ -156,13 +166,14 @@ fn name_hint(name: &str, names: &[String]) -> String {
         |other: &str| strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
     let nearest = names.iter().map(|other| (likeness(other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
     if let Some((_, other)) = nearest.filter(|(likeness, _)| *likeness >= 0.6) {
-        return format!("did you mean `{other}`?");
+        return format!("did you mean `{}`?", file::printable(other));
     }
     if names.iter().all(|name| name.parse::<f64>().is_ok()) && names[0] != "0" {
         return "the first line holds only numbers: if it is no header, `data.csv.header = false`".into();
     }
     const SHOWN: usize = 20;
-    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let shown: Vec<String> =
+        names.iter().take(SHOWN).map(|name| format!("`{}`", file::printable(name))).collect();
     let more = if names.len() > SHOWN { ", ..." } else { "" };
     format!("the columns are {}{more}", shown.join(", "))
 }

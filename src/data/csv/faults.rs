@@ -66,7 +66,7 @@ impl<'a> Faults<'a> {
 
     /// The cell `column` of the record that begins at byte `record` is wrong.
     pub(super) fn cell(&mut self, record: usize, column: usize, kind: Kind, cell: &str) {
-        self.cells.entry((column, kind)).or_default().add(record, || shorten(cell));
+        self.cells.entry((column, kind)).or_default().add(record, || file::printable(cell));
     }
 
     /// The record that begins at byte `record` has another number of cells than the first.
@@ -85,7 +85,7 @@ impl<'a> Faults<'a> {
             let numbers = rows - (missing + if kind == Kind::Text { group.count } else { 0 }).min(rows);
             // Where text outnumbers the numbers, it is not the cells that are wrong, but what the column is taken for.
             let is_text = kind == Kind::Text && group.count > numbers;
-            let what = format!("such cells in column `{}`", self.columns.names[column]);
+            let what = format!("such cells in column `{}`", self.columns.name(column));
             let told = group.told(&what).take(if is_text { 1 } else { LISTED });
             for (sighting, label) in told {
                 let problem = self.cell_problem(column, kind, sighting, is_text);
@@ -120,7 +120,7 @@ impl<'a> Faults<'a> {
 
     fn cell_problem(&self, column: usize, kind: Kind, sighting: &Sighting, is_text: bool) -> Problem {
         let Sighting { record, found } = sighting;
-        let name = &self.columns.names[column];
+        let name = self.columns.name(column);
         let is_target = column == self.columns.target;
         let whose =
             if is_target { format!("the target column `{name}`") } else { format!("column `{name}`") };
@@ -166,16 +166,8 @@ impl<'a> Faults<'a> {
 
 /// A target that is a number, but no class.
 pub(super) fn no_class(text: &Text, columns: &Columns, record: usize, found: &str) -> Problem {
-    let name = &columns.names[columns.target];
-    let message = format!("`{}` in the target column `{name}` is no class", shorten(found));
+    let name = columns.name(columns.target);
+    let message = format!("`{}` in the target column `{name}` is no class", file::printable(found));
     Problem::new(text.cell(record, columns.target), message)
         .hint(format!("classes are 0, 1, 2, ... or words; {}", labels::NUMBERS_HINT))
-}
-
-/// A cell's text, fit to stand in a message.
-pub(super) fn shorten(cell: &str) -> String {
-    const LONGEST: usize = 60;
-    let shown: String = cell.chars().take(LONGEST).collect();
-    let dots = if shown.len() < cell.len() { "..." } else { "" };
-    format!("{}{dots}", shown.escape_debug())
 }

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::{
     columns::Columns,
-    faults::shorten,
     table::{Table, Words},
     text::Text,
 };
@@ -104,8 +103,9 @@ impl FeatureFit {
         for (values, &column) in table.numeric.iter().zip(&columns.numeric) {
             let fill = mean(split.rows_of(false).map(|row| values[row]));
             if fill.is_none() {
-                let message = format!("column `{}` has no number in any training row", columns.names[column]);
-                let hint = format!("add it to `data.csv.ignore`: `ignore = [\"{}\"]`", columns.names[column]);
+                let name = columns.name(column);
+                let message = format!("column `{name}` has no number in any training row");
+                let hint = format!("leave it out: add `{name}` to `data.csv.ignore`");
                 problems.push(file::problem(&text.path, message).hint(hint));
             }
             let fill = fill.unwrap_or(0.0);
@@ -118,7 +118,7 @@ impl FeatureFit {
         }
         for (words, &column) in table.categorical.iter().zip(&columns.categorical) {
             if words.distinct.len() > MOST_CATEGORIES {
-                let (name, count) = (&columns.names[column], words.distinct.len());
+                let (name, count) = (columns.name(column), words.distinct.len());
                 let message =
                     format!("column `{name}` has {count} categories: expected at most {MOST_CATEGORIES}");
                 let hint = "a column that names single rows is better left to `data.csv.ignore`";
@@ -179,12 +179,12 @@ impl FeatureFit {
         for ((fit, words), &column) in
             self.categorical.iter().zip(&table.categorical).zip(&columns.categorical)
         {
-            let name = &columns.names[column];
+            let name = columns.name(column);
             let mut places = Vec::with_capacity(words.distinct.len());
             for word in &words.distinct {
                 let place = fit.categories.binary_search(&word.text);
                 if place.is_err() {
-                    let found = shorten(&word.text);
+                    let found = file::printable(&word.text);
                     let message = format!("`{found}` in column `{name}` is no category of the training file");
                     let problem = Problem::new(text.cell(word.record, column), message);
                     problems.push(problem.hint(known(&fit.categories)));
@@ -228,7 +228,7 @@ impl FeatureFit {
     pub(super) fn notes(&self, columns: &Columns) -> Vec<String> {
         let mut notes = Vec::new();
         for (fit, &column) in self.numeric.iter().zip(&columns.numeric).filter(|(fit, _)| fit.filled > 0) {
-            let (cells, name) = (if fit.filled == 1 { "cell" } else { "cells" }, &columns.names[column]);
+            let (cells, name) = (if fit.filled == 1 { "cell" } else { "cells" }, columns.name(column));
             notes.push(format!(
                 "filled {} missing {cells} of `{name}` with {}, the mean of its training rows",
                 fit.filled, fit.fill
@@ -236,7 +236,7 @@ impl FeatureFit {
         }
         for (fit, &column) in self.categorical.iter().zip(&columns.categorical) {
             let missing = if fit.missing { ", one of them for missing cells" } else { "" };
-            notes.push(format!("`{}` has {} categories{missing}", columns.names[column], fit.width()));
+            notes.push(format!("`{}` has {} categories{missing}", columns.name(column), fit.width()));
         }
         notes
     }
@@ -251,7 +251,8 @@ fn or(value: f64, fill: f64) -> f64 {
 /// The names that would have been right, for a hint.
 pub(super) fn known(names: &[String]) -> String {
     const SHOWN: usize = 10;
-    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{}`", shorten(name))).collect();
+    let shown: Vec<String> =
+        names.iter().take(SHOWN).map(|name| format!("`{}`", file::printable(name))).collect();
     let more = if names.len() > SHOWN { ", ..." } else { "" };
     format!("the training file has {}{more}", shown.join(", "))
 }
@@ -262,11 +263,11 @@ mod tests {
 
     #[test]
     fn standardizes_as_scikit_learn() {
-        // StandardScaler().fit([[1], [2], [4], [9]]): mean_ 4, scale_ 3.0822070014844885.
+        // StandardScaler().fit([[1], [2], [4], [9]]): mean_ 4, scale_ 3.082207001484488.
         let scale = Scale::standard([1.0, 2.0, 4.0, 9.0].into_iter());
-        assert_eq!(scale.preprocessing(), Some((4.0, 3.082_207_001_484_488_5)));
+        assert_eq!(scale.preprocessing(), Some((4.0, 3.082_207_001_484_488)));
         assert_eq!(scale.apply(4.0), 0.0);
-        assert_eq!(scale.apply(9.0), 1.622_214_3);
+        assert_eq!(scale.apply(9.0), 1.622_214_2);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     columns::Columns,
-    faults::{no_class, shorten},
+    faults::no_class,
     fit::Scale,
     table::{Target, Words},
     text::Text,
@@ -57,7 +57,7 @@ impl TargetFit {
             }
         }
         labels::count(wholes.into_iter()).map(Self::Numbered).map_err(|message| {
-            let name = &columns.names[columns.target];
+            let name = columns.name(columns.target);
             let problem = file::problem(&text.path, format!("target column `{name}`: {message}"));
             vec![problem.hint(format!("renumber them, or write words; {}", labels::NUMBERS_HINT))]
         })
@@ -94,10 +94,10 @@ impl TargetFit {
         for word in &words.distinct {
             let class = self.class(&word.text);
             if class.is_none() {
-                let name = &columns.names[columns.target];
+                let name = columns.name(columns.target);
                 let message = format!(
                     "`{}` in the target column `{name}` is no class of the training file",
-                    shorten(&word.text)
+                    file::printable(&word.text)
                 );
                 let problem = Problem::new(text.cell(word.record, columns.target), message);
                 problems.push(problem.hint(self.known()));

@@ -3,7 +3,10 @@
 
 use std::io::{self, Read};
 
-use crate::data::raw::{self, Element, Endian, Layout};
+use crate::data::{
+    file,
+    raw::{self, Element, Endian, Layout},
+};
 
 /// What a header says.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,7 +56,7 @@ pub(super) fn read(reader: &mut dyn Read) -> Result<Header, Refusal> {
     let text = String::from_utf8_lossy(&text);
     match Dictionary::parse(&text) {
         Some(dictionary) => dictionary.header(offset),
-        None => refuse(format!("its header cannot be understood: `{}`", text.trim().escape_debug()), None),
+        None => refuse(format!("its header cannot be understood: `{}`", file::printable(text.trim())), None),
     }
 }
 
@@ -111,7 +114,10 @@ impl<'a> Dictionary<'a> {
     fn header(self, offset: u64) -> Result<Header, Refusal> {
         if self.descr.starts_with('>') {
             let hint = "in Python: `numpy.save(path, array.astype(array.dtype.newbyteorder(\"<\")))`";
-            return refuse(format!("elements `{}` are big-endian: expected little", self.descr), Some(hint));
+            return refuse(
+                format!("elements `{}` are big-endian: expected little", file::printable(self.descr)),
+                Some(hint),
+            );
         }
         let element = match self.descr.trim_start_matches(['<', '|', '=']) {
             "u1" | "b1" => Element::U8,
@@ -125,7 +131,8 @@ impl<'a> Dictionary<'a> {
             "f4" => Element::F32,
             "f8" => Element::F64,
             _ => {
-                let message = format!("elements `{}` are not numbers that can be read", self.descr);
+                let message =
+                    format!("elements `{}` are not numbers that can be read", file::printable(self.descr));
                 return refuse(message, Some("in Python: `numpy.save(path, array.astype(\"float32\"))`"));
             }
         };
