@@ -14,6 +14,7 @@
 //!
 //! | layer | owns |
 //! | --- | --- |
+//! | [`random`] | streams of random numbers, one per purpose, all from the seed |
 //! | [`spec`] | what the user wrote: TOML with places, strict, every problem at once, overrides, JSON Schema |
 //! | [`program`] | the instructions of a step as data: buffers, ops, phases, costs, lowering |
 //! | [`plan`] | what will happen: devices and engine chosen, shapes inferred, programs lowered, bytes and FLOPs counted |
@@ -33,6 +34,7 @@ pub mod device;
 pub mod event;
 pub mod plan;
 pub mod program;
+pub mod random;
 pub mod record;
 pub mod report;
 pub mod spec;

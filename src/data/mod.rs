@@ -1,11 +1,24 @@
 //! Sources of rows: read whole (or opened, where they stream), split, standardized, with every bad row named.
 //!
-//! May use [`crate::spec`]. Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a
+//! May use [`crate::random`] and [`crate::spec`]. Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a
 //! class is one number per row: its index from 0.
+
+mod csv;
+mod file;
+mod idx;
+mod labels;
+mod memory;
+mod npy;
+mod order;
+mod raw;
+mod split;
+mod synthetic;
 
 use std::{io, sync::Arc};
 
-use crate::spec::{self, Problem};
+use crate::spec::{self, Problem, Source};
+
+pub use order::epoch_order;
 
 /// What the rows are for: decided by the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +92,41 @@ pub trait RowReader: Send + Sync {
 /// # Errors
 /// Every problem found, up to some twenty, each with file, line and column where there is one.
 pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Result<Dataset, Vec<Problem>> {
-    let _ = (data, task, seed, memory_limit);
-    Err(vec![Problem::at_key("data", "not in this version")])
+    let dataset = match &data.source {
+        Source::SyntheticRegression(source) => synthetic::open(source, task, seed),
+        Source::Csv(source) => csv::open(source, task, seed),
+        Source::Idx(source) => idx::open(source, task, seed),
+        Source::Npy(source) => npy::open(source, task, seed, data.placement, memory_limit),
+    }?;
+    check(&dataset).map_err(|problem| vec![problem])?;
+    Ok(dataset)
+}
+
+/// What must hold whatever the source.
+fn check(dataset: &Dataset) -> Result<(), Problem> {
+    let problem = |message: String| Err(Problem::at_key("data", message));
+    let parts = [("train on", Some(&dataset.train)), ("validate on", dataset.validation.as_ref())];
+    for (purpose, rows) in parts.into_iter().filter_map(|(purpose, part)| Some((purpose, part?.rows))) {
+        if rows == 0 {
+            return problem(format!("there is no row to {purpose}"));
+        }
+        if u32::try_from(rows).is_err() {
+            return problem(format!("{rows} rows to {purpose}: expected at most {}", u32::MAX));
+        }
+    }
+    if dataset.features == 0 {
+        return problem("there is no feature to learn from".into());
+    }
+    match dataset.classes {
+        Some(classes) if classes < 2 => {
+            problem("all labels are the same class: expected two classes or more".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Part {
+    fn in_memory(rows: usize, features: Vec<f32>, targets: Vec<f32>) -> Self {
+        Self { rows, features: Store::Memory(Arc::new(features)), targets: Arc::new(targets) }
+    }
 }

@@ -1,0 +1,179 @@
+//! What each column is for, from the names in the spec and in the file.
+
+use super::text::Text;
+use crate::{
+    data::file,
+    spec::{Csv, Problem},
+};
+
+/// Numbers of the columns that are used, by purpose.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    /// All names of the file, in its order.
+    pub(super) names: Vec<String>,
+    pub(super) target: usize,
+    pub(super) numeric: Vec<usize>,
+    pub(super) categorical: Vec<usize>,
+}
+
+impl Columns {
+    /// Finds the columns of the training file.
+    pub(super) fn resolve(spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
+        let names = names(spec, text).map_err(|problem| vec![problem])?;
+        let mut search = Search { text, names: &names, used: vec![None; names.len()], problems: Vec::new() };
+        if spec.header {
+            search.check_duplicates(&spec.ignore);
+        }
+        let target = search.find(&spec.target, "data.csv.target".into());
+        let mut list = |names: &[String], key: &str| -> Vec<usize> {
+            let keys = (0..).map(|index| format!("data.csv.{key}.{index}"));
+            names.iter().zip(keys).filter_map(|(name, key)| search.find(name, key)).collect()
+        };
+        let categorical = list(&spec.categorical, "categorical");
+        list(&spec.ignore, "ignore");
+        let numeric = match &spec.features {
+            Some(features) => list(features, "features"),
+            None => (0..names.len()).filter(|&column| search.used[column].is_none()).collect(),
+        };
+        search.check_named(&numeric);
+        let mut problems = search.problems;
+        if problems.is_empty() && numeric.is_empty() && categorical.is_empty() {
+            let message = format!("`{}` has no feature column beside the target", file_name(text));
+            problems.push(Problem::at_key("data.csv.target", message).hint(separator_hint(text, &names)));
+        }
+        match target {
+            Some(target) if problems.is_empty() => Ok(Self { names, target, numeric, categorical }),
+            _ => Err(problems),
+        }
+    }
+
+    /// Finds the same columns in the file to validate on, wherever they stand there.
+    pub(super) fn in_validation(&self, spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
+        let names = names(spec, text).map_err(|problem| vec![problem])?;
+        let mut problems = Vec::new();
+        let mut find = |column: usize| {
+            let name = &self.names[column];
+            let found = names.iter().position(|other| other == name);
+            if found.is_none() {
+                let message = format!("no column `{name}`, which the training file has");
+                problems.push(file::problem(&text.path, message).hint(name_hint(name, &names)));
+            }
+            found.unwrap_or_default()
+        };
+        let target = find(self.target);
+        let numeric = self.numeric.iter().map(|&column| find(column)).collect();
+        let categorical = self.categorical.iter().map(|&column| find(column)).collect();
+        if problems.is_empty() { Ok(Self { names, target, numeric, categorical }) } else { Err(problems) }
+    }
+
+    /// A column's name, fit to stand in a message.
+    pub(super) fn name(&self, column: usize) -> String {
+        file::printable(&self.names[column])
+    }
+
+    /// All columns that are read.
+    pub(super) fn used(&self) -> impl Iterator<Item = usize> + '_ {
+        self.numeric.iter().chain(&self.categorical).copied().chain([self.target])
+    }
+}
+
+/// Names from the header, or numbers from 0.
+fn names(spec: &Csv, text: &Text) -> Result<Vec<String>, Problem> {
+    let first = text.first_record().ok_or_else(|| {
+        let expected = if spec.header { "a line of column names" } else { "rows" };
+        file::problem(&text.path, format!("an empty file: expected {expected}"))
+    })?;
+    Ok(if spec.header { first } else { (0..first.len()).map(|column| column.to_string()).collect() })
+}
+
+/// Names of the spec looked up in the file, each allowed one purpose.
+struct Search<'a> {
+    text: &'a Text,
+    names: &'a [String],
+    /// The key that uses a column.
+    used: Vec<Option<String>>,
+    problems: Vec<Problem>,
+}
+
+impl Search<'_> {
+    fn find(&mut self, name: &str, key: String) -> Option<usize> {
+        let Some(column) = self.names.iter().position(|other| other == name) else {
+            let message = format!("no column `{name}` in `{}`", file_name(self.text));
+            let hint = match separator_hint(self.text, self.names) {
+                hint if self.names.len() == 1 => hint,
+                _ => name_hint(name, self.names),
+            };
+            self.problems.push(Problem::at_key(key, message).hint(hint));
+            return None;
+        };
+        if let Some(other) = &self.used[column] {
+            let message = format!("column `{name}` is named twice, here and in `{other}`");
+            self.problems.push(Problem::at_key(key, message).hint("a column has one purpose"));
+            return None;
+        }
+        self.used[column] = Some(key);
+        Some(column)
+    }
+
+    /// Two columns of one name cannot be told apart, unless both are left out.
+    fn check_duplicates(&mut self, ignore: &[String]) {
+        for (column, name) in self.names.iter().enumerate() {
+            let earlier = self.names[..column].iter().position(|other| other == name);
+            if let Some(earlier) = earlier.filter(|_| !name.is_empty() && !ignore.contains(name)) {
+                let message = format!(
+                    "columns {} and {} are both named `{}`",
+                    earlier + 1,
+                    column + 1,
+                    file::printable(name)
+                );
+                let problem = Problem::new(self.text.cell(0, column), message);
+                self.problems.push(problem.hint("rename one of them"));
+            }
+        }
+    }
+
+    /// A nameless column is most often a row number that was written by accident: no feature.
+    fn check_named(&mut self, numeric: &[usize]) {
+        for &column in numeric.iter().filter(|&&column| self.names[column].is_empty()) {
+            if self.names.iter().position(String::is_empty) != Some(column) && self.used[column].is_none() {
+                continue;
+            }
+            let problem =
+                Problem::new(self.text.cell(0, column), format!("column {} has no name", column + 1));
+            self.problems.push(problem.hint("name it, or leave it out with `data.csv.ignore = [\"\"]`"));
+        }
+    }
+}
+
+fn file_name(text: &Text) -> String {
+    text.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// What may be wrong where everything seems to be one column.
+fn separator_hint(text: &Text, names: &[String]) -> String {
+    let other = [';', '\t', ',', '|']
+        .into_iter()
+        .find(|other| *other != text.delimiter() && names.len() == 1 && names[0].contains(*other));
+    match other {
+        Some(other) => format!("cells seem to be separated otherwise: `data.csv.delimiter = {other:?}`"),
+        None => "add a column to learn from".into(),
+    }
+}
+
+/// The nearest name, or all of them.
+fn name_hint(name: &str, names: &[String]) -> String {
+    let likeness =
+        |other: &str| strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
+    let nearest = names.iter().map(|other| (likeness(other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
+    if let Some((_, other)) = nearest.filter(|(likeness, _)| *likeness >= 0.6) {
+        return format!("did you mean `{}`?", file::printable(other));
+    }
+    if names.iter().all(|name| name.parse::<f64>().is_ok()) && names[0] != "0" {
+        return "the first line holds only numbers: if it is no header, `data.csv.header = false`".into();
+    }
+    const SHOWN: usize = 20;
+    let shown: Vec<String> =
+        names.iter().take(SHOWN).map(|name| format!("`{}`", file::printable(name))).collect();
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    format!("the columns are {}{more}", shown.join(", "))
+}

@@ -1,0 +1,173 @@
+//! What is wrong with the cells of a file, gathered so that one bad column does not hide the others.
+
+use std::collections::BTreeMap;
+
+use super::{columns::Columns, text::Text};
+use crate::{
+    data::{file, labels},
+    spec::Problem,
+};
+
+/// What is wrong with a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Missing,
+    Text,
+    Infinite,
+    TooLarge,
+}
+
+/// Problems told of one file.
+const MOST: usize = 20;
+
+/// Up to this many like faults of one column are told one by one; of more, the first and their number.
+const LISTED: usize = 5;
+
+/// A cell or line that is wrong: where its record begins, and what it holds.
+struct Sighting {
+    record: usize,
+    found: String,
+}
+
+#[derive(Default)]
+struct Group {
+    count: usize,
+    first: Vec<Sighting>,
+}
+
+impl Group {
+    fn add(&mut self, record: usize, found: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.first.len() < LISTED {
+            self.first.push(Sighting { record, found: found() });
+        }
+    }
+
+    /// Those to tell, each with words about the others where there are too many.
+    fn told(&self, what: &str) -> impl Iterator<Item = (&Sighting, Option<String>)> {
+        let many = self.count > LISTED;
+        let label = many.then(|| format!("the first of {} {what}", self.count));
+        self.first.iter().take(if many { 1 } else { LISTED }).map(move |sighting| (sighting, label.clone()))
+    }
+}
+
+/// The faults of one file.
+pub(super) struct Faults<'a> {
+    text: &'a Text,
+    columns: &'a Columns,
+    cells: BTreeMap<(usize, Kind), Group>,
+    uneven: Group,
+}
+
+impl<'a> Faults<'a> {
+    pub(super) fn new(text: &'a Text, columns: &'a Columns) -> Self {
+        Self { text, columns, cells: BTreeMap::new(), uneven: Group::default() }
+    }
+
+    /// The cell `column` of the record that begins at byte `record` is wrong.
+    pub(super) fn cell(&mut self, record: usize, column: usize, kind: Kind, cell: &str) {
+        self.cells.entry((column, kind)).or_default().add(record, || file::printable(cell));
+    }
+
+    /// The record that begins at byte `record` has another number of cells than the first.
+    pub(super) fn uneven(&mut self, record: usize, cells: usize) {
+        self.uneven.add(record, || cells.to_string());
+    }
+
+    /// Everything in the order of the file. `last` is where the last record begins, `rows` how many were even.
+    pub(super) fn finish(self, last: usize, rows: usize) -> Vec<Problem> {
+        let mut problems: Vec<(usize, usize, Problem)> = Vec::new();
+        let mut total = 0;
+        let unclosed = self.text.unclosed_quote(last);
+        for (&(column, kind), group) in &self.cells {
+            total += group.count;
+            let missing = self.cells.get(&(column, Kind::Missing)).map_or(0, |group| group.count);
+            let numbers = rows - (missing + if kind == Kind::Text { group.count } else { 0 }).min(rows);
+            // Where text outnumbers the numbers, it is not the cells that are wrong, but what the column is taken for.
+            let is_text = kind == Kind::Text && group.count > numbers;
+            let what = format!("such cells in column `{}`", self.columns.name(column));
+            let told = group.told(&what).take(if is_text { 1 } else { LISTED });
+            for (sighting, label) in told {
+                let problem = self.cell_problem(column, kind, sighting, is_text);
+                problems.push((sighting.record, column, Problem { label, ..problem }));
+            }
+        }
+        total += self.uneven.count;
+        for (sighting, label) in self.uneven.told("such lines") {
+            if sighting.record == last && unclosed.is_some() {
+                continue;
+            }
+            problems.push((sighting.record, 0, Problem { label, ..self.uneven_problem(sighting, last) }));
+        }
+        if let Some(place) = unclosed {
+            let problem = Problem::new(place, "a quoted cell is never closed");
+            problems.push((
+                last,
+                0,
+                problem.hint("close it with `\"`; within quotes a quote is written `\"\"`"),
+            ));
+        }
+        problems.sort_by_key(|(record, column, _)| (*record, *column));
+        let cut = problems.len().saturating_sub(MOST);
+        let mut problems: Vec<Problem> = problems.into_iter().map(|(_, _, problem)| problem).collect();
+        problems.truncate(MOST);
+        if cut > 0 {
+            let message = format!("{total} cells and lines are wrong; these were the first");
+            problems.push(file::problem(&self.text.path, message));
+        }
+        problems
+    }
+
+    fn cell_problem(&self, column: usize, kind: Kind, sighting: &Sighting, is_text: bool) -> Problem {
+        let Sighting { record, found } = sighting;
+        let name = self.columns.name(column);
+        let is_target = column == self.columns.target;
+        let whose =
+            if is_target { format!("the target column `{name}`") } else { format!("column `{name}`") };
+        let at = |message: String| Problem::new(self.text.cell(*record, column), message);
+        match kind {
+            Kind::Missing if is_target => at(format!("missing cell in {whose}"))
+                .hint("`data.csv.missing = \"drop\"` leaves such rows out; a target is never filled"),
+            Kind::Missing => at(format!("missing cell in {whose}"))
+                .hint("`data.csv.missing = \"mean\"` fills such cells, `\"drop\"` leaves their rows out"),
+            Kind::Infinite => at(format!("`{found}` in {whose} is not a finite number")),
+            Kind::TooLarge => at(format!("`{found}` in {whose} is too large for f32")),
+            Kind::Text => {
+                let out = format!("add `{name}` to `data.csv.categorical` (one-hot) or to `data.csv.ignore`");
+                let hint = if found.replacen(',', ".", 1).parse::<f64>().is_ok() {
+                    "write decimals with a point, thousands without a mark".into()
+                } else if is_target {
+                    "for classes use `loss = \"cross_entropy\"`".into()
+                } else if is_text {
+                    out
+                } else {
+                    format!("correct the cell, or {out}")
+                };
+                at(format!("`{found}` in {whose} is not a number")).hint(hint)
+            }
+        }
+    }
+
+    fn uneven_problem(&self, sighting: &Sighting, last: usize) -> Problem {
+        let Sighting { record, found } = sighting;
+        let expected = self.columns.names.len();
+        let cells = if found == "1" { "cell" } else { "cells" };
+        let message = format!("{found} {cells} in this line: expected {expected}, as in the first");
+        let problem = Problem::new(self.text.line(*record), message);
+        if *record == last && self.text.is_cut() {
+            problem.hint("the file ends within this line: it may have been cut while it was copied")
+        } else if found.parse().is_ok_and(|found: usize| found > expected) {
+            problem.hint(format!("a cell that holds a `{}` must be quoted", self.text.delimiter()))
+        } else {
+            problem
+        }
+    }
+}
+
+/// A target that is a number, but no class.
+pub(super) fn no_class(text: &Text, columns: &Columns, record: usize, found: &str) -> Problem {
+    let name = columns.name(columns.target);
+    let message = format!("`{}` in the target column `{name}` is no class", file::printable(found));
+    Problem::new(text.cell(record, columns.target), message)
+        .hint(format!("classes are 0, 1, 2, ... or words; {}", labels::NUMBERS_HINT))
+}

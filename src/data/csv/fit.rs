@@ -1,0 +1,281 @@
+//! How cells become features: filled, standardized, one-hot; fitted once, used for training and validation rows.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{
+    columns::Columns,
+    table::{Table, Words},
+    text::Text,
+};
+use crate::{
+    data::{file, memory, split::Split},
+    spec::{Csv, Problem},
+};
+
+/// More categories than this are an identifier, and would need memory by the square of the rows.
+const MOST_CATEGORIES: usize = 4096;
+
+/// `(x - mean) / std`.
+pub(super) struct Scale {
+    mean: f64,
+    std: f64,
+    identity: bool,
+}
+
+impl Scale {
+    pub(super) fn identity() -> Self {
+        Self { mean: 0.0, std: 1.0, identity: true }
+    }
+
+    /// To zero mean and unit deviation over `values`: the population's deviation, as scikit-learn's `StandardScaler`.
+    /// Where all values are the same, the deviation counts as 1.
+    pub(super) fn standard(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let mean = mean(values.clone()).unwrap_or(0.0);
+        let (sum, count) =
+            values.fold((0.0, 0_u64), |(sum, count), x| (sum + (x - mean) * (x - mean), count + 1));
+        let std = (sum / count.max(1) as f64).sqrt();
+        Self { mean, std: if std > 0.0 { std } else { 1.0 }, identity: false }
+    }
+
+    #[inline]
+    pub(super) fn apply(&self, value: f64) -> f32 {
+        ((value - self.mean) / self.std) as f32
+    }
+
+    /// Mean and deviation, where anything is done.
+    pub(super) fn preprocessing(&self) -> Option<(f64, f64)> {
+        (!self.identity).then_some((self.mean, self.std))
+    }
+}
+
+/// Mean of what is there. Kept between the least and the greatest, so that equal values have exactly that mean.
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let start = (0.0, 0_u64, f64::INFINITY, f64::NEG_INFINITY);
+    let (sum, count, least, greatest) =
+        values.filter(|value| !value.is_nan()).fold(start, |(sum, count, least, greatest), value| {
+            (sum + value, count + 1, value.min(least), value.max(greatest))
+        });
+    (count > 0).then(|| (sum / count as f64).clamp(least, greatest))
+}
+
+/// A numeric column.
+struct Numeric {
+    /// Stands for a missing cell.
+    fill: f64,
+    filled: usize,
+    scale: Scale,
+}
+
+/// A text column.
+struct Categorical {
+    /// Sorted.
+    categories: Vec<String>,
+    /// Whether missing cells have a category of their own, the last.
+    missing: bool,
+}
+
+impl Categorical {
+    fn width(&self) -> usize {
+        self.categories.len() + usize::from(self.missing)
+    }
+}
+
+/// All feature columns.
+pub(super) struct FeatureFit {
+    numeric: Vec<Numeric>,
+    categorical: Vec<Categorical>,
+}
+
+impl FeatureFit {
+    /// Means and deviations are those of the training rows. Categories are those of the whole training file: a category
+    /// that the split puts among the validation rows alone is no surprise to anyone who knows the file.
+    pub(super) fn new(
+        spec: &Csv,
+        text: &Text,
+        columns: &Columns,
+        table: &Table,
+        split: &Split,
+    ) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
+        for (values, &column) in table.numeric.iter().zip(&columns.numeric) {
+            let fill = mean(split.rows_of(false).map(|row| values[row]));
+            if fill.is_none() {
+                let name = columns.name(column);
+                let message = format!("column `{name}` has no number in any training row");
+                let hint = format!("leave it out: add `{name}` to `data.csv.ignore`");
+                problems.push(file::problem(&text.path, message).hint(hint));
+            }
+            let fill = fill.unwrap_or(0.0);
+            let filled = split.rows_of(false).map(|row| or(values[row], fill));
+            fitted.numeric.push(Numeric {
+                fill,
+                filled: values.iter().filter(|value| value.is_nan()).count(),
+                scale: if spec.standardize { Scale::standard(filled) } else { Scale::identity() },
+            });
+        }
+        for (words, &column) in table.categorical.iter().zip(&columns.categorical) {
+            if words.distinct.len() > MOST_CATEGORIES {
+                let (name, count) = (columns.name(column), words.distinct.len());
+                let message =
+                    format!("column `{name}` has {count} categories: expected at most {MOST_CATEGORIES}");
+                let hint = "a column that names single rows is better left to `data.csv.ignore`";
+                problems.push(file::problem(&text.path, message).hint(hint));
+            }
+            let sorted: BTreeSet<&str> = words.distinct.iter().map(|word| word.text.as_str()).collect();
+            fitted.categorical.push(Categorical {
+                categories: sorted.into_iter().map(str::to_owned).collect(),
+                missing: words.codes.contains(&Words::MISSING),
+            });
+        }
+        if problems.is_empty() { Ok(fitted) } else { Err(problems) }
+    }
+
+    /// Features per row.
+    pub(super) fn width(&self) -> usize {
+        self.numeric.len() + self.categorical.iter().map(Categorical::width).sum::<usize>()
+    }
+
+    /// `[rows, width]` of all rows: numeric columns, then each categorical column's places.
+    ///
+    /// # Errors
+    /// Categories that the training file does not have.
+    pub(super) fn apply(
+        &self,
+        text: &Text,
+        columns: &Columns,
+        table: &Table,
+    ) -> Result<Vec<f32>, Vec<Problem>> {
+        let places = self.places(text, columns, table)?;
+        let mut features = memory::reserved(table.rows, self.width()).map_err(|bytes| {
+            vec![file::problem(
+                &text.path,
+                format!("memory does not hold its {} as f32", memory::size(bytes)),
+            )]
+        })?;
+        for row in 0..table.rows {
+            for (fit, values) in self.numeric.iter().zip(&table.numeric) {
+                features.push(fit.scale.apply(or(values[row], fit.fill)));
+            }
+            for ((fit, words), places) in self.categorical.iter().zip(&table.categorical).zip(&places) {
+                let start = features.len();
+                features.resize(start + fit.width(), 0.0);
+                let place = match words.codes[row] {
+                    Words::MISSING => fit.categories.len(),
+                    code => places[code as usize],
+                };
+                features[start + place] = 1.0;
+            }
+        }
+        Ok(features)
+    }
+
+    /// For each categorical column, the place of each of the table's words.
+    fn places(&self, text: &Text, columns: &Columns, table: &Table) -> Result<Vec<Vec<usize>>, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut all = Vec::new();
+        for ((fit, words), &column) in
+            self.categorical.iter().zip(&table.categorical).zip(&columns.categorical)
+        {
+            let name = columns.name(column);
+            let mut places = Vec::with_capacity(words.distinct.len());
+            for word in &words.distinct {
+                let place = fit.categories.binary_search(&word.text);
+                if place.is_err() {
+                    let found = file::printable(&word.text);
+                    let message = format!("`{found}` in column `{name}` is no category of the training file");
+                    let problem = Problem::new(text.cell(word.record, column), message);
+                    problems.push(problem.hint(known(&fit.categories)));
+                }
+                places.push(place.unwrap_or_default());
+            }
+            if words.codes.contains(&Words::MISSING) && !fit.missing {
+                let message = format!("column `{name}` has missing cells, and none in the training file");
+                let problem = file::problem(&text.path, message);
+                problems.push(problem.hint("`data.csv.missing = \"drop\"` leaves their rows out"));
+            }
+            all.push(places);
+        }
+        problems.truncate(20);
+        if problems.is_empty() { Ok(all) } else { Err(problems) }
+    }
+
+    /// What the run folder keeps: one entry per column of the file.
+    pub(super) fn preprocessing(&self, columns: &Columns) -> Value {
+        let numeric = self.numeric.iter().zip(&columns.numeric).map(|(fit, &column)| {
+            let mut entry = json!({ "name": columns.names[column], "kind": "numeric" });
+            if fit.filled > 0 {
+                entry["fill"] = json!(fit.fill);
+            }
+            if let Some((mean, std)) = fit.scale.preprocessing() {
+                entry["mean"] = json!(mean);
+                entry["std"] = json!(std);
+            }
+            entry
+        });
+        let categorical = self.categorical.iter().zip(&columns.categorical).map(|(fit, &column)| {
+            let missing = fit.missing.then_some(Value::Null);
+            let categories: Vec<Value> =
+                fit.categories.iter().map(|name| json!(name)).chain(missing).collect();
+            json!({ "name": columns.names[column], "kind": "categorical", "categories": categories })
+        });
+        numeric.chain(categorical).collect()
+    }
+
+    /// Sentences for the log.
+    pub(super) fn notes(&self, columns: &Columns) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (fit, &column) in self.numeric.iter().zip(&columns.numeric).filter(|(fit, _)| fit.filled > 0) {
+            let (cells, name) = (if fit.filled == 1 { "cell" } else { "cells" }, columns.name(column));
+            notes.push(format!(
+                "filled {} missing {cells} of `{name}` with {}, the mean of its training rows",
+                fit.filled, fit.fill
+            ));
+        }
+        for (fit, &column) in self.categorical.iter().zip(&columns.categorical) {
+            let missing = if fit.missing { ", one of them for missing cells" } else { "" };
+            notes.push(format!("`{}` has {} categories{missing}", columns.name(column), fit.width()));
+        }
+        notes
+    }
+}
+
+/// `value`, or `fill` where it is missing.
+#[inline]
+fn or(value: f64, fill: f64) -> f64 {
+    if value.is_nan() { fill } else { value }
+}
+
+/// The names that would have been right, for a hint.
+pub(super) fn known(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown: Vec<String> =
+        names.iter().take(SHOWN).map(|name| format!("`{}`", file::printable(name))).collect();
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    format!("the training file has {}{more}", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standardizes_as_scikit_learn() {
+        // StandardScaler().fit([[1], [2], [4], [9]]): mean_ 4, scale_ 3.082207001484488.
+        let scale = Scale::standard([1.0, 2.0, 4.0, 9.0].into_iter());
+        assert_eq!(scale.preprocessing(), Some((4.0, 3.082_207_001_484_488)));
+        assert_eq!(scale.apply(4.0), 0.0);
+        assert_eq!(scale.apply(9.0), 1.622_214_2);
+    }
+
+    #[test]
+    fn equal_values_become_zero() {
+        let scale = Scale::standard(std::iter::repeat_n(0.1, 1000));
+        assert_eq!(scale.preprocessing(), Some((0.1, 1.0)));
+        assert_eq!(scale.apply(0.1), 0.0);
+        assert_eq!(mean([f64::NAN; 3].into_iter()), None);
+        assert_eq!(mean([f64::NAN, 2.0, 4.0].into_iter()), Some(3.0));
+    }
+}

@@ -1,0 +1,236 @@
+//! The rows of a file, column by column: numbers parsed, words numbered, nothing yet fitted or filled.
+
+use std::collections::HashMap;
+
+use super::{
+    columns::Columns,
+    faults::{Faults, Kind},
+    text::Text,
+};
+use crate::{
+    data::{Task, file},
+    spec::{Csv, Missing, Problem},
+};
+
+/// The cells that are used.
+pub(super) struct Table {
+    pub(super) rows: usize,
+    /// Rows left out for a missing cell.
+    pub(super) dropped: usize,
+    /// One per numeric feature; NaN where a cell is missing.
+    pub(super) numeric: Vec<Vec<f64>>,
+    /// One per categorical feature.
+    pub(super) categorical: Vec<Words>,
+    pub(super) target: Target,
+}
+
+/// The column to predict.
+pub(super) enum Target {
+    Numbers(Vec<f64>),
+    Classes(Words),
+}
+
+/// A text column as numbers into the list of its different words.
+#[derive(Default)]
+pub(super) struct Words {
+    /// One per row; [`Words::MISSING`] where the cell is missing.
+    pub(super) codes: Vec<u32>,
+    /// The different words, by first occurrence.
+    pub(super) distinct: Vec<Word>,
+    numbers: HashMap<String, u32>,
+}
+
+/// A word and the record in which it first occurs.
+pub(super) struct Word {
+    pub(super) text: String,
+    pub(super) record: usize,
+}
+
+impl Words {
+    pub(super) const MISSING: u32 = u32::MAX;
+
+    fn push(&mut self, cell: &str, record: usize) {
+        let code = match self.numbers.get(cell) {
+            Some(&code) => code,
+            None => {
+                let code = self.distinct.len() as u32;
+                self.numbers.insert(cell.to_owned(), code);
+                self.distinct.push(Word { text: cell.to_owned(), record });
+                code
+            }
+        };
+        self.codes.push(code);
+    }
+}
+
+/// Whether a cell, already trimmed, counts as missing: empty, or `NA`, `NaN` or `null` in any case.
+fn is_missing(cell: &str) -> bool {
+    cell.is_empty()
+        || (cell.len() <= 4 && ["na", "nan", "null"].iter().any(|word| cell.eq_ignore_ascii_case(word)))
+}
+
+/// A cell as a number that f32 holds.
+fn number(cell: &str) -> Result<f64, Kind> {
+    match cell.parse::<f64>() {
+        Ok(value) if (value as f32).is_finite() => Ok(value),
+        Ok(value) if value.is_nan() => Err(Kind::Text),
+        Ok(_) if cell.bytes().any(|byte| byte.is_ascii_digit()) => Err(Kind::TooLarge),
+        Ok(_) => Err(Kind::Infinite),
+        Err(_) => Err(Kind::Text),
+    }
+}
+
+impl Table {
+    /// Reads all rows of `text`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its lines and cells.
+    pub(super) fn read(spec: &Csv, text: &Text, columns: &Columns, task: Task) -> Result<Self, Vec<Problem>> {
+        let mut table = Self {
+            rows: 0,
+            dropped: 0,
+            numeric: columns.numeric.iter().map(|_| Vec::new()).collect(),
+            categorical: columns.categorical.iter().map(|_| Words::default()).collect(),
+            target: match task {
+                Task::Regression => Target::Numbers(Vec::new()),
+                Task::Classification => Target::Classes(Words::default()),
+            },
+        };
+        let mut faults = Faults::new(text, columns);
+        let mut reader = text.reader();
+        let mut record = csv::StringRecord::new();
+        let mut records = 0_u64;
+        let mut start = 0;
+        while read_record(&mut reader, &mut record, text)? {
+            records += 1;
+            if spec.header && records == 1 {
+                continue;
+            }
+            start = record.position().map_or(0, |position| position.byte()) as usize;
+            if record.len() != columns.names.len() {
+                faults.uneven(start, record.len());
+            } else if spec.missing == Missing::Drop
+                && columns.used().any(|column| missing_at(&record, column))
+            {
+                table.dropped += 1;
+            } else {
+                table.push(&record, start, spec, columns, &mut faults);
+            }
+        }
+        let problems = faults.finish(start, table.rows);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        if table.rows > 0 {
+            return Ok(table);
+        }
+        let problem = match table.dropped {
+            0 => file::problem(&text.path, "a header and no rows"),
+            dropped => file::problem(&text.path, format!("all {dropped} rows have missing cells"))
+                .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out"),
+        };
+        Err(vec![problem])
+    }
+
+    fn push(
+        &mut self,
+        record: &csv::StringRecord,
+        start: usize,
+        spec: &Csv,
+        columns: &Columns,
+        faults: &mut Faults<'_>,
+    ) {
+        self.rows += 1;
+        let cell = |column: usize| record.get(column).unwrap_or_default().trim();
+        for (values, &column) in self.numeric.iter_mut().zip(&columns.numeric) {
+            let cell = cell(column);
+            let missing = is_missing(cell);
+            let parsed = if missing { Err(Kind::Missing) } else { number(cell) };
+            if let Err(kind) = parsed.as_ref().map_err(|kind| *kind)
+                && !(missing && spec.missing == Missing::Mean)
+            {
+                faults.cell(start, column, kind, cell);
+            }
+            values.push(parsed.unwrap_or(f64::NAN));
+        }
+        for (words, &column) in self.categorical.iter_mut().zip(&columns.categorical) {
+            let cell = cell(column);
+            if !is_missing(cell) {
+                words.push(cell, start);
+                continue;
+            }
+            words.codes.push(Words::MISSING);
+            if spec.missing != Missing::Mean {
+                faults.cell(start, column, Kind::Missing, cell);
+            }
+        }
+        let cell = cell(columns.target);
+        // A target is never filled: learning what was made up would only seem to be learning.
+        let parsed = if is_missing(cell) { Err(Kind::Missing) } else { Ok(cell) };
+        let fault = match (&mut self.target, parsed) {
+            (Target::Numbers(values), Ok(cell)) => match number(cell) {
+                Ok(value) => {
+                    values.push(value);
+                    None
+                }
+                Err(kind) => Some(kind),
+            },
+            (Target::Classes(words), Ok(cell)) => {
+                words.push(cell, start);
+                None
+            }
+            (_, Err(kind)) => Some(kind),
+        };
+        if let Some(kind) = fault {
+            faults.cell(start, columns.target, kind, cell);
+        }
+    }
+}
+
+fn missing_at(record: &csv::StringRecord, column: usize) -> bool {
+    is_missing(record.get(column).unwrap_or_default().trim())
+}
+
+fn read_record(
+    reader: &mut csv::Reader<&[u8]>,
+    record: &mut csv::StringRecord,
+    text: &Text,
+) -> Result<bool, Vec<Problem>> {
+    reader
+        .read_record(record)
+        .map_err(|error| vec![file::problem(&text.path, format!("cannot be read: {error}"))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_cells() {
+        for cell in ["", "NA", "na", "NaN", "NAN", "null", "NULL"] {
+            assert!(is_missing(cell), "{cell}");
+        }
+        for cell in ["0", "None", "n/a", "-", "nano", "inf", "NAs"] {
+            assert!(!is_missing(cell), "{cell}");
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        for (cell, value) in [("1", 1.0), ("-2.5e-3", -0.0025), ("+.5", 0.5), ("3.", 3.0), ("1e-60", 1e-60)] {
+            assert_eq!(number(cell), Ok(value));
+        }
+        for (cell, kind) in [
+            ("inf", Kind::Infinite),
+            ("-Infinity", Kind::Infinite),
+            ("1e39", Kind::TooLarge),
+            ("-1e999", Kind::TooLarge),
+            ("1,5", Kind::Text),
+            ("0x10", Kind::Text),
+            ("-nan", Kind::Text),
+            ("12a", Kind::Text),
+        ] {
+            assert_eq!(number(cell), Err(kind), "{cell}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The column to predict: numbers, standardized where asked, or classes.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{
+    columns::Columns,
+    faults::no_class,
+    fit::Scale,
+    table::{Target, Words},
+    text::Text,
+};
+use crate::{
+    data::{file, labels, split::Split},
+    spec::{Csv, Problem},
+};
+
+/// How targets become f32, fitted once and used for training and validation rows.
+pub(super) enum TargetFit {
+    Numbers(Scale),
+    /// Labels were 0, 1, ..., k - 1.
+    Numbered(usize),
+    /// Labels were words: sorted.
+    Named(Vec<String>),
+}
+
+impl TargetFit {
+    /// Numbers are standardized by the training rows; classes are those of the whole file.
+    pub(super) fn new(
+        spec: &Csv,
+        text: &Text,
+        columns: &Columns,
+        target: &Target,
+        split: &Split,
+    ) -> Result<Self, Vec<Problem>> {
+        match target {
+            Target::Numbers(values) if spec.standardize_target => {
+                Ok(Self::Numbers(Scale::standard(split.rows_of(false).map(|row| values[row]))))
+            }
+            Target::Numbers(_) => Ok(Self::Numbers(Scale::identity())),
+            Target::Classes(words) => Self::classes(text, columns, words),
+        }
+    }
+
+    fn classes(text: &Text, columns: &Columns, words: &Words) -> Result<Self, Vec<Problem>> {
+        let numbers: Option<Vec<f64>> = words.distinct.iter().map(|word| word.text.parse().ok()).collect();
+        let Some(numbers) = numbers else {
+            let sorted: BTreeSet<&str> = words.distinct.iter().map(|word| word.text.as_str()).collect();
+            return Ok(Self::Named(sorted.into_iter().map(str::to_owned).collect()));
+        };
+        let mut wholes = Vec::with_capacity(numbers.len());
+        for (word, number) in words.distinct.iter().zip(numbers) {
+            match labels::whole(number).filter(|&label| label >= 0) {
+                Some(label) => wholes.push(label),
+                None => return Err(vec![no_class(text, columns, word.record, &word.text)]),
+            }
+        }
+        labels::count(wholes.into_iter()).map(Self::Numbered).map_err(|message| {
+            let name = columns.name(columns.target);
+            let problem = file::problem(&text.path, format!("target column `{name}`: {message}"));
+            vec![problem.hint(format!("renumber them, or write words; {}", labels::NUMBERS_HINT))]
+        })
+    }
+
+    /// Number of classes, where they are classes.
+    pub(super) fn class_count(&self) -> Option<usize> {
+        match self {
+            Self::Numbers(_) => None,
+            Self::Numbered(count) => Some(*count),
+            Self::Named(names) => Some(names.len()),
+        }
+    }
+
+    /// Targets of all rows.
+    ///
+    /// # Errors
+    /// Classes that the training file does not have.
+    pub(super) fn apply(
+        &self,
+        text: &Text,
+        columns: &Columns,
+        target: &Target,
+    ) -> Result<Vec<f32>, Vec<Problem>> {
+        let words = match (self, target) {
+            (Self::Numbers(scale), Target::Numbers(values)) => {
+                return Ok(values.iter().map(|&value| scale.apply(value)).collect());
+            }
+            (_, Target::Classes(words)) => words,
+            (_, Target::Numbers(_)) => return Ok(Vec::new()),
+        };
+        let mut problems = Vec::new();
+        let mut classes = Vec::with_capacity(words.distinct.len());
+        for word in &words.distinct {
+            let class = self.class(&word.text);
+            if class.is_none() {
+                let name = columns.name(columns.target);
+                let message = format!(
+                    "`{}` in the target column `{name}` is no class of the training file",
+                    file::printable(&word.text)
+                );
+                let problem = Problem::new(text.cell(word.record, columns.target), message);
+                problems.push(problem.hint(self.known()));
+            }
+            classes.push(class.unwrap_or_default() as f32);
+        }
+        if !problems.is_empty() {
+            problems.truncate(20);
+            return Err(problems);
+        }
+        Ok(words.codes.iter().map(|&code| classes[code as usize]).collect())
+    }
+
+    fn class(&self, word: &str) -> Option<usize> {
+        match self {
+            Self::Numbers(_) => None,
+            Self::Numbered(count) => {
+                let label = labels::whole(word.parse().ok()?)?;
+                usize::try_from(label).ok().filter(|label| label < count)
+            }
+            Self::Named(names) => names.binary_search_by(|name| name.as_str().cmp(word)).ok(),
+        }
+    }
+
+    fn known(&self) -> String {
+        match self {
+            Self::Named(names) => super::fit::known(names),
+            _ => format!("its classes are 0 to {}", self.class_count().unwrap_or(1).saturating_sub(1)),
+        }
+    }
+
+    /// What the run folder keeps.
+    pub(super) fn preprocessing(&self, name: &str) -> Value {
+        match self {
+            Self::Numbers(scale) => match scale.preprocessing() {
+                Some((mean, std)) => json!({ "name": name, "mean": mean, "std": std }),
+                None => json!({ "name": name }),
+            },
+            Self::Numbered(count) => json!({ "name": name, "classes": count }),
+            Self::Named(names) => json!({ "name": name, "classes": names }),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The text of a CSV file, and where its cells stand in it.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    data::file,
+    spec::{Place, Problem},
+};
+
+/// A file's text, without its byte order mark.
+pub(super) struct Text {
+    pub(super) path: PathBuf,
+    body: String,
+    delimiter: u8,
+}
+
+/// Lines longer than this are not shown.
+const LONGEST_SHOWN: usize = 2000;
+
+impl Text {
+    /// Reads the file that `key` names.
+    pub(super) fn read(path: &Path, key: &str, delimiter: u8) -> Result<Self, Problem> {
+        let bytes = file::read(path, key)?;
+        let body = String::from_utf8(bytes).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let byte = error.as_bytes()[valid.len()];
+            let line_start = valid.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
+            let place = Place::File {
+                path: path.into(),
+                line: Some(line_number(valid)),
+                column: Some(String::from_utf8_lossy(&valid[line_start..]).chars().count() as u64 + 1),
+                text: None,
+            };
+            Problem::new(place, format!("not UTF-8: byte `{byte:02x}`")).hint("save the file as UTF-8")
+        })?;
+        let body = match body.strip_prefix('\u{feff}') {
+            Some(rest) => rest.to_owned(),
+            None => body,
+        };
+        Ok(Self { path: path.into(), body, delimiter })
+    }
+
+    /// Reads records from the first line on, be they ever so uneven.
+    pub(super) fn reader(&self) -> csv::Reader<&[u8]> {
+        csv::ReaderBuilder::new()
+            .delimiter(self.delimiter)
+            .has_headers(false)
+            .flexible(true)
+            .from_reader(self.body.as_bytes())
+    }
+
+    /// The cells of the first record, trimmed; `None` where the file is empty.
+    pub(super) fn first_record(&self) -> Option<Vec<String>> {
+        let mut record = csv::StringRecord::new();
+        let found = self.reader().read_record(&mut record).unwrap_or(false);
+        found.then(|| record.iter().map(|cell| cell.trim().to_owned()).collect())
+    }
+
+    /// Whether the last line lacks its line end.
+    pub(super) fn is_cut(&self) -> bool {
+        !self.body.ends_with(['\n', '\r'])
+    }
+
+    /// The separator of cells.
+    pub(super) fn delimiter(&self) -> char {
+        self.delimiter.into()
+    }
+
+    /// Where cell `column` of the record at byte `record` stands.
+    pub(super) fn cell(&self, record: usize, column: usize) -> Place {
+        let mut scan = Scan::at(self, record);
+        while scan.column < column && scan.next_cell() {}
+        self.place(scan.byte)
+    }
+
+    /// Where the record at byte `record` opens a quoted cell that nothing closes.
+    pub(super) fn unclosed_quote(&self, record: usize) -> Option<Place> {
+        let mut scan = Scan::at(self, record);
+        loop {
+            let start = scan.byte;
+            if !scan.next_cell() {
+                return scan.unclosed.then(|| self.place(start));
+            }
+        }
+    }
+
+    /// The line in which the record at byte `record` begins.
+    pub(super) fn line(&self, record: usize) -> Place {
+        match self.place(Scan::at(self, record).byte) {
+            Place::File { path, line, text, .. } => Place::File { path, line, column: None, text },
+            other => other,
+        }
+    }
+
+    fn place(&self, byte: usize) -> Place {
+        let before = &self.body[..byte.min(self.body.len())];
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.body[start..].split(['\n', '\r']).next().unwrap_or_default();
+        Place::File {
+            path: self.path.clone(),
+            line: Some(line_number(before.as_bytes())),
+            column: Some(before[start..].chars().count() as u64 + 1),
+            text: (line.len() <= LONGEST_SHOWN).then(|| line.to_owned()),
+        }
+    }
+}
+
+fn line_number(before: &[u8]) -> u64 {
+    before.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1
+}
+
+/// Walks the cells of one record as they are written, quotes and all: the parsed record has lost where they stood.
+struct Scan<'a> {
+    bytes: &'a [u8],
+    delimiter: u8,
+    /// Start of the cell that stands next.
+    byte: usize,
+    column: usize,
+    /// Whether the last cell walked over was quoted and reached the end of the file.
+    unclosed: bool,
+}
+
+impl<'a> Scan<'a> {
+    /// A record's position may lie on line ends before it, which the parser skips.
+    fn at(text: &'a Text, record: usize) -> Self {
+        let bytes = text.body.as_bytes();
+        let skipped =
+            bytes[record.min(bytes.len())..].iter().take_while(|byte| b"\r\n".contains(byte)).count();
+        let byte = record.min(bytes.len()) + skipped;
+        Self { bytes, delimiter: text.delimiter, byte, column: 0, unclosed: false }
+    }
+
+    /// Goes to the start of the next cell; false at the end of the record.
+    fn next_cell(&mut self) -> bool {
+        let mut at = self.byte;
+        if self.bytes.get(at) == Some(&b'"') {
+            at += 1;
+            loop {
+                match (self.bytes.get(at), self.bytes.get(at + 1)) {
+                    (None, _) => {
+                        self.unclosed = true;
+                        return false;
+                    }
+                    (Some(b'"'), Some(b'"')) => at += 2,
+                    (Some(b'"'), _) => break,
+                    _ => at += 1,
+                }
+            }
+            at += 1;
+        }
+        while let Some(&byte) = self.bytes.get(at) {
+            if byte == self.delimiter {
+                self.byte = at + 1;
+                self.column += 1;
+                return true;
+            }
+            if byte == b'\n' || byte == b'\r' {
+                return false;
+            }
+            at += 1;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(body: &str) -> Text {
+        Text { path: "x.csv".into(), body: body.into(), delimiter: b',' }
+    }
+
+    /// Every cell of every record with its line, column and written form.
+    fn cells(body: &str) -> Vec<(String, u64, u64)> {
+        let text = text(body);
+        let mut reader = text.reader();
+        let mut record = csv::StringRecord::new();
+        let mut cells = Vec::new();
+        while reader.read_record(&mut record).expect("a record") {
+            let start = record.position().expect("a position").byte() as usize;
+            for (column, cell) in record.iter().enumerate() {
+                let Place::File { line: Some(line), column: Some(column), .. } = text.cell(start, column)
+                else {
+                    panic!("no place");
+                };
+                cells.push((cell.to_owned(), line, column));
+            }
+        }
+        cells
+    }
+
+    #[test]
+    fn finds_cells() {
+        let expected = |cells: &[(&str, u64, u64)]| -> Vec<(String, u64, u64)> {
+            cells.iter().map(|&(cell, line, column)| (cell.to_owned(), line, column)).collect()
+        };
+        assert_eq!(
+            cells("a,b\n1,\"x,\"\"y\"\nü,é\n"),
+            expected(&[("a", 1, 1), ("b", 1, 3), ("1", 2, 1), ("x,\"y", 2, 3), ("ü", 3, 1), ("é", 3, 3)])
+        );
+        assert_eq!(
+            cells("a,b\r\n\r\n1,2\r\n"),
+            expected(&[("a", 1, 1), ("b", 1, 3), ("1", 3, 1), ("2", 3, 3)])
+        );
+        assert_eq!(
+            cells("\"a\nb\",c\n1,2"),
+            expected(&[("a\nb", 1, 1), ("c", 2, 4), ("1", 3, 1), ("2", 3, 3)])
+        );
+    }
+
+    #[test]
+    fn finds_a_quote_that_nothing_closes() {
+        let text = text("a,b\n1,\"2\n3,4\n");
+        let place =
+            Place::File { path: "x.csv".into(), line: Some(2), column: Some(3), text: Some("1,\"2".into()) };
+        assert_eq!(text.unclosed_quote(4), Some(place));
+        assert_eq!(text.unclosed_quote(0), None);
+    }
+}

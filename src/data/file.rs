@@ -1,0 +1,115 @@
+//! Opening the files that a spec names, and the words for what goes wrong.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use super::{memory, raw};
+use crate::spec::{Place, Problem};
+
+/// Opens `path`, the value of `key`; gives its length in bytes, too.
+pub(super) fn open(path: &Path, key: &str) -> Result<(File, u64), Problem> {
+    let cannot = |reason: String| {
+        Problem::at_key(key, format!("cannot read `{}`: {reason}", path.display()))
+            .hint("a relative path is taken from the folder of the spec")
+    };
+    let file = File::open(path).map_err(|error| cannot(reason(&error)))?;
+    let metadata = file.metadata().map_err(|error| cannot(reason(&error)))?;
+    if metadata.is_dir() {
+        return Err(cannot("it is a folder".into()));
+    }
+    if !metadata.is_file() {
+        return Err(cannot("it is not a regular file".into()));
+    }
+    Ok((file, metadata.len()))
+}
+
+/// Reads all of `path`, the value of `key`.
+pub(super) fn read(path: &Path, key: &str) -> Result<Vec<u8>, Problem> {
+    let (mut file, length) = open(path, key)?;
+    let mut bytes = Vec::new();
+    let room = usize::try_from(length).ok().and_then(|length| bytes.try_reserve_exact(length).ok());
+    if room.is_none() {
+        return Err(problem(path, format!("memory does not hold its {}", memory::size(length.into()))));
+    }
+    file.read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    Ok(bytes)
+}
+
+/// A problem somewhere in the file `path`.
+pub(super) fn problem(path: &Path, message: impl Into<String>) -> Problem {
+    Problem::new(place(path), message)
+}
+
+/// The file `path` as a whole.
+pub(super) fn place(path: &Path) -> Place {
+    Place::File { path: path.into(), line: None, column: None, text: None }
+}
+
+/// The file was opened, but cannot be read to its end.
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Problem {
+    problem(path, format!("cannot be read: {}", reason(error)))
+}
+
+/// What is wrong with the elements of an array file that declares `declared` bytes of them.
+pub(super) fn fault(path: &Path, declared: u64, fault: raw::Fault) -> Problem {
+    match fault {
+        raw::Fault::Io(error) => unreadable(path, &error),
+        raw::Fault::Short(found) => wrong_size(path, declared, &format!("only {found} are there")),
+        raw::Fault::Long => wrong_size(path, declared, "more are there"),
+        raw::Fault::NotFinite { row, column, value } => problem(
+            path,
+            format!("row {row}, feature {column} (both counted from 0) is {value}: expected a finite number"),
+        ),
+        raw::Fault::Memory(bytes) => {
+            problem(path, format!("memory does not hold its {} as f32", memory::size(bytes)))
+        }
+    }
+}
+
+/// A header that does not fit what follows it.
+pub(super) fn wrong_size(path: &Path, declared: u64, found: &str) -> Problem {
+    let message = format!("the header declares {declared} bytes of elements, and {found}");
+    problem(path, message).hint("the file is damaged, or was cut while it was copied")
+}
+
+/// An I/O error in lower case, without its number.
+pub(super) fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_lowercase().chain(letters).collect(),
+        None => text.into(),
+    }
+}
+
+/// Text from a file, fit to stand in a message: short, and without line ends or other control characters.
+pub(super) fn printable(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut shown = String::new();
+    for letter in text.chars().take(LONGEST) {
+        match letter.is_control() {
+            true => shown.extend(letter.escape_debug()),
+            false => shown.push(letter),
+        }
+    }
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_fit_for_messages() {
+        assert_eq!(printable("don't\n\u{1}\"ü\""), "don't\\n\\u{1}\"ü\"");
+        assert_eq!(printable(&"ä".repeat(60)), "ä".repeat(60));
+        assert_eq!(printable(&"ä".repeat(61)), format!("{}...", "ä".repeat(60)));
+    }
+}

@@ -1,0 +1,45 @@
+//! Large buffers: refused, not died of.
+
+/// An empty buffer with room for `[rows, width]`, or the bytes that it would need where memory does not hold it.
+pub(super) fn reserved(rows: usize, width: usize) -> Result<Vec<f32>, u128> {
+    let bytes = rows as u128 * width as u128 * size_of::<f32>() as u128;
+    let mut values = Vec::new();
+    let count = rows.checked_mul(width).ok_or(bytes)?;
+    values.try_reserve_exact(count).map_err(|_| bytes)?;
+    Ok(values)
+}
+
+/// Bytes for people: `3.2 GB`.
+pub(super) fn size(bytes: u128) -> String {
+    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
+    if bytes < 1000 {
+        return format!("{bytes} bytes");
+    }
+    let mut value = bytes as f64 / 1000.0;
+    let mut unit = 0;
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_for_people() {
+        let sizes = [(999, "999 bytes"), (1000, "1.0 kB"), (999_960, "1.0 MB"), (188_160_000, "188.2 MB")];
+        for (bytes, expected) in sizes {
+            assert_eq!(size(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn refuses_what_no_memory_holds() {
+        assert_eq!(reserved(usize::MAX, 2).err(), Some(usize::MAX as u128 * 8));
+        assert_eq!(reserved(1 << 60, 1).err(), Some(1 << 62));
+        assert_eq!(reserved(2, 3).map(|values| values.capacity()), Ok(6));
+    }
+}

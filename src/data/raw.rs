@@ -1,0 +1,238 @@
+//! Arrays of plain numbers in a file: their element types, and reading them in blocks as f32. What IDX and NPY share.
+
+use std::io::{self, Read};
+
+use super::{memory, split::Split};
+
+/// The type of an array's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Element {
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    U64,
+    I64,
+    F32,
+    F64,
+}
+
+/// The order of an element's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Endian {
+    Little,
+    Big,
+}
+
+/// How an array's bytes are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) element: Element,
+    pub(super) endian: Endian,
+}
+
+impl Element {
+    /// Bytes of one element.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::U8 | Self::I8 => 1,
+            Self::U16 | Self::I16 => 2,
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+        }
+    }
+}
+
+macro_rules! decoder {
+    ($(#[$doc:meta])* $name:ident -> $to:ty) => {
+        $(#[$doc])*
+        pub(super) fn $name(self, bytes: &[u8], out: &mut [$to]) {
+            match self.element {
+                Element::U8 => self.each(bytes, out, u8::from_le_bytes, u8::from_be_bytes, |x| x as $to),
+                Element::I8 => self.each(bytes, out, i8::from_le_bytes, i8::from_be_bytes, |x| x as $to),
+                Element::U16 => self.each(bytes, out, u16::from_le_bytes, u16::from_be_bytes, |x| x as $to),
+                Element::I16 => self.each(bytes, out, i16::from_le_bytes, i16::from_be_bytes, |x| x as $to),
+                Element::U32 => self.each(bytes, out, u32::from_le_bytes, u32::from_be_bytes, |x| x as $to),
+                Element::I32 => self.each(bytes, out, i32::from_le_bytes, i32::from_be_bytes, |x| x as $to),
+                Element::U64 => self.each(bytes, out, u64::from_le_bytes, u64::from_be_bytes, |x| x as $to),
+                Element::I64 => self.each(bytes, out, i64::from_le_bytes, i64::from_be_bytes, |x| x as $to),
+                Element::F32 => self.each(bytes, out, f32::from_le_bytes, f32::from_be_bytes, |x| x as $to),
+                Element::F64 => self.each(bytes, out, f64::from_le_bytes, f64::from_be_bytes, |x| x as $to),
+            }
+        }
+    };
+}
+
+impl Layout {
+    decoder! {
+        /// Converts elements to f32, as many as both sides hold.
+        decode_f32 -> f32
+    }
+    decoder! {
+        /// Converts elements to f64, as many as both sides hold.
+        decode_f64 -> f64
+    }
+
+    #[inline]
+    fn each<const N: usize, T, O>(
+        self,
+        bytes: &[u8],
+        out: &mut [O],
+        little: impl Fn([u8; N]) -> T,
+        big: impl Fn([u8; N]) -> T,
+        convert: impl Fn(T) -> O,
+    ) {
+        let elements = bytes.as_chunks::<N>().0.iter().zip(out);
+        match self.endian {
+            Endian::Little => elements.for_each(|(bytes, out)| *out = convert(little(*bytes))),
+            Endian::Big => elements.for_each(|(bytes, out)| *out = convert(big(*bytes))),
+        }
+    }
+}
+
+/// Why an array could not be read.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The file cannot be read, or its compression is damaged.
+    Io(io::Error),
+    /// It ends after this many bytes of elements.
+    Short(u64),
+    /// It goes on after the last element.
+    Long,
+    /// An element is infinite or no number as f32.
+    NotFinite { row: u64, column: u64, value: f32 },
+    /// Memory does not hold it.
+    Memory(u128),
+}
+
+/// Bytes that are read and converted at a time: a part of the fastest caches.
+const BLOCK: usize = 1 << 16;
+
+/// Reads all of a `[rows, width]` array as f32, told apart by `split`; `finish` sees every number once, in blocks.
+/// Where `trusted`, the file is known to hold that many elements and room for them is made at once; otherwise it grows
+/// with what has been read, so that a lying header costs nothing.
+pub(super) fn read_split(
+    reader: &mut dyn Read,
+    layout: Layout,
+    width: usize,
+    split: &Split,
+    trusted: bool,
+    finish: impl Fn(&mut [f32]),
+) -> Result<(Vec<f32>, Vec<f32>), Fault> {
+    let room = |rows| memory::reserved(if trusted { rows } else { 0 }, width).map_err(Fault::Memory);
+    let (mut train, mut validation) = (room(split.train_rows())?, room(split.validation_rows())?);
+    let total = (split.train_rows() + split.validation_rows()) as u64 * width as u64;
+    let mut block = vec![0.0_f32; BLOCK / layout.element.bytes()];
+    let mut bytes = vec![0_u8; BLOCK];
+    let mut done = 0_u64;
+    while done < total {
+        let count = block.len().min(usize::try_from(total - done).unwrap_or(usize::MAX));
+        let bytes = &mut bytes[..count * layout.element.bytes()];
+        let read = fill(reader, bytes).map_err(Fault::Io)?;
+        if read < bytes.len() {
+            return Err(Fault::Short(done * layout.element.bytes() as u64 + read as u64));
+        }
+        let block = &mut block[..count];
+        layout.decode_f32(bytes, block);
+        if let Some(bad) = first_not_finite(block) {
+            let element = done + bad as u64;
+            let (row, column) = (element / width as u64, element % width as u64);
+            return Err(Fault::NotFinite { row, column, value: block[bad] });
+        }
+        finish(block);
+        let mut rest: &[f32] = block;
+        while !rest.is_empty() {
+            let (row, column) = ((done / width as u64) as usize, (done % width as u64) as usize);
+            let (head, tail) = rest.split_at((width - column).min(rest.len()));
+            let part = if split.validates(row) { &mut validation } else { &mut train };
+            part.try_reserve(head.len()).map_err(|_| Fault::Memory(u128::from(total) * 4))?;
+            part.extend_from_slice(head);
+            done += head.len() as u64;
+            rest = tail;
+        }
+    }
+    match fill(reader, &mut [0]).map_err(Fault::Io)? {
+        0 => Ok((train, validation)),
+        _ => Err(Fault::Long),
+    }
+}
+
+/// Where the first number is that is infinite or none, if there is one.
+pub(super) fn first_not_finite(values: &[f32]) -> Option<usize> {
+    // Looking at every number without a way out early is what a compiler can vectorize.
+    let all_finite = values.iter().fold(true, |all, value| all & value.is_finite());
+    if all_finite { None } else { values.iter().position(|value| !value.is_finite()) }
+}
+
+/// Reads until `bytes` is full or the reader ends.
+pub(super) fn fill(reader: &mut dyn Read, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut read = 0;
+    while read < bytes.len() {
+        match reader.read(&mut bytes[read..]) {
+            Ok(0) => break,
+            Ok(count) => read += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes_every_element() {
+        let cases: [(Element, &[u8], f64); 10] = [
+            (Element::U8, &[200], 200.0),
+            (Element::I8, &[200], -56.0),
+            (Element::U16, &[1, 2], 513.0),
+            (Element::I16, &[0xfe, 0xff], -2.0),
+            (Element::U32, &[0, 0, 0, 128], 2_147_483_648.0),
+            (Element::I32, &[0, 0, 0, 128], -2_147_483_648.0),
+            (Element::U64, &[0, 0, 0, 0, 1, 0, 0, 0], 4_294_967_296.0),
+            (Element::I64, &[255; 8], -1.0),
+            (Element::F32, &[0, 0, 0x20, 0x40], 2.5),
+            (Element::F64, &[0, 0, 0, 0, 0, 0, 0x04, 0x40], 2.5),
+        ];
+        for (element, little, expected) in cases {
+            let big: Vec<u8> = little.iter().rev().copied().collect();
+            for (endian, bytes) in [(Endian::Little, little), (Endian::Big, &big)] {
+                let (mut single, mut double) = ([0.0], [0.0]);
+                Layout { element, endian }.decode_f32(bytes, &mut single);
+                Layout { element, endian }.decode_f64(bytes, &mut double);
+                assert_eq!((f64::from(single[0]), double[0]), (expected, expected), "{element:?} {endian:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn reads_rows_across_blocks() {
+        let (rows, width) = (40_000, 7);
+        let bytes: Vec<u8> = (0..rows * width).map(|i| (i % 251) as u8).collect();
+        let split = Split::by_fraction(1, rows, 0.3, "").ok().expect("a split");
+        let layout = Layout { element: Element::U8, endian: Endian::Big };
+        let read = read_split(&mut &bytes[..], layout, width, &split, false, |block| {
+            block.iter_mut().for_each(|x| *x /= 2.0);
+        });
+        let all = bytes.iter().map(|&byte| f32::from(byte) / 2.0).collect();
+        assert_eq!(read.expect("rows"), split.apply(all, width));
+    }
+
+    #[test]
+    fn names_what_is_wrong() {
+        let layout = Layout { element: Element::F32, endian: Endian::Little };
+        let mut bytes: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_le_bytes()).collect();
+        let read = |bytes: &[u8]| read_split(&mut &bytes[..], layout, 3, &Split::none(2), false, |_| {});
+        assert!(matches!(read(&bytes[..23]), Err(Fault::Short(23))));
+        assert!(matches!(read(&[&bytes[..], &[0]].concat()), Err(Fault::Long)));
+        bytes[16..20].copy_from_slice(&f32::INFINITY.to_le_bytes());
+        let fault = read(&bytes);
+        assert!(
+            matches!(fault, Err(Fault::NotFinite { row: 1, column: 1, value }) if value == f32::INFINITY)
+        );
+    }
+}

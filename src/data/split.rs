@@ -1,0 +1,130 @@
+//! Which rows validate: a part of them, taken by the seed.
+
+use crate::{
+    random::{self, Purpose},
+    spec::Problem,
+};
+
+/// The part of the rows that validates where the spec says nothing.
+pub(super) const DEFAULT_FRACTION: f64 = 0.2;
+
+/// Rows told apart into training and validation; both keep the order of the file.
+pub(super) struct Split {
+    /// Whether a row validates; empty where none does.
+    validates: Vec<bool>,
+    rows: usize,
+    validation_rows: usize,
+}
+
+impl Split {
+    /// All rows train.
+    pub(super) fn none(rows: usize) -> Self {
+        Self { validates: Vec::new(), rows, validation_rows: 0 }
+    }
+
+    /// `round(fraction * rows)` rows validate, chosen by the seed. `key` is the fraction's in the spec.
+    pub(super) fn by_fraction(seed: u64, rows: usize, fraction: f64, key: &str) -> Result<Self, Problem> {
+        if !(0.0..1.0).contains(&fraction) {
+            let message = format!("`{fraction}` is no part of the rows: expected 0 or more and less than 1");
+            return Err(Problem::at_key(key, message).hint("0.2 takes every fifth row, 0 none"));
+        }
+        let validation_rows = (fraction * rows as f64).round() as usize;
+        if validation_rows == 0 {
+            return Ok(Self::none(rows));
+        }
+        let (Ok(count), true) = (u32::try_from(rows), validation_rows < rows) else {
+            let message = format!("`{fraction}` of {rows} rows leaves no row to train on");
+            return Err(Problem::at_key(key, message).hint("take a smaller part, or 0 for no validation"));
+        };
+        // The first steps of a shuffle choose without repetition.
+        let mut rng = random::fast_stream(seed, Purpose::Split, 0);
+        let mut order: Vec<u32> = (0..count).collect();
+        let mut validates = vec![false; rows];
+        for first in 0..validation_rows {
+            let chosen = first + random::below(&mut rng, count - first as u32) as usize;
+            order.swap(first, chosen);
+            validates[order[first] as usize] = true;
+        }
+        Ok(Self { validates, rows, validation_rows })
+    }
+
+    /// How many rows train.
+    pub(super) fn train_rows(&self) -> usize {
+        self.rows - self.validation_rows
+    }
+
+    /// How many rows validate.
+    pub(super) fn validation_rows(&self) -> usize {
+        self.validation_rows
+    }
+
+    /// Whether a row validates.
+    #[inline]
+    pub(super) fn validates(&self, row: usize) -> bool {
+        self.validates.get(row).copied().unwrap_or(false)
+    }
+
+    /// Numbers of the rows that validate, or of those that train, in file order.
+    pub(super) fn rows_of(&self, validation: bool) -> impl Iterator<Item = usize> + Clone + '_ {
+        (0..self.rows).filter(move |&row| self.validates(row) == validation)
+    }
+
+    /// Tells `values`, of `width` per row, apart: those that train, those that validate.
+    pub(super) fn apply(&self, values: Vec<f32>, width: usize) -> (Vec<f32>, Vec<f32>) {
+        if self.validation_rows == 0 {
+            return (values, Vec::new());
+        }
+        let mut train = Vec::with_capacity(self.train_rows() * width);
+        let mut validation = Vec::with_capacity(self.validation_rows * width);
+        for (row, values) in values.chunks_exact(width.max(1)).enumerate() {
+            if self.validates(row) { &mut validation } else { &mut train }.extend_from_slice(values);
+        }
+        (train, validation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "data.csv.validation_fraction";
+
+    fn split(seed: u64, rows: usize, fraction: f64) -> Split {
+        Split::by_fraction(seed, rows, fraction, KEY).map_err(|problem| problem.message).expect("a split")
+    }
+
+    #[test]
+    fn numbers_are_frozen() {
+        assert_eq!(split(0, 20, 0.25).rows_of(true).collect::<Vec<_>>(), [0, 4, 7, 17, 19]);
+    }
+
+    #[test]
+    fn takes_the_rounded_part_and_keeps_the_order() {
+        for (rows, fraction, expected) in [(10, 0.2, 2), (7, 0.5, 4), (3, 0.1, 0), (1000, 0.999, 999)] {
+            let split = split(3, rows, fraction);
+            assert_eq!((split.validation_rows(), split.train_rows()), (expected, rows - expected));
+            let (train, validation): (Vec<_>, Vec<_>) =
+                (split.rows_of(false).collect(), split.rows_of(true).collect());
+            assert!(train.is_sorted() && validation.is_sorted());
+            let mut all = [train, validation].concat();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..rows));
+        }
+        assert_ne!(
+            split(1, 100, 0.2).rows_of(true).collect::<Vec<_>>(),
+            split(2, 100, 0.2).rows_of(true).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn refuses_what_leaves_nothing() {
+        let message = |rows, fraction| Split::by_fraction(0, rows, fraction, KEY).err().map(|p| p.message);
+        assert_eq!(message(2, 0.9).as_deref(), Some("`0.9` of 2 rows leaves no row to train on"));
+        assert_eq!(
+            message(2, 1.0).as_deref(),
+            Some("`1` is no part of the rows: expected 0 or more and less than 1")
+        );
+        assert!(message(2, f64::NAN).is_some() && message(2, -0.1).is_some());
+        assert_eq!(message(0, 0.5), None);
+    }
+}
