@@ -3,6 +3,12 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use serde_json::json;
+
+use super::{
+    reader::{Choice, Fields, Item, Word},
+    tree::Value,
+};
 
 /// The table `[devices]`; absent, it means the CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -121,4 +127,141 @@ pub enum EngineChoice {
     Serial,
     /// A team of CPU threads walks the program together.
     Team,
+}
+
+impl Devices {
+    pub(super) fn read(t: &mut Fields<'_>) -> Self {
+        let request = t.one_of(
+            Some(Request::NumGpus(GpuCount::Exactly(0))),
+            &[
+                Choice {
+                    name: "num_gpus",
+                    doc: "GPUs to train on: a number, or \"all\"; 0 is the CPU (0)",
+                    read: |v| Request::NumGpus(GpuCount::read(v)),
+                },
+                Choice {
+                    name: "use",
+                    doc: "instead of `num_gpus`, a list of devices: \"cpu\", \"gpu:1\" (\"cuda:1\"), \"gpu\"",
+                    read: |v| Request::Use(v.list(1024, DeviceName::read)),
+                },
+            ],
+        );
+        let request = request.unwrap_or(Request::NumGpus(GpuCount::Exactly(0)));
+        if let Request::Use(devices) = &request {
+            check_list(t, devices);
+        }
+        Self {
+            request,
+            on_missing: t.default(
+                "on_missing",
+                "what to do when a device is not there",
+                OnMissing::Clamp,
+                |v| {
+                    v.word(
+                        &[
+                            Word { name: "error", value: OnMissing::Error, doc: "run nothing, exit code 3" },
+                            Word {
+                                name: "clamp",
+                                value: OnMissing::Clamp,
+                                doc: "those there are, or else the CPU",
+                            },
+                            Word {
+                                name: "cpu",
+                                value: OnMissing::Cpu,
+                                doc: "the CPU as soon as one is missing",
+                            },
+                        ],
+                        &[],
+                    )
+                },
+            ),
+            scaling: t.default(
+                "scaling",
+                "what `batch_size` means on several devices",
+                Scaling::Strong,
+                |v| {
+                    let doc = "it is the global batch, split over the devices";
+                    v.word(&[Word { name: "strong", value: Scaling::Strong, doc }], &["weak"])
+                },
+            ),
+            lr_scaling: t.default(
+                "lr_scaling",
+                "how `lr` follows the number of devices",
+                LrScaling::None,
+                |v| {
+                    v.word(
+                        &[Word { name: "none", value: LrScaling::None, doc: "not at all" }],
+                        &["linear", "sqrt"],
+                    )
+                },
+            ),
+            precision: t.default("precision", "the number format of the products", Precision::F32, |v| {
+                let doc = "IEEE single precision";
+                v.word(&[Word { name: "f32", value: Precision::F32, doc }], &["tf32", "bf16"])
+            }),
+            engine: t.default("engine", "what runs the steps", EngineChoice::Auto, |v| {
+                v.word(
+                    &[
+                        Word { name: "auto", value: EngineChoice::Auto, doc: "picked by the plan" },
+                        Word { name: "serial", value: EngineChoice::Serial, doc: "one CPU thread" },
+                        Word { name: "team", value: EngineChoice::Team, doc: "a team of CPU threads" },
+                    ],
+                    &[],
+                )
+            }),
+        }
+    }
+}
+
+fn check_list(t: &mut Fields<'_>, devices: &[DeviceName]) {
+    if devices.is_empty() {
+        t.refuse("use", &[], "names no device", "write `use = [\"cpu\"]`, or leave it out");
+    }
+    for (i, device) in devices.iter().enumerate() {
+        let earlier = &devices[..i];
+        if earlier.contains(device) {
+            t.refuse_item("use", i, format!("`{device}` is named twice"), "name each device once");
+        } else if earlier.iter().any(|d| (*d == DeviceName::Cpu) != (*device == DeviceName::Cpu)) {
+            let message = format!("`{device}` cannot train together with `{}`", earlier[0]);
+            t.refuse_item("use", i, message, "use the CPU alone, or GPUs alone");
+        }
+    }
+}
+
+impl GpuCount {
+    fn read(v: Item<'_>) -> Self {
+        let schema = json!({ "oneOf": [{ "type": "integer", "minimum": 0, "maximum": u32::MAX }, { "const": "all" }] });
+        let read = |v: &Value| match v {
+            Value::Integer(n) => u32::try_from(*n).ok().map(Self::Exactly),
+            Value::String(s) if s == "all" => Some(Self::All),
+            _ => None,
+        };
+        v.custom("a number of GPUs, or `all`", schema, Self::Exactly(0), read)
+    }
+}
+
+impl DeviceName {
+    fn read(v: Item<'_>) -> Self {
+        let schema = json!({ "type": "string", "pattern": "^(cpu|(gpu|cuda)(:[0-9]+)?)$" });
+        let read = |v: &Value| match v {
+            Value::String(s) => Self::parse(s),
+            _ => None,
+        };
+        v.custom("a device, such as `cpu` or `gpu:1`", schema, Self::Cpu, read)
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        let (kind, ordinal) = match name.split_once(':') {
+            Some((kind, ordinal)) if ordinal.bytes().all(|b| b.is_ascii_digit()) => {
+                (kind, ordinal.parse().ok()?)
+            }
+            Some(_) => return None,
+            None => (name, 0),
+        };
+        match kind {
+            "cpu" => (name == "cpu").then_some(Self::Cpu),
+            "gpu" | "cuda" => Some(Self::Gpu(ordinal)),
+            _ => None,
+        }
+    }
 }

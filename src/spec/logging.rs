@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::reader::{Fields, Item, Word};
+
 /// The table `[logging]`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Logging {
@@ -54,5 +56,81 @@ impl Metric {
             Self::ParamNorm => "param_norm",
             Self::Lr => "lr",
         }
+    }
+}
+
+impl Logging {
+    pub(super) fn read(t: &mut Fields<'_>) -> Self {
+        let policy = t.default("policy", "when training rows leave the device", Policy::Buffered, |v| {
+            v.word(
+                &[
+                    Word { name: "immediate", value: Policy::Immediate, doc: "after every step" },
+                    Word {
+                        name: "buffered",
+                        value: Policy::Buffered,
+                        doc: "in blocks of `flush_every` steps",
+                    },
+                    Word {
+                        name: "per_epoch",
+                        value: Policy::PerEpoch,
+                        doc: "one row-weighted mean per epoch",
+                    },
+                    Word { name: "off", value: Policy::Off, doc: "never" },
+                ],
+                &[],
+            )
+        });
+        let flush_every = t.optional("flush_every", "steps in a block of `buffered` (one epoch)", |v| {
+            v.integer(1..=i64::MAX as u64)
+        });
+        if flush_every.is_some() && policy != Policy::Buffered {
+            t.refuse("flush_every", &["policy"], "means nothing unless `policy = \"buffered\"`", "remove it");
+        }
+        let metrics = t.default(
+            "metrics",
+            "columns of `metrics.csv`; loss always comes first",
+            vec![Metric::Loss],
+            |v| v.list(100, Metric::read),
+        );
+        if metrics.is_empty() {
+            t.refuse(
+                "metrics",
+                &[],
+                "names no metric",
+                "leave it out for the loss alone, or set `policy = \"off\"`",
+            );
+        }
+        for (i, metric) in metrics.iter().enumerate() {
+            if metrics[..i].contains(metric) {
+                t.refuse_item(
+                    "metrics",
+                    i,
+                    format!("`{}` is named twice", metric.name()),
+                    "name each metric once",
+                );
+            }
+        }
+        t.later(&["trace", "system_every_s", "tensorboard"]);
+        let others = metrics.into_iter().filter(|m| *m != Metric::Loss);
+        Self { policy, flush_every, metrics: std::iter::once(Metric::Loss).chain(others).collect() }
+    }
+}
+
+impl Metric {
+    fn read(v: Item<'_>) -> Self {
+        v.word(
+            &[
+                Word { name: "loss", value: Self::Loss, doc: "the batch's mean loss before the update" },
+                Word { name: "accuracy", value: Self::Accuracy, doc: "part of the rows that is right" },
+                Word {
+                    name: "grad_norm",
+                    value: Self::GradNorm,
+                    doc: "L2 norm of all gradients before clipping",
+                },
+                Word { name: "param_norm", value: Self::ParamNorm, doc: "L2 norm of all parameters" },
+                Word { name: "lr", value: Self::Lr, doc: "the rate of the step's update" },
+            ],
+            &[],
+        )
     }
 }

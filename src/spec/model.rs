@@ -4,6 +4,14 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::{
+    data::Source,
+    reader::{Choice, Fields, Item, Range, Word},
+};
+
+/// More layers than any Sequential needs; a longer list is a slip, and would be planned for minutes.
+const MAX_LAYERS: usize = 10_000;
+
 /// The table `[model]`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Model {
@@ -86,4 +94,121 @@ pub enum Init {
     },
     /// From a safetensors file with the names of PyTorch's `nn.Sequential`.
     File(PathBuf),
+}
+
+impl Model {
+    /// `source` decides the loss where none is given.
+    pub(super) fn read(t: &mut Fields<'_>, source: &Source) -> Self {
+        let layers = t.required("layers", "the layers, first to last", |v| v.list(MAX_LAYERS, Layer::read));
+        if layers.is_empty() {
+            t.refuse("layers", &[], "has no layer", "write `layers = [{ linear = { out_features = 1 } }]`");
+        }
+        let loss = t.optional(
+            "loss",
+            "what is minimized (mse; cross_entropy where the data source is idx)",
+            Loss::read,
+        );
+        let init = t.default("init", "how weights begin", Init::Pytorch, Init::read);
+        let default_loss = if matches!(source, Source::Idx(_)) { Loss::CrossEntropy } else { Loss::Mse };
+        Self { layers, loss: loss.unwrap_or(default_loss), init }
+    }
+}
+
+impl Layer {
+    fn read(v: Item<'_>) -> Self {
+        v.variant(
+            "layer",
+            &[
+                Word { name: "relu", value: Self::Relu, doc: "max(0, x)" },
+                Word { name: "gelu", value: Self::Gelu, doc: "x Φ(x), by the error function" },
+                Word { name: "tanh", value: Self::Tanh, doc: "hyperbolic tangent" },
+                Word { name: "sigmoid", value: Self::Sigmoid, doc: "1 / (1 + exp(-x))" },
+            ],
+            &[
+                Choice {
+                    name: "linear",
+                    doc: "a fully connected layer, y = x Wᵀ + b",
+                    read: |v| Self::Linear(v.table(Linear::read)),
+                },
+                Choice {
+                    name: "dropout",
+                    doc: "zeroes units while training and scales the rest by 1 / (1 - p)",
+                    read: |v| {
+                        v.table(|t| Self::Dropout {
+                            p: t.required("p", "the probability of a zero", |v| v.float(Range::BelowOne)),
+                        })
+                    },
+                },
+            ],
+        )
+    }
+}
+
+impl Linear {
+    fn read(t: &mut Fields<'_>) -> Self {
+        Self {
+            out_features: t.required("out_features", "width of the output", |v| v.size(1)),
+            in_features: t.optional(
+                "in_features",
+                "width of the input; inferred, checked where given",
+                |v| v.size(1),
+            ),
+            bias: t.default("bias", "whether a bias is added", true, |v| v.boolean()),
+        }
+    }
+}
+
+impl Loss {
+    fn read(v: Item<'_>) -> Self {
+        v.word(
+            &[
+                Word { name: "mse", value: Self::Mse, doc: "mean of squared differences over all elements" },
+                Word { name: "l1", value: Self::L1, doc: "mean of absolute differences over all elements" },
+                Word { name: "huber", value: Self::Huber, doc: "HuberLoss with delta = 1" },
+                Word {
+                    name: "cross_entropy",
+                    value: Self::CrossEntropy,
+                    doc: "over class indices, mean over rows",
+                },
+            ],
+            &[],
+        )
+    }
+}
+
+impl Init {
+    fn read(v: Item<'_>) -> Self {
+        v.variant(
+            "init",
+            &[
+                Word { name: "pytorch", value: Self::Pytorch, doc: "all uniform in ±1/sqrt(in_features)" },
+                Word {
+                    name: "xavier_uniform",
+                    value: Self::XavierUniform,
+                    doc: "weights uniform in ±sqrt(6 / (in + out)), biases 0",
+                },
+                Word {
+                    name: "kaiming_normal",
+                    value: Self::KaimingNormal,
+                    doc: "weights from N(0, 2 / in), biases 0",
+                },
+            ],
+            &[
+                Choice {
+                    name: "normal",
+                    doc: "weights from N(0, std²), biases 0",
+                    read: |v| {
+                        v.table(|t| Self::Normal {
+                            std: t.required("std", "standard deviation", |v| v.float(Range::NonNegative)),
+                        })
+                    },
+                },
+                Choice {
+                    name: "file",
+                    doc: "a safetensors file with the names of PyTorch's nn.Sequential",
+                    read: |v| Self::File(v.path()),
+                },
+            ],
+        )
+    }
 }

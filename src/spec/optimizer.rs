@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::reader::{Choice, Fields, Range};
+
 /// Exactly one optimizer; the variant is the name of the sub-table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -66,4 +68,67 @@ pub struct AdamW {
     pub eps: f64,
     /// Decoupled weight decay (0.01).
     pub weight_decay: f64,
+}
+
+const LR: &str = "learning rate";
+
+impl Optimizer {
+    pub(super) fn read(t: &mut Fields<'_>) -> Self {
+        let optimizer = t.one_of(
+            None,
+            &[
+                Choice { name: "sgd", doc: "torch.optim.SGD", read: |v| Self::Sgd(v.table(Sgd::read)) },
+                Choice { name: "adam", doc: "torch.optim.Adam", read: |v| Self::Adam(v.table(Adam::read)) },
+                Choice {
+                    name: "adamw",
+                    doc: "torch.optim.AdamW",
+                    read: |v| Self::Adamw(v.table(AdamW::read)),
+                },
+            ],
+        );
+        optimizer.unwrap_or(Self::Sgd(Sgd { lr: 0.5, momentum: 0.0, nesterov: false, weight_decay: 0.0 }))
+    }
+}
+
+impl Sgd {
+    fn read(t: &mut Fields<'_>) -> Self {
+        let sgd = Self {
+            lr: t.required("lr", LR, |v| v.float(Range::Positive)),
+            momentum: t.default("momentum", "momentum, 0 for none", 0.0, |v| v.float(Range::NonNegative)),
+            nesterov: t.default("nesterov", "Nesterov's form; needs momentum", false, |v| v.boolean()),
+            weight_decay: t.default("weight_decay", "L2 penalty", 0.0, |v| v.float(Range::NonNegative)),
+        };
+        if sgd.nesterov && sgd.momentum == 0.0 {
+            let message = "nesterov momentum requires a momentum";
+            t.refuse("nesterov", &["momentum"], message, "set `momentum`, such as 0.9");
+        }
+        sgd
+    }
+}
+
+impl Adam {
+    fn read(t: &mut Fields<'_>) -> Self {
+        let (lr, beta1, beta2, eps) = adaptive(t);
+        let doc = "L2 penalty, added to the gradient";
+        let weight_decay = t.default("weight_decay", doc, 0.0, |v| v.float(Range::NonNegative));
+        Self { lr, beta1, beta2, eps, weight_decay }
+    }
+}
+
+impl AdamW {
+    fn read(t: &mut Fields<'_>) -> Self {
+        let (lr, beta1, beta2, eps) = adaptive(t);
+        let doc = "decoupled weight decay";
+        let weight_decay = t.default("weight_decay", doc, 0.01, |v| v.float(Range::NonNegative));
+        Self { lr, beta1, beta2, eps, weight_decay }
+    }
+}
+
+fn adaptive(t: &mut Fields<'_>) -> (f64, f64, f64, f64) {
+    (
+        t.required("lr", LR, |v| v.float(Range::Positive)),
+        t.default("beta1", "decay of the first moment", 0.9, |v| v.float(Range::BelowOne)),
+        t.default("beta2", "decay of the second moment", 0.999, |v| v.float(Range::BelowOne)),
+        t.default("eps", "added to the denominator", 1e-8, |v| v.float(Range::NonNegative)),
+    )
 }

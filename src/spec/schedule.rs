@@ -1,6 +1,10 @@
 //! `[schedule]`: how the learning rate moves. The curves are PyTorch's `lr_scheduler` classes.
 
+use std::ops::RangeInclusive;
+
 use serde::Serialize;
+
+use super::reader::{Choice, Fields, Range, Word};
 
 /// The table `[schedule]`; absent, the rate is constant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -153,4 +157,198 @@ pub enum Anneal {
     Cos,
     /// A straight line.
     Linear,
+}
+
+/// As many counts as a run can have.
+const COUNTS: RangeInclusive<u64> = 1..=i64::MAX as u64;
+
+/// What `[schedule]` can be: a curve, and at the end the chain of curves.
+const RULES: [Choice<Rule>; 7] = [
+    Choice { name: "step", doc: "StepLR", read: |v| Rule::One(Curve::Step(v.table(Step::read))) },
+    Choice {
+        name: "multi_step",
+        doc: "MultiStepLR",
+        read: |v| Rule::One(Curve::MultiStep(v.table(MultiStep::read))),
+    },
+    Choice {
+        name: "exponential",
+        doc: "ExponentialLR",
+        read: |v| Rule::One(Curve::Exponential(v.table(Exponential::read))),
+    },
+    Choice {
+        name: "cosine",
+        doc: "CosineAnnealingLR",
+        read: |v| Rule::One(Curve::Cosine(v.table(Cosine::read))),
+    },
+    Choice { name: "linear", doc: "LinearLR", read: |v| Rule::One(Curve::Linear(v.table(LinearRamp::read))) },
+    Choice {
+        name: "one_cycle",
+        doc: "OneCycleLR",
+        read: |v| Rule::One(Curve::OneCycle(v.table(OneCycle::read))),
+    },
+    Choice {
+        name: "chain",
+        doc: "SequentialLR: one curve after the other; all but the last say how many `steps` they last",
+        read: |v| Rule::Chain { chain: v.list(1000, |v| v.table(Link::read)) },
+    },
+];
+
+impl Schedule {
+    pub(super) fn read(t: &mut Fields<'_>) -> Self {
+        let interval = t.default("interval", "what one count of the schedule is", Interval::Step, |v| {
+            v.word(
+                &[
+                    Word { name: "step", value: Interval::Step, doc: "an optimizer step" },
+                    Word { name: "epoch", value: Interval::Epoch, doc: "an epoch" },
+                ],
+                &[],
+            )
+        });
+        let rule = t.one_of(None, &RULES).unwrap_or(Rule::Constant);
+        if let Rule::Chain { chain } = &rule {
+            check_chain(t, chain);
+        }
+        Self { interval, rule }
+    }
+
+    /// The schedule of a spec that has none.
+    pub(super) fn constant() -> Self {
+        Self { interval: Interval::Step, rule: Rule::Constant }
+    }
+}
+
+fn check_chain(t: &mut Fields<'_>, chain: &[Link]) {
+    let Some(last) = chain.len().checked_sub(1) else {
+        t.refuse("chain", &[], "has no curve", "leave `[schedule]` out for a constant rate");
+        return;
+    };
+    for (i, link) in chain.iter().enumerate() {
+        if i < last && link.steps.is_none() {
+            t.refuse_item(
+                "chain",
+                i,
+                "needs `steps`: only the last curve lasts to the end",
+                "add `steps = ...`",
+            );
+        } else if i == last && link.steps.is_some() {
+            t.refuse_item("chain", i, "is the last curve, which lasts to the end", "remove its `steps`");
+        }
+    }
+}
+
+impl Link {
+    fn read(t: &mut Fields<'_>) -> Self {
+        let steps = t.optional("steps", "counts this curve lasts; not for the last", |v| v.integer(COUNTS));
+        match t.one_of(None, &RULES[..RULES.len() - 1]) {
+            Some(Rule::One(curve)) => Self { steps, curve },
+            _ => Self { steps, curve: Curve::Exponential(Exponential { gamma: 0.5 }) },
+        }
+    }
+}
+
+impl Step {
+    fn read(t: &mut Fields<'_>) -> Self {
+        Self {
+            step_size: t.required("step_size", "counts between two drops", |v| v.integer(COUNTS)),
+            gamma: t.default("gamma", "the factor of a drop", 0.1, |v| v.float(Range::Positive)),
+        }
+    }
+}
+
+impl MultiStep {
+    fn read(t: &mut Fields<'_>) -> Self {
+        let doc = "counts at which the rate drops, rising";
+        let milestones = t.required("milestones", doc, |v| v.list(100_000, |v| v.integer(COUNTS)));
+        if milestones.is_empty() {
+            t.refuse("milestones", &[], "names no count", "leave `[schedule]` out for a constant rate");
+        }
+        for (i, pair) in milestones.windows(2).enumerate() {
+            if pair[1] <= pair[0] {
+                let message = format!("{} does not come after {}", pair[1], pair[0]);
+                t.refuse_item("milestones", i + 1, message, "write the milestones in rising order");
+            }
+        }
+        let gamma = t.default("gamma", "the factor of a drop", 0.1, |v| v.float(Range::Positive));
+        Self { milestones, gamma }
+    }
+}
+
+impl Exponential {
+    fn read(t: &mut Fields<'_>) -> Self {
+        Self { gamma: t.required("gamma", "the factor of every count", |v| v.float(Range::Positive)) }
+    }
+}
+
+impl Cosine {
+    fn read(t: &mut Fields<'_>) -> Self {
+        let doc = "counts of the half period (all of the run, or of its link)";
+        Self {
+            t_max: t.optional("t_max", doc, |v| v.integer(COUNTS)),
+            eta_min: t.default("eta_min", "the lowest rate", 0.0, |v| v.float(Range::NonNegative)),
+        }
+    }
+}
+
+impl LinearRamp {
+    fn read(t: &mut Fields<'_>) -> Self {
+        Self {
+            start_factor: t
+                .default("start_factor", "factor at the start", 1.0 / 3.0, |v| v.float(Range::PositiveUnit)),
+            end_factor: t.default("end_factor", "factor at the end", 1.0, |v| v.float(Range::Unit)),
+            total_iters: t.default("total_iters", "counts of the ramp", 5, |v| v.integer(COUNTS)),
+        }
+    }
+}
+
+impl OneCycle {
+    fn read(t: &mut Fields<'_>) -> Self {
+        let momentum = |t: &mut Fields<'_>, name, doc, default: f64| {
+            t.default(name, doc, default, |v| v.float(Range::BelowOne))
+        };
+        let factor = |t: &mut Fields<'_>, name, doc, default: f64| {
+            t.default(name, doc, default, |v| v.float(Range::Positive))
+        };
+        let one_cycle = Self {
+            max_lr: t.required("max_lr", "the peak", |v| v.float(Range::Positive)),
+            total_steps: t.optional(
+                "total_steps",
+                "counts of the cycle (all of the run, or of its link)",
+                |v| v.integer(COUNTS),
+            ),
+            pct_start: t.default("pct_start", "part of the cycle that rises", 0.3, |v| v.float(Range::Unit)),
+            anneal_strategy: t.default("anneal_strategy", "the shape", Anneal::Cos, |v| {
+                v.word(
+                    &[
+                        Word { name: "cos", value: Anneal::Cos, doc: "half a cosine" },
+                        Word { name: "linear", value: Anneal::Linear, doc: "a straight line" },
+                    ],
+                    &[],
+                )
+            }),
+            cycle_momentum: t.default(
+                "cycle_momentum",
+                "whether momentum (or beta1) moves the other way",
+                true,
+                |v| v.boolean(),
+            ),
+            base_momentum: momentum(t, "base_momentum", "lowest momentum", 0.85),
+            max_momentum: momentum(t, "max_momentum", "highest momentum", 0.95),
+            div_factor: factor(t, "div_factor", "the initial rate is `max_lr` over this", 25.0),
+            final_div_factor: factor(
+                t,
+                "final_div_factor",
+                "the final rate is the initial one over this",
+                1e4,
+            ),
+            three_phase: t
+                .default("three_phase", "whether a third phase ends the cycle", false, |v| v.boolean()),
+        };
+        if one_cycle.base_momentum > one_cycle.max_momentum {
+            let name = if t.has("base_momentum") { "base_momentum" } else { "max_momentum" };
+            let (base, max) = (one_cycle.base_momentum, one_cycle.max_momentum);
+            let message = format!("the lowest momentum, {base:?}, is above the highest, {max:?}");
+            t.refuse(name, &["base_momentum", "max_momentum"], message, "set both");
+        }
+        one_cycle
+    }
 }

@@ -1,12 +1,168 @@
 //! `[sweep]`: one spec, many trials.
 
+use serde_json::json;
+
+use super::{
+    key::{self, Key},
+    problem::{Place, Problem},
+    reader::Fields,
+    tree::{Node, Table, Value},
+};
+
+/// More trials than anyone waits for; a larger grid is a slip.
+pub(super) const MAX_TRIALS: usize = 100_000;
+
 /// The table `[sweep]`, joined with the axes of the command line.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sweep {
-    /// Dotted key and its values, as TOML; the first axis varies slowest.
-    pub axes: Vec<(String, Vec<toml::Value>)>,
+#[derive(Clone, Debug)]
+pub(super) struct Sweep {
+    /// The first varies slowest.
+    pub axes: Vec<GridAxis>,
     /// How often each point runs (1).
     pub repeats: u32,
     /// Whether repeat r runs with seed + r (true).
     pub repeat_seeds: bool,
+}
+
+/// A key and the values it takes, where they were written.
+#[derive(Clone, Debug)]
+pub(super) struct GridAxis {
+    pub key: Key,
+    pub values: Vec<Node>,
+}
+
+impl Sweep {
+    pub(super) const NONE: Self = Self { axes: Vec::new(), repeats: 1, repeat_seeds: true };
+
+    /// Reads the table. What is wrong within the grid goes to `problems`: its keys are no fields.
+    pub(super) fn read(t: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Self {
+        let doc = "dotted keys and the values each takes; the product of all, the first key slowest";
+        let grid = t.optional("grid", doc, |v| {
+            let values = json!({ "type": "array", "minItems": 1 });
+            let schema = json!({ "type": "object", "additionalProperties": values });
+            v.custom("a table of keys and arrays", schema, Table::default(), |v| match v {
+                Value::Table(table) => Some(table.clone()),
+                _ => None,
+            })
+        });
+        let repeats =
+            t.default("repeats", "how often each point runs; whole repeats follow each other", 1, |v| {
+                v.integer(1..=MAX_TRIALS as u64)
+            });
+        let doc = "whether repeat r runs with seed + r";
+        let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
+        t.later(&["zip", "points", "exclude"]);
+        let axes = read_axes(&grid.unwrap_or_default(), problems);
+        Self { axes, repeats: repeats as u32, repeat_seeds }
+    }
+
+    /// Points of the grid.
+    pub(super) fn points(&self) -> usize {
+        self.axes.iter().fold(1, |n, axis| n.saturating_mul(axis.values.len()))
+    }
+
+    /// Which value of each axis a point takes.
+    pub(super) fn values_at(&self, mut point: usize) -> Vec<&Node> {
+        let mut values: Vec<&Node> = Vec::with_capacity(self.axes.len());
+        for axis in self.axes.iter().rev() {
+            values.push(&axis.values[point % axis.values.len()]);
+            point /= axis.values.len();
+        }
+        values.reverse();
+        values
+    }
+
+    /// Sets the axes of a point in a copy of the spec.
+    pub(super) fn apply(&self, base: &Table, point: usize) -> Result<Table, Box<Problem>> {
+        let mut tree = base.clone();
+        for (axis, value) in self.axes.iter().zip(self.values_at(point)) {
+            key::set(&mut tree, &axis.key, value.clone())?;
+        }
+        Ok(tree)
+    }
+
+    /// An axis whose values are whole tables would silently replace what the command line sets below it.
+    pub(super) fn check_overrides(&self, keys: &[Key], problems: &mut Vec<Problem>) {
+        for key in keys {
+            if let Some(axis) = self.axes.iter().find(|axis| axis.key.is_above(key)) {
+                let (name, axis) = (key.dotted(), axis.key.dotted());
+                let message = format!("`{name}` would be replaced by every value of the axis `{axis}`");
+                let hint = format!("set `{axis}` instead, or change the values of the axis");
+                let place = key.span().map_or(Place::Nowhere, |s| s.place());
+                problems.push(Problem::new(place, message).hint(hint));
+            }
+        }
+    }
+}
+
+fn read_axes(grid: &Table, problems: &mut Vec<Problem>) -> Vec<GridAxis> {
+    let mut axes: Vec<GridAxis> = Vec::new();
+    for entry in &grid.entries {
+        let key = match Key::parse_at(&entry.key, entry.key_span) {
+            Ok(key) => key,
+            Err(problem) => {
+                problems.push(*problem);
+                continue;
+            }
+        };
+        let name = key.dotted();
+        let mut refuse = |place: Place, message: String, hint: String| {
+            problems.push(Problem::new(place, message).hint(hint));
+        };
+        let at_key = || entry.key_span.place();
+        let Value::Array(values) = &entry.node.value else {
+            let found = entry.node.value.found();
+            let hint = match &entry.node.value {
+                Value::Table(_) => format!("write the whole key in quotes: `\"{name}...\" = [...]`"),
+                _ => format!("one value needs no axis: set `{name}` itself"),
+            };
+            refuse(
+                entry.node.span.place(),
+                format!("the axis `{name}`: expected an array of values, found {found}"),
+                hint,
+            );
+            continue;
+        };
+        let first = key.parts.first().map_or("", |p| p.text.as_str());
+        if matches!(first, "name" | "sweep") {
+            let hint = "trials are named by their axes".to_owned();
+            refuse(at_key(), format!("`{name}` cannot be an axis"), hint);
+            continue;
+        }
+        if let Some(below) = axes.iter().find(|a| key.is_above(&a.key)) {
+            let hint = format!("write `{name}` first");
+            refuse(
+                at_key(),
+                format!("the axis `{name}` replaces what the axis `{}` sets", below.key.dotted()),
+                hint,
+            );
+        }
+        if axes.iter().any(|a| a.key.dotted() == name) {
+            refuse(at_key(), format!("`{name}` is an axis twice"), "write one list".to_owned());
+        }
+        if values.is_empty() {
+            let hint = format!("give it values, or delete it: `~sweep.grid.\"{name}\"`");
+            refuse(entry.node.span.place(), format!("the axis `{name}` has no values"), hint);
+            continue;
+        }
+        if values.len() > MAX_TRIALS {
+            let message =
+                format!("the axis `{name}` has {} values, more than {MAX_TRIALS} trials", values.len());
+            refuse(entry.node.span.place(), message, "run it in parts".to_owned());
+            continue;
+        }
+        tell_repeated(&name, values, &mut refuse);
+        axes.push(GridAxis { key, values: values.clone() });
+    }
+    axes
+}
+
+fn tell_repeated(name: &str, values: &[Node], refuse: &mut impl FnMut(Place, String, String)) {
+    let mut seen = std::collections::HashSet::new();
+    for value in values {
+        let shown = value.value.to_toml().to_string();
+        if !seen.insert(shown.clone()) {
+            let hint = "to run every point more than once, set `sweep.repeats`".to_owned();
+            refuse(value.span.place(), format!("the axis `{name}` has the value `{shown}` twice"), hint);
+        }
+    }
 }

@@ -3,6 +3,13 @@
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use serde_json::json;
+
+use super::{
+    duration,
+    reader::{Fields, Item, Range, Word},
+    tree::Value,
+};
 
 /// The table `[trainer]`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,7 +55,70 @@ pub enum Monitor {
 
 fn seconds<S: Serializer>(value: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
     match value {
-        Some(d) => s.collect_str(&format_args!("{}s", d.as_secs_f64())),
+        Some(d) => s.serialize_str(&duration::write(*d)),
         None => s.serialize_none(),
+    }
+}
+
+impl Trainer {
+    pub(super) fn read(t: &mut Fields<'_>) -> Self {
+        let most = i64::MAX as u64;
+        Self {
+            max_epochs: t.default("max_epochs", "passes over the training rows", 10, |v| v.integer(1..=most)),
+            max_steps: t
+                .optional("max_steps", "optimizer steps after which the run ends", |v| v.integer(1..=most)),
+            max_time: t.optional("max_time", "training time after which the run ends", read_time),
+            gradient_clip_val: t.default(
+                "gradient_clip_val",
+                "global L2 norm to clip gradients to, as torch.nn.utils.clip_grad_norm_; 0 is off",
+                0.0,
+                |v| v.float(Range::NonNegative),
+            ),
+            validate_every_epochs: t.default(
+                "validate_every_epochs",
+                "epochs between two validations; 0 for none",
+                1,
+                |v| v.integer(0..=most),
+            ),
+            early_stopping: t.optional(
+                "early_stopping",
+                "ends the run when a metric no longer improves",
+                |v| v.table(EarlyStopping::read),
+            ),
+        }
+    }
+}
+
+fn read_time(v: Item<'_>) -> Duration {
+    let schema = json!({ "type": "string", "pattern": duration::PATTERN });
+    let read = |v: &Value| match v {
+        Value::String(s) => duration::parse(s).filter(|d| !d.is_zero()),
+        _ => None,
+    };
+    v.custom("a time above 0, such as `90s`, `15m`, `1h30m` or `250ms`", schema, Duration::from_secs(1), read)
+}
+
+impl EarlyStopping {
+    fn read(t: &mut Fields<'_>) -> Self {
+        Self {
+            metric: t.default("metric", "what is watched", Monitor::ValidationLoss, |v| {
+                v.word(
+                    &[
+                        Word { name: "validation.loss", value: Monitor::ValidationLoss, doc: "to fall" },
+                        Word {
+                            name: "validation.accuracy",
+                            value: Monitor::ValidationAccuracy,
+                            doc: "to rise",
+                        },
+                    ],
+                    &[],
+                )
+            }),
+            patience: t.required("patience", "validations without improvement that are allowed", |v| {
+                v.integer(0..=i64::MAX as u64)
+            }),
+            min_delta: t
+                .default("min_delta", "smallest change that counts", 0.0, |v| v.float(Range::NonNegative)),
+        }
     }
 }

@@ -1,0 +1,188 @@
+//! Problems as a person reads them, in the manner of rustc: message, place, the underlined line, the way out.
+
+use std::{fmt, ops::Range, path::Path};
+
+use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
+
+use super::{
+    problem::{Place, Problem},
+    reader::MAX_PROBLEMS,
+};
+
+/// The texts that a spec was read from: the file, then the overrides in the order given.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sources(Vec<Text>);
+
+#[derive(Clone, Debug)]
+struct Text {
+    name: String,
+    text: String,
+}
+
+impl Sources {
+    pub fn new(path: &Path, file: String, arguments: &[String]) -> Self {
+        let file = Text { name: path.display().to_string(), text: file };
+        let arguments = arguments.iter().map(|a| Text { name: "argument".to_owned(), text: a.clone() });
+        Self(std::iter::once(file).chain(arguments).collect())
+    }
+}
+
+/// Everything that is wrong, each problem with its place in the texts or files it came from.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What is wrong, in the order of the texts; never empty.
+    pub problems: Vec<Problem>,
+    pub(super) sources: Sources,
+}
+
+impl Failure {
+    /// Problems that lie in no spec, such as those of a data file or the command line.
+    pub fn new(problems: Vec<Problem>) -> Self {
+        Self { problems, sources: Sources::default() }
+    }
+
+    /// Puts the problems in the order of the texts.
+    pub(super) fn of(mut problems: Vec<Problem>, sources: Sources) -> Self {
+        problems.sort_by_key(|p| match &p.place {
+            Place::Span { source, range } => (1, *source, range.start),
+            _ => (0, 0, 0),
+        });
+        Self { problems, sources }
+    }
+
+    /// All problems as text, with a line that counts them where there are several. It is complete without color.
+    pub fn render(&self, color: bool) -> String {
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let mut out = String::new();
+        for problem in self.problems.iter().take(MAX_PROBLEMS) {
+            out += &renderer.render(&[self.group(problem)]);
+            out += "\n\n";
+        }
+        let count = self.problems.len();
+        if count > 1 {
+            let count =
+                if count < MAX_PROBLEMS { count.to_string() } else { format!("at least {MAX_PROBLEMS}") };
+            let place = self.sources.0.first().map_or(String::new(), |file| format!(" in {}", file.name));
+            out += &renderer
+                .render(&[Group::with_title(Level::ERROR.primary_title(format!("{count} problems{place}")))]);
+            out += "\n";
+        } else {
+            out.pop();
+        }
+        out
+    }
+
+    fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
+        let mut group = Level::ERROR.primary_title(problem.message.as_str()).elements(self.elements(problem));
+        for (place, words) in &problem.related {
+            if matches!(place, Place::Nowhere) {
+                group = group.element(Level::NOTE.message(words.as_str()));
+            }
+        }
+        if let Some(hint) = &problem.hint {
+            group = group.element(Level::HELP.with_name(Some("hint")).message(hint.as_str()));
+        }
+        group
+    }
+
+    fn elements<'a>(&'a self, problem: &'a Problem) -> Vec<Element<'a>> {
+        let primary = match &problem.place {
+            Place::Span { source, range } => (*source, range.clone()),
+            Place::File { path, line, column, text } => {
+                return vec![file_element(path, *line, *column, text.as_deref(), problem.label.as_deref())];
+            }
+            Place::Key(_) | Place::Nowhere => return Vec::new(),
+        };
+        let mut marks = vec![(primary.0, primary.1, AnnotationKind::Primary, problem.label.as_deref())];
+        for (place, words) in &problem.related {
+            if let Place::Span { source, range } = place {
+                marks.push((*source, range.clone(), AnnotationKind::Context, Some(words.as_str())));
+            }
+        }
+        // One view per text, the primary one first.
+        let mut elements = Vec::new();
+        while let Some(&(source, ..)) = marks.first() {
+            let (here, elsewhere): (Vec<_>, Vec<_>) = marks.into_iter().partition(|m| m.0 == source);
+            if let Some(text) = self.sources.0.get(source) {
+                let here = here.into_iter().map(|(_, range, kind, label)| (range, kind, label)).collect();
+                elements.push(view(text, here));
+            }
+            marks = elsewhere;
+        }
+        elements
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The lines of a text that bear marks. Only those are handed on: a spec may be long.
+fn view<'a>(text: &'a Text, marks: Vec<(Range<usize>, AnnotationKind, Option<&'a str>)>) -> Element<'a> {
+    let all = text.text.as_str();
+    let clip = |at: usize| floor_char_boundary(all, at.min(all.len()));
+    let first = marks.iter().map(|m| clip(m.0.start)).min().unwrap_or(0);
+    let last = marks.iter().map(|m| clip(m.0.start)).max().unwrap_or(0);
+    let begin = all[..first].rfind('\n').map_or(0, |i| i + 1);
+    let end = all[last..].find('\n').map_or(all.len(), |i| last + i);
+    let annotations = marks.into_iter().map(|(range, kind, label)| {
+        // A value that spans lines is marked on its first.
+        let start = clip(range.start);
+        let line_end = all[start..].find('\n').map_or(all.len(), |i| start + i);
+        let stop = clip(range.end).clamp(start, line_end);
+        annotate(kind, start - begin..stop - begin, label)
+    });
+    Snippet::source(&all[begin..end])
+        .line_start(1 + all[..begin].matches('\n').count())
+        .path(text.name.as_str())
+        .annotations(annotations)
+        .into()
+}
+
+fn file_element<'a>(
+    path: &Path,
+    line: Option<u64>,
+    column: Option<u64>,
+    text: Option<&'a str>,
+    label: Option<&'a str>,
+) -> Element<'a> {
+    let name = path.display().to_string();
+    let (Some(line), Some(text)) = (line, text) else {
+        let origin = Origin::path(name);
+        return match line {
+            Some(line) => origin.line(line as usize).char_column(column.unwrap_or(1) as usize).into(),
+            None => origin.into(),
+        };
+    };
+    let range = match column {
+        Some(column) => {
+            let mut ends = text.char_indices().map(|(i, _)| i).skip(column.max(1) as usize - 1);
+            let start = ends.next().unwrap_or(text.len());
+            start..ends.next().unwrap_or(text.len())
+        }
+        None => 0..text.len(),
+    };
+    Snippet::source(text)
+        .line_start(line as usize)
+        .path(name)
+        .annotation(annotate(AnnotationKind::Primary, range, label))
+        .into()
+}
+
+fn annotate<'a>(kind: AnnotationKind, range: Range<usize>, label: Option<&'a str>) -> Annotation<'a> {
+    match label {
+        Some(label) => kind.span(range).label(label),
+        None => kind.span(range),
+    }
+}
+
+fn floor_char_boundary(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}

@@ -1,0 +1,89 @@
+//! Times as a user writes them: `90s`, `15m`, `1h30m`, `0.5h`, `250ms`.
+
+use std::time::Duration;
+
+/// What [`parse`] takes, as a regular expression.
+pub(super) const PATTERN: &str = r"^([0-9]+(\.[0-9]{1,9})?(h|ms|m|s))+$";
+
+/// Units from the largest, in nanoseconds; each may stand once, in this order.
+const UNITS: [(&str, u128); 4] =
+    [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000)];
+
+/// Reads a time; `None` where it is none, or longer than a century.
+pub(super) fn parse(text: &str) -> Option<Duration> {
+    let (mut rest, mut total, mut units) = (text, 0_u128, &UNITS[..]);
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| c.is_ascii_lowercase())?;
+        let (number, after) = rest.split_at(end);
+        let unit_end = after.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let at = units.iter().position(|(name, _)| *name == unit)?;
+        total = total.checked_add(nanoseconds(number, units[at].1)?)?;
+        (rest, units) = (after, &units[at + 1..]);
+    }
+    let century = 100 * 366 * 24 * UNITS[0].1;
+    let total = Some(total).filter(|t| *t <= century && !text.is_empty())?;
+    Some(Duration::new((total / UNITS[2].1) as u64, (total % UNITS[2].1) as u32))
+}
+
+/// Decimal, so that what [`write`] writes is read back exactly.
+fn nanoseconds(number: &str, unit: u128) -> Option<u128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |s: &str| !s.is_empty() && s.len() <= 12 && s.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let scale = 10_u128.pow(fraction.len() as u32);
+    Some(whole.parse::<u128>().ok()? * unit + fraction.parse::<u128>().ok()? * unit / scale)
+}
+
+/// In seconds, as many digits as it takes.
+pub(super) fn write(time: Duration) -> String {
+    let fraction = format!("{:09}", time.subsec_nanos());
+    match fraction.trim_end_matches('0') {
+        "" => format!("{}s", time.as_secs()),
+        fraction => format!("{}.{fraction}s", time.as_secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        let ms = |t| parse(t).map(|d| d.as_millis());
+        assert_eq!(ms("90s"), Some(90_000));
+        assert_eq!(ms("2h"), Some(7_200_000));
+        assert_eq!(ms("15m"), Some(900_000));
+        assert_eq!(ms("1h30m"), Some(5_400_000));
+        assert_eq!(ms("250ms"), Some(250));
+        assert_eq!(ms("1m0.25s"), Some(60_250));
+        for bad in [
+            "",
+            "90",
+            "s",
+            "-1s",
+            "1.s",
+            ".5s",
+            "1e3s",
+            "1 s",
+            "1d",
+            "30m1h",
+            "1s1s",
+            "1sx",
+            "9999999999h",
+            "1٣s",
+        ] {
+            assert_eq!(ms(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_are_written_so_that_they_are_read_back() {
+        for time in [Duration::from_nanos(1), Duration::from_millis(250), Duration::new(3_000_000_000, 7)] {
+            assert_eq!(parse(&write(time)), Some(time));
+        }
+        assert_eq!(write(Duration::from_millis(1500)), "1.5s");
+    }
+}

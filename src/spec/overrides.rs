@@ -1,0 +1,202 @@
+//! Positional overrides, in Hydra's habit: `key=value` sets, `key=1,2,4` sweeps, `~key` deletes.
+//!
+//! They act on the tree before anything is read from it, so an override is held to the same rules as the file and its
+//! mistakes are shown at the argument.
+
+use super::{
+    key::{self, Key},
+    problem::Problem,
+    suggest,
+    tree::{self, Node, Span, Table, Value},
+};
+
+/// Applies `arguments` to `root` in order; returns the keys that were set to one value, and all that is wrong.
+pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Problem>) {
+    let (mut keys, mut problems) = (Vec::new(), Vec::new());
+    for (i, text) in arguments.iter().enumerate() {
+        let whole = Span::new(i + 1, 0..text.len());
+        match apply_one(root, text, whole) {
+            Ok(Some(key)) => keys.push(key),
+            Ok(None) => {}
+            Err(problem) => problems.push(*problem),
+        }
+    }
+    (keys, problems)
+}
+
+fn apply_one(root: &mut Table, text: &str, whole: Span) -> Result<Option<Key>, Box<Problem>> {
+    if let Some(name) = text.strip_prefix('~') {
+        let key = Key::parse(name, Span { start: whole.start + 1, ..whole })?;
+        delete(root, &key)?;
+        return Ok(None);
+    }
+    let Some((name, values)) = text.split_once('=') else {
+        let hint = "write `key=value` to set a key, `key=1,2,4` to sweep it, `~key` to delete it";
+        return Err(Problem::new(whole.place(), format!("`{text}` is not an override")).hint(hint).into());
+    };
+    let key = Key::parse(name.trim_end(), Span { end: whole.start + name.trim_end().len(), ..whole })?;
+    let start = whole.start + name.len() + 1;
+    let pieces = split_at_commas(values);
+    let span_of = |piece: &str| {
+        let start = start + (piece.as_ptr() as usize - values.as_ptr() as usize);
+        Span { start, end: start + piece.len(), ..whole }
+    };
+    if let [piece] = pieces[..] {
+        key::set(root, &key, value(piece, span_of(piece)))?;
+        // One value for a swept key: it is swept no more.
+        if let Some(grid) = grid(root) {
+            grid.entries.retain(|e| e.key != key.dotted());
+        }
+        return Ok(Some(key));
+    }
+    if let Some(empty) = pieces.iter().find(|p| p.is_empty()) {
+        let message = format!("a value of `{}` is empty", key.dotted());
+        let hint = "quote a string that holds a comma: `'key=\"a, b\"'`";
+        return Err(Problem::new(span_of(empty).place(), message).hint(hint).into());
+    }
+    let values = pieces.iter().map(|p| value(p, span_of(p))).collect();
+    let axis = Node { span: Span { start, ..whole }, value: Value::Array(values) };
+    sweep(root, &key, axis);
+    Ok(None)
+}
+
+/// TOML, or else a plain string.
+fn value(piece: &str, span: Span) -> Node {
+    let plain = || Node { span, value: Value::String(piece.to_owned()) };
+    match tree::parse_value(piece, span) {
+        Some(Node { value: Value::Datetime(_), .. }) | None => plain(),
+        Some(node) => node,
+    }
+}
+
+fn grid(root: &mut Table) -> Option<&mut Table> {
+    let Value::Table(sweep) = &mut root.get_mut("sweep")?.node.value else { return None };
+    let Value::Table(grid) = &mut sweep.get_mut("grid")?.node.value else { return None };
+    Some(grid)
+}
+
+/// Adds an axis, or replaces the one of that key where it stands. A `[sweep]` that is no table is told by its reader.
+fn sweep(root: &mut Table, key: &Key, axis: Node) {
+    let Some(span) = key.span() else { return };
+    let empty = || Node { span, value: Value::Table(Table::default()) };
+    if root.get("sweep").is_none() {
+        root.insert("sweep", span, empty());
+    }
+    if let Some(Value::Table(sweep)) = root.get_mut("sweep").map(|e| &mut e.node.value) {
+        if sweep.get("grid").is_none() {
+            sweep.insert("grid", span, empty());
+        }
+    }
+    if let Some(grid) = grid(root) {
+        grid.insert(&key.dotted(), span, axis);
+    }
+}
+
+fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
+    let swept = grid(root).and_then(|grid| grid.remove(&key.dotted()));
+    if key::remove(root, key).is_some() || swept.is_some() {
+        return Ok(());
+    }
+    let name = key.dotted();
+    let place = key.span().map_or(super::Place::Nowhere, Span::place);
+    let mut problem = Problem::new(place, format!("`{name}` is not there to be deleted"));
+    let mut written = Vec::new();
+    list_keys("", root, &mut written);
+    if let Some(near) = suggest::nearest(&name, written.iter().map(String::as_str)) {
+        problem = problem.hint(format!("did you mean `~{near}`?"));
+    }
+    Err(problem.into())
+}
+
+fn list_keys(above: &str, table: &Table, out: &mut Vec<String>) {
+    for entry in &table.entries {
+        let name = if above.is_empty() { entry.key.clone() } else { format!("{above}.{}", entry.key) };
+        if let Value::Table(inner) = &entry.node.value {
+            list_keys(&name, inner, out);
+        }
+        out.push(name);
+    }
+}
+
+/// Splits at commas outside brackets, braces and quotes, and trims the pieces. A quote opens a string only where a
+/// value may begin, or within brackets, so that `it's` is a word.
+fn split_at_commas(text: &str) -> Vec<&str> {
+    let (mut pieces, mut start, mut depth) = (Vec::new(), 0, 0_usize);
+    let (mut quote, mut escaped, mut fresh) = (None, false, true);
+    for (i, c) in text.char_indices() {
+        match (quote, c) {
+            (Some('"'), '\\') => escaped = !escaped,
+            (Some(open), _) => {
+                if c == open && !escaped {
+                    quote = None;
+                }
+                escaped = false;
+            }
+            (None, '"' | '\'') if fresh => quote = Some(c),
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                pieces.push(text[start..i].trim());
+                start = i + 1;
+            }
+            (None, _) => {}
+        }
+        fresh = depth > 0 || c == ',' || (fresh && c.is_whitespace());
+    }
+    pieces.push(text[start..].trim());
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(file: &str, arguments: &[&str]) -> (String, Vec<String>) {
+        let mut root = tree::parse_document(file, 0).unwrap();
+        let arguments: Vec<String> = arguments.iter().map(|s| s.to_string()).collect();
+        let (_, problems) = apply(&mut root, &arguments);
+        (Value::Table(root).to_toml().to_string(), problems.into_iter().map(|p| p.message).collect())
+    }
+
+    #[test]
+    fn commas_split_outside_brackets_braces_and_quotes() {
+        assert_eq!(split_at_commas("0, 1,2"), ["0", "1", "2"]);
+        assert_eq!(split_at_commas("[1,2],[3]"), ["[1,2]", "[3]"]);
+        assert_eq!(split_at_commas("{a={b=1},c=2},x"), ["{a={b=1},c=2}", "x"]);
+        assert_eq!(split_at_commas(r#""a, b""#), [r#""a, b""#]);
+        assert_eq!(split_at_commas(r#""a\", b",c"#), [r#""a\", b""#, "c"]);
+        assert_eq!(split_at_commas("it's, fine"), ["it's", "fine"]);
+        assert_eq!(split_at_commas("['a,b', 'c'],d"), ["['a,b', 'c']", "d"]);
+        assert_eq!(split_at_commas(""), [""]);
+        assert_eq!(split_at_commas("a,"), ["a", ""]);
+    }
+
+    #[test]
+    fn one_value_sets_and_ends_an_axis() {
+        let file = "a = 1\nsweep = { grid = { a = [1, 2], b = [3] } }";
+        assert_eq!(applied(file, &["a=5"]).0, "{ a = 5, sweep = { grid = { b = [3] } } }");
+        assert_eq!(applied(file, &["a=5,6"]).0, "{ a = 1, sweep = { grid = { a = [5, 6], b = [3] } } }");
+        assert_eq!(applied(file, &["~a"]).0, "{ sweep = { grid = { b = [3] } } }");
+        assert_eq!(applied("", &["a.b=x,2"]).0, r#"{ sweep = { grid = { "a.b" = ["x", 2] } } }"#);
+    }
+
+    #[test]
+    fn values_are_toml_or_plain_strings() {
+        assert_eq!(applied("", &["a=off"]).0, r#"{ a = "off" }"#);
+        assert_eq!(applied("", &["a=\"b, c\""]).0, r#"{ a = "b, c" }"#);
+        assert_eq!(applied("", &["a={ b = [1, 2] }"]).0, "{ a = { b = [1, 2] } }");
+        assert_eq!(applied("", &["a="]).0, r#"{ a = "" }"#);
+        assert_eq!(applied("", &["a=2020-01-01"]).0, r#"{ a = "2020-01-01" }"#);
+        assert_eq!(applied("a = ['x', 'y']", &["a.1=z"]).0, r#"{ a = ["x", "z"] }"#);
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let told = |a: &[&str]| applied("seed = 1\n[optimizer.adam]\nlr = 1", a).1;
+        assert_eq!(told(&["seed"]), ["`seed` is not an override"]);
+        assert_eq!(told(&["~optimizer.adma"]), ["`optimizer.adma` is not there to be deleted"]);
+        assert_eq!(told(&["seed.x=1"]), ["`seed` is not a table: it holds `1`"]);
+        assert_eq!(told(&["seed=1,,2"]), ["a value of `seed` is empty"]);
+        assert_eq!(told(&["=1", "a b=1"]), ["`` is not a key", "`a b` is not a key"]);
+    }
+}

@@ -1,0 +1,360 @@
+//! Reading one value: a number in its range, a word of a list, a table, an array.
+
+use std::{ops::RangeInclusive, path::PathBuf};
+
+use serde_json::json;
+
+use super::{At, Fields, Json, Range, Reading, Segment};
+use crate::spec::{
+    problem::Problem,
+    suggest,
+    tree::{Node, Value},
+};
+
+/// A value to be read, or not there, or to be described.
+pub(in crate::spec) struct Item<'a> {
+    pub(super) at: At<'a>,
+    /// What the value means, on one line.
+    pub(super) doc: &'static str,
+    pub(super) reading: &'a mut Reading,
+}
+
+/// A string with a meaning.
+pub(in crate::spec) struct Word<T> {
+    pub name: &'static str,
+    pub value: T,
+    pub doc: &'static str,
+}
+
+/// A key whose presence selects an alternative, such as `[optimizer.sgd]`.
+pub(in crate::spec) struct Choice<T> {
+    pub name: &'static str,
+    pub doc: &'static str,
+    pub read: fn(Item<'_>) -> T,
+}
+
+impl<'a> Item<'a> {
+    /// A number in `range`; an integer serves.
+    pub fn float(self, range: Range) -> f64 {
+        let as_float = |value: &Value| match value {
+            Value::Float(x) => Some(*x),
+            Value::Integer(i) => Some(*i as f64),
+            _ => None,
+        };
+        let too_large = match &self.at {
+            At::Node(node) => {
+                as_float(&node.value).is_some_and(|x| x.is_finite() && x.abs() > f64::from(f32::MAX))
+            }
+            _ => false,
+        };
+        let expected = if too_large { format!("{range:#}") } else { range.to_string() };
+        let mut schema = Json::new();
+        schema.insert("type".into(), "number".into());
+        range.describe(&mut schema);
+        // 0.5 lies in every range.
+        self.custom(&expected, schema.into(), 0.5, |v| as_float(v).filter(|x| range.contains(*x)))
+    }
+
+    /// An integer in `range`.
+    pub fn integer(self, range: RangeInclusive<u64>) -> u64 {
+        let (least, most) = (*range.start(), *range.end());
+        let is_above = match &self.at {
+            At::Node(Node { value: Value::Integer(i), .. }) => u64::try_from(*i).is_ok_and(|i| i > most),
+            _ => false,
+        };
+        let expected = if is_above {
+            format!("an integer from {least} to {most}")
+        } else {
+            format!("an integer of at least {least}")
+        };
+        let schema = json!({ "type": "integer", "minimum": least, "maximum": most });
+        self.custom(&expected, schema, least, |v| match v {
+            Value::Integer(i) => u64::try_from(*i).ok().filter(|i| range.contains(i)),
+            _ => None,
+        })
+    }
+
+    /// A number of rows, columns or units; such numbers are multiplied with each other, so they stay below 2^32.
+    pub fn size(self, least: u32) -> usize {
+        self.integer(u64::from(least)..=u64::from(u32::MAX)) as usize
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(self) -> bool {
+        self.custom("`true` or `false`", json!({ "type": "boolean" }), false, |v| match v {
+            Value::Boolean(b) => Some(*b),
+            _ => None,
+        })
+    }
+
+    /// Any string.
+    pub fn string(self) -> String {
+        let quoted = match &self.at {
+            At::Node(Node {
+                value: v @ (Value::Integer(_) | Value::Float(_) | Value::Boolean(_)), ..
+            }) => Some(format!("put it in quotes: `\"{}\"`", v.display())),
+            _ => None,
+        };
+        let schema = json!({ "type": "string" });
+        self.custom_hinted("a string", schema, String::new(), quoted, |v| match v {
+            Value::String(s) => Some(s.clone()),
+            _ => None,
+        })
+    }
+
+    /// A file, made absolute from the spec's folder. Whether it is there is for its reader to say.
+    pub fn path(self) -> PathBuf {
+        let folder = self.reading.folder.clone();
+        let absolute = |s: &String| {
+            let joined = folder.join(s);
+            std::path::absolute(&joined).unwrap_or(joined)
+        };
+        self.custom("the path of a file", json!({ "type": "string", "minLength": 1 }), PathBuf::new(), |v| {
+            match v {
+                // A resolved spec is text, so a folder whose name is not cannot be written to it.
+                Value::String(s) if !s.is_empty() && !s.contains('\0') => {
+                    Some(absolute(s)).filter(|p| p.to_str().is_some())
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// One of `words`; those of `later` are refused by name.
+    pub fn word<T: Clone>(self, words: &[Word<T>], later: &[&str]) -> T {
+        let names = || words.iter().map(|w| w.name);
+        let stand_in = words[0].value.clone();
+        match self.at {
+            At::Schema(schema) => {
+                schema.insert("enum".into(), names().collect());
+                let meanings: Vec<String> =
+                    words.iter().map(|w| format!("`{}`: {}", w.name, w.doc)).collect();
+                append_description(schema, &meanings.join("; "));
+                stand_in
+            }
+            At::Absent => stand_in,
+            At::Node(Node { value: Value::String(s), .. }) => {
+                let (s, path) = (s.clone(), self.reading.path_to(None));
+                if let Some(word) = words.iter().find(|w| w.name == s) {
+                    return word.value.clone();
+                }
+                if later.contains(&s.as_str()) {
+                    self.tell(|p| Problem {
+                        message: format!("not in this version: `{path} = \"{s}\"`"),
+                        ..p
+                    });
+                    return stand_in;
+                }
+                let hint = match suggest::nearest(&s, names()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("it is {}", suggest::listing(names(), "or")),
+                };
+                let label = self.doc;
+                self.tell(|p| {
+                    Problem { message: format!("`{path}`: unknown value `{s}`"), ..p }.label(label).hint(hint)
+                });
+                stand_in
+            }
+            At::Node(_) => {
+                let expected = suggest::listing(names(), "or");
+                self.custom(&expected, serde_json::Value::Null, stand_in, |_| None)
+            }
+        }
+    }
+
+    /// An array of at most `most` elements, each read by `read`.
+    pub fn list<T>(self, most: usize, mut read: impl FnMut(Item<'_>) -> T) -> Vec<T> {
+        let Self { at, doc, reading } = self;
+        match at {
+            At::Schema(schema) => {
+                let mut items = Json::new();
+                read(Item { at: At::Schema(&mut items), doc, reading });
+                schema.insert("type".into(), "array".into());
+                schema.insert("items".into(), items.into());
+                schema.insert("maxItems".into(), most.into());
+                Vec::new()
+            }
+            At::Absent => Vec::new(),
+            At::Node(Node { value: Value::Array(items), span }) if items.len() > most => {
+                let path = reading.path_to(None);
+                let message =
+                    format!("`{path}` has {} entries, more than the {most} it can have", items.len());
+                reading.tell(path, Problem::new(span.place(), message).label(doc));
+                Vec::new()
+            }
+            At::Node(Node { value: Value::Array(items), .. }) => {
+                let read_one = |(i, node)| {
+                    reading.path.push(Segment::Index(i));
+                    let value = read(Item { at: At::Node(node), doc, reading });
+                    reading.path.pop();
+                    value
+                };
+                items.iter().enumerate().map(read_one).collect()
+            }
+            At::Node(_) => {
+                Item { at, doc, reading }.custom("an array", serde_json::Value::Null, Vec::new(), |_| None)
+            }
+        }
+    }
+
+    /// A table whose fields `read` names.
+    pub fn table<T>(self, read: impl FnOnce(&mut Fields<'a>) -> T) -> T {
+        let Self { at, doc, reading } = self;
+        if let At::Node(Node { value: Value::Table(_), .. }) | At::Absent | At::Schema(_) = at {
+            let mut fields = Fields::new(at, reading);
+            let value = read(&mut fields);
+            fields.finish();
+            return value;
+        }
+        Item { at, doc, reading: &mut *reading }.custom("a table", serde_json::Value::Null, (), |_| None);
+        let mut fields = Fields::new(At::Absent, reading);
+        let value = read(&mut fields);
+        fields.finish();
+        value
+    }
+
+    /// One of `words`, or a table with one key that is among `choices`. `noun` is what is chosen, such as "layer".
+    pub fn variant<T: Clone>(self, noun: &str, words: &[Word<T>], choices: &[Choice<T>]) -> T {
+        let Self { at, doc, reading } = self;
+        let stand_in = words[0].value.clone();
+        match at {
+            At::Schema(schema) => {
+                let mut alternatives: Vec<serde_json::Value> =
+                    words.iter().map(|w| json!({ "const": w.name, "description": w.doc })).collect();
+                for choice in choices {
+                    let mut inner = Json::new();
+                    inner.insert("description".into(), choice.doc.into());
+                    (choice.read)(Item { at: At::Schema(&mut inner), doc: choice.doc, reading });
+                    alternatives.push(json!({
+                        "type": "object", "properties": { choice.name: inner },
+                        "required": [choice.name], "additionalProperties": false,
+                    }));
+                }
+                schema.insert("oneOf".into(), alternatives.into());
+                stand_in
+            }
+            At::Absent => stand_in,
+            At::Node(node) => {
+                let item = Item { at: At::Node(node), doc, reading };
+                match &node.value {
+                    Value::String(s) => match words.iter().find(|w| w.name == s) {
+                        Some(word) => word.value.clone(),
+                        None => {
+                            item.tell_unknown_variant(noun, s, words, choices);
+                            stand_in
+                        }
+                    },
+                    Value::Table(table) => match &table.entries[..] {
+                        [entry] => match choices.iter().find(|c| c.name == entry.key) {
+                            Some(choice) => {
+                                item.reading.path.push(Segment::Key(choice.name));
+                                let at = At::Node(&entry.node);
+                                let value =
+                                    (choice.read)(Item { at, doc: choice.doc, reading: item.reading });
+                                item.reading.path.pop();
+                                value
+                            }
+                            None => {
+                                item.tell_unknown_variant(noun, &entry.key, words, choices);
+                                stand_in
+                            }
+                        },
+                        entries => {
+                            let path = item.reading.path_to(None);
+                            let found = match entries {
+                                [] => "an empty table".to_owned(),
+                                _ => suggest::listing(entries.iter().map(|e| e.key.as_str()), "and"),
+                            };
+                            let place = entries.last().map(|e| e.key_span.place());
+                            item.tell(|p| Problem {
+                                message: format!("`{path}`: a {noun} has one key, found {found}"),
+                                place: place.unwrap_or(p.place),
+                                ..p
+                            });
+                            stand_in
+                        }
+                    },
+                    _ => {
+                        let expected =
+                            format!("a {noun}: its name, or a table with its name as the only key");
+                        item.custom(&expected, serde_json::Value::Null, stand_in, |_| None)
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell_unknown_variant<T>(self, noun: &str, found: &str, words: &[Word<T>], choices: &[Choice<T>]) {
+        let path = self.reading.path_to(None);
+        let names = || words.iter().map(|w| w.name).chain(choices.iter().map(|c| c.name));
+        let (message, hint) = if words.iter().any(|w| w.name == found) {
+            (format!("`{path}`: `{found}` takes no settings"), format!("write `\"{found}\"`"))
+        } else if choices.iter().any(|c| c.name == found) {
+            (format!("`{path}`: `{found}` needs its settings"), format!("write `{{ {found} = ... }}`"))
+        } else {
+            let hint = match suggest::nearest(found, names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("known: {}", suggest::listing(names(), "and")),
+            };
+            (format!("`{path}`: unknown {noun} `{found}`"), hint)
+        };
+        self.tell(|p| Problem { message, ..p }.hint(hint));
+    }
+
+    /// A value that `read` takes or refuses; a refused one is told as not what was `expected`.
+    pub fn custom<T>(
+        self,
+        expected: &str,
+        schema: serde_json::Value,
+        stand_in: T,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> T {
+        self.custom_hinted(expected, schema, stand_in, None, read)
+    }
+
+    /// As [`Item::custom`], with the way out.
+    pub fn custom_hinted<T>(
+        self,
+        expected: &str,
+        schema: serde_json::Value,
+        stand_in: T,
+        hint: Option<String>,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> T {
+        match self.at {
+            At::Schema(into) => {
+                if let serde_json::Value::Object(schema) = schema {
+                    into.extend(schema);
+                }
+                stand_in
+            }
+            At::Absent => stand_in,
+            At::Node(node) => read(&node.value).unwrap_or_else(|| {
+                let path = self.reading.path_to(None);
+                let label = self.doc;
+                self.tell(|p| {
+                    let message = format!("`{path}`: expected {expected}, found {}", node.value.found());
+                    let p = Problem { message, hint, ..p };
+                    if label.is_empty() { p } else { p.label(label) }
+                });
+                stand_in
+            }),
+        }
+    }
+
+    fn tell(self, make: impl FnOnce(Problem) -> Problem) {
+        if let At::Node(node) = self.at {
+            let key = self.reading.path_to(None);
+            self.reading.tell(key, make(Problem::new(node.span.place(), "")));
+        }
+    }
+}
+
+/// Adds a sentence to what a schema says of itself.
+pub(super) fn append_description(schema: &mut Json, more: &str) {
+    let text = match schema.get("description").and_then(|d| d.as_str()) {
+        Some(text) if !text.is_empty() => format!("{text}. {more}"),
+        _ => more.to_owned(),
+    };
+    schema.insert("description".into(), text.into());
+}

@@ -1,0 +1,116 @@
+//! One definition of each table, for reading it and for describing it.
+//!
+//! A table is read by a function that names its fields in turn: `t.required("lr", "the learning rate", |v| ...)`. The
+//! same function runs in three moods ([`At`]): over a table that was written, over one that was not (every field takes
+//! its default), and over nothing at all to write the JSON Schema. So what is accepted and what is documented cannot
+//! part.
+//!
+//! **Reading never stops.** A wrong value is told and replaced by a stand-in, so that all problems of a spec come at
+//! once; what was read leaves the reader only where nothing was told.
+
+mod fields;
+mod item;
+mod range;
+
+use std::path::{Path, PathBuf};
+
+pub(super) use fields::Fields;
+pub(super) use item::{Choice, Item, Word};
+pub(super) use range::{Range, Rule};
+
+use super::{key, problem::Problem, tree::Node};
+
+/// A JSON object that is being filled.
+pub(super) type Json = serde_json::Map<String, serde_json::Value>;
+
+/// More than a person will read; reading goes on, telling does not.
+pub(super) const MAX_PROBLEMS: usize = 100;
+
+/// What a reading is done over.
+pub(super) enum At<'a> {
+    /// A value that was written.
+    Node(&'a Node),
+    /// A value that was not: every field takes its default.
+    Absent,
+    /// No value at all: the definition is written to this schema.
+    Schema(&'a mut Json),
+}
+
+impl At<'_> {
+    fn reborrow(&mut self) -> At<'_> {
+        match self {
+            At::Node(node) => At::Node(node),
+            At::Absent => At::Absent,
+            At::Schema(schema) => At::Schema(schema),
+        }
+    }
+}
+
+/// What is shared by all parts of one reading.
+pub(super) struct Reading {
+    problems: Vec<Problem>,
+    /// Dotted keys at which something was told.
+    told: Vec<String>,
+    path: Vec<Segment>,
+    folder: PathBuf,
+}
+
+#[derive(Clone, Copy)]
+enum Segment {
+    Key(&'static str),
+    Index(usize),
+}
+
+impl Reading {
+    /// A reading of a spec whose relative paths are taken from `folder`.
+    pub fn new(folder: &Path) -> Self {
+        Self { problems: Vec::new(), told: Vec::new(), path: Vec::new(), folder: folder.to_owned() }
+    }
+
+    /// All that was told.
+    pub fn into_problems(self) -> Vec<Problem> {
+        self.problems
+    }
+
+    /// Tells a problem about the dotted key.
+    pub fn tell(&mut self, key: String, problem: Problem) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(problem);
+            self.told.push(key);
+        }
+    }
+
+    /// Whether nothing was told at, above or below a dotted key, so that its value may be used to judge another.
+    pub fn is_sound(&self, key: &str) -> bool {
+        let above =
+            |a: &str, b: &str| b.strip_prefix(a).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        !self.told.iter().any(|told| told.is_empty() || above(told, key) || above(key, told))
+    }
+
+    fn path_to(&self, last: Option<&str>) -> String {
+        let indexes: Vec<String> = self.path.iter().map(|s| s.to_string()).collect();
+        key::dotted(indexes.iter().map(String::as_str).chain(last))
+    }
+}
+
+impl std::fmt::Display for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Key(key) => f.write_str(key),
+            Self::Index(index) => write!(f, "{index}"),
+        }
+    }
+}
+
+/// Reads a whole document with `read`.
+pub(super) fn read<T>(root: &Node, reading: &mut Reading, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
+    Item { at: At::Node(root), doc: "", reading }.table(read)
+}
+
+/// The JSON Schema of a document that `read` reads.
+pub(super) fn describe<T>(read: impl FnOnce(&mut Fields<'_>) -> T) -> Json {
+    let mut schema = Json::new();
+    let mut reading = Reading::new(Path::new("/"));
+    Item { at: At::Schema(&mut schema), doc: "", reading: &mut reading }.table(read);
+    schema
+}

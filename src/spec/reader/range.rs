@@ -1,0 +1,83 @@
+//! The numbers that a field takes, in words, as a test and as JSON Schema.
+
+use std::fmt;
+
+use super::Json;
+
+/// The real numbers that a field takes.
+#[derive(Clone, Copy)]
+pub(in crate::spec) enum Range {
+    /// Any finite number.
+    Finite,
+    /// Above zero.
+    Positive,
+    /// At least zero.
+    NonNegative,
+    /// In [0, 1).
+    BelowOne,
+    /// In [0, 1].
+    Unit,
+    /// In (0, 1].
+    PositiveUnit,
+}
+
+/// Numbers become f32 on the devices; one that overflows there would train nothing.
+const LARGEST: f64 = f32::MAX as f64;
+
+impl Range {
+    pub(super) fn contains(self, x: f64) -> bool {
+        x.is_finite()
+            && x.abs() <= LARGEST
+            && match self {
+                Self::Finite => true,
+                Self::Positive => x > 0.0,
+                Self::NonNegative => x >= 0.0,
+                Self::BelowOne => (0.0..1.0).contains(&x),
+                Self::Unit => (0.0..=1.0).contains(&x),
+                Self::PositiveUnit => x > 0.0 && x <= 1.0,
+            }
+    }
+
+    pub(super) fn describe(self, schema: &mut Json) {
+        let (least, most): (Option<(&str, f64)>, Option<(&str, f64)>) = match self {
+            Self::Finite => (None, None),
+            Self::Positive => (Some(("exclusiveMinimum", 0.0)), None),
+            Self::NonNegative => (Some(("minimum", 0.0)), None),
+            Self::BelowOne => (Some(("minimum", 0.0)), Some(("exclusiveMaximum", 1.0))),
+            Self::Unit => (Some(("minimum", 0.0)), Some(("maximum", 1.0))),
+            Self::PositiveUnit => (Some(("exclusiveMinimum", 0.0)), Some(("maximum", 1.0))),
+        };
+        for (name, bound) in [least, most].into_iter().flatten() {
+            schema.insert(name.to_owned(), bound.into());
+        }
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Finite => "a finite number",
+            Self::Positive => "a number above 0",
+            Self::NonNegative => "a number of at least 0",
+            Self::BelowOne => "a number of at least 0 and below 1",
+            Self::Unit => "a number from 0 to 1",
+            Self::PositiveUnit => "a number above 0 and at most 1",
+        })?;
+        if matches!(self, Self::Finite | Self::Positive | Self::NonNegative) {
+            // Said only where it is news: see `Item::float`.
+            if f.alternate() {
+                f.write_str(" that fits f32")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the fields of a table depend on each other, beyond their own values.
+#[derive(Clone, Copy)]
+pub(in crate::spec) enum Rule {
+    /// At most one of them is given.
+    Exclude(&'static str, &'static str),
+    /// Both are given, or neither.
+    Together(&'static str, &'static str),
+}

@@ -1,0 +1,42 @@
+//! Starter specs with comments that teach, for `runner new`.
+
+/// A starter spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// How it is asked for.
+    pub name: &'static str,
+    /// What it is for, on one line.
+    pub about: &'static str,
+    /// The spec.
+    pub text: &'static str,
+}
+
+/// All of them.
+pub const TEMPLATES: [Template; 5] = [
+    Template {
+        name: "linreg",
+        about: "linear regression on synthetic data, with known true weights",
+        text: include_str!("templates/linreg.toml"),
+    },
+    Template {
+        name: "csv",
+        about: "a table of numbers and categories",
+        text: include_str!("templates/csv.toml"),
+    },
+    Template {
+        name: "mlp",
+        about: "images and labels in MNIST's format, classified by a multilayer perceptron",
+        text: include_str!("templates/mlp.toml"),
+    },
+    Template { name: "npy", about: "NumPy arrays", text: include_str!("templates/npy.toml") },
+    Template {
+        name: "sweep",
+        about: "one spec, many trials: the cost of logging policies",
+        text: include_str!("templates/sweep.toml"),
+    },
+];
+
+/// The template of that name.
+pub fn find(name: &str) -> Option<Template> {
+    TEMPLATES.into_iter().find(|t| t.name == name)
+}

@@ -1,0 +1,238 @@
+//! The spec as it was written: a tree of values in which every node knows its place in a text.
+//!
+//! The file and the overrides are parsed to the same tree, so that whatever reads it can point at what the user typed.
+
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+
+use super::problem::{Place, Problem};
+
+/// Bytes of one of the texts: 0 is the file, then one per override in the order given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Span {
+    pub source: usize,
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Span {
+    pub fn new(source: usize, range: Range<usize>) -> Self {
+        Self { source, start: range.start, end: range.end }
+    }
+
+    /// The same span as the public [`Place`].
+    pub fn place(self) -> Place {
+        Place::Span { source: self.source, range: self.start..self.end }
+    }
+}
+
+/// A value and where it stands. A table that has a key stands at its key: the text between its braces, or below its
+/// header, is too long to point at.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub span: Span,
+    pub value: Value,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    String(String),
+    Integer(i64),
+    Float(f64),
+    Boolean(bool),
+    /// Dates mean nothing in a spec; kept to be named in a message.
+    Datetime(String),
+    Array(Vec<Node>),
+    Table(Table),
+}
+
+/// The entries of a table in the order they were written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    pub entries: Vec<Entry>,
+}
+
+/// One `key = value`.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub key: String,
+    pub key_span: Span,
+    pub node: Node,
+}
+
+impl Table {
+    pub fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|e| e.key == key)
+    }
+
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|e| e.key == key)
+    }
+
+    /// Sets a key, whether or not it is there.
+    pub fn insert(&mut self, key: &str, key_span: Span, node: Node) {
+        match self.get_mut(key) {
+            Some(entry) => (entry.key_span, entry.node) = (key_span, node),
+            None => self.entries.push(Entry { key: key.to_owned(), key_span, node }),
+        }
+    }
+
+    pub fn remove(&mut self, key: &str) -> Option<Entry> {
+        let at = self.entries.iter().position(|e| e.key == key)?;
+        Some(self.entries.remove(at))
+    }
+}
+
+impl Value {
+    /// The value as the toml crate knows it.
+    pub fn to_toml(&self) -> toml::Value {
+        match self {
+            Self::String(s) | Self::Datetime(s) => toml::Value::String(s.clone()),
+            Self::Integer(i) => toml::Value::Integer(*i),
+            Self::Float(x) => toml::Value::Float(*x),
+            Self::Boolean(b) => toml::Value::Boolean(*b),
+            Self::Array(items) => toml::Value::Array(items.iter().map(|n| n.value.to_toml()).collect()),
+            Self::Table(t) => toml::Value::Table(
+                t.entries.iter().map(|e| (e.key.clone(), e.node.value.to_toml())).collect(),
+            ),
+        }
+    }
+
+    /// As a name in a table of trials shows it: TOML on one line, strings without their quotes.
+    pub fn display(&self) -> String {
+        match self {
+            Self::String(s) | Self::Datetime(s) => s.clone(),
+            Self::Float(x) => format!("{x:?}"),
+            other => other.to_toml().to_string(),
+        }
+    }
+
+    /// Said after "found".
+    pub fn found(&self) -> String {
+        match self {
+            Self::String(s) if s.chars().count() > 40 => "a string".to_owned(),
+            Self::String(s) => format!("the string `{s}`"),
+            Self::Integer(i) => format!("`{i}`"),
+            Self::Float(x) => format!("`{x:?}`"),
+            Self::Boolean(b) => format!("`{b}`"),
+            Self::Datetime(_) => "a date".to_owned(),
+            Self::Array(_) => "an array".to_owned(),
+            Self::Table(_) => "a table".to_owned(),
+        }
+    }
+}
+
+/// Parses a whole document, the text of `source`.
+pub(super) fn parse_document(text: &str, source: usize) -> Result<Table, Vec<Problem>> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        return Err(errors.iter().map(|e| syntax_problem(e, text, source)).collect());
+    }
+    let mut problems = Vec::new();
+    let table = Converter { source, offset: 0, problems: &mut problems }.table(table.get_ref());
+    if problems.is_empty() { Ok(table) } else { Err(problems) }
+}
+
+/// Parses one TOML value that stands at `span` of an argument; `None` where it is none.
+pub(super) fn parse_value(text: &str, span: Span) -> Option<Node> {
+    let value = DeValue::parse(text).ok()?;
+    let mut problems = Vec::new();
+    let mut converter = Converter { source: span.source, offset: span.start, problems: &mut problems };
+    let node = Node { span, value: converter.value(value.get_ref()) };
+    problems.is_empty().then_some(node)
+}
+
+fn syntax_problem(error: &toml::de::Error, text: &str, source: usize) -> Problem {
+    let range = error.span().unwrap_or(text.len()..text.len());
+    Problem::new(Place::Span { source, range }, format!("not TOML: {}", error.message()))
+}
+
+/// Turns the toml crate's values into nodes.
+struct Converter<'a> {
+    source: usize,
+    /// Where the parsed text begins in its source.
+    offset: usize,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Converter<'_> {
+    fn span(&self, range: Range<usize>) -> Span {
+        Span::new(self.source, range.start + self.offset..range.end + self.offset)
+    }
+
+    fn table(&mut self, table: &DeTable<'_>) -> Table {
+        let entries = table.iter().map(|(key, value)| {
+            let key_span = self.span(key.span());
+            let is_table = value.get_ref().is_table();
+            let span = if is_table { key_span } else { self.span(value.span()) };
+            Entry {
+                key: key.get_ref().to_string(),
+                key_span,
+                node: Node { span, value: self.value_at(value.get_ref(), span) },
+            }
+        });
+        Table { entries: entries.collect() }
+    }
+
+    fn value(&mut self, value: &DeValue<'_>) -> Value {
+        let whole = Span { source: self.source, start: self.offset, end: self.offset };
+        self.value_at(value, whole)
+    }
+
+    fn value_at(&mut self, value: &DeValue<'_>, span: Span) -> Value {
+        match value {
+            DeValue::String(s) => Value::String(s.to_string()),
+            DeValue::Integer(i) => match i64::from_str_radix(i.as_str(), i.radix()) {
+                Ok(i) => Value::Integer(i),
+                Err(_) => {
+                    let message = format!("the integer `{i}` does not fit 64 bits");
+                    self.problems.push(Problem::new(span.place(), message));
+                    Value::Integer(0)
+                }
+            },
+            // A number that overflows reads as infinite, which no field accepts.
+            DeValue::Float(x) => Value::Float(x.as_str().parse().unwrap_or(f64::NAN)),
+            DeValue::Boolean(b) => Value::Boolean(*b),
+            DeValue::Datetime(d) => Value::Datetime(d.to_string()),
+            DeValue::Array(items) => Value::Array(
+                items
+                    .iter()
+                    .map(|item| {
+                        let span = self.span(item.span());
+                        Node { span, value: self.value_at(item.get_ref(), span) }
+                    })
+                    .collect(),
+            ),
+            DeValue::Table(table) => Value::Table(self.table(table)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_knows_its_place() {
+        let text = "a = 1\n[b.c]\nd = [true, { e = 'x' }]\n";
+        let table = parse_document(text, 3).unwrap();
+        let at = |s: Span| (s.source, &text[s.start..s.end]);
+        assert_eq!(at(table.get("a").unwrap().node.span), (3, "1"));
+        let b = table.get("b").unwrap();
+        assert_eq!(at(b.node.span), (3, "b"));
+        let Value::Table(b) = &b.node.value else { panic!() };
+        let Value::Table(c) = &b.get("c").unwrap().node.value else { panic!() };
+        let Value::Array(d) = &c.get("d").unwrap().node.value else { panic!() };
+        assert_eq!(at(d[0].span), (3, "true"));
+        assert_eq!(at(d[1].span), (3, "{ e = 'x' }"));
+    }
+
+    #[test]
+    fn syntax_errors_are_problems_with_places() {
+        let problems = parse_document("a = \nb = 1\nb = 2", 0).unwrap_err();
+        assert!(problems.len() >= 2, "{problems:?}");
+        assert!(parse_document("a = 99999999999999999999", 0).unwrap_err()[0].message.contains("64 bits"));
+    }
+}
