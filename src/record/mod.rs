@@ -1,1 +1,93 @@
-//! (to come)
+//! `record`: events into a run folder, one sink per file, on a thread of its own.
+//!
+//! May use [`crate::spec`] and [`crate::event`]. A file is opened with its header before the work starts and grows by
+//! whole lines; files that only make sense whole are written under a temporary name and renamed. So a kill at any
+//! moment leaves every finished row readable and nothing half-written under its final name.
+//!
+//! ```text
+//! RunDir::create -> open_sinks -> Recorder::start -> sender().send(event) ... -> finish
+//! ```
+
+mod command;
+mod console;
+mod environment;
+mod error;
+mod git;
+mod host;
+mod lines;
+mod metrics;
+mod model_file;
+mod recorder;
+mod row_file;
+mod run_dir;
+mod run_log;
+#[cfg(test)]
+mod sample;
+mod story;
+mod summary;
+mod sweep_table;
+mod timing;
+mod transfers;
+pub(crate) mod units;
+mod whole;
+
+use std::time::Instant;
+
+use crate::{event::Event, spec::Metric};
+
+pub use command::command_line;
+pub use console::{Console, ConsoleOptions, Ending, Verbosity};
+pub use environment::{
+    Cpu, Devices, Environment, EnvironmentFacts, EnvironmentFile, Git, HostOptions, Memory, Os, Versions,
+};
+pub use error::RecordError;
+pub use metrics::MetricsCsv;
+pub use model_file::write_model;
+pub use recorder::{EventSender, Recorder, Stopped};
+pub use run_dir::{RunDir, SweepDir, folder_name, hash8, trial_name};
+pub use run_log::RunLog;
+pub use summary::{SUMMARY_COLUMNS, SummaryCsv};
+pub use sweep_table::{SweepTable, TrialEnd};
+pub use timing::TimingCsv;
+pub use transfers::TransfersCsv;
+pub use whole::{Durability, write_whole, write_whole_with};
+
+pub(crate) use error::os_reason;
+
+/// Consumes events.
+pub trait Sink: Send {
+    /// Takes one event. What it means for a file may wait in memory until [`Sink::flush`], in whole lines.
+    ///
+    /// # Errors
+    /// Where it cannot be kept; the sink is told nothing more then.
+    fn event(&mut self, event: &Event) -> Result<(), RecordError>;
+
+    /// Writes what waits. Called whenever no more events do.
+    ///
+    /// # Errors
+    /// As [`Sink::event`].
+    fn flush(&mut self) -> Result<(), RecordError> {
+        Ok(())
+    }
+}
+
+/// Opens every file of a run folder that events fill, and the console. `wall_s` is counted from `begun`.
+///
+/// # Errors
+/// Where one cannot be written.
+pub fn open_sinks(
+    run: &RunDir,
+    metrics: &[Metric],
+    begun: Instant,
+    console: ConsoleOptions,
+) -> Result<Vec<Box<dyn Sink>>, RecordError> {
+    // The console comes last: when it names the folder, the files in it are written.
+    Ok(vec![
+        Box::new(MetricsCsv::create(&run.file("metrics.csv"), metrics)?),
+        Box::new(TimingCsv::create(&run.file("timing.csv"))?),
+        Box::new(TransfersCsv::create(&run.file("transfers.csv"))?),
+        Box::new(SummaryCsv::create(&run.file("summary.csv"), &run.name(), begun)?),
+        Box::new(RunLog::create(&run.file("run.log"))?),
+        Box::new(Console::new(run.path(), begun, console)),
+    ])
+}

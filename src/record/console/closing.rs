@@ -1,0 +1,119 @@
+//! The last words of a run.
+
+use std::{fmt::Write, path::Path};
+
+use super::super::{
+    story,
+    summary::{logging_share, per_second},
+    units,
+};
+use crate::event::{Header, Outcome, Status};
+
+/// The table at the end: how it went, and where it is kept.
+pub(super) fn table(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path, color: bool) -> String {
+    let mut text =
+        format!("{} {} in {}\n\n", header.name, painted(outcome.status, color), units::seconds(wall_s));
+    for (name, value) in rows(header, outcome, folder) {
+        let _ = writeln!(text, "  {name:<16} {value}"); // a String takes every write
+    }
+    text
+}
+
+/// One line for a trial of a sweep.
+pub(super) fn line(outcome: &Outcome, folder: &Path) -> String {
+    let name = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    format!("{name}: {}", story::ended(outcome))
+}
+
+fn rows(header: &Header, outcome: &Outcome, folder: &Path) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    if let Some(reason) = &outcome.reason {
+        rows.push(("reason", reason.clone()));
+    }
+    rows.push(("devices", story::devices(header)));
+    let (steps, epochs) = (units::count(outcome.steps), units::counted(outcome.epochs, "epoch"));
+    rows.push(("steps", format!("{steps} in {epochs}, {}", units::seconds(outcome.train_s))));
+    let rates = (per_second(outcome.steps, outcome.train_s), per_second(outcome.samples, outcome.train_s));
+    if let (Some(steps), Some(samples)) = rates {
+        rows.push(("speed", format!("{} steps/s, {} rows/s", units::rate(steps), units::rate(samples))));
+    }
+    if let Some(loss) = outcome.final_train_loss {
+        rows.push(("train loss", units::number(loss.into())));
+    }
+    if let Some(loss) = outcome.final_validation_loss {
+        rows.push(("validation loss", units::number(loss)));
+    }
+    if let Some(accuracy) = outcome.final_validation_accuracy {
+        rows.push(("accuracy", units::percent(accuracy)));
+    }
+    if let Some(share) = logging_share(outcome) {
+        rows.push(("logging", format!("{} of the time", units::percent(share))));
+    }
+    rows.push(("folder", folder.display().to_string()));
+    rows
+}
+
+fn painted(status: Status, color: bool) -> String {
+    let code = match status {
+        Status::Finished => "1;32",
+        Status::Interrupted => "1;33",
+        Status::Failed | Status::Diverged => "1;31",
+    };
+    if color { format!("\x1b[{code}m{}\x1b[0m", status.name()) } else { status.name().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    const FOLDER: &str = "runs/linreg/20270115T080000Z-0123abcd";
+
+    #[test]
+    fn the_whole_table() {
+        let text = table(&sample::header(), &sample::outcome(), 0.0123, Path::new(FOLDER), false);
+        insta::assert_snapshot!(text, @r"
+        linreg finished in 12.3 ms
+
+          devices          cpu (asked for 1 GPU)
+          steps            6 in 2 epochs, 400 ms
+          speed            15.00 steps/s, 400.0 rows/s
+          train loss       1.500
+          validation loss  0.1000
+          accuracy         95.0 %
+          logging          1.00 % of the time
+          folder           runs/linreg/20270115T080000Z-0123abcd
+        ");
+    }
+
+    #[test]
+    fn a_run_that_diverged_without_log() {
+        let outcome = Outcome {
+            status: Status::Diverged,
+            reason: Some("the loss of step 5 is NaN: lower `optimizer.sgd.lr`".to_owned()),
+            final_train_loss: None,
+            final_validation_loss: None,
+            final_validation_accuracy: None,
+            steps: 5,
+            epochs: 1,
+            ..sample::outcome()
+        };
+        insta::assert_snapshot!(table(&sample::header(), &outcome, 75.0, Path::new(FOLDER), false), @r"
+        linreg diverged in 1 min 15 s
+
+          reason           the loss of step 5 is NaN: lower `optimizer.sgd.lr`
+          devices          cpu (asked for 1 GPU)
+          steps            5 in 1 epoch, 400 ms
+          speed            12.50 steps/s, 400.0 rows/s
+          logging          1.00 % of the time
+          folder           runs/linreg/20270115T080000Z-0123abcd
+        ");
+    }
+
+    #[test]
+    fn only_the_status_is_painted() {
+        let text = table(&sample::header(), &sample::outcome(), 0.0123, Path::new(FOLDER), true);
+        assert!(text.starts_with("linreg \x1b[1;32mfinished\x1b[0m in 12.3 ms\n"));
+        assert_eq!(text.matches('\x1b').count(), 2);
+    }
+}

@@ -1,0 +1,291 @@
+//! `environment.toml`: what a run's numbers depend on beside its spec.
+//!
+//! The file is written twice: at the start, so that a run that is killed still tells its machine, and whole again at
+//! the end, with git's answer whether tracked files differ from the commit. That answer takes some 10 ms, as long as a
+//! small run itself, so it is asked for in the background.
+
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+
+use super::{
+    RecordError,
+    git::{self, Dirtiness},
+    host,
+    whole::{Durability, write_whole_with},
+};
+
+/// What only the caller knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnvironmentFacts {
+    /// When the process began.
+    pub started: DateTime<Utc>,
+    /// The command line, as [`super::command_line`] writes it.
+    pub command: String,
+    /// The folder that the spec is in.
+    pub spec_folder: PathBuf,
+    /// What the spec asks for: `3`, `all`, `gpu:1;gpu:2`.
+    pub devices_requested: String,
+    /// Names of the devices that train.
+    pub devices_used: Vec<String>,
+    /// Whether those are virtual.
+    pub virtual_devices: bool,
+    /// `--virtual-gpus`, where given.
+    pub virtual_gpus: Option<u32>,
+    /// Threads that compute.
+    pub threads: usize,
+    /// The instruction set in use; it may change the last bits of a product.
+    pub instruction_set: String,
+}
+
+/// The content of `environment.toml`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Environment {
+    /// RFC 3339, UTC.
+    pub started: String,
+    /// The command line as typed.
+    pub command: String,
+    /// Asked and used.
+    pub devices: Devices,
+    /// Options that concern the machine.
+    pub host: HostOptions,
+    /// The processor.
+    pub cpu: Cpu,
+    /// The host's memory.
+    pub memory: Memory,
+    /// The system.
+    pub os: Os,
+    /// Of this program and what it loads.
+    pub versions: Versions,
+    /// Where the spec is kept under git.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git: Option<Git>,
+}
+
+/// Devices asked and used.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Devices {
+    /// As in `summary.csv`.
+    pub requested: String,
+    /// Those that train.
+    pub used: Vec<String>,
+    /// Whether they are virtual.
+    #[serde(rename = "virtual")]
+    pub virtual_devices: bool,
+}
+
+/// Options that concern the machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HostOptions {
+    /// `--virtual-gpus`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virtual_gpus: Option<u32>,
+    /// Threads that compute.
+    pub threads: usize,
+}
+
+/// The processor.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cpu {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Logical cores that the process may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logical_cores: Option<usize>,
+    /// The instruction set in use.
+    pub instruction_set: String,
+    /// Caches of the first core.
+    pub caches: Vec<String>,
+}
+
+/// The host's memory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Memory {
+    /// The machine's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_bytes: Option<u64>,
+    /// Free for use when the run began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available_bytes: Option<u64>,
+    /// The control group's limit, where it is less than the total.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
+}
+
+/// The system.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Os {
+    /// `linux`, ...
+    pub name: &'static str,
+    /// `x86_64`, ...
+    pub arch: &'static str,
+    /// The kernel's release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+}
+
+/// Of this program and what it loads.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Versions {
+    /// This program's.
+    pub runner: &'static str,
+}
+
+/// The repository that the spec is in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Git {
+    /// The commit.
+    pub commit: String,
+    /// Whether tracked files differ from it; absent where that is not known (yet).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirty: Option<bool>,
+}
+
+impl Environment {
+    fn collect(facts: EnvironmentFacts) -> Self {
+        let total_bytes = host::memory("MemTotal");
+        Self {
+            started: facts.started.to_rfc3339_opts(SecondsFormat::Millis, true),
+            command: facts.command,
+            devices: Devices {
+                requested: facts.devices_requested,
+                used: facts.devices_used,
+                virtual_devices: facts.virtual_devices,
+            },
+            host: HostOptions { virtual_gpus: facts.virtual_gpus, threads: facts.threads },
+            cpu: Cpu {
+                model: host::cpu_model(),
+                logical_cores: host::logical_cores(),
+                instruction_set: facts.instruction_set,
+                caches: host::caches(),
+            },
+            memory: Memory {
+                total_bytes,
+                available_bytes: host::memory("MemAvailable"),
+                limit_bytes: host::memory_limit(total_bytes),
+            },
+            os: Os { name: std::env::consts::OS, arch: std::env::consts::ARCH, kernel: host::kernel() },
+            versions: Versions { runner: env!("CARGO_PKG_VERSION") },
+            git: git::commit(&facts.spec_folder).map(|commit| Git { commit, dirty: None }),
+        }
+    }
+
+    fn write(&self, path: &Path) -> Result<(), RecordError> {
+        let text = toml::to_string(self).map_err(|e| RecordError::encode(path, e))?;
+        // What a loss of power takes here is not worth the wait for the disk.
+        write_whole_with(path, Durability::Process, |file| std::io::Write::write_all(file, text.as_bytes()))
+    }
+}
+
+/// An `environment.toml` that still lacks git's answer.
+pub struct EnvironmentFile {
+    path: PathBuf,
+    environment: Environment,
+    dirtiness: Dirtiness,
+}
+
+impl EnvironmentFile {
+    /// Collects the facts, writes the file, and asks git in the background.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn create(path: &Path, facts: EnvironmentFacts) -> Result<Self, RecordError> {
+        let folder = facts.spec_folder.clone();
+        let environment = Environment::collect(facts);
+        let dirtiness =
+            if environment.git.is_some() { Dirtiness::ask(&folder) } else { Dirtiness::unknown() };
+        environment.write(path)?;
+        Ok(Self { path: path.to_owned(), environment, dirtiness })
+    }
+
+    /// Takes git's answer and writes the file whole again.
+    ///
+    /// # Errors
+    /// Where it cannot be written; the first version stays then.
+    pub fn finish(mut self) -> Result<(), RecordError> {
+        let (Some(git), Some(dirty)) = (&mut self.environment.git, self.dirtiness.answer()) else {
+            return Ok(());
+        };
+        git.dirty = Some(dirty);
+        self.environment.write(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(spec_folder: &Path) -> EnvironmentFacts {
+        EnvironmentFacts {
+            started: DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
+            command: "runner 'a b.toml'".to_owned(),
+            spec_folder: spec_folder.to_owned(),
+            devices_requested: "1".to_owned(),
+            devices_used: vec!["cpu".to_owned()],
+            virtual_devices: false,
+            virtual_gpus: None,
+            threads: 2,
+            instruction_set: "avx512".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_file_of_a_known_machine() {
+        let mut environment = Environment::collect(facts(Path::new("/")));
+        environment.cpu.model = Some("A \"fast\" one".to_owned());
+        environment.cpu.logical_cores = Some(2);
+        environment.cpu.caches = vec!["L1 data 48K".to_owned()];
+        environment.memory =
+            Memory { total_bytes: Some(8_192_000), available_bytes: Some(4096), limit_bytes: None };
+        environment.os = Os { name: "linux", arch: "x86_64", kernel: Some("6.1".to_owned()) };
+        environment.versions = Versions { runner: "0.1.0" };
+        environment.git = Some(Git { commit: "0123".to_owned(), dirty: Some(false) });
+        insta::assert_snapshot!(toml::to_string(&environment).unwrap(), @r#"
+        started = "2027-01-15T08:00:00.000Z"
+        command = "runner 'a b.toml'"
+
+        [devices]
+        requested = "1"
+        used = ["cpu"]
+        virtual = false
+
+        [host]
+        threads = 2
+
+        [cpu]
+        model = 'A "fast" one'
+        logical_cores = 2
+        instruction_set = "avx512"
+        caches = ["L1 data 48K"]
+
+        [memory]
+        total_bytes = 8192000
+        available_bytes = 4096
+
+        [os]
+        name = "linux"
+        arch = "x86_64"
+        kernel = "6.1"
+
+        [versions]
+        runner = "0.1.0"
+
+        [git]
+        commit = "0123"
+        dirty = false
+        "#);
+    }
+
+    #[test]
+    fn outside_of_git_there_is_no_git() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("environment.toml");
+        EnvironmentFile::create(&path, facts(folder.path())).unwrap().finish().unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        let table: toml::Table = text.parse().unwrap();
+        assert_eq!(table["started"].as_str(), Some("2027-01-15T08:00:00.000Z"));
+        assert!(!table.contains_key("git") && table["cpu"].get("instruction_set").is_some());
+    }
+}

@@ -1,0 +1,117 @@
+//! What can go wrong while a run is written down, in words that name the path, the system's reason and the way out.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// A fault of the record.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// A folder cannot be made.
+    #[error("cannot make the folder `{}`: {}", path.display(), os_reason(source))]
+    MakeFolder {
+        /// The folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file cannot be created, written or renamed.
+    #[error("cannot write `{}`: {}", path.display(), os_reason(source))]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file of the record cannot be read back.
+    #[error("cannot read `{}`: {}", path.display(), os_reason(source))]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file's content cannot be expressed in its format.
+    #[error("cannot write `{}`: {message}", path.display())]
+    Encode {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
+    /// The recording thread cannot be started.
+    #[error("cannot start the thread that writes the run folder: {}", os_reason(.0))]
+    Start(#[source] io::Error),
+    /// The recording thread is gone without having said why.
+    #[error("the thread that writes the run folder ended before the run did")]
+    Gone,
+}
+
+impl RecordError {
+    pub(crate) fn make_folder(path: &Path, source: io::Error) -> Self {
+        Self::MakeFolder { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn write(path: &Path, source: io::Error) -> Self {
+        Self::Write { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
+        Self::Read { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn encode(path: &Path, message: impl ToString) -> Self {
+        Self::Encode { path: path.to_owned(), message: message.to_string() }
+    }
+
+    /// The way out, where there is one.
+    pub fn hint(&self) -> Option<&'static str> {
+        let (Self::MakeFolder { source, .. } | Self::Write { source, .. }) = self else { return None };
+        match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Some("choose a folder that can be written with `--runs-dir DIR`")
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Some("free some space, or choose another disk with `--runs-dir DIR`")
+            }
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => Some(
+                "a file stands where a folder is needed: move it, or choose another folder with `--runs-dir DIR`",
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// The system's reason in the house's style: `permission denied`, not `Permission denied (os error 13)`.
+pub(crate) fn os_reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error ").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    match letters.next() {
+        // An acronym (`RPC ...`) keeps its capitals.
+        Some(first) if letters.clone().next().is_some_and(char::is_lowercase) => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_with_its_way_out() {
+        let error = RecordError::write(Path::new("runs/a/metrics.csv"), io::Error::from_raw_os_error(28));
+        assert_eq!(error.to_string(), "cannot write `runs/a/metrics.csv`: no space left on device");
+        assert_eq!(error.hint(), Some("free some space, or choose another disk with `--runs-dir DIR`"));
+    }
+
+    #[test]
+    fn a_forbidden_folder_is_named_with_its_way_out() {
+        let error = RecordError::make_folder(Path::new("/proc/x"), io::Error::from_raw_os_error(13));
+        assert_eq!(error.to_string(), "cannot make the folder `/proc/x`: permission denied");
+        assert_eq!(error.hint(), Some("choose a folder that can be written with `--runs-dir DIR`"));
+    }
+}

@@ -1,0 +1,120 @@
+//! What the host tells of itself. Everything is optional: a system that keeps its facts elsewhere leaves them unknown.
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::Path,
+};
+
+/// The processor's name.
+pub(super) fn cpu_model() -> Option<String> {
+    // The head is enough for the first core, and on a machine of a hundred cores the whole takes milliseconds to read.
+    let mut head = vec![0; 4096];
+    let length = File::open("/proc/cpuinfo").ok()?.read(&mut head).ok()?;
+    model_in(&String::from_utf8_lossy(head.get(..length)?))
+}
+
+fn model_in(cpuinfo: &str) -> Option<String> {
+    let names = ["model name", "Processor", "cpu model", "uarch"];
+    let (_, value) = cpuinfo
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| names.contains(&key.trim()))?;
+    Some(value.trim().to_owned())
+}
+
+/// The first core's caches, nearest first, as `L1 data 48K`.
+pub(super) fn caches() -> Vec<String> {
+    let read = |index: u32, what: &str| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}");
+        fs::read_to_string(path).ok().map(|text| text.trim().to_lowercase())
+    };
+    let cache = |index| {
+        let (level, kind, size) = (read(index, "level")?, read(index, "type")?, read(index, "size")?);
+        Some(format!("L{level} {kind} {}", size.to_uppercase()))
+    };
+    (0..).map_while(cache).collect()
+}
+
+/// Logical cores that this process may use.
+pub(super) fn logical_cores() -> Option<usize> {
+    std::thread::available_parallelism().ok().map(usize::from)
+}
+
+/// A figure of `/proc/meminfo`, in bytes.
+pub(super) fn memory(what: &str) -> Option<u64> {
+    meminfo(&fs::read_to_string("/proc/meminfo").ok()?, what)
+}
+
+fn meminfo(text: &str, what: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// The memory limit of this process's control group, where it is less than the machine's.
+pub(super) fn memory_limit(total: Option<u64>) -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    limit_in(&groups, Path::new("/sys/fs/cgroup")).filter(|&limit| total.is_none_or(|total| limit < total))
+}
+
+/// The least limit of the group and of those above it, in version 2's one tree or version 1's tree for memory. Inside a
+/// container the group's own path may not be visible: then the root of the tree stands for it.
+fn limit_in(groups: &str, mount: &Path) -> Option<u64> {
+    let limits = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let (tree, file) = match controllers {
+            "" => (mount.to_owned(), "memory.max"),
+            c if c.split(',').any(|c| c == "memory") => (mount.join("memory"), "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        let group = tree.join(path.trim_start_matches('/'));
+        let folders = group.ancestors().take_while(|folder| folder.starts_with(&tree));
+        folders
+            .filter_map(|folder| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok())
+            .min()
+    });
+    limits.min()
+}
+
+/// The kernel's release.
+pub(super) fn kernel() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_is_read_from_cpuinfo() {
+        let text = "processor\t: 0\nmodel\t\t: 207\nmodel name\t: INTEL(R) XEON(R)\nflags : a:b\n";
+        assert_eq!(model_in(text).as_deref(), Some("INTEL(R) XEON(R)"));
+        assert_eq!(model_in("processor\t: 0\n"), None);
+    }
+
+    #[test]
+    fn memory_is_read_from_meminfo() {
+        let text = "MemTotal:        8000 kB\nMemFree:  1 kB\nMemAvailable:    4000 kB\n";
+        assert_eq!(meminfo(text, "MemTotal"), Some(8_192_000));
+        assert_eq!(meminfo(text, "MemAvailable"), Some(4_096_000));
+        assert_eq!(meminfo(text, "Mem"), None);
+    }
+
+    #[test]
+    fn the_least_limit_above_counts() {
+        let mount = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = mount.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("a/memory.max", "3000\n");
+        write("a/b/memory.max", "max\n");
+        assert_eq!(limit_in("0::/a/b\n", mount.path()), Some(3000));
+        write("memory/c/memory.limit_in_bytes", "2000\n");
+        assert_eq!(limit_in("5:cpu,memory:/c\n0::/\n", mount.path()), Some(2000));
+        assert_eq!(limit_in("3:cpuset:/\n", mount.path()), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! `metrics.csv`: one row per step and split, append only, its header fixed before step 0.
+
+use std::path::Path;
+
+use super::{RecordError, Sink, lines::Lines, row_file::RowFile};
+use crate::{
+    event::{Event, TrainRows, ValidationRow},
+    spec::Metric,
+};
+
+/// The sink of `metrics.csv`.
+pub struct MetricsCsv {
+    file: RowFile,
+    metrics: Vec<Metric>,
+    /// What the rows of a block share: `,<epoch>,train,<rows>`.
+    shared: Lines,
+}
+
+impl MetricsCsv {
+    /// Creates the file with its header.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn create(path: &Path, metrics: &[Metric]) -> Result<Self, RecordError> {
+        let names = metrics.iter().map(|metric| metric.name());
+        let columns = ["step", "epoch", "split", "rows"].into_iter().chain(names).chain(["elapsed_s"]);
+        let file = RowFile::with_columns(path, columns)?;
+        Ok(Self { file, metrics: metrics.to_vec(), shared: Lines::new() })
+    }
+
+    fn train(&mut self, block: &TrainRows) -> Result<(), RecordError> {
+        let last = block.len().saturating_sub(1);
+        self.share(block.epoch, block.rows);
+        let values = block.values.chunks(block.width.max(1));
+        for (row, (values, &elapsed_s)) in values.zip(&block.elapsed_s).enumerate() {
+            if row == last {
+                self.share(block.epoch, block.last_rows);
+            }
+            let lines = &mut self.file.lines;
+            lines.u64(block.first_step + row as u64).cells(self.shared.bytes());
+            let mut values = values.iter();
+            for metric in &self.metrics {
+                match metric {
+                    Metric::Lr => lines.option(block.lr.get(row), |l, &lr| l.f64(lr)),
+                    _ => lines.option(values.next(), |l, &value| l.f32(value)),
+                };
+            }
+            lines.seconds(elapsed_s);
+            self.file.end_line()?;
+        }
+        Ok(())
+    }
+
+    fn share(&mut self, epoch: u64, rows: u32) {
+        self.shared.clear();
+        self.shared.u64(epoch).text("train").u64(rows.into());
+    }
+
+    fn validation(&mut self, row: &ValidationRow) -> Result<(), RecordError> {
+        let lines = &mut self.file.lines;
+        lines.u64(row.step).u64(row.epoch).text("validation").u64(row.rows);
+        for metric in &self.metrics {
+            match metric {
+                Metric::Loss => lines.f64(row.loss),
+                Metric::Accuracy => lines.option(row.accuracy, Lines::f64),
+                Metric::GradNorm | Metric::ParamNorm | Metric::Lr => lines.empty(),
+            };
+        }
+        lines.seconds(row.elapsed_s);
+        self.file.end_line()
+    }
+}
+
+impl Sink for MetricsCsv {
+    fn event(&mut self, event: &Event) -> Result<(), RecordError> {
+        match event {
+            Event::Train(block) => self.train(block),
+            Event::Validation(row) => self.validation(row),
+            _ => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    #[test]
+    fn the_whole_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.csv");
+        let mut sink = MetricsCsv::create(&path, &sample::header().metrics).unwrap();
+        for event in sample::events() {
+            sink.event(&event).unwrap();
+        }
+        sink.flush().unwrap();
+        insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap(), @r"
+        step,epoch,split,rows,loss,lr,accuracy,grad_norm,elapsed_s
+        1,1,train,32,12.0,0.1,0.25,1.5,0.0000015
+        2,1,train,32,11.5,0.05,0.25,1.5,0.000002
+        3,1,train,16,12.0,1e-7,0.25,1.5,0.0000024999999999999998
+        3,1,validation,20,0.12345678901234568,,0.9,,0.25
+        4,2,train,32,2.0,0.1,0.25,1.5,0.0000024999999999999998
+        5,2,train,32,1.5,0.05,0.25,1.5,0.000003
+        6,2,train,16,2.0,1e-7,0.25,1.5,0.0000035
+        6,2,validation,20,0.1,,0.95,,0.5
+        ");
+    }
+
+    #[test]
+    fn every_line_is_whole_after_every_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.csv");
+        let mut sink = MetricsCsv::create(&path, &sample::header().metrics).unwrap();
+        let mut rows = 0;
+        for event in sample::events() {
+            sink.event(&event).unwrap();
+            sink.flush().unwrap();
+            rows += match &event {
+                Event::Train(block) => block.len(),
+                Event::Validation(_) => 1,
+                _ => 0,
+            };
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.ends_with('\n'));
+            let cells: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
+            assert_eq!(cells, vec![9; rows + 1]);
+        }
+    }
+}

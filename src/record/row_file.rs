@@ -1,0 +1,154 @@
+//! A file that only ever grows by whole lines.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use super::{RecordError, lines::Lines};
+
+/// Lines wait in memory up to this size, so that a burst of tiny blocks costs one system call, not one each.
+const BURST_BYTES: usize = 64 * 1024;
+
+/// An append-only file of lines. Every write ends at a line's end, and nothing else buffers: whoever kills the process
+/// leaves whole lines behind.
+pub struct RowFile {
+    path: PathBuf,
+    file: File,
+    /// Bytes of whole lines in the file.
+    length: u64,
+    /// Lines that wait for the next write.
+    pub lines: Lines,
+}
+
+impl RowFile {
+    /// Creates the file, which must not exist, and writes its first lines at once: a disk that cannot be written fails
+    /// here, before any work is done.
+    ///
+    /// # Errors
+    /// Where the file cannot be created or written.
+    pub fn create(path: &Path, head: &[u8]) -> Result<Self, RecordError> {
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .open(path)
+            .map_err(|e| RecordError::write(path, e))?;
+        let mut rows = Self { path: path.to_owned(), file, length: 0, lines: Lines::new() };
+        rows.append(head)?;
+        Ok(rows)
+    }
+
+    /// The same with a header line of column names.
+    ///
+    /// # Errors
+    /// Where the file cannot be created or written.
+    pub fn with_columns<'a>(
+        path: &Path,
+        columns: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, RecordError> {
+        let mut head = Lines::new();
+        for column in columns {
+            head.text(column);
+        }
+        head.end();
+        Self::create(path, head.bytes())
+    }
+
+    /// Ends the current line, and writes what waits once it is much.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn end_line(&mut self) -> Result<(), RecordError> {
+        self.lines.end();
+        self.flush_burst()
+    }
+
+    /// Writes what waits once it is much.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn flush_burst(&mut self) -> Result<(), RecordError> {
+        if self.lines.bytes().len() >= BURST_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes the lines that wait.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn flush(&mut self) -> Result<(), RecordError> {
+        let mut lines = std::mem::take(&mut self.lines);
+        let written = self.append(lines.bytes());
+        lines.clear();
+        self.lines = lines;
+        written
+    }
+
+    fn append(&mut self, whole_lines: &[u8]) -> Result<(), RecordError> {
+        let mut written = 0;
+        while written < whole_lines.len() {
+            match self.file.write(&whole_lines[written..]) {
+                Ok(0) => {
+                    return Err(self.cut_torn_line(&whole_lines[..written], io::ErrorKind::WriteZero.into()));
+                }
+                Ok(n) => written += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.cut_torn_line(&whole_lines[..written], e)),
+            }
+        }
+        self.length += whole_lines.len() as u64;
+        Ok(())
+    }
+
+    /// A full disk may take half a line: what is left of it goes, the whole lines stay.
+    fn cut_torn_line(&mut self, written: &[u8], error: io::Error) -> RecordError {
+        let whole = written.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        self.length += whole as u64;
+        if written.len() > whole {
+            let _ = self.file.set_len(self.length); // the write's own error is the one worth telling
+        }
+        RecordError::write(&self.path, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_appear_whole_and_only_at_flush() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.csv");
+        let read = || std::fs::read_to_string(&path).unwrap();
+        let mut rows = RowFile::with_columns(&path, ["a", "b"]).unwrap();
+        assert_eq!(read(), "a,b\n");
+        rows.lines.u64(1).u64(2);
+        rows.end_line().unwrap();
+        assert_eq!(read(), "a,b\n");
+        rows.flush().unwrap();
+        rows.flush().unwrap();
+        assert_eq!(read(), "a,b\n1,2\n");
+    }
+
+    #[test]
+    fn a_burst_is_written_before_it_grows() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.csv");
+        let mut rows = RowFile::create(&path, b"").unwrap();
+        for _ in 0..BURST_BYTES {
+            rows.lines.u64(1);
+            rows.end_line().unwrap();
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * BURST_BYTES as u64);
+    }
+
+    #[test]
+    fn an_existing_file_is_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.csv");
+        std::fs::write(&path, "precious").unwrap();
+        let error = RowFile::create(&path, b"a\n").err().unwrap();
+        assert_eq!(error.to_string(), format!("cannot write `{}`: file exists", path.display()));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    }
+}

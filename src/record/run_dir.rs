@@ -1,0 +1,211 @@
+//! The folder of a run and of a sweep: names that tell when and what, made by an exclusive mkdir, so that no two runs
+//! ever share one and nothing is ever overwritten.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
+
+use super::RecordError;
+
+/// Longest folder name that is made from a user's words, in bytes.
+const LONGEST_NAME: usize = 100;
+
+/// First 8 hex digits of SHA-256 of a resolved spec.
+pub fn hash8(resolved_spec: &str) -> String {
+    Sha256::digest(resolved_spec).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The folder of one run, which exists and is this run's alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunDir {
+    path: PathBuf,
+}
+
+impl RunDir {
+    /// Makes `<runs_dir>/<name>/<UTC yyyymmddThhmmssZ>-<hash8>/`; where it exists, `-2`, `-3`, ... is appended.
+    ///
+    /// # Errors
+    /// Where a folder cannot be made, with its path and the system's reason.
+    pub fn create(
+        runs_dir: &Path,
+        name: &str,
+        started: DateTime<Utc>,
+        hash8: &str,
+    ) -> Result<Self, RecordError> {
+        let parent = runs_dir.join(folder_name(name));
+        let path = make_new(&parent, &format!("{}-{hash8}", stamp(started)))?;
+        Ok(Self { path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its own name, without the folders above.
+    pub fn name(&self) -> String {
+        own_name(&self.path)
+    }
+
+    /// The path of a file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+/// The folder of one sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SweepDir {
+    path: PathBuf,
+}
+
+impl SweepDir {
+    /// Makes `<runs_dir>/<name>/<UTC>-sweep-<hash8>/`; where it exists, `-2`, `-3`, ... is appended.
+    ///
+    /// # Errors
+    /// Where a folder cannot be made, with its path and the system's reason.
+    pub fn create(
+        runs_dir: &Path,
+        name: &str,
+        started: DateTime<Utc>,
+        hash8: &str,
+    ) -> Result<Self, RecordError> {
+        let parent = runs_dir.join(folder_name(name));
+        let path = make_new(&parent, &format!("{}-sweep-{hash8}", stamp(started)))?;
+        Ok(Self { path })
+    }
+
+    /// Makes the folder of trial `number` (from 0), named by its axes: `000-devices.num_gpus=0`.
+    ///
+    /// # Errors
+    /// Where the folder cannot be made.
+    pub fn trial(&self, number: usize, axes: &[(String, String)]) -> Result<RunDir, RecordError> {
+        Ok(RunDir { path: make_new(&self.path, &trial_name(number, axes))? })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its own name, without the folders above.
+    pub fn name(&self) -> String {
+        own_name(&self.path)
+    }
+}
+
+/// The folder name of a trial; several axes are joined by `+`.
+pub fn trial_name(number: usize, axes: &[(String, String)]) -> String {
+    let axes: Vec<String> = axes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let name =
+        if axes.is_empty() { format!("{number:03}") } else { format!("{number:03}-{}", axes.join("+")) };
+    folder_name(&name)
+}
+
+/// A text as the name of a folder: characters other than ASCII letters, digits and `. _ = + -` become `_`, at most
+/// 100 bytes, never hidden, never a step upwards.
+pub fn folder_name(text: &str) -> String {
+    let mut name: String = text
+        .chars()
+        .take(LONGEST_NAME)
+        .map(|c| if c.is_ascii_alphanumeric() || "._=+-".contains(c) { c } else { '_' })
+        .collect();
+    if name.is_empty() {
+        name.push('_');
+    }
+    if name.starts_with('.') {
+        name.replace_range(..1, "_");
+    }
+    name
+}
+
+fn stamp(time: DateTime<Utc>) -> String {
+    time.format("%Y%m%dT%H%M%SZ").to_string()
+}
+
+fn own_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Makes a folder that was not there. Only mkdir itself says whether a name is free: looking first would race.
+fn make_new(parent: &Path, name: &str) -> Result<PathBuf, RecordError> {
+    fs::create_dir_all(parent).map_err(|e| RecordError::make_folder(parent, e))?;
+    let mut path = parent.join(name);
+    for attempt in 2_u64.. {
+        match fs::create_dir(&path) {
+            Ok(()) => break,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                path = parent.join(format!("{name}-{attempt}"))
+            }
+            Err(e) => return Err(RecordError::make_folder(&path, e)),
+        }
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn time() -> DateTime<Utc> {
+        DateTime::from_timestamp(1_800_000_000, 0).unwrap()
+    }
+
+    #[test]
+    fn eight_threads_at_once_get_eight_folders() {
+        let runs = tempfile::tempdir().unwrap();
+        let made: BTreeSet<String> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| RunDir::create(runs.path(), "lin/reg", time(), "0123abcd").unwrap().name())
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        let mut expected = BTreeSet::from(["20270115T080000Z-0123abcd".to_owned()]);
+        expected.extend((2..=8).map(|n| format!("20270115T080000Z-0123abcd-{n}")));
+        assert_eq!(made, expected);
+        assert_eq!(fs::read_dir(runs.path().join("lin_reg")).unwrap().count(), 8);
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_named() {
+        let runs = tempfile::tempdir().unwrap();
+        let file = runs.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = RunDir::create(&file, "a", time(), "0123abcd").unwrap_err();
+        let expected = format!("cannot make the folder `{}`: not a directory", file.join("a").display());
+        assert_eq!(error.to_string(), expected);
+        assert!(error.hint().unwrap().starts_with("a file stands where a folder is needed"));
+    }
+
+    #[test]
+    fn trials_are_named_by_their_axes() {
+        let axes = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+        };
+        assert_eq!(trial_name(0, &axes(&[("devices.num_gpus", "0")])), "000-devices.num_gpus=0");
+        let two = axes(&[("optimizer.sgd.lr", "1e-3"), ("devices.use", "[\"gpu:1\"]")]);
+        assert_eq!(trial_name(12, &two), "012-optimizer.sgd.lr=1e-3+devices.use=__gpu_1__");
+        assert_eq!(trial_name(7, &[]), "007");
+        assert_eq!(trial_name(1, &axes(&[("name", &"é".repeat(200))])).len(), 100);
+    }
+
+    #[test]
+    fn a_name_stays_in_its_folder() {
+        assert_eq!(folder_name("../../etc"), "_._.._etc");
+        assert_eq!(folder_name(""), "_");
+        assert_eq!(folder_name("a b\n/ü"), "a_b___");
+    }
+
+    #[test]
+    fn the_hash_is_the_head_of_sha256() {
+        assert_eq!(hash8("abc"), "ba7816bf");
+    }
+}

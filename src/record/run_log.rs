@@ -1,0 +1,91 @@
+//! `run.log`: the run's story, one line per thing worth telling, each with its UTC time.
+
+use std::path::Path;
+
+use chrono::{SecondsFormat, Utc};
+
+use super::{RecordError, Sink, row_file::RowFile, story};
+use crate::event::{Event, Level};
+
+/// The sink of `run.log`.
+pub struct RunLog {
+    file: RowFile,
+    clock: fn() -> String,
+}
+
+impl RunLog {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn create(path: &Path) -> Result<Self, RecordError> {
+        Ok(Self { file: RowFile::create(path, b"")?, clock: now })
+    }
+
+    fn line(&mut self, level: &str, message: &str) -> Result<(), RecordError> {
+        self.file.lines.line(&[&(self.clock)(), " ", level, " ", message]);
+        self.file.flush_burst()
+    }
+}
+
+const INFO: &str = "INFO ";
+const WARNING: &str = "WARN ";
+const ERROR: &str = "ERROR";
+
+impl Sink for RunLog {
+    fn event(&mut self, event: &Event) -> Result<(), RecordError> {
+        match event {
+            Event::Started(header) => self.line(INFO, &story::started(header)),
+            Event::Validation(row) => self.line(INFO, &story::validation(row)),
+            Event::Notice(Level::Info, message) => self.line(INFO, message),
+            Event::Notice(Level::Warning, message) => self.line(WARNING, message),
+            Event::Finished(outcome) => {
+                let level = if story::is_fault(outcome.status) { ERROR } else { INFO };
+                self.line(level, &story::ended(outcome))
+            }
+            Event::Train(_) | Event::Progress(_) => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        self.file.flush()
+    }
+}
+
+/// The time, as `2026-11-21T01:58:14.123Z`.
+fn now() -> String {
+    Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    #[test]
+    fn the_whole_story() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.log");
+        let mut sink =
+            RunLog { clock: || "2027-01-15T08:00:00.000Z".to_owned(), ..RunLog::create(&path).unwrap() };
+        for event in sample::events() {
+            sink.event(&event).unwrap();
+        }
+        sink.flush().unwrap();
+        insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap(), @r"
+        2027-01-15T08:00:00.000Z INFO  linreg: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
+        2027-01-15T08:00:00.000Z WARN  `gpu:0` is not there: training on the CPU
+        2027-01-15T08:00:00.000Z INFO  epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
+        2027-01-15T08:00:00.000Z INFO  two lines
+        2027-01-15T08:00:00.000Z INFO  epoch 2, step 6: validation loss 0.1000, accuracy 95.0 %
+        2027-01-15T08:00:00.000Z INFO  finished after 6 steps in 2 epochs, 500 ms
+        ");
+    }
+
+    #[test]
+    fn times_have_milliseconds_and_are_utc() {
+        let time = now();
+        assert_eq!(time.len(), "2027-01-15T08:00:00.000Z".len());
+        assert!(time.ends_with('Z') && chrono::DateTime::parse_from_rfc3339(&time).is_ok());
+    }
+}

@@ -1,0 +1,83 @@
+//! What the log and the console say of a run, in the same words.
+
+use super::units;
+use crate::event::{Header, Outcome, Status, ValidationRow};
+
+/// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.
+pub(super) fn started(header: &Header) -> String {
+    format!(
+        "{}: {} of {}, {}, on {}, engine {}, {}",
+        header.name,
+        units::counted(header.epochs_planned, "epoch"),
+        units::counted(header.train_rows, "row"),
+        units::counted(header.steps_planned, "step"),
+        devices(header),
+        header.engine,
+        header.precision,
+    )
+}
+
+/// `epoch 3, step 96: validation loss 0.01234, accuracy 93.4 %`.
+pub(super) fn validation(row: &ValidationRow) -> String {
+    let accuracy = row.accuracy.map(|a| format!(", accuracy {}", units::percent(a))).unwrap_or_default();
+    let (epoch, step) = (units::count(row.epoch), units::count(row.step));
+    format!("epoch {epoch}, step {step}: validation loss {}{accuracy}", units::number(row.loss))
+}
+
+/// `finished after 320 steps in 10 epochs, 12.3 ms: reason`.
+pub(super) fn ended(outcome: &Outcome) -> String {
+    let reason = outcome.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!(
+        "{} after {} in {}, {}{reason}",
+        outcome.status.name(),
+        units::counted(outcome.steps, "step"),
+        units::counted(outcome.epochs, "epoch"),
+        units::seconds(outcome.loop_s),
+    )
+}
+
+/// The devices that train and, where it is something else, what was asked for.
+pub(super) fn devices(header: &Header) -> String {
+    let used = header.devices_used.join(", ");
+    let on_cpu = header.devices_used.iter().all(|device| device == "cpu");
+    let asked = header.devices_requested.as_str();
+    match asked.parse::<usize>() {
+        Ok(0) if on_cpu => used,
+        Ok(n) if !on_cpu && n == header.devices_used.len() => used,
+        Ok(n) => format!("{used} (asked for {})", units::counted(n as u64, "GPU")),
+        Err(_) if asked == "all" && !on_cpu => used,
+        Err(_) if asked == "all" => format!("{used} (asked for all GPUs)"),
+        Err(_) if asked == header.devices_used.join(";") => used,
+        Err(_) => format!("{used} (asked for {})", asked.replace(';', ", ")),
+    }
+}
+
+/// Whether a run that ends so has failed.
+pub(super) fn is_fault(status: Status) -> bool {
+    matches!(status, Status::Failed | Status::Diverged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    #[test]
+    fn devices_say_what_was_asked_where_it_is_something_else() {
+        let words = |asked: &str, used: &[&str]| {
+            devices(&Header {
+                devices_requested: asked.to_owned(),
+                devices_used: used.iter().map(|&d| d.to_owned()).collect(),
+                ..sample::header()
+            })
+        };
+        assert_eq!(words("0", &["cpu"]), "cpu");
+        assert_eq!(words("1", &["cpu"]), "cpu (asked for 1 GPU)");
+        assert_eq!(words("4", &["gpu:0", "gpu:1"]), "gpu:0, gpu:1 (asked for 4 GPUs)");
+        assert_eq!(words("2", &["gpu:0", "gpu:1"]), "gpu:0, gpu:1");
+        assert_eq!(words("all", &["cpu"]), "cpu (asked for all GPUs)");
+        assert_eq!(words("all", &["gpu:0"]), "gpu:0");
+        assert_eq!(words("cpu", &["cpu"]), "cpu");
+        assert_eq!(words("gpu:1;gpu:2", &["virtual:1"]), "virtual:1 (asked for gpu:1, gpu:2)");
+    }
+}

@@ -1,0 +1,147 @@
+//! `sweep.csv`: one row per trial, added as each one ends.
+
+use std::path::{Path, PathBuf};
+
+use super::{RecordError, SUMMARY_COLUMNS, row_file::RowFile};
+use crate::event::Status;
+
+/// What became of a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TrialEnd {
+    /// It ran, and its folder holds a summary, unless it failed too early for one.
+    Ran {
+        /// How it ended.
+        status: Status,
+        /// Its folder's own name.
+        folder: String,
+        /// Why it ended so, where that needs words.
+        reason: Option<String>,
+    },
+    /// It could not run.
+    Skipped {
+        /// Why.
+        reason: String,
+    },
+    /// It would equal an earlier trial in all but the request, and was not run again.
+    SameAs {
+        /// The earlier trial's number.
+        trial: usize,
+        /// The earlier trial's folder.
+        folder: String,
+    },
+}
+
+/// The writer of `sweep.csv`. Every row is in the file before [`SweepTable::append`] returns.
+pub struct SweepTable {
+    file: RowFile,
+    folder: PathBuf,
+    axes: usize,
+    /// The columns taken from a trial's `summary.csv`: those that the sweep's own do not name already.
+    summary_columns: Vec<&'static str>,
+}
+
+impl SweepTable {
+    /// Creates `sweep.csv` in a sweep's folder, with columns for these axes (dotted keys).
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn create(sweep_folder: &Path, axes: &[String]) -> Result<Self, RecordError> {
+        let mut columns = vec!["trial"];
+        columns.extend(axes.iter().map(String::as_str));
+        columns.extend(["status", "folder", "reason"]);
+        let summary_columns: Vec<_> = SUMMARY_COLUMNS.into_iter().filter(|c| !columns.contains(c)).collect();
+        columns.extend(&summary_columns);
+        let file = RowFile::with_columns(&sweep_folder.join("sweep.csv"), columns)?;
+        Ok(Self { file, folder: sweep_folder.to_owned(), axes: axes.len(), summary_columns })
+    }
+
+    /// Adds a trial's row: its number from 0, the values of its axes as the user would write them, and its end. The
+    /// figures of a trial that ran are taken from its own `summary.csv`; those of other trials are empty.
+    ///
+    /// # Errors
+    /// Where the row cannot be written, or the trial's summary cannot be read.
+    pub fn append(&mut self, trial: usize, axes: &[String], end: &TrialEnd) -> Result<(), RecordError> {
+        let same = |trial: &usize| format!("equals trial {trial} in all but the request");
+        let (status, folder, reason) = match end {
+            TrialEnd::Ran { status, folder, reason } => (status.name(), folder.as_str(), reason.clone()),
+            TrialEnd::Skipped { reason } => ("skipped", "", Some(reason.clone())),
+            TrialEnd::SameAs { trial, folder } => ("same_as", folder.as_str(), Some(same(trial))),
+        };
+        let figures = match end {
+            TrialEnd::Ran { folder, .. } => self.figures(folder)?,
+            _ => vec![String::new(); self.summary_columns.len()],
+        };
+        let lines = &mut self.file.lines;
+        lines.u64(trial as u64);
+        for axis in 0..self.axes {
+            lines.text(axes.get(axis).map_or("", String::as_str));
+        }
+        lines.text(status).text(folder).text(&reason.unwrap_or_default());
+        for figure in &figures {
+            lines.text(figure);
+        }
+        self.file.end_line()?;
+        self.file.flush()
+    }
+
+    /// A trial's summary, by this table's columns; empty cells where it has none.
+    fn figures(&self, folder: &str) -> Result<Vec<String>, RecordError> {
+        let path = self.folder.join(folder).join("summary.csv");
+        let unreadable = |e: csv::Error| RecordError::read(&path, e.into());
+        let mut reader = csv::Reader::from_path(&path).map_err(unreadable)?;
+        let columns = reader.headers().map_err(unreadable)?.clone();
+        let row = reader.records().next().transpose().map_err(unreadable)?.unwrap_or_default();
+        let cell = |column: &&str| {
+            let place = columns.iter().position(|c| c == *column)?;
+            row.get(place).map(str::to_owned)
+        };
+        Ok(self.summary_columns.iter().map(|column| cell(column).unwrap_or_default()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, time::Instant};
+
+    use super::*;
+    use crate::record::{Sink, sample, summary::SummaryCsv};
+
+    #[test]
+    fn a_row_per_trial_as_each_one_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sweep.csv");
+        let read = || fs::read_to_string(&path).unwrap();
+        let mut table = SweepTable::create(folder.path(), &["devices.num_gpus".to_owned()]).unwrap();
+        let columns = read().trim_end().split(',').count();
+        assert_eq!(columns, 4 + 1 + SUMMARY_COLUMNS.len() - 1);
+
+        let run = "000-devices.num_gpus=0".to_owned();
+        fs::create_dir(folder.path().join(&run)).unwrap();
+        let mut summary =
+            SummaryCsv::create(&folder.path().join(&run).join("summary.csv"), &run, Instant::now()).unwrap();
+        for event in sample::events() {
+            summary.event(&event).unwrap();
+        }
+        summary.flush().unwrap();
+        let ran = TrialEnd::Ran { status: Status::Finished, folder: run.clone(), reason: None };
+        table.append(0, &["0".to_owned()], &ran).unwrap();
+        table.append(1, &["1".to_owned()], &TrialEnd::SameAs { trial: 0, folder: run }).unwrap();
+        let skipped = TrialEnd::Skipped { reason: "`gpu:0`, `gpu:1` are not there".to_owned() };
+        table.append(2, &["2".to_owned()], &skipped).unwrap();
+
+        let text = read();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        assert!(rows.iter().all(|row| row.len() == columns));
+        let head = |row: &csv::StringRecord| row.iter().take(10).collect::<Vec<_>>().join(" | ");
+        assert_eq!(
+            head(&rows[0]),
+            "0 | 0 | finished | 000-devices.num_gpus=0 |  | 000-devices.num_gpus=0 | linreg | 1 | cpu | false"
+        );
+        assert_eq!(
+            head(&rows[1]),
+            "1 | 1 | same_as | 000-devices.num_gpus=0 | equals trial 0 in all but the request |  |  |  |  | "
+        );
+        assert_eq!(head(&rows[2]), "2 | 2 | skipped |  | `gpu:0`, `gpu:1` are not there |  |  |  |  | ");
+    }
+}

@@ -1,0 +1,86 @@
+//! Files that are there whole or not at all: written under a temporary name in the same folder, then renamed.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use super::RecordError;
+
+/// What a finished write must outlive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// A kill of the process.
+    Process,
+    /// A loss of power, too: waits for the disk (fsync).
+    Power,
+}
+
+/// Writes a file whole, to outlive a loss of power.
+///
+/// # Errors
+/// Where it cannot be written; nothing is left then, and an older file of that name is as it was.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
+    write_whole_with(path, Durability::Power, |file| file.write_all(bytes))
+}
+
+/// The same for content that is made while it is written.
+///
+/// # Errors
+/// As [`write_whole`].
+pub fn write_whole_with(
+    path: &Path,
+    durability: Durability,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), RecordError> {
+    let temporary = temporary_name(path);
+    let result = fill(&temporary, durability, write).and_then(|()| fs::rename(&temporary, path));
+    result.map_err(|e| {
+        let _ = fs::remove_file(&temporary); // it may never have been made
+        RecordError::write(path, e)
+    })
+}
+
+fn fill(
+    path: &Path,
+    durability: Durability,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    write(&mut file)?;
+    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    if durability == Durability::Power {
+        file.sync_all()?;
+    }
+    Ok(())
+}
+
+/// `.model.safetensors.1234.tmp`: hidden, in the same folder, this process's own.
+fn temporary_name(path: &Path) -> PathBuf {
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
+        write_whole(&path, b"old").unwrap();
+        let error = write_whole_with(&path, Durability::Power, |file| {
+            file.write_all(b"half")?;
+            file.flush()?;
+            Err(io::Error::from_raw_os_error(28))
+        });
+        let expected = format!("cannot write `{}`: no space left on device", path.display());
+        assert_eq!(error.unwrap_err().to_string(), expected);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        write_whole(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+}
