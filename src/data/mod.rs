@@ -18,7 +18,10 @@ use std::{io, sync::Arc};
 
 use crate::spec::{self, Problem, Source};
 
+mod weights;
+
 pub use order::epoch_order;
+pub use weights::{Tensor, Weights, read_weights};
 
 /// What the rows are for: decided by the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,6 @@
 //! Initial weights: from the seed on the host, so that they are the same on every device; or from a file.
 
-use rand_chacha::{
-    ChaCha8Rng,
-    rand_core::{Rng, SeedableRng},
-};
+use rand_chacha::{ChaCha8Rng, rand_core::Rng};
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
@@ -21,7 +18,7 @@ pub fn initial_values(init: &Init, layout: &Layout, seed: u64, file: Option<&Wei
     for (index, parameter) in layout.parameters.iter().enumerate() {
         let to = &mut values[parameter.offset..parameter.offset + parameter.elements()];
         // PyTorch's order of drawing: `[out, in]`, row by row. One stream per parameter, so that none depends on another.
-        let mut random = ChaCha8Rng::from_seed(stream(seed, Purpose::Init, index as u64));
+        let mut random = stream(seed, Purpose::Weights, index as u64);
         let is_weight = parameter.shape.len() == 2;
         if is_weight {
             inputs = parameter.shape[0];

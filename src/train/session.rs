@@ -222,7 +222,7 @@ impl<'a> Session<'a> {
         let shuffle = self.trial.spec.data.shuffle;
         if shuffle {
             let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
-            epoch_order(self.trial.spec.seed, self.epoch, rows, &mut numbers);
+            epoch_order(self.trial.spec.seed, self.epoch, rows as u32, &mut numbers);
             *order = Arc::new(numbers);
         }
         match stream {

@@ -171,7 +171,7 @@ impl Compiler<'_> {
     /// Packs a right operand `[k, n]` if that is worth it for a left one of `m` rows; where it lies, and how.
     fn pack(&self, right: Slice, transposed: bool, [m, k, n]: [usize; 3], phase: Phase, p: &mut Places<'_>, steps: &mut Vec<Step>) -> (Span, bool) {
         let source = p.of(right);
-        if !transposed && !self.kernel.worth_packing([m, k, n]) {
+        if !transposed && !worth_packing([m, k, n]) {
             return (source, false);
         }
         let packed = p.scratch(self.kernel.packed_len(k, n));
@@ -298,6 +298,11 @@ impl Compiler<'_> {
         }
         steps
     }
+}
+
+/// Whether the right operand is read often enough, and spread widely enough, that packing it pays.
+fn worth_packing([m, k, n]: [usize; 3]) -> bool {
+    n > 64 && m >= 64 && k * n > 8192
 }
 
 fn access<const R: usize, const W: usize>(reads: [Span; R], writes: [Span; W]) -> Access {

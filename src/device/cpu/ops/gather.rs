@@ -1,5 +1,7 @@
 //! Fetching the rows of a batch.
 
+use super::super::simd;
+
 /// How far ahead rows are asked for: enough to hide a fetch from memory behind the copies before it.
 const AHEAD: usize = 8;
 
@@ -14,7 +16,7 @@ pub fn gather(from: &[f32], order: &[u32], width: usize, to: &mut [f32]) {
         _ => {
             for (i, (row, to)) in order.iter().zip(to.chunks_exact_mut(width)).enumerate() {
                 if let Some(next) = order.get(i + AHEAD) {
-                    super::super::simd::prefetch(&from[*next as usize * width..][..width]);
+                    simd::prefetch(&from[*next as usize * width..][..width]);
                 }
                 to.copy_from_slice(&from[*row as usize * width..][..width]);
             }

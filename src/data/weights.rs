@@ -1,0 +1,87 @@
+//! Initial weights from a safetensors file, under the names that PyTorch's `nn.Sequential` gives them.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use safetensors::{Dtype, SafeTensors};
+
+use crate::spec::{Place, Problem};
+
+/// Tensors by name.
+pub type Weights = BTreeMap<String, Tensor>;
+
+/// A tensor in PyTorch's order of axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// `[out, in]` for a weight, `[out]` for a bias.
+    pub shape: Vec<usize>,
+    /// Row-major.
+    pub values: Vec<f32>,
+}
+
+/// Reads the file and checks that it holds exactly `wanted`: names and shapes in PyTorch's order of axes.
+///
+/// # Errors
+/// All tensors that are missing, of another shape or type, or not wanted.
+pub fn read_weights(path: &Path, wanted: &[(String, Vec<usize>)]) -> Result<Weights, Vec<Problem>> {
+    let key = "model.init.file";
+    let shown = path.display();
+    let at_file = |message: String| {
+        let place = Place::File { path: path.to_owned(), line: None, column: None, text: None };
+        Problem::new(place, message)
+    };
+    let bytes = fs::read(path)
+        .map_err(|e| vec![Problem::at_key(key, format!("cannot read `{shown}`: {}", os_words(&e)))])?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| {
+        vec![at_file(format!("not a safetensors file: {e}")).hint("write it with `safetensors.torch.save_file`")]
+    })?;
+    let mut problems = Vec::new();
+    let mut weights = Weights::new();
+    for (name, shape) in wanted {
+        let Ok(tensor) = file.tensor(name) else {
+            let there = file.names();
+            let hint = format!("the file holds {}", listed(&there));
+            problems.push(at_file(format!("the model's tensor `{name}` is not there")).hint(hint));
+            continue;
+        };
+        if tensor.shape() != shape {
+            let message = format!("`{name}` has the shape {:?}, the model's has {shape:?}", tensor.shape());
+            problems.push(at_file(message).hint("the file must come from a model of the same layers"));
+            continue;
+        }
+        let values: Vec<f32> = match tensor.dtype() {
+            Dtype::F32 => tensor.data().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+            Dtype::F64 => tensor.data().as_chunks().0.iter().map(|b| f64::from_le_bytes(*b) as f32).collect(),
+            other => {
+                problems.push(at_file(format!("`{name}` holds {other:?}: expected F32 or F64")));
+                continue;
+            }
+        };
+        if let Some(i) = values.iter().position(|v| !v.is_finite()) {
+            problems.push(at_file(format!("`{name}` holds {} at element {i}: expected finite numbers", values[i])));
+        }
+        weights.insert(name.clone(), Tensor { shape: shape.clone(), values });
+    }
+    for name in file.names() {
+        if !wanted.iter().any(|(w, _)| w == name) {
+            problems.push(at_file(format!("the file's tensor `{name}` is not in the model")));
+        }
+    }
+    problems.truncate(20);
+    if problems.is_empty() { Ok(weights) } else { Err(problems) }
+}
+
+fn os_words(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file".into(),
+        _ => error.to_string(),
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    let mut names: Vec<_> = names.iter().map(|n| format!("`{n}`")).collect();
+    names.sort();
+    let more = names.len().saturating_sub(8);
+    names.truncate(8);
+    let list = if names.is_empty() { "no tensor".into() } else { names.join(", ") };
+    if more > 0 { format!("{list} and {more} more") } else { list }
+}
