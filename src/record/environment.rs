@@ -2,7 +2,7 @@
 //!
 //! The file is written twice: at the start, so that a run that is killed still tells its machine, and whole again at
 //! the end, with git's answer whether tracked files differ from the commit. That answer takes some 10 ms, as long as a
-//! small run itself, so it is asked for in the background.
+//! small run itself, so it is asked for in the background, by [`GitQuery`].
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     RecordError,
-    git::{self, Dirtiness},
+    git::GitQuery,
     host,
     whole::{Durability, write_whole_with},
 };
@@ -23,8 +23,6 @@ pub struct EnvironmentFacts {
     pub started: DateTime<Utc>,
     /// The command line, as [`super::command_line`] writes it.
     pub command: String,
-    /// The folder that the spec is in.
-    pub spec_folder: PathBuf,
     /// What the spec asks for: `3`, `all`, `gpu:1;gpu:2`.
     pub devices_requested: String,
     /// Names of the devices that train.
@@ -144,7 +142,7 @@ pub struct Git {
 }
 
 impl Environment {
-    fn collect(facts: EnvironmentFacts) -> Self {
+    fn collect(facts: EnvironmentFacts, commit: Option<String>) -> Self {
         let total_bytes = host::memory("MemTotal");
         Self {
             started: facts.started.to_rfc3339_opts(SecondsFormat::Millis, true),
@@ -168,7 +166,7 @@ impl Environment {
             },
             os: Os { name: std::env::consts::OS, arch: std::env::consts::ARCH, kernel: host::kernel() },
             versions: Versions { runner: env!("CARGO_PKG_VERSION") },
-            git: git::commit(&facts.spec_folder).map(|commit| Git { commit, dirty: None }),
+            git: commit.map(|commit| Git { commit, dirty: None }),
         }
     }
 
@@ -183,21 +181,18 @@ impl Environment {
 pub struct EnvironmentFile {
     path: PathBuf,
     environment: Environment,
-    dirtiness: Dirtiness,
+    git: GitQuery,
 }
 
 impl EnvironmentFile {
-    /// Collects the facts, writes the file, and asks git in the background.
+    /// Collects the facts and writes the file. `git` was asked about the folder that the spec is in.
     ///
     /// # Errors
     /// Where it cannot be written.
-    pub fn create(path: &Path, facts: EnvironmentFacts) -> Result<Self, RecordError> {
-        let folder = facts.spec_folder.clone();
-        let environment = Environment::collect(facts);
-        let dirtiness =
-            if environment.git.is_some() { Dirtiness::ask(&folder) } else { Dirtiness::unknown() };
+    pub fn create(path: &Path, facts: EnvironmentFacts, git: GitQuery) -> Result<Self, RecordError> {
+        let environment = Environment::collect(facts, git.commit.clone());
         environment.write(path)?;
-        Ok(Self { path: path.to_owned(), environment, dirtiness })
+        Ok(Self { path: path.to_owned(), environment, git })
     }
 
     /// Takes git's answer and writes the file whole again.
@@ -205,7 +200,7 @@ impl EnvironmentFile {
     /// # Errors
     /// Where it cannot be written; the first version stays then.
     pub fn finish(mut self) -> Result<(), RecordError> {
-        let (Some(git), Some(dirty)) = (&mut self.environment.git, self.dirtiness.answer()) else {
+        let (Some(git), Some(dirty)) = (&mut self.environment.git, self.git.dirty()) else {
             return Ok(());
         };
         git.dirty = Some(dirty);
@@ -217,11 +212,10 @@ impl EnvironmentFile {
 mod tests {
     use super::*;
 
-    fn facts(spec_folder: &Path) -> EnvironmentFacts {
+    fn facts() -> EnvironmentFacts {
         EnvironmentFacts {
             started: DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
             command: "runner 'a b.toml'".to_owned(),
-            spec_folder: spec_folder.to_owned(),
             devices_requested: "1".to_owned(),
             devices_used: vec!["cpu".to_owned()],
             virtual_devices: false,
@@ -233,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_file_of_a_known_machine() {
-        let mut environment = Environment::collect(facts(Path::new("/")));
+        let mut environment = Environment::collect(facts(), None);
         environment.cpu.model = Some("A \"fast\" one".to_owned());
         environment.cpu.logical_cores = Some(2);
         environment.cpu.caches = vec!["L1 data 48K".to_owned()];
@@ -282,7 +276,7 @@ mod tests {
     fn outside_of_git_there_is_no_git() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("environment.toml");
-        EnvironmentFile::create(&path, facts(folder.path())).unwrap().finish().unwrap();
+        EnvironmentFile::create(&path, facts(), GitQuery::ask(folder.path())).unwrap().finish().unwrap();
         let text = std::fs::read_to_string(path).unwrap();
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table["started"].as_str(), Some("2027-01-15T08:00:00.000Z"));

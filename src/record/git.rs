@@ -16,7 +16,7 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The commit of the repository that `folder` stands in; `None` outside of one, or before its first commit.
-pub(super) fn commit(folder: &Path) -> Option<String> {
+fn commit(folder: &Path) -> Option<String> {
     let git = repository(folder)?;
     let head = read(&git.join("HEAD"))?;
     let Some(reference) = head.strip_prefix("ref: ") else { return is_hash(&head).then_some(head) };
@@ -51,28 +51,27 @@ fn is_hash(text: &str) -> bool {
     text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The answer to come whether tracked files differ from the commit.
-pub(super) struct Dirtiness(Option<Receiver<Option<bool>>>);
+/// A question to git, asked in the background: best at the very start, so that the answer is there at the end.
+pub struct GitQuery {
+    pub(super) commit: Option<String>,
+    dirty: Option<Receiver<Option<bool>>>,
+}
 
-impl Dirtiness {
-    /// Asks git in the background.
-    pub(super) fn ask(folder: &Path) -> Self {
+impl GitQuery {
+    /// Asks about the repository that `folder` stands in; outside of one there is nothing to ask.
+    pub fn ask(folder: &Path) -> Self {
+        let Some(commit) = commit(folder) else { return Self { commit: None, dirty: None } };
         let (tell, answer) = sync_channel(1);
         let folder = folder.to_owned();
         let thread = thread::Builder::new().name("git".to_owned()).spawn(move || {
             let _ = tell.send(ask_git(&folder)); // nobody may be waiting any more
         });
-        Self(thread.is_ok().then_some(answer))
+        Self { commit: Some(commit), dirty: thread.is_ok().then_some(answer) }
     }
 
-    /// Where there is nothing to ask.
-    pub(super) fn unknown() -> Self {
-        Self(None)
-    }
-
-    /// The answer; `None` where git is not there, says nothing, or takes too long.
-    pub(super) fn answer(self) -> Option<bool> {
-        self.0?.recv_timeout(PATIENCE).ok()?
+    /// Whether tracked files differ from the commit; `None` where git is not there, says nothing, or takes too long.
+    pub(super) fn dirty(self) -> Option<bool> {
+        self.dirty?.recv_timeout(PATIENCE).ok()?
     }
 }
 
@@ -126,5 +125,7 @@ mod tests {
         write(&main.join("refs/heads/w"), HASH);
         write(&folder.path().join("w/.git"), &format!("gitdir: {}\n", linked.display()));
         assert_eq!(commit(&folder.path().join("w")).as_deref(), Some(HASH));
+        assert_eq!(GitQuery::ask(&folder.path().join("w")).commit.as_deref(), Some(HASH));
+        assert!(GitQuery::ask(folder.path()).commit.is_none());
     }
 }

@@ -41,6 +41,8 @@ pub use environment::{
     Cpu, Devices, Environment, EnvironmentFacts, EnvironmentFile, Git, HostOptions, Memory, Os, Versions,
 };
 pub use error::RecordError;
+pub use git::GitQuery;
+pub(crate) use lines::Lines;
 pub use metrics::MetricsCsv;
 pub use model_file::write_model;
 pub use recorder::{EventSender, Recorder, Stopped};

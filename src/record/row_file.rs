@@ -151,4 +151,26 @@ mod tests {
         assert_eq!(error.to_string(), format!("cannot write `{}`: file exists", path.display()));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     }
+
+    #[test]
+    fn a_full_disk_is_told_and_a_torn_line_is_cut() {
+        let full = OpenOptions::new().append(true).open("/dev/full");
+        if let Ok(file) = full {
+            let mut rows = RowFile { path: "full.csv".into(), file, length: 0, lines: Lines::new() };
+            rows.lines.u64(1);
+            rows.end_line().unwrap();
+            assert_eq!(
+                rows.flush().unwrap_err().to_string(),
+                "cannot write `full.csv`: no space left on device"
+            );
+        }
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.csv");
+        let mut rows = RowFile::create(&path, b"a,b\n").unwrap();
+        let taken = b"1,2\n3,";
+        rows.file.write_all(taken).unwrap();
+        rows.cut_torn_line(taken, io::ErrorKind::StorageFull.into());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a,b\n1,2\n");
+    }
 }

@@ -2,14 +2,18 @@
 //! ever share one and nothing is ever overwritten.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 
-use super::RecordError;
+use super::{
+    RecordError,
+    whole::{Durability, write_whole_with},
+};
 
 /// Longest folder name that is made from a user's words, in bytes.
 const LONGEST_NAME: usize = 100;
@@ -49,6 +53,15 @@ impl RunDir {
     /// Its own name, without the folders above.
     pub fn name(&self) -> String {
         own_name(&self.path)
+    }
+
+    /// Writes a small file of it whole, such as `spec.toml`. It outlives a kill; waiting for the disk, as
+    /// [`super::write_whole`] does, would take longer than a small run.
+    ///
+    /// # Errors
+    /// Where it cannot be written; nothing is left then.
+    pub fn write(&self, name: &str, text: &str) -> Result<(), RecordError> {
+        write_whole_with(&self.file(name), Durability::Process, |file| file.write_all(text.as_bytes()))
     }
 
     /// The path of a file in it.

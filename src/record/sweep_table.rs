@@ -87,6 +87,9 @@ impl SweepTable {
     /// A trial's summary, by this table's columns; empty cells where it has none.
     fn figures(&self, folder: &str) -> Result<Vec<String>, RecordError> {
         let path = self.folder.join(folder).join("summary.csv");
+        if !path.is_file() {
+            return Ok(vec![String::new(); self.summary_columns.len()]);
+        }
         let unreadable = |e: csv::Error| RecordError::read(&path, e.into());
         let mut reader = csv::Reader::from_path(&path).map_err(unreadable)?;
         let columns = reader.headers().map_err(unreadable)?.clone();

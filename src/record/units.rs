@@ -23,7 +23,7 @@ pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
@@ -54,7 +54,7 @@ pub(crate) fn seconds(value: f64) -> String {
         v => format!("{v:.0}"),
     };
     match value {
-        v if v == 0.0 => "0 s".to_owned(),
+        0.0 => "0 s".to_owned(),
         v if v < 0.9995e-3 => format!("{} µs", three(v * 1e6)),
         v if v < 0.9995 => format!("{} ms", three(v * 1e3)),
         v if v < 59.95 => format!("{} s", three(v)),

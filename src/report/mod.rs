@@ -1,1 +1,22 @@
-//! (to come)
+//! `report`: run folders into tables and comparisons. Reads files only, never live objects.
+//!
+//! May use [`crate::record`], for the words it shares with the console.
+
+mod comparison;
+mod csv_file;
+mod curve;
+mod differences;
+mod error;
+mod export;
+mod find;
+mod grid;
+mod run;
+mod sweep;
+mod sweep_end;
+mod text;
+
+pub use comparison::{Comparison, compare};
+pub use curve::{CurveDifference, CurveParting};
+pub use error::ReportError;
+pub use export::Format;
+pub use sweep_end::sweep_end;

@@ -1,0 +1,144 @@
+//! The comparison of runs: axes, figures, ratios, curves and differences, before any of it is printed.
+
+use super::{
+    ReportError,
+    curve::CurveDifference,
+    differences::{self, Difference, Leaves},
+    find::{self, Found},
+    run::Run,
+    sweep,
+};
+
+/// Keys of the environment that differ between any two runs and say nothing of whether they can be compared.
+const NOT_THE_MACHINE: [&str; 6] =
+    ["started", "command", "devices.requested", "devices.used", "devices.virtual", "memory.available_bytes"];
+
+/// Runs side by side. The first is what the others are held against.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Keys that tell the runs apart: the sweeps' axes, or what differs between the specs.
+    pub(super) axes: Vec<String>,
+    /// At least one.
+    pub(super) runs: Vec<Run>,
+    /// Per run: steps per second over those of the first that has them.
+    pub(super) ratios: Vec<Option<f64>>,
+    /// The run whose curve the others' are held against.
+    pub(super) curve_reference: Option<usize>,
+    /// Per run: its loss curve against the reference's.
+    pub(super) curves: Vec<Option<CurveDifference>>,
+    /// Keys of the spec that differ.
+    pub(super) spec: Vec<Difference>,
+    /// Keys of the environment that differ, of those that matter.
+    pub(super) environment: Vec<Difference>,
+}
+
+/// Reads what the paths name (run folders, sweep folders, folders of either, globs) and compares it.
+///
+/// # Errors
+/// Where a path names no run, or a file of a run is malformed.
+pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
+    let mut runs = Vec::new();
+    for found in find::find(paths)? {
+        match found {
+            Found::Run(folder) => runs.push(Run::read(&folder)?),
+            Found::Sweep(folder) => runs.extend(sweep::read(&folder)?),
+        }
+    }
+    Ok(Comparison::of(runs))
+}
+
+impl Comparison {
+    pub(super) fn of(runs: Vec<Run>) -> Self {
+        let spec = differing(&runs, |run| run.spec.as_ref());
+        let mut environment = differing(&runs, |run| run.environment.as_ref());
+        environment.retain(|difference| !NOT_THE_MACHINE.contains(&difference.key.as_str()));
+        let (curve_reference, curves) = curves(&runs);
+        Self {
+            axes: axes(&runs, &spec),
+            ratios: ratios(&runs),
+            curve_reference,
+            curves,
+            runs,
+            spec,
+            environment,
+        }
+    }
+
+    /// Whether the runs may be held against each other, in a sentence.
+    pub(super) fn comparability(&self) -> String {
+        let runs =
+            if self.runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", self.runs.len()) };
+        if self.runs.len() == 1 {
+            return runs;
+        }
+        let unknown = self.places(|run| run.environment.is_none() && !is_not_run(run));
+        let dirty = self.places(|run| environment(run, "git.dirty") == Some("true"));
+        let keys: Vec<&str> = self.environment.iter().map(|difference| difference.key.as_str()).collect();
+        let mut sentence = match keys.as_slice() {
+            _ if !unknown.is_empty() => format!("{runs}; no environment.toml in run {unknown}"),
+            [] => format!("{runs}, comparable: same processor, instruction set, threads and version"),
+            [key] => format!("{runs}, to be compared with care: {key} differs"),
+            _ => format!("{runs}, to be compared with care: {} differ", keys.join(", ")),
+        };
+        if !dirty.is_empty() {
+            sentence += &format!("; uncommitted changes in run {dirty}");
+        }
+        sentence
+    }
+
+    /// The numbers of the runs that are so, as `1, 3`.
+    fn places(&self, so: impl Fn(&Run) -> bool) -> String {
+        let places = self.runs.iter().enumerate().filter(|(_, run)| so(run));
+        places.map(|(place, _)| (place + 1).to_string()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
+    run.environment.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Whether a trial was never started.
+pub(super) fn is_not_run(run: &Run) -> bool {
+    matches!(run.status.as_str(), "skipped" | "same_as")
+}
+
+fn differing<'a>(runs: &'a [Run], table: impl Fn(&'a Run) -> Option<&'a Leaves>) -> Vec<Difference> {
+    let tables: Vec<(usize, &Leaves)> =
+        runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, table(run)?))).collect();
+    differences::differences(&tables)
+}
+
+/// The sweeps' axes in order; where a run of its own is among them, also what differs between the specs.
+fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
+    let mut axes: Vec<String> = Vec::new();
+    for (key, _) in runs.iter().flat_map(|run| &run.axes) {
+        if !axes.contains(key) {
+            axes.push(key.clone());
+        }
+    }
+    if runs.iter().any(|run| run.axes.is_empty()) {
+        let more = spec.iter().map(|difference| &difference.key).filter(|key| *key != "description");
+        let more: Vec<String> = more.filter(|key| !axes.contains(key)).cloned().collect();
+        axes.extend(more);
+    }
+    axes
+}
+
+/// Virtual devices share one processor: their times say nothing of real ones, so they have no ratio and give none.
+fn ratios(runs: &[Run]) -> Vec<Option<f64>> {
+    let speed = |run: &Run| run.number("steps_per_s").filter(|&speed| speed > 0.0);
+    let first = runs.iter().find(|run| speed(run).is_some());
+    let base = first.filter(|run| !run.is_virtual()).and_then(speed);
+    runs.iter().map(|run| Some(speed(run).filter(|_| !run.is_virtual())? / base?)).collect()
+}
+
+fn curves(runs: &[Run]) -> (Option<usize>, Vec<Option<CurveDifference>>) {
+    let has_curve = |run: &Run| run.curve.as_ref().is_some_and(|curve| !curve.points.is_empty());
+    let Some(reference) = runs.iter().position(has_curve) else { return (None, vec![None; runs.len()]) };
+    let first = runs[reference].curve.as_ref();
+    let against = |(place, run): (usize, &Run)| {
+        let curve = run.curve.as_ref().filter(|_| place != reference && has_curve(run))?;
+        Some(curve.against(first?))
+    };
+    (Some(reference), runs.iter().enumerate().map(against).collect())
+}

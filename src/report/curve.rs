@@ -1,0 +1,190 @@
+//! Loss curves: read from `metrics.csv`, compared bit by bit.
+
+use std::path::Path;
+
+use csv::StringRecord;
+
+use super::{ReportError, csv_file};
+
+/// The training losses of a run by step, and what else a killed run leaves behind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Curve {
+    /// Optimizer step and loss, in order.
+    pub(super) points: Vec<(u64, f32)>,
+    /// The last row's step, epoch.
+    pub(super) last: Option<(u64, u64)>,
+    /// The last validation loss, as written.
+    pub(super) last_validation: Option<String>,
+    /// Whether the file ends in a torn line, which was left out.
+    pub(super) torn: bool,
+}
+
+/// Where the columns stand that a curve needs.
+struct Columns {
+    step: usize,
+    epoch: usize,
+    split: usize,
+    loss: usize,
+}
+
+impl Columns {
+    fn find(header: &StringRecord) -> Result<Self, String> {
+        let place = |name: &str| {
+            header
+                .iter()
+                .position(|column| column == name)
+                .ok_or_else(|| format!("there is no column `{name}`"))
+        };
+        Ok(Self {
+            step: place("step")?,
+            epoch: place("epoch")?,
+            split: place("split")?,
+            loss: place("loss")?,
+        })
+    }
+}
+
+impl Curve {
+    /// Reads a `metrics.csv`.
+    pub(super) fn read(path: &Path) -> Result<Self, ReportError> {
+        let mut curve = Self::default();
+        let mut columns = None;
+        let (_, torn) = csv_file::for_each_row(path, |header, row| {
+            let columns = match &columns {
+                Some(columns) => columns,
+                None => columns.insert(Columns::find(header)?),
+            };
+            curve.take(columns, row)
+        })?;
+        curve.torn = torn;
+        Ok(curve)
+    }
+
+    fn take(&mut self, columns: &Columns, row: &StringRecord) -> Result<(), String> {
+        let cell = |column: usize| row.get(column).unwrap_or_default();
+        let whole = |column: usize, name: &str| {
+            let text = cell(column);
+            text.parse::<u64>().map_err(|_| format!("`{text}` in column `{name}` is no whole number"))
+        };
+        let (step, epoch) = (whole(columns.step, "step")?, whole(columns.epoch, "epoch")?);
+        self.last = Some((step, epoch));
+        let loss = cell(columns.loss);
+        let number = || loss.parse::<f32>().map_err(|_| format!("`{loss}` in column `loss` is no number"));
+        match cell(columns.split) {
+            "train" if loss.is_empty() => {}
+            "train" => self.points.push((step, number()?)),
+            "validation" => self.last_validation = Some(loss.to_owned()),
+            other => return Err(format!("`{other}` in column `split` is neither `train` nor `validation`")),
+        }
+        Ok(())
+    }
+
+    /// How this curve differs from `first`, over the steps that both have.
+    pub(super) fn against(&self, first: &Self) -> CurveDifference {
+        let (mut mine, mut theirs) = (self.points.iter().peekable(), first.points.iter().peekable());
+        let mut common = 0;
+        let mut parts: Option<CurveParting> = None;
+        while let (Some(&&(step, other)), Some(&&(first_step, first))) = (mine.peek(), theirs.peek()) {
+            if step <= first_step {
+                mine.next();
+            }
+            if first_step <= step {
+                theirs.next();
+            }
+            if step != first_step {
+                continue;
+            }
+            common += 1;
+            if first.to_bits() == other.to_bits() {
+                continue;
+            }
+            let relative = relative_difference(first, other);
+            let parting =
+                parts.get_or_insert(CurveParting { step, first, other, relative, largest: (step, relative) });
+            // A NaN on one side compares as larger than any number, and stays.
+            if relative.total_cmp(&parting.largest.1).is_gt() {
+                parting.largest = (step, relative);
+            }
+        }
+        match parts {
+            _ if common == 0 => CurveDifference::NothingInCommon,
+            None => CurveDifference::Same { common },
+            Some(parting) => CurveDifference::Parts { parting, common },
+        }
+    }
+}
+
+/// Of the larger magnitude; infinite where only one side is a finite number.
+fn relative_difference(first: f32, other: f32) -> f64 {
+    let (first, other) = (f64::from(first), f64::from(other));
+    if !(first.is_finite() && other.is_finite()) {
+        return f64::INFINITY;
+    }
+    let scale = first.abs().max(other.abs());
+    if scale == 0.0 { 0.0 } else { (first - other).abs() / scale }
+}
+
+/// How two loss curves differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CurveDifference {
+    /// No step has a row in both.
+    NothingInCommon,
+    /// The same bits at every step that both have.
+    Same {
+        /// How many those are.
+        common: u64,
+    },
+    /// They part.
+    Parts {
+        /// Where and how.
+        parting: CurveParting,
+        /// Steps that both have.
+        common: u64,
+    },
+}
+
+/// Where two loss curves part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurveParting {
+    /// The first step whose losses differ.
+    pub step: u64,
+    /// The first run's loss there.
+    pub first: f32,
+    /// The other run's.
+    pub other: f32,
+    /// Their difference, relative to the larger.
+    pub relative: f64,
+    /// The step of the largest relative difference, and that difference.
+    pub largest: (u64, f64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(points: &[(u64, f32)]) -> Curve {
+        Curve { points: points.to_vec(), ..Curve::default() }
+    }
+
+    #[test]
+    fn curves_are_compared_at_common_steps() {
+        let first = curve(&[(1, 1.0), (2, 0.5), (3, 0.25), (5, 2.0)]);
+        assert_eq!(first.against(&first), CurveDifference::Same { common: 4 });
+        let other = curve(&[(2, 0.5), (3, 0.2), (4, 9.0), (5, 1.0)]);
+        let CurveDifference::Parts { parting, common } = other.against(&first) else { panic!("they part") };
+        assert_eq!((parting.step, parting.first, parting.other, common), (3, 0.25, 0.2, 3));
+        assert!((parting.relative - 0.2).abs() < 1e-6);
+        assert_eq!(parting.largest, (5, 0.5));
+        assert_eq!(curve(&[(7, 1.0)]).against(&first), CurveDifference::NothingInCommon);
+    }
+
+    #[test]
+    fn not_a_number_equals_itself_and_differs_from_all_else() {
+        let nan = curve(&[(1, f32::NAN)]);
+        assert_eq!(nan.against(&nan), CurveDifference::Same { common: 1 });
+        let CurveDifference::Parts { parting, .. } = nan.against(&curve(&[(1, 1.0)])) else {
+            panic!("they part")
+        };
+        assert_eq!(parting.relative, f64::INFINITY);
+    }
+}

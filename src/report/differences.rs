@@ -1,0 +1,126 @@
+//! TOML tables as dotted keys, and what differs between several of them.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use toml::Value;
+
+use super::ReportError;
+
+/// A table's leaves by dotted key; array places count as keys where the array holds tables or strings beside tables.
+pub(super) type Leaves = BTreeMap<String, String>;
+
+/// Reads a TOML file's leaves; `None` where there is no such file.
+pub(super) fn read(path: &Path) -> Result<Option<Leaves>, ReportError> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(ReportError::read(path, e)),
+    };
+    let table: toml::Table = toml::from_str(&text).map_err(|e| {
+        let before = e.span().map_or("", |span| text.get(..span.start).unwrap_or_default());
+        let line = before.bytes().filter(|&byte| byte == b'\n').count() as u64 + 1;
+        ReportError::malformed(path, line, e.message().to_owned())
+    })?;
+    let mut leaves = Leaves::new();
+    for (key, value) in &table {
+        add(key.clone(), value, &mut leaves);
+    }
+    Ok(Some(leaves))
+}
+
+fn add(key: String, value: &Value, leaves: &mut Leaves) {
+    match value {
+        Value::Table(table) => {
+            for (inner, value) in table {
+                add(format!("{key}.{inner}"), value, leaves);
+            }
+        }
+        Value::Array(values) if values.iter().any(Value::is_table) => {
+            for (place, value) in values.iter().enumerate() {
+                add(format!("{key}.{place}"), value, leaves);
+            }
+        }
+        Value::String(text) => {
+            leaves.insert(key, text.clone());
+        }
+        other => {
+            leaves.insert(key, other.to_string());
+        }
+    }
+}
+
+/// A key whose value is not the same everywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// Dotted.
+    pub(super) key: String,
+    /// Each value with the places that have it, in the order of their first place; `None` where the key is absent.
+    pub(super) values: Vec<(Option<String>, Vec<usize>)>,
+}
+
+/// The keys that differ among those tables that are there, each place named by its number.
+pub(super) fn differences(tables: &[(usize, &Leaves)]) -> Vec<Difference> {
+    let mut keys: Vec<&String> = tables.iter().flat_map(|(_, leaves)| leaves.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    keys.into_iter()
+        .filter_map(|key| {
+            let mut values: Vec<(Option<String>, Vec<usize>)> = Vec::new();
+            for (place, leaves) in tables {
+                let value = leaves.get(key);
+                match values.iter_mut().find(|(known, _)| known.as_ref() == value) {
+                    Some((_, places)) => places.push(*place),
+                    None => values.push((value.cloned(), vec![*place])),
+                }
+            }
+            (values.len() > 1).then(|| Difference { key: key.clone(), values })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves(text: &str) -> Leaves {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.toml");
+        fs::write(&path, text).unwrap();
+        read(&path).unwrap().unwrap()
+    }
+
+    #[test]
+    fn keys_are_dotted_down_to_the_layers() {
+        let found = leaves(
+            "a = 'x'\nb = [1, 2]\nlayers = ['relu', { linear = { out_features = 3 } }]\n[c]\nd = 0.5\n",
+        );
+        let expected = [
+            ("a", "x"),
+            ("b", "[1, 2]"),
+            ("c.d", "0.5"),
+            ("layers.0", "relu"),
+            ("layers.1.linear.out_features", "3"),
+        ];
+        assert_eq!(found, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    }
+
+    #[test]
+    fn values_are_grouped_by_place() {
+        let (a, b, c) = (leaves("x = 1\ny = 1"), leaves("x = 2\ny = 1"), leaves("x = 1\ny = 1\nz = 1"));
+        let found = differences(&[(1, &a), (2, &b), (4, &c)]);
+        let value = |text: &str| Some(text.to_owned());
+        let x =
+            Difference { key: "x".to_owned(), values: vec![(value("1"), vec![1, 4]), (value("2"), vec![2])] };
+        let z = Difference { key: "z".to_owned(), values: vec![(None, vec![1, 2]), (value("1"), vec![4])] };
+        assert_eq!(found, [x, z]);
+    }
+
+    #[test]
+    fn a_malformed_file_is_named_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.toml");
+        fs::write(&path, "a = 1\nb = = 2\n").unwrap();
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("`{}` is malformed at line 2: ", path.display())), "{message}");
+    }
+}

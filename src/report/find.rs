@@ -1,0 +1,92 @@
+//! Paths and patterns as typed into the folders of runs and sweeps.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::ReportError;
+
+/// A folder that holds results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Of one run.
+    Run(PathBuf),
+    /// Of a sweep, with its trials in it.
+    Sweep(PathBuf),
+}
+
+/// Folders in a folder are looked through this deep: `runs` holds names, a name holds runs.
+const DEPTH: u32 = 2;
+
+/// Everything that the paths name, in the order given; folders found below a path come in the order of their names,
+/// which is that of time. What is named twice counts once.
+pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
+    let mut found = Vec::new();
+    for path in paths {
+        let before = found.len();
+        if Path::new(path).exists() {
+            look(Path::new(path), DEPTH, &mut found)?;
+            if found.len() == before {
+                return Err(ReportError::NoRun(path.clone()));
+            }
+        } else if path.contains(['*', '?', '[']) {
+            for folder in matches(path)? {
+                look(&folder, DEPTH, &mut found)?;
+            }
+            if found.len() == before {
+                return Err(ReportError::NoMatch(path.clone()));
+            }
+        } else {
+            return Err(ReportError::NotFound(path.clone()));
+        }
+    }
+    let mut seen = HashSet::new();
+    found.retain(|found| {
+        let (Found::Run(folder) | Found::Sweep(folder)) = found;
+        seen.insert(fs::canonicalize(folder).unwrap_or_else(|_| folder.clone()))
+    });
+    Ok(found)
+}
+
+fn matches(pattern: &str) -> Result<Vec<PathBuf>, ReportError> {
+    let paths = glob::glob(pattern)
+        .map_err(|e| ReportError::Pattern { pattern: pattern.to_owned(), message: e.msg.to_owned() })?;
+    paths
+        .map(|path| {
+            path.map_err(|e| {
+                let path = e.path().to_owned();
+                ReportError::read(&path, e.into())
+            })
+        })
+        .collect()
+}
+
+fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportError> {
+    if folder.join("sweep.csv").is_file() {
+        found.push(Found::Sweep(folder.to_owned()));
+    } else if is_run(folder) {
+        found.push(Found::Run(folder.to_owned()));
+    } else if depth > 0 && folder.is_dir() {
+        for inner in folders_in(folder)? {
+            look(&inner, depth - 1, found)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a folder holds a run, be it one that was killed before it had any numbers.
+pub(super) fn is_run(folder: &Path) -> bool {
+    folder.join("summary.csv").is_file() || folder.join("metrics.csv").is_file()
+}
+
+/// The folders in a folder, by name.
+pub(super) fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    let unreadable = |e| ReportError::read(folder, e);
+    let entries: Vec<_> = fs::read_dir(folder).and_then(Iterator::collect).map_err(unreadable)?;
+    let mut folders: Vec<PathBuf> =
+        entries.into_iter().map(|entry: fs::DirEntry| entry.path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    Ok(folders)
+}

@@ -1,0 +1,111 @@
+//! One run as its folder tells it.
+
+use std::{collections::HashMap, path::Path};
+
+use super::{
+    ReportError, csv_file,
+    curve::Curve,
+    differences::{self, Leaves},
+};
+
+/// A row of a comparison: a run, or a trial of a sweep that has none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Run {
+    /// The folder, as found; of a trial that has none, the sweep's and the trial's number.
+    pub(super) path: String,
+    /// A trial's axes and its values for them.
+    pub(super) axes: Vec<(String, String)>,
+    /// As in `summary.csv` or `sweep.csv`, or `unfinished`.
+    pub(super) status: String,
+    /// Why it ended so, or was not run.
+    pub(super) reason: String,
+    /// Cells of `summary.csv` by column; a cell that is not known is not there.
+    pub(super) figures: HashMap<String, String>,
+    /// `spec.toml`.
+    pub(super) spec: Option<Leaves>,
+    /// `environment.toml`.
+    pub(super) environment: Option<Leaves>,
+    /// `metrics.csv`.
+    pub(super) curve: Option<Curve>,
+}
+
+/// What a run is called that has no summary: it runs still, or was killed.
+pub(super) const UNFINISHED: &str = "unfinished";
+
+impl Run {
+    /// Reads a run folder.
+    pub(super) fn read(folder: &Path) -> Result<Self, ReportError> {
+        let mut run = Self {
+            path: folder.display().to_string(),
+            spec: differences::read(&folder.join("spec.toml"))?,
+            environment: differences::read(&folder.join("environment.toml"))?,
+            ..Self::default()
+        };
+        let metrics = folder.join("metrics.csv");
+        if metrics.is_file() {
+            run.curve = Some(Curve::read(&metrics)?);
+        }
+        let summary = folder.join("summary.csv");
+        if summary.is_file() {
+            let file = csv_file::read(&summary)?;
+            if let Some(row) = file.rows.first() {
+                run.take_figures(file.columns.iter().zip(row));
+            }
+        }
+        match run.figures.get("status") {
+            Some(status) => run.status = status.clone(),
+            None => run.tell_unfinished(),
+        }
+        Ok(run)
+    }
+
+    /// Takes cells of a summary by column.
+    pub(super) fn take_figures<'a>(&mut self, cells: impl Iterator<Item = (&'a str, &'a str)>) {
+        let known = cells.filter(|(_, cell)| !cell.is_empty());
+        self.figures.extend(known.map(|(column, cell)| (column.to_owned(), cell.to_owned())));
+    }
+
+    /// What can be known of a run without a summary.
+    fn tell_unfinished(&mut self) {
+        self.status = UNFINISHED.to_owned();
+        self.reason = "still running, or killed".to_owned();
+        let mut known = Vec::new();
+        if let Some(curve) = &self.curve {
+            known.extend(curve.last.map(|(step, _)| ("steps", step.to_string())));
+            known.extend(curve.last.map(|(_, epoch)| ("epochs", epoch.to_string())));
+            known.extend(curve.points.last().map(|(_, loss)| ("final_train_loss", loss.to_string())));
+            known.extend(curve.last_validation.clone().map(|loss| ("final_validation_loss", loss)));
+        }
+        if let Some(environment) = &self.environment {
+            let leaf = |key: &str| environment.get(key).cloned();
+            known.extend(leaf("devices.requested").map(|text| ("devices_requested", text)));
+            known.extend(leaf("devices.virtual").map(|text| ("virtual", text)));
+            // `["gpu:0", "gpu:1"]` as `gpu:0;gpu:1`.
+            let names = |text: String| text.trim_matches(['[', ']']).replace('"', "").replace(", ", ";");
+            known.extend(leaf("devices.used").map(|text| ("devices_used", names(text))));
+        }
+        known.extend(self.spec.as_ref().and_then(|spec| spec.get("name")).map(|name| ("name", name.clone())));
+        self.take_figures(known.iter().map(|(column, cell)| (*column, cell.as_str())));
+    }
+
+    /// A figure as written.
+    pub(super) fn figure(&self, column: &str) -> Option<&str> {
+        self.figures.get(column).map(String::as_str)
+    }
+
+    /// A figure as a number.
+    pub(super) fn number(&self, column: &str) -> Option<f64> {
+        self.figure(column)?.parse().ok()
+    }
+
+    /// Whether its devices only pose as such, so that its times mean nothing.
+    pub(super) fn is_virtual(&self) -> bool {
+        self.figure("virtual") == Some("true")
+    }
+
+    /// The value of an axis: as the sweep has it, else as the spec does.
+    pub(super) fn axis(&self, key: &str) -> Option<&str> {
+        let swept = self.axes.iter().find(|(axis, _)| axis == key).map(|(_, value)| value);
+        swept.or_else(|| self.spec.as_ref()?.get(key)).map(String::as_str)
+    }
+}

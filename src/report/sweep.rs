@@ -1,0 +1,59 @@
+//! A sweep's trials: the rows of `sweep.csv`, each with its run folder, and folders that have no row yet.
+
+use std::{collections::HashSet, path::Path};
+
+use super::{ReportError, csv_file, find, run::Run};
+
+/// Reads a sweep's trials in order.
+pub(super) fn read(folder: &Path) -> Result<Vec<Run>, ReportError> {
+    let path = folder.join("sweep.csv");
+    let file = csv_file::read(&path)?;
+    let place = |name: &str| {
+        let missing = || ReportError::malformed(&path, 1, format!("there is no column `{name}`"));
+        file.columns.iter().position(|column| column == name).ok_or_else(missing)
+    };
+    if file.columns.is_empty() {
+        return unlisted(folder, &HashSet::new(), &[]);
+    }
+    let (trial, status, own, reason) =
+        (place("trial")?, place("status")?, place("folder")?, place("reason")?);
+    // The axes stand between the trial's number and its status.
+    let axes: Vec<String> = file.columns.iter().take(status).skip(trial + 1).map(str::to_owned).collect();
+    let mut runs = Vec::new();
+    let mut listed = HashSet::new();
+    for row in &file.rows {
+        let cell = |column: usize| row.get(column).unwrap_or_default();
+        let ran = !matches!(cell(status), "skipped" | "same_as");
+        let run_folder = folder.join(cell(own));
+        let mut run = if ran && !cell(own).is_empty() && run_folder.is_dir() {
+            listed.insert(cell(own).to_owned());
+            Run::read(&run_folder)?
+        } else {
+            Run { path: format!("{} trial {}", folder.display(), cell(trial)), ..Run::default() }
+        };
+        run.axes = axes.iter().cloned().zip(row.iter().skip(trial + 1).map(str::to_owned)).collect();
+        if ran {
+            run.take_figures(file.columns.iter().zip(row).skip(reason + 1));
+        }
+        run.status = cell(status).to_owned();
+        run.reason = cell(reason).to_owned();
+        runs.push(run);
+    }
+    runs.extend(unlisted(folder, &listed, &axes)?);
+    Ok(runs)
+}
+
+/// Trials that were begun and have no row: the sweep runs still, or was killed.
+fn unlisted(folder: &Path, listed: &HashSet<String>, axes: &[String]) -> Result<Vec<Run>, ReportError> {
+    let mut runs = Vec::new();
+    for path in find::folders_in(folder)? {
+        let known = path.file_name().is_some_and(|name| listed.contains(&*name.to_string_lossy()));
+        if known || !find::is_run(&path) {
+            continue;
+        }
+        let mut run = Run::read(&path)?;
+        run.axes = axes.iter().filter_map(|axis| Some((axis.clone(), run.axis(axis)?.to_owned()))).collect();
+        runs.push(run);
+    }
+    Ok(runs)
+}

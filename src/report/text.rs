@@ -1,0 +1,110 @@
+//! A comparison on the screen.
+
+use std::fmt::Write;
+
+use super::{
+    comparison::{Comparison, is_not_run},
+    curve::CurveDifference,
+    differences::Difference,
+    grid,
+};
+use crate::record::units;
+
+impl Comparison {
+    /// The whole comparison for a terminal of `width` columns: whether the runs can be compared, the table, the runs'
+    /// folders, where their loss curves part, and what differs in spec and environment.
+    pub fn table(&self, width: u16) -> String {
+        let mut text = format!("{}\n\n{}", self.comparability(), grid::table(&grid::columns(self), width));
+        section(&mut text, "runs", self.run_lines());
+        if let Some(reference) = self.curve_reference {
+            section(&mut text, &format!("train loss against run {}", reference + 1), self.curve_lines());
+        }
+        section(&mut text, "differences of spec", difference_lines(&self.spec));
+        section(&mut text, "differences of environment", difference_lines(&self.environment));
+        text
+    }
+
+    /// A line per run: where it is and, where it is no whole run, why.
+    fn run_lines(&self) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        for (place, run) in self.runs.iter().enumerate() {
+            let mut words = vec![run.path.clone()];
+            if !run.reason.is_empty() {
+                words.push(format!("{}: {}", run.status, run.reason));
+            }
+            if run.curve.as_ref().is_some_and(|curve| curve.torn) {
+                words.push("the last line of its metrics.csv is torn and was left out".to_owned());
+            }
+            if run.is_virtual() {
+                words.push("virtual devices: its times say nothing of real ones".to_owned());
+            }
+            lines.push(((place + 1).to_string(), words.join("; ")));
+        }
+        lines
+    }
+
+    fn curve_lines(&self) -> Vec<(String, String)> {
+        let ran = self
+            .runs
+            .iter()
+            .zip(&self.curves)
+            .enumerate()
+            .filter(|(place, (run, _))| Some(*place) != self.curve_reference && !is_not_run(run));
+        ran.map(|(place, (_, curve))| ((place + 1).to_string(), curve_words(curve.as_ref()))).collect()
+    }
+}
+
+fn curve_words(curve: Option<&CurveDifference>) -> String {
+    match curve {
+        None => "no training rows".to_owned(),
+        Some(CurveDifference::NothingInCommon) => "no step in common".to_owned(),
+        Some(CurveDifference::Same { common }) => {
+            format!("the same bits over {} in common", units::counted(*common, "step"))
+        }
+        Some(CurveDifference::Parts { parting, common }) => {
+            let (largest_step, largest) = parting.largest;
+            let more = if largest_step == parting.step {
+                String::new()
+            } else {
+                format!("; at most {}, at step {}", relative(largest), units::count(largest_step))
+            };
+            format!(
+                "parts at step {}: {} and {}, {}{more}; {} in common",
+                units::count(parting.step),
+                parting.first,
+                parting.other,
+                relative(parting.relative),
+                units::counted(*common, "step"),
+            )
+        }
+    }
+}
+
+fn relative(value: f64) -> String {
+    format!("{value:.1e} relative")
+}
+
+/// A line per key: each value with the runs that have it.
+fn difference_lines(differences: &[Difference]) -> Vec<(String, String)> {
+    let words = |(value, places): &(Option<String>, Vec<usize>)| {
+        let places: Vec<String> = places.iter().map(usize::to_string).collect();
+        format!("{} (run {})", value.as_deref().unwrap_or("absent"), places.join(", "))
+    };
+    let line = |difference: &Difference| {
+        let values: Vec<String> = difference.values.iter().map(words).collect();
+        (difference.key.clone(), values.join("  "))
+    };
+    differences.iter().map(line).collect()
+}
+
+/// A heading with lines of two columns below; nothing where there are none.
+fn section(text: &mut String, title: &str, lines: Vec<(String, String)>) {
+    if lines.is_empty() {
+        return;
+    }
+    let width = lines.iter().map(|(head, _)| head.chars().count()).max().unwrap_or(0);
+    let _ = writeln!(text, "\n{title}"); // a String takes every write
+    for (head, words) in lines {
+        let _ = writeln!(text, "  {head:<width$}  {words}");
+    }
+}
