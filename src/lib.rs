@@ -14,6 +14,7 @@
 //!
 //! | layer | owns |
 //! | --- | --- |
+//! | [`host`] | what the host tells of itself: processor, caches, memory |
 //! | [`random`] | streams of random numbers, one per purpose, all from the seed |
 //! | [`spec`] | what the user wrote: TOML with places, strict, every problem at once, overrides, JSON Schema |
 //! | [`program`] | the instructions of a step as data: buffers, ops, phases, costs, lowering |
@@ -32,6 +33,7 @@ pub mod cli;
 pub mod data;
 pub mod device;
 pub mod event;
+pub mod host;
 pub mod plan;
 pub mod program;
 pub mod random;

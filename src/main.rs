@@ -1,3 +1,7 @@
 //! The edge: parse, run, print, exit code.
 
-fn main() {}
+use std::time::Instant;
+
+fn main() -> runner::cli::Exit {
+    runner::cli::main(std::env::args_os(), Instant::now())
+}

@@ -1,1 +1,37 @@
-//! (to come)
+//! The command line, and the one place where all layers meet. One file per subcommand.
+
+mod args;
+mod check;
+mod compare;
+mod devices;
+mod execute;
+mod exit;
+mod machine;
+mod prepare;
+mod run;
+mod templates;
+
+pub use exit::Exit;
+
+use std::{ffi::OsString, time::Instant};
+
+use args::{Command, Parsed};
+
+/// Runs the program; `begun` is when the process did.
+pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Exit {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let Parsed { command, color } = match args::parse(&arguments) {
+        Ok(parsed) => parsed,
+        Err(exit) => return exit,
+    };
+    color.write_global();
+    match command {
+        Command::Run(options) => run::run(&options, &arguments, begun),
+        Command::Check(options) => check::check(&options),
+        Command::Devices => devices::devices(),
+        Command::Compare(options) => compare::compare(&options),
+        Command::Schema => templates::schema(),
+        Command::New(options) => templates::new(&options),
+        Command::Completions { shell } => args::completions(shell),
+    }
+}

@@ -32,7 +32,10 @@ pub fn read_weights(path: &Path, wanted: &[(String, Vec<usize>)]) -> Result<Weig
     let bytes = fs::read(path)
         .map_err(|e| vec![Problem::at_key(key, format!("cannot read `{shown}`: {}", os_words(&e)))])?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| {
-        vec![at_file(format!("not a safetensors file: {e}")).hint("write it with `safetensors.torch.save_file`")]
+        vec![
+            at_file(format!("not a safetensors file: {e}"))
+                .hint("write it with `safetensors.torch.save_file`"),
+        ]
     })?;
     let mut problems = Vec::new();
     let mut weights = Weights::new();
@@ -57,7 +60,10 @@ pub fn read_weights(path: &Path, wanted: &[(String, Vec<usize>)]) -> Result<Weig
             }
         };
         if let Some(i) = values.iter().position(|v| !v.is_finite()) {
-            problems.push(at_file(format!("`{name}` holds {} at element {i}: expected finite numbers", values[i])));
+            problems.push(at_file(format!(
+                "`{name}` holds {} at element {i}: expected finite numbers",
+                values[i]
+            )));
         }
         weights.insert(name.clone(), Tensor { shape: shape.clone(), values });
     }

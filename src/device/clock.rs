@@ -22,7 +22,11 @@ pub struct Clock {
 impl Clock {
     /// Starts now.
     pub fn new(grain: Grain) -> Self {
-        Self { origin: Instant::now(), grain, phases: Phase::ALL.iter().map(|_| Samples::default()).collect() }
+        Self {
+            origin: Instant::now(),
+            grain,
+            phases: Phase::ALL.iter().map(|_| Samples::default()).collect(),
+        }
     }
 
     /// When training began.
@@ -90,7 +94,15 @@ struct Samples {
 impl Default for Samples {
     fn default() -> Self {
         let zero = Duration::ZERO;
-        Self { count: 0, total: zero, squares: 0.0, mean_s: 0.0, min: Duration::MAX, max: zero, histogram: None }
+        Self {
+            count: 0,
+            total: zero,
+            squares: 0.0,
+            mean_s: 0.0,
+            min: Duration::MAX,
+            max: zero,
+            histogram: None,
+        }
     }
 }
 

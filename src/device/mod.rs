@@ -140,7 +140,12 @@ impl Device {
     }
 
     /// See [`Executor::bind`].
-    pub fn bind(&mut self, purpose: Purpose, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<(), DeviceError> {
+    pub fn bind(
+        &mut self,
+        purpose: Purpose,
+        buffer: BufferId,
+        rows: &Arc<Vec<f32>>,
+    ) -> Result<(), DeviceError> {
         self.counted(Kind::HostToDevice, purpose, |e| e.bind(buffer, rows))
     }
 
@@ -165,7 +170,12 @@ impl Device {
     }
 
     /// Runs a block of steps.
-    pub fn run(&mut self, block: &Block<'_>, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
+    pub fn run(
+        &mut self,
+        block: &Block<'_>,
+        clock: &mut Clock,
+        ends: &mut Vec<f64>,
+    ) -> Result<Ran, DeviceError> {
         self.executor.run(block, clock, ends)
     }
 

@@ -47,7 +47,8 @@ pub fn choose(devices: &Devices, gpus: u32) -> Result<Choice, Problem> {
             OnMissing::Error => {
                 let verb = if missing.len() == 1 { "is" } else { "are" };
                 let problem = Problem::at_key(key, format!("`{}` {verb} not there", missing.join("`, `")));
-                let hint = "`devices.on_missing = \"clamp\"` uses the devices that are there, the CPU where none is";
+                let hint =
+                    "`devices.on_missing = \"clamp\"` uses the devices that are there, the CPU where none is";
                 return Err(problem.label(there).hint(hint));
             }
             OnMissing::Clamp => {}
@@ -57,7 +58,8 @@ pub fn choose(devices: &Devices, gpus: u32) -> Result<Choice, Problem> {
             used.push(DeviceName::Cpu);
         }
         let names: Vec<_> = used.iter().map(DeviceName::to_string).collect();
-        note = Some(format!("{requested} asked for by `{key}`, but {there}: the run uses {}", names.join(", ")));
+        note =
+            Some(format!("{requested} asked for by `{key}`, but {there}: the run uses {}", names.join(", ")));
     }
     if used.is_empty() {
         used.push(DeviceName::Cpu);

@@ -95,7 +95,9 @@ impl Floor {
     pub fn of(programs: &Programs, machine: &Machine, data_bytes: u64) -> Self {
         let rates = machine.rates;
         let working_set = programs.layout.arena_bytes();
-        let from = |bytes: u64| if bytes <= machine.cache_bytes { rates.cache_bytes_per_s } else { rates.memory_bytes_per_s };
+        let from = |bytes: u64| {
+            if bytes <= machine.cache_bytes { rates.cache_bytes_per_s } else { rates.memory_bytes_per_s }
+        };
         let (arena, data) = (from(working_set), from(working_set + data_bytes));
         let mut floor = Self {
             cost: programs.train.cost(),

@@ -116,8 +116,13 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let of_epochs = steps_per_epoch.saturating_mul(spec.trainer.max_epochs);
     let steps = spec.trainer.max_steps.map_or(of_epochs, |most| most.min(of_epochs));
     schedule::resolve(&mut spec, steps, steps_per_epoch, &mut problems);
-    if spec.trainer.early_stopping.is_some() && (facts.validation_rows == 0 || spec.trainer.validate_every_epochs == 0) {
-        let problem = Problem::at_key("trainer.early_stopping", "early stopping watches the validation, and there is none");
+    if spec.trainer.early_stopping.is_some()
+        && (facts.validation_rows == 0 || spec.trainer.validate_every_epochs == 0)
+    {
+        let problem = Problem::at_key(
+            "trainer.early_stopping",
+            "early stopping watches the validation, and there is none",
+        );
         problems.push(problem.hint("give the data validation rows, and validate every epoch"));
     }
     if !problems.is_empty() {
@@ -212,6 +217,9 @@ fn engine(choice: EngineChoice, floor: &Floor, machine: &Machine, threads: usize
         _ if together < alone => {
             (Engine::Team, format!("{} a step alone, {} by {threads} threads", us(alone), us(together)))
         }
-        _ => (Engine::Serial, format!("{} a step alone; a team's meetings alone cost more than they save", us(alone))),
+        _ => (
+            Engine::Serial,
+            format!("{} a step alone; a team's meetings alone cost more than they save", us(alone)),
+        ),
     }
 }

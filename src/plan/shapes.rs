@@ -46,7 +46,8 @@ pub fn infer(model: &mut Model, facts: Facts, problems: &mut Vec<Problem>) -> Ve
             parameters = weights.saturating_add(if linear.bias { linear.out_features as u64 } else { 0 });
             total = total.saturating_add(parameters);
             if total > MOST_PARAMETERS && total - parameters <= MOST_PARAMETERS {
-                let message = format!("layer {index} makes the model larger than {MOST_PARAMETERS} parameters");
+                let message =
+                    format!("layer {index} makes the model larger than {MOST_PARAMETERS} parameters");
                 problems.push(Problem::at_key(format!("{key}.out_features"), message));
             }
             width = linear.out_features;
@@ -55,14 +56,16 @@ pub fn infer(model: &mut Model, facts: Facts, problems: &mut Vec<Problem>) -> Ve
         rows.push(LayerRow { index, name, inputs, outputs: width, parameters });
     }
     let Some(last) = last else {
-        let problem = Problem::at_key("model.layers", "the model has no `linear` layer, so there is nothing to train");
+        let problem =
+            Problem::at_key("model.layers", "the model has no `linear` layer, so there is nothing to train");
         problems.push(problem.hint("for example `layers = [{ linear = { out_features = 1 } }]`"));
         return rows;
     };
     let key = format!("model.layers.{last}.linear.out_features");
     match facts.classes {
         Some(classes) if width < classes => {
-            let message = format!("the model puts out {width} numbers per row, and the data have {classes} classes");
+            let message =
+                format!("the model puts out {width} numbers per row, and the data have {classes} classes");
             problems.push(Problem::at_key(key, message).hint(format!("set `out_features = {classes}`")));
         }
         None if width != facts.targets => {

@@ -65,9 +65,24 @@ struct Learned {
 
 /// One link of the forward pass, with what the backward pass needs of it.
 enum Link {
-    Linear { learned: Learned, x: Slice, y: Slice, activation: Option<(Activation, Slice)>, inputs: usize, outputs: usize },
-    Activate { activation: Activation, saved: Slice, width: usize },
-    Dropout { p: f32, layer: u32, width: usize },
+    Linear {
+        learned: Learned,
+        x: Slice,
+        y: Slice,
+        activation: Option<(Activation, Slice)>,
+        inputs: usize,
+        outputs: usize,
+    },
+    Activate {
+        activation: Activation,
+        saved: Slice,
+        width: usize,
+    },
+    Dropout {
+        p: f32,
+        layer: u32,
+        width: usize,
+    },
 }
 
 struct Builder<'a> {
@@ -159,7 +174,12 @@ impl<'a> Builder<'a> {
         Slice { buffer, offset: index, len: 1 }
     }
 
-    fn forward(&mut self, rows: usize, training: bool, out: &mut Vec<Instruction>) -> (Vec<Link>, Slice, Slice) {
+    fn forward(
+        &mut self,
+        rows: usize,
+        training: bool,
+        out: &mut Vec<Instruction>,
+    ) -> (Vec<Link>, Slice, Slice) {
         let o = self.o;
         let l = &self.layout;
         let (features, targets, order) = match training {
@@ -231,7 +251,14 @@ impl<'a> Builder<'a> {
     }
 
     /// The loss, and the cells `[loss, accuracy]` at `first`.
-    fn loss(&mut self, rows: usize, prediction: Slice, target: Slice, learn: bool, out: &mut Vec<Instruction>) -> LossParts {
+    fn loss(
+        &mut self,
+        rows: usize,
+        prediction: Slice,
+        target: Slice,
+        learn: bool,
+        out: &mut Vec<Instruction>,
+    ) -> LossParts {
         let width = prediction.len / rows;
         let per_row = self.rows_of("loss_per_row", rows, 1);
         let hits = (self.o.loss.classifies() && (!learn || self.o.metrics.contains(&Metric::Accuracy)))
@@ -257,7 +284,10 @@ impl<'a> Builder<'a> {
             let op = Op::Mean { of: hits, cell: self.cell(9), scale: 1.0 / rows as f64 };
             out.push(Instruction { op, phase: Phase::Log });
         }
-        out.push(Instruction { op: Op::Accumulate { cells, rows, sums: Sums::Validation }, phase: Phase::Log });
+        out.push(Instruction {
+            op: Op::Accumulate { cells, rows, sums: Sums::Validation },
+            phase: Phase::Log,
+        });
         Program { rows, instructions: out }
     }
 
@@ -277,7 +307,14 @@ impl<'a> Builder<'a> {
     }
 
     /// Gradients of activations go to `out`, gradients of parameters to `later`.
-    fn backward(&mut self, rows: usize, links: &[Link], gradient: Slice, out: &mut Vec<Instruction>, later: &mut Vec<Instruction>) {
+    fn backward(
+        &mut self,
+        rows: usize,
+        links: &[Link],
+        gradient: Slice,
+        out: &mut Vec<Instruction>,
+        later: &mut Vec<Instruction>,
+    ) {
         let Some(first) = links.iter().position(|l| matches!(l, Link::Linear { .. })) else { return };
         let mut push = |op| out.push(Instruction { op, phase: Phase::Backward });
         // `dy` is the gradient of a link's output; `through` tells that the link's own activation is already behind it.
@@ -302,7 +339,15 @@ impl<'a> Builder<'a> {
                         _ => None,
                     };
                     through = derivative.is_some();
-                    push(Op::InputGradient { dy, weight: learned.weight, dx, derivative, rows, inputs, outputs });
+                    push(Op::InputGradient {
+                        dy,
+                        weight: learned.weight,
+                        dx,
+                        derivative,
+                        rows,
+                        inputs,
+                        outputs,
+                    });
                     dy = dx;
                     continue;
                 }
@@ -311,12 +356,24 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn parameter_gradients(&self, learned: Learned, x: Slice, dy: Slice, rows: usize, inputs: usize, outputs: usize) -> Vec<Instruction> {
+    fn parameter_gradients(
+        &self,
+        learned: Learned,
+        x: Slice,
+        dy: Slice,
+        rows: usize,
+        inputs: usize,
+        outputs: usize,
+    ) -> Vec<Instruction> {
         let update = self.folds;
         let to = |s: Slice| Slice { buffer: self.gradients.unwrap_or(s.buffer), ..s };
         let weight = Op::WeightGradient { x, dy, to: to(learned.weight), update, rows, inputs, outputs };
         let bias = learned.bias.map(|b| Op::BiasGradient { dy, to: to(b), update, rows, outputs });
-        [Some(weight), bias].into_iter().flatten().map(|op| Instruction { op, phase: Phase::Backward }).collect()
+        [Some(weight), bias]
+            .into_iter()
+            .flatten()
+            .map(|op| Instruction { op, phase: Phase::Backward })
+            .collect()
     }
 
     /// The metrics that an update would change, in the order of the columns.

@@ -152,7 +152,8 @@ impl Memory {
     fn masked(&self, mut v: Vec<f64>, p: f32, layer: u32, rows: usize, width: usize) -> Vec<f64> {
         for row in 0..rows {
             for unit in 0..width {
-                let kept = dropout_keeps(self.seed, layer, self.step, (self.position + row) as u64, unit as u32, p);
+                let kept =
+                    dropout_keeps(self.seed, layer, self.step, (self.position + row) as u64, unit as u32, p);
                 let factor = if kept { 1.0 / (1.0 - f64::from(p)) } else { 0.0 };
                 v[row * width + unit] *= factor;
             }

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
+use crate::host;
+
 use super::{
     RecordError,
     git::GitQuery,
-    host,
     whole::{Durability, write_whole_with},
 };
 

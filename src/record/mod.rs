@@ -13,7 +13,6 @@ mod console;
 mod environment;
 mod error;
 mod git;
-mod host;
 mod lines;
 mod metrics;
 mod model_file;

@@ -77,6 +77,20 @@ pub enum Curve {
     OneCycle(OneCycle),
 }
 
+impl Curve {
+    /// The name of its sub-table.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Step(_) => "step",
+            Self::MultiStep(_) => "multi_step",
+            Self::Exponential(_) => "exponential",
+            Self::Cosine(_) => "cosine",
+            Self::Linear(_) => "linear",
+            Self::OneCycle(_) => "one_cycle",
+        }
+    }
+}
+
 /// Times `gamma` every `step_size` counts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {

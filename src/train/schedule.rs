@@ -87,7 +87,9 @@ impl Timetable {
             shrink: shrink as f32,
         };
         match &self.optimizer {
-            Optimizer::Sgd(_) => Hyper { rate: lr as f32, first: momentum as f32, correction: 1.0, shrink: 1.0 },
+            Optimizer::Sgd(_) => {
+                Hyper { rate: lr as f32, first: momentum as f32, correction: 1.0, shrink: 1.0 }
+            }
             Optimizer::Adam(o) => adam(o.beta2, 1.0),
             Optimizer::Adamw(o) => adam(o.beta2, 1.0 - lr * o.weight_decay),
         }

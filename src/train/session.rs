@@ -95,7 +95,8 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
         (status, reason) = (ended, why);
     }
     let loop_s = session.clock.elapsed_s();
-    let mut values = vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
+    let mut values =
+        vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
     let read = session.device.read(Purpose::Parameters, session.values(), &mut values);
     let values = (read.is_ok() && values.iter().all(|v| v.is_finite())).then_some(values);
     Ok(Trained { outcome: session.outcome(status, reason, loop_s), values })
@@ -180,9 +181,12 @@ impl<'a> Session<'a> {
             self.begin_epoch(train.as_ref(), &mut order)?;
             self.steps_of_epoch(train.as_ref())?;
             self.end_epoch()?;
-            let due = trainer.validate_every_epochs > 0 && self.epoch.is_multiple_of(trainer.validate_every_epochs);
+            let due =
+                trainer.validate_every_epochs > 0 && self.epoch.is_multiple_of(trainer.validate_every_epochs);
             let last = self.step >= self.trial.steps;
-            if let Some((rows, stream)) = validation.as_ref().filter(|_| self.ended.is_none() && (due || last)) {
+            if let Some((rows, stream)) =
+                validation.as_ref().filter(|_| self.ended.is_none() && (due || last))
+            {
                 self.validate(*rows, stream.as_ref())?;
             }
             self.tell(false)?;
@@ -303,7 +307,13 @@ impl<'a> Session<'a> {
             let last_rows = batch.min(total - (position + (steps - 1) * batch));
             let rows = (steps - 1) * batch + last_rows;
             let (rows32, last32) = (batch as u32, last_rows as u32);
-            let ended = Steps { epoch: self.epoch, first: self.step + 1, count: steps, rows: rows32, last_rows: last32 };
+            let ended = Steps {
+                epoch: self.epoch,
+                first: self.step + 1,
+                count: steps,
+                rows: rows32,
+                last_rows: last32,
+            };
             self.logbook.ran(ended, &self.lrs, &self.ends);
             position += rows;
             self.step += steps as u64;
@@ -426,7 +436,14 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn validate_rows(&mut self, position: usize, origin: usize, end: usize, rows: usize, chunk: usize) -> Result<(), Halt> {
+    fn validate_rows(
+        &mut self,
+        position: usize,
+        origin: usize,
+        end: usize,
+        rows: usize,
+        chunk: usize,
+    ) -> Result<(), Halt> {
         let block = Block {
             work: Work::Validate,
             step: self.step,

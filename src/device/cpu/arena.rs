@@ -148,7 +148,9 @@ impl Arena {
     /// between barrier `s` and the next.
     pub fn verify(&self, stages: &[Vec<Vec<Access>>]) -> Result<Vec<Vec<Vec<Verified>>>, Conflict> {
         for (stage, threads) in stages.iter().enumerate() {
-            for (writer, task) in threads.iter().enumerate().flat_map(|(t, tasks)| tasks.iter().map(move |a| (t, a))) {
+            for (writer, task) in
+                threads.iter().enumerate().flat_map(|(t, tasks)| tasks.iter().map(move |a| (t, a)))
+            {
                 task.reads.iter().chain(&task.writes).for_each(|s| self.check(*s));
                 let aliases = |(k, w): (usize, &Span)| {
                     task.reads.iter().chain(&task.writes[k + 1..]).any(|s| w.overlaps(*s))
@@ -158,8 +160,10 @@ impl Arena {
                 }
             }
             let writes: Vec<_> = threads.iter().map(|t| union(t.iter().flat_map(|a| a.writes))).collect();
-            let touched: Vec<_> =
-                threads.iter().map(|t| union(t.iter().flat_map(|a| a.reads.into_iter().chain(a.writes)))).collect();
+            let touched: Vec<_> = threads
+                .iter()
+                .map(|t| union(t.iter().flat_map(|a| a.reads.into_iter().chain(a.writes))))
+                .collect();
             for (writer, w) in writes.iter().enumerate() {
                 for (other, t) in touched.iter().enumerate().filter(|(other, _)| *other != writer) {
                     if intersect(w, t) {
@@ -257,10 +261,8 @@ mod tests {
         let a = arena();
         let all = a.buffer(BufferId(0));
         let scratch = Span { start: 112, len: 50 };
-        let stage = vec![
-            vec![access(&[all], &[scratch.part(0, 25)])],
-            vec![access(&[all], &[scratch.part(25, 25)])],
-        ];
+        let stage =
+            vec![vec![access(&[all], &[scratch.part(0, 25)])], vec![access(&[all], &[scratch.part(25, 25)])]];
         let verified = a.verify(&[stage]).expect("no conflict");
         let (_, [w, ..]) = verified[0][0][0].borrow(&a);
         w.fill(7.0);

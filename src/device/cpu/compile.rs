@@ -102,7 +102,12 @@ impl Compiler<'_> {
     }
 
     /// The tasks of each thread, proven free of conflicts.
-    pub fn compile(&self, program: &Program, arena: &Arena, scratch: &mut Scratch) -> Result<Vec<Vec<Task>>, Conflict> {
+    pub fn compile(
+        &self,
+        program: &Program,
+        arena: &Arena,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<Vec<Task>>, Conflict> {
         scratch.restart();
         let mut places = Places { arena: Some(arena), layout: self.layout, scratch };
         let mut stages: Vec<Vec<Vec<Draft>>> = vec![self.stage()];
@@ -127,7 +132,12 @@ impl Compiler<'_> {
                 let mut barrier = self.threads > 1;
                 // A thread with nothing to do in a stage still meets the others at its barrier.
                 if drafts.is_empty() && barrier {
-                    thread.push(Task { job: Job::Idle, access: Verified::nothing(), barrier, phase: Phase::Other });
+                    thread.push(Task {
+                        job: Job::Idle,
+                        access: Verified::nothing(),
+                        barrier,
+                        phase: Phase::Other,
+                    });
                 }
                 for (draft, access) in drafts.into_iter().zip(proven) {
                     thread.push(Task { job: draft.job, access, barrier, phase: draft.phase });
@@ -169,7 +179,15 @@ impl Compiler<'_> {
     }
 
     /// Packs a right operand `[k, n]` if that is worth it for a left one of `m` rows; where it lies, and how.
-    fn pack(&self, right: Slice, transposed: bool, [m, k, n]: [usize; 3], phase: Phase, p: &mut Places<'_>, steps: &mut Vec<Step>) -> (Span, bool) {
+    fn pack(
+        &self,
+        right: Slice,
+        transposed: bool,
+        [m, k, n]: [usize; 3],
+        phase: Phase,
+        p: &mut Places<'_>,
+        steps: &mut Vec<Step>,
+    ) -> (Span, bool) {
         let source = p.of(right);
         if !transposed && !worth_packing([m, k, n]) {
             return (source, false);
@@ -187,9 +205,11 @@ impl Compiler<'_> {
         let rows_of = |r: &Range<usize>, width: usize| r.start * width..r.end * width;
         match *op {
             Op::Gather { features, order, x, y, rows, width, target_width, .. } => {
-                let split = if features == p.layout.train_features { Split::Train } else { Split::Validation };
+                let split =
+                    if features == p.layout.train_features { Split::Train } else { Split::Validation };
                 steps.push(self.split(rows, phase, |r| {
-                    let job = Job::Gather { split, ordered: order.is_some(), first: r.start, width, target_width };
+                    let job =
+                        Job::Gather { split, ordered: order.is_some(), first: r.start, width, target_width };
                     (job, access([], [p.part(x, rows_of(&r, width)), p.part(y, rows_of(&r, target_width))]))
                 }));
             }
@@ -198,7 +218,8 @@ impl Compiler<'_> {
                 let (right, packed) = self.pack(weight, false, shape, phase, p, &mut steps);
                 steps.push(self.split(rows, phase, |r| {
                     let shape = [r.len(), inputs, outputs];
-                    let job = Job::Linear { shape, packed, bias: bias.is_some(), activation, keep: pre.is_some() };
+                    let job =
+                        Job::Linear { shape, packed, bias: bias.is_some(), activation, keep: pre.is_some() };
                     let out = rows_of(&r, outputs);
                     let bias = bias.map_or(Span::default(), |b| p.of(b));
                     let kept = pre.map_or(Span::default(), |z| p.part(z, out.clone()));
@@ -239,19 +260,23 @@ impl Compiler<'_> {
                 let r = rows_of(&r, width);
                 (Job::Activate(activation), access([p.part(x, r.clone())], [p.part(y, r)]))
             })),
-            Op::ActivateBackward { activation, saved, dy, rows, width } => steps.push(self.split(rows, phase, |r| {
-                let r = rows_of(&r, width);
-                (Job::ActivateBackward(activation), access([p.part(saved, r.clone())], [p.part(dy, r)]))
-            })),
+            Op::ActivateBackward { activation, saved, dy, rows, width } => {
+                steps.push(self.split(rows, phase, |r| {
+                    let r = rows_of(&r, width);
+                    (Job::ActivateBackward(activation), access([p.part(saved, r.clone())], [p.part(dy, r)]))
+                }))
+            }
             Op::Dropout { x, y, p: chance, layer, rows, width } => steps.push(self.split(rows, phase, |r| {
                 let job = Job::Dropout { p: chance, layer, width, first: r.start };
                 let r = rows_of(&r, width);
                 (job, access([p.part(x, r.clone())], [p.part(y, r)]))
             })),
-            Op::DropoutBackward { dy, p: chance, layer, rows, width } => steps.push(self.split(rows, phase, |r| {
-                let job = Job::DropoutBackward { p: chance, layer, width, first: r.start };
-                (job, access([], [p.part(dy, rows_of(&r, width))]))
-            })),
+            Op::DropoutBackward { dy, p: chance, layer, rows, width } => {
+                steps.push(self.split(rows, phase, |r| {
+                    let job = Job::DropoutBackward { p: chance, layer, width, first: r.start };
+                    (job, access([], [p.part(dy, rows_of(&r, width))]))
+                }))
+            }
             Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, width } => {
                 let target_width = target.len / rows.max(1);
                 steps.push(self.split(rows, phase, |r| {
@@ -282,7 +307,10 @@ impl Compiler<'_> {
                     _ => Span::default(),
                 };
                 let (first, second) = (moment(0), moment(1));
-                (Job::Update(rule), access([p.part(gradients, e.clone())], [p.part(values, e), first, second]))
+                (
+                    Job::Update(rule),
+                    access([p.part(gradients, e.clone())], [p.part(values, e), first, second]),
+                )
             })),
             Op::Mean { of, cell, scale } => {
                 steps.push(self.single(phase, Job::Mean { scale }, access([p.of(of)], [p.of(cell)])));

@@ -76,7 +76,12 @@ impl CpuExecutor {
         let layout = &programs.layout;
         let kernel = Kernel::detect();
         let compiler = Compiler { layout, threads: job.threads, kernel };
-        let all = [&Some(programs.train.clone()), &programs.train_last, &programs.validate, &programs.validate_last];
+        let all = [
+            &Some(programs.train.clone()),
+            &programs.train_last,
+            &programs.validate,
+            &programs.validate_last,
+        ];
         let mut scratch = Scratch::default();
         all.iter().copied().flatten().for_each(|p| compiler.measure(p, &mut scratch));
         let arena = Arena::new(layout, &scratch.lens)
@@ -188,7 +193,13 @@ impl Watcher for PhaseWatch<'_> {
 
 impl State {
     /// One thread's way through a block.
-    fn walk(&self, member: usize, tally: &mut Tally, barrier: Option<&Barrier>, watcher: &mut impl Watcher) -> Result<(), Lost> {
+    fn walk(
+        &self,
+        member: usize,
+        tally: &mut Tally,
+        barrier: Option<&Barrier>,
+        watcher: &mut impl Watcher,
+    ) -> Result<(), Lost> {
         let a = &self.assignment;
         let [full, last] = match a.work {
             Work::Train => &self.train,
@@ -213,7 +224,9 @@ impl State {
             watcher.begin_step();
             for task in &program.tasks[member] {
                 watcher.enter(task.phase);
-                if let Some(barrier) = barrier && task.barrier {
+                if let Some(barrier) = barrier
+                    && task.barrier
+                {
                     barrier.wait()?;
                 }
                 task.run(&self.arena, &context, &at, tally);

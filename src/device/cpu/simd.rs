@@ -100,7 +100,9 @@ impl Vector for __m512 {
     #[inline(always)]
     fn opaque(mut pointer: *const f32) -> *const f32 {
         // SAFETY: no instruction.
-        unsafe { std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+        unsafe {
+            std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags))
+        };
         pointer
     }
     #[inline(always)]
@@ -199,7 +201,9 @@ impl Vector for __m256 {
     #[inline(always)]
     fn opaque(mut pointer: *const f32) -> *const f32 {
         // SAFETY: no instruction.
-        unsafe { std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+        unsafe {
+            std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags))
+        };
         pointer
     }
     #[inline(always)]
@@ -381,7 +385,10 @@ enum RawFinish {
 /// `outer` pieces of `inner` numbers, `stride` apart, lie within `data`.
 fn check(data: &[f32], outer: usize, stride: usize, inner: usize) {
     let end = outer.checked_sub(1).and_then(|n| n.checked_mul(stride)).and_then(|n| n.checked_add(inner));
-    assert!(outer == 0 || inner == 0 || end.is_some_and(|end| end <= data.len()), "operand shorter than its shape");
+    assert!(
+        outer == 0 || inner == 0 || end.is_some_and(|end| end <= data.len()),
+        "operand shorter than its shape"
+    );
 }
 
 impl InstructionSet {
@@ -407,7 +414,8 @@ impl InstructionSet {
     /// AVX2, where there is.
     #[cfg(target_arch = "x86_64")]
     pub fn avx2() -> Option<Self> {
-        (std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")).then_some(Self(Set::Avx2))
+        (std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma"))
+            .then_some(Self(Set::Avx2))
     }
 
     pub fn name(self) -> &'static str {
@@ -458,7 +466,10 @@ impl InstructionSet {
             Order::Columns => check(s.lhs, s.k, s.lhs_stride, s.rows),
         }
         let last = if s.k == 0 { 0 } else { (s.columns - 1) / width };
-        let step = last.checked_mul(s.rhs_panel_stride).filter(|&n| n <= s.rhs.len()).expect("operand shorter than its shape");
+        let step = last
+            .checked_mul(s.rhs_panel_stride)
+            .filter(|&n| n <= s.rhs.len())
+            .expect("operand shorter than its shape");
         check(&s.rhs[step..], s.k, s.rhs_stride, s.columns - last * width);
         if last > 0 {
             let before = (last - 1) * s.rhs_panel_stride;
@@ -771,8 +782,16 @@ unsafe fn copy_rows<V: Vector>(t: &RawCopy) {
             let (from, to) = (t.from.add(r * t.from_stride), t.to.add(r * t.to_stride));
             for c in (0..t.width).step_by(V::LANES) {
                 let there = t.columns.saturating_sub(c);
-                let v = if there >= V::LANES { V::load(from.add(c)) } else { V::load_some(from.wrapping_add(c), V::first(there)) };
-                if t.width - c >= V::LANES { v.store(to.add(c)) } else { v.store_some(to.add(c), V::first(t.width - c)) }
+                let v = if there >= V::LANES {
+                    V::load(from.add(c))
+                } else {
+                    V::load_some(from.wrapping_add(c), V::first(there))
+                };
+                if t.width - c >= V::LANES {
+                    v.store(to.add(c))
+                } else {
+                    v.store_some(to.add(c), V::first(t.width - c))
+                }
             }
         }
     }

@@ -190,7 +190,8 @@ impl Task {
             Job::WeightGradient { shape, first, stride, packed, update } => {
                 let lhs = Lhs::Columns { data: &r0[first..], stride };
                 let rhs = if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
-                let epilogue = if update { Epilogue::Update { rate: at.hyper.rate } } else { Epilogue::Store };
+                let epilogue =
+                    if update { Epilogue::Update { rate: at.hyper.rate } } else { Epilogue::Store };
                 kernel.multiply(lhs, rhs, shape, w0, epilogue);
             }
             Job::BiasGradient { stride, first } => reduce::columns(r0, stride, first, w0),

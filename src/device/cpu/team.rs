@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn a_lost_member_ends_the_wait() {
-        let team = Team::new(2, |_, _| -> Result<(), Lost> { std::panic::panic_any("planted") }).expect("threads");
+        let team =
+            Team::new(2, |_, _| -> Result<(), Lost> { std::panic::panic_any("planted") }).expect("threads");
         assert_eq!(team.run(|barrier| barrier.wait().map(|()| 1).and_then(|_| barrier.wait())), Err(Lost));
     }
 }

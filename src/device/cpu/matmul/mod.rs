@@ -99,7 +99,14 @@ impl Kernel {
     ///
     /// # Panics
     /// Where a slice is shorter than its shape says.
-    pub fn multiply(self, lhs: Lhs<'_>, rhs: Rhs<'_>, [m, k, n]: [usize; 3], out: &mut [f32], epilogue: Epilogue<'_>) {
+    pub fn multiply(
+        self,
+        lhs: Lhs<'_>,
+        rhs: Rhs<'_>,
+        [m, k, n]: [usize; 3],
+        out: &mut [f32],
+        epilogue: Epilogue<'_>,
+    ) {
         let out = &mut out[..m * n];
         if m == 0 || n == 0 {
             return;
@@ -164,7 +171,9 @@ impl Product<'_> {
                     let rows = short + usize::from(tile < longer);
                     let (data, order, stride) = match self.lhs {
                         Lhs::Rows { data, stride } => (&data[row * stride + first..], Order::Rows, stride),
-                        Lhs::Columns { data, stride } => (&data[first * stride + row..], Order::Columns, stride),
+                        Lhs::Columns { data, stride } => {
+                            (&data[first * stride + row..], Order::Columns, stride)
+                        }
                     };
                     let (lhs, lhs_order, lhs_stride) = match &mut scratch {
                         Some(scratch) => {

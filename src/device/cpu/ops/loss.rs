@@ -14,7 +14,14 @@ pub struct Out<'a> {
 }
 
 /// Losses of numbers. `terms` is what the mean is over: all rows of the batch times the width.
-pub fn regression(kind: LossKind, prediction: &[f32], target: &[f32], width: usize, terms: f32, out: &mut Out<'_>) {
+pub fn regression(
+    kind: LossKind,
+    prediction: &[f32],
+    target: &[f32],
+    width: usize,
+    terms: f32,
+    out: &mut Out<'_>,
+) {
     vectorized(
         #[inline(always)]
         || match kind {
@@ -40,7 +47,8 @@ fn pass(p: &[f32], t: &[f32], width: usize, out: &mut Out<'_>, f: impl Fn(f32) -
         }
         return;
     }
-    for (((p, t), l), row) in p.chunks_exact(width).zip(t.chunks_exact(width)).zip(&mut *out.per_row).zip(0..) {
+    for (((p, t), l), row) in p.chunks_exact(width).zip(t.chunks_exact(width)).zip(&mut *out.per_row).zip(0..)
+    {
         *l = p.iter().zip(t).map(|(p, t)| f(p - t).0).sum();
         if let Some(g) = out.gradient.get_mut(row * width..(row + 1) * width) {
             g.iter_mut().zip(p).zip(t).for_each(|((g, p), t)| *g = f(p - t).1);

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The processor's name.
-pub(super) fn cpu_model() -> Option<String> {
+pub fn cpu_model() -> Option<String> {
     // The head is enough for the first core, and on a machine of a hundred cores the whole takes milliseconds to read.
     let mut head = vec![0; 4096];
     let length = File::open("/proc/cpuinfo").ok()?.read(&mut head).ok()?;
@@ -24,7 +24,7 @@ fn model_in(cpuinfo: &str) -> Option<String> {
 }
 
 /// The first core's caches, nearest first, as `L1 data 48K`.
-pub(super) fn caches() -> Vec<String> {
+pub fn caches() -> Vec<String> {
     let read = |index: u32, what: &str| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}");
         fs::read_to_string(path).ok().map(|text| text.trim().to_lowercase())
@@ -37,12 +37,12 @@ pub(super) fn caches() -> Vec<String> {
 }
 
 /// Logical cores that this process may use.
-pub(super) fn logical_cores() -> Option<usize> {
+pub fn logical_cores() -> Option<usize> {
     std::thread::available_parallelism().ok().map(usize::from)
 }
 
 /// A figure of `/proc/meminfo`, in bytes.
-pub(super) fn memory(what: &str) -> Option<u64> {
+pub fn memory(what: &str) -> Option<u64> {
     meminfo(&fs::read_to_string("/proc/meminfo").ok()?, what)
 }
 
@@ -53,7 +53,7 @@ fn meminfo(text: &str, what: &str) -> Option<u64> {
 }
 
 /// The memory limit of this process's control group, where it is less than the machine's.
-pub(super) fn memory_limit(total: Option<u64>) -> Option<u64> {
+pub fn memory_limit(total: Option<u64>) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     limit_in(&groups, Path::new("/sys/fs/cgroup")).filter(|&limit| total.is_none_or(|total| limit < total))
 }
@@ -78,8 +78,34 @@ fn limit_in(groups: &str, mount: &Path) -> Option<u64> {
     limits.min()
 }
 
+/// Bytes that this process may still take: what the machine has available, the control group's limit, the limit of the
+/// address space. Unlimited where nothing is known.
+pub fn usable_memory() -> u64 {
+    let available = memory("MemAvailable").unwrap_or(u64::MAX);
+    let group = memory_limit(memory("MemTotal")).unwrap_or(u64::MAX);
+    let space = fs::read_to_string("/proc/self/limits").ok().and_then(|text| address_space(&text));
+    available.min(group).min(space.unwrap_or(u64::MAX))
+}
+
+fn address_space(limits: &str) -> Option<u64> {
+    limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max address space"))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Bytes of a core's second-level cache.
+pub fn second_level_cache() -> Option<u64> {
+    let cache = caches().into_iter().find(|c| c.starts_with("L2"))?;
+    let size = cache.rsplit(' ').next()?;
+    size.strip_suffix('K')?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
 /// The kernel's release.
-pub(super) fn kernel() -> Option<String> {
+pub fn kernel() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned())
 }
 

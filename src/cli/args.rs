@@ -1,0 +1,214 @@
+//! What may be typed. Commands and options of later versions are known by name, so that they can be refused by name.
+
+use std::{ffi::OsString, io::IsTerminal, path::PathBuf};
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap_complete::Shell;
+
+use super::exit::{Exit, print, say};
+use crate::{
+    report::Format,
+    spec::templates::{TEMPLATES, Template},
+};
+
+/// A parsed command line.
+pub struct Parsed {
+    pub command: Command,
+    pub color: anstream::ColorChoice,
+}
+
+const AFTER: &str = "\
+Overrides: `trainer.max_epochs=3` sets a key, `devices.num_gpus=0,1` sweeps it, `~schedule` deletes it.
+Results go to a folder of their own below --runs-dir; nothing is ever overwritten.";
+
+/// A declarative experiment runner that makes the cost of moving data visible.
+#[derive(Parser)]
+#[command(name = "runner", version, args_conflicts_with_subcommands = true, after_help = AFTER)]
+#[command(override_usage = "runner SPEC.toml [KEY=VALUE ...] [OPTIONS]\n       runner <COMMAND>")]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunOptions,
+    /// When to colour what is printed
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    color: Color,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a spec: one run, or every trial of its sweep
+    Run(RunOptions),
+    /// Read, validate and plan; print devices, layers, memory, costs and every trial. Trains nothing
+    Check(RunOptions),
+    /// Show the machine: processors, memory, GPUs
+    Devices,
+    /// Put runs, sweeps or globs side by side
+    Compare(CompareOptions),
+    /// Print the JSON Schema of the spec, for editors
+    Schema,
+    /// Write a commented starter spec
+    New(NewOptions),
+    /// Print a completion script
+    Completions {
+        /// For which shell
+        shell: Shell,
+    },
+}
+
+#[derive(Args, Clone)]
+pub struct RunOptions {
+    /// The spec, then overrides such as `trainer.max_epochs=3`
+    #[arg(value_name = "SPEC.toml [KEY=VALUE", num_args = 1.., value_hint = clap::ValueHint::FilePath)]
+    words: Vec<String>,
+    /// Where run folders are made
+    #[arg(long, value_name = "DIR", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
+    pub runs_dir: PathBuf,
+    /// CPU threads that compute [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Say only warnings, and the folder at the end
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+impl RunOptions {
+    /// The spec's path: the first word that is not an override.
+    pub fn spec(&self) -> PathBuf {
+        PathBuf::from(&self.words[self.spec_index()])
+    }
+
+    /// All other words.
+    pub fn overrides(&self) -> Vec<String> {
+        let spec = self.spec_index();
+        self.words.iter().enumerate().filter(|(i, _)| *i != spec).map(|(_, w)| w.clone()).collect()
+    }
+
+    /// Options and overrides may stand in any order, so the spec need not come first.
+    fn spec_index(&self) -> usize {
+        let is_override = |w: &String| w.starts_with('~') || w.contains('=');
+        self.words.iter().position(|w| !is_override(w)).unwrap_or(0)
+    }
+
+    /// Threads to use.
+    pub fn thread_count(&self) -> usize {
+        self.threads.map_or_else(|| crate::host::logical_cores().unwrap_or(1), |n| n as usize)
+    }
+}
+
+#[derive(Args)]
+pub struct CompareOptions {
+    /// Run folders, sweep folders, or globs of them
+    #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::DirPath)]
+    pub paths: Vec<String>,
+    /// Print one row per run in this format instead
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub export: Option<ExportFormat>,
+}
+
+#[derive(Args)]
+pub struct NewOptions {
+    /// Which starter
+    #[arg(value_parser = template_names())]
+    pub template: String,
+    /// Where to write it [default: standard output]
+    pub file: Option<PathBuf>,
+}
+
+fn template_names() -> clap::builder::PossibleValuesParser {
+    let value = |t: &Template| clap::builder::PossibleValue::new(t.name).help(t.about);
+    TEMPLATES.iter().map(value).collect::<Vec<_>>().into()
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum ExportFormat {
+    Csv,
+    Json,
+    Md,
+}
+
+impl From<ExportFormat> for Format {
+    fn from(format: ExportFormat) -> Self {
+        match format {
+            ExportFormat::Csv => Self::Csv,
+            ExportFormat::Json => Self::Json,
+            ExportFormat::Md => Self::Md,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Commands and options that are specified but not built yet.
+const LATER_COMMANDS: [&str; 2] = ["parity", "report"];
+const LATER_OPTIONS: [&str; 9] = [
+    "--virtual-gpus",
+    "--resume",
+    "--jobs",
+    "--fail-fast",
+    "--measure",
+    "--by",
+    "--metric",
+    "--fail-if",
+    "--steps",
+];
+
+/// Parses, or says what is wrong.
+pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
+    if let Some(later) = later(arguments) {
+        say(format!("not in this version: `{later}`"), Some("`runner --help` lists what is"));
+        return Err(Exit::Refused);
+    }
+    let cli = Cli::try_parse_from(arguments).map_err(|e| {
+        let _ = e.print();
+        match e.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Done,
+            _ => Exit::Refused,
+        }
+    })?;
+    let color = match cli.color {
+        Color::Auto => anstream::ColorChoice::Auto,
+        Color::Always => anstream::ColorChoice::Always,
+        Color::Never => anstream::ColorChoice::Never,
+    };
+    let command = cli.command.unwrap_or(Command::Run(cli.run));
+    if let Command::Run(options) | Command::Check(options) = &command
+        && options.words.is_empty()
+    {
+        let _ = Cli::command().print_help();
+        return Err(Exit::Refused);
+    }
+    Ok(Parsed { command, color })
+}
+
+fn later(arguments: &[OsString]) -> Option<String> {
+    let words: Vec<_> = arguments.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+    if let Some(command) = words.first().filter(|w| LATER_COMMANDS.contains(&w.as_str())) {
+        return Some(format!("runner {command}"));
+    }
+    let options = words.iter().take_while(|w| *w != "--");
+    let named = options.filter_map(|w| LATER_OPTIONS.iter().find(|o| w.split('=').next() == Some(o)));
+    let environment = || std::env::var_os("RUNNER_VIRTUAL_GPUS").map(|_| "RUNNER_VIRTUAL_GPUS".to_owned());
+    named.map(|o| (*o).to_owned()).next().or_else(environment)
+}
+
+/// Whether standard error is a terminal.
+pub fn on_terminal() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Prints a completion script.
+pub fn completions(shell: Shell) -> Exit {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "runner", &mut script);
+    print(&String::from_utf8_lossy(&script));
+    Exit::Done
+}

@@ -1,0 +1,26 @@
+//! `runner compare PATH ...`: runs side by side.
+
+use super::{
+    args::CompareOptions,
+    exit::{Exit, print, say},
+    run::terminal_width,
+};
+use crate::report;
+
+/// Runs the command.
+pub fn compare(options: &CompareOptions) -> Exit {
+    match report::compare(&options.paths) {
+        Ok(comparison) => {
+            let text = match options.export {
+                Some(format) => comparison.export(format.into()),
+                None => comparison.table(terminal_width()),
+            };
+            print(&text);
+            Exit::Done
+        }
+        Err(e) => {
+            say(&e, e.hint());
+            Exit::Refused
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! One run from its folder to its last file.
+
+use std::{collections::BTreeMap, path::Path, time::Instant};
+
+use chrono::{DateTime, Utc};
+
+use crate::{
+    data::{Dataset, Weights},
+    device::{
+        Device, DeviceError,
+        cpu::{CpuExecutor, Job},
+    },
+    event::{Event, Header, Level, Outcome, Status},
+    plan::Trial,
+    record::{
+        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, GitQuery, RecordError, Recorder,
+        RunDir, command_line, open_sinks, write_model,
+    },
+    spec::Layer,
+    train::{self, Closed, StopFlag, Trained, exported, initial_values},
+};
+
+/// What all runs of a process share.
+pub struct Process<'a> {
+    /// When it began.
+    pub begun: Instant,
+    /// The same by the calendar.
+    pub started: DateTime<Utc>,
+    /// As typed.
+    pub command: String,
+    /// `--threads`, where given.
+    pub threads: Option<u32>,
+    /// The folder of the spec.
+    pub spec_folder: &'a Path,
+    /// Asks to stop.
+    pub stop: &'a StopFlag,
+}
+
+/// Why a run did not come to its recorded end.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// The run folder cannot be written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The device cannot hold the run.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// What was read when the trials were prepared can no longer be read.
+    #[error("the data have changed since the start: {0}")]
+    Data(String),
+}
+
+/// Runs a trial in `folder`.
+pub fn execute(
+    process: &Process<'_>,
+    trial: &Trial,
+    dataset: &Dataset,
+    weights: Option<&Weights>,
+    folder: &RunDir,
+    git: GitQuery,
+    console: ConsoleOptions,
+) -> Result<Outcome, ExecuteError> {
+    folder.write("spec.toml", &resolved_text(process, trial, folder))?;
+    let names = trial.devices.used_names();
+    let facts = EnvironmentFacts {
+        started: process.started,
+        command: process.command.clone(),
+        devices_requested: trial.devices.requested.clone(),
+        devices_used: names.clone(),
+        virtual_devices: false,
+        virtual_gpus: None,
+        threads: trial.threads,
+        instruction_set: trial.instruction_set.clone(),
+    };
+    let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, git)?;
+    let sinks = open_sinks(folder, &trial.spec.logging.metrics, process.begun, console)?;
+    let job = Job { programs: trial.programs.clone(), threads: trial.threads, seed: trial.spec.seed };
+    let device = Device::new("cpu", Box::new(CpuExecutor::new(&job)?));
+    let initial = initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
+    let recorder = Recorder::start(sinks)?;
+    let sender = recorder.sender();
+    let mut outcome = None;
+    let result = begin(trial, dataset, &names, &sender).and_then(|()| {
+        let mut emit = |event| send(&sender, event);
+        train::train(train::Job {
+            trial,
+            dataset,
+            device,
+            initial: &initial,
+            stop: process.stop,
+            emit: &mut emit,
+        })
+    });
+    if let Ok(Trained { outcome: mut ended, values }) = result {
+        let saved = match &values {
+            Some(values) => save(trial, dataset, values, folder, &ended).map(|()| {
+                let _ = compare_with_truth(trial, dataset, values, &sender);
+            }),
+            None => Ok(()),
+        };
+        if let Err(e) = saved {
+            (ended.status, ended.reason) = (Status::Failed, Some(e.to_string()));
+        }
+        let _ = send(&sender, Event::Finished(Box::new(ended.clone())));
+        outcome = Some(ended);
+    }
+    let recorded = recorder.finish();
+    environment.finish()?;
+    recorded?;
+    outcome.ok_or(ExecuteError::Record(RecordError::Gone))
+}
+
+fn send(sender: &EventSender, event: Event) -> Result<(), Closed> {
+    sender.send(event).map_err(|_| Closed)
+}
+
+/// The first events: what is known before the first step.
+fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSender) -> Result<(), Closed> {
+    let header = Header {
+        name: trial.spec.name.clone(),
+        devices_requested: trial.devices.requested.clone(),
+        devices_used: devices.to_vec(),
+        virtual_devices: false,
+        scaling: "strong".into(),
+        precision: "f32".into(),
+        engine: trial.engine.name().into(),
+        metrics: trial.spec.logging.metrics.clone(),
+        classifies: trial.spec.model.loss.classifies(),
+        train_rows: trial.facts.train_rows as u64,
+        steps_planned: trial.steps,
+        epochs_planned: trial.steps.div_ceil(trial.steps_per_epoch),
+    };
+    send(sender, Event::Started(Box::new(header)))?;
+    let info = |text: String| send(sender, Event::Notice(Level::Info, text));
+    if let Some(note) = &trial.devices.note {
+        send(sender, Event::Notice(Level::Warning, note.clone()))?;
+    }
+    info(format!("engine {}: {}", trial.engine.name(), trial.engine_reason))?;
+    info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+    if trial.spec.data.batch_size > trial.facts.train_rows {
+        let (batch, rows) = (trial.spec.data.batch_size, trial.facts.train_rows);
+        let text = format!(
+            "`data.batch_size` is {batch}, and there are {rows} training rows: a step takes them all"
+        );
+        send(sender, Event::Notice(Level::Warning, text))?;
+    }
+    dataset.notes.iter().try_for_each(|note| info(note.clone()))
+}
+
+/// The resolved spec behind a comment with the command that repeats the run.
+fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> String {
+    let path = folder.file("spec.toml");
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let mut words = vec!["runner".to_owned(), path.to_string_lossy().into_owned()];
+    if let Some(threads) = process.threads {
+        words.extend(["--threads".to_owned(), threads.to_string()]);
+    }
+    format!("# {}\n{}", command_line(words), trial.spec.to_toml())
+}
+
+fn save(
+    trial: &Trial,
+    dataset: &Dataset,
+    values: &[f32],
+    folder: &RunDir,
+    outcome: &Outcome,
+) -> Result<(), RecordError> {
+    let parameters = &trial.programs.layout.parameters;
+    let turned: Vec<_> = parameters.iter().map(|p| (p.name.clone(), exported(p, values))).collect();
+    let tensors: Vec<_> =
+        turned.iter().map(|(n, (shape, v))| (n.clone(), shape.clone(), v.as_slice())).collect();
+    let mut metadata = BTreeMap::from([
+        ("format".to_owned(), "pt".to_owned()),
+        ("framework".to_owned(), concat!("runner ", env!("CARGO_PKG_VERSION")).to_owned()),
+        ("name".to_owned(), trial.spec.name.clone()),
+        ("spec_hash".to_owned(), trial.spec.hash8()),
+        ("step".to_owned(), outcome.steps.to_string()),
+        ("epoch".to_owned(), outcome.epochs.to_string()),
+    ]);
+    if !dataset.preprocessing.is_null() {
+        metadata.insert("preprocessing".to_owned(), dataset.preprocessing.to_string());
+    }
+    write_model(&folder.file("model.safetensors"), &tensors, &metadata)
+}
+
+/// Where the data were made by a known formula and the model can be it: how far the weights are off.
+fn compare_with_truth(
+    trial: &Trial,
+    dataset: &Dataset,
+    values: &[f32],
+    sender: &EventSender,
+) -> Result<(), Closed> {
+    let (Some((weights, bias)), [Layer::Linear(_)]) = (&dataset.truth, &trial.spec.model.layers[..]) else {
+        return Ok(());
+    };
+    let mut parameters = trial.programs.layout.parameters.iter();
+    let Some(weight) = parameters.next() else { return Ok(()) };
+    let own = &values[weight.offset..weight.offset + weight.elements()];
+    let worst = own.iter().zip(weights).map(|(w, t)| (f64::from(*w) - t).abs()).fold(0.0, f64::max);
+    let mut text = format!("the weights are within {worst:.2e} of those that made the data");
+    if let Some(own) = parameters.next() {
+        let off = (f64::from(values[own.offset]) - bias).abs();
+        text.push_str(&format!(", the bias within {off:.2e}"));
+    }
+    send(sender, Event::Notice(Level::Info, text))
+}

@@ -1,0 +1,50 @@
+//! Exit codes, and how the last words of a failure are said.
+
+use std::process::{ExitCode, Termination};
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// 0: done.
+    Done,
+    /// 1: a run failed.
+    Failed,
+    /// 2: the command line, the spec or the data it names is wrong; nothing was started.
+    Refused,
+    /// 3: a declared device is not there.
+    Missing,
+    /// 128 + the signal's number: interrupted, all rows kept.
+    Signal(u8),
+}
+
+impl Termination for Exit {
+    fn report(self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Refused => 2,
+            Self::Missing => 3,
+            Self::Signal(signal) => 128 + signal,
+        })
+    }
+}
+
+/// Says an error that has no place in a spec.
+pub fn say(message: impl std::fmt::Display, hint: Option<&str>) {
+    let red = anstyle_red();
+    anstream::eprintln!("{red}error{red:#}: {message}");
+    if let Some(hint) = hint {
+        anstream::eprintln!("  = hint: {hint}");
+    }
+}
+
+fn anstyle_red() -> clap::builder::styling::Style {
+    clap::builder::styling::AnsiColor::Red.on_default().bold()
+}
+
+/// Prints data to standard output. A reader that hung up is no error.
+pub fn print(text: &str) {
+    use std::io::Write;
+    let mut out = anstream::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

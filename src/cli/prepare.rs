@@ -1,0 +1,138 @@
+//! From a spec to trials that are ready to run: data opened, plans made, initial weights read, before anything starts.
+
+use std::sync::Arc;
+
+use crate::{
+    data::{self, Dataset, Store, Task, Weights, read_weights},
+    plan::{self, Facts, Machine, PlanError, Trial},
+    spec::{self, Experiment, GpuCount, Init, OnMissing, Problem, Request, Spec, TrialSpec},
+};
+
+/// Data sets kept at the same time; a sweep's trials share one as long as nothing that makes it differs.
+const KEPT: usize = 2;
+
+/// The part of usable memory that features may fill before they are left in their file.
+const MEMORY_PART: f64 = 0.5;
+
+/// Opens data, and remembers the last few.
+pub struct Datasets {
+    memory_limit: u64,
+    kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
+}
+
+impl Datasets {
+    /// On a machine.
+    pub fn new(machine: &Machine) -> Self {
+        let memory_limit = (machine.memory_available as f64 * MEMORY_PART) as u64;
+        Self { memory_limit, kept: Vec::new() }
+    }
+
+    /// The rows that a spec names.
+    pub fn open(&mut self, spec: &Spec) -> Result<Arc<Dataset>, Vec<Problem>> {
+        let task = if spec.model.loss.classifies() { Task::Classification } else { Task::Regression };
+        // Batches do not change what is read.
+        let mut key = spec.data.clone();
+        (key.batch_size, key.shuffle) = (1, false);
+        if let Some(i) = self.kept.iter().position(|(d, t, s, _)| *d == key && *t == task && *s == spec.seed)
+        {
+            let hit = self.kept.remove(i);
+            let dataset = Arc::clone(&hit.3);
+            self.kept.push(hit);
+            return Ok(dataset);
+        }
+        let dataset = Arc::new(data::open(&spec.data, task, spec.seed, self.memory_limit)?);
+        if self.kept.len() >= KEPT {
+            self.kept.remove(0);
+        }
+        self.kept.push((key, task, spec.seed, Arc::clone(&dataset)));
+        Ok(dataset)
+    }
+}
+
+/// What is to become of a trial.
+pub enum Prepared {
+    /// It runs.
+    Run(Box<Trial>),
+    /// It would equal that earlier trial in all but the request.
+    SameAs(usize),
+    /// Its devices are not there.
+    Missing(Problem),
+}
+
+/// Opens the data of one trial and plans it.
+fn plan_trial(
+    trial: &TrialSpec,
+    datasets: &mut Datasets,
+    machine: &Machine,
+    threads: usize,
+) -> Result<Trial, PlanError> {
+    let dataset = datasets.open(&trial.spec).map_err(PlanError::Problems)?;
+    let planned = plan::plan(&trial.spec, facts(&dataset), machine, threads)?;
+    initial_weights(&planned).map_err(PlanError::Problems)?;
+    Ok(planned)
+}
+
+/// Plans every trial. Problems come with the number of their trial.
+pub fn prepare(
+    experiment: &Experiment,
+    datasets: &mut Datasets,
+    machine: &Machine,
+    threads: usize,
+) -> Result<Vec<Prepared>, Vec<(usize, Problem)>> {
+    let mut problems = Vec::new();
+    let mut prepared: Vec<Prepared> = Vec::with_capacity(experiment.trials.len());
+    for trial in &experiment.trials {
+        match plan_trial(trial, datasets, machine, threads) {
+            Ok(planned) => {
+                let earlier = prepared.iter().zip(&experiment.trials).position(|(other, spec)| match other {
+                    Prepared::Run(other) => spec.repeat == trial.repeat && same_but_request(other, &planned),
+                    _ => false,
+                });
+                prepared.push(earlier.map_or_else(|| Prepared::Run(Box::new(planned)), Prepared::SameAs));
+            }
+            Err(PlanError::Missing(problem)) => prepared.push(Prepared::Missing(problem)),
+            Err(PlanError::Problems(found)) => {
+                problems.extend(found.into_iter().map(|p| (trial.index, p)));
+                if problems.len() > 100 {
+                    break;
+                }
+            }
+        }
+    }
+    if problems.is_empty() { Ok(prepared) } else { Err(problems) }
+}
+
+/// Whether two trials differ in nothing but which devices they asked for, and got the same ones.
+fn same_but_request(a: &Trial, b: &Trial) -> bool {
+    let (x, y) = (&a.spec.devices, &b.spec.devices);
+    if x.request == y.request || y.on_missing != OnMissing::Clamp || a.devices.used != b.devices.used {
+        return false;
+    }
+    let without_request = |spec: &Spec| {
+        let mut spec = spec.clone();
+        spec.devices.request = Request::NumGpus(GpuCount::Exactly(0));
+        spec
+    };
+    without_request(&a.spec) == without_request(&b.spec)
+}
+
+/// What planning must know of data.
+fn facts(dataset: &Dataset) -> Facts {
+    Facts {
+        train_rows: dataset.train.rows,
+        validation_rows: dataset.validation.as_ref().map_or(0, |v| v.rows),
+        features: dataset.features,
+        targets: dataset.targets,
+        classes: dataset.classes,
+        in_file: matches!(dataset.train.features, Store::File(_)),
+    }
+}
+
+/// The weights of `init = { file = ... }`.
+pub fn initial_weights(trial: &Trial) -> Result<Option<Weights>, Vec<Problem>> {
+    let Init::File(path) = &trial.spec.model.init else { return Ok(None) };
+    let parameters = trial.programs.layout.parameters.iter();
+    let wanted: Vec<_> =
+        parameters.map(|p| (p.name.clone(), p.shape.iter().rev().copied().collect::<Vec<_>>())).collect();
+    read_weights(path, &wanted).map(Some)
+}

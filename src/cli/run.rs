@@ -1,0 +1,236 @@
+//! `runner SPEC.toml`: one run, or every trial of its sweep.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use chrono::Utc;
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    flag,
+};
+
+use super::{
+    args::{RunOptions, on_terminal},
+    execute::{ExecuteError, Process, execute},
+    exit::{Exit, print, say},
+    machine::machine,
+    prepare::{Datasets, Prepared, initial_weights, prepare},
+};
+use crate::{
+    event::{Outcome, Status},
+    plan::Trial,
+    record::{
+        ConsoleOptions, Ending, GitQuery, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, Verbosity,
+        command_line,
+    },
+    report,
+    spec::{self, Experiment},
+    train::StopFlag,
+};
+
+/// Runs the command.
+pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit {
+    let started = Utc::now();
+    let path = options.spec();
+    let spec_folder = folder_of(&path);
+    let git = GitQuery::ask(&spec_folder);
+    let experiment = match spec::load(&path, &options.overrides()) {
+        Ok(experiment) => experiment,
+        Err(failure) => return refuse(&failure),
+    };
+    let stop = catch_signals();
+    let machine = machine();
+    let mut datasets = Datasets::new(&machine);
+    let prepared = match prepare(&experiment, &mut datasets, &machine, options.thread_count()) {
+        Ok(prepared) => prepared,
+        Err(problems) => return refuse(&experiment.failure(problems)),
+    };
+    let command = command_line(arguments.iter().map(|a| a.to_string_lossy()));
+    let process =
+        Process { begun, started, command, threads: options.threads, spec_folder: &spec_folder, stop: &stop };
+    let mut session = Session { process, experiment: &experiment, options, datasets, git: Some(git) };
+    if experiment.is_sweep() { session.sweep(&prepared) } else { session.single(&prepared) }
+}
+
+/// The folder that a spec is in.
+pub fn folder_of(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
+}
+
+/// Prints what is wrong with a spec or its data.
+pub fn refuse(failure: &spec::Failure) -> Exit {
+    anstream::eprint!("{}", failure.render(true));
+    Exit::Refused
+}
+
+/// The first signal asks the run to end in order; a second one ends the process at once.
+fn catch_signals() -> StopFlag {
+    let stop = StopFlag::default();
+    for signal in [SIGINT, SIGTERM] {
+        let asked = Arc::new(AtomicBool::new(false));
+        // Without handlers a signal ends the process, which loses nothing but the last unflushed rows.
+        let _ = flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked));
+        let _ = flag::register(signal, asked);
+        let _ = flag::register_usize(signal, Arc::clone(&stop.0), signal as usize);
+    }
+    stop
+}
+
+struct Session<'a> {
+    process: Process<'a>,
+    experiment: &'a Experiment,
+    options: &'a RunOptions,
+    datasets: Datasets,
+    git: Option<GitQuery>,
+}
+
+impl Session<'_> {
+    fn single(&mut self, prepared: &[Prepared]) -> Exit {
+        let trial = match prepared.first() {
+            Some(Prepared::Run(trial)) => trial,
+            Some(Prepared::Missing(problem)) => {
+                let failure = self.experiment.failure([(0, problem.clone())]);
+                refuse(&failure);
+                return Exit::Missing;
+            }
+            _ => return Exit::Done,
+        };
+        let folder = RunDir::create(
+            &self.options.runs_dir,
+            &trial.spec.name,
+            self.process.started,
+            &trial.spec.hash8(),
+        );
+        let result = folder.map_err(ExecuteError::from).and_then(|f| self.execute(trial, &f, Ending::Table));
+        self.ended(result)
+    }
+
+    fn ended(&self, result: Result<Outcome, ExecuteError>) -> Exit {
+        match result {
+            Ok(outcome) => match outcome.status {
+                Status::Finished => Exit::Done,
+                Status::Failed | Status::Diverged => Exit::Failed,
+                Status::Interrupted => self.signal(),
+            },
+            Err(e) => fault(&e),
+        }
+    }
+
+    fn signal(&self) -> Exit {
+        Exit::Signal(self.process.stop.signal().map_or(2, |s| s as u8))
+    }
+
+    fn execute(&mut self, trial: &Trial, folder: &RunDir, ending: Ending) -> Result<Outcome, ExecuteError> {
+        let verbosity = match (self.options.quiet, self.options.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (_, true) => Verbosity::Verbose,
+            _ => Verbosity::Normal,
+        };
+        let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
+        let console = ConsoleOptions { verbosity, terminal: on_terminal(), color, ending };
+        let git = self.git.take().unwrap_or_else(|| GitQuery::ask(self.process.spec_folder));
+        // Both were read once, when all trials were prepared; what cannot be read again has changed since.
+        let changed = |problems: Vec<spec::Problem>| {
+            let message = problems.into_iter().map(|p| p.message).next().unwrap_or_default();
+            ExecuteError::Data(message)
+        };
+        let dataset = self.datasets.open(&trial.spec).map_err(changed)?;
+        let weights = initial_weights(trial).map_err(changed)?;
+        execute(&self.process, trial, &dataset, weights.as_ref(), folder, git, console)
+    }
+
+    fn sweep(&mut self, prepared: &[Prepared]) -> Exit {
+        match self.trials(prepared) {
+            Ok(exit) => exit,
+            Err(e) => fault(&ExecuteError::Record(e)),
+        }
+    }
+
+    fn trials(&mut self, prepared: &[Prepared]) -> Result<Exit, RecordError> {
+        let experiment = self.experiment;
+        let Some(name) = experiment.trials.first().map(|t| t.spec.name.clone()) else {
+            return Ok(Exit::Done);
+        };
+        let sweep =
+            SweepDir::create(&self.options.runs_dir, &name, self.process.started, &experiment.hash8())?;
+        let axes: Vec<_> = experiment.axes.iter().map(|a| a.key.clone()).collect();
+        let mut table = SweepTable::create(sweep.path(), &axes)?;
+        let mut folders: Vec<String> = Vec::new();
+        let mut worst = Exit::Done;
+        for (trial, prepared) in experiment.trials.iter().zip(prepared) {
+            let values: Vec<_> = trial.axes.iter().map(|(_, v)| v.clone()).collect();
+            let mut folder_name = String::new();
+            let end = match prepared {
+                Prepared::SameAs(earlier) => TrialEnd::SameAs {
+                    trial: *earlier,
+                    folder: folders.get(*earlier).cloned().unwrap_or_default(),
+                },
+                Prepared::Missing(problem) => {
+                    worst = graver(worst, Exit::Missing);
+                    let there = problem.label.clone().map_or(String::new(), |l| format!(": {l}"));
+                    TrialEnd::Skipped { reason: format!("{}{there}", problem.message.replace('`', "")) }
+                }
+                Prepared::Run(planned) => {
+                    let folder = sweep.trial(trial.index, &trial.axes)?;
+                    folder_name = folder.name();
+                    let result = self.execute(planned, &folder, Ending::Line);
+                    let (status, reason) = match &result {
+                        Ok(outcome) => (outcome.status, outcome.reason.clone()),
+                        Err(e) => (Status::Failed, Some(e.to_string())),
+                    };
+                    worst = graver(worst, self.ended(result));
+                    TrialEnd::Ran { status, folder: folder_name.clone(), reason }
+                }
+            };
+            folders.push(folder_name);
+            table.append(trial.index, &values, &end)?;
+            if self.process.stop.0.load(Ordering::Relaxed) != 0 {
+                worst = self.signal();
+                break;
+            }
+        }
+        if self.options.quiet {
+            print(&format!("{}\n", sweep.path().display()));
+        } else {
+            match report::sweep_end(sweep.path(), terminal_width()) {
+                Ok(text) => print(&text),
+                Err(e) => say(&e, e.hint()),
+            }
+        }
+        Ok(worst)
+    }
+}
+
+/// Columns of the terminal, or of a page where there is none.
+pub fn terminal_width() -> u16 {
+    terminal_size::terminal_size_of(std::io::stdout()).map_or(120, |(width, _)| width.0)
+}
+
+/// Of two ends of trials, the one that the process ends with.
+fn graver(a: Exit, b: Exit) -> Exit {
+    let weight = |e: &Exit| match e {
+        Exit::Done => 0,
+        Exit::Missing => 1,
+        Exit::Failed => 2,
+        Exit::Refused => 3,
+        Exit::Signal(_) => 4,
+    };
+    if weight(&b) > weight(&a) { b } else { a }
+}
+
+fn fault(error: &ExecuteError) -> Exit {
+    let hint = match error {
+        ExecuteError::Record(e) => e.hint(),
+        _ => None,
+    };
+    say(error, hint);
+    Exit::Failed
+}

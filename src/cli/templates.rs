@@ -1,0 +1,55 @@
+//! `runner new` and `runner schema`: what a new spec starts from.
+
+use std::{fs::OpenOptions, io::Write};
+
+use super::{
+    args::NewOptions,
+    exit::{Exit, print, say},
+};
+use crate::spec;
+
+/// Prints the JSON Schema of the spec.
+pub fn schema() -> Exit {
+    match serde_json::to_string_pretty(&spec::schema()) {
+        Ok(text) => {
+            print(&format!("{text}\n"));
+            Exit::Done
+        }
+        Err(e) => {
+            say(e, None);
+            Exit::Failed
+        }
+    }
+}
+
+/// Writes a starter spec, never over a file that is there.
+pub fn new(options: &NewOptions) -> Exit {
+    let Some(template) = spec::templates::find(&options.template) else { return Exit::Refused };
+    let text = template.text;
+    let Some(path) = &options.file else {
+        print(text);
+        return Exit::Done;
+    };
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .and_then(|mut f| f.write_all(text.as_bytes()));
+    match written {
+        Ok(()) => {
+            anstream::eprintln!("wrote {}; next: runner check {}", path.display(), path.display());
+            Exit::Done
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+            say(
+                format!("`{}` is there already", path.display()),
+                Some("name another file; nothing is overwritten"),
+            );
+            Exit::Refused
+        }
+        Err(e) => {
+            say(format!("cannot write `{}`: {e}", path.display()), None);
+            Exit::Failed
+        }
+    }
+}
