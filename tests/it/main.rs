@@ -1,1 +1,3 @@
 //! One integration binary: every test drives the program or the library as a user would.
+
+mod data;
