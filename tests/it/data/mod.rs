@@ -1,6 +1,7 @@
 //! Sources of rows, driven through `runner::data::open`.
 
 mod csv;
+mod csv_problems;
 mod garbage;
 mod idx;
 mod npy;
