@@ -74,7 +74,7 @@ fn csv(path: &Path, header: bool, missing: Missing) -> Csv {
 const TABLE: &str = "\u{feff}a,kind,y\r\n1.5,\"x, \"\"z\"\"\",0\r\n-2e3,y,1\n,NA,2\n\n4,\"l\nm\",1\n";
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn csv_of_any_bytes(
