@@ -58,7 +58,7 @@ pub(super) fn check(
     }
     if let Some(bad) = labels.iter().position(|label| whole(*label).is_none_or(|label| label < 0)) {
         let message = format!("the label of row {} (counted from 0) is {}", row(bad), labels[bad]);
-        return Err(problem(format!("{message}: classes are 0, 1, 2, ...")).hint(NUMBERS_HINT));
+        return Err(problem(format!("{message}: expected a class: 0, 1, 2 and so on")).hint(NUMBERS_HINT));
     }
     match known {
         None => match count(labels.iter().map(|label| *label as i64)) {
@@ -107,11 +107,11 @@ mod tests {
         assert_eq!(checked(&[1.0, 1.0], Some(3)), Ok(Some(3)));
         assert_eq!(
             checked(&[0.0, 0.5], None),
-            error("the label of row 1 (counted from 0) is 0.5: classes are 0, 1, 2, ...")
+            error("the label of row 1 (counted from 0) is 0.5: expected a class: 0, 1, 2 and so on")
         );
         assert_eq!(
             checked(&[-1.0], None),
-            error("the label of row 0 (counted from 0) is -1: classes are 0, 1, 2, ...")
+            error("the label of row 0 (counted from 0) is -1: expected a class: 0, 1, 2 and so on")
         );
         assert_eq!(
             checked(&[0.0, 3.0], Some(3)),

@@ -213,7 +213,7 @@ mod tests {
     fn reads_rows_across_blocks() {
         let (rows, width) = (40_000, 7);
         let bytes: Vec<u8> = (0..rows * width).map(|i| (i % 251) as u8).collect();
-        let split = Split::by_fraction(1, rows, 0.3, "").ok().expect("a split");
+        let split = Split::by_fraction(1, rows, 0.3, "").expect("a split");
         let layout = Layout { element: Element::U8, endian: Endian::Big };
         let read = read_split(&mut &bytes[..], layout, width, &split, false, |block| {
             block.iter_mut().for_each(|x| *x /= 2.0);

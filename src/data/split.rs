@@ -9,6 +9,7 @@ use crate::{
 pub(super) const DEFAULT_FRACTION: f64 = 0.2;
 
 /// Rows told apart into training and validation; both keep the order of the file.
+#[derive(Debug)]
 pub(super) struct Split {
     /// Whether a row validates; empty where none does.
     validates: Vec<bool>,

@@ -119,7 +119,7 @@ impl Logbook {
                 Waiting::Steps(s) => {
                     let rows = row..row + s.count;
                     row = rows.end;
-                    let count = s.count.min((until + 1).saturating_sub(s.first) as usize);
+                    let count = s.count.min(until.saturating_add(1).saturating_sub(s.first) as usize);
                     if count == 0 {
                         continue;
                     }

@@ -1,3 +1,4 @@
 //! One integration binary: every test drives the program or the library as a user would.
 
 mod compare;
+mod data;

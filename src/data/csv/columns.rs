@@ -111,7 +111,10 @@ impl Search<'_> {
             self.problems.push(Problem::at_key(key, message).hint("a column has one purpose"));
             return None;
         }
-        self.used[column] = Some(key);
+        // Columns of one name are only left out, and then all together.
+        for (used, _) in self.used.iter_mut().zip(self.names).filter(|(_, other)| *other == name) {
+            *used = Some(key.clone());
+        }
         Some(column)
     }
 
@@ -134,10 +137,7 @@ impl Search<'_> {
 
     /// A nameless column is most often a row number that was written by accident: no feature.
     fn check_named(&mut self, numeric: &[usize]) {
-        for &column in numeric.iter().filter(|&&column| self.names[column].is_empty()) {
-            if self.names.iter().position(String::is_empty) != Some(column) && self.used[column].is_none() {
-                continue;
-            }
+        if let Some(&column) = numeric.iter().find(|&&column| self.names[column].is_empty()) {
             let problem =
                 Problem::new(self.text.cell(0, column), format!("column {} has no name", column + 1));
             self.problems.push(problem.hint("name it, or leave it out with `data.csv.ignore = [\"\"]`"));

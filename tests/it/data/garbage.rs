@@ -1,0 +1,142 @@
+//! Whatever the bytes of a file: rows or problems, and neither a panic nor memory beyond the file's size.
+
+use std::{fs, path::Path};
+
+use proptest::prelude::*;
+use runner::{
+    data::{Task, open},
+    spec::{Csv, Missing, Source},
+};
+use tempfile::TempDir;
+
+use super::{MUCH, csv_of, data, idx::idx, idx_of, npy::npy, npy_of};
+
+/// Bytes that were a file once: cut, with a byte changed, a piece left out, or followed by others.
+fn mutated(valid: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
+    let length = valid.len();
+    let change = prop_oneof![
+        (0..=length).prop_map(Change::Cut),
+        prop::collection::vec((0..length, any::<u8>()), 1..4).prop_map(Change::Set),
+        (0..length, 1..40_usize).prop_map(|(start, count)| Change::Remove(start, count)),
+        (0..=length, prop::collection::vec(any::<u8>(), 1..20))
+            .prop_map(|(at, bytes)| Change::Insert(at, bytes)),
+    ];
+    change.prop_map(move |change| {
+        let mut bytes = valid.clone();
+        match change {
+            Change::Cut(length) => bytes.truncate(length),
+            Change::Set(all) => all.into_iter().for_each(|(at, byte)| bytes[at] = byte),
+            Change::Remove(start, count) => drop(bytes.drain(start..(start + count).min(length))),
+            Change::Insert(at, more) => drop(bytes.splice(at..at, more)),
+        }
+        bytes
+    })
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Cut(usize),
+    Set(Vec<(usize, u8)>),
+    Remove(usize, usize),
+    Insert(usize, Vec<u8>),
+}
+
+/// Either outcome is right, as long as it is one.
+fn outcome(source: Source, classes: bool) {
+    let task = if classes { Task::Classification } else { Task::Regression };
+    match open(&data(source), task, 1, MUCH) {
+        Ok(made) => {
+            assert!(made.train.rows > 0 && made.features > 0);
+            assert_eq!(made.train.targets.len(), made.train.rows * made.targets);
+            assert_eq!(super::memory(&made.train).len(), made.train.rows * made.features);
+            assert!(super::memory(&made.train).iter().all(|value| value.is_finite()));
+        }
+        Err(problems) => {
+            assert!((1..=21).contains(&problems.len()));
+            for problem in problems {
+                assert!(!problem.message.contains('\n') && !problem.message.ends_with('.'), "{problem:?}");
+            }
+        }
+    }
+}
+
+fn csv(path: &Path, header: bool, missing: Missing) -> Csv {
+    Csv {
+        header,
+        missing,
+        categorical: vec![if header { "kind" } else { "1" }.into()],
+        standardize: true,
+        validation_fraction: Some(0.3),
+        ..csv_of(path.into(), if header { "y" } else { "2" })
+    }
+}
+
+const TABLE: &str = "\u{feff}a,kind,y\r\n1.5,\"x, \"\"z\"\"\",0\r\n-2e3,y,1\n,NA,2\n\n4,\"l\nm\",1\n";
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn csv_of_any_bytes(
+        bytes in prop_oneof![
+            mutated(TABLE.into()),
+            prop::collection::vec(any::<u8>(), 0..200),
+            "[ay,kind\"\r\n;0-9.eE-]{0,200}".prop_map(String::into_bytes),
+        ],
+        header: bool,
+        classes: bool,
+        missing in prop_oneof![Just(Missing::Error), Just(Missing::Mean), Just(Missing::Drop)],
+    ) {
+        let folder = TempDir::new()?;
+        let path = folder.path().join("rows.csv");
+        fs::write(&path, bytes)?;
+        outcome(Source::Csv(csv(&path, header, missing)), classes);
+    }
+
+    #[test]
+    fn idx_of_any_bytes(
+        images in prop_oneof![
+            mutated(idx(8, &[3, 2, 2], &[7; 12])),
+            mutated(gzipped(&idx(13, &[3, 2, 1], &[63; 24]))),
+            prop::collection::vec(any::<u8>(), 0..100),
+        ],
+        labels in prop_oneof![
+            4 => Just(idx(8, &[3], &[0, 1, 0])),
+            1 => mutated(idx(8, &[3], &[0, 1, 0])),
+        ],
+        classes: bool,
+    ) {
+        let folder = TempDir::new()?;
+        let (images_path, labels_path) = (folder.path().join("images"), folder.path().join("labels"));
+        fs::write(&images_path, images)?;
+        fs::write(&labels_path, labels)?;
+        outcome(Source::Idx(idx_of(images_path, labels_path)), classes);
+    }
+
+    #[test]
+    fn npy_of_any_bytes(
+        features in prop_oneof![
+            mutated(npy("<f4", "(3, 2)", &[63; 24])),
+            mutated(npy("|u1", "(3,)", &[63; 3])),
+            prop::collection::vec(any::<u8>(), 0..100),
+        ],
+        labels in prop_oneof![
+            4 => Just(npy("|u1", "(3,)", &[0, 1, 0])),
+            1 => mutated(npy("<i8", "(3,)", &[0; 24])),
+        ],
+        classes: bool,
+    ) {
+        let folder = TempDir::new()?;
+        let (features_path, labels_path) = (folder.path().join("x.npy"), folder.path().join("y.npy"));
+        fs::write(&features_path, features)?;
+        fs::write(&labels_path, labels)?;
+        outcome(Source::Npy(npy_of(features_path, labels_path)), classes);
+    }
+}
+
+fn gzipped(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(bytes).expect("memory");
+    packed.finish().expect("memory")
+}

@@ -1,0 +1,102 @@
+//! Sources of rows, driven through `runner::data::open`.
+
+mod csv;
+mod csv_problems;
+mod garbage;
+mod idx;
+mod npy;
+mod real;
+mod synthetic;
+
+use std::path::{Path, PathBuf};
+
+use runner::{
+    data::{Dataset, Part, Store, Task, open},
+    spec::{Csv, Data, Idx, Missing, Npy, Place, Placement, Problem, Source},
+};
+
+/// More than any of these tests has.
+const MUCH: u64 = 1 << 40;
+
+fn data(source: Source) -> Data {
+    Data { batch_size: 32, shuffle: true, placement: Placement::Auto, source }
+}
+
+fn read(source: Source, task: Task) -> Result<Dataset, Vec<Problem>> {
+    open(&data(source), task, 0, MUCH)
+}
+
+fn read_ok(source: Source, task: Task) -> Dataset {
+    read(source, task).unwrap_or_else(|problems| panic!("{}", told(&problems, Path::new(""))))
+}
+
+/// What goes wrong, as text; `folder` is left out of it.
+fn problems(source: Source, task: Task, folder: &Path) -> String {
+    told(&read(source, task).expect_err("problems"), folder)
+}
+
+fn told(problems: &[Problem], folder: &Path) -> String {
+    let mut text = String::new();
+    for problem in problems {
+        text += &format!("{}\n", problem.message);
+        match &problem.place {
+            Place::Key(key) => text += &format!("  --> {key}\n"),
+            Place::File { path, line, column, text: shown } => {
+                text += &format!("  --> {}", path.display());
+                text += &line.map(|line| format!(":{line}")).unwrap_or_default();
+                text += &column.map(|column| format!(":{column}")).unwrap_or_default();
+                text += &shown.as_ref().map(|line| format!(" | {line}")).unwrap_or_default();
+                text += "\n";
+            }
+            place => text += &format!("  --> {place:?}\n"),
+        }
+        text += &problem.label.as_ref().map(|label| format!("  label: {label}\n")).unwrap_or_default();
+        text += &problem.hint.as_ref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
+    }
+    text.replace(&format!("{}/", folder.display()), "")
+}
+
+fn memory(part: &Part) -> &[f32] {
+    match &part.features {
+        Store::Memory(values) => values,
+        Store::File(_) => panic!("not in memory"),
+    }
+}
+
+fn csv_of(path: PathBuf, target: &str) -> Csv {
+    Csv {
+        path,
+        target: target.into(),
+        features: None,
+        categorical: Vec::new(),
+        ignore: Vec::new(),
+        missing: Missing::Error,
+        standardize: false,
+        standardize_target: false,
+        delimiter: ',',
+        header: true,
+        validation_path: None,
+        validation_fraction: Some(0.0),
+    }
+}
+
+fn idx_of(images: PathBuf, labels: PathBuf) -> Idx {
+    Idx {
+        images,
+        labels,
+        validation_images: None,
+        validation_labels: None,
+        validation_fraction: Some(0.0),
+        scale: 255.0,
+    }
+}
+
+fn npy_of(features: PathBuf, labels: PathBuf) -> Npy {
+    Npy {
+        features,
+        labels,
+        validation_features: None,
+        validation_labels: None,
+        validation_fraction: Some(0.0),
+    }
+}

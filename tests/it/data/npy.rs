@@ -1,0 +1,254 @@
+//! `npy`.
+
+use std::{fs, path::PathBuf};
+
+use runner::{
+    data::{Dataset, Part, Store, Task, open},
+    spec::{Data, Npy, Placement, Source},
+};
+use tempfile::TempDir;
+
+use super::{MUCH, data, memory, npy_of, problems, read_ok};
+
+/// A `.npy` file of version 1.0, as `numpy.save` writes it.
+pub fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
+    let mut dictionary = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    while (10 + dictionary.len() + 1) % 64 != 0 {
+        dictionary.push(' ');
+    }
+    dictionary.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((dictionary.len() as u16).to_le_bytes());
+    bytes.extend(dictionary.as_bytes());
+    bytes.extend(elements);
+    bytes
+}
+
+fn f32s(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new(features: &[u8], labels: &[u8]) -> Self {
+        let folder = Self(TempDir::new().expect("a folder"));
+        folder.write("x.npy", features);
+        folder.write("y.npy", labels);
+        folder
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, bytes).expect("a file");
+        path
+    }
+
+    fn spec(&self) -> Npy {
+        npy_of(self.0.path().join("x.npy"), self.0.path().join("y.npy"))
+    }
+
+    fn problems(&self, task: Task) -> String {
+        problems(Source::Npy(self.spec()), task, self.0.path())
+    }
+}
+
+/// 50 rows of 3, numbered through; labels are the row's number modulo 5.
+fn counted(descr: &str) -> Folder {
+    let numbers = 0..150_u8;
+    let elements: Vec<u8> = match descr {
+        "<f4" => numbers.flat_map(|i| f32::from(i).to_le_bytes()).collect(),
+        "<f8" => numbers.flat_map(|i| f64::from(i).to_le_bytes()).collect(),
+        _ => numbers.collect(),
+    };
+    let labels: Vec<u8> = (0..50_i64).flat_map(|i| (i % 5).to_le_bytes()).collect();
+    Folder::new(&npy(descr, "(50, 3)", &elements), &npy("<i8", "(50,)", &labels))
+}
+
+fn in_file(spec: Npy) -> Dataset {
+    let streamed = Data { placement: Placement::Streamed, ..data(Source::Npy(spec)) };
+    open(&streamed, Task::Classification, 0, MUCH).expect("rows")
+}
+
+fn rows(part: &Part, rows: &[u32], width: usize) -> Vec<f32> {
+    let mut out = vec![f32::NAN; rows.len() * width];
+    match &part.features {
+        Store::File(reader) => reader.read_rows(rows, &mut out).expect("rows"),
+        Store::Memory(_) => panic!("not in a file"),
+    }
+    out
+}
+
+#[test]
+fn reads_every_type_into_memory() {
+    for descr in ["<f4", "<f8", "|u1"] {
+        let made = read_ok(Source::Npy(counted(descr).spec()), Task::Classification);
+        assert_eq!((made.features, made.targets, made.classes, made.train.rows), (3, 1, Some(5), 50));
+        assert!(memory(&made.train).iter().copied().eq((0..150).map(|i| i as f32)));
+        assert_eq!(made.train.targets[..7], [0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 1.0]);
+    }
+}
+
+#[test]
+fn rows_from_the_file_are_those_of_memory() {
+    for descr in ["<f4", "<f8", "|u1"] {
+        let folder = counted(descr);
+        let spec = Npy { validation_fraction: Some(0.2), ..folder.spec() };
+        let whole = read_ok(Source::Npy(spec.clone()), Task::Classification);
+        let streamed = in_file(spec);
+        let parts = [(&whole.train, &streamed.train)];
+        let validation = whole.validation.as_ref().zip(streamed.validation.as_ref());
+        for (whole, streamed) in parts.into_iter().chain(validation) {
+            assert_eq!((whole.rows, &whole.targets), (streamed.rows, &streamed.targets));
+            let all: Vec<u32> = (0..whole.rows as u32).collect();
+            assert_eq!(rows(streamed, &all, 3), memory(whole));
+            for order in [&[9, 1, 2, 3, 0, 0][..], &[], &[5]] {
+                let expected: Vec<f32> =
+                    order.iter().flat_map(|&row| memory(whole)[3 * row as usize..][..3].to_vec()).collect();
+                assert_eq!(rows(streamed, order, 3), expected);
+            }
+        }
+        assert_eq!(validation.map(|(whole, _)| whole.rows), Some(10));
+    }
+}
+
+#[test]
+fn a_run_of_rows_may_be_longer_than_a_read() {
+    let (count, width) = (3000, 101);
+    let values: Vec<f32> = (0..count * width).map(|i| i as f32).collect();
+    let labels: Vec<u8> = (0..count).map(|i| (i % 2) as u8).collect();
+    let folder = Folder::new(
+        &npy("<f4", &format!("({count}, {width})"), &f32s(&values)),
+        &npy("|u1", &format!("({count},)"), &labels),
+    );
+    let made = in_file(folder.spec());
+    let all: Vec<u32> = (0..count as u32).collect();
+    assert_eq!(rows(&made.train, &all, width), values);
+}
+
+#[test]
+fn what_memory_does_not_hold_stays_in_its_file() {
+    let folder = counted("<f4");
+    let opened = |limit| {
+        let made = open(&data(Source::Npy(folder.spec())), Task::Classification, 0, limit).expect("rows");
+        (matches!(made.train.features, Store::File(_)), made.notes)
+    };
+    assert_eq!(opened(600), (false, vec![]));
+    assert_eq!(opened(599), (true, vec!["features (600 bytes as f32) are read from their file".to_owned()]));
+}
+
+#[test]
+fn faults_while_reading_are_told() {
+    let folder = Folder::new(
+        &npy("<f4", "(3, 2)", &f32s(&[0.0, 1.0, 2.0, f32::NAN, 4.0, 5.0])),
+        &npy("|u1", "(3,)", &[0, 1, 0]),
+    );
+    let made = in_file(folder.spec());
+    let Store::File(reader) = &made.train.features else { panic!("not in a file") };
+    let mut out = [0.0; 2];
+    let mut fault = |row: u32| reader.read_rows(&[row], &mut out).map_err(|error| error.to_string());
+    let path = folder.0.path().join("x.npy");
+    assert_eq!(fault(0), Ok(()));
+    assert_eq!(
+        fault(1),
+        Err(format!(
+            "row 1, feature 1 (both counted from 0) of `{}` is NaN: expected a finite number",
+            path.display()
+        ))
+    );
+    assert_eq!(fault(3), Err("row 3 of 3 does not exist".into()));
+    let bytes = fs::read(&path).expect("a file");
+    fs::write(&path, &bytes[..bytes.len() - 4]).expect("a file");
+    assert_eq!(fault(2), Err(format!("cannot read `{}`: failed to fill whole buffer", path.display())));
+    assert!(reader.read_rows(&[0, 1], &mut out).is_err(), "too little room");
+}
+
+#[test]
+fn targets_may_be_several_numbers() {
+    let folder = Folder::new(
+        &npy("<f4", "(2,)", &f32s(&[1.0, 2.0])),
+        &npy("<f4", "(2, 3)", &f32s(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
+    );
+    let made = read_ok(Source::Npy(folder.spec()), Task::Regression);
+    assert_eq!((made.features, made.targets, made.classes), (1, 3, None));
+    assert_eq!(**made.train.targets, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(
+        folder.problems(Task::Classification),
+        "\
+labels of shape [2, 3]: expected one class per row
+  --> y.npy
+  hint: for one-hot labels, in Python: `numpy.save(path, labels.argmax(1))`
+"
+    );
+}
+
+#[test]
+fn a_validation_pair_may_be_given() {
+    let folder = counted("|u1");
+    let spec = Npy {
+        validation_features: Some(folder.write("vx.npy", &npy("<f4", "(1, 3)", &f32s(&[1.0, 2.0, 3.0])))),
+        validation_labels: Some(folder.write("vy.npy", &npy("|u1", "(1,)", &[4]))),
+        ..folder.spec()
+    };
+    let validation = |made: &Dataset| made.validation.clone().expect("rows to validate on");
+    let made = read_ok(Source::Npy(spec.clone()), Task::Classification);
+    assert_eq!(
+        (memory(&validation(&made)), &validation(&made).targets[..]),
+        (&[1.0, 2.0, 3.0][..], &[4.0][..])
+    );
+    assert_eq!(rows(&validation(&in_file(spec.clone())), &[0], 3), [1.0, 2.0, 3.0]);
+
+    let text = |spec: &Npy| problems(Source::Npy(spec.clone()), Task::Classification, folder.0.path());
+    folder.write("vx.npy", &npy("|u1", "(1, 2)", &[1, 2]));
+    assert_eq!(text(&spec), "rows of 2 features, and those of `x.npy` have 3\n  --> vx.npy\n");
+    assert_eq!(
+        text(&Npy { validation_features: None, ..spec }),
+        "\
+`validation_labels` is given without `validation_features`
+  --> data.npy.validation_labels
+  hint: give both, or neither
+"
+    );
+}
+
+#[test]
+fn a_header_that_lies_is_told() {
+    let labels = npy("|u1", "(2,)", &[0, 1]);
+    let size = "  --> x.npy\n  hint: the file is damaged, or was cut while it was copied\n";
+    for (features, expected) in [
+        (
+            npy("<f4", "(2, 3)", &[0; 23]),
+            format!("the header declares 24 bytes of elements, and 23 are there\n{size}"),
+        ),
+        (npy("|u1", "(2, 3)", &[0; 7]), format!("the header declares 6 bytes of elements, and 7 are there\n{size}")),
+        (
+            npy("|u1", "(2, 99999999999)", &[0; 7]),
+            format!("the header declares 199999999998 bytes of elements, and 7 are there\n{size}"),
+        ),
+        (
+            npy("|u1", "(9999999999, 9999999999, 9)", &[0; 7]),
+            "no file holds its shape [9999999999, 9999999999, 9]\n  --> x.npy\n".into(),
+        ),
+        (npy("|u1", "(2, 0)", &[]), "rows of shape [0] hold no numbers\n  --> x.npy\n".into()),
+        (npy("|u1", "()", &[1]), "a single number: expected rows\n  --> x.npy\n".into()),
+        (npy("|u1", "(0, 3)", &[]), "it holds no rows\n  --> x.npy\n".into()),
+        (
+            npy("<i4", "(2,)", &[0; 8]),
+            "features are i32: expected f32, f64 or u8\n  --> x.npy\n  hint: in Python: `numpy.save(path, array.astype(\"float32\"))`\n".into(),
+        ),
+        (
+            npy("|u1", "(3,)", &[0; 3]),
+            "2 labels, and `x.npy` holds 3 rows\n  --> y.npy\n  hint: both files must be of the same rows\n".into(),
+        ),
+        (
+            npy("<f4", "(2,)", &f32s(&[0.0, f32::INFINITY])),
+            "row 1, feature 0 (both counted from 0) is inf: expected a finite number\n  --> x.npy\n".into(),
+        ),
+        (
+            npy("<f8", "(2,)", &[0.0_f64.to_le_bytes(), 1e300_f64.to_le_bytes()].concat()),
+            "row 1, feature 0 (both counted from 0) is inf: expected a finite number\n  --> x.npy\n".into(),
+        ),
+    ] {
+        assert_eq!(Folder::new(&features, &labels).problems(Task::Classification), expected);
+    }
+}
