@@ -12,8 +12,12 @@ use std::{
     thread::{self, JoinHandle, Thread},
 };
 
-/// Turns of the spinning wait before it begins to yield: some tens of microseconds.
-const SPINS: u32 = 20_000;
+/// Turns of the spinning wait before it begins to yield: some ten microseconds. Longer would pay on a machine of its
+/// own, and cost dearly where another process has taken the core of the one that is waited for.
+const SPINS: u32 = 300;
+
+/// Turns, most of them yielding, before an idle worker sleeps.
+const PATIENCE: u32 = 1_000;
 
 /// A member is gone, so the others stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +138,11 @@ fn serve(shared: &Shared, work: impl Fn(&Barrier) -> Result<(), Lost>) {
                 return;
             }
             turns = turns.saturating_add(1);
-            if turns < SPINS { std::hint::spin_loop() } else { thread::park() }
+            match turns {
+                ..SPINS => std::hint::spin_loop(),
+                SPINS..PATIENCE => thread::yield_now(),
+                _ => thread::park(),
+            }
         }
         seen = seen.wrapping_add(1);
         if work(&shared.barrier).and_then(|()| shared.barrier.wait()).is_err() {
