@@ -213,7 +213,12 @@ impl SyntheticRegression {
             v.list(1_000_000, |v| v.float(Range::Finite))
         });
         if weights.is_empty() {
-            t.refuse("weights", &[], "has no weight, so there is no feature", "write one weight per feature");
+            t.refuse(
+                "weights",
+                &[],
+                "there must be at least one weight, one per feature",
+                "write one number per feature, such as `weights = [2.0, -3.4]`",
+            );
         }
         Self {
             weights,
@@ -310,7 +315,12 @@ impl Csv {
     fn check_columns(&self, t: &mut Fields<'_>) {
         let features = self.features.as_deref().unwrap_or_default();
         if self.features.is_some() && features.is_empty() && self.categorical.is_empty() {
-            t.refuse("features", &["categorical"], "names no column", "leave it out for all numeric columns");
+            t.refuse(
+                "features",
+                &["categorical"],
+                "there must be at least one column",
+                "leave it out for all numeric columns",
+            );
         }
         let lists = [("features", features), ("categorical", &self.categorical), ("ignore", &self.ignore)];
         let mut uses = HashMap::from([(self.target.as_str(), "target")]);

@@ -215,7 +215,7 @@ impl Devices {
 
 fn check_list(t: &mut Fields<'_>, devices: &[DeviceName]) {
     if devices.is_empty() {
-        t.refuse("use", &[], "names no device", "write `use = [\"cpu\"]`, or leave it out");
+        t.refuse("use", &[], "there must be at least one device", "write `use = [\"cpu\"]`, or leave it out");
     }
     for (i, device) in devices.iter().enumerate() {
         let earlier = &devices[..i];

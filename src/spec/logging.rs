@@ -84,7 +84,12 @@ impl Logging {
             v.integer(1..=i64::MAX as u64)
         });
         if flush_every.is_some() && policy != Policy::Buffered {
-            t.refuse("flush_every", &["policy"], "means nothing unless `policy = \"buffered\"`", "remove it");
+            t.refuse(
+                "flush_every",
+                &["policy"],
+                "it means nothing unless `policy = \"buffered\"`",
+                "remove it",
+            );
         }
         let metrics = t.default(
             "metrics",
@@ -96,7 +101,7 @@ impl Logging {
             t.refuse(
                 "metrics",
                 &[],
-                "names no metric",
+                "there must be at least one metric",
                 "leave it out for the loss alone, or set `policy = \"off\"`",
             );
         }

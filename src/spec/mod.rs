@@ -12,6 +12,7 @@ mod data;
 mod devices;
 mod diagnostic;
 mod duration;
+mod experiment;
 mod key;
 mod load;
 mod logging;
@@ -19,6 +20,8 @@ mod model;
 mod optimizer;
 mod overrides;
 mod problem;
+#[cfg(test)]
+mod properties;
 mod reader;
 mod resolved;
 mod schedule;
@@ -34,7 +37,8 @@ pub use devices::{
     DeviceName, Devices, EngineChoice, GpuCount, LrScaling, OnMissing, Precision, Request, Scaling,
 };
 pub use diagnostic::Failure;
-pub use load::{Axis, Experiment, TrialSpec, load};
+pub use experiment::{Axis, Experiment, TrialSpec};
+pub use load::load;
 pub use logging::{Logging, Metric, Policy};
 pub use model::{Init, Layer, Linear, Loss, Model};
 pub use optimizer::{Adam, AdamW, Optimizer, Sgd};

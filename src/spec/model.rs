@@ -101,7 +101,12 @@ impl Model {
     pub(super) fn read(t: &mut Fields<'_>, source: &Source) -> Self {
         let layers = t.required("layers", "the layers, first to last", |v| v.list(MAX_LAYERS, Layer::read));
         if layers.is_empty() {
-            t.refuse("layers", &[], "has no layer", "write `layers = [{ linear = { out_features = 1 } }]`");
+            t.refuse(
+                "layers",
+                &[],
+                "a model needs at least one layer",
+                "write `layers = [{ linear = { out_features = 1 } }]`",
+            );
         }
         let loss = t.optional(
             "loss",

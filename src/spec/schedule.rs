@@ -219,19 +219,24 @@ impl Schedule {
 
 fn check_chain(t: &mut Fields<'_>, chain: &[Link]) {
     let Some(last) = chain.len().checked_sub(1) else {
-        t.refuse("chain", &[], "has no curve", "leave `[schedule]` out for a constant rate");
+        t.refuse(
+            "chain",
+            &[],
+            "there must be at least one curve",
+            "leave `[schedule]` out for a constant rate",
+        );
         return;
     };
     for (i, link) in chain.iter().enumerate() {
         if i < last && link.steps.is_none() {
+            t.refuse_item("chain", i, "every curve but the last needs `steps`", "add `steps = ...`");
+        } else if i == last && link.steps.is_some() {
             t.refuse_item(
                 "chain",
                 i,
-                "needs `steps`: only the last curve lasts to the end",
-                "add `steps = ...`",
+                "the last curve lasts to the end, so it takes no `steps`",
+                "remove its `steps`",
             );
-        } else if i == last && link.steps.is_some() {
-            t.refuse_item("chain", i, "is the last curve, which lasts to the end", "remove its `steps`");
         }
     }
 }
@@ -260,7 +265,12 @@ impl MultiStep {
         let doc = "counts at which the rate drops, rising";
         let milestones = t.required("milestones", doc, |v| v.list(100_000, |v| v.integer(COUNTS)));
         if milestones.is_empty() {
-            t.refuse("milestones", &[], "names no count", "leave `[schedule]` out for a constant rate");
+            t.refuse(
+                "milestones",
+                &[],
+                "there must be at least one milestone",
+                "leave `[schedule]` out for a constant rate",
+            );
         }
         for (i, pair) in milestones.windows(2).enumerate() {
             if pair[1] <= pair[0] {

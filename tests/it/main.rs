@@ -1,1 +1,5 @@
 //! One integration binary: every test drives the program or the library as a user would.
+
+mod architecture;
+mod bad_specs;
+mod spec;

@@ -8,7 +8,7 @@ use super::{At, Fields, Json, Range, Reading, Segment};
 use crate::spec::{
     problem::Problem,
     suggest,
-    tree::{Node, Value},
+    tree::{self, Node, Span, Value},
 };
 
 /// A value to be read, or not there, or to be described.
@@ -307,7 +307,7 @@ impl<'a> Item<'a> {
         expected: &str,
         schema: serde_json::Value,
         stand_in: T,
-        read: impl FnOnce(&Value) -> Option<T>,
+        read: impl Fn(&Value) -> Option<T>,
     ) -> T {
         self.custom_hinted(expected, schema, stand_in, None, read)
     }
@@ -319,7 +319,7 @@ impl<'a> Item<'a> {
         schema: serde_json::Value,
         stand_in: T,
         hint: Option<String>,
-        read: impl FnOnce(&Value) -> Option<T>,
+        read: impl Fn(&Value) -> Option<T>,
     ) -> T {
         match self.at {
             At::Schema(into) => {
@@ -332,6 +332,7 @@ impl<'a> Item<'a> {
             At::Node(node) => read(&node.value).unwrap_or_else(|| {
                 let path = self.reading.path_to(None);
                 let label = self.doc;
+                let hint = hint.or_else(|| without_quotes(&node.value, &read));
                 self.tell(|p| {
                     let message = format!("`{path}`: expected {expected}, found {}", node.value.found());
                     let p = Problem { message, hint, ..p };
@@ -348,6 +349,13 @@ impl<'a> Item<'a> {
             self.reading.tell(key, make(Problem::new(node.span.place(), "")));
         }
     }
+}
+
+/// The way out where a string holds what was expected.
+fn without_quotes<T>(value: &Value, read: impl Fn(&Value) -> Option<T>) -> Option<String> {
+    let Value::String(text) = value else { return None };
+    let inner = tree::parse_value(text, Span { source: 0, start: 0, end: 0 })?;
+    read(&inner.value).map(|_| format!("write it without quotes: `{text}`"))
 }
 
 /// Adds a sentence to what a schema says of itself.
