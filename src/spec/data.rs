@@ -210,16 +210,8 @@ impl Source {
 impl SyntheticRegression {
     fn read(t: &mut Fields<'_>) -> Self {
         let weights = t.required("weights", "the true weights, one per feature", |v| {
-            v.list(1_000_000, |v| v.float(Range::Finite))
+            v.list(1..=1_000_000, |v| v.float(Range::Finite))
         });
-        if weights.is_empty() {
-            t.refuse(
-                "weights",
-                &[],
-                "there must be at least one weight, one per feature",
-                "write one number per feature, such as `weights = [2.0, -3.4]`",
-            );
-        }
         Self {
             weights,
             bias: t.default("bias", "the true bias", 0.0, |v| v.float(Range::Finite)),
@@ -247,7 +239,7 @@ fn read_fraction(t: &mut Fields<'_>, files: &[&'static str]) -> Option<f64> {
 
 impl Csv {
     fn read(t: &mut Fields<'_>) -> Self {
-        let columns = |v: Item<'_>| v.list(100_000, |v| v.string());
+        let columns = |v: Item<'_>| v.list(0..=100_000, |v| v.string());
         let csv = Self {
             path: t.required("path", "the file", |v| v.path()),
             target: t.required("target", "the column to predict", |v| v.string()),

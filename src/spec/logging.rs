@@ -95,16 +95,8 @@ impl Logging {
             "metrics",
             "columns of `metrics.csv`; loss always comes first",
             vec![Metric::Loss],
-            |v| v.list(100, Metric::read),
+            |v| v.list(1..=100, Metric::read),
         );
-        if metrics.is_empty() {
-            t.refuse(
-                "metrics",
-                &[],
-                "there must be at least one metric",
-                "leave it out for the loss alone, or set `policy = \"off\"`",
-            );
-        }
         for (i, metric) in metrics.iter().enumerate() {
             if metrics[..i].contains(metric) {
                 t.refuse_item(

@@ -212,7 +212,8 @@ fn fits_name(c: char) -> bool {
 }
 
 fn read_name(v: Item<'_>) -> String {
-    let pattern = r"^[\p{L}\p{N}_=+][\p{L}\p{N}._=+-]*$";
+    // Looser than the rule: not every editor's regular expressions know letters beyond ASCII.
+    let pattern = r"^[^-./\\\s][^/\\\s]*$";
     let schema = serde_json::json!({ "type": "string", "pattern": pattern, "maxLength": MAX_NAME_BYTES });
     let hint = "it names a folder: at most 100 letters, digits and `.` `_` `=` `+` `-`, not beginning with `.` or `-`";
     v.custom_hinted("a name", schema, "stand_in".to_owned(), Some(hint.to_owned()), |v| match v {

@@ -322,3 +322,10 @@ fn every_property_is_described(schema: &serde_json::Value, path: &str) {
         every_property_is_described(property, &path);
     }
 }
+
+#[test]
+fn byte_order_marks_and_windows_lines_do_no_harm() {
+    assert_eq!(one(&format!("\u{feff}{}", SMALL.replace('\n', "\r\n")), &[]), one(SMALL, &[]));
+    let failure = load("seed = -1\r\n", &[]).unwrap_err().render(false);
+    assert!(failure.contains("\n1 | seed = -1\n  |        ^^ the source"), "{failure}");
+}

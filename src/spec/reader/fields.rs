@@ -193,7 +193,7 @@ impl<'a> Fields<'a> {
         let At::Node(table) = self.at else { return };
         let path = self.reading.path_to(Some(name));
         let sound = |n: &&str| self.reading.is_sound(&self.reading.path_to(Some(n)));
-        if !sound(&name) || !because.iter().all(|n| sound(n)) {
+        if !sound(&name) || !because.iter().all(sound) {
             return;
         }
         let span = self.entry(name).map_or(table.span, |e| e.node.span);
@@ -293,6 +293,7 @@ impl<'a> Fields<'a> {
         for entry in unknown.take(MAX_PROBLEMS) {
             let near = suggest::nearest(&entry.key, free.iter().copied());
             meant.extend(near);
+            let near = near.or_else(|| suggest::nearest(&entry.key, self.known.iter().copied()));
             let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => {

@@ -162,23 +162,27 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// An array of at most `most` elements, each read by `read`.
-    pub fn list<T>(self, most: usize, mut read: impl FnMut(Item<'_>) -> T) -> Vec<T> {
+    /// An array with as many elements as `length` allows, each read by `read`.
+    pub fn list<T>(self, length: RangeInclusive<usize>, mut read: impl FnMut(Item<'_>) -> T) -> Vec<T> {
         let Self { at, doc, reading } = self;
+        let (least, most) = (*length.start(), *length.end());
         match at {
             At::Schema(schema) => {
                 let mut items = Json::new();
                 read(Item { at: At::Schema(&mut items), doc, reading });
                 schema.insert("type".into(), "array".into());
                 schema.insert("items".into(), items.into());
+                schema.insert("minItems".into(), least.into());
                 schema.insert("maxItems".into(), most.into());
                 Vec::new()
             }
             At::Absent => Vec::new(),
-            At::Node(Node { value: Value::Array(items), span }) if items.len() > most => {
+            At::Node(Node { value: Value::Array(items), span }) if !length.contains(&items.len()) => {
                 let path = reading.path_to(None);
-                let message =
-                    format!("`{path}` has {} entries, more than the {most} it can have", items.len());
+                let message = match items.len() {
+                    0 => format!("`{path}` is empty: it needs at least one entry"),
+                    count => format!("`{path}` has {count} entries, more than the {most} it can have"),
+                };
                 reading.tell(path, Problem::new(span.place(), message).label(doc));
                 Vec::new()
             }
