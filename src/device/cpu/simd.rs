@@ -45,6 +45,8 @@ trait Vector: Copy {
     fn opaque(pointer: *const f32) -> *const f32;
     /// Has the cache line at `at` brought near; any address will do.
     fn prefetch(at: *const f32);
+    /// Numbers 0, 2, 4, ... and 1, 3, 5, ... of `low` followed by `high`.
+    unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self);
     /// `block[i][j]` becomes `block[j][i]`; `block` has `LANES` vectors.
     unsafe fn transpose(block: &mut [Self]);
 }
@@ -107,6 +109,14 @@ impl Vector for __m512 {
     fn prefetch(at: *const f32) {
         // SAFETY: a prefetch of an address that is not mapped does nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self) {
+        unsafe {
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
+            (_mm512_permutex2var_ps(low, even, high), _mm512_permutex2var_ps(low, odd, high))
+        }
     }
     #[inline(always)]
     unsafe fn transpose(block: &mut [Self]) {
@@ -208,6 +218,18 @@ impl Vector for __m256 {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
+    unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self) {
+        unsafe {
+            // Each 128-bit part takes two of `low`, then two of `high`; the 64-bit permutation undoes that.
+            let even = _mm256_castps_pd(_mm256_shuffle_ps::<0x88>(low, high));
+            let odd = _mm256_castps_pd(_mm256_shuffle_ps::<0xdd>(low, high));
+            (
+                _mm256_castpd_ps(_mm256_permute4x64_pd::<0xd8>(even)),
+                _mm256_castpd_ps(_mm256_permute4x64_pd::<0xd8>(odd)),
+            )
+        }
+    }
+    #[inline(always)]
     unsafe fn transpose(block: &mut [Self]) {
         unsafe {
             let mut t = [_mm256_setzero_ps(); 8];
@@ -289,6 +311,10 @@ impl Vector for Four {
     #[inline(always)]
     fn prefetch(_: *const f32) {}
     #[inline(always)]
+    unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self) {
+        ([low[0], low[2], high[0], high[2]], [low[1], low[3], high[1], high[3]])
+    }
+    #[inline(always)]
     unsafe fn transpose(block: &mut [Self]) {
         let from = [block[0], block[1], block[2], block[3]];
         for (i, row) in block.iter_mut().enumerate() {
@@ -308,6 +334,16 @@ enum Set {
     #[cfg(target_arch = "x86_64")]
     Avx2,
     Portable,
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    std::arch::is_x86_feature_detected!("avx512f")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
 }
 
 /// How the left operand lies in memory.
@@ -389,10 +425,10 @@ impl InstructionSet {
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
-            if std::arch::is_x86_feature_detected!("avx512f") {
+            if has_avx512() {
                 return Self(Set::Avx512);
             }
-            if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+            if has_avx2() {
                 return Self(Set::Avx2);
             }
         }
@@ -404,10 +440,20 @@ impl InstructionSet {
         Self(Set::Portable)
     }
 
-    /// AVX2, where there is.
-    #[cfg(target_arch = "x86_64")]
-    pub fn avx2() -> Option<Self> {
-        (std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")).then_some(Self(Set::Avx2))
+    /// All that this machine has.
+    #[cfg(test)]
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Self(Set::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if has_avx2() {
+                all.push(Self(Set::Avx2));
+            }
+            if has_avx512() {
+                all.push(Self(Set::Avx512));
+            }
+        }
+        all
     }
 
     pub fn name(self) -> &'static str {
@@ -562,6 +608,44 @@ impl InstructionSet {
     }
 }
 
+impl InstructionSet {
+    /// `out[r] = max(x[r] . w + bias, floor)`.
+    ///
+    /// # Panics
+    /// Where `x` is shorter than `out.len()` rows of `w.len()` numbers.
+    pub fn dots(self, x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+        check(x, out.len(), w.len(), w.len());
+        // SAFETY: the shape was checked above; the set's instructions are there.
+        unsafe {
+            match self.0 {
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx512 => dots_avx512(x, w, bias, floor, out),
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx2 => dots_avx2(x, w, bias, floor, out),
+                Set::Portable => dot_rows::<Four, 4, 4>(x, w, bias, floor, out),
+            }
+        }
+    }
+
+    /// `out[c] = sum over r of x[r][c] * weights[r]`, or `out[c] - rate * sum`.
+    ///
+    /// # Panics
+    /// Where `x` is shorter than `weights.len()` rows of `out.len()` numbers.
+    pub fn weigh(self, x: Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+        check(x.data, weights.len(), x.stride, out.len());
+        // SAFETY: the shape was checked above; the set's instructions are there.
+        unsafe {
+            match self.0 {
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx512 => weigh_avx512(x, weights, rate, out),
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx2 => weigh_avx2(x, weights, rate, out),
+                Set::Portable => weigh_rows::<Four>(x, weights, rate, out),
+            }
+        }
+    }
+}
+
 /// Numbers in rows, `stride` apart.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'a> {
@@ -576,7 +660,7 @@ pub(super) struct MatrixMut<'a> {
 }
 
 macro_rules! for_set {
-    ($feature:literal, $vector:ty, $lanes:literal, $strip:ident, $strip_of:ident, $transpose:ident, $copy:ident, $($rows:literal)*) => {
+    ($feature:literal, $vector:ty, $lanes:literal, $strip:ident, $strip_of:ident, $transpose:ident, $copy:ident, $dots:ident, $weigh:ident, $($rows:literal)*) => {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $feature)]
         unsafe fn $strip(s: &RawStrip, rows: usize) {
@@ -601,11 +685,21 @@ macro_rules! for_set {
         unsafe fn $copy(t: &RawCopy) {
             unsafe { copy_rows::<$vector>(t) }
         }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $feature)]
+        unsafe fn $dots(x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+            unsafe { dot_rows::<$vector, $lanes, 8>(x, w, bias, floor, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $feature)]
+        unsafe fn $weigh(x: Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+            unsafe { weigh_rows::<$vector>(x, weights, rate, out) }
+        }
     };
 }
 
-for_set!("avx512f", __m512, 16, strip_avx512, strip_of_avx512, transpose_avx512, copy_avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
-for_set!("avx2,fma", __m256, 8, strip_avx2, strip_of_avx2, transpose_avx2, copy_avx2, 1 2 3 4 5 6);
+for_set!("avx512f", __m512, 16, strip_avx512, strip_of_avx512, transpose_avx512, copy_avx512, dots_avx512, weigh_avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+for_set!("avx2,fma", __m256, 8, strip_avx2, strip_of_avx2, transpose_avx2, copy_avx2, dots_avx2, weigh_avx2, 1 2 3 4 5 6);
 
 unsafe fn strip_portable(s: &RawStrip, rows: usize) {
     unsafe {
@@ -810,6 +904,163 @@ unsafe fn transpose_blocks<V: Vector, const N: usize>(t: &RawCopy) {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Dot products of rows with `w`: a vector of partial sums for each row, `G` rows at a time; the sums of `N` rows, the
+/// vector's lanes, are then added up together. Which rows are neighbours does not matter to the bits.
+#[inline(always)]
+unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
+    x: &[f32],
+    w: &[f32],
+    bias: f32,
+    floor: f32,
+    out: &mut [f32],
+) {
+    let (rows, k) = (out.len(), w.len());
+    unsafe {
+        let (bias, floor) = (V::splat(bias), V::splat(floor));
+        if k == 2 {
+            let (w0, w1) = (V::splat(w[0]), V::splat(w[1]));
+            for row in (0..rows).step_by(N) {
+                let there = rows - row;
+                let (from, to) = (x.as_ptr().add(2 * row), out.as_mut_ptr().add(row));
+                if there >= N {
+                    let (x0, x1) = V::deinterleave(V::load(from), V::load(from.add(N)));
+                    x1.mul_add(w1, x0.mul_add(w0, V::splat(0.0))).add(bias).at_least(floor).store(to);
+                } else {
+                    let (low, high) = (V::first(2 * there), V::first((2 * there).saturating_sub(N)));
+                    let high = V::load_some(from.wrapping_add(N), high);
+                    let (x0, x1) = V::deinterleave(V::load_some(from, low), high);
+                    let sum = x1.mul_add(w1, x0.mul_add(w0, V::splat(0.0)));
+                    sum.add(bias).at_least(floor).store_some(to, V::first(there));
+                }
+            }
+            return;
+        }
+        let (whole, part) = (k / N * N, V::first(k % N));
+        for row in (0..rows).step_by(N) {
+            let there = (rows - row).min(N);
+            let mut sums = [V::splat(0.0); N];
+            for group in (0..there).step_by(G) {
+                // Rows past the last are the last one again; their sums are not stored.
+                let at: [*const f32; G] =
+                    std::array::from_fn(|g| x.as_ptr().wrapping_add((row + group + g).min(rows - 1) * k));
+                let mut acc = [V::splat(0.0); G];
+                for j in (0..whole).step_by(N) {
+                    let w = V::load(w.as_ptr().add(j));
+                    for g in 0..G {
+                        V::prefetch(at[g].wrapping_add(2 * G * k + j));
+                        acc[g] = V::load(at[g].add(j)).mul_add(w, acc[g]);
+                    }
+                }
+                if whole < k {
+                    let w = V::load_some(w.as_ptr().add(whole), part);
+                    for g in 0..G {
+                        acc[g] = V::load_some(at[g].add(whole), part).mul_add(w, acc[g]);
+                    }
+                }
+                sums[group..group + G].copy_from_slice(&acc);
+            }
+            V::transpose(&mut sums);
+            let mut count = N;
+            while count > 1 {
+                count /= 2;
+                for i in 0..count {
+                    sums[i] = sums[i].add(sums[i + count]);
+                }
+            }
+            let to = out.as_mut_ptr().add(row);
+            let sum = sums[0].add(bias).at_least(floor);
+            if there == N { sum.store(to) } else { sum.store_some(to, V::first(there)) }
+        }
+    }
+}
+
+/// Sums of weighted rows, some vectors of columns at a time. An element's sum is that of four chains, over every fourth
+/// row each, so that it does not wait for the adder; the same whichever columns are its neighbours. Two columns alone
+/// would leave most lanes empty: there the lanes are rows.
+#[inline(always)]
+unsafe fn weigh_rows<V: Vector>(x: Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+    unsafe {
+        if out.len() == 2 && x.stride == 2 {
+            let mut sums = [V::splat(0.0); 2];
+            for row in (0..weights.len()).step_by(V::LANES) {
+                let (from, there) = (x.data.as_ptr().add(2 * row), weights.len() - row);
+                let (x0, x1, d);
+                if there >= V::LANES {
+                    (x0, x1) = V::deinterleave(V::load(from), V::load(from.add(V::LANES)));
+                    d = V::load(weights.as_ptr().add(row));
+                } else {
+                    let (low, high) = (V::first(2 * there), V::first((2 * there).saturating_sub(V::LANES)));
+                    let high = V::load_some(from.wrapping_add(V::LANES), high);
+                    (x0, x1) = V::deinterleave(V::load_some(from, low), high);
+                    d = V::load_some(weights.as_ptr().add(row), V::first(there));
+                }
+                sums = [x0.mul_add(d, sums[0]), x1.mul_add(d, sums[1])];
+            }
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = rate.map_or(sum.sum(), |rate| *out - rate * sum.sum());
+            }
+            return;
+        }
+        let mut column = 0;
+        while column < out.len() {
+            let x = Matrix { data: &x.data[column.min(x.data.len())..], stride: x.stride };
+            let out = &mut out[column..];
+            match out.len().div_ceil(V::LANES) {
+                1 => weigh_columns::<V, 1>(x, weights, rate, out),
+                2 => weigh_columns::<V, 2>(x, weights, rate, out),
+                3 if V::LANES > 8 => weigh_columns::<V, 3>(x, weights, rate, out),
+                _ if V::LANES > 8 => weigh_columns::<V, 4>(x, weights, rate, out),
+                _ => weigh_columns::<V, 2>(x, weights, rate, out),
+            }
+            column += if V::LANES > 8 { 4 } else { 2 } * V::LANES;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn weigh_columns<V: Vector, const C: usize>(x: Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+    unsafe {
+        let last = V::first(out.len() - (C - 1) * V::LANES);
+        let mut sums = [[V::splat(0.0); C]; 4];
+        let mut from = x.data.as_ptr();
+        let add = |sums: &mut [V; C], from: *const f32, weight: f32| {
+            let weight = V::splat(weight);
+            for (c, sum) in sums.iter_mut().enumerate() {
+                let from = from.add(c * V::LANES);
+                V::prefetch(from.wrapping_add(16 * x.stride));
+                let x = if c + 1 == C { V::load_some(from, last) } else { V::load(from) };
+                *sum = x.mul_add(weight, *sum);
+            }
+        };
+        let (fours, rest) = weights.as_chunks::<4>();
+        for four in fours {
+            add(&mut sums[0], from, four[0]);
+            add(&mut sums[1], from.add(x.stride), four[1]);
+            add(&mut sums[2], from.add(2 * x.stride), four[2]);
+            add(&mut sums[3], from.add(3 * x.stride), four[3]);
+            from = from.wrapping_add(4 * x.stride);
+        }
+        if let Some(&weight) = rest.first() {
+            add(&mut sums[0], from, weight);
+        }
+        if let Some(&weight) = rest.get(1) {
+            add(&mut sums[1], from.add(x.stride), weight);
+        }
+        if let Some(&weight) = rest.get(2) {
+            add(&mut sums[2], from.add(2 * x.stride), weight);
+        }
+        for c in 0..C {
+            let mut sum = sums[0][c].add(sums[1][c]).add(sums[2][c].add(sums[3][c]));
+            let to = out.as_mut_ptr().add(c * V::LANES);
+            if let Some(rate) = rate {
+                let before = if c + 1 == C { V::load_some(to, last) } else { V::load(to) };
+                sum = V::splat(-rate).mul_add(sum, before);
+            }
+            if c + 1 == C { sum.store_some(to, last) } else { sum.store(to) }
         }
     }
 }

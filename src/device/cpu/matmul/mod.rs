@@ -4,9 +4,11 @@
 //! Every element is one chain of additions over k in a fixed order, so its bits depend on the instruction set alone:
 //! not on the split, nor on whether an operand was packed. Nothing here allocates.
 
+mod narrow;
 mod pack;
 #[cfg(test)]
 mod tests;
+mod vector;
 
 use super::simd::{Finish, InstructionSet, Order, Strip};
 pub use pack::Source;
@@ -105,7 +107,9 @@ impl Kernel {
             return;
         }
         let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue };
-        if n >= PACK_LEFT_COLUMNS {
+        if product.is_narrow() {
+            product.run_narrow(out);
+        } else if n >= PACK_LEFT_COLUMNS {
             product.with_packed_left(out);
         } else {
             product.run(out, None);
@@ -117,6 +121,11 @@ impl Kernel {
 fn blocks(k: usize) -> (usize, usize) {
     let count = k.div_ceil(MAX_BLOCK).max(1);
     (count, k.div_ceil(count))
+}
+
+/// What follows `at`; nothing, where an operand without terms (k = 0) ends before.
+fn from(data: &[f32], at: usize) -> &[f32] {
+    data.get(at..).unwrap_or_default()
 }
 
 #[derive(Clone, Copy)]
@@ -153,18 +162,18 @@ impl Product<'_> {
                 let first = block * size;
                 let length = (k - first).min(size);
                 let (rhs, rhs_stride, rhs_panel_stride) = match self.rhs {
-                    Rhs::Rows(data) => (&data[first * n + column..], n, width),
+                    Rhs::Rows(data) => (from(data, first * n + column), n, width),
                     Rhs::Packed(data) => {
                         let padded = n.next_multiple_of(width);
-                        (&data[first * padded + column * length..], width, length * width)
+                        (from(data, first * padded + column * length), width, length * width)
                     }
                 };
                 let mut row = 0;
                 for tile in 0..tiles {
                     let rows = short + usize::from(tile < longer);
                     let (data, order, stride) = match self.lhs {
-                        Lhs::Rows { data, stride } => (&data[row * stride + first..], Order::Rows, stride),
-                        Lhs::Columns { data, stride } => (&data[first * stride + row..], Order::Columns, stride),
+                        Lhs::Rows { data, stride } => (from(data, row * stride + first), Order::Rows, stride),
+                        Lhs::Columns { data, stride } => (from(data, first * stride + row), Order::Columns, stride),
                     };
                     let (lhs, lhs_order, lhs_stride) = match &mut scratch {
                         Some(scratch) => {
