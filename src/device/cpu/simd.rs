@@ -102,7 +102,9 @@ impl Vector for __m512 {
     #[inline(always)]
     fn opaque(mut pointer: *const f32) -> *const f32 {
         // SAFETY: no instruction.
-        unsafe { std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+        unsafe {
+            std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags))
+        };
         pointer
     }
     #[inline(always)]
@@ -209,7 +211,9 @@ impl Vector for __m256 {
     #[inline(always)]
     fn opaque(mut pointer: *const f32) -> *const f32 {
         // SAFETY: no instruction.
-        unsafe { std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+        unsafe {
+            std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags))
+        };
         pointer
     }
     #[inline(always)]
@@ -388,6 +392,41 @@ pub(super) struct Strip<'a> {
     /// Start the sums from `out` instead of 0.
     pub resume: bool,
     pub finish: Finish<'a>,
+    /// What the caller will read next from far memory: rows, of which each cache line is brought near meanwhile.
+    pub ahead: Ahead<'a>,
+}
+
+/// Some rows of numbers, to be brought near.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ahead<'a> {
+    pub data: &'a [f32],
+    pub stride: usize,
+    pub rows: usize,
+    pub columns: usize,
+}
+
+/// How far the bringing near of an [`Ahead`] is.
+struct Lines {
+    at: *const f32,
+    stride: usize,
+    rows: usize,
+    columns: usize,
+    column: usize,
+}
+
+impl Lines {
+    /// Starts on the next cache line.
+    #[inline(always)]
+    fn next<V: Vector>(&mut self) {
+        if self.rows == 0 {
+            return;
+        }
+        V::prefetch(self.at.wrapping_add(self.column));
+        self.column += 16;
+        if self.column >= self.columns {
+            (self.at, self.rows, self.column) = (self.at.wrapping_add(self.stride), self.rows - 1, 0);
+        }
+    }
 }
 
 /// `Strip`, checked.
@@ -405,6 +444,7 @@ struct RawStrip {
     out_stride: usize,
     resume: bool,
     finish: RawFinish,
+    ahead: (*const f32, [usize; 3]),
 }
 
 #[derive(Clone, Copy)]
@@ -417,7 +457,10 @@ enum RawFinish {
 /// `outer` pieces of `inner` numbers, `stride` apart, lie within `data`.
 fn check(data: &[f32], outer: usize, stride: usize, inner: usize) {
     let end = outer.checked_sub(1).and_then(|n| n.checked_mul(stride)).and_then(|n| n.checked_add(inner));
-    assert!(outer == 0 || inner == 0 || end.is_some_and(|end| end <= data.len()), "operand shorter than its shape");
+    assert!(
+        outer == 0 || inner == 0 || end.is_some_and(|end| end <= data.len()),
+        "operand shorter than its shape"
+    );
 }
 
 impl InstructionSet {
@@ -504,7 +547,10 @@ impl InstructionSet {
             Order::Columns => check(s.lhs, s.k, s.lhs_stride, s.rows),
         }
         let last = if s.k == 0 { 0 } else { (s.columns - 1) / width };
-        let step = last.checked_mul(s.rhs_panel_stride).filter(|&n| n <= s.rhs.len()).expect("operand shorter than its shape");
+        let step = last
+            .checked_mul(s.rhs_panel_stride)
+            .filter(|&n| n <= s.rhs.len())
+            .expect("operand shorter than its shape");
         check(&s.rhs[step..], s.k, s.rhs_stride, s.columns - last * width);
         if last > 0 {
             let before = (last - 1) * s.rhs_panel_stride;
@@ -535,6 +581,7 @@ impl InstructionSet {
             out_stride: s.out_stride,
             resume: s.resume,
             finish,
+            ahead: (s.ahead.data.as_ptr(), [s.ahead.stride, s.ahead.rows, s.ahead.columns]),
         };
         // SAFETY: every address that a strip touches was checked above; the set's instructions are there.
         unsafe {
@@ -619,6 +666,11 @@ impl InstructionSet {
         unsafe {
             match self.0 {
                 #[cfg(target_arch = "x86_64")]
+                Set::Avx512 if w.len() == 2 => pairs_avx512(x, w, bias, floor, out),
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx2 if w.len() == 2 => pairs_avx2(x, w, bias, floor, out),
+                Set::Portable if w.len() == 2 => dot_pairs::<Four, 4>(x, w, bias, floor, out),
+                #[cfg(target_arch = "x86_64")]
                 Set::Avx512 => dots_avx512(x, w, bias, floor, out),
                 #[cfg(target_arch = "x86_64")]
                 Set::Avx2 => dots_avx2(x, w, bias, floor, out),
@@ -660,7 +712,7 @@ pub(super) struct MatrixMut<'a> {
 }
 
 macro_rules! for_set {
-    ($feature:literal, $vector:ty, $lanes:literal, $strip:ident, $strip_of:ident, $transpose:ident, $copy:ident, $dots:ident, $weigh:ident, $($rows:literal)*) => {
+    ($feature:literal, $vector:ty, $lanes:literal, $strip:ident, $strip_of:ident, $transpose:ident, $copy:ident, $dots:ident, $pairs:ident, $weigh:ident, $($rows:literal)*) => {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $feature)]
         unsafe fn $strip(s: &RawStrip, rows: usize) {
@@ -692,14 +744,19 @@ macro_rules! for_set {
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $feature)]
+        unsafe fn $pairs(x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+            unsafe { dot_pairs::<$vector, $lanes>(x, w, bias, floor, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $feature)]
         unsafe fn $weigh(x: Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
             unsafe { weigh_rows::<$vector>(x, weights, rate, out) }
         }
     };
 }
 
-for_set!("avx512f", __m512, 16, strip_avx512, strip_of_avx512, transpose_avx512, copy_avx512, dots_avx512, weigh_avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
-for_set!("avx2,fma", __m256, 8, strip_avx2, strip_of_avx2, transpose_avx2, copy_avx2, dots_avx2, weigh_avx2, 1 2 3 4 5 6);
+for_set!("avx512f", __m512, 16, strip_avx512, strip_of_avx512, transpose_avx512, copy_avx512, dots_avx512, pairs_avx512, weigh_avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+for_set!("avx2,fma", __m256, 8, strip_avx2, strip_of_avx2, transpose_avx2, copy_avx2, dots_avx2, pairs_avx2, weigh_avx2, 1 2 3 4 5 6);
 
 unsafe fn strip_portable(s: &RawStrip, rows: usize) {
     unsafe {
@@ -716,16 +773,18 @@ unsafe fn strip_portable(s: &RawStrip, rows: usize) {
 #[inline(always)]
 unsafe fn tiles<V: Vector, const R: usize>(s: &RawStrip) {
     let (width, mut column, mut rhs) = (2 * V::LANES, 0, s.rhs);
+    let (at, [stride, rows, columns]) = s.ahead;
+    let ahead = &mut Lines { at, stride, rows, columns, column: 0 };
     while column < s.columns {
         let left = s.columns - column;
         unsafe {
             match (s.lhs_order, left) {
-                (Order::Rows, n) if n >= width => tile::<V, R, 2, true, false>(s, rhs, column),
-                (Order::Rows, n) if n > V::LANES => tile::<V, R, 2, true, true>(s, rhs, column),
-                (Order::Rows, _) => tile::<V, R, 1, true, true>(s, rhs, column),
-                (Order::Columns, n) if n >= width => tile::<V, R, 2, false, false>(s, rhs, column),
-                (Order::Columns, n) if n > V::LANES => tile::<V, R, 2, false, true>(s, rhs, column),
-                (Order::Columns, _) => tile::<V, R, 1, false, true>(s, rhs, column),
+                (Order::Rows, n) if n >= width => tile::<V, R, 2, true, false>(s, rhs, column, ahead),
+                (Order::Rows, n) if n > V::LANES => tile::<V, R, 2, true, true>(s, rhs, column, ahead),
+                (Order::Rows, _) => tile::<V, R, 1, true, true>(s, rhs, column, ahead),
+                (Order::Columns, n) if n >= width => tile::<V, R, 2, false, false>(s, rhs, column, ahead),
+                (Order::Columns, n) if n > V::LANES => tile::<V, R, 2, false, true>(s, rhs, column, ahead),
+                (Order::Columns, _) => tile::<V, R, 1, false, true>(s, rhs, column, ahead),
             }
         }
         column += width;
@@ -751,6 +810,7 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
     s: &RawStrip,
     rhs: *const f32,
     column: usize,
+    ahead: &mut Lines,
 ) {
     unsafe {
         let mask = V::first(s.columns - column - (C - 1) * V::LANES);
@@ -778,24 +838,30 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
         let (mut lhs, mut rhs) = (s.lhs, rhs);
         // Rows are addressed from every third one: a pointer each would not fit the registers.
         let mut third: [*const f32; 5] = std::array::from_fn(|i| s.lhs.wrapping_add(3 * i * s.lhs_stride));
-        for _ in 0..s.k {
-            let mut right = [V::splat(0.0); C];
-            for (c, v) in right.iter_mut().enumerate() {
-                *v = load(rhs, c);
-            }
-            for_rows!(r < R {
-                let left = V::splat(if ROWS { *third[r / 3].add(r % 3 * s.lhs_stride) } else { *lhs.add(r) });
-                for (c, sum) in sums[r].iter_mut().enumerate() {
-                    *sum = left.mul_add(right[c], *sum);
+        let mut k = s.k;
+        while k > 0 {
+            ahead.next::<V>();
+            let few = k.min(16);
+            k -= few;
+            for _ in 0..few {
+                let mut right = [V::splat(0.0); C];
+                for (c, v) in right.iter_mut().enumerate() {
+                    *v = load(rhs, c);
                 }
-            });
-            if ROWS {
-                for pointer in &mut third {
-                    *pointer = V::opaque(pointer.wrapping_add(1));
+                for_rows!(r < R {
+                    let left = V::splat(if ROWS { *third[r / 3].add(r % 3 * s.lhs_stride) } else { *lhs.add(r) });
+                    for (c, sum) in sums[r].iter_mut().enumerate() {
+                        *sum = left.mul_add(right[c], *sum);
+                    }
+                });
+                if ROWS {
+                    for pointer in &mut third {
+                        *pointer = V::opaque(pointer.wrapping_add(1));
+                    }
                 }
+                lhs = lhs.wrapping_add(s.lhs_stride);
+                rhs = rhs.wrapping_add(s.rhs_stride);
             }
-            lhs = lhs.wrapping_add(s.lhs_stride);
-            rhs = rhs.wrapping_add(s.rhs_stride);
         }
         let store = |to: *mut f32, c: usize, v: V| {
             let to = to.add(c * V::LANES);
@@ -865,8 +931,16 @@ unsafe fn copy_rows<V: Vector>(t: &RawCopy) {
             let (from, to) = (t.from.add(r * t.from_stride), t.to.add(r * t.to_stride));
             for c in (0..t.width).step_by(V::LANES) {
                 let there = t.columns.saturating_sub(c);
-                let v = if there >= V::LANES { V::load(from.add(c)) } else { V::load_some(from.wrapping_add(c), V::first(there)) };
-                if t.width - c >= V::LANES { v.store(to.add(c)) } else { v.store_some(to.add(c), V::first(t.width - c)) }
+                let v = if there >= V::LANES {
+                    V::load(from.add(c))
+                } else {
+                    V::load_some(from.wrapping_add(c), V::first(there))
+                };
+                if t.width - c >= V::LANES {
+                    v.store(to.add(c))
+                } else {
+                    v.store_some(to.add(c), V::first(t.width - c))
+                }
             }
         }
     }
@@ -921,24 +995,8 @@ unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
     let (rows, k) = (out.len(), w.len());
     unsafe {
         let (bias, floor) = (V::splat(bias), V::splat(floor));
-        if k == 2 {
-            let (w0, w1) = (V::splat(w[0]), V::splat(w[1]));
-            for row in (0..rows).step_by(N) {
-                let there = rows - row;
-                let (from, to) = (x.as_ptr().add(2 * row), out.as_mut_ptr().add(row));
-                if there >= N {
-                    let (x0, x1) = V::deinterleave(V::load(from), V::load(from.add(N)));
-                    x1.mul_add(w1, x0.mul_add(w0, V::splat(0.0))).add(bias).at_least(floor).store(to);
-                } else {
-                    let (low, high) = (V::first(2 * there), V::first((2 * there).saturating_sub(N)));
-                    let high = V::load_some(from.wrapping_add(N), high);
-                    let (x0, x1) = V::deinterleave(V::load_some(from, low), high);
-                    let sum = x1.mul_add(w1, x0.mul_add(w0, V::splat(0.0)));
-                    sum.add(bias).at_least(floor).store_some(to, V::first(there));
-                }
-            }
-            return;
-        }
+        // Long rows are streams that the hardware foresees; short ones need to be told.
+        let ahead = if k < 256 { 2 * G * k } else { 64 };
         let (whole, part) = (k / N * N, V::first(k % N));
         for row in (0..rows).step_by(N) {
             let there = (rows - row).min(N);
@@ -951,7 +1009,7 @@ unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
                 for j in (0..whole).step_by(N) {
                     let w = V::load(w.as_ptr().add(j));
                     for g in 0..G {
-                        V::prefetch(at[g].wrapping_add(2 * G * k + j));
+                        V::prefetch(at[g].wrapping_add(ahead + j));
                         acc[g] = V::load(at[g].add(j)).mul_add(w, acc[g]);
                     }
                 }
@@ -974,6 +1032,30 @@ unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
             let to = out.as_mut_ptr().add(row);
             let sum = sums[0].add(bias).at_least(floor);
             if there == N { sum.store(to) } else { sum.store_some(to, V::first(there)) }
+        }
+    }
+}
+
+/// [`dot_rows`] for rows of two: there the lanes are rows.
+#[inline(always)]
+unsafe fn dot_pairs<V: Vector, const N: usize>(x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+    let rows = out.len();
+    unsafe {
+        let (bias, floor) = (V::splat(bias), V::splat(floor));
+        let (w0, w1) = (V::splat(w[0]), V::splat(w[1]));
+        for row in (0..rows).step_by(N) {
+            let there = rows - row;
+            let (from, to) = (x.as_ptr().add(2 * row), out.as_mut_ptr().add(row));
+            if there >= N {
+                let (x0, x1) = V::deinterleave(V::load(from), V::load(from.add(N)));
+                x1.mul_add(w1, x0.mul_add(w0, V::splat(0.0))).add(bias).at_least(floor).store(to);
+            } else {
+                let (low, high) = (V::first(2 * there), V::first((2 * there).saturating_sub(N)));
+                let high = V::load_some(from.wrapping_add(N), high);
+                let (x0, x1) = V::deinterleave(V::load_some(from, low), high);
+                let sum = x1.mul_add(w1, x0.mul_add(w0, V::splat(0.0)));
+                sum.add(bias).at_least(floor).store_some(to, V::first(there));
+            }
         }
     }
 }
@@ -1022,7 +1104,12 @@ unsafe fn weigh_rows<V: Vector>(x: Matrix<'_>, weights: &[f32], rate: Option<f32
 }
 
 #[inline(always)]
-unsafe fn weigh_columns<V: Vector, const C: usize>(x: Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+unsafe fn weigh_columns<V: Vector, const C: usize>(
+    x: Matrix<'_>,
+    weights: &[f32],
+    rate: Option<f32>,
+    out: &mut [f32],
+) {
     unsafe {
         let last = V::first(out.len() - (C - 1) * V::LANES);
         let mut sums = [[V::splat(0.0); C]; 4];

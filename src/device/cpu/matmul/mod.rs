@@ -10,7 +10,7 @@ mod pack;
 mod tests;
 mod vector;
 
-use super::simd::{Finish, InstructionSet, Order, Strip};
+use super::simd::{Ahead, Finish, InstructionSet, Order, Strip};
 pub use pack::Source;
 
 /// Sums are put down in memory after this many terms: the strip of the left operand that belongs to them
@@ -101,7 +101,14 @@ impl Kernel {
     ///
     /// # Panics
     /// Where a slice is shorter than its shape says.
-    pub fn multiply(self, lhs: Lhs<'_>, rhs: Rhs<'_>, [m, k, n]: [usize; 3], out: &mut [f32], epilogue: Epilogue<'_>) {
+    pub fn multiply(
+        self,
+        lhs: Lhs<'_>,
+        rhs: Rhs<'_>,
+        [m, k, n]: [usize; 3],
+        out: &mut [f32],
+        epilogue: Epilogue<'_>,
+    ) {
         let out = &mut out[..m * n];
         if m == 0 || n == 0 {
             return;
@@ -152,6 +159,7 @@ impl Product<'_> {
         let (count, size) = blocks(k);
         let tiles = m.div_ceil(set.tile_rows()).max(1);
         let (short, longer) = (m / tiles, m % tiles);
+        let copied = scratch.is_some();
         let group = match self.rhs {
             Rhs::Packed(_) => (RIGHT_BYTES / (4 * size.max(1))).next_multiple_of(width),
             Rhs::Rows(_) => n.max(1),
@@ -173,7 +181,9 @@ impl Product<'_> {
                     let rows = short + usize::from(tile < longer);
                     let (data, order, stride) = match self.lhs {
                         Lhs::Rows { data, stride } => (from(data, row * stride + first), Order::Rows, stride),
-                        Lhs::Columns { data, stride } => (from(data, first * stride + row), Order::Columns, stride),
+                        Lhs::Columns { data, stride } => {
+                            (from(data, first * stride + row), Order::Columns, stride)
+                        }
                     };
                     let (lhs, lhs_order, lhs_stride) = match &mut scratch {
                         Some(scratch) => {
@@ -181,6 +191,22 @@ impl Product<'_> {
                             (&**scratch, Order::Columns, lanes)
                         }
                         None => (data, order, stride),
+                    };
+                    let ahead = match self.lhs {
+                        _ if !copied || row + rows == m => Ahead::default(),
+                        Lhs::Rows { data, stride } => Ahead {
+                            data: from(data, (row + rows) * stride + first),
+                            stride,
+                            rows,
+                            columns: length,
+                        },
+                        // A row's part is less than a cache line, of which the last strip brought the beginning.
+                        Lhs::Columns { data, stride } => Ahead {
+                            data: from(data, first * stride + row + 2 * rows - 1),
+                            stride,
+                            rows: length,
+                            columns: 1,
+                        },
                     };
                     let at = row * n + column;
                     set.strip(Strip {
@@ -197,6 +223,7 @@ impl Product<'_> {
                         out_stride: n,
                         resume: block > 0 && !matches!(self.epilogue, Epilogue::Update { .. }),
                         finish: self.finish(block + 1 == count, at, column),
+                        ahead,
                     });
                     row += rows;
                 }

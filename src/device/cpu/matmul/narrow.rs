@@ -4,7 +4,7 @@
 //! rows of the result, and every tile of it is turned before it is stored. The sums are the same chains, so are the bits.
 
 use super::{Epilogue, Lhs, Product, Rhs, blocks, from};
-use crate::device::cpu::simd::{Finish, Matrix, MatrixMut, Order, Strip};
+use crate::device::cpu::simd::{Ahead, Finish, Matrix, MatrixMut, Order, Strip};
 
 /// The widest tile.
 const WIDTH: usize = 32;
@@ -50,6 +50,7 @@ impl Product<'_> {
                     out_stride: WIDTH,
                     resume: block > 0 && !update,
                     finish: Finish::Store,
+                    ahead: Ahead::default(),
                 });
                 let from = Matrix { data: &tile, stride: WIDTH };
                 if let Epilogue::Update { rate } = self.epilogue {

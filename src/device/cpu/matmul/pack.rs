@@ -70,7 +70,13 @@ impl Kernel {
                 }
                 Source::Transposed(data) => {
                     let from = Matrix { data: &data[column * k + first..], stride: k };
-                    self.set.transpose(from, columns, length, MatrixMut { data: panel, stride: width }, width);
+                    self.set.transpose(
+                        from,
+                        columns,
+                        length,
+                        MatrixMut { data: panel, stride: width },
+                        width,
+                    );
                 }
             }
         }
@@ -91,7 +97,13 @@ pub(super) fn left(
     match order {
         Order::Rows => {
             let lanes = rows.next_multiple_of(set.lanes());
-            set.transpose(Matrix { data, stride }, rows, k, MatrixMut { data: scratch, stride: lanes }, lanes);
+            set.transpose(
+                Matrix { data, stride },
+                rows,
+                k,
+                MatrixMut { data: scratch, stride: lanes },
+                lanes,
+            );
             lanes
         }
         Order::Columns => {

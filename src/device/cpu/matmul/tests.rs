@@ -69,7 +69,9 @@ fn all_ways(kernel: Kernel, [m, k, n]: [usize; 3]) {
     for (i, (x, (exact, error))) in first.iter().zip(reference(&a, &b, shape)).enumerate() {
         assert!((f64::from(*x) - exact).abs() <= error, "{} {shape:?} [{i}]: {x} for {exact}", kernel.name());
     }
-    for (lhs, rhs) in [(rows, Rhs::Packed(&from_rows)), (columns, Rhs::Rows(&b)), (columns, Rhs::Packed(&from_rows))] {
+    for (lhs, rhs) in
+        [(rows, Rhs::Packed(&from_rows)), (columns, Rhs::Rows(&b)), (columns, Rhs::Packed(&from_rows))]
+    {
         let mut out = vec![f32::NAN; m * n];
         kernel.multiply(lhs, rhs, shape, &mut out, Epilogue::Store);
         assert_eq!(bits(&first), bits(&out), "{} {shape:?}", kernel.name());
@@ -108,7 +110,10 @@ fn the_epilogues_are_applied_to_the_finished_sum() {
                     kernel.multiply(lhs, Rhs::Rows(&b), shape, &mut out, epilogue);
                     for (i, (x, (sum, error))) in out.iter().zip(&exact).enumerate() {
                         let wanted = wanted(i, *sum);
-                        assert!((f64::from(*x) - wanted).abs() <= *error, "{epilogue:?} {shape:?}: {x} for {wanted}");
+                        assert!(
+                            (f64::from(*x) - wanted).abs() <= *error,
+                            "{epilogue:?} {shape:?}: {x} for {wanted}"
+                        );
                     }
                 };
                 let biased = |i: usize, sum: f64| sum + f64::from(bias[i % n]);
@@ -116,7 +121,9 @@ fn the_epilogues_are_applied_to_the_finished_sum() {
                 check(Epilogue::Bias { bias: Some(&bias), relu: true }, &|i, sum| biased(i, sum).max(0.0));
                 check(Epilogue::Bias { bias: None, relu: true }, &|_, sum| sum.max(0.0));
                 check(Epilogue::Update { rate: 0.5 }, &|i, sum| f64::from(saved[i]) - 0.5 * sum);
-                check(Epilogue::WherePositive { saved: &saved }, &|i, sum| if saved[i] > 0.0 { sum } else { 0.0 });
+                check(Epilogue::WherePositive { saved: &saved }, &|i, sum| {
+                    if saved[i] > 0.0 { sum } else { 0.0 }
+                });
             }
         }
     }
@@ -127,7 +134,13 @@ fn a_rectifier_lets_nan_through() {
     for kernel in kernels() {
         let mut out = [0.0; 3];
         let lhs = Lhs::Rows { data: &[f32::NAN, 1.0, -1.0], stride: 1 };
-        kernel.multiply(lhs, Rhs::Rows(&[1.0]), [3, 1, 1], &mut out, Epilogue::Bias { bias: None, relu: true });
+        kernel.multiply(
+            lhs,
+            Rhs::Rows(&[1.0]),
+            [3, 1, 1],
+            &mut out,
+            Epilogue::Bias { bias: None, relu: true },
+        );
         assert!(out[0].is_nan(), "{}", kernel.name());
         assert_eq!(out[1..], [1.0, 0.0]);
         kernel.dot_rows(&[f32::NAN, 1.0, -1.0], &[1.0], 0.0, true, &mut out);
@@ -143,8 +156,20 @@ fn a_left_operand_may_be_a_part_of_wider_rows() {
         let tight: Vec<f32> = a.chunks(50).flat_map(|row| &row[3..23]).copied().collect();
         let (mut one, mut two) = (vec![0.0; 40 * 30], vec![0.0; 40 * 30]);
         let shape = [40, 20, 30];
-        kernel.multiply(Lhs::Rows { data: &a[3..], stride: 50 }, Rhs::Rows(&b), shape, &mut one, Epilogue::Store);
-        kernel.multiply(Lhs::Rows { data: &tight, stride: 20 }, Rhs::Rows(&b), shape, &mut two, Epilogue::Store);
+        kernel.multiply(
+            Lhs::Rows { data: &a[3..], stride: 50 },
+            Rhs::Rows(&b),
+            shape,
+            &mut one,
+            Epilogue::Store,
+        );
+        kernel.multiply(
+            Lhs::Rows { data: &tight, stride: 20 },
+            Rhs::Rows(&b),
+            shape,
+            &mut two,
+            Epilogue::Store,
+        );
         assert_eq!(bits(&one), bits(&two));
     }
 }
@@ -166,7 +191,11 @@ fn one_output_layers_agree_with_f64() {
                 kernel.dot_rows(&x, &w, 0.25, true, &mut out);
                 for (y, (sum, error)) in out.iter().zip(reference(&x, &w, [rows, k, 1])) {
                     let wanted = (sum + 0.25).max(0.0);
-                    assert!((f64::from(*y) - wanted).abs() <= error, "{} {rows} {k}: {y} for {wanted}", kernel.name());
+                    assert!(
+                        (f64::from(*y) - wanted).abs() <= error,
+                        "{} {rows} {k}: {y} for {wanted}",
+                        kernel.name()
+                    );
                 }
                 let exact = reference(&d, &x, [1, rows, k]);
                 let (mut stored, mut updated) = (vec![f32::NAN; k], w.clone());
