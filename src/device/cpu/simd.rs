@@ -43,6 +43,8 @@ trait Vector: Copy {
     unsafe fn sum(self) -> f32;
     /// The same pointer, but the optimizer no longer knows how it came about.
     fn opaque(pointer: *const f32) -> *const f32;
+    /// Has the cache line at `at` brought into the second-level cache.
+    fn prefetch_far(at: *const f32);
     /// Has the cache line at `at` brought near; any address will do.
     fn prefetch(at: *const f32);
     /// Numbers 0, 2, 4, ... and 1, 3, 5, ... of `low` followed by `high`.
@@ -106,6 +108,11 @@ impl Vector for __m512 {
             std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags))
         };
         pointer
+    }
+    #[inline(always)]
+    fn prefetch_far(at: *const f32) {
+        // SAFETY: a prefetch of an address that is not mapped does nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
     #[inline(always)]
     fn prefetch(at: *const f32) {
@@ -217,6 +224,11 @@ impl Vector for __m256 {
         pointer
     }
     #[inline(always)]
+    fn prefetch_far(at: *const f32) {
+        // SAFETY: a prefetch of an address that is not mapped does nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    }
+    #[inline(always)]
     fn prefetch(at: *const f32) {
         // SAFETY: a prefetch of an address that is not mapped does nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
@@ -313,6 +325,8 @@ impl Vector for Four {
         pointer
     }
     #[inline(always)]
+    fn prefetch_far(_: *const f32) {}
+    #[inline(always)]
     fn prefetch(_: *const f32) {}
     #[inline(always)]
     unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self) {
@@ -393,7 +407,7 @@ pub(super) struct Strip<'a> {
     pub resume: bool,
     pub finish: Finish<'a>,
     /// What the caller will read next from far memory: rows, of which each cache line is brought near meanwhile.
-    pub ahead: Ahead<'a>,
+    pub ahead: [Ahead<'a>; 2],
 }
 
 /// Some rows of numbers, to be brought near.
@@ -421,7 +435,7 @@ impl Lines {
         if self.rows == 0 {
             return;
         }
-        V::prefetch(self.at.wrapping_add(self.column));
+        V::prefetch_far(self.at.wrapping_add(self.column));
         self.column += 16;
         if self.column >= self.columns {
             (self.at, self.rows, self.column) = (self.at.wrapping_add(self.stride), self.rows - 1, 0);
@@ -444,7 +458,7 @@ struct RawStrip {
     out_stride: usize,
     resume: bool,
     finish: RawFinish,
-    ahead: (*const f32, [usize; 3]),
+    ahead: [(*const f32, [usize; 3]); 2],
 }
 
 #[derive(Clone, Copy)]
@@ -581,7 +595,7 @@ impl InstructionSet {
             out_stride: s.out_stride,
             resume: s.resume,
             finish,
-            ahead: (s.ahead.data.as_ptr(), [s.ahead.stride, s.ahead.rows, s.ahead.columns]),
+            ahead: s.ahead.map(|a| (a.data.as_ptr(), [a.stride, a.rows, a.columns])),
         };
         // SAFETY: every address that a strip touches was checked above; the set's instructions are there.
         unsafe {
@@ -773,8 +787,8 @@ unsafe fn strip_portable(s: &RawStrip, rows: usize) {
 #[inline(always)]
 unsafe fn tiles<V: Vector, const R: usize>(s: &RawStrip) {
     let (width, mut column, mut rhs) = (2 * V::LANES, 0, s.rhs);
-    let (at, [stride, rows, columns]) = s.ahead;
-    let ahead = &mut Lines { at, stride, rows, columns, column: 0 };
+    let ahead =
+        &mut s.ahead.map(|(at, [stride, rows, columns])| Lines { at, stride, rows, columns, column: 0 });
     while column < s.columns {
         let left = s.columns - column;
         unsafe {
@@ -810,7 +824,7 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
     s: &RawStrip,
     rhs: *const f32,
     column: usize,
-    ahead: &mut Lines,
+    ahead: &mut [Lines; 2],
 ) {
     unsafe {
         let mask = V::first(s.columns - column - (C - 1) * V::LANES);
@@ -840,7 +854,8 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
         let mut third: [*const f32; 5] = std::array::from_fn(|i| s.lhs.wrapping_add(3 * i * s.lhs_stride));
         let mut k = s.k;
         while k > 0 {
-            ahead.next::<V>();
+            ahead[0].next::<V>();
+            ahead[1].next::<V>();
             let few = k.min(16);
             k -= few;
             for _ in 0..few {

@@ -18,7 +18,7 @@ pub use pack::Source;
 const MAX_BLOCK: usize = 320;
 
 /// Bytes of the right operand worked on at a time: half of a usual second-level cache.
-const RIGHT_BYTES: usize = 1 << 20;
+const RIGHT_BYTES: usize = 3 << 18;
 
 /// Columns from which on the left operand's strips are copied together before use.
 const PACK_LEFT_COLUMNS: usize = 512;
@@ -208,6 +208,25 @@ impl Product<'_> {
                             columns: 1,
                         },
                     };
+                    // The right operand's next piece, in as many parts as there are tiles.
+                    let next_right = match self.rhs {
+                        Rhs::Packed(data) if copied => {
+                            let padded = n.next_multiple_of(width);
+                            let (next_block, next_column) =
+                                if block + 1 < count { (block + 1, column) } else { (0, column + group) };
+                            let f = next_block * size;
+                            let l = (k - f).min(size);
+                            let total = (padded.saturating_sub(next_column)).min(group) * l;
+                            let part = total.div_ceil(tiles).next_multiple_of(16);
+                            Ahead {
+                                data: from(data, f * padded + next_column * l + tile * part),
+                                stride: 0,
+                                rows: 1,
+                                columns: part,
+                            }
+                        }
+                        _ => Ahead::default(),
+                    };
                     let at = row * n + column;
                     set.strip(Strip {
                         lhs,
@@ -223,7 +242,7 @@ impl Product<'_> {
                         out_stride: n,
                         resume: block > 0 && !matches!(self.epilogue, Epilogue::Update { .. }),
                         finish: self.finish(block + 1 == count, at, column),
-                        ahead,
+                        ahead: [ahead, next_right],
                     });
                     row += rows;
                 }

@@ -50,7 +50,7 @@ impl Product<'_> {
                     out_stride: WIDTH,
                     resume: block > 0 && !update,
                     finish: Finish::Store,
-                    ahead: Ahead::default(),
+                    ahead: [Ahead::default(); 2],
                 });
                 let from = Matrix { data: &tile, stride: WIDTH };
                 if let Epilogue::Update { rate } = self.epilogue {
