@@ -177,5 +177,33 @@ fn main() {
             tk * 1e6
         );
     }
+    for (m, k) in [(32, 2), (32, 16), (1024, 100), (1024, 2), (256, 1000)] {
+        let (x, w, d) = (data(m * k, 1), data(k, 2), data(m, 3));
+        let (mut y, mut g, mut z) = (vec![0f32; m], vec![0f32; k], vec![0f32; m.max(k)]);
+        let (mut a, mut b, mut ga, mut gb) = (f64::MAX, f64::MAX, f64::MAX, f64::MAX);
+        for _ in 0..20 {
+            let reps = 2_000_000 / (m * k) + 1;
+            a = a.min(time(|| kernel.dot_rows(std::hint::black_box(&x), &w, 0.1, false, &mut y), reps));
+            b = b.min(time(|| kernel.weigh_rows(std::hint::black_box(&x), k, &d, None, &mut g), reps));
+            ga = ga.min(time(
+                || gemm_call(Op::Nn, std::hint::black_box(&x), &w, &mut z, m, k, 1, gemm::Parallelism::None),
+                reps,
+            ));
+            gb = gb.min(time(
+                || gemm_call(Op::Tn, std::hint::black_box(&x), &d, &mut z, k, m, 1, gemm::Parallelism::None),
+                reps,
+            ));
+        }
+        let f = 2e-9 * (m * k) as f64;
+        println!(
+            "one output {m}x{k}: forward {:.0} ns ({:.1} GFLOP/s; gemm {:.0} ns), gradient {:.0} ns ({:.1}; gemm {:.0} ns)",
+            a * 1e9,
+            f / a,
+            ga * 1e9,
+            b * 1e9,
+            f / b,
+            gb * 1e9
+        );
+    }
     let _ = AtomicUsize::new(0).load(Relaxed);
 }

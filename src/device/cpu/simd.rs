@@ -43,8 +43,12 @@ trait Vector: Copy {
     unsafe fn sum(self) -> f32;
     /// The same pointer, but the optimizer no longer knows how it came about.
     fn opaque(pointer: *const f32) -> *const f32;
+    /// Has the cache line at `at` brought into the second-level cache.
+    fn prefetch_far(at: *const f32);
     /// Has the cache line at `at` brought near; any address will do.
     fn prefetch(at: *const f32);
+    /// Numbers 0, 2, 4, ... and 1, 3, 5, ... of `low` followed by `high`.
+    unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self);
     /// `block[i][j]` becomes `block[j][i]`; `block` has `LANES` vectors.
     unsafe fn transpose(block: &mut [Self]);
 }
@@ -106,9 +110,22 @@ impl Vector for __m512 {
         pointer
     }
     #[inline(always)]
+    fn prefetch_far(at: *const f32) {
+        // SAFETY: a prefetch of an address that is not mapped does nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    }
+    #[inline(always)]
     fn prefetch(at: *const f32) {
         // SAFETY: a prefetch of an address that is not mapped does nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self) {
+        unsafe {
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
+            (_mm512_permutex2var_ps(low, even, high), _mm512_permutex2var_ps(low, odd, high))
+        }
     }
     #[inline(always)]
     unsafe fn transpose(block: &mut [Self]) {
@@ -207,9 +224,26 @@ impl Vector for __m256 {
         pointer
     }
     #[inline(always)]
+    fn prefetch_far(at: *const f32) {
+        // SAFETY: a prefetch of an address that is not mapped does nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    }
+    #[inline(always)]
     fn prefetch(at: *const f32) {
         // SAFETY: a prefetch of an address that is not mapped does nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self) {
+        unsafe {
+            // Each 128-bit part takes two of `low`, then two of `high`; the 64-bit permutation undoes that.
+            let even = _mm256_castps_pd(_mm256_shuffle_ps::<0x88>(low, high));
+            let odd = _mm256_castps_pd(_mm256_shuffle_ps::<0xdd>(low, high));
+            (
+                _mm256_castpd_ps(_mm256_permute4x64_pd::<0xd8>(even)),
+                _mm256_castpd_ps(_mm256_permute4x64_pd::<0xd8>(odd)),
+            )
+        }
     }
     #[inline(always)]
     unsafe fn transpose(block: &mut [Self]) {
@@ -291,7 +325,13 @@ impl Vector for Four {
         pointer
     }
     #[inline(always)]
+    fn prefetch_far(_: *const f32) {}
+    #[inline(always)]
     fn prefetch(_: *const f32) {}
+    #[inline(always)]
+    unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self) {
+        ([low[0], low[2], high[0], high[2]], [low[1], low[3], high[1], high[3]])
+    }
     #[inline(always)]
     unsafe fn transpose(block: &mut [Self]) {
         let from = [block[0], block[1], block[2], block[3]];
@@ -312,6 +352,16 @@ enum Set {
     #[cfg(target_arch = "x86_64")]
     Avx2,
     Portable,
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    std::arch::is_x86_feature_detected!("avx512f")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
 }
 
 /// How the left operand lies in memory.
@@ -356,6 +406,41 @@ pub(super) struct Strip<'a> {
     /// Start the sums from `out` instead of 0.
     pub resume: bool,
     pub finish: Finish<'a>,
+    /// What the caller will read next from far memory: rows, of which each cache line is brought near meanwhile.
+    pub ahead: [Ahead<'a>; 2],
+}
+
+/// Some rows of numbers, to be brought near.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ahead<'a> {
+    pub data: &'a [f32],
+    pub stride: usize,
+    pub rows: usize,
+    pub columns: usize,
+}
+
+/// How far the bringing near of an [`Ahead`] is.
+struct Lines {
+    at: *const f32,
+    stride: usize,
+    rows: usize,
+    columns: usize,
+    column: usize,
+}
+
+impl Lines {
+    /// Starts on the next cache line.
+    #[inline(always)]
+    fn next<V: Vector>(&mut self) {
+        if self.rows == 0 {
+            return;
+        }
+        V::prefetch_far(self.at.wrapping_add(self.column));
+        self.column += 16;
+        if self.column >= self.columns {
+            (self.at, self.rows, self.column) = (self.at.wrapping_add(self.stride), self.rows - 1, 0);
+        }
+    }
 }
 
 /// `Strip`, checked.
@@ -373,6 +458,7 @@ struct RawStrip {
     out_stride: usize,
     resume: bool,
     finish: RawFinish,
+    ahead: [(*const f32, [usize; 3]); 2],
 }
 
 #[derive(Clone, Copy)]
@@ -396,10 +482,10 @@ impl InstructionSet {
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
-            if std::arch::is_x86_feature_detected!("avx512f") {
+            if has_avx512() {
                 return Self(Set::Avx512);
             }
-            if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+            if has_avx2() {
                 return Self(Set::Avx2);
             }
         }
@@ -411,11 +497,20 @@ impl InstructionSet {
         Self(Set::Portable)
     }
 
-    /// AVX2, where there is.
-    #[cfg(target_arch = "x86_64")]
-    pub fn avx2() -> Option<Self> {
-        (std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma"))
-            .then_some(Self(Set::Avx2))
+    /// All that this machine has.
+    #[cfg(test)]
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Self(Set::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if has_avx2() {
+                all.push(Self(Set::Avx2));
+            }
+            if has_avx512() {
+                all.push(Self(Set::Avx512));
+            }
+        }
+        all
     }
 
     pub fn name(self) -> &'static str {
@@ -500,6 +595,7 @@ impl InstructionSet {
             out_stride: s.out_stride,
             resume: s.resume,
             finish,
+            ahead: s.ahead.map(|a| (a.data.as_ptr(), [a.stride, a.rows, a.columns])),
         };
         // SAFETY: every address that a strip touches was checked above; the set's instructions are there.
         unsafe {
@@ -573,6 +669,49 @@ impl InstructionSet {
     }
 }
 
+impl InstructionSet {
+    /// `out[r] = max(x[r] . w + bias, floor)`.
+    ///
+    /// # Panics
+    /// Where `x` is shorter than `out.len()` rows of `w.len()` numbers.
+    pub fn dots(self, x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+        check(x, out.len(), w.len(), w.len());
+        // SAFETY: the shape was checked above; the set's instructions are there.
+        unsafe {
+            match self.0 {
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx512 if w.len() == 2 => pairs_avx512(x, w, bias, floor, out),
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx2 if w.len() == 2 => pairs_avx2(x, w, bias, floor, out),
+                Set::Portable if w.len() == 2 => dot_pairs::<Four, 4>(x, w, bias, floor, out),
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx512 => dots_avx512(x, w, bias, floor, out),
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx2 => dots_avx2(x, w, bias, floor, out),
+                Set::Portable => dot_rows::<Four, 4, 4>(x, w, bias, floor, out),
+            }
+        }
+    }
+
+    /// `out[c] = sum over r of x[r][c] * weights[r]`, or `out[c] - rate * sum`.
+    ///
+    /// # Panics
+    /// Where `x` is shorter than `weights.len()` rows of `out.len()` numbers.
+    pub fn weigh(self, x: Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+        check(x.data, weights.len(), x.stride, out.len());
+        // SAFETY: the shape was checked above; the set's instructions are there.
+        unsafe {
+            match self.0 {
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx512 => weigh_avx512(x, weights, rate, out),
+                #[cfg(target_arch = "x86_64")]
+                Set::Avx2 => weigh_avx2(x, weights, rate, out),
+                Set::Portable => weigh_rows::<Four>(x, weights, rate, out),
+            }
+        }
+    }
+}
+
 /// Numbers in rows, `stride` apart.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'a> {
@@ -587,7 +726,7 @@ pub(super) struct MatrixMut<'a> {
 }
 
 macro_rules! for_set {
-    ($feature:literal, $vector:ty, $lanes:literal, $strip:ident, $strip_of:ident, $transpose:ident, $copy:ident, $($rows:literal)*) => {
+    ($feature:literal, $vector:ty, $lanes:literal, $strip:ident, $strip_of:ident, $transpose:ident, $copy:ident, $dots:ident, $pairs:ident, $weigh:ident, $($rows:literal)*) => {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $feature)]
         unsafe fn $strip(s: &RawStrip, rows: usize) {
@@ -612,11 +751,26 @@ macro_rules! for_set {
         unsafe fn $copy(t: &RawCopy) {
             unsafe { copy_rows::<$vector>(t) }
         }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $feature)]
+        unsafe fn $dots(x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+            unsafe { dot_rows::<$vector, $lanes, 8>(x, w, bias, floor, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $feature)]
+        unsafe fn $pairs(x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+            unsafe { dot_pairs::<$vector, $lanes>(x, w, bias, floor, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $feature)]
+        unsafe fn $weigh(x: Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+            unsafe { weigh_rows::<$vector>(x, weights, rate, out) }
+        }
     };
 }
 
-for_set!("avx512f", __m512, 16, strip_avx512, strip_of_avx512, transpose_avx512, copy_avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
-for_set!("avx2,fma", __m256, 8, strip_avx2, strip_of_avx2, transpose_avx2, copy_avx2, 1 2 3 4 5 6);
+for_set!("avx512f", __m512, 16, strip_avx512, strip_of_avx512, transpose_avx512, copy_avx512, dots_avx512, pairs_avx512, weigh_avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+for_set!("avx2,fma", __m256, 8, strip_avx2, strip_of_avx2, transpose_avx2, copy_avx2, dots_avx2, pairs_avx2, weigh_avx2, 1 2 3 4 5 6);
 
 unsafe fn strip_portable(s: &RawStrip, rows: usize) {
     unsafe {
@@ -633,16 +787,18 @@ unsafe fn strip_portable(s: &RawStrip, rows: usize) {
 #[inline(always)]
 unsafe fn tiles<V: Vector, const R: usize>(s: &RawStrip) {
     let (width, mut column, mut rhs) = (2 * V::LANES, 0, s.rhs);
+    let ahead =
+        &mut s.ahead.map(|(at, [stride, rows, columns])| Lines { at, stride, rows, columns, column: 0 });
     while column < s.columns {
         let left = s.columns - column;
         unsafe {
             match (s.lhs_order, left) {
-                (Order::Rows, n) if n >= width => tile::<V, R, 2, true, false>(s, rhs, column),
-                (Order::Rows, n) if n > V::LANES => tile::<V, R, 2, true, true>(s, rhs, column),
-                (Order::Rows, _) => tile::<V, R, 1, true, true>(s, rhs, column),
-                (Order::Columns, n) if n >= width => tile::<V, R, 2, false, false>(s, rhs, column),
-                (Order::Columns, n) if n > V::LANES => tile::<V, R, 2, false, true>(s, rhs, column),
-                (Order::Columns, _) => tile::<V, R, 1, false, true>(s, rhs, column),
+                (Order::Rows, n) if n >= width => tile::<V, R, 2, true, false>(s, rhs, column, ahead),
+                (Order::Rows, n) if n > V::LANES => tile::<V, R, 2, true, true>(s, rhs, column, ahead),
+                (Order::Rows, _) => tile::<V, R, 1, true, true>(s, rhs, column, ahead),
+                (Order::Columns, n) if n >= width => tile::<V, R, 2, false, false>(s, rhs, column, ahead),
+                (Order::Columns, n) if n > V::LANES => tile::<V, R, 2, false, true>(s, rhs, column, ahead),
+                (Order::Columns, _) => tile::<V, R, 1, false, true>(s, rhs, column, ahead),
             }
         }
         column += width;
@@ -668,6 +824,7 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
     s: &RawStrip,
     rhs: *const f32,
     column: usize,
+    ahead: &mut [Lines; 2],
 ) {
     unsafe {
         let mask = V::first(s.columns - column - (C - 1) * V::LANES);
@@ -695,24 +852,31 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
         let (mut lhs, mut rhs) = (s.lhs, rhs);
         // Rows are addressed from every third one: a pointer each would not fit the registers.
         let mut third: [*const f32; 5] = std::array::from_fn(|i| s.lhs.wrapping_add(3 * i * s.lhs_stride));
-        for _ in 0..s.k {
-            let mut right = [V::splat(0.0); C];
-            for (c, v) in right.iter_mut().enumerate() {
-                *v = load(rhs, c);
-            }
-            for_rows!(r < R {
-                let left = V::splat(if ROWS { *third[r / 3].add(r % 3 * s.lhs_stride) } else { *lhs.add(r) });
-                for (c, sum) in sums[r].iter_mut().enumerate() {
-                    *sum = left.mul_add(right[c], *sum);
+        let mut k = s.k;
+        while k > 0 {
+            ahead[0].next::<V>();
+            ahead[1].next::<V>();
+            let few = k.min(16);
+            k -= few;
+            for _ in 0..few {
+                let mut right = [V::splat(0.0); C];
+                for (c, v) in right.iter_mut().enumerate() {
+                    *v = load(rhs, c);
                 }
-            });
-            if ROWS {
-                for pointer in &mut third {
-                    *pointer = V::opaque(pointer.wrapping_add(1));
+                for_rows!(r < R {
+                    let left = V::splat(if ROWS { *third[r / 3].add(r % 3 * s.lhs_stride) } else { *lhs.add(r) });
+                    for (c, sum) in sums[r].iter_mut().enumerate() {
+                        *sum = left.mul_add(right[c], *sum);
+                    }
+                });
+                if ROWS {
+                    for pointer in &mut third {
+                        *pointer = V::opaque(pointer.wrapping_add(1));
+                    }
                 }
+                lhs = lhs.wrapping_add(s.lhs_stride);
+                rhs = rhs.wrapping_add(s.rhs_stride);
             }
-            lhs = lhs.wrapping_add(s.lhs_stride);
-            rhs = rhs.wrapping_add(s.rhs_stride);
         }
         let store = |to: *mut f32, c: usize, v: V| {
             let to = to.add(c * V::LANES);
@@ -829,6 +993,176 @@ unsafe fn transpose_blocks<V: Vector, const N: usize>(t: &RawCopy) {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Dot products of rows with `w`: a vector of partial sums for each row, `G` rows at a time; the sums of `N` rows, the
+/// vector's lanes, are then added up together. Which rows are neighbours does not matter to the bits.
+#[inline(always)]
+unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
+    x: &[f32],
+    w: &[f32],
+    bias: f32,
+    floor: f32,
+    out: &mut [f32],
+) {
+    let (rows, k) = (out.len(), w.len());
+    unsafe {
+        let (bias, floor) = (V::splat(bias), V::splat(floor));
+        // Long rows are streams that the hardware foresees; short ones need to be told.
+        let ahead = if k < 256 { 2 * G * k } else { 64 };
+        let (whole, part) = (k / N * N, V::first(k % N));
+        for row in (0..rows).step_by(N) {
+            let there = (rows - row).min(N);
+            let mut sums = [V::splat(0.0); N];
+            for group in (0..there).step_by(G) {
+                // Rows past the last are the last one again; their sums are not stored.
+                let at: [*const f32; G] =
+                    std::array::from_fn(|g| x.as_ptr().wrapping_add((row + group + g).min(rows - 1) * k));
+                let mut acc = [V::splat(0.0); G];
+                for j in (0..whole).step_by(N) {
+                    let w = V::load(w.as_ptr().add(j));
+                    for g in 0..G {
+                        V::prefetch(at[g].wrapping_add(ahead + j));
+                        acc[g] = V::load(at[g].add(j)).mul_add(w, acc[g]);
+                    }
+                }
+                if whole < k {
+                    let w = V::load_some(w.as_ptr().add(whole), part);
+                    for g in 0..G {
+                        acc[g] = V::load_some(at[g].add(whole), part).mul_add(w, acc[g]);
+                    }
+                }
+                sums[group..group + G].copy_from_slice(&acc);
+            }
+            V::transpose(&mut sums);
+            let mut count = N;
+            while count > 1 {
+                count /= 2;
+                for i in 0..count {
+                    sums[i] = sums[i].add(sums[i + count]);
+                }
+            }
+            let to = out.as_mut_ptr().add(row);
+            let sum = sums[0].add(bias).at_least(floor);
+            if there == N { sum.store(to) } else { sum.store_some(to, V::first(there)) }
+        }
+    }
+}
+
+/// [`dot_rows`] for rows of two: there the lanes are rows.
+#[inline(always)]
+unsafe fn dot_pairs<V: Vector, const N: usize>(x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+    let rows = out.len();
+    unsafe {
+        let (bias, floor) = (V::splat(bias), V::splat(floor));
+        let (w0, w1) = (V::splat(w[0]), V::splat(w[1]));
+        for row in (0..rows).step_by(N) {
+            let there = rows - row;
+            let (from, to) = (x.as_ptr().add(2 * row), out.as_mut_ptr().add(row));
+            if there >= N {
+                let (x0, x1) = V::deinterleave(V::load(from), V::load(from.add(N)));
+                x1.mul_add(w1, x0.mul_add(w0, V::splat(0.0))).add(bias).at_least(floor).store(to);
+            } else {
+                let (low, high) = (V::first(2 * there), V::first((2 * there).saturating_sub(N)));
+                let high = V::load_some(from.wrapping_add(N), high);
+                let (x0, x1) = V::deinterleave(V::load_some(from, low), high);
+                let sum = x1.mul_add(w1, x0.mul_add(w0, V::splat(0.0)));
+                sum.add(bias).at_least(floor).store_some(to, V::first(there));
+            }
+        }
+    }
+}
+
+/// Sums of weighted rows, some vectors of columns at a time. An element's sum is that of four chains, over every fourth
+/// row each, so that it does not wait for the adder; the same whichever columns are its neighbours. Two columns alone
+/// would leave most lanes empty: there the lanes are rows.
+#[inline(always)]
+unsafe fn weigh_rows<V: Vector>(x: Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+    unsafe {
+        if out.len() == 2 && x.stride == 2 {
+            let mut sums = [V::splat(0.0); 2];
+            for row in (0..weights.len()).step_by(V::LANES) {
+                let (from, there) = (x.data.as_ptr().add(2 * row), weights.len() - row);
+                let (x0, x1, d);
+                if there >= V::LANES {
+                    (x0, x1) = V::deinterleave(V::load(from), V::load(from.add(V::LANES)));
+                    d = V::load(weights.as_ptr().add(row));
+                } else {
+                    let (low, high) = (V::first(2 * there), V::first((2 * there).saturating_sub(V::LANES)));
+                    let high = V::load_some(from.wrapping_add(V::LANES), high);
+                    (x0, x1) = V::deinterleave(V::load_some(from, low), high);
+                    d = V::load_some(weights.as_ptr().add(row), V::first(there));
+                }
+                sums = [x0.mul_add(d, sums[0]), x1.mul_add(d, sums[1])];
+            }
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = rate.map_or(sum.sum(), |rate| *out - rate * sum.sum());
+            }
+            return;
+        }
+        let mut column = 0;
+        while column < out.len() {
+            let x = Matrix { data: &x.data[column.min(x.data.len())..], stride: x.stride };
+            let out = &mut out[column..];
+            match out.len().div_ceil(V::LANES) {
+                1 => weigh_columns::<V, 1>(x, weights, rate, out),
+                2 => weigh_columns::<V, 2>(x, weights, rate, out),
+                3 if V::LANES > 8 => weigh_columns::<V, 3>(x, weights, rate, out),
+                _ if V::LANES > 8 => weigh_columns::<V, 4>(x, weights, rate, out),
+                _ => weigh_columns::<V, 2>(x, weights, rate, out),
+            }
+            column += if V::LANES > 8 { 4 } else { 2 } * V::LANES;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn weigh_columns<V: Vector, const C: usize>(
+    x: Matrix<'_>,
+    weights: &[f32],
+    rate: Option<f32>,
+    out: &mut [f32],
+) {
+    unsafe {
+        let last = V::first(out.len() - (C - 1) * V::LANES);
+        let mut sums = [[V::splat(0.0); C]; 4];
+        let mut from = x.data.as_ptr();
+        let add = |sums: &mut [V; C], from: *const f32, weight: f32| {
+            let weight = V::splat(weight);
+            for (c, sum) in sums.iter_mut().enumerate() {
+                let from = from.add(c * V::LANES);
+                V::prefetch(from.wrapping_add(16 * x.stride));
+                let x = if c + 1 == C { V::load_some(from, last) } else { V::load(from) };
+                *sum = x.mul_add(weight, *sum);
+            }
+        };
+        let (fours, rest) = weights.as_chunks::<4>();
+        for four in fours {
+            add(&mut sums[0], from, four[0]);
+            add(&mut sums[1], from.add(x.stride), four[1]);
+            add(&mut sums[2], from.add(2 * x.stride), four[2]);
+            add(&mut sums[3], from.add(3 * x.stride), four[3]);
+            from = from.wrapping_add(4 * x.stride);
+        }
+        if let Some(&weight) = rest.first() {
+            add(&mut sums[0], from, weight);
+        }
+        if let Some(&weight) = rest.get(1) {
+            add(&mut sums[1], from.add(x.stride), weight);
+        }
+        if let Some(&weight) = rest.get(2) {
+            add(&mut sums[2], from.add(2 * x.stride), weight);
+        }
+        for c in 0..C {
+            let mut sum = sums[0][c].add(sums[1][c]).add(sums[2][c].add(sums[3][c]));
+            let to = out.as_mut_ptr().add(c * V::LANES);
+            if let Some(rate) = rate {
+                let before = if c + 1 == C { V::load_some(to, last) } else { V::load(to) };
+                sum = V::splat(-rate).mul_add(sum, before);
+            }
+            if c + 1 == C { sum.store_some(to, last) } else { sum.store(to) }
         }
     }
 }

@@ -4,11 +4,13 @@
 //! Every element is one chain of additions over k in a fixed order, so its bits depend on the instruction set alone:
 //! not on the split, nor on whether an operand was packed. Nothing here allocates.
 
+mod narrow;
 mod pack;
 #[cfg(test)]
 mod tests;
+mod vector;
 
-use super::simd::{Finish, InstructionSet, Order, Strip};
+use super::simd::{Ahead, Finish, InstructionSet, Order, Strip};
 pub use pack::Source;
 
 /// Sums are put down in memory after this many terms: the strip of the left operand that belongs to them
@@ -16,7 +18,7 @@ pub use pack::Source;
 const MAX_BLOCK: usize = 320;
 
 /// Bytes of the right operand worked on at a time: half of a usual second-level cache.
-const RIGHT_BYTES: usize = 1 << 20;
+const RIGHT_BYTES: usize = 3 << 18;
 
 /// Columns from which on the left operand's strips are copied together before use.
 const PACK_LEFT_COLUMNS: usize = 512;
@@ -112,7 +114,9 @@ impl Kernel {
             return;
         }
         let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue };
-        if n >= PACK_LEFT_COLUMNS {
+        if product.is_narrow() {
+            product.run_narrow(out);
+        } else if n >= PACK_LEFT_COLUMNS {
             product.with_packed_left(out);
         } else {
             product.run(out, None);
@@ -124,6 +128,11 @@ impl Kernel {
 fn blocks(k: usize) -> (usize, usize) {
     let count = k.div_ceil(MAX_BLOCK).max(1);
     (count, k.div_ceil(count))
+}
+
+/// What follows `at`; nothing, where an operand without terms (k = 0) ends before.
+fn from(data: &[f32], at: usize) -> &[f32] {
+    data.get(at..).unwrap_or_default()
 }
 
 #[derive(Clone, Copy)]
@@ -150,6 +159,7 @@ impl Product<'_> {
         let (count, size) = blocks(k);
         let tiles = m.div_ceil(set.tile_rows()).max(1);
         let (short, longer) = (m / tiles, m % tiles);
+        let copied = scratch.is_some();
         let group = match self.rhs {
             Rhs::Packed(_) => (RIGHT_BYTES / (4 * size.max(1))).next_multiple_of(width),
             Rhs::Rows(_) => n.max(1),
@@ -160,19 +170,19 @@ impl Product<'_> {
                 let first = block * size;
                 let length = (k - first).min(size);
                 let (rhs, rhs_stride, rhs_panel_stride) = match self.rhs {
-                    Rhs::Rows(data) => (&data[first * n + column..], n, width),
+                    Rhs::Rows(data) => (from(data, first * n + column), n, width),
                     Rhs::Packed(data) => {
                         let padded = n.next_multiple_of(width);
-                        (&data[first * padded + column * length..], width, length * width)
+                        (from(data, first * padded + column * length), width, length * width)
                     }
                 };
                 let mut row = 0;
                 for tile in 0..tiles {
                     let rows = short + usize::from(tile < longer);
                     let (data, order, stride) = match self.lhs {
-                        Lhs::Rows { data, stride } => (&data[row * stride + first..], Order::Rows, stride),
+                        Lhs::Rows { data, stride } => (from(data, row * stride + first), Order::Rows, stride),
                         Lhs::Columns { data, stride } => {
-                            (&data[first * stride + row..], Order::Columns, stride)
+                            (from(data, first * stride + row), Order::Columns, stride)
                         }
                     };
                     let (lhs, lhs_order, lhs_stride) = match &mut scratch {
@@ -181,6 +191,41 @@ impl Product<'_> {
                             (&**scratch, Order::Columns, lanes)
                         }
                         None => (data, order, stride),
+                    };
+                    let ahead = match self.lhs {
+                        _ if !copied || row + rows == m => Ahead::default(),
+                        Lhs::Rows { data, stride } => Ahead {
+                            data: from(data, (row + rows) * stride + first),
+                            stride,
+                            rows,
+                            columns: length,
+                        },
+                        // A row's part is less than a cache line, of which the last strip brought the beginning.
+                        Lhs::Columns { data, stride } => Ahead {
+                            data: from(data, first * stride + row + 2 * rows - 1),
+                            stride,
+                            rows: length,
+                            columns: 1,
+                        },
+                    };
+                    // The right operand's next piece, in as many parts as there are tiles.
+                    let next_right = match self.rhs {
+                        Rhs::Packed(data) if copied => {
+                            let padded = n.next_multiple_of(width);
+                            let (next_block, next_column) =
+                                if block + 1 < count { (block + 1, column) } else { (0, column + group) };
+                            let f = next_block * size;
+                            let l = (k - f).min(size);
+                            let total = (padded.saturating_sub(next_column)).min(group) * l;
+                            let part = total.div_ceil(tiles).next_multiple_of(16);
+                            Ahead {
+                                data: from(data, f * padded + next_column * l + tile * part),
+                                stride: 0,
+                                rows: 1,
+                                columns: part,
+                            }
+                        }
+                        _ => Ahead::default(),
                     };
                     let at = row * n + column;
                     set.strip(Strip {
@@ -197,6 +242,7 @@ impl Product<'_> {
                         out_stride: n,
                         resume: block > 0 && !matches!(self.epilogue, Epilogue::Update { .. }),
                         finish: self.finish(block + 1 == count, at, column),
+                        ahead: [ahead, next_right],
                     });
                     row += rows;
                 }

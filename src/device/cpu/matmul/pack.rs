@@ -54,6 +54,9 @@ impl Kernel {
         let width = 2 * self.set.lanes();
         let (panels, (_, size)) = (n.div_ceil(width), blocks(k));
         let mut rest = out;
+        if k == 0 {
+            return;
+        }
         for unit in units {
             let (block, column) = (unit / panels, unit % panels * width);
             let first = block * size;
