@@ -7,8 +7,10 @@ use std::{
 };
 
 /// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
-const LAYERS: [&str; 12] =
-    ["host", "random", "spec", "program", "plan", "device", "data", "event", "train", "record", "report", "cli"];
+const LAYERS: [&str; 12] = [
+    "host", "random", "spec", "program", "plan", "device", "data", "event", "train", "record", "report",
+    "cli",
+];
 
 /// The files that may hold `unsafe`.
 const UNSAFE: [&str; 2] = ["src/device/cpu/arena.rs", "src/device/cpu/simd.rs"];
