@@ -10,3 +10,4 @@ mod task;
 mod team;
 
 pub use executor::{CpuExecutor, Job};
+pub use simd::{denormals_flushed, flush_denormals};
