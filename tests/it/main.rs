@@ -4,4 +4,6 @@ mod architecture;
 mod bad_specs;
 mod compare;
 mod data;
+mod experiments;
+mod readme;
 mod spec;
