@@ -8,6 +8,7 @@ use super::{
     args::RunOptions,
     exit::{Exit, print},
     machine::machine,
+    measure,
     prepare::{Datasets, Prepared, prepare},
     run::refuse,
 };
@@ -112,7 +113,15 @@ fn describe(trial: &Trial, machine: &Machine) -> String {
         1 => floor.serial_s(),
         n => floor.team_s(machine, n),
     };
-    row("", format!("about {:.2} us, bound by {}", time * 1e6, floor.bound().name()));
+    row(
+        "",
+        format!(
+            "about {:.2} us by the cost model, bound by {}; {}",
+            time * 1e6,
+            floor.bound().name(),
+            measured(trial)
+        ),
+    );
     row(
         "memory",
         format!(
@@ -123,6 +132,14 @@ fn describe(trial: &Trial, machine: &Machine) -> String {
     );
     text.push('\n');
     text
+}
+
+/// The step as it is on blank rows, beside the model's.
+fn measured(trial: &Trial) -> String {
+    match measure::step_s(trial) {
+        Ok(seconds) => format!("{:.2} us measured on blank rows", seconds * 1e6),
+        Err(e) => format!("not measured: {e}"),
+    }
 }
 
 fn layers(trial: &Trial) -> String {

@@ -7,6 +7,7 @@ mod devices;
 mod execute;
 mod exit;
 mod machine;
+mod measure;
 mod prepare;
 mod run;
 mod templates;
