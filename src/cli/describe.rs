@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::measure;
 use crate::{
     plan::{Machine, Trial},
     record::{devices_in_words, units},
@@ -134,8 +135,12 @@ fn cost(page: &mut Page, trial: &Trial, machine: &Machine) {
         1 => floor.serial_s(),
         n => floor.team_s(machine, n),
     };
+    let measured = match measure::step_s(trial) {
+        Ok(seconds) => format!("{} measured on blank rows", units::seconds(seconds)),
+        Err(e) => format!("not measured: {e}"),
+    };
     let bound = floor.bound().name();
-    page.more([format!("{} estimated for this kind of processor, bound by {bound}", units::seconds(time))]);
+    page.more([format!("{} by the cost model, bound by {bound}; {measured}", units::seconds(time))]);
 }
 
 fn source(trial: &Trial) -> &'static str {

@@ -8,6 +8,7 @@ mod devices;
 mod execute;
 mod exit;
 mod machine;
+mod measure;
 mod prepare;
 mod run;
 mod templates;

@@ -53,7 +53,11 @@ fn what_the_readme_shows_is_what_is_printed() {
     if env::var_os("README_REFRESH").is_some() {
         fs::write("README.md", fresh).unwrap();
     } else {
-        assert!(wrong.is_empty(), "README.md shows something else (README_REFRESH=1 renews it):\n{}", wrong.join("\n"));
+        assert!(
+            wrong.is_empty(),
+            "README.md shows something else (README_REFRESH=1 renews it):\n{}",
+            wrong.join("\n")
+        );
     }
 }
 
@@ -83,14 +87,18 @@ fn pieces(readme: &str) -> Vec<Piece> {
 
 /// Standard error, then standard output, as a shell in that folder prints them. A failure is shown by its exit code.
 fn run(command: &str, folder: &Path) -> String {
-    let runner = env::var_os("README_RUNNER").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_runner")), PathBuf::from);
+    let runner = env::var_os("README_RUNNER")
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_runner")), PathBuf::from);
     let runner = fs::canonicalize(runner).unwrap();
     let path = env::join_paths(
-        [runner.parent().unwrap().to_owned()].into_iter().chain(env::split_paths(&env::var_os("PATH").unwrap())),
+        [runner.parent().unwrap().to_owned()]
+            .into_iter()
+            .chain(env::split_paths(&env::var_os("PATH").unwrap())),
     )
     .unwrap();
     let command = command.replace("cargo run --release --", "runner");
-    let output = Command::new("sh").args(["-c", &command]).env("PATH", path).current_dir(folder).output().unwrap();
+    let output =
+        Command::new("sh").args(["-c", &command]).env("PATH", path).current_dir(folder).output().unwrap();
     format!("{}{}", String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout))
 }
 
@@ -145,7 +153,11 @@ fn words(line: &str) -> Vec<Word> {
         let is_metrics = matches!(cells.get(2), Some(&"train" | &"validation"));
         let last = cells.len() - 1;
         let is_time = |i: usize| is_metrics && i == last;
-        return cells.iter().enumerate().map(|(i, c)| if is_time(i) { Word::Any } else { number_or_text(c) }).collect();
+        return cells
+            .iter()
+            .enumerate()
+            .map(|(i, c)| if is_time(i) { Word::Any } else { number_or_text(c) })
+            .collect();
     }
     if line.trim_start().starts_with("engine ") {
         // Why that one depends on the number of cores.
