@@ -4,6 +4,7 @@ mod architecture;
 mod bad_specs;
 mod compare;
 mod data;
+mod dependencies;
 mod experiments;
 mod readme;
 mod spec;
