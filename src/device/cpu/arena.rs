@@ -27,11 +27,6 @@ impl Span {
         Span { start: self.start + offset, len }
     }
 
-    /// Numbers in it.
-    pub fn len(self) -> usize {
-        self.len
-    }
-
     /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self.len == 0
