@@ -37,7 +37,7 @@ impl Product<'_> {
                     Rhs::Packed(data) => (from(data, first * width), width),
                 };
                 let update = matches!(self.epilogue, Epilogue::Update { .. });
-                set.strip(Strip {
+                set.strip(&mut Strip {
                     lhs: left,
                     lhs_order: Order::Columns,
                     lhs_stride,

@@ -131,7 +131,7 @@ impl<'a> Product<'a> {
                 strip.lhs = scratch;
                 strip.ahead = [self.left_ahead(row, rows, piece), self.right_ahead(next, tile, tiles)];
             }
-            set.strip(strip);
+            set.strip(&mut strip);
             row += rows;
         }
     }

@@ -61,6 +61,7 @@ impl InstructionSet {
     }
 }
 
+/// A copy or a transpose, checked.
 pub(super) struct RawCopy {
     from: *const f32,
     from_stride: usize,
@@ -72,8 +73,12 @@ pub(super) struct RawCopy {
 }
 
 /// A copy, by rows.
+///
+/// # Safety
+/// The shapes are checked; the machine has the vector's instructions.
 #[inline(always)]
 pub(super) unsafe fn copy_rows<V: Vector>(t: &RawCopy) {
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked.
     unsafe {
         if t.width == V::LANES {
             let (loaded, all) = (V::first(t.columns), t.columns == V::LANES);
@@ -104,12 +109,16 @@ pub(super) unsafe fn copy_rows<V: Vector>(t: &RawCopy) {
 }
 
 /// A transpose by square blocks of `N`, the vector's lanes.
+///
+/// # Safety
+/// The shapes are checked; the machine has the vector's instructions.
 #[inline(always)]
 pub(super) unsafe fn transpose_blocks<V: Vector, const N: usize>(t: &RawCopy) {
     for i in (0..t.width).step_by(N) {
         let (rows, stored) = (t.rows.saturating_sub(i).min(N), (t.width - i).min(N));
         for j in (0..t.columns).step_by(N) {
             let columns = (t.columns - j).min(N);
+            // SAFETY: rows and columns below those of the shape; lanes past them are masked.
             unsafe {
                 let (loaded, stored_mask) = (V::first(columns), V::first(stored));
                 let mut block = [V::splat(0.0); N];

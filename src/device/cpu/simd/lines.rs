@@ -34,6 +34,9 @@ impl InstructionSet {
 
 /// Dot products of rows with `w`: a vector of partial sums for each row, `G` rows at a time; the sums of `N` rows, the
 /// vector's lanes, are then added up together. Which rows are neighbours does not matter to the bits.
+///
+/// # Safety
+/// The shapes are checked; the machine has the vector's instructions.
 #[inline(always)]
 pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
     x: &[f32],
@@ -43,6 +46,7 @@ pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
     out: &mut [f32],
 ) {
     let (rows, k) = (out.len(), w.len());
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
     unsafe {
         let (bias, floor) = (V::splat(bias), V::splat(floor));
         // Long rows are streams that the hardware foresees; short ones need to be told.
@@ -87,6 +91,9 @@ pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
 }
 
 /// [`dot_rows`] for rows of two: there the lanes are rows.
+///
+/// # Safety
+/// The shapes are checked; the machine has the vector's instructions.
 #[inline(always)]
 pub(super) unsafe fn dot_pairs<V: Vector, const N: usize>(
     x: &[f32],
@@ -96,6 +103,7 @@ pub(super) unsafe fn dot_pairs<V: Vector, const N: usize>(
     out: &mut [f32],
 ) {
     let rows = out.len();
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
     unsafe {
         let (bias, floor) = (V::splat(bias), V::splat(floor));
         let (w0, w1) = (V::splat(w[0]), V::splat(w[1]));
@@ -119,6 +127,9 @@ pub(super) unsafe fn dot_pairs<V: Vector, const N: usize>(
 /// Sums of weighted rows, some vectors of columns at a time. An element's sum is that of four chains, over every fourth
 /// row each, so that it does not wait for the adder; the same whichever columns are its neighbours. Two columns alone
 /// would leave most lanes empty: there the lanes are rows.
+///
+/// # Safety
+/// The shapes are checked; the machine has the vector's instructions.
 #[inline(always)]
 pub(super) unsafe fn weigh_rows<V: Vector>(
     x: Matrix<'_>,
@@ -126,6 +137,7 @@ pub(super) unsafe fn weigh_rows<V: Vector>(
     rate: Option<f32>,
     out: &mut [f32],
 ) {
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
     unsafe {
         if out.len() == 2 && x.stride == 2 {
             let mut sums = [V::splat(0.0); 2];
@@ -164,6 +176,10 @@ pub(super) unsafe fn weigh_rows<V: Vector>(
     }
 }
 
+/// [`weigh_rows`] for `C` vectors of columns, the last of which may be a part.
+///
+/// # Safety
+/// As there; `x` and `out` are at the first column.
 #[inline(always)]
 unsafe fn weigh_columns<V: Vector, const C: usize>(
     x: Matrix<'_>,
@@ -171,6 +187,7 @@ unsafe fn weigh_columns<V: Vector, const C: usize>(
     rate: Option<f32>,
     out: &mut [f32],
 ) {
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
     unsafe {
         let last = V::first(out.len() - (C - 1) * V::LANES);
         let mut sums = [[V::splat(0.0); C]; 4];
@@ -201,8 +218,9 @@ unsafe fn weigh_columns<V: Vector, const C: usize>(
         if let Some(&weight) = rest.get(2) {
             add(&mut sums[2], from.add(2 * x.stride), weight);
         }
+        let [even, odd, even_next, odd_next] = sums;
         for c in 0..C {
-            let mut sum = sums[0][c].add(sums[1][c]).add(sums[2][c].add(sums[3][c]));
+            let mut sum = even[c].add(odd[c]).add(even_next[c].add(odd_next[c]));
             let to = out.as_mut_ptr().add(c * V::LANES);
             if let Some(rate) = rate {
                 let before = if c + 1 == C { V::load_some(to, last) } else { V::load(to) };

@@ -42,10 +42,10 @@ macro_rules! compile {
         use super::{layout, lines, tile};
 
         $(#[$feature])?
-        pub(super) unsafe fn strip(s: &tile::RawStrip, rows: usize) {
+        pub(super) unsafe fn strip(s: &mut tile::Strip<'_>) {
             // SAFETY: the caller has checked the strip, its height too.
             unsafe {
-                match rows {
+                match s.rows {
                     $($rows => strip_of::<$rows>(s),)*
                     _ => unreachable_unchecked(),
                 }
@@ -54,7 +54,7 @@ macro_rules! compile {
 
         $(#[$feature])?
         #[inline(never)]
-        unsafe fn strip_of<const R: usize>(s: &tile::RawStrip) {
+        unsafe fn strip_of<const R: usize>(s: &mut tile::Strip<'_>) {
             // SAFETY: as above.
             unsafe { tile::tiles::<$vector, R>(s) }
         }

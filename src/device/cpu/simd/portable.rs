@@ -8,6 +8,7 @@ compile!(Four, 4, 4, [1 2 3 4]);
 /// Four plain numbers: what every compiler target turns into its own smallest vector.
 type Four = [f32; 4];
 
+// SAFETY, of every block in here: what the trait asks of the caller.
 impl Vector for Four {
     const LANES: usize = 4;
     type Mask = usize;

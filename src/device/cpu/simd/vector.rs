@@ -1,11 +1,15 @@
 //! What the generic code needs of a vector.
 
-/// A vector of f32. Methods are unsafe for the pointers they take and the instruction set that they need.
+/// A vector of f32.
+///
+/// # Safety
+/// Every method asks that the machine has the vector's instructions, and that what it loads or stores may be.
 pub(super) trait Vector: Copy {
     /// Numbers in it.
     const LANES: usize;
-    /// Which of the lanes to load or store.
+    /// Which of the lanes to load or store: the first few.
     type Mask: Copy;
+    /// The mask of so many lanes; of all, if there are not as many.
     unsafe fn first(lanes: usize) -> Self::Mask;
     unsafe fn splat(x: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
