@@ -3,7 +3,7 @@
 //! Each task of a schedule declares what it reads and writes. [`Arena::verify`] proves, once and before anything
 //! runs, that no task's write overlaps anything that another thread touches between the same two barriers, nor
 //! anything else of the task itself. Only what was so proven can be borrowed, which is why [`Verified::borrow`] may hand
-//! out plain slices. This file and `simd.rs` hold all `unsafe` code of the CPU device.
+//! out plain slices. This file and `simd` hold all `unsafe` code of the CPU device.
 
 use std::{cell::UnsafeCell, fmt};
 
@@ -120,11 +120,6 @@ impl Arena {
     /// Where scratch buffer `index` lies.
     pub fn scratch(&self, layout: &Layout, index: usize) -> Span {
         self.spans[layout.buffers.len() + index]
-    }
-
-    /// A whole buffer.
-    pub fn buffer(&self, buffer: BufferId) -> Span {
-        self.spans[buffer.0]
     }
 
     /// The numbers of a span, for one who has the arena to himself.
@@ -254,7 +249,7 @@ mod tests {
     #[test]
     fn disjoint_rows_and_shared_reads_are_allowed() {
         let a = arena();
-        let all = a.buffer(BufferId(0));
+        let all = a.span(Slice { buffer: BufferId(0), offset: 0, len: 100 });
         let scratch = Span { start: 112, len: 50 };
         let stage =
             vec![vec![access(&[all], &[scratch.part(0, 25)])], vec![access(&[all], &[scratch.part(25, 25)])]];
@@ -268,7 +263,7 @@ mod tests {
     #[test]
     fn overlaps_are_found() {
         let a = arena();
-        let all = a.buffer(BufferId(0));
+        let all = a.span(Slice { buffer: BufferId(0), offset: 0, len: 100 });
         let racing = vec![vec![access(&[], &[all.part(0, 51)])], vec![access(&[all.part(50, 1)], &[])]];
         assert_eq!(a.verify(&[racing]).err(), Some(Conflict { stage: 0, writer: 0, other: 1 }));
         let aliasing = vec![vec![access(&[all.part(0, 10)], &[all.part(9, 10)])]];
