@@ -7,7 +7,7 @@
 
 use std::{cell::UnsafeCell, fmt};
 
-use crate::program::{BufferId, Layout, Slice};
+use crate::program::{Layout, Slice};
 
 /// A cache line of numbers: the arena's unit of alignment.
 #[repr(C, align(64))]
@@ -219,7 +219,7 @@ impl Verified {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Buffer, Role};
+    use crate::program::{Buffer, BufferId, Role};
 
     fn arena() -> Arena {
         let id = BufferId(0);
