@@ -2,8 +2,7 @@
 //!
 //! Each task of a schedule declares what it reads and writes. [`Arena::verify`] proves, once and before anything
 //! runs, that no task's write overlaps anything that another thread touches between the same two barriers, nor
-//! anything else of the task itself. Only what was so proven can be borrowed, which is why [`Verified::borrow`] may hand
-//! out plain slices. This file and `simd` hold all `unsafe` code of the CPU device.
+//! anything else of the task itself. Only what was so proven can be borrowed ([`Verified::borrow`]), as plain slices. This file and `simd` hold all `unsafe` code of the CPU device.
 
 use std::{cell::UnsafeCell, fmt};
 
@@ -200,13 +199,18 @@ impl Verified {
         Self(Access::default())
     }
 
-    /// The slices of a task, in the order declared. Called by the task's own thread, between its barriers.
+    /// The slices of a task, in the order declared.
+    ///
+    /// # Safety
+    /// `arena` is the one that verified it. The caller is the thread it was verified for, has met the others at the
+    /// barrier before its stage, will meet them at the next only when it no longer uses the slices, and holds no other
+    /// slice of the arena.
     #[inline(always)]
-    pub fn borrow<'a>(&self, arena: &'a Arena) -> ([&'a [f32]; 4], [&'a mut [f32]; 4]) {
+    pub unsafe fn borrow<'a>(&self, arena: &'a Arena) -> Slices<'a> {
         let base = arena.lines.as_ptr().cast::<f32>().cast_mut();
         // SAFETY: `Arena::verify` checked that every span lies within the arena, that the writes of this task overlap
-        // neither each other nor its reads, and that no task of another thread between the same barriers touches them.
-        // The numbers sit in `UnsafeCell`s, so they may be written behind a shared reference.
+        // neither each other nor its reads, and that no task of another thread between the same barriers touches them;
+        // that this is between those barriers is the caller's word.
         unsafe {
             (
                 self.0.reads.map(|s| std::slice::from_raw_parts(base.add(s.start), s.len)),
@@ -215,6 +219,9 @@ impl Verified {
         }
     }
 }
+
+/// What a task reads and what it writes.
+pub type Slices<'a> = ([&'a [f32]; 4], [&'a mut [f32]; 4]);
 
 #[cfg(test)]
 mod tests {
@@ -254,9 +261,11 @@ mod tests {
         let stage =
             vec![vec![access(&[all], &[scratch.part(0, 25)])], vec![access(&[all], &[scratch.part(25, 25)])]];
         let verified = a.verify(&[stage]).expect("no conflict");
-        let (_, [w, ..]) = verified[0][0][0].borrow(&a);
+        // SAFETY: one thread, one borrow at a time.
+        let (_, [w, ..]) = unsafe { verified[0][0][0].borrow(&a) };
         w.fill(7.0);
-        let (reads, _) = verified[0][1][0].borrow(&a);
+        // SAFETY: the slices above are no longer used.
+        let (reads, _) = unsafe { verified[0][1][0].borrow(&a) };
         assert_eq!(reads[0].len(), 100);
     }
 

@@ -135,7 +135,11 @@ impl State {
                 {
                     barrier.wait()?;
                 }
-                task.run(&self.arena, &context, &at, tally);
+                // SAFETY: the task was verified by this arena for this member, which has just passed the barrier before
+                // its stage if it has one, and drops the slices with this line. Steps and blocks are parted by barriers,
+                // too: a step begins with one, and a block ends with one in `Team::run`.
+                let slices = unsafe { task.access.borrow(&self.arena) };
+                task.run(slices, &context, &at, tally);
             }
             watcher.end_step();
             at.position += program.rows;

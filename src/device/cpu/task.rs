@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    arena::{Arena, Verified},
+    arena::{Slices, Verified},
     matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
     ops::{activation, dropout, gather, loss, optimizer, reduce},
 };
@@ -131,10 +131,9 @@ pub struct Context<'a> {
 }
 
 impl Task {
-    /// Runs the task; called by its own thread, after its barrier.
+    /// Runs the task on its slices.
     #[inline]
-    pub fn run(&self, arena: &Arena, context: &Context<'_>, at: &Cursor, tally: &mut Tally) {
-        let (reads, writes) = self.access.borrow(arena);
+    pub fn run(&self, (reads, writes): Slices<'_>, context: &Context<'_>, at: &Cursor, tally: &mut Tally) {
         let [r0, r1, r2, _] = reads;
         let [w0, w1, w2, _] = writes;
         let kernel = context.kernel;
