@@ -2,3 +2,5 @@
 
 mod compare;
 mod data;
+mod parity;
+mod process;
