@@ -51,7 +51,7 @@ pub struct Job<'a> {
 pub struct Trained {
     /// The last event.
     pub outcome: Outcome,
-    /// Final values, where all of them are finite and could be read.
+    /// Final values, where all of them are finite and could be read, and the run did not diverge.
     pub values: Option<Vec<f32>>,
 }
 
@@ -98,7 +98,9 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     let mut values =
         vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
     let read = session.device.read(Purpose::Parameters, session.values(), &mut values);
-    let values = (read.is_ok() && values.iter().all(|v| v.is_finite())).then_some(values);
+    // How far a diverged run went beyond its last row depends on the length of its blocks: its weights mean nothing.
+    let kept = status != Status::Diverged && read.is_ok() && values.iter().all(|v| v.is_finite());
+    let values = kept.then_some(values);
     Ok(Trained { outcome: session.outcome(status, reason, loop_s), values })
 }
 
@@ -339,6 +341,13 @@ impl<'a> Session<'a> {
 
     fn check(&mut self) -> Result<(), Halt> {
         if let Some(step) = self.non_finite {
+            // The steps of this block that came after it never happened.
+            let facts = self.trial.facts;
+            let before = (self.epoch - 1) * facts.train_rows as u64;
+            let within = step - (self.epoch - 1) * self.trial.steps_per_epoch;
+            let rows = (within * self.trial.programs.train.rows as u64).min(facts.train_rows as u64);
+            self.logbook.cut_epoch(rows);
+            (self.step, self.samples) = (step, before + rows);
             let lr = self.trial.spec.optimizer.lr();
             let reason = format!(
                 "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \
@@ -366,8 +375,8 @@ impl<'a> Session<'a> {
                 let start = Instant::now();
                 let mut sums = vec![0.0; self.trial.programs.layout.log_width];
                 self.device.take_sums(Purpose::Log, Sums::Epoch, &mut sums)?;
-                let step = self.non_finite.unwrap_or(self.step);
-                let row = self.logbook.epoch_mean(self.epoch, step, &sums);
+                let lr = self.timetable.rates(self.step.saturating_sub(1), self.epoch - 1).lr;
+                let row = self.logbook.epoch_mean(self.epoch, self.step, lr, &sums);
                 if let Some(event) = row {
                     (self.emit)(event)?;
                 }
@@ -482,12 +491,11 @@ impl<'a> Session<'a> {
         }
         let validation_s = self.clock.total(Phase::Validation).as_secs_f64();
         let name = self.device.name();
-        let steps = self.non_finite.unwrap_or(self.step);
         Outcome {
             status,
             reason,
             epochs: self.epoch,
-            steps,
+            steps: self.step,
             samples: self.samples,
             final_train_loss: self.logbook.last_loss,
             final_validation_loss: self.last_validation.as_ref().map(|v| v.loss),

@@ -5,3 +5,4 @@ mod conformance;
 mod data;
 mod parity;
 mod process;
+mod run;

@@ -45,9 +45,7 @@ impl Bench {
     fn new(programs_layout: Option<&Layout>) -> Self {
         let id = BufferId;
         let layout = programs_layout.cloned().unwrap_or_else(|| Layout {
-            buffers: (0..5)
-                .map(|i| Buffer { name: format!("data_{i}"), len: 0, role: Role::Data })
-                .collect(),
+            buffers: (0..5).map(|i| Buffer { name: format!("data_{i}"), len: 0, role: Role::Data }).collect(),
             parameters: Vec::new(),
             train_features: id(0),
             train_targets: id(1),

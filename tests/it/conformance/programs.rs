@@ -77,7 +77,8 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
     memory.step = 40;
     for hyper in &hyper {
         let left = sizes.rows - memory.position;
-        let program = if left < sizes.batch { programs.train_last.as_ref().unwrap() } else { &programs.train };
+        let program =
+            if left < sizes.batch { programs.train_last.as_ref().unwrap() } else { &programs.train };
         memory.hyper = *hyper;
         memory.run(program);
         memory.position += program.rows;
@@ -118,7 +119,9 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
         let got = bits(&got);
         let sums = [(Sums::Epoch, width), (Sums::Validation, 2)].map(|(s, n)| sums(&mut executor, s, n));
         match &first {
-            Some(first) => assert!((&got, &sums) == (&first.0, &first.1), "{threads} threads have other bits"),
+            Some(first) => {
+                assert!((&got, &sums) == (&first.0, &first.1), "{threads} threads have other bits")
+            }
             None => {
                 let pairs = sums.iter().zip(&memory.sums).flat_map(|(got, want)| got.iter().zip(want));
                 for (got, want) in pairs {
