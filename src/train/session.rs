@@ -434,7 +434,8 @@ impl<'a> Session<'a> {
             accuracy: classifies.then(|| sums[1] / rows as f64),
             elapsed_s: self.clock.elapsed_s(),
         };
-        self.clock.record(Phase::Validation, start.elapsed());
+        let end = Instant::now();
+        self.clock.record(Phase::Validation, end - start);
         if let Some(why) = self.patience.as_mut().and_then(|p| p.observe(&row)) {
             self.ended = Some((Status::Finished, Some(why)));
         }
@@ -442,6 +443,7 @@ impl<'a> Session<'a> {
         if let Some(row) = self.logbook.hold(row) {
             (self.emit)(Event::Validation(row))?;
         }
+        self.clock.record(Phase::Log, end.elapsed());
         Ok(())
     }
 
@@ -481,7 +483,9 @@ impl<'a> Session<'a> {
             elapsed_s,
             loss: self.logbook.last_loss,
         };
-        Ok((self.emit)(Event::Progress(progress))?)
+        (self.emit)(Event::Progress(progress))?;
+        self.clock.record(Phase::Log, self.told.elapsed());
+        Ok(())
     }
 
     fn outcome(self, status: Status, reason: Option<String>, loop_s: f64) -> Outcome {
