@@ -47,7 +47,8 @@ impl Patience {
             return None;
         }
         self.waited += 1;
-        (self.waited > self.rule.patience).then(|| {
+        // As in Lightning and Keras: a patience of 0 is one of 1.
+        (self.waited >= self.rule.patience).then(|| {
             let best = self.best.unwrap_or(value).abs();
             format!("early stopping: no better validation {name} than {best} in {} validations", self.waited)
         })

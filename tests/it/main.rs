@@ -3,5 +3,9 @@
 mod architecture;
 mod bad_specs;
 mod compare;
+mod conformance;
 mod data;
+mod parity;
+mod process;
+mod run;
 mod spec;

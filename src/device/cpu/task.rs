@@ -228,7 +228,13 @@ impl Task {
                 tally.watch(r0[0], at.step);
             }
             Job::Accumulate { rows, sums } => {
-                tally.watch(r0[0], at.step);
+                if sums == Sums::Epoch {
+                    // What comes after the first loss that is not finite never happened.
+                    if tally.non_finite.is_some() {
+                        return;
+                    }
+                    tally.watch(r0[0], at.step);
+                }
                 let to = &mut tally.sums[usize::from(sums == Sums::Validation)];
                 to.resize(r0.len(), 0.0);
                 to.iter_mut().zip(r0).for_each(|(s, v)| *s += f64::from(*v) * rows as f64);
