@@ -39,7 +39,7 @@ struct Cli {
 pub enum Command {
     /// Run a spec: one run, or every trial of its sweep
     Run(RunOptions),
-    /// Read, validate and plan; print devices, layers, memory, costs and every trial. Trains nothing
+    /// Read, validate and plan a spec; print what would happen. Trains nothing
     Check(RunOptions),
     /// Show the machine: processors, memory, GPUs
     Devices,
@@ -59,7 +59,7 @@ pub enum Command {
 #[derive(Args, Clone)]
 pub struct RunOptions {
     /// The spec, then overrides such as `trainer.max_epochs=3`
-    #[arg(value_name = "SPEC.toml KEY=VALUE", num_args = 1.., value_hint = clap::ValueHint::FilePath)]
+    #[arg(value_names = ["SPEC.toml", "KEY=VALUE"], num_args = 1.., value_hint = clap::ValueHint::FilePath)]
     words: Vec<String>,
     /// Where run folders are made
     #[arg(long, value_name = "DIR", default_value = "runs", value_hint = clap::ValueHint::DirPath)]

@@ -3,6 +3,7 @@
 mod args;
 mod check;
 mod compare;
+mod describe;
 mod devices;
 mod execute;
 mod exit;

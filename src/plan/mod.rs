@@ -207,19 +207,17 @@ fn check_memory(programs: &Programs, data_bytes: u64, machine: &Machine) -> Resu
 
 /// A team pays off where its meetings cost less than the work it shares.
 fn engine(choice: EngineChoice, floor: &Floor, machine: &Machine, threads: usize) -> (Engine, String) {
-    let us = |s: f64| format!("{:.1} us", s * 1e6);
+    let us = |s: f64| format!("{:.2} µs", s * 1e6);
     let alone = floor.serial_s();
     let together = floor.team_s(machine, threads);
     match choice {
         EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
         EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),
         _ if threads <= 1 => (Engine::Serial, "there is one thread".into()),
-        _ if together < alone => {
-            (Engine::Team, format!("{} a step alone, {} by {threads} threads", us(alone), us(together)))
-        }
-        _ => (
-            Engine::Serial,
-            format!("{} a step alone; a team's meetings alone cost more than they save", us(alone)),
+        _ if together < alone => (
+            Engine::Team,
+            format!("a step of {} shared by {threads} threads may take {}", us(alone), us(together)),
         ),
+        _ => (Engine::Serial, format!("a step of {} is too short for threads to share", us(alone))),
     }
 }

@@ -363,7 +363,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         if let Some(signal) = self.stop.signal() {
-            let name = if signal == 15 { "SIGTERM" } else { "SIGINT" };
+            let name = if signal == 15 { "SIGTERM" } else { "Ctrl-C (SIGINT)" };
             self.ended = Some((Status::Interrupted, Some(format!("{name} after step {}", self.step))));
         } else if self.trial.spec.trainer.max_time.is_some_and(|most| self.clock.origin().elapsed() >= most) {
             self.ended = Some((Status::Finished, Some("`trainer.max_time` is over".into())));
