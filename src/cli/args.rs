@@ -200,6 +200,13 @@ fn later(arguments: &[OsString]) -> Option<String> {
     named.map(|o| (*o).to_owned()).next().or_else(environment)
 }
 
+/// The command whose name a word nearly is.
+pub fn meant_command(word: &str) -> Option<String> {
+    let command = Cli::command();
+    let names = command.get_subcommands().map(|c| c.get_name());
+    names.filter(|n| strsim::damerau_levenshtein(n, word) <= 2).map(str::to_owned).next()
+}
+
 /// Whether standard error is a terminal.
 pub fn on_terminal() -> bool {
     std::io::stderr().is_terminal()

@@ -12,6 +12,7 @@ use crate::{
     },
     plan::Trial,
     program::Hyper,
+    spec::EngineChoice,
 };
 
 /// How long is measured, about.
@@ -28,7 +29,12 @@ const MOST_STEPS: usize = 64;
 /// # Errors
 /// Where the device cannot hold the trial.
 pub fn step_s(trial: &Trial) -> Result<f64, DeviceError> {
-    let job = Job { programs: trial.programs.clone(), threads: trial.threads, seed: trial.spec.seed };
+    let job = Job {
+        programs: trial.programs.clone(),
+        threads: trial.threads,
+        seed: trial.spec.seed,
+        adaptive: trial.spec.devices.engine == EngineChoice::Auto,
+    };
     let mut executor = CpuExecutor::new(&job)?;
     let layout = &trial.programs.layout;
     let batch = trial.programs.train.rows;

@@ -135,7 +135,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let programs = programs(&spec, facts, batch, streamed);
     let data_rows = facts.train_rows + facts.validation_rows;
     let data_bytes = if streamed { 0 } else { (data_rows * (facts.features + facts.targets)) as u64 * 4 };
-    check_memory(&programs, machine).map_err(|p| PlanError::Problems(vec![p]))?;
+    check_memory(&programs, data_bytes, machine).map_err(|p| PlanError::Problems(vec![p]))?;
     let floor = Floor::of(&programs, machine, data_bytes);
     let (engine, engine_reason) = engine(spec.devices.engine, &floor, machine, threads);
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
@@ -185,8 +185,8 @@ fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool) -> Programs
     })
 }
 
-fn check_memory(programs: &Programs, machine: &Machine) -> Result<(), Problem> {
-    let needed = programs.layout.arena_bytes();
+fn check_memory(programs: &Programs, data_bytes: u64, machine: &Machine) -> Result<(), Problem> {
+    let needed = programs.layout.arena_bytes().saturating_add(data_bytes);
     if needed <= machine.memory_available {
         return Ok(());
     }
@@ -198,7 +198,7 @@ fn check_memory(programs: &Programs, machine: &Machine) -> Result<(), Problem> {
     };
     let gb = |bytes: u64| bytes as f64 / 1e9;
     let message = format!(
-        "the job needs {:.3} GB of memory for parameters and activations, and {:.3} GB are available",
+        "the job needs {:.3} GB of memory for parameters, activations and data, and {:.3} GB are available",
         gb(needed),
         gb(machine.memory_available)
     );

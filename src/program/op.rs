@@ -357,7 +357,8 @@ pub enum Op {
         /// The log.
         log: BufferId,
     },
-    /// Adds to the device's sums in double precision, and raises the non-finite flag by the first.
+    /// Adds to the device's sums in double precision. The epoch's raise the non-finite flag by the first cell, and take
+    /// nothing more once it is raised; those of the validation know nothing of it.
     Accumulate {
         /// Cells to add, each times `rows`.
         cells: Slice,

@@ -130,7 +130,12 @@ impl Memory {
             }
             Op::Accumulate { cells, rows, sums } => {
                 let v = self.get(cells);
-                self.non_finite |= !v[0].is_finite();
+                if sums == Sums::Epoch {
+                    if self.non_finite {
+                        return;
+                    }
+                    self.non_finite = !v[0].is_finite();
+                }
                 let to = &mut self.sums[usize::from(sums == Sums::Validation)];
                 to.resize(v.len(), 0.0);
                 to.iter_mut().zip(v).for_each(|(s, v)| *s += v * rows as f64);

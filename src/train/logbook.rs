@@ -87,7 +87,6 @@ impl Logbook {
                 self.ends.extend_from_slice(ends);
             }
             Policy::PerEpoch => {
-                self.lrs.splice(.., lrs.last().copied());
                 self.ends.splice(.., ends.last().copied());
             }
             Policy::Off => {}
@@ -145,8 +144,13 @@ impl Logbook {
         events
     }
 
-    /// The epoch's mean as a row, from the device's row-weighted sums; `None` where no step ran.
-    pub fn epoch_mean(&mut self, epoch: u64, step: u64, sums: &[f64]) -> Option<Event> {
+    /// The epoch ended after so many rows: what ran beyond them never happened.
+    pub fn cut_epoch(&mut self, rows: u64) {
+        self.epoch_rows = rows;
+    }
+
+    /// The epoch's mean as a row, from the device's row-weighted sums; `lr` is the last step's. `None` where no step ran.
+    pub fn epoch_mean(&mut self, epoch: u64, step: u64, lr: f64, sums: &[f64]) -> Option<Event> {
         let rows = self.take_epoch_rows();
         if rows == 0 {
             return None;
@@ -161,7 +165,7 @@ impl Logbook {
             last_rows: rows,
             width: self.width,
             values,
-            lr: if self.lr { std::mem::take(&mut self.lrs) } else { Vec::new() },
+            lr: if self.lr { vec![lr] } else { Vec::new() },
             elapsed_s: std::mem::take(&mut self.ends),
         }))
     }

@@ -51,7 +51,7 @@ pub struct Job<'a> {
 pub struct Trained {
     /// The last event.
     pub outcome: Outcome,
-    /// Final values, where all of them are finite and could be read.
+    /// Final values, where all of them are finite and could be read, and the run did not diverge.
     pub values: Option<Vec<f32>>,
 }
 
@@ -98,7 +98,9 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     let mut values =
         vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
     let read = session.device.read(Purpose::Parameters, session.values(), &mut values);
-    let values = (read.is_ok() && values.iter().all(|v| v.is_finite())).then_some(values);
+    // How far a diverged run went beyond its last row depends on the length of its blocks: its weights mean nothing.
+    let kept = status != Status::Diverged && read.is_ok() && values.iter().all(|v| v.is_finite());
+    let values = kept.then_some(values);
     Ok(Trained { outcome: session.outcome(status, reason, loop_time), values })
 }
 
@@ -345,6 +347,13 @@ impl<'a> Session<'a> {
 
     fn check(&mut self) -> Result<(), Halt> {
         if let Some(step) = self.non_finite {
+            // The steps of this block that came after it never happened.
+            let facts = self.trial.facts;
+            let before = (self.epoch - 1) * facts.train_rows as u64;
+            let within = step - (self.epoch - 1) * self.trial.steps_per_epoch;
+            let rows = (within * self.trial.programs.train.rows as u64).min(facts.train_rows as u64);
+            self.logbook.cut_epoch(rows);
+            (self.step, self.samples) = (step, before + rows);
             let lr = self.trial.spec.optimizer.lr();
             let reason = format!(
                 "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \
@@ -372,8 +381,8 @@ impl<'a> Session<'a> {
                 let start = Instant::now();
                 let mut sums = vec![0.0; self.trial.programs.layout.log_width];
                 self.device.take_sums(Purpose::Log, Sums::Epoch, &mut sums)?;
-                let step = self.non_finite.unwrap_or(self.step);
-                let row = self.logbook.epoch_mean(self.epoch, step, &sums);
+                let lr = self.timetable.rates(self.step.saturating_sub(1), self.epoch - 1).lr;
+                let row = self.logbook.epoch_mean(self.epoch, self.step, lr, &sums);
                 self.outbox.extend(row);
                 self.clock.record(Phase::Log, start.elapsed());
             }
@@ -428,7 +437,8 @@ impl<'a> Session<'a> {
             accuracy: classifies.then(|| sums[1] / rows as f64),
             elapsed_s: self.clock.elapsed_s(),
         };
-        self.clock.record(Phase::Validation, start.elapsed());
+        let end = Instant::now();
+        self.clock.record(Phase::Validation, end - start);
         if let Some(why) = self.patience.as_mut().and_then(|p| p.observe(&row)) {
             self.ended = Some((Status::Finished, Some(why)));
         }
@@ -495,12 +505,11 @@ impl<'a> Session<'a> {
         let loop_s = loop_time.as_secs_f64();
         let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
         let name = self.device.name();
-        let steps = self.non_finite.unwrap_or(self.step);
         Outcome {
             status,
             reason,
             epochs: self.epoch,
-            steps,
+            steps: self.step,
             samples: self.samples,
             final_train_loss: self.logbook.last_loss,
             final_validation_loss: self.last_validation.as_ref().map(|v| v.loss),

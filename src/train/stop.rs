@@ -47,6 +47,7 @@ impl Patience {
             return None;
         }
         self.waited += 1;
+        // As in Lightning and Keras: a patience of 0 is one of 1.
         (self.waited >= self.rule.patience).then(|| {
             let best = self.best.unwrap_or(value).abs() as f32;
             format!("early stopping: the best validation {name}, {best}, is {} validations old", self.waited)

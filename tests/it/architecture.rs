@@ -13,7 +13,7 @@ const LAYERS: [&str; 12] = [
 ];
 
 /// The files that may hold `unsafe`.
-const UNSAFE: [&str; 2] = ["src/device/cpu/arena.rs", "src/device/cpu/simd.rs"];
+const UNSAFE: [&str; 3] = ["src/device/cpu/arena.rs", "src/device/cpu/state.rs", "src/device/cpu/simd/"];
 
 #[test]
 fn a_layer_uses_only_those_above_it() {
@@ -49,7 +49,7 @@ fn unsafe_stands_only_where_it_is_allowed() {
         .into_iter()
         .filter(|(_, text)| words(&code(text)).any(|w| w == "unsafe"))
         .map(|(path, _)| path.display().to_string())
-        .filter(|path| !UNSAFE.contains(&path.as_str()))
+        .filter(|path| !UNSAFE.iter().any(|allowed| path.starts_with(allowed)))
         .collect();
     assert!(found.is_empty(), "unsafe outside the list: {found:?}");
 }

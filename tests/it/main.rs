@@ -3,8 +3,12 @@
 mod architecture;
 mod bad_specs;
 mod compare;
+mod conformance;
 mod data;
 mod dependencies;
 mod experiments;
+mod parity;
+mod process;
 mod readme;
+mod run;
 mod spec;

@@ -200,7 +200,7 @@ impl Compiler<'_> {
         steps: &mut Vec<Step>,
     ) -> (Span, bool) {
         let source = p.of(right);
-        if !transposed && !worth_packing([m, k, n]) {
+        if !transposed && !self.kernel.worth_packing(m, n) {
             return (source, false);
         }
         let packed = p.scratch(self.kernel.packed_len(k, n));
@@ -339,11 +339,6 @@ impl Compiler<'_> {
         }
         steps
     }
-}
-
-/// Whether the right operand is read often enough, and spread widely enough, that packing it pays.
-fn worth_packing([m, k, n]: [usize; 3]) -> bool {
-    n > 64 && m >= 64 && k * n > 8192
 }
 
 fn access<const R: usize, const W: usize>(reads: [Span; R], writes: [Span; W]) -> Access {

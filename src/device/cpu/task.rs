@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    arena::{Arena, Verified},
+    arena::{Slices, Verified},
     matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
     ops::{activation, dropout, gather, loss, optimizer, reduce},
 };
@@ -131,10 +131,9 @@ pub struct Context<'a> {
 }
 
 impl Task {
-    /// Runs the task; called by its own thread, after its barrier.
+    /// Runs the task on its slices.
     #[inline]
-    pub fn run(&self, arena: &Arena, context: &Context<'_>, at: &Cursor, tally: &mut Tally) {
-        let (reads, writes) = self.access.borrow(arena);
+    pub fn run(&self, (reads, writes): Slices<'_>, context: &Context<'_>, at: &Cursor, tally: &mut Tally) {
         let [r0, r1, r2, _] = reads;
         let [w0, w1, w2, _] = writes;
         let kernel = context.kernel;
@@ -229,7 +228,13 @@ impl Task {
                 tally.watch(r0[0], at.step);
             }
             Job::Accumulate { rows, sums } => {
-                tally.watch(r0[0], at.step);
+                if sums == Sums::Epoch {
+                    // What comes after the first loss that is not finite never happened.
+                    if tally.non_finite.is_some() {
+                        return;
+                    }
+                    tally.watch(r0[0], at.step);
+                }
                 let to = &mut tally.sums[usize::from(sums == Sums::Validation)];
                 to.resize(r0.len(), 0.0);
                 to.iter_mut().zip(r0).for_each(|(s, v)| *s += f64::from(*v) * rows as f64);

@@ -3,7 +3,8 @@
 //! A row of the result would fill a part of a vector. So the transposed product is computed, whose vectors run along the
 //! rows of the result, and every tile of it is turned before it is stored. The sums are the same chains, so are the bits.
 
-use super::{Epilogue, Lhs, Product, Rhs, blocks, from};
+use super::product::{Product, blocks, from};
+use super::{Epilogue, Lhs, Rhs};
 use crate::device::cpu::simd::{Ahead, Finish, Matrix, MatrixMut, Order, Strip};
 
 /// The widest tile.
@@ -36,7 +37,7 @@ impl Product<'_> {
                     Rhs::Packed(data) => (from(data, first * width), width),
                 };
                 let update = matches!(self.epilogue, Epilogue::Update { .. });
-                set.strip(Strip {
+                set.strip(&mut Strip {
                     lhs: left,
                     lhs_order: Order::Columns,
                     lhs_stride,

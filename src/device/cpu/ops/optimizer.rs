@@ -23,9 +23,9 @@ pub fn update(rule: UpdateRule, hyper: Hyper, values: &mut [f32], gradients: &[f
                 }
             }
             UpdateRule::Adam { beta2, one_minus_beta2, eps, weight_decay, decoupled } => {
-                let decay = if decoupled { 0.0 } else { weight_decay };
+                let (decay, shrink) = if decoupled { (0.0, hyper.shrink) } else { (weight_decay, 1.0) };
                 for (((w, g), m), v) in values.iter_mut().zip(gradients).zip(first).zip(second) {
-                    let kept = *w * hyper.shrink;
+                    let kept = *w * shrink;
                     let d = g + decay * *w;
                     *m += hyper.first * (d - *m);
                     *v = *v * beta2 + one_minus_beta2 * (d * d);

@@ -1,0 +1,144 @@
+//! The CPU beside the f64 references of `program::reference`: every instruction, whole programs, gradients; and the
+//! same bits from any number of threads.
+
+mod gradients;
+mod ops;
+mod programs;
+
+use runner::{
+    device::{
+        Block, Clock, Executor, Grain, Work,
+        cpu::{CpuExecutor, Job},
+    },
+    program::{Buffer, BufferId, Hyper, Layout, Programs, Role, Slice, Sums, reference::Memory},
+};
+
+/// Teams whose bits must agree.
+const TEAMS: [usize; 4] = [1, 2, 3, 5];
+
+const SEED: u64 = 11;
+
+/// Numbers that look random, from SplitMix64: uniform in (-1, 1) in f32.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    fn take(&mut self, len: usize) -> Vec<f32> {
+        (0..len).map(|_| self.next()).collect()
+    }
+}
+
+/// A layout with the contents of all its buffers. The first five are the data.
+struct Bench {
+    layout: Layout,
+    contents: Vec<Vec<f32>>,
+}
+
+impl Bench {
+    fn new(programs_layout: Option<&Layout>) -> Self {
+        let id = BufferId;
+        let layout = programs_layout.cloned().unwrap_or_else(|| Layout {
+            buffers: (0..5).map(|i| Buffer { name: format!("data_{i}"), len: 0, role: Role::Data }).collect(),
+            parameters: Vec::new(),
+            train_features: id(0),
+            train_targets: id(1),
+            validation_features: id(2),
+            validation_targets: id(3),
+            order: id(4),
+            values: id(5),
+            log: id(6),
+            log_width: 2,
+            log_slots: 4,
+        });
+        let contents = layout.buffers.iter().map(|b| vec![0.0; b.len]).collect();
+        Self { layout, contents }
+    }
+
+    /// Adds a buffer that holds `numbers`.
+    fn holding(&mut self, numbers: Vec<f32>) -> Slice {
+        let buffer = BufferId(self.layout.buffers.len());
+        let len = numbers.len();
+        self.layout.buffers.push(Buffer { name: String::new(), len, role: Role::Activation });
+        self.contents.push(numbers);
+        Slice { buffer, offset: 0, len }
+    }
+
+    fn memory(&self) -> Memory {
+        let wide = |numbers: &Vec<f32>| numbers.iter().copied().map(f64::from).collect();
+        Memory { buffers: self.contents.iter().map(wide).collect(), seed: SEED, ..Memory::default() }
+    }
+
+    /// The CPU with everything in place.
+    fn executor(&self, programs: &Programs, threads: usize) -> CpuExecutor {
+        let programs = Programs { layout: self.layout.clone(), ..programs.clone() };
+        let mut executor = CpuExecutor::new(&Job { programs, threads, seed: SEED, adaptive: false }).unwrap();
+        for (i, contents) in self.contents.iter().enumerate() {
+            match i {
+                0..4 => executor.bind(BufferId(i), &contents.clone().into()).map(drop).unwrap(),
+                4 => {
+                    let order: Vec<u32> = contents.iter().map(|row| *row as u32).collect();
+                    executor.bind_order(&order.into()).map(drop).unwrap();
+                }
+                _ => executor.write(self.layout.whole(BufferId(i)), contents).map(drop).unwrap(),
+            }
+        }
+        executor
+    }
+
+    /// The contents of all buffers but the data.
+    fn read(&self, executor: &mut CpuExecutor) -> Vec<Vec<f32>> {
+        let mut all = Vec::new();
+        for (i, buffer) in self.layout.buffers.iter().enumerate().skip(5) {
+            let mut numbers = vec![0.0; buffer.len];
+            executor.read(self.layout.whole(BufferId(i)), &mut numbers).unwrap();
+            all.push(numbers);
+        }
+        all
+    }
+}
+
+/// Where a block begins.
+#[derive(Clone, Copy)]
+struct At {
+    work: Work,
+    step: u64,
+    position: usize,
+    rows: usize,
+    slot: usize,
+}
+
+/// Runs steps; the first step whose loss was not finite, if any.
+fn run(executor: &mut CpuExecutor, at: At, steps: usize, hyper: &[Hyper]) -> Option<u64> {
+    let At { work, step, position, rows, slot } = at;
+    let block = Block { work, step, position, offset: position, rows, steps, hyper, slot };
+    let mut clock = Clock::new(Grain::Blocks);
+    executor.run(&block, &mut clock, &mut Vec::new()).unwrap().non_finite
+}
+
+fn sums(executor: &mut CpuExecutor, which: Sums, len: usize) -> Vec<f64> {
+    let mut sums = vec![0.0; len];
+    executor.take_sums(which, &mut sums).unwrap();
+    sums
+}
+
+/// All numbers agree to `tolerance`, relative to the largest of their buffer where that is above 1.
+#[track_caller]
+fn close(got: &[f32], want: &[f64], tolerance: f64, what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    let largest = want.iter().fold(1.0, |a: f64, w| a.max(w.abs()));
+    for (i, (got, want)) in got.iter().zip(want).enumerate() {
+        let off = (f64::from(*got) - want).abs() / largest;
+        assert!(off <= tolerance, "{what}: number {i} is {got}, expected {want}: off by {off:e}");
+    }
+}
+
+fn bits(all: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    all.iter().map(|numbers| numbers.iter().map(|n| n.to_bits()).collect()).collect()
+}

@@ -1,0 +1,247 @@
+//! Every instruction by itself, at sizes around those of vectors, strips and tiles.
+
+use runner::{
+    device::Work,
+    program::{
+        Activation, BufferId, Hyper, Instruction, LossKind, Op, Phase, Program, Programs, Slice, Sums,
+        UpdateRule,
+    },
+};
+
+use super::{At, Bench, Numbers, TEAMS, bits, close, run, sums};
+
+const ROWS: [usize; 5] = [1, 2, 31, 33, 257];
+const WIDTHS: [usize; 8] = [1, 2, 3, 10, 31, 33, 100, 257];
+const ACTIVATIONS: [Activation; 4] =
+    [Activation::Relu, Activation::Gelu, Activation::Tanh, Activation::Sigmoid];
+
+/// Rows of data before the batch.
+const BEFORE: usize = 3;
+const STEP: u64 = 7;
+const SLOT: usize = 2;
+const HYPER: Hyper = Hyper { rate: 0.05, first: 0.3, correction: 0.4, shrink: 0.99 };
+
+/// A program of instructions that do not depend on each other.
+struct Suite {
+    bench: Bench,
+    numbers: Numbers,
+    ops: Vec<Op>,
+}
+
+impl Suite {
+    fn new() -> Self {
+        let mut suite = Self { bench: Bench::new(None), numbers: Numbers(5), ops: Vec::new() };
+        assert_eq!(suite.random(1).buffer, suite.bench.layout.values);
+        assert_eq!(suite.random(8).buffer, suite.bench.layout.log);
+        suite
+    }
+
+    fn random(&mut self, len: usize) -> Slice {
+        let numbers = self.numbers.take(len);
+        self.bench.holding(numbers)
+    }
+
+    /// Several times the usual range: both ends of every function.
+    fn wide(&mut self, len: usize) -> Slice {
+        let numbers = self.numbers.take(len).into_iter().map(|x| 6.0 * x).collect();
+        self.bench.holding(numbers)
+    }
+
+    fn positive(&mut self, len: usize) -> Slice {
+        let numbers = self.numbers.take(len).into_iter().map(f32::abs).collect();
+        self.bench.holding(numbers)
+    }
+
+    fn products(&mut self, rows: usize, inputs: usize, outputs: usize) {
+        let x = self.random(rows * inputs);
+        let dy = self.random(rows * outputs);
+        let weight = self.random(inputs * outputs);
+        let cases = [
+            (None, true, false),
+            (None, false, false),
+            (Some(Activation::Relu), true, false),
+            (Some(Activation::Relu), false, false),
+            (Some(Activation::Gelu), true, true),
+            (Some(Activation::Gelu), false, false),
+            (Some(Activation::Tanh), true, false),
+            (Some(Activation::Sigmoid), true, false),
+        ];
+        for (activation, biased, keep) in cases {
+            let bias = biased.then(|| self.random(outputs));
+            let pre = keep.then(|| self.random(rows * outputs));
+            let y = self.random(rows * outputs);
+            self.ops.push(Op::Linear { x, weight, bias, activation, pre, y, rows, inputs, outputs });
+        }
+        for activation in [None].into_iter().chain(ACTIVATIONS.map(Some)) {
+            let derivative = activation.map(|f| (f, self.random(rows * inputs)));
+            let dx = self.random(rows * inputs);
+            self.ops.push(Op::InputGradient { dy, weight, dx, derivative, rows, inputs, outputs });
+        }
+        for update in [false, true] {
+            let to = self.random(inputs * outputs);
+            self.ops.push(Op::WeightGradient { x, dy, to, update, rows, inputs, outputs });
+            let to = self.random(outputs);
+            self.ops.push(Op::BiasGradient { dy, to, update, rows, outputs });
+        }
+    }
+
+    fn elementwise(&mut self, rows: usize, width: usize) {
+        let x = self.wide(rows * width);
+        for activation in ACTIVATIONS {
+            let y = self.random(rows * width);
+            self.ops.push(Op::Activate { activation, x, y, rows, width });
+            let (saved, dy) = (self.random(rows * width), self.random(rows * width));
+            self.ops.push(Op::ActivateBackward { activation, saved, dy, rows, width });
+        }
+        for (p, layer) in [(0.1, 0), (0.5, 3), (0.9, 3)] {
+            let y = self.random(rows * width);
+            self.ops.push(Op::Dropout { x, y, p, layer, rows, width });
+            let dy = self.random(rows * width);
+            self.ops.push(Op::DropoutBackward { dy, p, layer, rows, width });
+        }
+    }
+
+    fn losses(&mut self, rows: usize, width: usize) {
+        let prediction = self.wide(rows * width);
+        let numbers = self.random(rows * width);
+        let classes: Vec<f32> = (0..rows).map(|row| (row * 7 % width) as f32).collect();
+        let classes = self.bench.holding(classes);
+        for learn in [true, false] {
+            for kind in [LossKind::Mse, LossKind::L1, LossKind::Huber, LossKind::CrossEntropy] {
+                let per_row = self.random(rows);
+                let hits = kind.classifies().then(|| self.random(rows));
+                let gradient = learn.then(|| self.random(rows * width));
+                let target = if kind.classifies() { classes } else { numbers };
+                self.ops.push(Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, width });
+            }
+        }
+    }
+
+    fn updates(&mut self, len: usize) {
+        let adam = |decoupled| UpdateRule::Adam {
+            beta2: 0.9,
+            one_minus_beta2: 0.1,
+            eps: 1e-3,
+            weight_decay: 0.1,
+            decoupled,
+        };
+        let sgd = |momentum, nesterov| UpdateRule::Sgd { momentum, nesterov, weight_decay: 0.1 };
+        let gradients = self.random(len);
+        for rule in [sgd(false, false), sgd(true, false), sgd(true, true), adam(false), adam(true)] {
+            let values = self.random(len);
+            let state = rule.state_per_parameter() * len;
+            let state = (state > 0).then(|| self.positive(state));
+            self.ops.push(Op::Update { rule, values, gradients, state });
+        }
+        for (norm, max_norm) in [(4.0, 0.5), (0.25, 0.5), (0.0, 0.5)] {
+            let (gradients, norm) = (self.random(len), self.bench.holding(vec![norm]));
+            self.ops.push(Op::Clip { gradients, norm, max_norm });
+        }
+        let (of, cell) = (self.random(len), self.random(1));
+        self.ops.push(Op::Norm { of, cell });
+        let (of, cell) = (self.random(len), self.random(1));
+        self.ops.push(Op::Mean { of, cell, scale: 1.0 / len as f64 });
+    }
+
+    fn data(&mut self, rows: usize, width: usize) {
+        let all = rows + BEFORE;
+        for buffer in [0, 1] {
+            self.bench.contents[buffer] = self.numbers.take(all * if buffer == 0 { width } else { 2 });
+        }
+        self.bench.contents[4] = (0..all).rev().map(|row| row as f32).collect();
+        let layout = &self.bench.layout;
+        let (features, targets, place) = (layout.train_features, layout.train_targets, layout.order);
+        for order in [None, Some(place)] {
+            let (x, y) = (self.random(rows * width), self.random(rows * 2));
+            let target_width = 2;
+            self.ops.push(Op::Gather { features, targets, order, x, y, rows, width, target_width });
+        }
+    }
+
+    fn log(&mut self, rows: usize) {
+        let cells = self.random(2);
+        self.ops.push(Op::LogAppend { cells, log: BufferId(6) });
+        self.ops.push(Op::Accumulate { cells, rows, sums: Sums::Epoch });
+        self.ops.push(Op::Watch { cell: Slice { len: 1, ..cells } });
+    }
+
+    /// Checks products; rounding adds up over the longest sum.
+    fn check_products(mut self, [rows, inputs, outputs]: [usize; 3]) {
+        self.products(rows, inputs, outputs);
+        let longest = rows.max(inputs).max(outputs) as f64;
+        self.check(rows, 1e-6 * (1.0 + longest.sqrt()), &format!("{rows} rows, {inputs} to {outputs}"));
+    }
+
+    /// Runs all by teams and by the reference.
+    fn check(self, rows: usize, tolerance: f64, what: &str) {
+        let instruction = |op: &Op| Instruction { op: op.clone(), phase: Phase::Other };
+        let train = Program { rows, instructions: self.ops.iter().map(instruction).collect() };
+        let mut memory = self.bench.memory();
+        (memory.position, memory.step, memory.slot, memory.hyper) = (BEFORE, STEP, SLOT, HYPER);
+        memory.run(&train);
+        let layout = self.bench.layout.clone();
+        let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };
+        let at = At { work: Work::Train, step: STEP, position: BEFORE, rows: BEFORE + rows, slot: SLOT };
+        let mut first: Option<(Vec<Vec<f32>>, Vec<f64>)> = None;
+        for threads in TEAMS {
+            let mut executor = self.bench.executor(&programs, threads);
+            assert_eq!(run(&mut executor, at, 1, &[HYPER]), None);
+            let got = self.bench.read(&mut executor);
+            let sums = sums(&mut executor, Sums::Epoch, 2);
+            if let Some((seen, seen_sums)) = &first {
+                assert!(bits(&got) == bits(seen), "{what}: {threads} threads have other bits");
+                assert_eq!(&sums, seen_sums);
+                continue;
+            }
+            for (i, (got, want)) in got.iter().zip(&memory.buffers[5..]).enumerate() {
+                let id = BufferId(i + 5);
+                let op = self.ops.iter().find(|op| format!("{op:?}").contains(&format!("{id:?}")));
+                // A mean's gradients are as small as its terms are many.
+                let terms = match op {
+                    Some(Op::Loss { gradient: Some(g), kind, rows, width, .. }) if g.buffer == id => {
+                        if kind.classifies() { *rows } else { rows * width }
+                    }
+                    _ => 1,
+                };
+                let got: Vec<f32> = got.iter().map(|x| x * terms as f32).collect();
+                let want: Vec<f64> = want.iter().map(|x| x * terms as f64).collect();
+                close(&got, &want, tolerance, &format!("{what}: {op:?}"));
+            }
+            sums.iter().zip(&memory.sums[0]).for_each(|(got, want)| assert!((got - want).abs() < 1e-9));
+            first = Some((got, sums));
+        }
+    }
+}
+
+#[test]
+fn products_follow_the_reference() {
+    for rows in ROWS {
+        for inputs in WIDTHS {
+            for outputs in WIDTHS {
+                Suite::new().check_products([rows, inputs, outputs]);
+            }
+        }
+    }
+}
+
+#[test]
+fn all_else_follows_the_reference() {
+    for rows in ROWS {
+        for width in WIDTHS {
+            let mut suite = Suite::new();
+            suite.data(rows, width);
+            suite.elementwise(rows, width);
+            suite.losses(rows, width);
+            suite.updates(rows * width);
+            suite.log(rows);
+            suite.check(rows, 2e-6, &format!("{rows} rows of {width}"));
+        }
+    }
+}
+
+#[test]
+fn products_of_long_sums_follow_the_reference() {
+    for shape in [[3, 1023, 33], [700, 65, 129], [65, 700, 600], [1025, 3, 10]] {
+        Suite::new().check_products(shape);
+    }
+}

@@ -1,0 +1,209 @@
+//! Whole programs over several steps, ragged batches and validation among them.
+
+use runner::{
+    device::Work,
+    program::{Hyper, LossKind, Options, Programs, Role, Slice, Sums, UpdateRule, lower},
+    spec::{Layer, Metric, Policy},
+};
+
+use super::{At, Bench, Numbers, TEAMS, bits, close, gradients::linear, run, sums};
+
+const FEATURES: usize = 13;
+const CLASSES: usize = 10;
+
+/// Sizes of an experiment.
+#[derive(Clone, Copy)]
+struct Sizes {
+    rows: usize,
+    batch: usize,
+    validation: usize,
+}
+
+fn remainder(rows: usize, chunk: usize) -> Option<usize> {
+    Some(rows % chunk).filter(|rest| *rest > 0)
+}
+
+fn lowered(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, sizes: Sizes) -> Programs {
+    let Sizes { rows, batch, validation } = sizes;
+    let chunk = 32.min(validation);
+    let all = [Metric::Loss, Metric::Accuracy, Metric::GradNorm, Metric::ParamNorm];
+    lower(&Options {
+        layers,
+        loss: LossKind::CrossEntropy,
+        features: FEATURES,
+        targets: 1,
+        rule,
+        clip,
+        // Gradient norms keep the plain update from being folded in, which is to be tested, too.
+        metrics: if clip.is_some() { &all } else { &all[..2] },
+        policy,
+        log_slots: rows.div_ceil(batch),
+        batch,
+        last: remainder(rows, batch),
+        validation: Some((chunk, remainder(validation, chunk))),
+        ordered: true,
+        fold_update: true,
+    })
+}
+
+fn bench(programs: &Programs, sizes: Sizes) -> Bench {
+    let mut numbers = Numbers(17);
+    let mut bench = Bench::new(Some(&programs.layout));
+    for (features, rows) in [(0, sizes.rows), (2, sizes.validation)] {
+        bench.contents[features] = numbers.take(rows * FEATURES);
+        bench.contents[features + 1] = (0..rows).map(|row| (row * 3 % CLASSES) as f32).collect();
+    }
+    bench.contents[4] = (0..sizes.rows).map(|i| (i * 2 % sizes.rows) as f32).collect();
+    for parameter in &programs.layout.parameters {
+        let scale = 1.0 / (parameter.shape[0] as f32).sqrt();
+        for i in parameter.offset..parameter.offset + parameter.elements() {
+            bench.contents[programs.layout.values.0][i] = numbers.next() * scale;
+        }
+    }
+    bench
+}
+
+/// An epoch and a validation, by the reference and by teams.
+fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, sizes: Sizes) {
+    let programs = lowered(layers, rule, clip, policy, sizes);
+    let bench = bench(&programs, sizes);
+    let width = programs.layout.log_width;
+    let steps = sizes.rows.div_ceil(sizes.batch);
+    let hyper: Vec<Hyper> = (0..steps)
+        .map(|t| Hyper { rate: 0.05 / (t + 1) as f32, first: 0.2, correction: 0.9, shrink: 0.999 })
+        .collect();
+
+    let mut memory = bench.memory();
+    memory.step = 40;
+    for hyper in &hyper {
+        let left = sizes.rows - memory.position;
+        let program =
+            if left < sizes.batch { programs.train_last.as_ref().unwrap() } else { &programs.train };
+        memory.hyper = *hyper;
+        memory.run(program);
+        memory.position += program.rows;
+        memory.step += 1;
+    }
+    memory.position = 0;
+    let full = programs.validate.as_ref().unwrap();
+    while memory.position < sizes.validation {
+        let left = sizes.validation - memory.position;
+        let program = if left < full.rows { programs.validate_last.as_ref().unwrap() } else { full };
+        memory.run(program);
+        memory.position += program.rows;
+    }
+
+    let mut first: Option<(Vec<Vec<u32>>, [Vec<f64>; 2])> = None;
+    for threads in TEAMS {
+        let mut executor = bench.executor(&programs, threads);
+        // In two blocks, so that one begins in mid-epoch.
+        let half = steps / 2;
+        let at = At { work: Work::Train, step: 40, position: 0, rows: sizes.rows, slot: 0 };
+        assert_eq!(run(&mut executor, at, half, &hyper[..half]), None);
+        let at = At { step: 40 + half as u64, position: half * sizes.batch, slot: half, ..at };
+        assert_eq!(run(&mut executor, at, steps - half, &hyper[half..]), None);
+        let at = At { work: Work::Validate, step: 99, position: 0, rows: sizes.validation, slot: 0 };
+        run(&mut executor, at, sizes.validation.div_ceil(full.rows), &[]);
+        let kept = |role: Role| matches!(role, Role::Values | Role::State | Role::Log);
+        let mut got = Vec::new();
+        for (i, buffer) in bench.layout.buffers.iter().enumerate().skip(5).filter(|(_, b)| kept(b.role)) {
+            let mut numbers = vec![0.0; buffer.len];
+            let id = runner::program::BufferId(i);
+            let slice = Slice { buffer: id, offset: 0, len: buffer.len };
+            runner::device::Executor::read(&mut executor, slice, &mut numbers).unwrap();
+            if threads == 1 {
+                close(&numbers, &memory.buffers[i], 1e-5, &format!("{layers:?} {rule:?}: {}", buffer.name));
+            }
+            got.push(numbers);
+        }
+        let got = bits(&got);
+        let sums = [(Sums::Epoch, width), (Sums::Validation, 2)].map(|(s, n)| sums(&mut executor, s, n));
+        match &first {
+            Some(first) => {
+                assert!((&got, &sums) == (&first.0, &first.1), "{threads} threads have other bits")
+            }
+            None => {
+                let pairs = sums.iter().zip(&memory.sums).flat_map(|(got, want)| got.iter().zip(want));
+                for (got, want) in pairs {
+                    assert!((got - want).abs() < 1e-5 * want.abs().max(1.0), "{got} {want}");
+                }
+                first = Some((got, sums));
+            }
+        }
+    }
+}
+
+fn mlp() -> Vec<Layer> {
+    vec![
+        Layer::Dropout { p: 0.1 },
+        linear(100, true),
+        Layer::Relu,
+        Layer::Dropout { p: 0.4 },
+        linear(129, false),
+        Layer::Gelu,
+        Layer::Tanh,
+        linear(CLASSES, true),
+    ]
+}
+
+#[test]
+fn steps_follow_the_reference_under_every_rule() {
+    let sizes = Sizes { rows: 167, batch: 33, validation: 71 };
+    let sgd = |momentum, nesterov, weight_decay| UpdateRule::Sgd { momentum, nesterov, weight_decay };
+    let adam = |decoupled| UpdateRule::Adam {
+        beta2: 0.99,
+        one_minus_beta2: 0.01,
+        eps: 1e-3,
+        weight_decay: 0.1,
+        decoupled,
+    };
+    for rule in
+        [sgd(false, false, 0.0), sgd(false, false, 0.1), sgd(true, true, 0.1), adam(false), adam(true)]
+    {
+        for clip in [None, Some(0.5)] {
+            check(&mlp(), rule, clip, Policy::Buffered, sizes);
+        }
+    }
+}
+
+#[test]
+fn steps_follow_the_reference_at_odd_sizes() {
+    let rule = UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 };
+    let small = vec![linear(CLASSES, true)];
+    for (rows, batch, validation) in
+        [(1, 1, 1), (5, 2, 33), (257, 256, 31), (64, 64, 64), (100, 7, 1), (1000, 257, 300)]
+    {
+        let sizes = Sizes { rows, batch, validation };
+        for layers in [&mlp(), &small] {
+            for policy in [Policy::PerEpoch, Policy::Off] {
+                check(layers, rule, None, policy, sizes);
+            }
+        }
+    }
+}
+
+#[test]
+fn dropout_zeroes_its_share_and_keeps_the_mean() {
+    use runner::program::reference::dropout_keeps;
+    for p in [0.1, 0.5, 0.9] {
+        let mut kept = 0u32;
+        for row in 0..400 {
+            for unit in 0..250 {
+                kept += u32::from(dropout_keeps(1, 2, 3, row, unit, p));
+            }
+        }
+        // Five standard deviations of a binomial with n = 100,000.
+        let (n, q) = (1e5, 1.0 - f64::from(p));
+        let off = (f64::from(kept) - n * q).abs() / (n * q * f64::from(p)).sqrt();
+        assert!(off < 5.0, "p = {p}: {kept} kept");
+    }
+    // Seed, layer, step, row and unit all matter.
+    let draw = |seed, layer, step, first| -> Vec<bool> {
+        (0..64).map(|unit| dropout_keeps(seed, layer, step, first, unit, 0.5)).collect()
+    };
+    let base = draw(1, 2, 3, 4);
+    for other in [draw(2, 2, 3, 4), draw(1, 3, 3, 4), draw(1, 2, 4, 4), draw(1, 2, 3, 5)] {
+        let same = base.iter().zip(&other).filter(|(a, b)| a == b).count();
+        assert!((16..48).contains(&same), "{same} of 64 agree");
+    }
+}

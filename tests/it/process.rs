@@ -1,0 +1,211 @@
+//! The program as a user meets it: a spec in a folder of its own, a command, an exit code, files.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use safetensors::SafeTensors;
+
+/// The binary under test.
+pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
+
+/// A temporary folder with a spec in it.
+pub struct Place {
+    folder: tempfile::TempDir,
+    spec: PathBuf,
+    count: AtomicUsize,
+}
+
+impl Place {
+    /// Writes `spec.toml`.
+    pub fn new(spec: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("spec.toml"), spec).unwrap();
+        Self { folder, spec: PathBuf::from("spec.toml"), count: AtomicUsize::new(0) }
+    }
+
+    /// For a spec that lies elsewhere.
+    pub fn of(spec: &Path) -> Self {
+        Self { spec: spec.to_owned(), ..Self::new("") }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// `runner ARGUMENTS` within the folder.
+    pub fn runner(&self, arguments: &[&str]) -> Ended {
+        Ended::of(self.command(arguments).output().unwrap())
+    }
+
+    /// The same, not yet started.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(RUNNER);
+        command.args(arguments).current_dir(self.path());
+        command
+    }
+
+    /// Runs the spec into a runs folder of its own.
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        let (mut command, runs) = self.prepared(arguments);
+        Ran { ended: Ended::of(command.output().unwrap()), runs }
+    }
+
+    /// The command of [`Place::run`], and the runs folder it will make.
+    pub fn prepared(&self, arguments: &[&str]) -> (Command, PathBuf) {
+        let runs = self.path().join(format!("runs-{}", self.count.fetch_add(1, Ordering::Relaxed)));
+        let mut command = self.command(&[]);
+        command.arg(&self.spec).args(arguments).arg("--runs-dir").arg(&runs);
+        (command, runs)
+    }
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    pub fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+/// A process that ran a spec.
+pub struct Ran {
+    pub ended: Ended,
+    /// Its `--runs-dir`.
+    pub runs: PathBuf,
+}
+
+impl Ran {
+    /// The only run's folder, whatever became of it.
+    pub fn folder(&self) -> Folder {
+        Folder::within(&self.runs).unwrap_or_else(|| panic!("not one run: {:?}", self.ended))
+    }
+
+    /// The same, after an exit by `code`.
+    #[track_caller]
+    pub fn ended_by(&self, code: i32) -> Folder {
+        assert_eq!(self.ended.code, Some(code), "{:?}", self.ended);
+        self.folder()
+    }
+}
+
+/// A run folder.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    /// The only one below a runs folder.
+    pub fn within(runs: &Path) -> Option<Self> {
+        let only = |folder: &Path| {
+            let mut inner = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap().path());
+            let first = inner.next()?;
+            inner.next().is_none().then_some(first)
+        };
+        only(&only(runs)?).map(Self)
+    }
+
+    /// The text of a file.
+    pub fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_else(|e| panic!("{}/{name}: {e}", self.0.display()))
+    }
+
+    /// A file's rows.
+    pub fn table(&self, name: &str) -> Table {
+        Table::read(&self.text(name))
+    }
+
+    /// `metrics.csv`.
+    pub fn metrics(&self) -> Table {
+        self.table("metrics.csv")
+    }
+
+    /// `metrics.csv` without its times: what must repeat bit for bit.
+    pub fn numbers(&self) -> String {
+        let text = self.text("metrics.csv");
+        text.lines().map(|line| format!("{}\n", line.rsplit_once(',').unwrap().0)).collect()
+    }
+
+    /// The bytes of the model file.
+    pub fn model(&self) -> Vec<u8> {
+        fs::read(self.0.join("model.safetensors")).unwrap()
+    }
+
+    /// A cell of `summary.csv`.
+    pub fn summary(&self, column: &str) -> String {
+        self.table("summary.csv").cell(0, column).to_owned()
+    }
+
+    /// Names of its files, sorted.
+    pub fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// Rows under a header.
+#[derive(Debug)]
+pub struct Table {
+    pub columns: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Reads strictly: every row has a cell for every column.
+    pub fn read(text: &str) -> Self {
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let columns = reader.headers().unwrap().iter().map(str::to_owned).collect();
+        let rows = reader.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect();
+        Self { columns, rows }
+    }
+
+    /// A cell by row and column.
+    pub fn cell(&self, row: usize, column: &str) -> &str {
+        &self.rows[row][self.index(column)]
+    }
+
+    /// All cells of a column.
+    pub fn column(&self, name: &str) -> Vec<&str> {
+        let index = self.index(name);
+        self.rows.iter().map(|row| row[index].as_str()).collect()
+    }
+
+    /// A column of numbers.
+    pub fn f64s(&self, name: &str) -> Vec<f64> {
+        self.column(name).iter().map(|cell| cell.parse().unwrap_or_else(|e| panic!("{cell}: {e}"))).collect()
+    }
+
+    /// The rows whose `column` is `value`.
+    pub fn only(self, column: &str, value: &str) -> Self {
+        let index = self.index(column);
+        let rows = self.rows.into_iter().filter(|row| row[index] == value).collect();
+        Self { rows, ..self }
+    }
+
+    fn index(&self, column: &str) -> usize {
+        let index = self.columns.iter().position(|name| name == column);
+        index.unwrap_or_else(|| panic!("no column {column} among {:?}", self.columns))
+    }
+}
+
+/// The tensors of a safetensors file: shape and numbers by name.
+pub fn tensors(bytes: &[u8]) -> HashMap<String, (Vec<usize>, Vec<f32>)> {
+    let file = SafeTensors::deserialize(bytes).unwrap();
+    let numbers = |data: &[u8]| {
+        data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>()
+    };
+    file.iter().map(|(name, view)| (name.to_owned(), (view.shape().to_vec(), numbers(view.data())))).collect()
+}

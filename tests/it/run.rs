@@ -1,0 +1,362 @@
+//! Whole runs through the binary: the same bits however they are computed and logged, and what the folder holds.
+
+use std::{env, fs, path::PathBuf, process::Command};
+
+use super::process::{Ended, Folder, Place, RUNNER, Table, tensors};
+
+/// A classifier on the digits, with all that draws random numbers: order, weights, dropout.
+const DIGITS: &str = r#"
+[data]
+batch_size = 50
+[data.idx]
+images = "DATA/digits-images-idx3-ubyte.gz"
+labels = "DATA/digits-labels-idx1-ubyte.gz"
+scale = 16.0
+[model]
+layers = [{ linear = { out_features = 70 } }, "relu", { dropout = { p = 0.2 } }, { linear = { out_features = 10 } }]
+[optimizer.adam]
+lr = 0.003
+[trainer]
+max_epochs = 2
+[logging]
+metrics = ["loss", "accuracy", "grad_norm", "param_norm", "lr"]
+"#;
+
+/// 103 rows by 20: five steps and one on three rows.
+pub const LINREG: &str = r#"
+[data]
+batch_size = 20
+[data.synthetic_regression]
+weights = [2.0, -3.4]
+bias = 4.2
+train_rows = 103
+validation_rows = 50
+[model]
+layers = [{ linear = { out_features = 1 } }]
+[optimizer.sgd]
+lr = 0.03
+[trainer]
+max_epochs = 4
+"#;
+
+fn digits() -> Place {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data");
+    Place::new(&DIGITS.replace("DATA", data))
+}
+
+/// The same rows but for times, and the same weights. (The model file also bears its spec's hash.)
+#[track_caller]
+fn same(a: &Folder, b: &Folder) {
+    assert_eq!(a.numbers(), b.numbers());
+    assert!(tensors(&a.model()) == tensors(&b.model()), "other weights");
+}
+
+#[test]
+fn the_same_bits_from_any_number_of_threads() {
+    for place in [digits(), Place::new(LINREG)] {
+        let first = place.run(&["--threads", "1"]).ended_by(0);
+        let again = place.run(&["--threads", "1"]).ended_by(0);
+        same(&first, &again);
+        assert!(first.model() == again.model(), "another model file");
+        for threads in ["2", "3"] {
+            for engine in ["auto", "team"] {
+                let engine = format!("devices.engine={engine}");
+                let run = place.run(&["--threads", threads, &engine]).ended_by(0);
+                same(&first, &run);
+            }
+        }
+        let other = place.run(&["seed=1"]).ended_by(0);
+        assert_ne!(first.numbers(), other.numbers());
+    }
+}
+
+#[test]
+fn the_first_line_of_the_spec_repeats_the_run() {
+    let place = digits();
+    let runs = place.path().join("with space");
+    let arguments =
+        ["spec.toml", "optimizer.adam.lr=0.01", "description=it's", "--threads", "2", "--runs-dir"];
+    let ended = Ended::of(place.command(&arguments).arg(&runs).output().unwrap());
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let first = Folder::within(&runs).unwrap();
+    let text = first.text("spec.toml");
+    let command = text.lines().next().unwrap().strip_prefix("# runner ").unwrap();
+    let again = place.path().join("again");
+    // From another folder, by a shell, as a person would.
+    let line = format!("exec {RUNNER} {command} --runs-dir {}", again.display());
+    let ended = Ended::of(Command::new("sh").args(["-c", &line]).current_dir("/").output().unwrap());
+    assert_eq!(ended.code, Some(0), "{line}\n{}", ended.stderr);
+    let second = Folder::within(&again).unwrap();
+    same(&first, &second);
+    assert!(first.model() == second.model(), "another model file");
+    let hash8 = |folder: &Folder| folder.0.to_str().unwrap().rsplit_once('-').unwrap().1.to_owned();
+    assert_eq!(hash8(&first), hash8(&second));
+    let body = |folder: &Folder| folder.text("spec.toml").split_once('\n').unwrap().1.to_owned();
+    assert_eq!(body(&first), body(&second));
+}
+
+#[test]
+fn policies_give_the_same_numbers() {
+    for (place, columns) in [(digits(), 5), (Place::new(LINREG), 1)] {
+        for steps in [None, Some("trainer.max_steps=9")] {
+            let run = |arguments: &[&str]| {
+                let arguments: Vec<&str> = arguments.iter().copied().chain(steps).collect();
+                place.run(&arguments).ended_by(0)
+            };
+            let buffered = run(&[]);
+            let table = buffered.metrics();
+            let order: Vec<f64> = table.f64s("step");
+            assert!(order.is_sorted(), "{order:?}");
+            same(&buffered, &run(&["logging.policy=immediate"]));
+            for steps in ["1", "4", "6", "7", "29", "1000000"] {
+                same(&buffered, &run(&["logging.policy=buffered", &format!("logging.flush_every={steps}")]));
+            }
+            let off = run(&["logging.policy=off"]);
+            let validation = |folder: &Folder| folder.metrics().only("split", "validation").rows;
+            assert_eq!(off.metrics().only("split", "train").rows, Vec::<Vec<String>>::new());
+            let per_epoch = run(&["logging.policy=per_epoch"]);
+            for other in [&off, &per_epoch] {
+                let numbers = |rows: Vec<Vec<String>>| -> Vec<Vec<String>> {
+                    rows.into_iter().map(|row| row[..row.len() - 1].to_vec()).collect()
+                };
+                assert_eq!(numbers(validation(other)), numbers(validation(&buffered)));
+                assert!(tensors(&other.model()) == tensors(&buffered.model()), "other weights");
+            }
+            means(&table, &per_epoch.metrics().only("split", "train"), columns);
+        }
+    }
+}
+
+/// The rows of `per_epoch` are means of the others, weighted by rows; a rate is the last step's.
+fn means(all: &Table, per_epoch: &Table, columns: usize) {
+    let epochs = all.column("epoch").iter().map(|epoch| epoch.parse::<usize>().unwrap()).max().unwrap();
+    assert_eq!(per_epoch.rows.len(), epochs);
+    for epoch in 1..=epochs {
+        let of_epoch = |row: &&Vec<String>| row[1] == epoch.to_string() && row[2] == "train";
+        let rows: Vec<&Vec<String>> = all.rows.iter().filter(of_epoch).collect();
+        let got = &per_epoch.rows[epoch - 1];
+        let number = |cell: &str| cell.parse::<f64>().unwrap();
+        let total: f64 = rows.iter().map(|row| number(&row[3])).sum();
+        assert_eq!((&got[0], number(&got[3])), (&rows.last().unwrap()[0], total));
+        for column in 4..4 + columns {
+            if all.columns[column] == "lr" {
+                assert_eq!(got[column], rows.last().unwrap()[column]);
+                continue;
+            }
+            let sum: f64 =
+                rows.iter().map(|row| f64::from(row[column].parse::<f32>().unwrap()) * number(&row[3])).sum();
+            let mean = (sum / total) as f32;
+            assert_eq!(got[column].parse::<f32>().unwrap(), mean, "epoch {epoch}, {}", all.columns[column]);
+        }
+    }
+}
+
+#[test]
+fn the_folder_holds_every_file_with_its_header() {
+    let place = Place::new(LINREG);
+    let run = place.run(&["logging.metrics=[\"loss\", \"grad_norm\", \"lr\"]", "name=head"]).ended_by(0);
+    assert_eq!(
+        run.files(),
+        [
+            "environment.toml",
+            "metrics.csv",
+            "model.safetensors",
+            "run.log",
+            "spec.toml",
+            "summary.csv",
+            "timing.csv",
+            "transfers.csv"
+        ]
+    );
+    let header = |name: &str| run.text(name).lines().next().unwrap().to_owned();
+    assert_eq!(header("metrics.csv"), "step,epoch,split,rows,loss,grad_norm,lr,elapsed_s");
+    assert_eq!(
+        header("timing.csv"),
+        "device,clock,phase,count,total_s,mean_s,std_s,min_s,p50_s,p95_s,p99_s,max_s,share"
+    );
+    assert_eq!(header("transfers.csv"), "kind,purpose,from,to,count,noop_count,bytes,total_s,gb_per_s");
+    assert_eq!(
+        header("summary.csv"),
+        "run,name,status,devices_requested,devices_used,virtual,scaling,precision,engine,epochs,steps,\
+         final_train_loss,final_validation_loss,final_validation_accuracy,wall_s,train_s,steps_per_s,samples_per_s,\
+         logging_s,logging_share,syncs,bytes_h2d,bytes_d2h,peak_device_bytes,peak_rss_bytes"
+    );
+    let metrics = run.metrics();
+    assert_eq!(metrics.rows.len(), 4 * (6 + 1));
+    let train = run.metrics().only("split", "train");
+    assert_eq!(train.f64s("step"), (1..=24).map(f64::from).collect::<Vec<_>>());
+    assert_eq!(&train.column("rows")[..7], ["20", "20", "20", "20", "20", "3", "20"]);
+    let validation = run.metrics().only("split", "validation");
+    assert_eq!(validation.column("step"), ["6", "12", "18", "24"]);
+    assert_eq!(validation.column("rows"), ["50"; 4]);
+    assert_eq!(validation.column("grad_norm"), [""; 4]);
+    assert!(metrics.f64s("elapsed_s").is_sorted());
+    for (column, value) in
+        [("status", "finished"), ("epochs", "4"), ("steps", "24"), ("name", "head"), ("syncs", "0")]
+    {
+        assert_eq!(run.summary(column), value, "{column}");
+    }
+    assert_eq!(run.summary("final_train_loss"), *train.column("loss").last().unwrap());
+    assert_eq!(run.summary("final_validation_loss"), *validation.column("loss").last().unwrap());
+    // The CPU's memory is the host's: nothing moves.
+    let transfers = run.table("transfers.csv");
+    assert!(transfers.column("bytes").iter().all(|bytes| *bytes == "0"), "{transfers:?}");
+    assert!(transfers.f64s("noop_count").iter().all(|count| *count > 0.0));
+}
+
+/// Phases that were measured account for the loop; what is left is `other`.
+#[test]
+fn phases_add_up() {
+    let place = digits();
+    let run = place.run(&["trainer.max_epochs=4"]).ended_by(0);
+    let timing = run.table("timing.csv");
+    assert!(timing.column("clock").iter().all(|clock| *clock == "host"));
+    let (names, totals) = (timing.column("phase"), timing.f64s("total_s"));
+    let of = |phase: &str| totals[names.iter().position(|name| *name == phase).unwrap()];
+    let parts = |name: &&str| !["total", "warmup"].contains(name);
+    let sum: f64 = names.iter().zip(&totals).filter(|(name, _)| parts(name)).map(|(_, total)| total).sum();
+    assert!((sum / of("total") - 1.0).abs() < 0.02, "{timing:?}");
+    assert!(of("other") < 0.1 * of("total"), "{timing:?}");
+    let steps = 4.0 * 29.0;
+    for phase in ["forward", "loss", "backward", "optimizer"] {
+        let count = timing.f64s("count")[names.iter().position(|name| *name == phase).unwrap()];
+        assert_eq!(count, steps, "{phase}");
+    }
+}
+
+#[test]
+fn streamed_rows_give_the_same_numbers() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
+    let place = Place::new(&format!(
+        "[data]\nbatch_size = 32\n[data.npy]\nfeatures = \"{folder}/features.npy\"\n\
+         labels = \"{folder}/classes.npy\"\n[model]\nlayers = [{{ linear = {{ out_features = 12 }} }}, \"relu\",\n\
+         {{ dropout = {{ p = 0.5 }} }}, {{ linear = {{ out_features = 4 }} }}]\nloss = \"cross_entropy\"\n\
+         [optimizer.sgd]\nlr = 0.1\n"
+    ));
+    for shuffle in ["data.shuffle=true", "data.shuffle=false"] {
+        for more in [None, Some("trainer.max_steps=6"), Some("logging.policy=immediate")] {
+            let run = |placement: &str| {
+                let arguments: Vec<&str> = [shuffle, placement].into_iter().chain(more).collect();
+                place.run(&arguments).ended_by(0)
+            };
+            same(&run("data.placement=resident"), &run("data.placement=streamed"));
+        }
+    }
+}
+
+const POLICIES: [&str; 5] = [
+    "logging.policy=immediate",
+    "logging.policy=buffered",
+    "logging.flush_every=1000",
+    "logging.policy=per_epoch",
+    "logging.policy=off",
+];
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_run() {
+    let place = Place::new(LINREG);
+    let run = |policy: &str| {
+        let run = place.run(&["optimizer.sgd.lr=1e10", policy]);
+        let folder = run.ended_by(1);
+        assert_eq!((folder.summary("status"), folder.summary("steps")), ("diverged".into(), "3".into()));
+        let words = "the loss is not a finite number at step 3; lower the learning rate";
+        assert!(run.ended.stderr.contains(words) || run.ended.stdout.contains(words), "{:?}", run.ended);
+        assert!(folder.text("run.log").contains(words));
+        assert!(!folder.files().contains(&"model.safetensors".to_owned()));
+        folder
+    };
+    for policy in &POLICIES[..3] {
+        let metrics = run(policy).metrics();
+        assert_eq!(metrics.column("step"), ["1", "2", "3"], "{policy}");
+        let losses = metrics.f64s("loss");
+        assert!(losses[..2].iter().all(|loss| loss.is_finite()) && !losses[2].is_finite());
+    }
+    let metrics = run("logging.policy=per_epoch").metrics();
+    assert_eq!((metrics.column("step"), metrics.column("rows")), (vec!["3"], vec!["60"]));
+    assert!(!metrics.f64s("loss")[0].is_finite());
+    assert_eq!(run("logging.policy=off").metrics().rows.len(), 0);
+}
+
+/// In a later epoch, on the last and smaller batch: the first epochs' rows and validations stay.
+#[test]
+fn a_run_may_diverge_late() {
+    let place = Place::new(LINREG);
+    for policy in POLICIES {
+        // Steps double the error's exponent steadily; only the place of the end matters here.
+        let run = place.run(&["optimizer.sgd.lr=50.0", "trainer.max_epochs=100", policy]).ended_by(1);
+        let steps: usize = run.summary("steps").parse().unwrap();
+        assert!(steps > 6, "{policy}: {steps}");
+        let validation = run.metrics().only("split", "validation");
+        assert_eq!(validation.rows.len(), (steps - 1) / 6, "{policy}");
+        let train = run.metrics().only("split", "train");
+        let rows = match policy {
+            "logging.policy=off" => 0,
+            "logging.policy=per_epoch" => (steps - 1) / 6 + 1,
+            _ => steps,
+        };
+        assert_eq!(train.rows.len(), rows, "{policy}");
+        assert!(run.metrics().f64s("step").is_sorted());
+    }
+}
+
+#[test]
+fn steps_epochs_and_times_end_a_run() {
+    let place = Place::new(LINREG);
+    let run = place.run(&["trainer.max_steps=8"]).ended_by(0);
+    assert_eq!((run.summary("steps"), run.summary("epochs")), ("8".into(), "2".into()));
+    assert_eq!(run.metrics().only("split", "validation").column("step"), ["6", "8"]);
+
+    let run = place.run(&["trainer.validate_every_epochs=3"]).ended_by(0);
+    assert_eq!(run.metrics().only("split", "validation").column("step"), ["18", "24"]);
+
+    let run = place.run(&["trainer.validate_every_epochs=0"]).ended_by(0);
+    assert_eq!(run.metrics().only("split", "validation").rows.len(), 0);
+    assert_eq!(run.summary("final_validation_loss"), "");
+
+    let run =
+        place.run(&["trainer.max_epochs=1000000000", "trainer.max_time=100ms", "logging.policy=per_epoch"]);
+    let folder = run.ended_by(0);
+    assert_eq!(folder.summary("status"), "finished");
+    assert!(folder.text("run.log").contains("`trainer.max_time` is over"));
+    let train_s: f64 = folder.summary("train_s").parse().unwrap();
+    assert!(train_s > 0.05, "{train_s}");
+}
+
+#[test]
+fn early_stopping_counts_validations_without_improvement() {
+    let place = Place::new(LINREG);
+    // Nothing improves by so much but the first.
+    let stopping = |patience: u32, delta: &str| {
+        format!(
+            "trainer.early_stopping={{metric = \"validation.loss\", patience = {patience}, min_delta = {delta}}}"
+        )
+    };
+    for (patience, epochs) in [(1, "2"), (3, "4")] {
+        let run = place.run(&["trainer.max_epochs=50", &stopping(patience, "1000.0")]).ended_by(0);
+        assert_eq!((run.summary("status"), run.summary("epochs")), ("finished".into(), epochs.into()));
+        assert!(run.text("run.log").contains("early stopping: the best validation loss, "));
+    }
+    let run = place.run(&["trainer.max_epochs=10", &stopping(2, "0.0")]).ended_by(0);
+    assert_eq!(run.summary("epochs"), "10");
+}
+
+/// Ten epochs on MNIST's test images by the textbook's network.
+#[test]
+fn mnist_is_learned() {
+    let folder = env::var_os("RUNNER_TEST_DATA")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data")), PathBuf::from);
+    let Ok(folder) = fs::canonicalize(folder.join("mnist")) else {
+        println!("skipped: no `mnist` (set RUNNER_TEST_DATA to the folder of the test data)");
+        return;
+    };
+    let place = Place::new(&format!(
+        "[data]\nbatch_size = 64\n[data.idx]\nimages = \"{0}/t10k-images-idx3-ubyte.gz\"\n\
+         labels = \"{0}/t10k-labels-idx1-ubyte.gz\"\n[model]\n\
+         layers = [{{ linear = {{ out_features = 256 }} }}, \"relu\", {{ linear = {{ out_features = 10 }} }}]\n\
+         [optimizer.adam]\nlr = 0.001\n",
+        folder.display()
+    ));
+    let run = place.run(&["-q"]).ended_by(0);
+    let accuracy: f64 = run.summary("final_validation_accuracy").parse().unwrap();
+    assert!(accuracy > 0.93, "{accuracy}");
+}

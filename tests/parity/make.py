@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Makes the numbers that the training is held against, by PyTorch's own modules, optimizers and schedulers.
+
+    python make.py              every case: <case>/init.safetensors, <case>/steps.csv, <case>/final.safetensors
+    python make.py CASE ...     only those
+    python make.py --load RUN   PyTorch reads RUN/model.safetensors and repeats the run's last validation
+
+A case is a folder with a `spec.toml`, read here by rules of its own: nothing is shared with the program but the file.
+Made with Python 3.11.7, torch 2.15.0+cu132 (on the CPU, one thread), numpy 2.4.6, safetensors 0.8.0.
+"""
+
+import csv
+import pathlib
+import sys
+import tomllib
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.optim import lr_scheduler
+
+HERE = pathlib.Path(__file__).parent
+SEED = 2026
+
+
+def make_data():
+    """83 rows of six numbers for one target; 150 rows of ten numbers for three targets or four classes."""
+    random = np.random.default_rng(SEED)
+    x = random.normal(size=(83, 6)).round(3)
+    y = (np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] - 0.5 * x[:, 3] + 2.0 + 0.2 * random.normal(size=83)).round(3)
+    with open(HERE / "numbers.csv", "w", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow([f"x{i}" for i in range(6)] + ["y"])
+        rows.writerows(np.column_stack([x, y]).tolist())
+    x = random.normal(size=(150, 10)).astype(np.float32)
+    turned = np.tanh(x @ random.normal(size=(10, 4))) @ random.normal(size=(4, 4))
+    np.save(HERE / "features.npy", x)
+    np.save(HERE / "classes.npy", turned.argmax(axis=1))
+    np.save(HERE / "targets.npy", turned[:, :3].astype(np.float32))
+
+
+def read_data(spec, folder):
+    """Features, targets, and the same for validation or `None`."""
+    if source := spec["data"].get("csv"):
+        with open(folder / source["path"]) as file:
+            rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        names = [name for name in rows[0] if name != source["target"]]
+        x, y = (np.array([[row[name] for name in some] for row in rows]) for some in (names, [source["target"]]))
+        if source["standardize"]:
+            x = (x - x.mean(axis=0)) / x.std(axis=0)
+        if source.get("standardize_target"):
+            y = (y - y.mean(axis=0)) / y.std(axis=0)
+        return torch.from_numpy(x).float(), torch.from_numpy(y).float(), None
+    source = spec["data"]["npy"]
+    x, y, vx, vy = (
+        torch.from_numpy(np.load(folder / source[key]))
+        for key in ("features", "labels", "validation_features", "validation_labels")
+    )
+    return x, y, (vx, vy)
+
+
+def make_model(spec, features):
+    layers, width = [], features
+    plain = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+    for layer in spec["model"]["layers"]:
+        if isinstance(layer, str):
+            layers.append(plain[layer]())
+        elif linear := layer.get("linear"):
+            layers.append(nn.Linear(width, linear["out_features"], bias=linear.get("bias", True)))
+            width = linear["out_features"]
+        else:
+            layers.append(nn.Dropout(layer["dropout"]["p"]))
+    return nn.Sequential(*layers)
+
+
+def make_loss(spec):
+    losses = {"mse": nn.MSELoss, "l1": nn.L1Loss, "huber": nn.HuberLoss, "cross_entropy": nn.CrossEntropyLoss}
+    return losses[spec["model"].get("loss", "mse")]()
+
+
+def make_optimizer(spec, model):
+    ((kind, options),) = spec["optimizer"].items()
+    options = dict(options)
+    if kind != "sgd":
+        defaults = (options.pop("beta1", 0.9), options.pop("beta2", 0.999))
+        options["betas"] = defaults
+    return {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](
+        model.parameters(), **options
+    )
+
+
+def make_curve(optimizer, name, options, counts):
+    """`counts` is how long the curve lasts, which some of them take as their length."""
+    options = dict(options)
+    if name == "cosine":
+        return lr_scheduler.CosineAnnealingLR(optimizer, options.pop("t_max", counts), **options)
+    if name == "one_cycle":
+        return lr_scheduler.OneCycleLR(optimizer, total_steps=options.pop("total_steps", counts), **options)
+    curves = {
+        "step": lr_scheduler.StepLR,
+        "multi_step": lr_scheduler.MultiStepLR,
+        "exponential": lr_scheduler.ExponentialLR,
+        "linear": lr_scheduler.LinearLR,
+    }
+    return curves[name](optimizer, **options)
+
+
+def make_schedule(spec, optimizer, steps, epochs):
+    """A scheduler, or `None`; and whether it counts epochs."""
+    schedule = dict(spec.get("schedule", {}))
+    by_epoch = schedule.pop("interval", "step") == "epoch"
+    counts = epochs if by_epoch else steps
+    if not schedule:
+        return None, by_epoch
+    ((name, options),) = schedule.items()
+    if name != "chain":
+        return make_curve(optimizer, name, options, counts), by_epoch
+    curves, milestones, first = [], [], 0
+    for link in options:
+        link = dict(link)
+        lasts = link.pop("steps", counts - first)
+        ((name, options),) = link.items()
+        curves.append(make_curve(optimizer, name, options, lasts))
+        first += lasts
+        milestones.append(first)
+    return lr_scheduler.SequentialLR(optimizer, curves, milestones[:-1]), by_epoch
+
+
+def norm(tensors):
+    return torch.linalg.vector_norm(torch.cat([t.detach().flatten() for t in tensors]))
+
+
+def short(value):
+    """The shortest decimal that reads back as the same f32."""
+    return np.format_float_scientific(np.float32(value), trim="-")
+
+
+def accuracy(prediction, y):
+    return (prediction.argmax(dim=1) == y).float().mean()
+
+
+def make_case(folder):
+    spec = tomllib.loads((folder / "spec.toml").read_text())
+    x, y, validation = read_data(spec, folder)
+    torch.manual_seed(SEED)
+    model, loss_of, batch = make_model(spec, x.shape[1]), make_loss(spec), spec["data"]["batch_size"]
+    save_file(model.state_dict(), folder / "init.safetensors")
+    optimizer = make_optimizer(spec, model)
+    epochs = spec["trainer"]["max_epochs"]
+    schedule, by_epoch = make_schedule(spec, optimizer, epochs * -(-len(x) // batch), epochs)
+    clip = spec["trainer"].get("gradient_clip_val", 0.0)
+    metrics = spec["logging"]["metrics"]
+    lines, step = [], 0
+    for _ in range(epochs):
+        for first in range(0, len(x), batch):
+            xs, ys = x[first : first + batch], y[first : first + batch]
+            optimizer.zero_grad()
+            prediction = model(xs)
+            loss = loss_of(prediction, ys)
+            loss.backward()
+            step += 1
+            known = {"loss": short(loss.item()), "lr": repr(float(optimizer.param_groups[0]["lr"]))}
+            known["grad_norm"] = short(norm(p.grad for p in model.parameters()))
+            known["param_norm"] = short(norm(model.parameters()))
+            if "accuracy" in metrics:
+                known["accuracy"] = short(accuracy(prediction, ys))
+            if clip:
+                nn.utils.clip_grad_norm_(model.parameters(), clip)
+            optimizer.step()
+            if schedule and not by_epoch:
+                schedule.step()
+            lines.append([step, "train"] + [known[metric] for metric in metrics])
+        if schedule and by_epoch:
+            schedule.step()
+        if validation:
+            with torch.no_grad():
+                prediction = model(validation[0])
+                known = {"loss": short(loss_of(prediction, validation[1]))}
+                if "accuracy" in metrics:
+                    known["accuracy"] = short(accuracy(prediction, validation[1]))
+            lines.append([step, "validation"] + [known.get(metric, "") for metric in metrics])
+    with open(folder / "steps.csv", "w", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["step", "split"] + metrics)
+        rows.writerows(lines)
+    save_file(model.state_dict(), folder / "final.safetensors")
+    print(f"{folder.name}: {step} steps, loss {lines[0][2]} -> {lines[-1][2]}")
+
+
+def load(run):
+    """PyTorch takes the model file as it is; its loss and accuracy must be those of the run's last validation."""
+    spec = tomllib.loads((run / "spec.toml").read_text())
+    _, _, (x, y) = read_data(spec, run)
+    model = make_model(spec, x.shape[1])
+    model.load_state_dict(load_file(run / "model.safetensors"))
+    with torch.no_grad():
+        prediction = model.eval()(x)
+    ours = [make_loss(spec)(prediction, y).item(), accuracy(prediction, y).item()]
+    with open(run / "metrics.csv") as file:
+        row = [row for row in csv.DictReader(file) if row["split"] == "validation"][-1]
+    theirs = [float(row["loss"]), float(row["accuracy"])]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    print(f"loaded: loss {ours[0]:.6f}, accuracy {ours[1]:.4f}")
+
+
+def main(arguments):
+    torch.set_num_threads(1)
+    if arguments[:1] == ["--load"]:
+        return load(pathlib.Path(arguments[1]))
+    if not arguments:
+        make_data()
+    for folder in sorted(path.parent for path in HERE.glob("*/spec.toml")):
+        if not arguments or folder.name in arguments:
+            make_case(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
