@@ -17,6 +17,7 @@ use std::{
 
 use bar::Bar;
 use plain::Pace;
+use terminal_size::terminal_size_of;
 
 use super::{RecordError, Sink, story};
 use crate::event::{Event, Header, Level, Outcome, Progress, ValidationRow};
@@ -110,10 +111,8 @@ impl Console {
 
     /// A line on standard error. Nobody being there to read it is no reason to end a run.
     fn say(&mut self, line: &str) {
-        let err = &mut self.err;
-        self.bar.aside(|| {
-            let _ = writeln!(err, "{line}");
-        });
+        self.bar.clear(&mut self.err);
+        let _ = writeln!(self.err, "{line}");
     }
 
     fn progress(&mut self, progress: &Progress) {
@@ -122,7 +121,8 @@ impl Console {
             return;
         }
         if self.options.terminal {
-            self.bar.show(header, progress);
+            let width = terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+            self.bar.show(header, progress, width, &mut self.err);
         } else if self.pace.progress_is_due(progress) {
             let line = plain::progress(header, progress);
             self.say(&line);
@@ -144,7 +144,7 @@ impl Console {
     }
 
     fn finished(&mut self, outcome: &Outcome) {
-        self.bar.end();
+        self.bar.clear(&mut self.err);
         let Some(header) = self.header.take() else { return };
         let quiet = self.options.verbosity == Verbosity::Quiet;
         match self.options.ending {
