@@ -27,6 +27,9 @@ const VALIDATION_ROWS: usize = 256;
 /// Bytes of a streamed chunk of rows, about.
 const CHUNK_BYTES: usize = 8 << 20;
 
+/// A team must promise at least this much, since it suffers from every other process on the machine.
+const TEAM_MARGIN: f64 = 0.75;
+
 /// What the data are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
