@@ -5,4 +5,5 @@ mod conformance;
 mod data;
 mod parity;
 mod process;
+mod robust;
 mod run;
