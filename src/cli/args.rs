@@ -39,7 +39,7 @@ struct Cli {
 pub enum Command {
     /// Run a spec: one run, or every trial of its sweep
     Run(RunOptions),
-    /// Read, validate and plan; print devices, layers, memory, costs and every trial. Trains nothing
+    /// Read, validate and plan a spec; print what would happen. Trains nothing
     Check(RunOptions),
     /// Show the machine: processors, memory, GPUs
     Devices,
@@ -59,7 +59,7 @@ pub enum Command {
 #[derive(Args, Clone)]
 pub struct RunOptions {
     /// The spec, then overrides such as `trainer.max_epochs=3`
-    #[arg(value_name = "SPEC.toml [KEY=VALUE", num_args = 1.., value_hint = clap::ValueHint::FilePath)]
+    #[arg(value_names = ["SPEC.toml", "KEY=VALUE"], num_args = 1.., value_hint = clap::ValueHint::FilePath)]
     words: Vec<String>,
     /// Where run folders are made
     #[arg(long, value_name = "DIR", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
@@ -198,6 +198,13 @@ fn later(arguments: &[OsString]) -> Option<String> {
     let named = options.filter_map(|w| LATER_OPTIONS.iter().find(|o| w.split('=').next() == Some(o)));
     let environment = || std::env::var_os("RUNNER_VIRTUAL_GPUS").map(|_| "RUNNER_VIRTUAL_GPUS".to_owned());
     named.map(|o| (*o).to_owned()).next().or_else(environment)
+}
+
+/// The command whose name a word nearly is.
+pub fn meant_command(word: &str) -> Option<String> {
+    let command = Cli::command();
+    let names = command.get_subcommands().map(|c| c.get_name());
+    names.filter(|n| strsim::damerau_levenshtein(n, word) <= 2).map(str::to_owned).next()
 }
 
 /// Whether standard error is a terminal.

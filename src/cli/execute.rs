@@ -16,7 +16,7 @@ use crate::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, GitQuery, RecordError, Recorder,
         RunDir, command_line, open_sinks, write_model,
     },
-    spec::Layer,
+    spec::{EngineChoice, Layer},
     train::{self, Closed, StopFlag, Trained, exported, initial_values},
 };
 
@@ -74,7 +74,12 @@ pub fn execute(
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, git)?;
     let sinks = open_sinks(folder, &trial.spec.logging.metrics, process.begun, console)?;
-    let job = Job { programs: trial.programs.clone(), threads: trial.threads, seed: trial.spec.seed };
+    let job = Job {
+        programs: trial.programs.clone(),
+        threads: trial.threads,
+        seed: trial.spec.seed,
+        adaptive: trial.spec.devices.engine == EngineChoice::Auto,
+    };
     let device = Device::new("cpu", Box::new(CpuExecutor::new(&job)?));
     let initial = initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
     let recorder = Recorder::start(sinks)?;

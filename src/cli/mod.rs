@@ -3,10 +3,12 @@
 mod args;
 mod check;
 mod compare;
+mod describe;
 mod devices;
 mod execute;
 mod exit;
 mod machine;
+mod measure;
 mod prepare;
 mod run;
 mod templates;

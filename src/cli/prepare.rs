@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     data::{self, Dataset, Store, Task, Weights, read_weights},
     plan::{self, Facts, Machine, PlanError, Trial},
-    spec::{self, Experiment, GpuCount, Init, OnMissing, Problem, Request, Spec, TrialSpec},
+    spec::{self, Experiment, GpuCount, Init, OnMissing, Problem, Request, Source, Spec, TrialSpec},
 };
 
 /// Data sets kept at the same time; a sweep's trials share one as long as nothing that makes it differs.
@@ -16,15 +16,14 @@ const MEMORY_PART: f64 = 0.5;
 
 /// Opens data, and remembers the last few.
 pub struct Datasets {
-    memory_limit: u64,
+    memory_available: u64,
     kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
 }
 
 impl Datasets {
     /// On a machine.
     pub fn new(machine: &Machine) -> Self {
-        let memory_limit = (machine.memory_available as f64 * MEMORY_PART) as u64;
-        Self { memory_limit, kept: Vec::new() }
+        Self { memory_available: machine.memory_available, kept: Vec::new() }
     }
 
     /// The rows that a spec names.
@@ -40,12 +39,33 @@ impl Datasets {
             self.kept.push(hit);
             return Ok(dataset);
         }
-        let dataset = Arc::new(data::open(&spec.data, task, spec.seed, self.memory_limit)?);
+        self.fits(spec).map_err(|problem| vec![problem])?;
+        let memory_limit = (self.memory_available as f64 * MEMORY_PART) as u64;
+        let dataset = Arc::new(data::open(&spec.data, task, spec.seed, memory_limit)?);
         if self.kept.len() >= KEPT {
             self.kept.remove(0);
         }
         self.kept.push((key, task, spec.seed, Arc::clone(&dataset)));
         Ok(dataset)
+    }
+}
+
+impl Datasets {
+    /// Synthetic rows are made in memory: whether there is so much of it is known beforehand.
+    fn fits(&self, spec: &Spec) -> Result<(), Problem> {
+        let Source::SyntheticRegression(source) = &spec.data.source else { return Ok(()) };
+        let rows = source.train_rows as u64 + source.validation_rows as u64;
+        let needed = rows.saturating_mul(source.weights.len() as u64 + 1).saturating_mul(4);
+        if needed <= self.memory_available {
+            return Ok(());
+        }
+        let gb = |bytes: u64| bytes as f64 / 1e9;
+        let message = format!(
+            "{rows} synthetic rows need {:.3} GB of memory, and {:.3} GB are available",
+            gb(needed),
+            gb(self.memory_available)
+        );
+        Err(Problem::at_key("data.synthetic_regression.train_rows", message).hint("lower it"))
     }
 }
 

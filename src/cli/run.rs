@@ -17,7 +17,7 @@ use signal_hook::{
 };
 
 use super::{
-    args::{RunOptions, on_terminal},
+    args::{RunOptions, meant_command, on_terminal},
     execute::{ExecuteError, Process, execute},
     exit::{Exit, print, say, tell},
     machine::machine,
@@ -43,7 +43,7 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
     let git = GitQuery::ask(&spec_folder);
     let experiment = match spec::load(&path, &options.overrides()) {
         Ok(experiment) => experiment,
-        Err(failure) => return refuse(&failure),
+        Err(failure) => return refuse_spec(&path, &failure),
     };
     let stop = catch_signals();
     let machine = machine();
@@ -68,6 +68,16 @@ pub fn folder_of(path: &Path) -> PathBuf {
 /// Prints what is wrong with a spec or its data.
 pub fn refuse(failure: &spec::Failure) -> Exit {
     tell(&failure.render(true));
+    Exit::Refused
+}
+
+/// As [`refuse`]; a word that is no file may have been meant as a command.
+fn refuse_spec(path: &Path, failure: &spec::Failure) -> Exit {
+    refuse(failure);
+    let word = path.to_string_lossy();
+    if let Some(command) = meant_command(&word).filter(|_| !path.exists()) {
+        anstream::eprintln!("  = hint: `{word}` was read as a spec; did you mean `runner {command}`?");
+    }
     Exit::Refused
 }
 

@@ -68,7 +68,7 @@ pub struct PhaseSummary {
     /// Samples.
     pub count: u64,
     /// Their sum.
-    pub total_s: f64,
+    pub total: Duration,
     /// Standard deviation (n - 1).
     pub std_s: Option<f64>,
     /// The least.
@@ -87,7 +87,6 @@ struct Samples {
     mean_s: f64,
     min: Duration,
     max: Duration,
-    /// Made with the first sample: most phases never occur.
     histogram: Option<Histogram<u32>>,
 }
 
@@ -101,7 +100,8 @@ impl Default for Samples {
             mean_s: 0.0,
             min: Duration::MAX,
             max: zero,
-            histogram: None,
+            // Made beforehand, so that the first sample costs no more than the others; cannot fail with these bounds.
+            histogram: Histogram::new_with_bounds(1, LONGEST_NS, 2).ok(),
         }
     }
 }
@@ -117,9 +117,6 @@ impl Samples {
         self.squares += delta * (each_s - self.mean_s) * count as f64;
         self.min = self.min.min(each);
         self.max = self.max.max(each);
-        if self.histogram.is_none() {
-            self.histogram = Histogram::new_with_bounds(1, LONGEST_NS, 2).ok();
-        }
         if let Some(histogram) = &mut self.histogram {
             let ns = u64::try_from(each.as_nanos()).unwrap_or(LONGEST_NS);
             // Cannot fail within the bounds; counts beyond u32 saturate.
@@ -132,11 +129,11 @@ impl Samples {
         let at = |q| {
             let ns = self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(q));
             // A bucket's edge may lie outside of what was seen.
-            (ns as f64 * 1e-9).clamp(min_s, max_s)
+            (ns as f64 / 1e9).clamp(min_s, max_s)
         };
         PhaseSummary {
             count: self.count,
-            total_s: self.total.as_secs_f64(),
+            total: self.total,
             std_s: (self.count > 1).then(|| (self.squares / (self.count - 1) as f64).sqrt()),
             min_s,
             percentiles_s: [at(0.5), at(0.95), at(0.99)],
@@ -158,7 +155,7 @@ mod tests {
         }
         let (phase, s) = clock.summaries().next().expect("one phase");
         assert_eq!((phase, s.count), (Phase::Forward, 1000));
-        assert!((s.total_s - 0.5005).abs() < 1e-12);
+        assert!((s.total.as_secs_f64() - 0.5005).abs() < 1e-12);
         // Standard deviation of 1..=n: sqrt(n (n + 1) / 12).
         let std = (1000.0 * 1001.0 / 12.0f64).sqrt() * 1e-6;
         assert!((s.std_s.expect("two samples") / std - 1.0).abs() < 1e-9);
@@ -175,6 +172,6 @@ mod tests {
         clock.record_many(Phase::Step, Duration::from_micros(100), 100);
         let (_, s) = clock.summaries().next().expect("one phase");
         assert_eq!((s.count, s.min_s, s.max_s), (200, 1e-6, 3e-6));
-        assert!((s.total_s - 400e-6).abs() < 1e-15);
+        assert!((s.total.as_secs_f64() - 400e-6).abs() < 1e-15);
     }
 }

@@ -39,7 +39,7 @@ pub fn choose(devices: &Devices, gpus: u32) -> Result<Choice, Problem> {
     let mut note = None;
     if !missing.is_empty() {
         let there = match gpus {
-            0 => "this machine has no GPU that this version can use".to_owned(),
+            0 => "no GPU can be used (this version computes on the CPU only)".to_owned(),
             1 => "this machine has 1 GPU".to_owned(),
             n => format!("this machine has {n} GPUs"),
         };
@@ -57,14 +57,25 @@ pub fn choose(devices: &Devices, gpus: u32) -> Result<Choice, Problem> {
         if used.is_empty() {
             used.push(DeviceName::Cpu);
         }
-        let names: Vec<_> = used.iter().map(DeviceName::to_string).collect();
-        note =
-            Some(format!("{requested} asked for by `{key}`, but {there}: the run uses {}", names.join(", ")));
+        let asked = match &devices.request {
+            Request::NumGpus(_) if wanted.len() == 1 => "1 GPU".to_owned(),
+            Request::NumGpus(_) => format!("{requested} GPUs"),
+            Request::Use(_) => format!("`{}`", names(&wanted, "`, `")),
+        };
+        let used = match used[..] {
+            [DeviceName::Cpu] => "the CPU".to_owned(),
+            _ => names(&used, ", "),
+        };
+        note = Some(format!("`{key}` asks for {asked}, but {there}: the run uses {used}"));
     }
     if used.is_empty() {
         used.push(DeviceName::Cpu);
     }
     Ok(Choice { requested, used, note })
+}
+
+fn names(devices: &[DeviceName], between: &str) -> String {
+    devices.iter().map(DeviceName::to_string).collect::<Vec<_>>().join(between)
 }
 
 fn gpu_list(n: u32) -> Vec<DeviceName> {
@@ -116,5 +127,26 @@ mod tests {
         ] {
             assert_eq!(used(request.clone(), on_missing, gpus), want, "{request:?} {on_missing:?} of {gpus}");
         }
+    }
+    #[test]
+    fn the_note_says_what_was_asked_what_is_there_and_what_is_used() {
+        let note = |request, gpus| choose(&asked(request, OnMissing::Clamp), gpus).unwrap().note;
+        let n = |n| Request::NumGpus(GpuCount::Exactly(n));
+        assert_eq!(note(n(0), 0), None);
+        assert_eq!(note(n(2), 2), None);
+        assert_eq!(
+            note(n(1), 0).unwrap(),
+            "`devices.num_gpus` asks for 1 GPU, but no GPU can be used (this version computes on the CPU only): \
+             the run uses the CPU"
+        );
+        assert_eq!(
+            note(n(4), 1).unwrap(),
+            "`devices.num_gpus` asks for 4 GPUs, but this machine has 1 GPU: the run uses gpu:0"
+        );
+        let named = Request::Use(vec![DeviceName::Gpu(0), DeviceName::Gpu(3)]);
+        assert_eq!(
+            note(named, 2).unwrap(),
+            "`devices.use` asks for `gpu:0`, `gpu:3`, but this machine has 2 GPUs: the run uses gpu:0"
+        );
     }
 }

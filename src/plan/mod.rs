@@ -135,7 +135,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let programs = programs(&spec, facts, batch, streamed);
     let data_rows = facts.train_rows + facts.validation_rows;
     let data_bytes = if streamed { 0 } else { (data_rows * (facts.features + facts.targets)) as u64 * 4 };
-    check_memory(&programs, machine).map_err(|p| PlanError::Problems(vec![p]))?;
+    check_memory(&programs, data_bytes, machine).map_err(|p| PlanError::Problems(vec![p]))?;
     let floor = Floor::of(&programs, machine, data_bytes);
     let (engine, engine_reason) = engine(spec.devices.engine, &floor, machine, threads);
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
@@ -185,8 +185,8 @@ fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool) -> Programs
     })
 }
 
-fn check_memory(programs: &Programs, machine: &Machine) -> Result<(), Problem> {
-    let needed = programs.layout.arena_bytes();
+fn check_memory(programs: &Programs, data_bytes: u64, machine: &Machine) -> Result<(), Problem> {
+    let needed = programs.layout.arena_bytes().saturating_add(data_bytes);
     if needed <= machine.memory_available {
         return Ok(());
     }
@@ -198,7 +198,7 @@ fn check_memory(programs: &Programs, machine: &Machine) -> Result<(), Problem> {
     };
     let gb = |bytes: u64| bytes as f64 / 1e9;
     let message = format!(
-        "the job needs {:.3} GB of memory for parameters and activations, and {:.3} GB are available",
+        "the job needs {:.3} GB of memory for parameters, activations and data, and {:.3} GB are available",
         gb(needed),
         gb(machine.memory_available)
     );
@@ -207,19 +207,17 @@ fn check_memory(programs: &Programs, machine: &Machine) -> Result<(), Problem> {
 
 /// A team pays off where its meetings cost less than the work it shares.
 fn engine(choice: EngineChoice, floor: &Floor, machine: &Machine, threads: usize) -> (Engine, String) {
-    let us = |s: f64| format!("{:.1} us", s * 1e6);
+    let us = |s: f64| format!("{:.2} µs", s * 1e6);
     let alone = floor.serial_s();
     let together = floor.team_s(machine, threads);
     match choice {
         EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
         EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),
         _ if threads <= 1 => (Engine::Serial, "there is one thread".into()),
-        _ if together < alone => {
-            (Engine::Team, format!("{} a step alone, {} by {threads} threads", us(alone), us(together)))
-        }
-        _ => (
-            Engine::Serial,
-            format!("{} a step alone; a team's meetings alone cost more than they save", us(alone)),
+        _ if together < alone => (
+            Engine::Team,
+            format!("a step of {} shared by {threads} threads may take {}", us(alone), us(together)),
         ),
+        _ => (Engine::Serial, format!("a step of {} is too short for threads to share", us(alone))),
     }
 }

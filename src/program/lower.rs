@@ -68,7 +68,6 @@ enum Link {
     Linear {
         learned: Learned,
         x: Slice,
-        y: Slice,
         activation: Option<(Activation, Slice)>,
         inputs: usize,
         outputs: usize,
@@ -211,7 +210,7 @@ impl<'a> Builder<'a> {
                         .filter(|f| training && f.derivative_needs_input())
                         .map(|_| self.rows_of(&format!("{i}.pre_activation"), rows, outputs));
                     let saved = following.map(|f| (f, pre.unwrap_or(y)));
-                    links.push(Link::Linear { learned, x, y, activation: saved, inputs: width, outputs });
+                    links.push(Link::Linear { learned, x, activation: saved, inputs: width, outputs });
                     let op = Op::Linear {
                         x,
                         weight: learned.weight,

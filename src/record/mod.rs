@@ -54,6 +54,7 @@ pub use transfers::TransfersCsv;
 pub use whole::{Durability, write_whole, write_whole_with};
 
 pub(crate) use error::os_reason;
+pub(crate) use story::devices_in_words;
 
 /// Consumes events.
 pub trait Sink: Send {

@@ -35,7 +35,7 @@ const ERROR: &str = "ERROR";
 impl Sink for RunLog {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
         match event {
-            Event::Started(header) => self.line(INFO, &story::started(header)),
+            Event::Started(header) => self.line(INFO, &story::started(&header.name, header)),
             Event::Validation(row) => self.line(INFO, &story::validation(row)),
             Event::Notice(Level::Info, message) => self.line(INFO, message),
             Event::Notice(Level::Warning, message) => self.line(WARNING, message),

@@ -4,14 +4,13 @@ use super::units;
 use crate::event::{Header, Outcome, Status, ValidationRow};
 
 /// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.
-pub(super) fn started(header: &Header) -> String {
+pub(super) fn started(name: &str, header: &Header) -> String {
     format!(
-        "{}: {} of {}, {}, on {}, engine {}, {}",
-        header.name,
+        "{name}: {} of {}, {}, on {}, engine {}, {}",
         units::counted(header.epochs_planned, "epoch"),
         units::counted(header.train_rows, "row"),
         units::counted(header.steps_planned, "step"),
-        devices(header),
+        devices_in_words(&header.devices_requested, &header.devices_used),
         header.engine,
         header.precision,
     )
@@ -37,17 +36,16 @@ pub(super) fn ended(outcome: &Outcome) -> String {
 }
 
 /// The devices that train and, where it is something else, what was asked for.
-pub(super) fn devices(header: &Header) -> String {
-    let used = header.devices_used.join(", ");
-    let on_cpu = header.devices_used.iter().all(|device| device == "cpu");
-    let asked = header.devices_requested.as_str();
+pub(crate) fn devices_in_words(asked: &str, devices_used: &[String]) -> String {
+    let used = devices_used.join(", ");
+    let on_cpu = devices_used.iter().all(|device| device == "cpu");
     match asked.parse::<usize>() {
         Ok(0) if on_cpu => used,
-        Ok(n) if !on_cpu && n == header.devices_used.len() => used,
+        Ok(n) if !on_cpu && n == devices_used.len() => used,
         Ok(n) => format!("{used} (asked for {})", units::counted(n as u64, "GPU")),
         Err(_) if asked == "all" && !on_cpu => used,
         Err(_) if asked == "all" => format!("{used} (asked for all GPUs)"),
-        Err(_) if asked == header.devices_used.join(";") => used,
+        Err(_) if asked == devices_used.join(";") => used,
         Err(_) => format!("{used} (asked for {})", asked.replace(';', ", ")),
     }
 }
@@ -60,16 +58,11 @@ pub(super) fn is_fault(status: Status) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample;
 
     #[test]
     fn devices_say_what_was_asked_where_it_is_something_else() {
         let words = |asked: &str, used: &[&str]| {
-            devices(&Header {
-                devices_requested: asked.to_owned(),
-                devices_used: used.iter().map(|&d| d.to_owned()).collect(),
-                ..sample::header()
-            })
+            devices_in_words(asked, &used.iter().map(|&d| d.to_owned()).collect::<Vec<_>>())
         };
         assert_eq!(words("0", &["cpu"]), "cpu");
         assert_eq!(words("1", &["cpu"]), "cpu (asked for 1 GPU)");

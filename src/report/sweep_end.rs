@@ -2,7 +2,8 @@
 
 use std::{fmt::Write, path::Path};
 
-use super::{ReportError, comparison::Comparison, grid, sweep};
+use super::{ReportError, comparison::Comparison, grid, run::Run, sweep};
+use crate::record::units;
 
 /// The end of the sweep in `folder` for a terminal of `width` columns: its trials with axes, status and key figures,
 /// the reasons of those that did not finish, and the folder.
@@ -18,11 +19,25 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
         first.title = "trial".to_owned();
         first.cells = (0..comparison.runs.len()).map(|trial| trial.to_string()).collect();
     }
-    let mut text = grid::table(&columns, width);
-    text.push('\n');
+    let mut text = format!("{}\n\n{}\n", headline(folder, &comparison.runs), grid::table(&columns, width));
     for (trial, run) in comparison.runs.iter().enumerate().filter(|(_, run)| !run.reason.is_empty()) {
         let _ = writeln!(text, "  trial {trial} {}: {}", run.status, run.reason); // a String takes every write
     }
     let _ = writeln!(text, "  folder {}", folder.display());
     Ok(text)
+}
+
+/// `linreg: 4 trials, 3 finished, 1 diverged`.
+fn headline(folder: &Path, runs: &[Run]) -> String {
+    let name = folder.parent().and_then(Path::file_name).unwrap_or_default();
+    let mut counts: Vec<(&str, u64)> = Vec::new();
+    for run in runs {
+        match counts.iter_mut().find(|(status, _)| *status == run.status) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((&run.status, 1)),
+        }
+    }
+    let counts: String =
+        counts.iter().map(|(status, count)| format!(", {} {status}", units::count(*count))).collect();
+    format!("{}: {}{counts}", name.display(), units::counted(runs.len() as u64, "trial"))
 }

@@ -66,10 +66,10 @@ fn curve_words(curve: Option<&CurveDifference>) -> String {
             let more = if largest_step == parting.step {
                 String::new()
             } else {
-                format!("; at most {}, at step {}", relative(largest), units::count(largest_step))
+                format!("; at most {} apart, at step {}", relative(largest), units::count(largest_step))
             };
             format!(
-                "parts at step {}: {} and {}, {}{more}; {} in common",
+                "parts at step {}: {} and {}, {} apart{more}; {} in common",
                 units::count(parting.step),
                 parting.first,
                 parting.other,
@@ -80,8 +80,13 @@ fn curve_words(curve: Option<&CurveDifference>) -> String {
     }
 }
 
+/// A relative difference: in per cent, or by its power of ten where it is small.
 fn relative(value: f64) -> String {
-    format!("{value:.1e} relative")
+    match value {
+        v if v.is_infinite() => "infinitely far".to_owned(),
+        v if v >= 0.001 => units::percent(v),
+        v => format!("{v:.1e} of their size"),
+    }
 }
 
 /// A line per key: each value with the runs that have it.

@@ -210,11 +210,8 @@ impl Source {
 impl SyntheticRegression {
     fn read(t: &mut Fields<'_>) -> Self {
         let weights = t.required("weights", "the true weights, one per feature", |v| {
-            v.list(1_000_000, |v| v.float(Range::Finite))
+            v.list(1..=1_000_000, |v| v.float(Range::Finite))
         });
-        if weights.is_empty() {
-            t.refuse("weights", &[], "has no weight, so there is no feature", "write one weight per feature");
-        }
         Self {
             weights,
             bias: t.default("bias", "the true bias", 0.0, |v| v.float(Range::Finite)),
@@ -242,7 +239,7 @@ fn read_fraction(t: &mut Fields<'_>, files: &[&'static str]) -> Option<f64> {
 
 impl Csv {
     fn read(t: &mut Fields<'_>) -> Self {
-        let columns = |v: Item<'_>| v.list(100_000, |v| v.string());
+        let columns = |v: Item<'_>| v.list(0..=100_000, |v| v.string());
         let csv = Self {
             path: t.required("path", "the file", |v| v.path()),
             target: t.required("target", "the column to predict", |v| v.string()),
@@ -310,7 +307,12 @@ impl Csv {
     fn check_columns(&self, t: &mut Fields<'_>) {
         let features = self.features.as_deref().unwrap_or_default();
         if self.features.is_some() && features.is_empty() && self.categorical.is_empty() {
-            t.refuse("features", &["categorical"], "names no column", "leave it out for all numeric columns");
+            t.refuse(
+                "features",
+                &["categorical"],
+                "there must be at least one column",
+                "leave it out for all numeric columns",
+            );
         }
         let lists = [("features", features), ("categorical", &self.categorical), ("ignore", &self.ignore)];
         let mut uses = HashMap::from([(self.target.as_str(), "target")]);

@@ -136,7 +136,7 @@ fn view<'a>(text: &'a Text, marks: Vec<(Range<usize>, AnnotationKind, Option<&'a
         let stop = clip(range.end).clamp(start, line_end);
         annotate(kind, start - begin..stop - begin, label)
     });
-    Snippet::source(&all[begin..end])
+    Snippet::source(all[begin..end].trim_end_matches('\r'))
         .line_start(1 + all[..begin].matches('\n').count())
         .path(text.name.as_str())
         .annotations(annotations)

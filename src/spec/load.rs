@@ -1,20 +1,14 @@
 //! From a file and overrides to an experiment: every trial read and checked.
 
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
-
-use sha2::{Digest, Sha256};
+use std::{fs::File, io::Read, path::Path};
 
 use super::{
     Spec,
     diagnostic::{Failure, Sources},
-    key, overrides,
+    experiment::{Experiment, TrialSpec, axes, locate},
+    overrides,
     problem::{Place, Problem},
     reader::{self, MAX_PROBLEMS, Reading},
-    resolved::hex8,
     sweep::{MAX_TRIALS, Sweep},
     tree::{self, Node, Span, Table, Value},
 };
@@ -22,56 +16,19 @@ use super::{
 /// A larger file is no spec.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// A spec and all its trials; one trial where nothing is swept.
-#[derive(Clone, Debug)]
-pub struct Experiment {
-    /// The spec file as it was named.
-    pub path: PathBuf,
-    /// What is swept, the slowest first; `repeat` comes last where there are repeats. Empty for a single run.
-    pub axes: Vec<Axis>,
-    /// How often each point of the grid runs.
-    pub repeats: u32,
-    /// All trials in the order they run: a whole repeat before the next.
-    pub trials: Vec<TrialSpec>,
-    base: Table,
-    sweep: Sweep,
-    sources: Sources,
-}
-
-/// A key and the values it takes over the trials.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Axis {
-    /// The dotted key, or `repeat`.
-    pub key: String,
-    /// The values as they are shown.
-    pub values: Vec<String>,
-}
-
-/// One trial of an experiment.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TrialSpec {
-    /// Its number, from 0, in the order they run.
-    pub index: usize,
-    /// Its value on each of the experiment's axes: dotted key and value as shown.
-    pub axes: Vec<(String, String)>,
-    /// Which repeat it belongs to, from 0.
-    pub repeat: u32,
-    /// What it runs.
-    pub spec: Spec,
-}
-
 /// Reads a spec file, applies `overrides` and reads every trial.
 ///
 /// # Errors
 /// All that is wrong, whether in the file or in an override; problems that several trials share are told once.
 pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
     let text = read_text(path).map_err(|p| Failure::new(vec![*p]))?;
-    let folder = match path.parent() {
-        Some(parent) => std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned()),
-        None => PathBuf::from("."),
-    };
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned());
     load_text(path, &folder, text, overrides)
 }
+
+/// Values in all trials together: each trial holds its own, so this bounds time and memory.
+const MAX_VALUES: usize = 20_000_000;
 
 /// As [`load`], with the file's text at hand; relative paths are taken from `folder`.
 pub(super) fn load_text(
@@ -152,6 +109,17 @@ fn node(table: Table) -> Node {
     Node { span: Span { source: 0, start: 0, end: 0 }, value: Value::Table(table) }
 }
 
+fn count_values(table: &Table) -> usize {
+    fn count(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => items.iter().map(|n| 1 + count(&n.value)).sum(),
+            Value::Table(table) => count_values(table),
+            _ => 0,
+        }
+    }
+    table.entries.iter().map(|e| 1 + count(&e.node.value)).sum()
+}
+
 struct Loader<'a> {
     path: &'a Path,
     folder: &'a Path,
@@ -172,6 +140,15 @@ impl Loader<'_> {
             problems.push(Problem::new(place, message).hint("run it in parts: fewer values per axis"));
             return Vec::new();
         }
+        let values = count_values(&self.base);
+        if points > 1 && points.saturating_mul(values) > MAX_VALUES {
+            let message =
+                format!("the sweep has {points} points of a spec with {values} values: too many to plan");
+            let place =
+                self.sweep.axes.first().and_then(|a| a.key.span()).map_or(Place::Nowhere, Span::place);
+            problems.push(Problem::new(place, message).hint("run it in parts: fewer values per axis"));
+            return Vec::new();
+        }
         let name = default_name(self.path);
         let mut specs = Vec::new();
         for point in 0..points {
@@ -183,28 +160,23 @@ impl Loader<'_> {
                 break;
             }
         }
-        for (mut problem, point, count) in std::mem::take(&mut self.found) {
-            if count < points {
-                let words = format!("in the trial where {}", shown_pairs(&pairs(&self.sweep, point)));
-                problem.related.push((Place::Nowhere, words));
-            }
-            problems.push(problem);
+        for (problem, point, count) in std::mem::take(&mut self.found) {
+            problems.push(if count < points { self.sweep.name_trial(problem, point) } else { problem });
         }
         if specs.len() < points { Vec::new() } else { expand(&self.sweep, &specs, problems) }
     }
 
     fn read_point(&self, point: usize, name: &str) -> Result<Spec, Vec<Problem>> {
-        let tree = self.sweep.apply(&self.base, point).map_err(|p| vec![*p])?;
+        let (tree, mut problems) = self.sweep.apply(&self.base, point);
         let mut reading = Reading::new(self.folder);
         let root = node(tree);
         let spec = reader::read(&root, &mut reading, |t| Spec::read(t, name));
-        let problems = reading.into_problems();
-        let Value::Table(tree) = &root.value else { return Ok(spec) };
+        problems.extend(reading.into_problems());
         if problems.is_empty() {
-            Ok(spec)
-        } else {
-            Err(problems.into_iter().map(|p| locate(p, tree, self.path)).collect())
+            return Ok(spec);
         }
+        let Value::Table(tree) = &root.value else { return Err(problems) };
+        Err(problems.into_iter().map(|p| locate(p, tree, self.path)).collect())
     }
 
     fn note(&mut self, problem: Problem, point: usize) {
@@ -231,7 +203,7 @@ fn expand(sweep: &Sweep, specs: &[Spec], problems: &mut Vec<Problem>) -> Vec<Tri
                 ));
                 return Vec::new();
             }
-            let mut axes = pairs(sweep, point);
+            let mut axes = sweep.pairs(point);
             if sweep.repeats > 1 {
                 axes.push(("repeat".to_owned(), repeat.to_string()));
             }
@@ -239,42 +211,6 @@ fn expand(sweep: &Sweep, specs: &[Spec], problems: &mut Vec<Problem>) -> Vec<Tri
         }
     }
     trials
-}
-
-fn pairs(sweep: &Sweep, point: usize) -> Vec<(String, String)> {
-    let values = sweep.values_at(point);
-    sweep.axes.iter().zip(values).map(|(axis, value)| (axis.key.dotted(), value.value.display())).collect()
-}
-
-fn shown_pairs(pairs: &[(String, String)]) -> String {
-    pairs.iter().map(|(key, value)| format!("`{key}` = `{value}`")).collect::<Vec<_>>().join(", ")
-}
-
-fn axes(sweep: &Sweep) -> Vec<Axis> {
-    let shown = |nodes: &[Node]| nodes.iter().map(|n| n.value.display()).collect();
-    let mut axes: Vec<Axis> =
-        sweep.axes.iter().map(|a| Axis { key: a.key.dotted(), values: shown(&a.values) }).collect();
-    if sweep.repeats > 1 {
-        axes.push(Axis {
-            key: "repeat".to_owned(),
-            values: (0..sweep.repeats).map(|r| r.to_string()).collect(),
-        });
-    }
-    axes
-}
-
-/// Finds the places of dotted keys in the tree; a key of which nothing is written stands for the whole file.
-fn locate(mut problem: Problem, tree: &Table, path: &Path) -> Problem {
-    let find = |place: Place| match place {
-        Place::Key(key) => match key::nearest(tree, &key) {
-            Some(span) => span.place(),
-            None => Place::File { path: path.to_owned(), line: None, column: None, text: None },
-        },
-        other => other,
-    };
-    problem.place = find(problem.place);
-    problem.related = problem.related.into_iter().map(|(place, words)| (find(place), words)).collect();
-    problem
 }
 
 /// The file's stem, as far as it can name a folder.
@@ -286,46 +222,4 @@ fn default_name(path: &Path) -> String {
         fit.pop();
     }
     if fit.is_empty() { "experiment".to_owned() } else { fit }
-}
-
-impl Experiment {
-    /// Whether there is a sweep folder to make: an axis or a repeat.
-    pub fn is_sweep(&self) -> bool {
-        !self.axes.is_empty()
-    }
-
-    /// Problems that later layers found in trials (by index), with their places found in the texts; those that several
-    /// trials share are told once.
-    pub fn failure(&self, problems: impl IntoIterator<Item = (usize, Problem)>) -> Failure {
-        let points = self.sweep.points();
-        let mut found: Vec<(Problem, usize)> = Vec::new();
-        for (trial, problem) in problems {
-            // An index beyond the last trial is taken as some trial: a message matters more than its place.
-            let point = trial % points;
-            let problem = match self.sweep.apply(&self.base, point) {
-                Ok(tree) => locate(problem, &tree, &self.path),
-                Err(_) => problem,
-            };
-            if !found.iter().any(|(p, _)| *p == problem) && found.len() < MAX_PROBLEMS {
-                found.push((problem, point));
-            }
-        }
-        let problems = found.into_iter().map(|(mut problem, point)| {
-            if points > 1 {
-                let words = format!("in the trial where {}", shown_pairs(&pairs(&self.sweep, point)));
-                problem.related.push((Place::Nowhere, words));
-            }
-            problem
-        });
-        Failure::of(problems.collect(), self.sources.clone())
-    }
-
-    /// First 8 hex digits of SHA-256: of the resolved spec, or of those of all trials.
-    pub fn hash8(&self) -> String {
-        let mut hash = Sha256::new();
-        for trial in &self.trials {
-            hash.update(trial.spec.to_toml());
-        }
-        hex8(hash)
-    }
 }

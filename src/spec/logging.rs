@@ -84,22 +84,19 @@ impl Logging {
             v.integer(1..=i64::MAX as u64)
         });
         if flush_every.is_some() && policy != Policy::Buffered {
-            t.refuse("flush_every", &["policy"], "means nothing unless `policy = \"buffered\"`", "remove it");
+            t.refuse(
+                "flush_every",
+                &["policy"],
+                "it means nothing unless `policy = \"buffered\"`",
+                "remove it",
+            );
         }
         let metrics = t.default(
             "metrics",
             "columns of `metrics.csv`; loss always comes first",
             vec![Metric::Loss],
-            |v| v.list(100, Metric::read),
+            |v| v.list(1..=100, Metric::read),
         );
-        if metrics.is_empty() {
-            t.refuse(
-                "metrics",
-                &[],
-                "names no metric",
-                "leave it out for the loss alone, or set `policy = \"off\"`",
-            );
-        }
         for (i, metric) in metrics.iter().enumerate() {
             if metrics[..i].contains(metric) {
                 t.refuse_item(

@@ -12,6 +12,7 @@ mod data;
 mod devices;
 mod diagnostic;
 mod duration;
+mod experiment;
 mod key;
 mod load;
 mod logging;
@@ -19,6 +20,8 @@ mod model;
 mod optimizer;
 mod overrides;
 mod problem;
+#[cfg(test)]
+mod properties;
 mod reader;
 mod resolved;
 mod schedule;
@@ -34,7 +37,8 @@ pub use devices::{
     DeviceName, Devices, EngineChoice, GpuCount, LrScaling, OnMissing, Precision, Request, Scaling,
 };
 pub use diagnostic::Failure;
-pub use load::{Axis, Experiment, TrialSpec, load};
+pub use experiment::{Axis, Experiment, TrialSpec};
+pub use load::load;
 pub use logging::{Logging, Metric, Policy};
 pub use model::{Init, Layer, Linear, Loss, Model};
 pub use optimizer::{Adam, AdamW, Optimizer, Sgd};
@@ -208,7 +212,8 @@ fn fits_name(c: char) -> bool {
 }
 
 fn read_name(v: Item<'_>) -> String {
-    let pattern = r"^[\p{L}\p{N}_=+][\p{L}\p{N}._=+-]*$";
+    // Looser than the rule: not every editor's regular expressions know letters beyond ASCII.
+    let pattern = r"^[^-./\\\s][^/\\\s]*$";
     let schema = serde_json::json!({ "type": "string", "pattern": pattern, "maxLength": MAX_NAME_BYTES });
     let hint = "it names a folder: at most 100 letters, digits and `.` `_` `=` `+` `-`, not beginning with `.` or `-`";
     v.custom_hinted("a name", schema, "stand_in".to_owned(), Some(hint.to_owned()), |v| match v {

@@ -99,10 +99,8 @@ pub enum Init {
 impl Model {
     /// `source` decides the loss where none is given.
     pub(super) fn read(t: &mut Fields<'_>, source: &Source) -> Self {
-        let layers = t.required("layers", "the layers, first to last", |v| v.list(MAX_LAYERS, Layer::read));
-        if layers.is_empty() {
-            t.refuse("layers", &[], "has no layer", "write `layers = [{ linear = { out_features = 1 } }]`");
-        }
+        let layers =
+            t.required("layers", "the layers, first to last", |v| v.list(1..=MAX_LAYERS, Layer::read));
         let loss = t.optional(
             "loss",
             "what is minimized (mse; cross_entropy where the data source is idx)",

@@ -82,10 +82,11 @@ fn sweep(root: &mut Table, key: &Key, axis: Node) {
     if root.get("sweep").is_none() {
         root.insert("sweep", span, empty());
     }
-    if let Some(Value::Table(sweep)) = root.get_mut("sweep").map(|e| &mut e.node.value) {
-        if sweep.get("grid").is_none() {
-            sweep.insert("grid", span, empty());
-        }
+    let sweep = root.get_mut("sweep").map(|e| &mut e.node.value);
+    if let Some(Value::Table(sweep)) = sweep
+        && sweep.get("grid").is_none()
+    {
+        sweep.insert("grid", span, empty());
     }
     if let Some(grid) = grid(root) {
         grid.insert(&key.dotted(), span, axis);

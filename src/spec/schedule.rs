@@ -203,7 +203,7 @@ const RULES: [Choice<Rule>; 7] = [
     Choice {
         name: "chain",
         doc: "SequentialLR: one curve after the other; all but the last say how many `steps` they last",
-        read: |v| Rule::Chain { chain: v.list(1000, |v| v.table(Link::read)) },
+        read: |v| Rule::Chain { chain: v.list(1..=1000, |v| v.table(Link::read)) },
     },
 ];
 
@@ -232,20 +232,16 @@ impl Schedule {
 }
 
 fn check_chain(t: &mut Fields<'_>, chain: &[Link]) {
-    let Some(last) = chain.len().checked_sub(1) else {
-        t.refuse("chain", &[], "has no curve", "leave `[schedule]` out for a constant rate");
-        return;
-    };
     for (i, link) in chain.iter().enumerate() {
-        if i < last && link.steps.is_none() {
+        if i + 1 < chain.len() && link.steps.is_none() {
+            t.refuse_item("chain", i, "every curve but the last needs `steps`", "add `steps = ...`");
+        } else if i + 1 == chain.len() && link.steps.is_some() {
             t.refuse_item(
                 "chain",
                 i,
-                "needs `steps`: only the last curve lasts to the end",
-                "add `steps = ...`",
+                "the last curve lasts to the end, so it takes no `steps`",
+                "remove its `steps`",
             );
-        } else if i == last && link.steps.is_some() {
-            t.refuse_item("chain", i, "is the last curve, which lasts to the end", "remove its `steps`");
         }
     }
 }
@@ -272,10 +268,7 @@ impl Step {
 impl MultiStep {
     fn read(t: &mut Fields<'_>) -> Self {
         let doc = "counts at which the rate drops, rising";
-        let milestones = t.required("milestones", doc, |v| v.list(100_000, |v| v.integer(COUNTS)));
-        if milestones.is_empty() {
-            t.refuse("milestones", &[], "names no count", "leave `[schedule]` out for a constant rate");
-        }
+        let milestones = t.required("milestones", doc, |v| v.list(1..=100_000, |v| v.integer(COUNTS)));
         for (i, pair) in milestones.windows(2).enumerate() {
             if pair[1] <= pair[0] {
                 let message = format!("{} does not come after {}", pair[1], pair[0]);

@@ -6,7 +6,7 @@ use super::{
     key::{self, Key},
     problem::{Place, Problem},
     reader::Fields,
-    tree::{Node, Table, Value},
+    tree::{Node, Span, Table, Value},
 };
 
 /// More trials than anyone waits for; a larger grid is a slip.
@@ -71,13 +71,39 @@ impl Sweep {
         values
     }
 
-    /// Sets the axes of a point in a copy of the spec.
-    pub(super) fn apply(&self, base: &Table, point: usize) -> Result<Table, Box<Problem>> {
-        let mut tree = base.clone();
+    /// Sets the axes of a point in a copy of the spec; one that cannot be set is told and left out.
+    pub(super) fn apply(&self, base: &Table, point: usize) -> (Table, Vec<Problem>) {
+        let (mut tree, mut problems) = (base.clone(), Vec::new());
         for (axis, value) in self.axes.iter().zip(self.values_at(point)) {
-            key::set(&mut tree, &axis.key, value.clone())?;
+            if let Err(problem) = key::set(&mut tree, &axis.key, value.clone()) {
+                problems.push(*problem);
+            }
         }
-        Ok(tree)
+        (tree, problems)
+    }
+
+    /// Whether a place lies in a key or a value of the grid, so that it tells by itself in which trials it matters.
+    fn holds(&self, place: &Place) -> bool {
+        let Place::Span { source, range } = place else { return false };
+        let holds = |s: Span| s.source == *source && s.start <= range.start && range.end <= s.end;
+        self.axes.iter().any(|a| a.key.span().is_some_and(holds) || a.values.iter().any(|v| holds(v.span)))
+    }
+
+    /// The axes of a point as they are shown.
+    pub(super) fn pairs(&self, point: usize) -> Vec<(String, String)> {
+        let shown = |(axis, value): (&GridAxis, &Node)| (axis.key.dotted(), value.value.display());
+        self.axes.iter().zip(self.values_at(point)).map(shown).collect()
+    }
+
+    /// Says in which trial a problem was found, unless it stands at a value of the grid.
+    pub(super) fn name_trial(&self, mut problem: Problem, point: usize) -> Problem {
+        if !self.holds(&problem.place) {
+            let pairs = self.pairs(point);
+            let pairs: Vec<String> =
+                pairs.iter().map(|(key, value)| format!("`{key}` = `{value}`")).collect();
+            problem.related.push((Place::Nowhere, format!("in the trial where {}", pairs.join(", "))));
+        }
+        problem
     }
 
     /// An axis whose values are whole tables would silently replace what the command line sets below it.

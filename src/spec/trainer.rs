@@ -36,7 +36,7 @@ pub struct Trainer {
 pub struct EarlyStopping {
     /// What is watched.
     pub metric: Monitor,
-    /// Validations without improvement that are allowed.
+    /// As many validations in a row without improvement end the run.
     pub patience: u64,
     /// Smallest change that counts as an improvement (0).
     pub min_delta: f64,
@@ -114,9 +114,11 @@ impl EarlyStopping {
                     &[],
                 )
             }),
-            patience: t.required("patience", "validations without improvement that are allowed", |v| {
-                v.integer(0..=i64::MAX as u64)
-            }),
+            patience: t.required(
+                "patience",
+                "validations in a row without improvement that end the run",
+                |v| v.integer(0..=i64::MAX as u64),
+            ),
             min_delta: t
                 .default("min_delta", "smallest change that counts", 0.0, |v| v.float(Range::NonNegative)),
         }

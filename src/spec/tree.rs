@@ -104,7 +104,8 @@ impl Value {
     pub fn display(&self) -> String {
         match self {
             Self::String(s) | Self::Datetime(s) => s.clone(),
-            Self::Float(x) => format!("{x:?}"),
+            // Unlike TOML's own way this keeps an exponent, so a tiny number stays short.
+            Self::Float(x) => format!("{x:?}").to_lowercase(),
             other => other.to_toml().to_string(),
         }
     }
@@ -112,10 +113,11 @@ impl Value {
     /// Said after "found".
     pub fn found(&self) -> String {
         match self {
+            Self::String(s) if s.is_empty() => "an empty string".to_owned(),
             Self::String(s) if s.chars().count() > 40 => "a string".to_owned(),
             Self::String(s) => format!("the string `{s}`"),
             Self::Integer(i) => format!("`{i}`"),
-            Self::Float(x) => format!("`{x:?}`"),
+            Self::Float(_) => format!("`{}`", self.display()),
             Self::Boolean(b) => format!("`{b}`"),
             Self::Datetime(_) => "a date".to_owned(),
             Self::Array(_) => "an array".to_owned(),
@@ -146,7 +148,19 @@ pub(super) fn parse_value(text: &str, span: Span) -> Option<Node> {
 
 fn syntax_problem(error: &toml::de::Error, text: &str, source: usize) -> Problem {
     let range = error.span().unwrap_or(text.len()..text.len());
-    Problem::new(Place::Span { source, range }, format!("not TOML: {}", error.message()))
+    let found = text.get(range.clone()).unwrap_or_default().trim();
+    let place = Place::Span { source, range: range.clone() };
+    if error.message().starts_with("string values must be quoted") {
+        return match found {
+            "" => Problem::new(place, "not TOML: a value is missing"),
+            _ => Problem::new(place, format!("not TOML: `{found}` is not a value"))
+                .hint(format!("strings stand in quotes: `\"{found}\"`")),
+        };
+    }
+    match error.message() {
+        "duplicate key" => Problem::new(place, format!("not TOML: duplicate key `{found}`")),
+        message => Problem::new(place, format!("not TOML: {message}")),
+    }
 }
 
 /// Turns the toml crate's values into nodes.

@@ -24,8 +24,8 @@ use crate::{
 /// A block of steps takes about this long at most.
 const BLOCK: Duration = Duration::from_millis(50);
 
-/// Progress is told this often at most.
-const TELL: Duration = Duration::from_millis(50);
+/// Events are handed over, and progress is told, this often: waking the recorder costs more than a tiny step.
+const TELL: Duration = Duration::from_millis(25);
 
 /// Nobody listens any more: the recorder has failed, and knows why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,14 +94,14 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     if let Some((ended, why)) = session.ended.take() {
         (status, reason) = (ended, why);
     }
-    let loop_s = session.clock.elapsed_s();
+    let loop_time = session.clock.origin().elapsed();
     let mut values =
         vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
     let read = session.device.read(Purpose::Parameters, session.values(), &mut values);
     // How far a diverged run went beyond its last row depends on the length of its blocks: its weights mean nothing.
     let kept = status != Status::Diverged && read.is_ok() && values.iter().all(|v| v.is_finite());
     let values = kept.then_some(values);
-    Ok(Trained { outcome: session.outcome(status, reason, loop_s), values })
+    Ok(Trained { outcome: session.outcome(status, reason, loop_time), values })
 }
 
 struct Session<'a> {
@@ -126,6 +126,8 @@ struct Session<'a> {
     warmup: Option<Duration>,
     /// Estimate of a step's time, for the length of blocks.
     step_time: Duration,
+    /// Events that wait to be handed over.
+    outbox: Vec<Event>,
     told: Instant,
     last_validation: Option<ValidationRow>,
     /// An end that is not the planned one.
@@ -159,6 +161,7 @@ impl<'a> Session<'a> {
             non_finite: None,
             warmup: None,
             step_time: Duration::ZERO,
+            outbox: Vec::new(),
             told: Instant::now(),
             last_validation: None,
             ended: None,
@@ -170,12 +173,14 @@ impl<'a> Session<'a> {
     }
 
     fn run(&mut self) -> Result<(), Halt> {
+        let start = Instant::now();
         self.device.write(Purpose::Parameters, self.values(), self.initial)?;
         let train = self.open(&self.dataset.train, Work::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
             (Some(part), Some(_)) => Some((part.rows, self.open(part, Work::Validate)?)),
             _ => None,
         };
+        self.clock.record(Phase::Upload, start.elapsed());
         let trainer = &self.trial.spec.trainer;
         let mut order = Arc::new(Vec::new());
         while self.step < self.trial.steps && self.ended.is_none() {
@@ -191,10 +196,11 @@ impl<'a> Session<'a> {
             {
                 self.validate(*rows, stream.as_ref())?;
             }
-            self.tell(false)?;
+            self.tell()?;
         }
         self.flush()?;
-        self.tell(true)
+        self.told = self.clock.origin();
+        self.tell()
     }
 
     /// Binds a part's rows to the device, or starts reading them.
@@ -325,7 +331,7 @@ impl<'a> Session<'a> {
                 self.flush()?;
             }
             self.check()?;
-            self.tell(false)?;
+            self.tell()?;
         }
         Ok(())
     }
@@ -357,7 +363,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         if let Some(signal) = self.stop.signal() {
-            let name = if signal == 15 { "SIGTERM" } else { "SIGINT" };
+            let name = if signal == 15 { "SIGTERM" } else { "Ctrl-C (SIGINT)" };
             self.ended = Some((Status::Interrupted, Some(format!("{name} after step {}", self.step))));
         } else if self.trial.spec.trainer.max_time.is_some_and(|most| self.clock.origin().elapsed() >= most) {
             self.ended = Some((Status::Finished, Some("`trainer.max_time` is over".into())));
@@ -377,9 +383,7 @@ impl<'a> Session<'a> {
                 self.device.take_sums(Purpose::Log, Sums::Epoch, &mut sums)?;
                 let lr = self.timetable.rates(self.step.saturating_sub(1), self.epoch - 1).lr;
                 let row = self.logbook.epoch_mean(self.epoch, self.step, lr, &sums);
-                if let Some(event) = row {
-                    (self.emit)(event)?;
-                }
+                self.outbox.extend(row);
                 self.clock.record(Phase::Log, start.elapsed());
             }
         }
@@ -397,9 +401,8 @@ impl<'a> Session<'a> {
             let rows = Slice { buffer: layout.log, offset: 0, len };
             self.device.read(Purpose::Log, rows, &mut self.read)?;
         }
-        for event in self.logbook.flush(&self.read, self.non_finite.unwrap_or(u64::MAX)) {
-            (self.emit)(event)?;
-        }
+        let events = self.logbook.flush(&self.read, self.non_finite.unwrap_or(u64::MAX));
+        self.outbox.extend(events);
         if len > 0 {
             self.clock.record(Phase::Log, start.elapsed());
         }
@@ -440,10 +443,7 @@ impl<'a> Session<'a> {
             self.ended = Some((Status::Finished, Some(why)));
         }
         self.last_validation = Some(row.clone());
-        if let Some(row) = self.logbook.hold(row) {
-            (self.emit)(Event::Validation(row))?;
-        }
-        self.clock.record(Phase::Log, end.elapsed());
+        self.outbox.extend(self.logbook.hold(row).map(Event::Validation));
         Ok(())
     }
 
@@ -469,11 +469,13 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn tell(&mut self, anyway: bool) -> Result<(), Halt> {
-        if !anyway && self.told.elapsed() < TELL {
+    /// Hands over what has happened, if it is time; called at the end of every block.
+    fn tell(&mut self) -> Result<(), Halt> {
+        let now = Instant::now();
+        if now - self.told < TELL {
             return Ok(());
         }
-        self.told = Instant::now();
+        self.told = now;
         let elapsed_s = self.clock.elapsed_s();
         let progress = Progress {
             step: self.step,
@@ -483,17 +485,25 @@ impl<'a> Session<'a> {
             elapsed_s,
             loss: self.logbook.last_loss,
         };
+        for event in self.outbox.drain(..) {
+            (self.emit)(event)?;
+        }
         (self.emit)(Event::Progress(progress))?;
-        self.clock.record(Phase::Log, self.told.elapsed());
+        self.clock.record(Phase::Log, now.elapsed());
         Ok(())
     }
 
-    fn outcome(self, status: Status, reason: Option<String>, loop_s: f64) -> Outcome {
+    fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
+        // A listener that is gone is noticed with the last event, which the caller emits. The outbox holds something
+        // here only after a fault.
+        for event in self.outbox.drain(..) {
+            let _ = (self.emit)(event);
+        }
         if let Some(reason) = &reason {
-            // A listener that is gone is noticed with the next event.
             let _ = (self.emit)(Event::Notice(Level::Info, reason.clone()));
         }
-        let validation_s = self.clock.total(Phase::Validation).as_secs_f64();
+        let loop_s = loop_time.as_secs_f64();
+        let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
         let name = self.device.name();
         Outcome {
             status,
@@ -505,10 +515,10 @@ impl<'a> Session<'a> {
             final_validation_loss: self.last_validation.as_ref().map(|v| v.loss),
             final_validation_accuracy: self.last_validation.as_ref().and_then(|v| v.accuracy),
             loop_s,
-            train_s: loop_s - validation_s,
+            train_s: train_time.as_secs_f64(),
             logging_s: self.clock.total(Phase::Log).as_secs_f64(),
             peak_device_bytes: self.device.bytes() + self.trial.data_bytes,
-            timing: timing(&self.clock, name, loop_s, self.warmup),
+            timing: timing(&self.clock, name, loop_time, self.warmup),
             transfers: transfers(&self.device),
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
         }
@@ -516,43 +526,49 @@ impl<'a> Session<'a> {
 }
 
 /// The rows of `timing.csv`: phases, `other` as what is left of the loop, `total`, `warmup`.
-fn timing(clock: &Clock, device: &str, loop_s: f64, warmup: Option<Duration>) -> Vec<PhaseTime> {
-    let single = |phase, seconds: f64| PhaseTime {
+fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Duration>) -> Vec<PhaseTime> {
+    let share = |time: Duration| time.as_secs_f64() / loop_time.as_secs_f64().max(f64::MIN_POSITIVE);
+    let single = |phase, time: Duration| PhaseTime {
         device: device.to_owned(),
         clock: "host",
         phase,
         count: 1,
-        total_s: seconds,
-        mean_s: seconds,
+        total_s: time.as_secs_f64(),
+        mean_s: time.as_secs_f64(),
         std_s: None,
-        min_s: seconds,
-        p50_s: seconds,
-        p95_s: seconds,
-        p99_s: seconds,
-        max_s: seconds,
-        share: if loop_s > 0.0 { seconds / loop_s } else { 0.0 },
+        min_s: time.as_secs_f64(),
+        p50_s: time.as_secs_f64(),
+        p95_s: time.as_secs_f64(),
+        p99_s: time.as_secs_f64(),
+        max_s: time.as_secs_f64(),
+        share: (share(time) * 1e6).round() / 1e6,
     };
     let mut rows = Vec::new();
-    let mut told = 0.0;
+    let mut told = Duration::ZERO;
     for (phase, s) in clock.summaries() {
-        told += s.total_s;
+        told += s.total;
         let [p50_s, p95_s, p99_s] = s.percentiles_s;
         rows.push(PhaseTime {
             count: s.count,
-            mean_s: s.total_s / s.count as f64,
-            std_s: s.std_s,
+            mean_s: picoseconds(s.total.as_secs_f64() / s.count as f64),
+            std_s: s.std_s.map(picoseconds),
             min_s: s.min_s,
             p50_s,
             p95_s,
             p99_s,
             max_s: s.max_s,
-            ..single(phase.name(), s.total_s)
+            ..single(phase.name(), s.total)
         });
     }
-    rows.push(single(Phase::Other.name(), (loop_s - told).max(0.0)));
-    rows.push(single("total", loop_s));
-    rows.extend(warmup.map(|w| single("warmup", w.as_secs_f64())));
+    rows.push(single(Phase::Other.name(), loop_time.saturating_sub(told)));
+    rows.push(single("total", loop_time));
+    rows.extend(warmup.map(|w| single("warmup", w)));
     rows
+}
+
+/// Rounded to what a clock of nanoseconds can tell of a mean.
+fn picoseconds(seconds: f64) -> f64 {
+    (seconds * 1e12).round() / 1e12
 }
 
 fn transfers(device: &Device) -> Vec<Transfer> {

@@ -49,8 +49,32 @@ impl Patience {
         self.waited += 1;
         // As in Lightning and Keras: a patience of 0 is one of 1.
         (self.waited >= self.rule.patience).then(|| {
-            let best = self.best.unwrap_or(value).abs();
-            format!("early stopping: no better validation {name} than {best} in {} validations", self.waited)
+            let best = self.best.unwrap_or(value).abs() as f32;
+            format!("early stopping: the best validation {name}, {best}, is {} validations old", self.waited)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_ends_as_in_lightning_and_keras() {
+        let rule = EarlyStopping { metric: Monitor::ValidationLoss, patience: 2, min_delta: 0.1 };
+        let mut patience = Patience::new(rule);
+        let losses = [1.0, 0.5, 0.45, 0.39, 0.3, 0.35];
+        let ended: Vec<_> = losses
+            .iter()
+            .map(|&loss| {
+                let row = ValidationRow { step: 1, epoch: 1, rows: 1, loss, accuracy: None, elapsed_s: 0.0 };
+                patience.observe(&row)
+            })
+            .collect();
+        assert_eq!(ended[..5], [const { None }; 5], "0.39 is better than 0.5 by more than `min_delta`");
+        assert_eq!(
+            ended[5].as_deref(),
+            Some("early stopping: the best validation loss, 0.39, is 2 validations old")
+        );
     }
 }

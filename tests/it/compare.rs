@@ -211,7 +211,7 @@ fn runs_that_differ_in_everything() {
       3  RUNS/linreg/c; virtual devices: its times say nothing of real ones
 
     train loss against run 1
-      2  parts at step 2: 2 and 2.5, 2.0e-1 relative; 3 steps in common
+      2  parts at step 2: 2 and 2.5, 20.0 % apart; 3 steps in common
       3  the same bits over 3 steps in common
 
     differences of spec
@@ -269,7 +269,7 @@ fn a_killed_sweep_shows_every_trial() {
       4  RUNS/linreg/S/003-devices.num_gpus=3; unfinished: still running, or killed; the last line of its metrics.csv is torn and was left out
 
     train loss against run 1
-      3  parts at step 2: 2 and 2.0001, 5.0e-5 relative; 3 steps in common
+      3  parts at step 2: 2 and 2.0001, 5.0e-5 of their size apart; 3 steps in common
       4  the same bits over 1 step in common
 
     differences of spec

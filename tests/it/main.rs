@@ -1,9 +1,14 @@
 //! One integration binary: every test drives the program or the library as a user would.
 
+mod architecture;
+mod bad_specs;
 mod compare;
 mod conformance;
 mod data;
+mod experiments;
 mod parity;
 mod process;
+mod readme;
 mod robust;
 mod run;
+mod spec;

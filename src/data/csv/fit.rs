@@ -231,7 +231,7 @@ impl FeatureFit {
             let (cells, name) = (if fit.filled == 1 { "cell" } else { "cells" }, columns.name(column));
             notes.push(format!(
                 "filled {} missing {cells} of `{name}` with {}, the mean of its training rows",
-                fit.filled, fit.fill
+                fit.filled, fit.fill as f32
             ));
         }
         for (fit, &column) in self.categorical.iter().zip(&columns.categorical) {

@@ -2,12 +2,11 @@
 //!
 //! Each task of a schedule declares what it reads and writes. [`Arena::verify`] proves, once and before anything
 //! runs, that no task's write overlaps anything that another thread touches between the same two barriers, nor
-//! anything else of the task itself. Only what was so proven can be borrowed, which is why [`Verified::borrow`] may hand
-//! out plain slices. This file and `simd.rs` hold all `unsafe` code of the CPU device.
+//! anything else of the task itself. Only what was so proven can be borrowed ([`Verified::borrow`]), as plain slices. This file and `simd` hold all `unsafe` code of the CPU device.
 
 use std::{cell::UnsafeCell, fmt};
 
-use crate::program::{BufferId, Layout, Slice};
+use crate::program::{Layout, Slice};
 
 /// A cache line of numbers: the arena's unit of alignment.
 #[repr(C, align(64))]
@@ -25,11 +24,6 @@ impl Span {
     pub fn part(self, offset: usize, len: usize) -> Span {
         assert!(offset + len <= self.len, "a part lies within its span");
         Span { start: self.start + offset, len }
-    }
-
-    /// Numbers in it.
-    pub fn len(self) -> usize {
-        self.len
     }
 
     /// Whether there is none.
@@ -127,11 +121,6 @@ impl Arena {
         self.spans[layout.buffers.len() + index]
     }
 
-    /// A whole buffer.
-    pub fn buffer(&self, buffer: BufferId) -> Span {
-        self.spans[buffer.0]
-    }
-
     /// The numbers of a span, for one who has the arena to himself.
     pub fn get_mut(&mut self, span: Span) -> &mut [f32] {
         self.check(span);
@@ -210,13 +199,18 @@ impl Verified {
         Self(Access::default())
     }
 
-    /// The slices of a task, in the order declared. Called by the task's own thread, between its barriers.
+    /// The slices of a task, in the order declared.
+    ///
+    /// # Safety
+    /// `arena` is the one that verified it. The caller is the thread it was verified for, has met the others at the
+    /// barrier before its stage, will meet them at the next only when it no longer uses the slices, and holds no other
+    /// slice of the arena.
     #[inline(always)]
-    pub fn borrow<'a>(&self, arena: &'a Arena) -> ([&'a [f32]; 4], [&'a mut [f32]; 4]) {
+    pub unsafe fn borrow<'a>(&self, arena: &'a Arena) -> Slices<'a> {
         let base = arena.lines.as_ptr().cast::<f32>().cast_mut();
         // SAFETY: `Arena::verify` checked that every span lies within the arena, that the writes of this task overlap
-        // neither each other nor its reads, and that no task of another thread between the same barriers touches them.
-        // The numbers sit in `UnsafeCell`s, so they may be written behind a shared reference.
+        // neither each other nor its reads, and that no task of another thread between the same barriers touches them;
+        // that this is between those barriers is the caller's word.
         unsafe {
             (
                 self.0.reads.map(|s| std::slice::from_raw_parts(base.add(s.start), s.len)),
@@ -226,10 +220,13 @@ impl Verified {
     }
 }
 
+/// What a task reads and what it writes.
+pub type Slices<'a> = ([&'a [f32]; 4], [&'a mut [f32]; 4]);
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Buffer, Role};
+    use crate::program::{Buffer, BufferId, Role};
 
     fn arena() -> Arena {
         let id = BufferId(0);
@@ -259,21 +256,23 @@ mod tests {
     #[test]
     fn disjoint_rows_and_shared_reads_are_allowed() {
         let a = arena();
-        let all = a.buffer(BufferId(0));
+        let all = a.span(Slice { buffer: BufferId(0), offset: 0, len: 100 });
         let scratch = Span { start: 112, len: 50 };
         let stage =
             vec![vec![access(&[all], &[scratch.part(0, 25)])], vec![access(&[all], &[scratch.part(25, 25)])]];
         let verified = a.verify(&[stage]).expect("no conflict");
-        let (_, [w, ..]) = verified[0][0][0].borrow(&a);
+        // SAFETY: one thread, one borrow at a time.
+        let (_, [w, ..]) = unsafe { verified[0][0][0].borrow(&a) };
         w.fill(7.0);
-        let (reads, _) = verified[0][1][0].borrow(&a);
+        // SAFETY: the slices above are no longer used.
+        let (reads, _) = unsafe { verified[0][1][0].borrow(&a) };
         assert_eq!(reads[0].len(), 100);
     }
 
     #[test]
     fn overlaps_are_found() {
         let a = arena();
-        let all = a.buffer(BufferId(0));
+        let all = a.span(Slice { buffer: BufferId(0), offset: 0, len: 100 });
         let racing = vec![vec![access(&[], &[all.part(0, 51)])], vec![access(&[all.part(50, 1)], &[])]];
         assert_eq!(a.verify(&[racing]).err(), Some(Conflict { stage: 0, writer: 0, other: 1 }));
         let aliasing = vec![vec![access(&[all.part(0, 10)], &[all.part(9, 10)])]];

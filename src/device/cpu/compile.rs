@@ -152,17 +152,28 @@ impl Compiler<'_> {
         (0..self.threads).map(|_| Vec::new()).collect()
     }
 
-    /// Thread `t`'s share of `n` things.
-    fn share(&self, n: usize, t: usize) -> Range<usize> {
-        let unit = if n >= GRAIN * self.threads { GRAIN } else { 1 };
+    /// Thread `t`'s share of `n` things that come in units.
+    fn share(&self, n: usize, unit: usize, t: usize) -> Range<usize> {
         let units = n.div_ceil(unit);
         let bound = |t: usize| (units * t / self.threads * unit).min(n);
         bound(t)..bound(t + 1)
     }
 
-    fn split(&self, n: usize, phase: Phase, mut draft: impl FnMut(Range<usize>) -> (Job, Access)) -> Step {
+    /// Splits by whole cache lines where there are enough.
+    fn split(&self, n: usize, phase: Phase, draft: impl FnMut(Range<usize>) -> (Job, Access)) -> Step {
+        let unit = if n >= GRAIN * self.threads { GRAIN } else { 1 };
+        self.split_units(n, unit, phase, draft)
+    }
+
+    fn split_units(
+        &self,
+        n: usize,
+        unit: usize,
+        phase: Phase,
+        mut draft: impl FnMut(Range<usize>) -> (Job, Access),
+    ) -> Step {
         (0..self.threads)
-            .map(|t| self.share(n, t))
+            .map(|t| self.share(n, unit, t))
             .map(|part| {
                 (!part.is_empty()).then(|| {
                     let (job, access) = draft(part);
@@ -189,11 +200,11 @@ impl Compiler<'_> {
         steps: &mut Vec<Step>,
     ) -> (Span, bool) {
         let source = p.of(right);
-        if !transposed && !worth_packing([m, k, n]) {
+        if !transposed && !self.kernel.worth_packing(m, n) {
             return (source, false);
         }
         let packed = p.scratch(self.kernel.packed_len(k, n));
-        steps.push(self.split(self.kernel.units(k, n), phase, |units| {
+        steps.push(self.split_units(self.kernel.units(k, n), 1, phase, |units| {
             let to = p.sub(packed, self.kernel.unit_range(k, n, units.clone()));
             (Job::Pack { transposed, shape: [k, n], units: (units.start, units.end) }, access([source], [to]))
         }));
@@ -238,7 +249,9 @@ impl Compiler<'_> {
             }
             Op::WeightGradient { x, dy, to, update, rows, inputs, outputs } => {
                 let (right, packed) = self.pack(dy, false, [inputs, rows, outputs], phase, p, &mut steps);
-                steps.push(self.split(inputs, phase, |r| {
+                // The sums of a single column are taken by strips of this width, which are not to be split.
+                let unit = if outputs == 1 || inputs >= GRAIN * self.threads { GRAIN } else { 1 };
+                steps.push(self.split_units(inputs, unit, phase, |r| {
                     let shape = [r.len(), rows, outputs];
                     let job = Job::WeightGradient { shape, first: r.start, stride: inputs, packed, update };
                     (job, access([p.of(x), right], [p.part(to, rows_of(&r, outputs))]))
@@ -290,7 +303,7 @@ impl Compiler<'_> {
             Op::Norm { of, cell } => {
                 let chunks = of.len.div_ceil(reduce::CHUNK);
                 let partial = p.scratch(chunks);
-                steps.push(self.split(chunks, phase, |c| {
+                steps.push(self.split_units(chunks, 1, phase, |c| {
                     let part = c.start * reduce::CHUNK..(c.end * reduce::CHUNK).min(of.len);
                     (Job::Squares, access([p.part(of, part)], [p.sub(partial, c)]))
                 }));
@@ -326,11 +339,6 @@ impl Compiler<'_> {
         }
         steps
     }
-}
-
-/// Whether the right operand is read often enough, and spread widely enough, that packing it pays.
-fn worth_packing([m, k, n]: [usize; 3]) -> bool {
-    n > 64 && m >= 64 && k * n > 8192
 }
 
 fn access<const R: usize, const W: usize>(reads: [Span; R], writes: [Span; W]) -> Access {

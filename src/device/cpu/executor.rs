@@ -2,20 +2,20 @@
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::{
-    arena::Arena,
-    compile::{Compiler, Scratch},
-    matmul::Kernel,
+    pace::Pace,
     simd,
-    task::{Bound, Context, Cursor, Tally, Task},
+    state::State,
+    task::Tally,
     team::{Barrier, Lost, Team},
+    watch::{PhaseWatch, Unwatched},
 };
 use crate::{
     device::{Block, Clock, DeviceError, Executor, Grain, Moved, Ran, Work},
-    program::{BufferId, Hyper, Layout, Phase, Program, Programs, Slice, Sums},
+    program::{BufferId, Layout, Phase, Programs, Slice, Sums},
 };
 
 /// What a trial asks of the CPU.
@@ -27,87 +27,28 @@ pub struct Job {
     pub threads: usize,
     /// The run's seed, for dropout.
     pub seed: u64,
-}
-
-/// A program's tasks by thread.
-struct Compiled {
-    rows: usize,
-    tasks: Vec<Vec<Task>>,
-}
-
-/// The part of a block that threads need; a copy, so that they need not borrow the host's.
-#[derive(Clone)]
-struct Assignment {
-    work: Work,
-    step: u64,
-    position: usize,
-    offset: usize,
-    rows: usize,
-    steps: usize,
-    slot: usize,
-    hyper: Vec<Hyper>,
-}
-
-/// What the team shares. Threads read it while a block runs; the host writes it in between.
-struct State {
-    kernel: Kernel,
-    seed: u64,
-    arena: Arena,
-    bound: Bound,
-    /// Full and last program of each kind of work.
-    train: [Option<Compiled>; 2],
-    validate: [Option<Compiled>; 2],
-    assignment: Assignment,
+    /// Whether steps are left to one thread while a team of them is slower, as it is when other processes take its
+    /// cores. The results are the same to the bit.
+    pub adaptive: bool,
 }
 
 /// The CPU with a trial loaded.
 pub struct CpuExecutor {
     state: Arc<RwLock<State>>,
     team: Option<Team>,
+    pace: Pace,
     tally: Tally,
     layout: Layout,
+    /// Rows of a step and of a chunk of validation.
+    batch: [usize; 2],
     bytes: u64,
 }
 
 impl CpuExecutor {
     /// Plans memory, compiles the programs, starts the threads.
     pub fn new(job: &Job) -> Result<Self, DeviceError> {
-        let programs = &job.programs;
-        let layout = &programs.layout;
-        let kernel = Kernel::detect();
-        let compiler = Compiler { layout, threads: job.threads, kernel };
-        let all = [
-            &Some(programs.train.clone()),
-            &programs.train_last,
-            &programs.validate,
-            &programs.validate_last,
-        ];
-        let mut scratch = Scratch::default();
-        all.iter().copied().flatten().for_each(|p| compiler.measure(p, &mut scratch));
-        let arena = Arena::new(layout, &scratch.lens)
-            .ok_or_else(|| DeviceError::OutOfMemory { device: "cpu".into(), bytes: layout.arena_bytes() })?;
-        let mut compile = |program: &Option<Program>| match program {
-            None => Ok(None),
-            Some(program) => match compiler.compile(program, &arena, &mut scratch) {
-                Ok(tasks) => Ok(Some(Compiled { rows: program.rows, tasks })),
-                Err(conflict) => Err(DeviceError::Schedule { conflict: conflict.to_string() }),
-            },
-        };
-        let [train, train_last, validate, validate_last] = all.map(&mut compile);
-        let (train, validate) = ([train?, train_last?], [validate?, validate_last?]);
-        let bytes = arena.bytes();
-        let assignment = Assignment {
-            work: Work::Train,
-            step: 0,
-            position: 0,
-            offset: 0,
-            rows: 0,
-            steps: 0,
-            slot: 0,
-            hyper: Vec::new(),
-        };
-        let bound = Bound::default();
-        let state = State { kernel, seed: job.seed, arena, bound, train, validate, assignment };
+        let state = State::new(&job.programs, job.threads, job.seed)?;
+        let bytes = state.arena.bytes();
         let state = Arc::new(RwLock::new(state));
         let team = if job.threads > 1 {
             let state = Arc::clone(&state);
@@ -121,7 +62,10 @@ impl CpuExecutor {
         } else {
             None
         };
-        Ok(Self { state, team, tally: Tally::default(), layout: layout.clone(), bytes })
+        let pace = Pace::new(team.is_some(), job.adaptive);
+        let batch = [job.programs.train.rows, job.programs.validate.as_ref().map_or(0, |p| p.rows)];
+        let layout = job.programs.layout.clone();
+        Ok(Self { state, team, pace, tally: Tally::default(), layout, batch, bytes })
     }
 
     /// The state between blocks, when no thread reads it. A poisoned lock only says that a worker panicked, which the
@@ -129,115 +73,44 @@ impl CpuExecutor {
     fn exclusive<R>(&mut self, f: impl FnOnce(&mut State) -> R) -> R {
         f(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
     }
-}
 
-/// Sees the first thread through its steps.
-trait Watcher {
-    fn begin_step(&mut self);
-    fn enter(&mut self, phase: Phase);
-    fn end_step(&mut self);
-}
-
-/// For all other threads, and for steps that are too short to be timed.
-struct Unwatched;
-
-impl Watcher for Unwatched {
-    #[inline(always)]
-    fn begin_step(&mut self) {}
-    #[inline(always)]
-    fn enter(&mut self, _: Phase) {}
-    #[inline(always)]
-    fn end_step(&mut self) {}
-}
-
-/// Adds up each phase's time within a step, so that a phase has one sample per step.
-struct PhaseWatch<'a> {
-    clock: &'a mut Clock,
-    ends: &'a mut Vec<f64>,
-    since: Instant,
-    phase: Phase,
-    times: [Duration; Phase::ALL.len()],
-}
-
-impl PhaseWatch<'_> {
-    fn take(&mut self) {
-        let now = Instant::now();
-        self.times[self.phase as usize] += now - self.since;
-        self.since = now;
-    }
-}
-
-impl Watcher for PhaseWatch<'_> {
-    fn begin_step(&mut self) {
-        self.times = Default::default();
-    }
-
-    fn enter(&mut self, phase: Phase) {
-        if phase != self.phase {
-            self.take();
-            self.phase = phase;
-        }
-    }
-
-    fn end_step(&mut self) {
-        self.take();
-        for phase in Phase::ALL {
-            let time = self.times[phase as usize];
-            if !time.is_zero() {
-                self.clock.record(phase, time);
-            }
-        }
-        self.ends.push((self.since - self.clock.origin()).as_secs_f64());
-    }
-}
-
-impl State {
-    /// One thread's way through a block.
-    fn walk(
-        &self,
-        member: usize,
-        tally: &mut Tally,
-        barrier: Option<&Barrier>,
-        watcher: &mut impl Watcher,
+    /// Runs steps `first..first + steps` of a block, by the team or alone.
+    fn part(
+        &mut self,
+        block: &Block<'_>,
+        first: usize,
+        steps: usize,
+        together: bool,
+        clock: &mut Clock,
+        ends: &mut Vec<f64>,
     ) -> Result<(), Lost> {
-        let a = &self.assignment;
-        let [full, last] = match a.work {
-            Work::Train => &self.train,
-            Work::Validate => &self.validate,
-        };
-        let Some(full) = full else { return Ok(()) };
-        let context = Context { kernel: self.kernel, bound: &self.bound };
-        let mut at = Cursor {
-            seed: self.seed,
-            step: a.step,
-            position: a.position,
-            offset: a.offset,
-            slot: a.slot,
-            hyper: Hyper::default(),
-        };
-        for step in 0..a.steps {
-            let left = a.rows - at.position;
-            let program = if left >= full.rows { full } else { last.as_ref().unwrap_or(full) };
-            if let Some(hyper) = a.hyper.get(step) {
-                at.hyper = *hyper;
+        let rows = first * self.rows_per_step(block.work);
+        self.exclusive(|state| {
+            let a = &mut state.assignment;
+            (a.work, a.together, a.step) = (block.work, together, block.step + first as u64);
+            (a.position, a.offset, a.rows) = (block.position + rows, block.offset + rows, block.rows);
+            (a.steps, a.slot) = (steps, block.slot + first);
+            a.hyper.clear();
+            a.hyper.extend_from_slice(block.hyper.get(first..first + steps).unwrap_or_default());
+        });
+        let timed = block.work == Work::Train && clock.grain == Grain::Phases;
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let tally = &mut self.tally;
+        let mut own = |barrier: Option<&Barrier>| {
+            if timed {
+                state.walk(0, tally, barrier, &mut PhaseWatch::new(clock, ends))
+            } else {
+                state.walk(0, tally, barrier, &mut Unwatched)
             }
-            watcher.begin_step();
-            for task in &program.tasks[member] {
-                watcher.enter(task.phase);
-                if let Some(barrier) = barrier
-                    && task.barrier
-                {
-                    barrier.wait()?;
-                }
-                task.run(&self.arena, &context, &at, tally);
-            }
-            watcher.end_step();
-            at.position += program.rows;
-            at.offset += program.rows;
-            at.step += 1;
-            at.slot += 1;
+        };
+        match self.team.as_ref().filter(|_| together) {
+            None => own(None),
+            Some(team) => team.run(|barrier| own(Some(barrier))),
         }
-        Ok(())
+    }
+
+    fn rows_per_step(&self, work: Work) -> usize {
+        self.batch[usize::from(work == Work::Validate)]
     }
 }
 
@@ -289,30 +162,16 @@ impl Executor for CpuExecutor {
 
     fn run(&mut self, block: &Block<'_>, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
         simd::flush_denormals();
-        self.exclusive(|state| {
-            let a = &mut state.assignment;
-            (a.work, a.step, a.position, a.offset) = (block.work, block.step, block.position, block.offset);
-            (a.rows, a.steps, a.slot) = (block.rows, block.steps, block.slot);
-            a.hyper.clear();
-            a.hyper.extend_from_slice(block.hyper);
-        });
         let start = Instant::now();
-        let timed = block.work == Work::Train && clock.grain == Grain::Phases;
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let tally = &mut self.tally;
-        let mut own = |barrier: Option<&Barrier>| {
-            if !timed {
-                return state.walk(0, tally, barrier, &mut Unwatched);
-            }
-            let times = Default::default();
-            let mut watch = PhaseWatch { clock, ends, since: start, phase: Phase::Data, times };
-            state.walk(0, tally, barrier, &mut watch)
-        };
-        let result = match &self.team {
-            None => own(None),
-            Some(team) => team.run(|barrier| own(Some(barrier))),
-        };
-        result.map_err(|Lost| DeviceError::Lost { device: "cpu".into(), step: block.step + 1 })?;
+        let mut first = 0;
+        while first < block.steps {
+            let (together, steps) = self.pace.next(block.work, block.steps - first);
+            let begun = Instant::now();
+            let result = self.part(block, first, steps, together, clock, ends);
+            result.map_err(|Lost| DeviceError::Lost { device: "cpu".into(), step: block.step + 1 })?;
+            self.pace.took(block.work, together, steps, begun.elapsed());
+            first += steps;
+        }
         if block.work == Work::Train && clock.grain == Grain::Blocks {
             let time = start.elapsed();
             clock.record_many(Phase::Step, time, block.steps as u64);

@@ -5,8 +5,12 @@ mod compile;
 mod executor;
 pub mod matmul;
 mod ops;
+mod pace;
 mod simd;
+mod state;
 mod task;
 mod team;
+mod watch;
 
 pub use executor::{CpuExecutor, Job};
+pub use simd::{denormals_flushed, flush_denormals};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    arena::{Arena, Verified},
+    arena::{Slices, Verified},
     matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
     ops::{activation, dropout, gather, loss, optimizer, reduce},
 };
@@ -131,10 +131,9 @@ pub struct Context<'a> {
 }
 
 impl Task {
-    /// Runs the task; called by its own thread, after its barrier.
+    /// Runs the task on its slices.
     #[inline]
-    pub fn run(&self, arena: &Arena, context: &Context<'_>, at: &Cursor, tally: &mut Tally) {
-        let (reads, writes) = self.access.borrow(arena);
+    pub fn run(&self, (reads, writes): Slices<'_>, context: &Context<'_>, at: &Cursor, tally: &mut Tally) {
         let [r0, r1, r2, _] = reads;
         let [w0, w1, w2, _] = writes;
         let kernel = context.kernel;
@@ -160,20 +159,20 @@ impl Task {
                 kernel.pack(source, shape, units.0..units.1, w0);
             }
             Job::Linear { shape, packed, bias, activation, keep } => {
-                let lhs = Lhs::Rows { data: r0, stride: shape[1] };
-                let rhs = if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
                 let relu = activation == Some(Activation::Relu);
-                let epilogue = Epilogue::Bias { bias: bias.then_some(r2), relu };
-                match activation {
-                    Some(f) if keep => {
-                        kernel.multiply(lhs, rhs, shape, w1, epilogue);
-                        activation::activate(f, w1, w0);
-                    }
-                    Some(f) if !relu => {
-                        kernel.multiply(lhs, rhs, shape, w0, epilogue);
-                        activation::activate_in_place(f, w0);
-                    }
-                    _ => kernel.multiply(lhs, rhs, shape, w0, epilogue),
+                // Where the function needs its input later, that is what the product makes.
+                let (z, y) = if keep { (w1, Some(w0)) } else { (w0, None) };
+                if shape[2] == 1 {
+                    kernel.dot_rows(r0, r1, if bias { r2[0] } else { 0.0 }, relu, z);
+                } else {
+                    let lhs = Lhs::Rows { data: r0, stride: shape[1] };
+                    let rhs = if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
+                    kernel.multiply(lhs, rhs, shape, z, Epilogue::Bias { bias: bias.then_some(r2), relu });
+                }
+                match (activation, y) {
+                    (Some(f), Some(y)) => activation::activate(f, z, y),
+                    (Some(f), None) if !relu => activation::activate_in_place(f, z),
+                    _ => {}
                 }
             }
             Job::InputGradient { shape, derivative } => {
@@ -188,10 +187,14 @@ impl Task {
                 }
             }
             Job::WeightGradient { shape, first, stride, packed, update } => {
-                let lhs = Lhs::Columns { data: &r0[first..], stride };
+                let rate = update.then_some(at.hyper.rate);
+                let x = &r0[first..];
+                if shape[2] == 1 {
+                    return kernel.weigh_rows(x, stride, r1, rate, w0);
+                }
+                let lhs = Lhs::Columns { data: x, stride };
                 let rhs = if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
-                let epilogue =
-                    if update { Epilogue::Update { rate: at.hyper.rate } } else { Epilogue::Store };
+                let epilogue = rate.map_or(Epilogue::Store, |rate| Epilogue::Update { rate });
                 kernel.multiply(lhs, rhs, shape, w0, epilogue);
             }
             Job::BiasGradient { stride, first } => reduce::columns(r0, stride, first, w0),

@@ -44,8 +44,9 @@ impl Bar {
 
 fn new_bar(steps: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S));
-    // The template is fixed, so it parses; were it not to, indicatif's own bar serves.
-    let style = ProgressStyle::with_template("{bar:24} {wide_msg}")
+    // Not `wide_msg`: padded to the last column, the bar would leave no room for the `^C` that a terminal echoes, and
+    // that would push it out of reach of its own clearing. The template is fixed, so it parses; were it not to, indicatif's own bar serves.
+    let style = ProgressStyle::with_template("{bar:24} {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("━╸─");
     bar.with_style(style)

@@ -21,8 +21,12 @@ pub(super) fn table(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Pa
 
 /// One line for a trial of a sweep.
 pub(super) fn line(outcome: &Outcome, folder: &Path) -> String {
-    let name = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    format!("{name}: {}", story::ended(outcome))
+    format!("{}: {}", folder_name(folder), story::ended(outcome))
+}
+
+/// A folder's own name, without those above.
+pub(super) fn folder_name(folder: &Path) -> String {
+    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn rows(header: &Header, outcome: &Outcome, folder: &Path) -> Vec<(&'static str, String)> {
@@ -30,7 +34,7 @@ fn rows(header: &Header, outcome: &Outcome, folder: &Path) -> Vec<(&'static str,
     if let Some(reason) = &outcome.reason {
         rows.push(("reason", reason.clone()));
     }
-    rows.push(("devices", story::devices(header)));
+    rows.push(("devices", story::devices_in_words(&header.devices_requested, &header.devices_used)));
     let (steps, epochs) = (units::count(outcome.steps), units::counted(outcome.epochs, "epoch"));
     rows.push(("steps", format!("{steps} in {epochs}, {}", units::seconds(outcome.train_s))));
     let rates = (per_second(outcome.steps, outcome.train_s), per_second(outcome.samples, outcome.train_s));

@@ -150,7 +150,12 @@ impl Sink for Console {
         match event {
             Event::Started(header) => {
                 if self.options.verbosity > Verbosity::Quiet {
-                    self.say(&story::started(header));
+                    // A trial is known by its folder, a run of its own by its name.
+                    let name = match self.options.ending {
+                        Ending::Table => header.name.clone(),
+                        Ending::Line => closing::folder_name(&self.folder),
+                    };
+                    self.say(&story::started(&name, header));
                 }
                 self.header = Some(header.clone());
             }
@@ -234,7 +239,7 @@ mod tests {
     #[test]
     fn without_a_terminal_there_are_lines() {
         insta::assert_snapshot!(printed(OPTIONS, &sample::events()), @r"
-        linreg: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
+        20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
         warning: `gpu:0` is not there: training on the CPU
         epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
         epoch 2, step 6: validation loss 0.1000, accuracy 95.0 %
@@ -247,7 +252,7 @@ mod tests {
     fn verbose_tells_every_notice() {
         let options = ConsoleOptions { verbosity: Verbosity::Verbose, terminal: true, ..OPTIONS };
         insta::assert_snapshot!(printed(options, &sample::events()), @r"
-        linreg: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
+        20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
         warning: `gpu:0` is not there: training on the CPU
         epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
         two

@@ -31,8 +31,6 @@ pub(super) fn progress(header: &Header, progress: &Progress) -> String {
 #[derive(Default)]
 pub(super) struct Pace {
     last_s: f64,
-    /// The last twentieth of the run whose validation was told.
-    told: u64,
 }
 
 impl Pace {
@@ -47,10 +45,9 @@ impl Pace {
 
     /// Every validation of a short run; of a long one some twenty, the last among them.
     pub(super) fn validation_is_due(&mut self, header: &Header, row: &ValidationRow) -> bool {
-        let twentieth = row.epoch.saturating_mul(VALIDATION_LINES) / header.epochs_planned.max(1);
-        let due = header.epochs_planned <= VALIDATION_LINES || twentieth > self.told;
+        let stride = header.epochs_planned.div_ceil(VALIDATION_LINES).max(1);
+        let due = row.epoch.is_multiple_of(stride) || row.epoch >= header.epochs_planned;
         if due {
-            self.told = twentieth;
             self.last_s = row.elapsed_s;
         }
         due
@@ -72,17 +69,20 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_epochs_give_twenty_lines_and_the_last_is_told() {
-        let header = Header { epochs_planned: 1000, ..sample::header() };
-        let mut pace = Pace::default();
-        let told: Vec<u64> = (1..=1000)
-            .filter(|&epoch| {
+    fn a_long_run_has_twenty_lines_at_even_distances_and_the_last_is_told() {
+        let told = |epochs_planned: u64| -> Vec<u64> {
+            let header = Header { epochs_planned, ..sample::header() };
+            let mut pace = Pace::default();
+            let is_due = |&epoch: &u64| {
                 let row =
                     ValidationRow { step: epoch, epoch, rows: 1, loss: 1.0, accuracy: None, elapsed_s: 0.0 };
                 pace.validation_is_due(&header, &row)
-            })
-            .collect();
-        assert_eq!(told, (1..=20).map(|n| n * 50).collect::<Vec<u64>>());
+            };
+            (1..=epochs_planned).filter(is_due).collect()
+        };
+        assert_eq!(told(3), [1, 2, 3]);
+        assert_eq!(told(25), [2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 25]);
+        assert_eq!(told(1000), (1..=20).map(|n| n * 50).collect::<Vec<u64>>());
     }
 
     #[test]

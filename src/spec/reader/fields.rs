@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::{At, Choice, Item, Json, Reading, Rule, Segment, item::append_description};
+use super::{At, Choice, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment, item::append_description};
 use crate::spec::{
     problem::Problem,
     suggest,
@@ -15,9 +15,9 @@ pub(in crate::spec) struct Fields<'a> {
     at: At<'a>,
     reading: &'a mut Reading,
     known: Vec<&'static str>,
-    /// Names of which one would have had to be there, and the words for it; told at the end, unless a mistyped key
+    /// Names of which one would have had to be there, the words for it and the way out; told at the end, unless a mistyped key
     /// explains it.
-    missing: Vec<(Vec<&'static str>, String)>,
+    missing: Vec<(Vec<&'static str>, String, Option<String>)>,
     /// A table of another kind, whose fields are not judged.
     opaque: bool,
 }
@@ -45,7 +45,7 @@ impl<'a> Fields<'a> {
         }
         if let (At::Node(_), None) = (&self.at, self.entry(name)) {
             let message = format!("`{}` is missing", self.reading.path_to(Some(name)));
-            self.missing.push((vec![name], format!("{message}: {doc}")));
+            self.missing.push((vec![name], message, Some(format!("it must be given: {doc}"))));
         }
         self.read(name, doc, None, read)
     }
@@ -139,7 +139,7 @@ impl<'a> Fields<'a> {
             }
         } else if default.is_none() && matches!(self.at, At::Node(_)) {
             let table = self.reading.path_to(None);
-            self.missing.push((names, format!("`{table}` needs exactly one of {listing}")));
+            self.missing.push((names, format!("`{table}` needs exactly one of {listing}"), None));
         }
         given.into_iter().next().map(|(_, value)| value).or(default)
     }
@@ -193,7 +193,7 @@ impl<'a> Fields<'a> {
         let At::Node(table) = self.at else { return };
         let path = self.reading.path_to(Some(name));
         let sound = |n: &&str| self.reading.is_sound(&self.reading.path_to(Some(n)));
-        if !sound(&name) || !because.iter().all(|n| sound(n)) {
+        if !sound(&name) || !because.iter().all(sound) {
             return;
         }
         let span = self.entry(name).map_or(table.span, |e| e.node.span);
@@ -273,13 +273,13 @@ impl<'a> Fields<'a> {
         let At::Node(Node { value: Value::Table(table), span }) = self.at else { return };
         let meant = if self.opaque { Vec::new() } else { self.tell_unknown(table) };
         let path = self.reading.path_to(None);
-        for (names, message) in std::mem::take(&mut self.missing) {
+        for (names, message, hint) in std::mem::take(&mut self.missing) {
             if !self.opaque && !names.iter().any(|n| meant.contains(n)) {
                 // The root has no key of its own to point at: the file is the place.
                 let place =
                     if path.is_empty() { super::super::Place::Key(String::new()) } else { span.place() };
                 let key = self.reading.path_to(names.first().copied());
-                self.reading.tell(key, Problem::new(place, message));
+                self.reading.tell(key, Problem { hint, ..Problem::new(place, message) });
             }
         }
     }
@@ -287,13 +287,13 @@ impl<'a> Fields<'a> {
     /// Returns the known names that the unknown ones were taken for.
     fn tell_unknown(&mut self, table: &Table) -> Vec<&'static str> {
         let mut meant = Vec::new();
-        for entry in &table.entries {
-            if self.known.contains(&entry.key.as_str()) {
-                continue;
-            }
-            let free = self.known.iter().copied().filter(|k| table.get(k).is_none());
-            let near = suggest::nearest(&entry.key, free);
+        let free: Vec<&'static str> = self.known.iter().copied().filter(|k| table.get(k).is_none()).collect();
+        let unknown = table.entries.iter().filter(|e| !self.known.contains(&e.key.as_str()));
+        // Beyond that nothing is told.
+        for entry in unknown.take(MAX_PROBLEMS) {
+            let near = suggest::nearest(&entry.key, free.iter().copied());
             meant.extend(near);
+            let near = near.or_else(|| suggest::nearest(&entry.key, self.known.iter().copied()));
             let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => {

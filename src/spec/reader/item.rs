@@ -8,7 +8,7 @@ use super::{At, Fields, Json, Range, Reading, Segment};
 use crate::spec::{
     problem::Problem,
     suggest,
-    tree::{Node, Value},
+    tree::{self, Node, Span, Value},
 };
 
 /// A value to be read, or not there, or to be described.
@@ -162,23 +162,27 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// An array of at most `most` elements, each read by `read`.
-    pub fn list<T>(self, most: usize, mut read: impl FnMut(Item<'_>) -> T) -> Vec<T> {
+    /// An array with as many elements as `length` allows, each read by `read`.
+    pub fn list<T>(self, length: RangeInclusive<usize>, mut read: impl FnMut(Item<'_>) -> T) -> Vec<T> {
         let Self { at, doc, reading } = self;
+        let (least, most) = (*length.start(), *length.end());
         match at {
             At::Schema(schema) => {
                 let mut items = Json::new();
                 read(Item { at: At::Schema(&mut items), doc, reading });
                 schema.insert("type".into(), "array".into());
                 schema.insert("items".into(), items.into());
+                schema.insert("minItems".into(), least.into());
                 schema.insert("maxItems".into(), most.into());
                 Vec::new()
             }
             At::Absent => Vec::new(),
-            At::Node(Node { value: Value::Array(items), span }) if items.len() > most => {
+            At::Node(Node { value: Value::Array(items), span }) if !length.contains(&items.len()) => {
                 let path = reading.path_to(None);
-                let message =
-                    format!("`{path}` has {} entries, more than the {most} it can have", items.len());
+                let message = match items.len() {
+                    0 => format!("`{path}` is empty: it needs at least one entry"),
+                    count => format!("`{path}` has {count} entries, more than the {most} it can have"),
+                };
                 reading.tell(path, Problem::new(span.place(), message).label(doc));
                 Vec::new()
             }
@@ -307,7 +311,7 @@ impl<'a> Item<'a> {
         expected: &str,
         schema: serde_json::Value,
         stand_in: T,
-        read: impl FnOnce(&Value) -> Option<T>,
+        read: impl Fn(&Value) -> Option<T>,
     ) -> T {
         self.custom_hinted(expected, schema, stand_in, None, read)
     }
@@ -319,7 +323,7 @@ impl<'a> Item<'a> {
         schema: serde_json::Value,
         stand_in: T,
         hint: Option<String>,
-        read: impl FnOnce(&Value) -> Option<T>,
+        read: impl Fn(&Value) -> Option<T>,
     ) -> T {
         match self.at {
             At::Schema(into) => {
@@ -332,6 +336,7 @@ impl<'a> Item<'a> {
             At::Node(node) => read(&node.value).unwrap_or_else(|| {
                 let path = self.reading.path_to(None);
                 let label = self.doc;
+                let hint = hint.or_else(|| without_quotes(&node.value, &read));
                 self.tell(|p| {
                     let message = format!("`{path}`: expected {expected}, found {}", node.value.found());
                     let p = Problem { message, hint, ..p };
@@ -348,6 +353,13 @@ impl<'a> Item<'a> {
             self.reading.tell(key, make(Problem::new(node.span.place(), "")));
         }
     }
+}
+
+/// The way out where a string holds what was expected.
+fn without_quotes<T>(value: &Value, read: impl Fn(&Value) -> Option<T>) -> Option<String> {
+    let Value::String(text) = value else { return None };
+    let inner = tree::parse_value(text, Span { source: 0, start: 0, end: 0 })?;
+    read(&inner.value).map(|_| format!("write it without quotes: `{text}`"))
 }
 
 /// Adds a sentence to what a schema says of itself.

@@ -39,17 +39,15 @@ impl Range {
     }
 
     pub(super) fn describe(self, schema: &mut Json) {
-        let (least, most): (Option<(&str, f64)>, Option<(&str, f64)>) = match self {
-            Self::Finite => (None, None),
-            Self::Positive => (Some(("exclusiveMinimum", 0.0)), None),
-            Self::NonNegative => (Some(("minimum", 0.0)), None),
-            Self::BelowOne => (Some(("minimum", 0.0)), Some(("exclusiveMaximum", 1.0))),
-            Self::Unit => (Some(("minimum", 0.0)), Some(("maximum", 1.0))),
-            Self::PositiveUnit => (Some(("exclusiveMinimum", 0.0)), Some(("maximum", 1.0))),
+        let bounds: &[(&str, f64)] = match self {
+            Self::Finite => &[],
+            Self::Positive => &[("exclusiveMinimum", 0.0)],
+            Self::NonNegative => &[("minimum", 0.0)],
+            Self::BelowOne => &[("minimum", 0.0), ("exclusiveMaximum", 1.0)],
+            Self::Unit => &[("minimum", 0.0), ("maximum", 1.0)],
+            Self::PositiveUnit => &[("exclusiveMinimum", 0.0), ("maximum", 1.0)],
         };
-        for (name, bound) in [least, most].into_iter().flatten() {
-            schema.insert(name.to_owned(), bound.into());
-        }
+        schema.extend(bounds.iter().map(|(name, bound)| ((*name).to_owned(), (*bound).into())));
     }
 }
 

@@ -78,7 +78,7 @@ impl Bench {
     /// The CPU with everything in place.
     fn executor(&self, programs: &Programs, threads: usize) -> CpuExecutor {
         let programs = Programs { layout: self.layout.clone(), ..programs.clone() };
-        let mut executor = CpuExecutor::new(&Job { programs, threads, seed: SEED }).unwrap();
+        let mut executor = CpuExecutor::new(&Job { programs, threads, seed: SEED, adaptive: false }).unwrap();
         for (i, contents) in self.contents.iter().enumerate() {
             match i {
                 0..4 => executor.bind(BufferId(i), &contents.clone().into()).map(drop).unwrap(),

@@ -4,22 +4,16 @@
 //! Every element is one chain of additions over k in a fixed order, so its bits depend on the instruction set alone:
 //! not on the split, nor on whether an operand was packed. Nothing here allocates.
 
+mod narrow;
 mod pack;
+mod product;
 #[cfg(test)]
 mod tests;
+mod vector;
 
-use super::simd::{Finish, InstructionSet, Order, Strip};
+use super::simd::InstructionSet;
 pub use pack::Source;
-
-/// Sums are put down in memory after this many terms: the strip of the left operand that belongs to them
-/// (14 rows: 18 KiB) stays in the first-level cache while all panels of the right one pass by.
-const MAX_BLOCK: usize = 320;
-
-/// Bytes of the right operand worked on at a time: half of a usual second-level cache.
-const RIGHT_BYTES: usize = 1 << 20;
-
-/// Columns from which on the left operand's strips are copied together before use.
-const PACK_LEFT_COLUMNS: usize = 512;
+use product::Product;
 
 /// The left operand, `[m, k]`, from the first row of the caller's share on.
 #[derive(Clone, Copy, Debug)]
@@ -90,9 +84,20 @@ impl Kernel {
         Self { set: InstructionSet::portable() }
     }
 
+    /// The one of that name, if this machine has it.
+    pub fn named(name: &str) -> Option<Self> {
+        InstructionSet::named(name).map(|set| Self { set })
+    }
+
     /// `avx512`, `avx2` or `portable`: to be recorded, since bits differ between them.
     pub fn name(self) -> &'static str {
         self.set.name()
+    }
+
+    /// Whether a row-major `[k, n]` right operand, used for `m` rows by all threads together, is better packed first:
+    /// where its rows are so long that those a tile reads lie in as many pages of memory, and enough rows use it.
+    pub fn worth_packing(self, m: usize, n: usize) -> bool {
+        n > 512 && m >= 64
     }
 
     /// Multiplies: `out[m, n] = epilogue(lhs[m, k] * rhs[k, n])`.
@@ -112,108 +117,12 @@ impl Kernel {
             return;
         }
         let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue };
-        if n >= PACK_LEFT_COLUMNS {
-            product.with_packed_left(out);
+        if product.is_narrow() {
+            product.run_narrow(out);
+        } else if n >= product::COPY_LEFT_COLUMNS {
+            product.run_with_copies(out);
         } else {
             product.run(out, None);
-        }
-    }
-}
-
-/// Blocks of k: their number and the length of all but the last.
-fn blocks(k: usize) -> (usize, usize) {
-    let count = k.div_ceil(MAX_BLOCK).max(1);
-    (count, k.div_ceil(count))
-}
-
-#[derive(Clone, Copy)]
-struct Product<'a> {
-    set: InstructionSet,
-    lhs: Lhs<'a>,
-    rhs: Rhs<'a>,
-    m: usize,
-    k: usize,
-    n: usize,
-    epilogue: Epilogue<'a>,
-}
-
-impl Product<'_> {
-    #[inline(never)]
-    fn with_packed_left(&self, out: &mut [f32]) {
-        let mut scratch = [0.0; pack::LEFT_LANES * MAX_BLOCK];
-        self.run(out, Some(&mut scratch));
-    }
-
-    fn run(&self, out: &mut [f32], mut scratch: Option<&mut [f32]>) {
-        let Self { set, m, k, n, .. } = *self;
-        let width = 2 * set.lanes();
-        let (count, size) = blocks(k);
-        let tiles = m.div_ceil(set.tile_rows()).max(1);
-        let (short, longer) = (m / tiles, m % tiles);
-        let group = match self.rhs {
-            Rhs::Packed(_) => (RIGHT_BYTES / (4 * size.max(1))).next_multiple_of(width),
-            Rhs::Rows(_) => n.max(1),
-        };
-        for column in (0..n).step_by(group) {
-            let columns = (n - column).min(group);
-            for block in 0..count {
-                let first = block * size;
-                let length = (k - first).min(size);
-                let (rhs, rhs_stride, rhs_panel_stride) = match self.rhs {
-                    Rhs::Rows(data) => (&data[first * n + column..], n, width),
-                    Rhs::Packed(data) => {
-                        let padded = n.next_multiple_of(width);
-                        (&data[first * padded + column * length..], width, length * width)
-                    }
-                };
-                let mut row = 0;
-                for tile in 0..tiles {
-                    let rows = short + usize::from(tile < longer);
-                    let (data, order, stride) = match self.lhs {
-                        Lhs::Rows { data, stride } => (&data[row * stride + first..], Order::Rows, stride),
-                        Lhs::Columns { data, stride } => {
-                            (&data[first * stride + row..], Order::Columns, stride)
-                        }
-                    };
-                    let (lhs, lhs_order, lhs_stride) = match &mut scratch {
-                        Some(scratch) => {
-                            let lanes = pack::left(set, data, order, stride, rows, length, scratch);
-                            (&**scratch, Order::Columns, lanes)
-                        }
-                        None => (data, order, stride),
-                    };
-                    let at = row * n + column;
-                    set.strip(Strip {
-                        lhs,
-                        lhs_order,
-                        lhs_stride,
-                        rows,
-                        k: length,
-                        rhs,
-                        rhs_stride,
-                        rhs_panel_stride,
-                        columns,
-                        out: &mut out[at..],
-                        out_stride: n,
-                        resume: block > 0 && !matches!(self.epilogue, Epilogue::Update { .. }),
-                        finish: self.finish(block + 1 == count, at, column),
-                    });
-                    row += rows;
-                }
-            }
-        }
-    }
-
-    fn finish(&self, last: bool, at: usize, column: usize) -> Finish<'_> {
-        match self.epilogue {
-            Epilogue::Update { rate } => Finish::Update { rate },
-            _ if !last => Finish::Store,
-            Epilogue::Store => Finish::Store,
-            Epilogue::Bias { bias, relu } => Finish::Affine {
-                bias: bias.map(|b| &b[column..]),
-                floor: if relu { 0.0 } else { f32::NEG_INFINITY },
-            },
-            Epilogue::WherePositive { saved } => Finish::WherePositive { saved: &saved[at..] },
         }
     }
 }

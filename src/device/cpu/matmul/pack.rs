@@ -5,12 +5,16 @@
 
 use std::ops::Range;
 
-use super::{Kernel, blocks};
+use super::Kernel;
+use super::product::blocks;
 use crate::device::cpu::simd::{InstructionSet, Matrix, MatrixMut, Order};
 
 /// From one k to the next in a packed strip of the left operand: at least the rows of the tallest tile, in whole vectors
 /// of every instruction set.
 pub(super) const LEFT_LANES: usize = 16;
+
+/// Rows of the right operand that are packed together.
+const ROWS_AT_A_TIME: usize = 8;
 
 /// A right operand, `[k, n]`, to be packed.
 #[derive(Clone, Copy, Debug)]
@@ -53,28 +57,40 @@ impl Kernel {
     pub fn pack(self, source: Source<'_>, [k, n]: [usize; 2], units: Range<usize>, out: &mut [f32]) {
         let width = 2 * self.set.lanes();
         let (panels, (_, size)) = (n.div_ceil(width), blocks(k));
-        let mut rest = out;
-        for unit in units {
-            let (block, column) = (unit / panels, unit % panels * width);
-            let first = block * size;
-            let (length, columns) = ((k - first).min(size), (n - column).min(width));
-            let (panel, after) = rest.split_at_mut(length * width);
-            rest = after;
+        let (mut unit, mut rest) = (units.start, out);
+        while unit < units.end && k > 0 {
+            // The units of one block.
+            let (first, panel) = (unit / panels * size, unit % panels);
+            let run = (panels - panel).min(units.end - unit);
+            let length = (k - first).min(size);
+            let (block, after) = rest.split_at_mut(run * length * width);
+            let columns = (n - panel * width).min(run * width);
             match source {
                 Source::Rows(data) => {
-                    let from = Matrix { data: &data[first * n + column..], stride: n };
-                    self.set.copy(from, length, columns, MatrixMut { data: panel, stride: width }, width);
+                    let from = Matrix { data: &data[first * n + panel * width..], stride: n };
+                    self.pack_rows(from, length, columns, block);
                 }
                 Source::Transposed(data) => {
-                    let from = Matrix { data: &data[column * k + first..], stride: k };
-                    self.set.transpose(
-                        from,
-                        columns,
-                        length,
-                        MatrixMut { data: panel, stride: width },
-                        width,
-                    );
+                    for (i, to) in block.chunks_exact_mut(length * width).enumerate() {
+                        let from = Matrix { data: &data[(panel + i) * width * k + first..], stride: k };
+                        let to = MatrixMut { data: to, stride: width };
+                        self.set.transpose(from, (columns - i * width).min(width), length, to, width);
+                    }
                 }
+            }
+            (unit, rest) = (unit + run, after);
+        }
+    }
+
+    /// Packs panels of a block, a few rows at a time: far reads run on along the rows.
+    fn pack_rows(self, from: Matrix<'_>, rows: usize, columns: usize, block: &mut [f32]) {
+        let width = 2 * self.set.lanes();
+        for row in (0..rows).step_by(ROWS_AT_A_TIME) {
+            let few = (rows - row).min(ROWS_AT_A_TIME);
+            for (i, panel) in block.chunks_exact_mut(rows * width).enumerate() {
+                let from = Matrix { data: &from.data[row * from.stride + i * width..], stride: from.stride };
+                let to = MatrixMut { data: &mut panel[row * width..], stride: width };
+                self.set.copy(from, few, (columns - i * width).min(width), to, width);
             }
         }
     }

@@ -1,0 +1,195 @@
+//! One planned trial in words and numbers, for `runner check`.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::measure;
+use crate::{
+    plan::{Machine, Trial},
+    record::{devices_in_words, units},
+    spec::{self, Optimizer, Rule, Source},
+};
+
+/// Sentences about the data that are shown; a wide table may have one per column, and `run.log` keeps all.
+const NOTES: usize = 8;
+
+/// The page: a line per fact, the layers as a table. `notes` are what reading the data had to say.
+pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
+    let mut page = Page(format!("{}\n\n", trial.spec.name));
+    page.row("devices", devices_in_words(&trial.devices.requested, &trial.devices.used_names()));
+    page.more(trial.devices.note.clone());
+    data(&mut page, trial, notes);
+    model(&mut page, trial);
+    page.row("optimizer", optimizer(trial));
+    steps(&mut page, trial);
+    cost(&mut page, trial, machine);
+    page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
+    page.row(
+        "memory",
+        format!(
+            "{} on the device, {} free",
+            units::bytes(trial.programs.layout.arena_bytes() + trial.data_bytes),
+            units::bytes(machine.memory_available)
+        ),
+    );
+    page.0
+}
+
+/// Lines of a name and a value; a value's further lines stand below it.
+struct Page(String);
+
+impl Page {
+    fn row(&mut self, name: &str, value: impl AsRef<str>) {
+        let _ = writeln!(self.0, "  {name:<10} {}", value.as_ref()); // a String takes every write
+    }
+
+    fn more(&mut self, lines: impl IntoIterator<Item = String>) {
+        for line in lines {
+            self.row("", line);
+        }
+    }
+}
+
+fn data(page: &mut Page, trial: &Trial, notes: &[String]) {
+    let facts = trial.facts;
+    let target = match facts.classes {
+        Some(classes) => format!("{} classes", units::count(classes as u64)),
+        None => units::counted(facts.targets as u64, "target"),
+    };
+    let features = units::counted(facts.features as u64, "feature");
+    page.row("data", format!("{}: {features}, {target}", source(trial)));
+    let validation = match facts.validation_rows {
+        0 => "none to validate on".to_owned(),
+        rows => format!("{} to validate on", units::count(rows as u64)),
+    };
+    let placement = match trial.chunk_rows {
+        Some(rows) => format!("streamed in chunks of {}", units::counted(rows as u64, "row")),
+        None => format!("{} resident on the device", units::bytes(trial.data_bytes)),
+    };
+    let train = units::counted(facts.train_rows as u64, "row");
+    page.more([format!("{train} to train on, {validation}; {placement}")]);
+    page.more(notes.iter().take(NOTES).cloned());
+    if notes.len() > NOTES {
+        page.more([format!("and {} more such notes, in the run's run.log", notes.len() - NOTES)]);
+    }
+}
+
+fn model(page: &mut Page, trial: &Trial) {
+    let total = trial.programs.layout.parameter_count();
+    let parameters = units::counted(total, "parameter");
+    page.row("model", format!("{parameters}, {}; loss {}", units::bytes(total * 4), loss(trial)));
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["layer", "", "input", "output", "parameters"]);
+    let batch = trial.programs.train.rows;
+    for layer in &trial.layers {
+        let shape = |width: usize| format!("[{batch}, {width}]");
+        let parameters = if layer.parameters > 0 { units::count(layer.parameters) } else { String::new() };
+        table.add_row([
+            layer.index.to_string(),
+            layer.name.to_owned(),
+            shape(layer.inputs),
+            shape(layer.outputs),
+            parameters,
+        ]);
+    }
+    for (place, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if place != 1 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    page.more(table.lines().map(|line| line.trim_end().to_owned()));
+}
+
+fn steps(page: &mut Page, trial: &Trial) {
+    let trainer = &trial.spec.trainer;
+    let may_end_early = trainer.early_stopping.is_some() || trainer.max_time.is_some();
+    let at_most = if may_end_early { " at most" } else { "" };
+    let epochs = units::counted(trial.steps.div_ceil(trial.steps_per_epoch), "epoch");
+    let rows = units::counted(trial.programs.train.rows as u64, "row");
+    let last = trial.programs.train_last.as_ref();
+    let last = last.map_or(String::new(), |p| format!(", the last of them on {}", p.rows));
+    let per_epoch = units::count(trial.steps_per_epoch);
+    page.row(
+        "steps",
+        format!(
+            "{}{at_most}, in {epochs}; {per_epoch} per epoch on {rows} each{last}",
+            units::count(trial.steps)
+        ),
+    );
+}
+
+fn cost(page: &mut Page, trial: &Trial, machine: &Machine) {
+    let floor = &trial.floor;
+    let instructions = units::counted(trial.programs.train.instructions.len() as u64, "instruction");
+    page.row(
+        "a step",
+        format!(
+            "{instructions}, {}, {} read and written",
+            flop(floor.cost.flops),
+            units::bytes(floor.cost.bytes as u64)
+        ),
+    );
+    let time = match trial.threads {
+        1 => floor.serial_s(),
+        n => floor.team_s(machine, n),
+    };
+    let measured = match measure::step_s(trial) {
+        Ok(seconds) => format!("{} measured on blank rows", units::seconds(seconds)),
+        Err(e) => format!("not measured: {e}"),
+    };
+    let bound = floor.bound().name();
+    page.more([format!("{} by the cost model, bound by {bound}; {measured}", units::seconds(time))]);
+}
+
+fn source(trial: &Trial) -> &'static str {
+    match trial.spec.data.source {
+        Source::SyntheticRegression(_) => "synthetic_regression",
+        Source::Csv(_) => "csv",
+        Source::Idx(_) => "idx",
+        Source::Npy(_) => "npy",
+    }
+}
+
+fn loss(trial: &Trial) -> &'static str {
+    match trial.spec.model.loss {
+        spec::Loss::Mse => "mse",
+        spec::Loss::L1 => "l1",
+        spec::Loss::Huber => "huber",
+        spec::Loss::CrossEntropy => "cross_entropy",
+    }
+}
+
+fn optimizer(trial: &Trial) -> String {
+    let name = match trial.spec.optimizer {
+        Optimizer::Sgd(_) => "sgd",
+        Optimizer::Adam(_) => "adam",
+        Optimizer::Adamw(_) => "adamw",
+    };
+    let schedule = match &trial.spec.schedule.rule {
+        Rule::Constant => "constant".to_owned(),
+        Rule::One(curve) => format!("scheduled: {}", curve.name()),
+        Rule::Chain { chain } => {
+            let names: Vec<_> = chain.iter().map(|l| l.curve.name()).collect();
+            format!("scheduled: {}", names.join(", then "))
+        }
+    };
+    format!("{name}, lr {}, {schedule}", trial.spec.optimizer.lr())
+}
+
+/// `448 FLOP`, `26.75 kFLOP`.
+fn flop(value: f64) -> String {
+    if value < 9999.5 { format!("{value:.0} FLOP") } else { format!("{}FLOP", units::rate(value)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flop;
+
+    #[test]
+    fn flop_with_prefixes() {
+        let words = [0.0, 448.0, 9999.0, 26_752.0, 2.75e6, 3.2e13].map(flop);
+        assert_eq!(words, ["0 FLOP", "448 FLOP", "9999 FLOP", "26.75 kFLOP", "2.750 MFLOP", "32000 GFLOP"]);
+    }
+}

@@ -1,0 +1,149 @@
+//! Numbers copied and transposed.
+
+use super::vector::Vector;
+use super::{InstructionSet, check, dispatch};
+
+/// Numbers in rows, `stride` apart.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Matrix<'a> {
+    pub data: &'a [f32],
+    pub stride: usize,
+}
+
+/// The same, to be written.
+pub(in super::super) struct MatrixMut<'a> {
+    pub data: &'a mut [f32],
+    pub stride: usize,
+}
+
+impl InstructionSet {
+    /// Copies `rows` x `columns` numbers at `from` to `to`, as rows of `width` numbers of which those past `columns` are 0.
+    ///
+    /// # Panics
+    /// Where a slice is shorter than its shape says, or `columns` is more than `width`.
+    pub fn copy(self, from: Matrix<'_>, rows: usize, columns: usize, to: MatrixMut<'_>, width: usize) {
+        assert!(columns <= width, "more columns than the copy's width");
+        check(from.data, rows, from.stride, columns);
+        check(to.data, rows, to.stride, width);
+        let raw = RawCopy {
+            from: from.data.as_ptr(),
+            from_stride: from.stride,
+            rows,
+            columns,
+            to: to.data.as_mut_ptr(),
+            to_stride: to.stride,
+            width,
+        };
+        // SAFETY: both shapes were checked above; the set's instructions are there.
+        unsafe { dispatch!(self, copy(&raw)) }
+    }
+
+    /// Writes the transpose of `rows` x `columns` numbers at `from` to `to`, as rows of `width` numbers of which those
+    /// past `rows` are 0.
+    ///
+    /// # Panics
+    /// Where a slice is shorter than its shape says, or `rows` is more than `width`, or `width` more than a panel.
+    pub fn transpose(self, from: Matrix<'_>, rows: usize, columns: usize, to: MatrixMut<'_>, width: usize) {
+        assert!(rows <= width, "more rows than the transposed width");
+        check(from.data, rows, from.stride, columns);
+        check(to.data, columns, to.stride, width);
+        let raw = RawCopy {
+            from: from.data.as_ptr(),
+            from_stride: from.stride,
+            rows,
+            columns,
+            to: to.data.as_mut_ptr(),
+            to_stride: to.stride,
+            width,
+        };
+        // SAFETY: both shapes were checked above; the set's instructions are there.
+        unsafe { dispatch!(self, transpose(&raw)) }
+    }
+}
+
+/// A copy or a transpose, checked.
+pub(super) struct RawCopy {
+    from: *const f32,
+    from_stride: usize,
+    rows: usize,
+    columns: usize,
+    to: *mut f32,
+    to_stride: usize,
+    width: usize,
+}
+
+/// A copy, by rows.
+///
+/// # Safety
+/// The shapes are checked; the machine has the vector's instructions.
+#[inline(always)]
+pub(super) unsafe fn copy_rows<V: Vector>(t: &RawCopy) {
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked.
+    unsafe {
+        if t.width == V::LANES {
+            let (loaded, all) = (V::first(t.columns), t.columns == V::LANES);
+            for r in 0..t.rows {
+                let from = t.from.add(r * t.from_stride);
+                let v = if all { V::load(from) } else { V::load_some(from, loaded) };
+                v.store(t.to.add(r * t.to_stride));
+            }
+            return;
+        }
+        for r in 0..t.rows {
+            let (from, to) = (t.from.add(r * t.from_stride), t.to.add(r * t.to_stride));
+            for c in (0..t.width).step_by(V::LANES) {
+                let there = t.columns.saturating_sub(c);
+                let v = if there >= V::LANES {
+                    V::load(from.add(c))
+                } else {
+                    V::load_some(from.wrapping_add(c), V::first(there))
+                };
+                if t.width - c >= V::LANES {
+                    v.store(to.add(c))
+                } else {
+                    v.store_some(to.add(c), V::first(t.width - c))
+                }
+            }
+        }
+    }
+}
+
+/// A transpose by square blocks of `N`, the vector's lanes.
+///
+/// # Safety
+/// The shapes are checked; the machine has the vector's instructions.
+#[inline(always)]
+pub(super) unsafe fn transpose_blocks<V: Vector, const N: usize>(t: &RawCopy) {
+    for i in (0..t.width).step_by(N) {
+        let (rows, stored) = (t.rows.saturating_sub(i).min(N), (t.width - i).min(N));
+        for j in (0..t.columns).step_by(N) {
+            let columns = (t.columns - j).min(N);
+            // SAFETY: rows and columns below those of the shape; lanes past them are masked.
+            unsafe {
+                let (loaded, stored_mask) = (V::first(columns), V::first(stored));
+                let mut block = [V::splat(0.0); N];
+                let from = t.from.wrapping_add(i * t.from_stride + j);
+                if rows == N && columns == N {
+                    for (r, v) in block.iter_mut().enumerate() {
+                        *v = V::load(from.add(r * t.from_stride));
+                    }
+                } else {
+                    for (r, v) in block.iter_mut().enumerate().take(rows) {
+                        *v = V::load_some(from.add(r * t.from_stride), loaded);
+                    }
+                }
+                V::transpose(&mut block);
+                let to = t.to.add(j * t.to_stride + i);
+                if stored == N && columns == N {
+                    for (c, v) in block.iter().enumerate() {
+                        v.store(to.add(c * t.to_stride));
+                    }
+                } else {
+                    for (c, v) in block.iter().enumerate().take(columns) {
+                        v.store_some(to.add(c * t.to_stride), stored_mask);
+                    }
+                }
+            }
+        }
+    }
+}

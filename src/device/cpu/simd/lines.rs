@@ -1,0 +1,232 @@
+//! Products of a matrix and a vector, bound by reading the matrix once.
+
+use super::layout::Matrix;
+use super::vector::Vector;
+use super::{InstructionSet, check, dispatch};
+
+impl InstructionSet {
+    /// `out[r] = max(x[r] . w + bias, floor)`.
+    ///
+    /// # Panics
+    /// Where `x` is shorter than `out.len()` rows of `w.len()` numbers.
+    pub fn dots(self, x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+        check(x, out.len(), w.len(), w.len());
+        // SAFETY: the shape was checked above; the set's instructions are there.
+        unsafe {
+            if w.len() == 2 {
+                dispatch!(self, pairs(x, w, bias, floor, out))
+            } else {
+                dispatch!(self, dots(x, w, bias, floor, out))
+            }
+        }
+    }
+
+    /// `out[c] = sum over r of x[r][c] * weights[r]`, or `out[c] - rate * sum`.
+    ///
+    /// # Panics
+    /// Where `x` is shorter than `weights.len()` rows of `out.len()` numbers.
+    pub fn weigh(self, x: Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+        check(x.data, weights.len(), x.stride, out.len());
+        // SAFETY: the shape was checked above; the set's instructions are there.
+        unsafe { dispatch!(self, weigh(x, weights, rate, out)) }
+    }
+}
+
+/// Dot products of rows with `w`: a vector of partial sums for each row, `G` rows at a time; the sums of `N` rows, the
+/// vector's lanes, are then added up together. Which rows are neighbours does not matter to the bits.
+///
+/// # Safety
+/// The shapes are checked; the machine has the vector's instructions.
+#[inline(always)]
+pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
+    x: &[f32],
+    w: &[f32],
+    bias: f32,
+    floor: f32,
+    out: &mut [f32],
+) {
+    let (rows, k) = (out.len(), w.len());
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
+    unsafe {
+        let (bias, floor) = (V::splat(bias), V::splat(floor));
+        // Long rows are streams that the hardware foresees; short ones need to be told.
+        let ahead = if k < 256 { 2 * G * k } else { 64 };
+        let (whole, part) = (k / N * N, V::first(k % N));
+        for row in (0..rows).step_by(N) {
+            let there = (rows - row).min(N);
+            let mut sums = [V::splat(0.0); N];
+            for group in (0..there).step_by(G) {
+                // Rows past the last are the last one again; their sums are not stored.
+                let at: [*const f32; G] =
+                    std::array::from_fn(|g| x.as_ptr().wrapping_add((row + group + g).min(rows - 1) * k));
+                let mut acc = [V::splat(0.0); G];
+                for j in (0..whole).step_by(N) {
+                    let w = V::load(w.as_ptr().add(j));
+                    for g in 0..G {
+                        V::prefetch(at[g].wrapping_add(ahead + j));
+                        acc[g] = V::load(at[g].add(j)).mul_add(w, acc[g]);
+                    }
+                }
+                if whole < k {
+                    let w = V::load_some(w.as_ptr().add(whole), part);
+                    for g in 0..G {
+                        acc[g] = V::load_some(at[g].add(whole), part).mul_add(w, acc[g]);
+                    }
+                }
+                sums[group..group + G].copy_from_slice(&acc);
+            }
+            V::transpose(&mut sums);
+            let mut count = N;
+            while count > 1 {
+                count /= 2;
+                for i in 0..count {
+                    sums[i] = sums[i].add(sums[i + count]);
+                }
+            }
+            let to = out.as_mut_ptr().add(row);
+            let sum = sums[0].add(bias).at_least(floor);
+            if there == N { sum.store(to) } else { sum.store_some(to, V::first(there)) }
+        }
+    }
+}
+
+/// [`dot_rows`] for rows of two: there the lanes are rows.
+///
+/// # Safety
+/// The shapes are checked; the machine has the vector's instructions.
+#[inline(always)]
+pub(super) unsafe fn dot_pairs<V: Vector, const N: usize>(
+    x: &[f32],
+    w: &[f32],
+    bias: f32,
+    floor: f32,
+    out: &mut [f32],
+) {
+    let rows = out.len();
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
+    unsafe {
+        let (bias, floor) = (V::splat(bias), V::splat(floor));
+        let (w0, w1) = (V::splat(w[0]), V::splat(w[1]));
+        for row in (0..rows).step_by(N) {
+            let there = rows - row;
+            let (from, to) = (x.as_ptr().add(2 * row), out.as_mut_ptr().add(row));
+            if there >= N {
+                let (x0, x1) = V::deinterleave(V::load(from), V::load(from.add(N)));
+                x1.mul_add(w1, x0.mul_add(w0, V::splat(0.0))).add(bias).at_least(floor).store(to);
+            } else {
+                let (low, high) = (V::first(2 * there), V::first((2 * there).saturating_sub(N)));
+                let high = V::load_some(from.wrapping_add(N), high);
+                let (x0, x1) = V::deinterleave(V::load_some(from, low), high);
+                let sum = x1.mul_add(w1, x0.mul_add(w0, V::splat(0.0)));
+                sum.add(bias).at_least(floor).store_some(to, V::first(there));
+            }
+        }
+    }
+}
+
+/// Sums of weighted rows, some vectors of columns at a time. An element's sum is that of four chains, over every fourth
+/// row each, so that it does not wait for the adder; the same whichever columns are its neighbours. Two columns alone
+/// would leave most lanes empty: there the lanes are rows.
+///
+/// # Safety
+/// The shapes are checked; the machine has the vector's instructions.
+#[inline(always)]
+pub(super) unsafe fn weigh_rows<V: Vector>(
+    x: Matrix<'_>,
+    weights: &[f32],
+    rate: Option<f32>,
+    out: &mut [f32],
+) {
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
+    unsafe {
+        if out.len() == 2 && x.stride == 2 {
+            let mut sums = [V::splat(0.0); 2];
+            for row in (0..weights.len()).step_by(V::LANES) {
+                let (from, there) = (x.data.as_ptr().add(2 * row), weights.len() - row);
+                let (x0, x1, d);
+                if there >= V::LANES {
+                    (x0, x1) = V::deinterleave(V::load(from), V::load(from.add(V::LANES)));
+                    d = V::load(weights.as_ptr().add(row));
+                } else {
+                    let (low, high) = (V::first(2 * there), V::first((2 * there).saturating_sub(V::LANES)));
+                    let high = V::load_some(from.wrapping_add(V::LANES), high);
+                    (x0, x1) = V::deinterleave(V::load_some(from, low), high);
+                    d = V::load_some(weights.as_ptr().add(row), V::first(there));
+                }
+                sums = [x0.mul_add(d, sums[0]), x1.mul_add(d, sums[1])];
+            }
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = rate.map_or(sum.sum(), |rate| *out - rate * sum.sum());
+            }
+            return;
+        }
+        let mut column = 0;
+        while column < out.len() {
+            let x = Matrix { data: &x.data[column.min(x.data.len())..], stride: x.stride };
+            let out = &mut out[column..];
+            match out.len().div_ceil(V::LANES) {
+                1 => weigh_columns::<V, 1>(x, weights, rate, out),
+                2 => weigh_columns::<V, 2>(x, weights, rate, out),
+                3 if V::LANES > 8 => weigh_columns::<V, 3>(x, weights, rate, out),
+                _ if V::LANES > 8 => weigh_columns::<V, 4>(x, weights, rate, out),
+                _ => weigh_columns::<V, 2>(x, weights, rate, out),
+            }
+            column += if V::LANES > 8 { 4 } else { 2 } * V::LANES;
+        }
+    }
+}
+
+/// [`weigh_rows`] for `C` vectors of columns, the last of which may be a part.
+///
+/// # Safety
+/// As there; `x` and `out` are at the first column.
+#[inline(always)]
+unsafe fn weigh_columns<V: Vector, const C: usize>(
+    x: Matrix<'_>,
+    weights: &[f32],
+    rate: Option<f32>,
+    out: &mut [f32],
+) {
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
+    unsafe {
+        let last = V::first(out.len() - (C - 1) * V::LANES);
+        let mut sums = [[V::splat(0.0); C]; 4];
+        let mut from = x.data.as_ptr();
+        let add = |sums: &mut [V; C], from: *const f32, weight: f32| {
+            let weight = V::splat(weight);
+            for (c, sum) in sums.iter_mut().enumerate() {
+                let from = from.add(c * V::LANES);
+                V::prefetch(from.wrapping_add(16 * x.stride));
+                let x = if c + 1 == C { V::load_some(from, last) } else { V::load(from) };
+                *sum = x.mul_add(weight, *sum);
+            }
+        };
+        let (fours, rest) = weights.as_chunks::<4>();
+        for four in fours {
+            add(&mut sums[0], from, four[0]);
+            add(&mut sums[1], from.add(x.stride), four[1]);
+            add(&mut sums[2], from.add(2 * x.stride), four[2]);
+            add(&mut sums[3], from.add(3 * x.stride), four[3]);
+            from = from.wrapping_add(4 * x.stride);
+        }
+        if let Some(&weight) = rest.first() {
+            add(&mut sums[0], from, weight);
+        }
+        if let Some(&weight) = rest.get(1) {
+            add(&mut sums[1], from.add(x.stride), weight);
+        }
+        if let Some(&weight) = rest.get(2) {
+            add(&mut sums[2], from.add(2 * x.stride), weight);
+        }
+        let [even, odd, even_next, odd_next] = sums;
+        for c in 0..C {
+            let mut sum = even[c].add(odd[c]).add(even_next[c].add(odd_next[c]));
+            let to = out.as_mut_ptr().add(c * V::LANES);
+            if let Some(rate) = rate {
+                let before = if c + 1 == C { V::load_some(to, last) } else { V::load(to) };
+                sum = V::splat(-rate).mul_add(sum, before);
+            }
+            if c + 1 == C { sum.store_some(to, last) } else { sum.store(to) }
+        }
+    }
+}

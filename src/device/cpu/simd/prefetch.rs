@@ -1,0 +1,14 @@
+//! Reading ahead.
+
+/// Asks for numbers that will be read soon, without waiting for them.
+#[inline(always)]
+pub fn prefetch(numbers: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in numbers.chunks(16) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that the program can see, and faults nowhere; SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = numbers;
+}

@@ -1,0 +1,175 @@
+//! What the threads of a trial share, and one thread's way through a block of steps.
+
+use super::{
+    arena::Arena,
+    compile::{Compiler, Scratch},
+    matmul::Kernel,
+    task::{Bound, Context, Cursor, Tally, Task},
+    team::{Barrier, Lost},
+    watch::Watcher,
+};
+use crate::{
+    device::{DeviceError, Work},
+    program::{Hyper, Program, Programs},
+};
+
+/// A program's tasks by thread.
+struct Compiled {
+    rows: usize,
+    tasks: Vec<Vec<Task>>,
+}
+
+/// All programs of a trial, compiled for one number of threads: full and last of each kind of work.
+pub struct Set {
+    train: [Option<Compiled>; 2],
+    validate: [Option<Compiled>; 2],
+}
+
+/// The part of a block that threads need; a copy, so that they need not borrow the host's.
+#[derive(Clone)]
+pub struct Assignment {
+    /// Which programs.
+    pub work: Work,
+    /// Whether the team walks them.
+    pub together: bool,
+    /// Optimizer steps done.
+    pub step: u64,
+    /// First row within the epoch.
+    pub position: usize,
+    /// First row within the bound data.
+    pub offset: usize,
+    /// Rows of the epoch.
+    pub rows: usize,
+    /// Steps to run.
+    pub steps: usize,
+    /// First free row of the log.
+    pub slot: usize,
+    /// One per step.
+    pub hyper: Vec<Hyper>,
+}
+
+/// What the team shares. Threads read it while a block runs; the host writes it in between.
+pub struct State {
+    /// The products' instruction set.
+    pub kernel: Kernel,
+    /// The run's seed.
+    pub seed: u64,
+    /// All memory but the data.
+    pub arena: Arena,
+    /// The data.
+    pub bound: Bound,
+    /// The programs for one thread.
+    pub alone: Set,
+    /// The programs for the team.
+    pub together: Option<Set>,
+    /// What is to be done.
+    pub assignment: Assignment,
+}
+
+impl State {
+    /// Plans memory and compiles the programs for one thread and for `threads`. Both have the same results to the bit.
+    pub fn new(programs: &Programs, threads: usize, seed: u64) -> Result<Self, DeviceError> {
+        let kernel = Kernel::detect();
+        let layout = &programs.layout;
+        let compilers = [1, threads].map(|threads| Compiler { layout, threads, kernel });
+        let mut scratch = Scratch::default();
+        for program in all(programs).into_iter().flatten() {
+            compilers.iter().for_each(|c| c.measure(program, &mut scratch));
+        }
+        let arena = Arena::new(layout, &scratch.lens)
+            .ok_or_else(|| DeviceError::OutOfMemory { device: "cpu".into(), bytes: layout.arena_bytes() })?;
+        let [alone, together] = compilers;
+        let alone = Set::compile(programs, &alone, &arena, &mut scratch)?;
+        let together = match threads {
+            1 => None,
+            _ => Some(Set::compile(programs, &together, &arena, &mut scratch)?),
+        };
+        let assignment = Assignment {
+            work: Work::Train,
+            together: false,
+            step: 0,
+            position: 0,
+            offset: 0,
+            rows: 0,
+            steps: 0,
+            slot: 0,
+            hyper: Vec::new(),
+        };
+        Ok(Self { kernel, seed, arena, bound: Bound::default(), alone, together, assignment })
+    }
+    /// One thread's way through a block.
+    pub fn walk(
+        &self,
+        member: usize,
+        tally: &mut Tally,
+        barrier: Option<&Barrier>,
+        watcher: &mut impl Watcher,
+    ) -> Result<(), Lost> {
+        let a = &self.assignment;
+        let set = if a.together { self.together.as_ref().unwrap_or(&self.alone) } else { &self.alone };
+        let [full, last] = match a.work {
+            Work::Train => &set.train,
+            Work::Validate => &set.validate,
+        };
+        let Some(full) = full else { return Ok(()) };
+        let context = Context { kernel: self.kernel, bound: &self.bound };
+        let mut at = Cursor {
+            seed: self.seed,
+            step: a.step,
+            position: a.position,
+            offset: a.offset,
+            slot: a.slot,
+            hyper: Hyper::default(),
+        };
+        for step in 0..a.steps {
+            let left = a.rows - at.position;
+            let program = if left >= full.rows { full } else { last.as_ref().unwrap_or(full) };
+            if let Some(hyper) = a.hyper.get(step) {
+                at.hyper = *hyper;
+            }
+            watcher.begin_step();
+            for task in &program.tasks[member] {
+                watcher.enter(task.phase);
+                if let Some(barrier) = barrier
+                    && task.barrier
+                {
+                    barrier.wait()?;
+                }
+                // SAFETY: the task was verified by this arena for this member, which has just passed the barrier before
+                // its stage if it has one, and drops the slices with this line. Steps and blocks are parted by barriers,
+                // too: a step begins with one, and a block ends with one in `Team::run`.
+                let slices = unsafe { task.access.borrow(&self.arena) };
+                task.run(slices, &context, &at, tally);
+            }
+            watcher.end_step();
+            at.position += program.rows;
+            at.offset += program.rows;
+            at.step += 1;
+            at.slot += 1;
+        }
+        Ok(())
+    }
+}
+
+fn all(programs: &Programs) -> [Option<&Program>; 4] {
+    let Programs { train, train_last, validate, validate_last, .. } = programs;
+    [Some(train), train_last.as_ref(), validate.as_ref(), validate_last.as_ref()]
+}
+
+impl Set {
+    fn compile(
+        programs: &Programs,
+        compiler: &Compiler<'_>,
+        arena: &Arena,
+        scratch: &mut Scratch,
+    ) -> Result<Self, DeviceError> {
+        let mut compile = |program: Option<&Program>| {
+            let Some(program) = program else { return Ok(None) };
+            let tasks = compiler.compile(program, arena, scratch);
+            let tasks = tasks.map_err(|conflict| DeviceError::Schedule { conflict: conflict.to_string() })?;
+            Ok(Some(Compiled { rows: program.rows, tasks }))
+        };
+        let [train, train_last, validate, validate_last] = all(programs).map(&mut compile);
+        Ok(Self { train: [train?, train_last?], validate: [validate?, validate_last?] })
+    }
+}

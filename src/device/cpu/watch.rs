@@ -1,0 +1,73 @@
+//! Who looks on while the first thread walks: nobody, or a clock that tells phases apart.
+
+use std::time::{Duration, Instant};
+
+use crate::{device::Clock, program::Phase};
+
+/// Sees the first thread through its steps.
+pub trait Watcher {
+    /// A step begins.
+    fn begin_step(&mut self);
+    /// A task of that phase comes next.
+    fn enter(&mut self, phase: Phase);
+    /// The step is done.
+    fn end_step(&mut self);
+}
+
+/// For all other threads, and for steps that are too short to be timed.
+pub struct Unwatched;
+
+impl Watcher for Unwatched {
+    #[inline(always)]
+    fn begin_step(&mut self) {}
+    #[inline(always)]
+    fn enter(&mut self, _: Phase) {}
+    #[inline(always)]
+    fn end_step(&mut self) {}
+}
+
+/// Adds up each phase's time within a step, so that a phase has one sample per step.
+pub struct PhaseWatch<'a> {
+    clock: &'a mut Clock,
+    ends: &'a mut Vec<f64>,
+    since: Instant,
+    phase: Phase,
+    times: [Duration; Phase::ALL.len()],
+}
+
+impl<'a> PhaseWatch<'a> {
+    /// Counts from now on; each step's end, in seconds since the clock's origin, is pushed to `ends`.
+    pub fn new(clock: &'a mut Clock, ends: &'a mut Vec<f64>) -> Self {
+        Self { clock, ends, since: Instant::now(), phase: Phase::Data, times: Default::default() }
+    }
+
+    fn take(&mut self) {
+        let now = Instant::now();
+        self.times[self.phase as usize] += now - self.since;
+        self.since = now;
+    }
+}
+
+impl Watcher for PhaseWatch<'_> {
+    fn begin_step(&mut self) {
+        self.times = Default::default();
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        if phase != self.phase {
+            self.take();
+            self.phase = phase;
+        }
+    }
+
+    fn end_step(&mut self) {
+        self.take();
+        for phase in Phase::ALL {
+            let time = self.times[phase as usize];
+            if !time.is_zero() {
+                self.clock.record(phase, time);
+            }
+        }
+        self.ends.push((self.since - self.clock.origin()).as_secs_f64());
+    }
+}

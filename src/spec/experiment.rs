@@ -1,0 +1,124 @@
+//! A spec with all its trials.
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    Spec,
+    diagnostic::{Failure, Sources},
+    key,
+    problem::{Place, Problem},
+    reader::MAX_PROBLEMS,
+    resolved::hex8,
+    sweep::Sweep,
+    tree::{Node, Table},
+};
+
+/// A spec and all its trials; one trial where nothing is swept.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// The spec file as it was named.
+    pub path: PathBuf,
+    /// What is swept, the slowest first; `repeat` comes last where there are repeats. Empty for a single run.
+    pub axes: Vec<Axis>,
+    /// How often each point of the grid runs.
+    pub repeats: u32,
+    /// All trials in the order they run: a whole repeat before the next.
+    pub trials: Vec<TrialSpec>,
+    pub(super) base: Table,
+    pub(super) sweep: Sweep,
+    pub(super) sources: Sources,
+}
+
+/// A key and the values it takes over the trials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// The dotted key, or `repeat`.
+    pub key: String,
+    /// The values as they are shown.
+    pub values: Vec<String>,
+}
+
+/// One trial of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialSpec {
+    /// Its number, from 0, in the order they run.
+    pub index: usize,
+    /// Its value on each of the experiment's axes: dotted key and value as shown.
+    pub axes: Vec<(String, String)>,
+    /// Which repeat it belongs to, from 0.
+    pub repeat: u32,
+    /// What it runs.
+    pub spec: Spec,
+}
+
+impl Experiment {
+    /// Whether there is a sweep folder to make: an axis or a repeat.
+    pub fn is_sweep(&self) -> bool {
+        !self.axes.is_empty()
+    }
+
+    /// Problems that later layers found in trials (by index), with their places found in the texts; those that several
+    /// trials share are told once.
+    pub fn failure(&self, problems: impl IntoIterator<Item = (usize, Problem)>) -> Failure {
+        let points = self.sweep.points();
+        let mut found: Vec<(Problem, Vec<usize>)> = Vec::new();
+        for (trial, problem) in problems {
+            // Repeats of a point share its tree.
+            let point = trial % points;
+            let (tree, _) = self.sweep.apply(&self.base, point);
+            let problem = locate(problem, &tree, &self.path);
+            match found.iter().position(|(p, _)| *p == problem) {
+                Some(at) if !found[at].1.contains(&point) => found[at].1.push(point),
+                Some(_) => {}
+                None if found.len() < MAX_PROBLEMS => found.push((problem, vec![point])),
+                None => {}
+            }
+        }
+        let name_trial = |(problem, in_points): (Problem, Vec<usize>)| match &problem.place {
+            // What is wrong in a data file, or in all trials, is wrong whatever the trial.
+            Place::File { line: Some(_), .. } => problem,
+            _ if in_points.len() >= points => problem,
+            _ => self.sweep.name_trial(problem, in_points[0]),
+        };
+        Failure::of(found.into_iter().map(name_trial).collect(), self.sources.clone())
+    }
+
+    /// First 8 hex digits of SHA-256: of the resolved spec, or of those of all trials.
+    pub fn hash8(&self) -> String {
+        let mut hash = Sha256::new();
+        for trial in &self.trials {
+            hash.update(trial.spec.to_toml());
+        }
+        hex8(hash)
+    }
+}
+
+/// The axes as they are shown.
+pub(super) fn axes(sweep: &Sweep) -> Vec<Axis> {
+    let shown = |nodes: &[Node]| nodes.iter().map(|n| n.value.display()).collect();
+    let mut axes: Vec<Axis> =
+        sweep.axes.iter().map(|a| Axis { key: a.key.dotted(), values: shown(&a.values) }).collect();
+    if sweep.repeats > 1 {
+        axes.push(Axis {
+            key: "repeat".to_owned(),
+            values: (0..sweep.repeats).map(|r| r.to_string()).collect(),
+        });
+    }
+    axes
+}
+
+/// Finds the places of dotted keys in the tree; a key of which nothing is written stands for the whole file.
+pub(super) fn locate(mut problem: Problem, tree: &Table, path: &Path) -> Problem {
+    let find = |place: Place| match place {
+        Place::Key(key) => match key::nearest(tree, &key) {
+            Some(span) => span.place(),
+            None => Place::File { path: path.to_owned(), line: None, column: None, text: None },
+        },
+        other => other,
+    };
+    problem.place = find(problem.place);
+    problem.related = problem.related.into_iter().map(|(place, words)| (find(place), words)).collect();
+    problem
+}

@@ -1,0 +1,138 @@
+//! The rules of the house, held by reading the sources.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
+const LAYERS: [&str; 12] = [
+    "host", "random", "spec", "program", "plan", "device", "data", "event", "train", "record", "report",
+    "cli",
+];
+
+/// The files that may hold `unsafe`.
+const UNSAFE: [&str; 3] = ["src/device/cpu/arena.rs", "src/device/cpu/state.rs", "src/device/cpu/simd/"];
+
+#[test]
+fn a_layer_uses_only_those_above_it() {
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        let Some(layer) = layer_of(&path) else { continue };
+        let rank = LAYERS.iter().position(|l| *l == layer);
+        let rank = rank.unwrap_or_else(|| panic!("{}: `{layer}` is no layer of src/lib.rs", path.display()));
+        for used in used_modules(&code(&text)) {
+            let allowed = LAYERS.iter().position(|l| *l == used).is_none_or(|r| r <= rank);
+            if !allowed {
+                wrong.push(format!("{} uses crate::{used}, which stands below {layer}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_layers_are_those_of_the_crate_docs() {
+    let text = fs::read_to_string("src/lib.rs").unwrap();
+    let listed: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! | [`"))
+        .filter_map(|rest| rest.split_once('`').map(|(name, _)| name))
+        .collect();
+    assert_eq!(listed, LAYERS);
+}
+
+#[test]
+fn unsafe_stands_only_where_it_is_allowed() {
+    let found: Vec<String> = sources()
+        .into_iter()
+        .filter(|(_, text)| words(&code(text)).any(|w| w == "unsafe"))
+        .map(|(path, _)| path.display().to_string())
+        .filter(|path| !UNSAFE.iter().any(|allowed| path.starts_with(allowed)))
+        .collect();
+    assert!(found.is_empty(), "unsafe outside the list: {found:?}");
+}
+
+#[test]
+fn every_file_says_what_it_owns() {
+    let silent: Vec<PathBuf> =
+        sources().into_iter().filter(|(_, text)| !text.starts_with("//!")).map(|(path, _)| path).collect();
+    assert!(silent.is_empty(), "files without a first `//!` line: {silent:?}");
+}
+
+/// The layer a file belongs to; `None` for `lib.rs` and `main.rs`, which see all.
+fn layer_of(path: &Path) -> Option<String> {
+    let inner = path.strip_prefix("src").unwrap();
+    let first = inner.components().next()?.as_os_str().to_str()?;
+    let name = first.strip_suffix(".rs").unwrap_or(first);
+    (!matches!(name, "lib" | "main")).then(|| name.to_owned())
+}
+
+/// First names after `crate::`, also those in braces, as in `use crate::{spec, data::Task}`.
+fn used_modules(code: &str) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        // `$crate::` and `other_crate::` are other paths.
+        if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let rest = &code[at + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            None => used.extend(words(rest).next().map(str::to_owned)),
+            Some(inner) => {
+                let (mut depth, mut fresh) = (0, true);
+                for (i, c) in inner.char_indices() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => fresh = true,
+                        c if fresh && depth == 0 && c.is_alphabetic() => {
+                            used.extend(words(&inner[i..]).next().map(str::to_owned));
+                            fresh = false;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    used
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|w| !w.is_empty())
+}
+
+/// The text without its line comments (docs may name any layer).
+fn code(text: &str) -> String {
+    text.lines()
+        .map(|line| line.split_once("//").map_or(line, |(code, _)| code))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
+    let (mut folders, mut files) = (vec![PathBuf::from("src")], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                files.push((path, text));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn paths_are_found_in_all_their_forms() {
+    let code = "use crate::spec::{self, Problem};\nuse crate::{data::Task, event::{Event, Level}, plan};\nlet x = crate::train::run(); $crate::y; my_crate::z;";
+    let used: Vec<String> = used_modules(code).into_iter().collect();
+    assert_eq!(used, ["data", "event", "plan", "spec", "train", "y"]);
+}
