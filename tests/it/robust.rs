@@ -252,6 +252,45 @@ fn what_is_wrong_beforehand_leaves_no_folder() {
     assert_eq!(names, ["spec.toml"]);
 }
 
+/// A row that cannot be used, met while streaming: what came before it stays.
+#[test]
+fn a_fault_while_streaming_keeps_the_rows_before_it() {
+    const FEATURES: usize = 3000;
+    let mut bad = vec![0.5f32; 1500 * FEATURES];
+    bad[1400 * FEATURES + 7] = f32::NAN;
+    let place = Place::new(
+        "[data]\nbatch_size = 100\nshuffle = false\nplacement = \"streamed\"\n[data.npy]\n\
+         features = \"x.npy\"\nlabels = \"y.npy\"\nvalidation_fraction = 0.0\n[model]\n\
+         layers = [{ linear = { out_features = 1 } }]\nloss = \"mse\"\n[optimizer.sgd]\nlr = 1e-6\n",
+    );
+    write_npy(&place.path().join("x.npy"), "(1500, 3000)", &bad);
+    write_npy(&place.path().join("y.npy"), "(1500,)", &bad[..1500]);
+    for policy in ["immediate", "buffered", "per_epoch"] {
+        let ran = place.run(&[&format!("logging.policy={policy}")]);
+        let folder = ran.ended_by(1);
+        assert_eq!(folder.summary("status"), "failed");
+        let words = "cannot read the next rows: row 1400, feature 7 (both counted from 0) of";
+        assert!(folder.text("run.log").contains(words), "{}", folder.text("run.log"));
+        // Eight megabytes of rows are read at a time: six batches, and six more.
+        let rows = folder.metrics();
+        match policy {
+            "per_epoch" => assert_eq!((rows.column("step"), rows.column("rows")), (vec!["12"], vec!["1200"])),
+            _ => assert!(numbers(&rows, "step").into_iter().eq(1..=12), "{policy}: {rows:?}"),
+        }
+    }
+}
+
+fn write_npy(path: &Path, shape: &str, numbers: &[f32]) {
+    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
+    header.push_str(&" ".repeat(63 - (10 + header.len()) % 64));
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(numbers.iter().flat_map(|x| x.to_le_bytes()));
+    fs::write(path, bytes).unwrap();
+}
+
 fn parity(path: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "parity", path].iter().collect()
 }
