@@ -28,7 +28,7 @@ use crate::{
     plan::Trial,
     record::{
         ConsoleOptions, Ending, GitQuery, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, Verbosity,
-        command_line,
+        Warned, command_line,
     },
     report,
     spec::{self, Experiment},
@@ -55,7 +55,14 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
     let command = command_line(arguments.iter().map(|a| a.to_string_lossy()));
     let process =
         Process { begun, started, command, threads: options.threads, spec_folder: &spec_folder, stop: &stop };
-    let mut session = Session { process, experiment: &experiment, options, datasets, git: Some(git) };
+    let mut session = Session {
+        process,
+        experiment: &experiment,
+        options,
+        datasets,
+        warned: Warned::default(),
+        git: Some(git),
+    };
     if experiment.is_sweep() { session.sweep(&prepared) } else { session.single(&prepared) }
 }
 
@@ -99,6 +106,7 @@ struct Session<'a> {
     experiment: &'a Experiment,
     options: &'a RunOptions,
     datasets: Datasets,
+    warned: Warned,
     git: Option<GitQuery>,
 }
 
@@ -145,7 +153,8 @@ impl Session<'_> {
             _ => Verbosity::Normal,
         };
         let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
-        let console = ConsoleOptions { verbosity, terminal: on_terminal(), color, ending };
+        let warned = self.warned.clone();
+        let console = ConsoleOptions { verbosity, terminal: on_terminal(), color, ending, warned };
         let git = self.git.take().unwrap_or_else(|| GitQuery::ask(self.process.spec_folder));
         // Both were read once, when all trials were prepared; what cannot be read again has changed since.
         let changed = |problems: Vec<spec::Problem>| {

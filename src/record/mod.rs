@@ -35,7 +35,7 @@ use std::time::Instant;
 use crate::{event::Event, spec::Metric};
 
 pub use command::command_line;
-pub use console::{Console, ConsoleOptions, Ending, Verbosity};
+pub use console::{Console, ConsoleOptions, Ending, Verbosity, Warned};
 pub use environment::{
     Cpu, Devices, Environment, EnvironmentFacts, EnvironmentFile, Git, HostOptions, Memory, Os, Versions,
 };

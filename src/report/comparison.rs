@@ -136,8 +136,15 @@ fn curves(runs: &[Run]) -> (Option<usize>, Vec<Option<CurveDifference>>) {
     let has_curve = |run: &Run| run.curve.as_ref().is_some_and(|curve| !curve.points.is_empty());
     let Some(reference) = runs.iter().position(has_curve) else { return (None, vec![None; runs.len()]) };
     let first = runs[reference].curve.as_ref();
+    let has_means = |run: &Run| {
+        let policy = run.spec.as_ref().and_then(|spec| spec.get("logging.policy"));
+        policy.is_some_and(|policy| policy == "per_epoch")
+    };
     let against = |(place, run): (usize, &Run)| {
         let curve = run.curve.as_ref().filter(|_| place != reference && has_curve(run))?;
+        if has_means(run) != has_means(&runs[reference]) {
+            return Some(CurveDifference::MeansAndSteps);
+        }
         Some(curve.against(first?))
     };
     (Some(reference), runs.iter().enumerate().map(against).collect())

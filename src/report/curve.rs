@@ -129,6 +129,8 @@ fn relative_difference(first: f32, other: f32) -> f64 {
 pub enum CurveDifference {
     /// No step has a row in both.
     NothingInCommon,
+    /// One has losses of steps, the other means of epochs.
+    MeansAndSteps,
     /// The same bits at every step that both have.
     Same {
         /// How many those are.

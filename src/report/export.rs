@@ -65,7 +65,9 @@ impl Comparison {
                     [parting.step.to_string(), parting.largest.1.to_string()]
                 }
                 Some(CurveDifference::Same { .. }) => [String::new(), "0".to_owned()],
-                Some(CurveDifference::NothingInCommon) | None => [String::new(), String::new()],
+                Some(CurveDifference::NothingInCommon | CurveDifference::MeansAndSteps) | None => {
+                    [String::new(), String::new()]
+                }
             });
             cells
         };

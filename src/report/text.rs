@@ -58,6 +58,9 @@ fn curve_words(curve: Option<&CurveDifference>) -> String {
     match curve {
         None => "no training rows".to_owned(),
         Some(CurveDifference::NothingInCommon) => "no step in common".to_owned(),
+        Some(CurveDifference::MeansAndSteps) => {
+            "not compared: one has the loss of every step, the other the mean of every epoch".to_owned()
+        }
         Some(CurveDifference::Same { common }) => {
             format!("the same bits over {} in common", units::counted(*common, "step"))
         }

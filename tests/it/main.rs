@@ -5,6 +5,7 @@ mod bad_specs;
 mod compare;
 mod conformance;
 mod data;
+mod dependencies;
 mod experiments;
 mod parity;
 mod process;

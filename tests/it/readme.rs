@@ -161,7 +161,12 @@ fn words(line: &str) -> Vec<Word> {
     }
     if line.trim_start().starts_with("engine ") {
         // Why that one depends on the number of cores.
-        return words(line.split(':').next().unwrap_or_default());
+        let engine = line.split(':').next().unwrap_or_default();
+        return vec![Word::Exact(engine.trim().to_owned())];
+    }
+    if line.contains(" by the cost model, ") {
+        // The model's figures are those of the instruction set.
+        return Vec::new();
     }
     let mut found: Vec<Word> = Vec::new();
     for word in line.split_whitespace() {

@@ -1,6 +1,9 @@
-//! The progress bar of a terminal, made once a run has lasted long enough to want one.
+//! The progress bar of a terminal: one line, drawn over itself, once a run has lasted long enough to want one.
+//!
+//! The cursor stays behind the text and the text is cut to the window, so that the line is still the only one to clear
+//! after the terminal has echoed a `^C` on it.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::Write;
 
 use super::plain;
 use crate::event::{Header, Progress};
@@ -8,48 +11,53 @@ use crate::event::{Header, Progress};
 /// A run shorter than this never draws.
 const PATIENCE_S: f64 = 0.25;
 
-/// Redraws per second.
-const DRAWS_PER_S: u8 = 10;
+/// Seconds between two drawings.
+const REDRAW_S: f64 = 0.1;
+
+/// Cells of the bar itself.
+const CELLS: u64 = 24;
+
+/// Back to the line's beginning, and the line away.
+const CLEAR: &str = "\r\x1b[2K";
 
 /// A bar that may never come to be.
 #[derive(Default)]
-pub(super) struct Bar(Option<ProgressBar>);
+pub(super) struct Bar {
+    is_drawn: bool,
+    last_s: f64,
+}
 
 impl Bar {
-    /// Shows how far the run is.
-    pub(super) fn show(&mut self, header: &Header, progress: &Progress) {
-        if self.0.is_none() && progress.elapsed_s < PATIENCE_S {
+    /// Shows how far the run is, in at most `width` columns.
+    pub(super) fn show(&mut self, header: &Header, progress: &Progress, width: usize, err: &mut dyn Write) {
+        let due_s = if self.last_s == 0.0 { PATIENCE_S } else { self.last_s + REDRAW_S };
+        if progress.elapsed_s < due_s {
             return;
         }
-        let bar = self.0.get_or_insert_with(|| new_bar(header.steps_planned));
-        bar.set_message(plain::progress(header, progress));
-        bar.set_position(progress.step);
+        (self.is_drawn, self.last_s) = (true, progress.elapsed_s);
+        let line = line(header, progress);
+        // Two columns are left for an echoed `^C`, and one for the cursor.
+        let line: String = line.chars().take(width.saturating_sub(3)).collect();
+        let _ = write!(err, "{CLEAR}{line}"); // nobody being there to look is no reason to end a run
+        let _ = err.flush();
     }
 
-    /// Prints something with the bar out of its way.
-    pub(super) fn aside(&self, print: impl FnOnce()) {
-        match &self.0 {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        }
-    }
-
-    /// Takes the bar away.
-    pub(super) fn end(&mut self) {
-        if let Some(bar) = self.0.take() {
-            bar.finish_and_clear();
+    /// Takes the bar away: for a line of words, which the next drawing goes below, or for good.
+    pub(super) fn clear(&mut self, err: &mut dyn Write) {
+        if std::mem::take(&mut self.is_drawn) {
+            let _ = write!(err, "{CLEAR}");
+            let _ = err.flush();
         }
     }
 }
 
-fn new_bar(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S));
-    // Not `wide_msg`: padded to the last column, the bar would leave no room for the `^C` that a terminal echoes, and
-    // that would push it out of reach of its own clearing. The template is fixed, so it parses; were it not to, indicatif's own bar serves.
-    let style = ProgressStyle::with_template("{bar:24} {msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("━╸─");
-    bar.with_style(style)
+/// `━━━━━━╸───────────────── epoch 3/10, loss 0.01234, 5.126 M rows/s, 12.3 s left`.
+fn line(header: &Header, progress: &Progress) -> String {
+    let done = progress.step.saturating_mul(CELLS) / header.steps_planned.max(1);
+    let done = usize::try_from(done.min(CELLS)).unwrap_or_default();
+    let cells = CELLS as usize;
+    let (head, rest) = if done < cells { ("╸", cells - done - 1) } else { ("", 0) };
+    format!("{}{head}{} {}", "━".repeat(done), "─".repeat(rest), plain::progress(header, progress))
 }
 
 #[cfg(test)]
@@ -57,15 +65,40 @@ mod tests {
     use super::*;
     use crate::record::sample;
 
+    fn at(elapsed_s: f64, step: u64) -> Progress {
+        Progress { step, epoch: 1, samples: 64, train_s: 0.5, elapsed_s, loss: Some(0.25) }
+    }
+
     #[test]
-    fn a_short_run_never_draws() {
-        let at = |elapsed_s| Progress { step: 1, epoch: 1, samples: 1, train_s: 0.1, elapsed_s, loss: None };
-        let mut bar = Bar::default();
-        bar.show(&sample::header(), &at(0.1));
-        assert!(bar.0.is_none());
-        bar.show(&sample::header(), &at(0.3));
-        assert!(bar.0.is_some());
-        bar.end();
-        assert!(bar.0.is_none());
+    fn a_short_run_never_draws_and_clears_nothing() {
+        let (mut bar, mut page) = (Bar::default(), Vec::new());
+        bar.show(&sample::header(), &at(0.1, 1), 80, &mut page);
+        bar.clear(&mut page);
+        assert!(page.is_empty());
+    }
+
+    #[test]
+    fn drawn_ten_times_a_second_over_itself_and_cleared_once() {
+        let (mut bar, mut page) = (Bar::default(), Vec::new());
+        for (elapsed_s, step) in [(0.3, 2), (0.35, 3), (1.0, 3)] {
+            bar.show(&sample::header(), &at(elapsed_s, step), 40, &mut page);
+        }
+        bar.clear(&mut page);
+        bar.clear(&mut page);
+        let text = String::from_utf8(page).unwrap();
+        let drawn: Vec<&str> = text.split(CLEAR).collect();
+        assert_eq!(
+            drawn,
+            ["", "━━━━━━━━╸─────────────── epoch 1/2, lo", "━━━━━━━━━━━━╸─────────── epoch 1/2, lo", ""]
+        );
+    }
+
+    #[test]
+    fn a_full_bar_has_as_many_cells() {
+        let lines = [0, 3, 6, 9].map(|step| line(&sample::header(), &at(1.0, step)));
+        for line in &lines {
+            assert_eq!(line.split(' ').next().unwrap().chars().count(), 24, "{line}");
+        }
+        assert!(lines[2].starts_with(&"━".repeat(24)));
     }
 }

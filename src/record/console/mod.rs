@@ -8,13 +8,16 @@ mod closing;
 mod plain;
 
 use std::{
+    collections::BTreeSet,
     io::{self, ErrorKind, Write},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
 
 use bar::Bar;
 use plain::Pace;
+use terminal_size::terminal_size_of;
 
 use super::{RecordError, Sink, story};
 use crate::event::{Event, Header, Level, Outcome, Progress, ValidationRow};
@@ -39,8 +42,20 @@ pub enum Ending {
     Line,
 }
 
+/// Warnings that were given. The trials of a sweep share one, so that each is given once.
+#[derive(Clone, Debug, Default)]
+pub struct Warned(Arc<Mutex<BTreeSet<String>>>);
+
+impl Warned {
+    /// Whether it is the first time.
+    fn is_new(&self, warning: &str) -> bool {
+        // A poisoned set is as good as any: at worst a warning is given twice.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(warning.to_owned())
+    }
+}
+
 /// The console's manners.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ConsoleOptions {
     /// How much is said.
     pub verbosity: Verbosity,
@@ -50,6 +65,8 @@ pub struct ConsoleOptions {
     pub color: bool,
     /// What the end prints.
     pub ending: Ending,
+    /// Warnings that were given before.
+    pub warned: Warned,
 }
 
 /// The sink that talks to the user.
@@ -94,10 +111,8 @@ impl Console {
 
     /// A line on standard error. Nobody being there to read it is no reason to end a run.
     fn say(&mut self, line: &str) {
-        let err = &mut self.err;
-        self.bar.aside(|| {
-            let _ = writeln!(err, "{line}");
-        });
+        self.bar.clear(&mut self.err);
+        let _ = writeln!(self.err, "{line}");
     }
 
     fn progress(&mut self, progress: &Progress) {
@@ -106,7 +121,8 @@ impl Console {
             return;
         }
         if self.options.terminal {
-            self.bar.show(header, progress);
+            let width = terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+            self.bar.show(header, progress, width, &mut self.err);
         } else if self.pace.progress_is_due(progress) {
             let line = plain::progress(header, progress);
             self.say(&line);
@@ -117,7 +133,9 @@ impl Console {
         let Some(header) = &self.header else { return };
         let due = match self.options.verbosity {
             Verbosity::Quiet => false,
-            Verbosity::Normal => !self.options.terminal && self.pace.validation_is_due(header, row),
+            // A bar says enough, and of a trial its last line does.
+            Verbosity::Normal if self.options.terminal || self.options.ending == Ending::Line => false,
+            Verbosity::Normal => self.pace.validation_is_due(header, row),
             Verbosity::Verbose => true,
         };
         if due {
@@ -126,7 +144,7 @@ impl Console {
     }
 
     fn finished(&mut self, outcome: &Outcome) {
-        self.bar.end();
+        self.bar.clear(&mut self.err);
         let Some(header) = self.header.take() else { return };
         let quiet = self.options.verbosity == Verbosity::Quiet;
         match self.options.ending {
@@ -161,7 +179,11 @@ impl Sink for Console {
             }
             Event::Progress(progress) => self.progress(progress),
             Event::Validation(row) => self.validation(row),
-            Event::Notice(Level::Warning, message) => self.say(&format!("warning: {message}")),
+            Event::Notice(Level::Warning, message) => {
+                if self.options.warned.is_new(message) {
+                    self.say(&format!("warning: {message}"));
+                }
+            }
             Event::Notice(Level::Info, message) => {
                 if self.options.verbosity == Verbosity::Verbose {
                     self.say(message);
@@ -186,113 +208,4 @@ impl Sink for Console {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use super::*;
-    use crate::record::sample;
-
-    #[derive(Clone, Default)]
-    struct Page(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Page {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    struct Broken(ErrorKind);
-
-    impl Write for Broken {
-        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(self.0.into())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    const OPTIONS: ConsoleOptions =
-        ConsoleOptions { verbosity: Verbosity::Normal, terminal: false, color: false, ending: Ending::Line };
-
-    fn printed(options: ConsoleOptions, events: &[Event]) -> String {
-        let (out, err) = (Page::default(), Page::default());
-        let mut console = Console::with_streams(
-            Path::new("runs/linreg/20270115T080000Z-0123abcd"),
-            Instant::now(),
-            options,
-            Box::new(out.clone()),
-            Box::new(err.clone()),
-        );
-        for event in events {
-            console.event(event).unwrap();
-            console.flush().unwrap();
-        }
-        let text = |page: Page| String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
-        format!("{}--\n{}", text(err), text(out))
-    }
-
-    #[test]
-    fn without_a_terminal_there_are_lines() {
-        insta::assert_snapshot!(printed(OPTIONS, &sample::events()), @r"
-        20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
-        warning: `gpu:0` is not there: training on the CPU
-        epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
-        epoch 2, step 6: validation loss 0.1000, accuracy 95.0 %
-        20270115T080000Z-0123abcd: finished after 6 steps in 2 epochs, 500 ms
-        --
-        ");
-    }
-
-    #[test]
-    fn verbose_tells_every_notice() {
-        let options = ConsoleOptions { verbosity: Verbosity::Verbose, terminal: true, ..OPTIONS };
-        insta::assert_snapshot!(printed(options, &sample::events()), @r"
-        20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
-        warning: `gpu:0` is not there: training on the CPU
-        epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
-        two
-        lines
-        epoch 2, step 6: validation loss 0.1000, accuracy 95.0 %
-        20270115T080000Z-0123abcd: finished after 6 steps in 2 epochs, 500 ms
-        --
-        ");
-    }
-
-    #[test]
-    fn quiet_tells_warnings_and_the_folder() {
-        let options = ConsoleOptions { verbosity: Verbosity::Quiet, ending: Ending::Table, ..OPTIONS };
-        insta::assert_snapshot!(printed(options, &sample::events()), @r"
-        warning: `gpu:0` is not there: training on the CPU
-        --
-        runs/linreg/20270115T080000Z-0123abcd
-        ");
-    }
-
-    #[test]
-    fn a_run_that_never_started_says_nothing() {
-        let options = ConsoleOptions { ending: Ending::Table, ..OPTIONS };
-        assert_eq!(printed(options, &sample::events()[2..]), "--\n");
-    }
-
-    #[test]
-    fn a_broken_pipe_is_no_error_and_a_full_disk_is() {
-        let flush = |kind| {
-            let options = ConsoleOptions { ending: Ending::Table, ..OPTIONS };
-            let out = Box::new(Broken(kind));
-            let mut console =
-                Console::with_streams(Path::new("x"), Instant::now(), options, out, Box::new(Broken(kind)));
-            for event in sample::events() {
-                console.event(&event).unwrap();
-            }
-            console.flush()
-        };
-        flush(ErrorKind::BrokenPipe).unwrap();
-        let error = flush(ErrorKind::StorageFull).unwrap_err();
-        assert_eq!(error.to_string(), "cannot write `standard output`: no storage space");
-    }
-}
+mod tests;

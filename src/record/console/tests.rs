@@ -1,0 +1,124 @@
+//! What the console says, whole.
+
+use super::*;
+use crate::record::sample;
+
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Broken(ErrorKind);
+
+impl Write for Broken {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(self.0.into())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn options(verbosity: Verbosity, ending: Ending) -> ConsoleOptions {
+    ConsoleOptions { verbosity, terminal: false, color: false, ending, warned: Warned::default() }
+}
+
+fn printed(options: ConsoleOptions, events: &[Event]) -> String {
+    let (out, err) = (Page::default(), Page::default());
+    let mut console = Console::with_streams(
+        Path::new("runs/linreg/20270115T080000Z-0123abcd"),
+        Instant::now(),
+        options,
+        Box::new(out.clone()),
+        Box::new(err.clone()),
+    );
+    for event in events {
+        console.event(event).unwrap();
+        console.flush().unwrap();
+    }
+    let text = |page: Page| String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+    format!("{}--\n{}", text(err), text(out))
+}
+
+#[test]
+fn without_a_terminal_there_are_lines() {
+    let options = options(Verbosity::Normal, Ending::Table);
+    insta::assert_snapshot!(printed(options, &sample::events()[..5]), @r"
+    linreg: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
+    warning: `gpu:0` is not there: training on the CPU
+    epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
+    --
+    ");
+}
+
+#[test]
+fn a_trial_has_two_lines_and_repeats_no_warning() {
+    let options = options(Verbosity::Normal, Ending::Line);
+    insta::assert_snapshot!(printed(options.clone(), &sample::events()), @r"
+    20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
+    warning: `gpu:0` is not there: training on the CPU
+    20270115T080000Z-0123abcd: finished after 6 steps in 2 epochs, 500 ms
+    --
+    ");
+    insta::assert_snapshot!(printed(options, &sample::events()), @r"
+    20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
+    20270115T080000Z-0123abcd: finished after 6 steps in 2 epochs, 500 ms
+    --
+    ");
+}
+
+#[test]
+fn verbose_tells_every_notice() {
+    let options = ConsoleOptions { terminal: true, ..options(Verbosity::Verbose, Ending::Line) };
+    insta::assert_snapshot!(printed(options, &sample::events()), @r"
+    20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
+    warning: `gpu:0` is not there: training on the CPU
+    epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
+    two
+    lines
+    epoch 2, step 6: validation loss 0.1000, accuracy 95.0 %
+    20270115T080000Z-0123abcd: finished after 6 steps in 2 epochs, 500 ms
+    --
+    ");
+}
+
+#[test]
+fn quiet_tells_warnings_and_the_folder() {
+    let options = options(Verbosity::Quiet, Ending::Table);
+    insta::assert_snapshot!(printed(options, &sample::events()), @r"
+    warning: `gpu:0` is not there: training on the CPU
+    --
+    runs/linreg/20270115T080000Z-0123abcd
+    ");
+}
+
+#[test]
+fn a_run_that_never_started_says_nothing() {
+    let options = options(Verbosity::Normal, Ending::Table);
+    assert_eq!(printed(options, &sample::events()[2..]), "--\n");
+}
+
+#[test]
+fn a_broken_pipe_is_no_error_and_a_full_disk_is() {
+    let flush = |kind| {
+        let options = options(Verbosity::Normal, Ending::Table);
+        let out = Box::new(Broken(kind));
+        let mut console =
+            Console::with_streams(Path::new("x"), Instant::now(), options, out, Box::new(Broken(kind)));
+        for event in sample::events() {
+            console.event(&event).unwrap();
+        }
+        console.flush()
+    };
+    flush(ErrorKind::BrokenPipe).unwrap();
+    let error = flush(ErrorKind::StorageFull).unwrap_err();
+    assert_eq!(error.to_string(), "cannot write `standard output`: no storage space");
+}
