@@ -32,10 +32,14 @@ impl Termination for Exit {
 /// Says an error that has no place in a spec.
 pub fn say(message: impl std::fmt::Display, hint: Option<&str>) {
     let red = anstyle_red();
-    anstream::eprintln!("{red}error{red:#}: {message}");
-    if let Some(hint) = hint {
-        anstream::eprintln!("  = hint: {hint}");
-    }
+    let hint = hint.map(|hint| format!("  = hint: {hint}\n")).unwrap_or_default();
+    tell(&format!("{red}error{red:#}: {message}\n{hint}"));
+}
+
+/// Prints to standard error. Nobody being there to read it (or a full disk behind it) changes nothing about the end.
+pub fn tell(text: &str) {
+    use std::io::Write;
+    let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
 fn anstyle_red() -> clap::builder::styling::Style {

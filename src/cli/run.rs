@@ -19,7 +19,7 @@ use signal_hook::{
 use super::{
     args::{RunOptions, meant_command, on_terminal},
     execute::{ExecuteError, Process, execute},
-    exit::{Exit, print, say},
+    exit::{Exit, print, say, tell},
     machine::machine,
     prepare::{Datasets, Prepared, initial_weights, prepare},
 };
@@ -74,7 +74,7 @@ pub fn folder_of(path: &Path) -> PathBuf {
 
 /// Prints what is wrong with a spec or its data.
 pub fn refuse(failure: &spec::Failure) -> Exit {
-    anstream::eprint!("{}", failure.render(true));
+    tell(&failure.render(true));
     Exit::Refused
 }
 

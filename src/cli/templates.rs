@@ -4,7 +4,7 @@ use std::{fs::OpenOptions, io::Write};
 
 use super::{
     args::NewOptions,
-    exit::{Exit, print, say},
+    exit::{Exit, print, say, tell},
 };
 use crate::spec;
 
@@ -37,7 +37,7 @@ pub fn new(options: &NewOptions) -> Exit {
         .and_then(|mut f| f.write_all(text.as_bytes()));
     match written {
         Ok(()) => {
-            anstream::eprintln!("wrote {}; next: runner check {}", path.display(), path.display());
+            tell(&format!("wrote {}; next: runner check {}\n", path.display(), path.display()));
             Exit::Done
         }
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {

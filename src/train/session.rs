@@ -85,7 +85,12 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     let step_s = job.trial.floor.serial_s();
     let grain = if step_s < SHORTEST_TIMED_STEP.as_secs_f64() { Grain::Blocks } else { Grain::Phases };
     let mut session = Session::new(job, grain);
-    let (mut status, mut reason) = match session.run() {
+    let ran = session.run();
+    if matches!(ran, Err(Halt::Device(_) | Halt::Data(_))) {
+        // The rows of the steps before the fault are the run's own. That there was a fault is known already.
+        let _ = session.end_epoch().and_then(|()| session.flush());
+    }
+    let (mut status, mut reason) = match ran {
         Ok(()) => (Status::Finished, None),
         Err(Halt::Closed) => return Err(Closed),
         Err(Halt::Device(e)) => (Status::Failed, Some(e.to_string())),

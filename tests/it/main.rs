@@ -10,5 +10,6 @@ mod experiments;
 mod parity;
 mod process;
 mod readme;
+mod robust;
 mod run;
 mod spec;

@@ -84,6 +84,7 @@ impl CpuExecutor {
         clock: &mut Clock,
         ends: &mut Vec<f64>,
     ) -> Result<(), Lost> {
+        let begun = Instant::now();
         let rows = first * self.rows_per_step(block.work);
         self.exclusive(|state| {
             let a = &mut state.assignment;
@@ -96,17 +97,19 @@ impl CpuExecutor {
         let timed = block.work == Work::Train && clock.grain == Grain::Phases;
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let tally = &mut self.tally;
-        let mut own = |barrier: Option<&Barrier>| {
-            if timed {
-                state.walk(0, tally, barrier, &mut PhaseWatch::new(clock, ends))
-            } else {
-                state.walk(0, tally, barrier, &mut Unwatched)
-            }
+        let mut watch = timed.then(|| PhaseWatch::new(clock, ends, begun));
+        let mut own = |barrier: Option<&Barrier>| match &mut watch {
+            Some(watch) => state.walk(0, tally, barrier, watch),
+            None => state.walk(0, tally, barrier, &mut Unwatched),
         };
-        match self.team.as_ref().filter(|_| together) {
+        let result = match self.team.as_ref().filter(|_| together) {
             None => own(None),
             Some(team) => team.run(|barrier| own(Some(barrier))),
+        };
+        if let Some(watch) = watch {
+            watch.finish();
         }
+        result
     }
 
     fn rows_per_step(&self, work: Work) -> usize {

@@ -36,9 +36,27 @@ pub struct PhaseWatch<'a> {
 }
 
 impl<'a> PhaseWatch<'a> {
-    /// Counts from now on; each step's end, in seconds since the clock's origin, is pushed to `ends`.
-    pub fn new(clock: &'a mut Clock, ends: &'a mut Vec<f64>) -> Self {
-        Self { clock, ends, since: Instant::now(), phase: Phase::Data, times: Default::default() }
+    /// Counts from `since` on; each step's end, in seconds since the clock's origin, is pushed to `ends`.
+    pub fn new(clock: &'a mut Clock, ends: &'a mut Vec<f64>, since: Instant) -> Self {
+        Self { clock, ends, since, phase: Phase::Data, times: Default::default() }
+    }
+
+    /// All members of the team are done. The wait for the slowest one counts as what it did last: the update, which
+    /// plain descent folds into the backward pass.
+    pub fn finish(mut self) {
+        let updates = !self.times[Phase::Optimizer as usize].is_zero();
+        self.phase = if updates { Phase::Optimizer } else { Phase::Backward };
+        self.take();
+        self.record();
+    }
+
+    /// One sample of every phase that the step had.
+    fn record(&mut self) {
+        for (phase, time) in Phase::ALL.into_iter().zip(std::mem::take(&mut self.times)) {
+            if !time.is_zero() {
+                self.clock.record(phase, time);
+            }
+        }
     }
 
     fn take(&mut self) {
@@ -50,7 +68,7 @@ impl<'a> PhaseWatch<'a> {
 
 impl Watcher for PhaseWatch<'_> {
     fn begin_step(&mut self) {
-        self.times = Default::default();
+        self.record();
     }
 
     fn enter(&mut self, phase: Phase) {
@@ -62,12 +80,6 @@ impl Watcher for PhaseWatch<'_> {
 
     fn end_step(&mut self) {
         self.take();
-        for phase in Phase::ALL {
-            let time = self.times[phase as usize];
-            if !time.is_zero() {
-                self.clock.record(phase, time);
-            }
-        }
         self.ends.push((self.since - self.clock.origin()).as_secs_f64());
     }
 }

@@ -93,7 +93,7 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
         memory.position += program.rows;
     }
 
-    let mut first: Option<(Vec<Vec<u32>>, [Vec<f64>; 2])> = None;
+    let mut first = None;
     for threads in TEAMS {
         let mut executor = bench.executor(&programs, threads);
         // In two blocks, so that one begins in mid-epoch.
@@ -118,7 +118,8 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
         }
         let got = bits(&got);
         let sums = [(Sums::Epoch, width), (Sums::Validation, 2)].map(|(s, n)| sums(&mut executor, s, n));
-        match &first {
+        let seen: Option<&(_, _)> = first.as_ref();
+        match seen {
             Some(first) => {
                 assert!((&got, &sums) == (&first.0, &first.1), "{threads} threads have other bits")
             }
