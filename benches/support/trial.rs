@@ -56,7 +56,7 @@ impl Ready {
 
     fn device(&self) -> Result<Device, Fault> {
         let Trial { programs, threads, spec, .. } = &self.trial;
-        let job = Job { programs: programs.clone(), threads: *threads, seed: spec.seed };
+        let job = Job { programs: programs.clone(), threads: *threads, seed: spec.seed, adaptive: false };
         Ok(Device::new("cpu", Box::new(CpuExecutor::new(&job)?)))
     }
 

@@ -217,7 +217,7 @@ fn engine(choice: EngineChoice, floor: &Floor, machine: &Machine, threads: usize
         EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
         EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),
         _ if threads <= 1 => (Engine::Serial, "there is one thread".into()),
-        _ if together < alone => (
+        _ if together < TEAM_MARGIN * alone => (
             Engine::Team,
             format!("a step of {} shared by {threads} threads may take {}", us(alone), us(together)),
         ),
