@@ -93,7 +93,8 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
         memory.position += program.rows;
     }
 
-    let mut first: Option<(Vec<Vec<u32>>, [Vec<f64>; 2])> = None;
+    type Bits = Vec<Vec<u32>>;
+    let mut first: Option<(Bits, [Vec<f64>; 2])> = None;
     for threads in TEAMS {
         let mut executor = bench.executor(&programs, threads);
         // In two blocks, so that one begins in mid-epoch.
