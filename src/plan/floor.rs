@@ -23,6 +23,8 @@ pub struct Machine {
 pub struct Rates {
     /// Of large products.
     pub flops_per_s: f64,
+    /// Of everything else.
+    pub elementwise_per_s: f64,
     /// From its own caches.
     pub cache_bytes_per_s: f64,
     /// From memory.
@@ -36,16 +38,17 @@ pub struct Rates {
 impl Rates {
     /// Typical figures for an instruction set.
     pub fn typical(instruction_set: &str) -> Self {
-        let flops_per_s = match instruction_set {
-            "avx512" => 150e9,
-            "avx2" => 80e9,
-            _ => 15e9,
+        let (flops_per_s, elementwise_per_s) = match instruction_set {
+            "avx512" => (160e9, 40e9),
+            "avx2" => (80e9, 20e9),
+            _ => (15e9, 5e9),
         };
         Self {
             flops_per_s,
+            elementwise_per_s,
             cache_bytes_per_s: 60e9,
             memory_bytes_per_s: 12e9,
-            instruction_s: 15e-9,
+            instruction_s: 20e-9,
             barrier_s: 1e-6,
         }
     }
@@ -110,13 +113,14 @@ impl Floor {
         for instruction in &programs.train.instructions {
             let cost = instruction.op.cost();
             let speed = if instruction.phase == Phase::Data { data } else { arena };
-            let (work, moved) = (cost.flops / rates.flops_per_s, cost.bytes / speed);
+            let rate = if instruction.op.is_product() { rates.flops_per_s } else { rates.elementwise_per_s };
+            let (work, moved) = (cost.flops / rate, cost.bytes / speed);
             if work > moved {
                 floor.arithmetic_s += work;
-                floor.meetings += 2;
             } else {
                 floor.memory_s += moved;
             }
+            floor.meetings += usize::from(instruction.op.is_product());
             floor.overhead_s += rates.instruction_s;
         }
         floor

@@ -2,7 +2,7 @@
 
 use std::{iter::Sum, ops::Add};
 
-use super::op::{Op, UpdateRule};
+use super::op::{Activation, Op, UpdateRule};
 
 /// Floating-point operations and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,8 +26,22 @@ impl Sum for Cost {
     }
 }
 
+/// Operations of an exponential: range reduction and a polynomial.
+const FUNCTION: usize = 20;
+
+impl Activation {
+    fn operations(self) -> usize {
+        if self == Self::Relu { 1 } else { FUNCTION }
+    }
+}
+
 impl Op {
-    /// The cost of one run. Elementwise functions count as one operation per number.
+    /// Whether this is a matrix product, which runs at another rate than all else.
+    pub fn is_product(&self) -> bool {
+        matches!(self, Op::Linear { .. } | Op::InputGradient { .. } | Op::WeightGradient { .. })
+    }
+
+    /// The cost of one run. An exponential, and a function made of one, counts as [`FUNCTION`] operations.
     pub fn cost(&self) -> Cost {
         let product = |a: usize, b: usize, c: usize| 2.0 * a as f64 * b as f64 * c as f64;
         let (flops, numbers) = match *self {
@@ -45,19 +59,29 @@ impl Op {
                 (product(rows, inputs, outputs), rows * (inputs + outputs) + written)
             }
             Op::BiasGradient { rows, outputs, .. } => ((rows * outputs) as f64, (rows + 1) * outputs),
-            Op::Activate { rows, width, .. } | Op::Dropout { rows, width, .. } => {
-                ((rows * width) as f64, 2 * rows * width)
+            Op::Activate { activation, rows, width, .. } => {
+                ((activation.operations() * rows * width) as f64, 2 * rows * width)
             }
-            Op::ActivateBackward { rows, width, .. } => ((2 * rows * width) as f64, 3 * rows * width),
-            Op::DropoutBackward { rows, width, .. } => ((rows * width) as f64, 2 * rows * width),
-            Op::Loss { rows, width, .. } => ((4 * rows * width) as f64, rows * (3 * width + 2)),
+            Op::ActivateBackward { activation, rows, width, .. } => {
+                let operations = if activation == Activation::Gelu { FUNCTION } else { 2 };
+                ((operations * rows * width) as f64, 3 * rows * width)
+            }
+            Op::Dropout { rows, width, .. } | Op::DropoutBackward { rows, width, .. } => {
+                ((8 * rows * width) as f64, 2 * rows * width)
+            }
+            Op::Loss { kind, rows, width, .. } => {
+                let operations =
+                    if kind.classifies() { (FUNCTION + 4) * width + FUNCTION } else { 4 * width };
+                ((operations * rows) as f64, rows * (3 * width + 2))
+            }
             Op::Norm { of, .. } => (2.0 * of.len as f64, of.len),
             Op::Clip { gradients, .. } => (gradients.len as f64, 2 * gradients.len),
             Op::Update { rule, values, .. } => {
                 let (flops, numbers) = match rule {
                     UpdateRule::Sgd { momentum: false, .. } => (2, 3),
                     UpdateRule::Sgd { momentum: true, .. } => (4, 5),
-                    UpdateRule::Adam { .. } => (12, 7),
+                    // A square root and a division take as long as some twenty operations.
+                    UpdateRule::Adam { .. } => (32, 7),
                 };
                 ((flops * values.len) as f64, numbers * values.len)
             }

@@ -145,7 +145,7 @@ pub struct Hyper {
     pub rate: f32,
     /// SGD: momentum. Adam: 1 - beta1.
     pub first: f32,
-    /// Adam: sqrt(1 - beta2^t).
+    /// Adam: 1 / sqrt(1 - beta2^t), by which the root of the second moment is multiplied.
     pub correction: f32,
     /// AdamW: 1 - lr * weight_decay, else 1.
     pub shrink: f32,

@@ -202,7 +202,7 @@ impl Memory {
                     }
                     s[i] += first * (d - s[i]);
                     s[n + i] = f64::from(beta2) * s[n + i] + f64::from(one_minus_beta2) * d * d;
-                    w[i] -= rate * s[i] / (s[n + i].sqrt() / correction + f64::from(eps));
+                    w[i] -= rate * s[i] / (s[n + i].sqrt() * correction + f64::from(eps));
                 }
             }
         }

@@ -83,7 +83,7 @@ impl Timetable {
         let adam = |beta2: f64, shrink: f64| Hyper {
             rate: (lr / (1.0 - momentum.powf(t))) as f32,
             first: (1.0 - momentum) as f32,
-            correction: (1.0 - beta2.powf(t)).sqrt() as f32,
+            correction: (1.0 / (1.0 - beta2.powf(t)).sqrt()) as f32,
             shrink: shrink as f32,
         };
         match &self.optimizer {

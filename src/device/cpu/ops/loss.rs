@@ -58,36 +58,59 @@ fn pass(p: &[f32], t: &[f32], width: usize, out: &mut Out<'_>, f: impl Fn(f32) -
 
 /// Cross-entropy over class indices: log-sum-exp with the largest output taken out first. `rows` is the batch's.
 pub fn cross_entropy(prediction: &[f32], target: &[f32], width: usize, rows: f32, out: &mut Out<'_>) {
-    let scale = 1.0 / rows;
-    for (row, (p, t)) in prediction.chunks_exact(width).zip(target).enumerate() {
-        let class = *t as usize;
-        let gradient = out.gradient.get_mut(row * width..(row + 1) * width);
-        let (max, total) = vectorized(
-            #[inline(always)]
-            || softmax_row(p, class, scale, gradient),
-        );
-        out.per_row[row] = total.ln() + max - p[class];
-        if let Some(hit) = out.hits.get_mut(row) {
-            // Ties go to the first, as in `torch.argmax`.
-            *hit = if p[class] == max && !p[..class].contains(&max) { 1.0 } else { 0.0 };
-        }
+    vectorized(
+        #[inline(always)]
+        || {
+            if out.gradient.is_empty() {
+                values(prediction, target, width, out);
+            } else {
+                values_and_gradients(prediction, target, width, 1.0 / rows, out);
+            }
+        },
+    );
+}
+
+/// In three passes, so that the exponentials of all rows are taken in one: rows are often narrower than a vector.
+#[inline(always)]
+fn values_and_gradients(prediction: &[f32], target: &[f32], width: usize, scale: f32, out: &mut Out<'_>) {
+    for (row, (p, g)) in prediction.chunks_exact(width).zip(out.gradient.chunks_exact_mut(width)).enumerate()
+    {
+        let max = largest(p);
+        out.per_row[row] = max;
+        g.iter_mut().zip(p).for_each(|(g, p)| *g = p - max);
+    }
+    out.gradient.iter_mut().for_each(|g| *g = exp(*g));
+    for (row, (p, g)) in prediction.chunks_exact(width).zip(out.gradient.chunks_exact_mut(width)).enumerate()
+    {
+        let (max, class) = (out.per_row[row], target[row] as usize);
+        let total: f32 = g.iter().sum();
+        let factor = scale / total;
+        g.iter_mut().for_each(|g| *g *= factor);
+        g[class] -= scale;
+        finish(row, p, class, max, total, out.per_row, out.hits);
     }
 }
 
-/// The largest output and the sum of exponentials; the gradient where it is wanted.
 #[inline(always)]
-fn softmax_row(p: &[f32], class: usize, scale: f32, gradient: Option<&mut [f32]>) -> (f32, f32) {
-    // A NaN wins here, so that it reaches the loss.
-    let max = p.iter().fold(f32::NEG_INFINITY, |m, v| if *v > m || v.is_nan() { *v } else { m });
-    let Some(gradient) = gradient else {
-        return (max, p.iter().map(|v| exp(v - max)).sum());
-    };
-    for (g, v) in gradient.iter_mut().zip(p) {
-        *g = exp(v - max);
+fn values(prediction: &[f32], target: &[f32], width: usize, out: &mut Out<'_>) {
+    for (row, (p, t)) in prediction.chunks_exact(width).zip(target).enumerate() {
+        let max = largest(p);
+        let total: f32 = p.iter().map(|v| exp(v - max)).sum();
+        finish(row, p, *t as usize, max, total, out.per_row, out.hits);
     }
-    let total: f32 = gradient.iter().sum();
-    let factor = scale / total;
-    gradient.iter_mut().for_each(|g| *g *= factor);
-    gradient[class] -= scale;
-    (max, total)
+}
+
+#[inline(always)]
+fn finish(row: usize, p: &[f32], class: usize, max: f32, total: f32, per_row: &mut [f32], hits: &mut [f32]) {
+    per_row[row] = total.ln() + max - p[class];
+    if let Some(hit) = hits.get_mut(row) {
+        // Ties go to the first, as in `torch.argmax`.
+        *hit = if p[class] == max && !p[..class].contains(&max) { 1.0 } else { 0.0 };
+    }
+}
+
+/// A NaN wins, so that it reaches the loss.
+#[inline(always)]
+fn largest(p: &[f32]) -> f32 {
+    p.iter().fold(f32::NEG_INFINITY, |m, v| if *v > m || v.is_nan() { *v } else { m })
 }

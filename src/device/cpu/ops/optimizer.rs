@@ -29,7 +29,7 @@ pub fn update(rule: UpdateRule, hyper: Hyper, values: &mut [f32], gradients: &[f
                     let d = g + decay * *w;
                     *m += hyper.first * (d - *m);
                     *v = *v * beta2 + one_minus_beta2 * (d * d);
-                    *w = kept - hyper.rate * (*m / (v.sqrt() / hyper.correction + eps));
+                    *w = kept - hyper.rate * (*m / (v.sqrt() * hyper.correction + eps));
                 }
             }
         },
