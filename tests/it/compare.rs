@@ -282,15 +282,17 @@ fn the_end_of_a_sweep() {
     let runs = Runs::new();
     sweep(&runs);
     insta::assert_snapshot!(runs.masked(&sweep_end(&runs.path("linreg/S"), 160).unwrap()), @r"
-    trial  devices.num_gpus  status      devices      steps  train loss  validation loss  train time  steps/s  ratio
-        0                 0  finished    cpu              3       1.000           0.5000     3.00 ms     1000  1.00x
-        1                 1  same_as
-        2                 2  finished    gpu:0 gpu:1      3       1.000           0.5000     3.00 ms     2500  2.50x
-        3                 3  unfinished                   1       4.000
+    linreg: 4 trials, 2 finished, 1 same_as, 1 unfinished
 
-     trial 1 same_as: equals trial 0 in all but the request
-     trial 3 unfinished: still running, or killed
-     folder RUNS/linreg/S
+     trial  devices.num_gpus  status      devices      steps  train loss  validation loss  train time  steps/s  ratio
+         0                 0  finished    cpu              3       1.000           0.5000     3.00 ms     1000  1.00x
+         1                 1  same_as
+         2                 2  finished    gpu:0 gpu:1      3       1.000           0.5000     3.00 ms     2500  2.50x
+         3                 3  unfinished                   1       4.000
+
+      trial 1 same_as: equals trial 0 in all but the request
+      trial 3 unfinished: still running, or killed
+      folder RUNS/linreg/S
     ");
 }
 
