@@ -86,7 +86,7 @@ pub fn execute(
     let sender = recorder.sender();
     let mut outcome = None;
     let result = begin(trial, dataset, &names, &sender).and_then(|()| {
-        let mut emit = |event| send(&sender, event);
+        let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
         train::train(train::Job {
             trial,
             dataset,

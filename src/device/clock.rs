@@ -22,11 +22,8 @@ pub struct Clock {
 impl Clock {
     /// Starts now.
     pub fn new(grain: Grain) -> Self {
-        Self {
-            origin: Instant::now(),
-            grain,
-            phases: Phase::ALL.iter().map(|_| Samples::default()).collect(),
-        }
+        let phases = Phase::ALL.iter().map(|_| Samples::default()).collect();
+        Self { origin: Instant::now(), grain, phases }
     }
 
     /// When training began.

@@ -46,7 +46,7 @@ impl Rates {
             cache_bytes_per_s: 60e9,
             memory_bytes_per_s: 12e9,
             instruction_s: 15e-9,
-            barrier_s: 0.4e-6,
+            barrier_s: 1e-6,
         }
     }
 }

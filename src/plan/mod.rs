@@ -27,6 +27,9 @@ const VALIDATION_ROWS: usize = 256;
 /// Bytes of a streamed chunk of rows, about.
 const CHUNK_BYTES: usize = 8 << 20;
 
+/// A team must promise at least this much, since it suffers from every other process on the machine.
+const TEAM_MARGIN: f64 = 0.75;
+
 /// What the data are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -214,7 +217,7 @@ fn engine(choice: EngineChoice, floor: &Floor, machine: &Machine, threads: usize
         EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
         EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),
         _ if threads <= 1 => (Engine::Serial, "there is one thread".into()),
-        _ if together < alone => (
+        _ if together < TEAM_MARGIN * alone => (
             Engine::Team,
             format!("a step of {} shared by {threads} threads may take {}", us(alone), us(together)),
         ),

@@ -13,12 +13,12 @@ use std::{
 use super::{RecordError, Sink};
 use crate::event::Event;
 
-/// Events that may wait. Few, since one may hold a whole block of rows; a disk that is slower than the training makes
-/// the training wait rather than fill the memory.
-const WAITING_EVENTS: usize = 16;
+/// Batches of events that may wait. Few, since one may hold many blocks of rows; a disk that is slower than the training
+/// makes the training wait rather than fill the memory.
+const WAITING: usize = 16;
 
 enum Message {
-    Event(Event),
+    Events(Vec<Event>),
     Close,
 }
 
@@ -37,13 +37,19 @@ impl Recorder {
     /// # Errors
     /// Where the system gives no thread.
     pub fn start(sinks: Vec<Box<dyn Sink>>) -> Result<Self, RecordError> {
-        let (channel, receiver) = sync_channel(WAITING_EVENTS);
+        let (channel, receiver) = sync_channel(WAITING);
+        let (ready, started) = sync_channel(1);
         let failed = Arc::new(AtomicBool::new(false));
         let sender = EventSender { channel, failed: Arc::clone(&failed) };
         let thread = thread::Builder::new()
             .name("record".to_owned())
-            .spawn(move || Recording { sinks, failed, fault: None }.run(&receiver))
+            .spawn(move || {
+                let _ = ready.send(()); // it is waited for below
+                Recording { sinks, failed, fault: None }.run(&receiver)
+            })
             .map_err(RecordError::Start)?;
+        // A thread that is still being set up would stand in the way of the first steps: both need the memory map.
+        started.recv().map_err(|_| RecordError::Gone)?;
         Ok(Self { sender, thread })
     }
 
@@ -75,12 +81,20 @@ pub struct EventSender {
 pub struct Stopped;
 
 impl EventSender {
-    /// Hands an event over, waiting while too many wait already.
+    /// Hands an event over, as [`EventSender::send_all`].
     ///
     /// # Errors
     /// Where a sink has failed. The event still reaches the others.
     pub fn send(&self, event: Event) -> Result<(), Stopped> {
-        self.channel.send(Message::Event(event)).map_err(|_| Stopped)?;
+        self.send_all(vec![event])
+    }
+
+    /// Hands events over, waiting while too many batches wait already. All are in the files soon after.
+    ///
+    /// # Errors
+    /// Where a sink has failed. The events still reach the others.
+    pub fn send_all(&self, events: Vec<Event>) -> Result<(), Stopped> {
+        self.channel.send(Message::Events(events)).map_err(|_| Stopped)?;
         if self.failed.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
     }
 }
@@ -93,18 +107,9 @@ struct Recording {
 
 impl Recording {
     fn run(mut self, receiver: &Receiver<Message>) -> Result<(), RecordError> {
-        // Rows are written once no more events wait: blocks of one step that come faster than the disk takes them share
-        // a write, and an idle recorder owes nothing.
-        while let Ok(mut message) = receiver.recv() {
-            loop {
-                match message {
-                    Message::Event(event) => self.tell(|sink| sink.event(&event)),
-                    Message::Close => return self.close(),
-                }
-                match receiver.try_recv() {
-                    Ok(next) => message = next,
-                    Err(_) => break,
-                }
+        while let Ok(Message::Events(events)) = receiver.recv() {
+            for event in &events {
+                self.tell(|sink| sink.event(event));
             }
             self.tell(|sink| sink.flush());
         }

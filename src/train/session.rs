@@ -44,7 +44,7 @@ pub struct Job<'a> {
     /// Asks to stop.
     pub stop: &'a StopFlag,
     /// Takes events in order.
-    pub emit: &'a mut dyn FnMut(Event) -> Result<(), Closed>,
+    pub emit: &'a mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
 }
 
 /// What a run leaves behind.
@@ -115,7 +115,7 @@ struct Session<'a> {
     device: Device,
     initial: &'a [f32],
     stop: &'a StopFlag,
-    emit: &'a mut dyn FnMut(Event) -> Result<(), Closed>,
+    emit: &'a mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
     clock: Clock,
     timetable: Timetable,
     logbook: Logbook,
@@ -490,23 +490,16 @@ impl<'a> Session<'a> {
             elapsed_s,
             loss: self.logbook.last_loss,
         };
-        for event in self.outbox.drain(..) {
-            (self.emit)(event)?;
-        }
-        (self.emit)(Event::Progress(progress))?;
+        self.outbox.push(Event::Progress(progress));
+        (self.emit)(std::mem::take(&mut self.outbox))?;
         self.clock.record(Phase::Log, now.elapsed());
         Ok(())
     }
 
     fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
-        // A listener that is gone is noticed with the last event, which the caller emits. The outbox holds something
-        // here only after a fault.
-        for event in self.outbox.drain(..) {
-            let _ = (self.emit)(event);
-        }
-        if let Some(reason) = &reason {
-            let _ = (self.emit)(Event::Notice(Level::Info, reason.clone()));
-        }
+        self.outbox.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
+        // A listener that is gone is noticed with the last event, which the caller emits.
+        let _ = (self.emit)(std::mem::take(&mut self.outbox));
         let loop_s = loop_time.as_secs_f64();
         let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
         let name = self.device.name();

@@ -1,0 +1,68 @@
+//! How fast the products of a training step are with nothing between them: what a step of a wide network is held
+//! against. `cargo bench --bench product_rate -- [--json] [--threads N] [W2 | W3]`
+
+#[path = "support/products.rs"]
+mod products;
+
+use std::time::Instant;
+
+use products::{Product, of_step};
+use runner::device::cpu::{flush_denormals, matmul::Kernel};
+
+/// Rounds over all products, of which the median counts.
+const ROUNDS: usize = 9;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let option = words.iter().position(|w| w == "--threads").and_then(|i| words.get(i + 1)?.parse().ok());
+    let threads: usize = option.or_else(runner::host::logical_cores).unwrap_or(1);
+    let (name, batch, widths): (_, _, &[usize]) = if words.iter().any(|w| w == "W2") {
+        ("W2", 256, &[784, 256, 10])
+    } else {
+        ("W3", 1024, &[784, 2048, 2048, 10])
+    };
+    flush_denormals();
+    let kernel = Kernel::detect();
+    let shapes = of_step(batch, widths);
+    let mut all: Vec<Product> = shapes.iter().map(|&shape| Product::new(kernel, shape)).collect();
+    let (mut ours, mut gemm) = (Vec::new(), Vec::new());
+    // One round more than counts: it touches the memory and wakes the processor.
+    for round in 0..=ROUNDS {
+        let a: Vec<f64> = all.iter_mut().map(|p| seconds(|| p.ours(kernel, threads))).collect();
+        let b: Vec<f64> = all.iter_mut().map(|p| seconds(|| p.gemm(threads))).collect();
+        if round > 0 {
+            ours.push(a);
+            gemm.push(b);
+        }
+    }
+    let flops: f64 = shapes.iter().map(products::Shape::flops).sum();
+    let whole = |rounds: &[Vec<f64>]| flops / median(rounds.iter().map(|r| r.iter().sum()).collect()) / 1e9;
+    let (ours_gflops, gemm_gflops) = (whole(&ours), whole(&gemm));
+    if words.iter().any(|w| w == "--json") {
+        println!(
+            "{{\"product_job\": \"{name}\", \"threads\": {threads}, \"kernel\": \"{}\", \
+             \"ours_gflops\": {ours_gflops:.2}, \"gemm_gflops\": {gemm_gflops:.2}}}",
+            kernel.name()
+        );
+        return;
+    }
+    println!("products of {name}, {threads} threads, {}: GFLOP/s ours, gemm", kernel.name());
+    for (i, shape) in shapes.iter().enumerate() {
+        let rate = |rounds: &[Vec<f64>]| shape.flops() / median(rounds.iter().map(|r| r[i]).collect()) / 1e9;
+        let [m, k, n] = shape.mkn;
+        let form = format!("{:?}", shape.form);
+        println!("{form:>15} {m:5} x {k:4} x {n:4} {:8.1} {:8.1}", rate(&ours), rate(&gemm));
+    }
+    println!("{:>15} {:18} {ours_gflops:8.1} {gemm_gflops:8.1}", "all", "");
+}
+
+fn seconds(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}

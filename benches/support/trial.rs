@@ -1,0 +1,140 @@
+//! A trial from the text of a spec, planned for this machine, without a run folder.
+
+use std::error::Error;
+
+use runner::{
+    data::{self, Dataset, Store, Task},
+    device::{
+        Block, Clock, Device, Grain, Purpose, Work,
+        cpu::{CpuExecutor, Job, matmul::Kernel},
+    },
+    host,
+    plan::{Facts, Machine, Rates, Trial, plan},
+    program::Hyper,
+    spec,
+    train::{self, StopFlag, initial_values},
+};
+
+/// Whatever goes wrong, in words.
+pub type Fault = Box<dyn Error>;
+
+/// A plan and its data.
+pub struct Ready {
+    trial: Trial,
+    dataset: Dataset,
+}
+
+impl Ready {
+    /// Reads, opens, plans.
+    pub fn new(text: &str) -> Result<Self, Fault> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("bench.toml");
+        std::fs::write(&path, text)?;
+        let experiment = spec::load(&path, &[]).map_err(|_| "the spec is wrong")?;
+        let spec = &experiment.trials.first().ok_or("no trial")?.spec;
+        let task = if spec.model.loss.classifies() { Task::Classification } else { Task::Regression };
+        let dataset = data::open(&spec.data, task, spec.seed, u64::MAX).map_err(|p| format!("{p:?}"))?;
+        let facts = Facts {
+            train_rows: dataset.train.rows,
+            validation_rows: dataset.validation.as_ref().map_or(0, |v| v.rows),
+            features: dataset.features,
+            targets: dataset.targets,
+            classes: dataset.classes,
+            in_file: matches!(dataset.train.features, Store::File(_)),
+        };
+        let instruction_set = Kernel::detect().name().to_owned();
+        let machine = Machine {
+            gpus: 0,
+            memory_available: u64::MAX,
+            cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
+            rates: Rates::typical(&instruction_set),
+            instruction_set,
+        };
+        let trial = plan(spec, facts, &machine, 1).map_err(|e| format!("{e:?}"))?;
+        Ok(Self { trial, dataset })
+    }
+
+    fn device(&self) -> Result<Device, Fault> {
+        let Trial { programs, threads, spec, .. } = &self.trial;
+        let job = Job { programs: programs.clone(), threads: *threads, seed: spec.seed, adaptive: false };
+        Ok(Device::new("cpu", Box::new(CpuExecutor::new(&job)?)))
+    }
+
+    fn initial(&self) -> Vec<f32> {
+        let Trial { programs, spec, .. } = &self.trial;
+        initial_values(&spec.model.init, &programs.layout, spec.seed, None)
+    }
+
+    /// A device with everything in place to run the first steps of an epoch again and again.
+    pub fn stepper(&self) -> Result<Stepper, Fault> {
+        let layout = &self.trial.programs.layout;
+        let mut device = self.device()?;
+        device.write(Purpose::Parameters, layout.whole(layout.values), &self.initial())?;
+        let Store::Memory(features) = &self.dataset.train.features else {
+            return Err("not in memory".into());
+        };
+        device.bind(Purpose::Dataset, layout.train_features, features)?;
+        device.bind(Purpose::Dataset, layout.train_targets, &self.dataset.train.targets)?;
+        let mut order = Vec::new();
+        data::epoch_order(0, 1, self.dataset.train.rows as u32, &mut order);
+        device.bind_order(&order.into())?;
+        // A rate so small that the parameters stay where they are, however long the bench runs.
+        let hyper = Hyper { rate: 1e-9, first: 0.1, correction: 1.0, shrink: 1.0 };
+        let rows = self.dataset.train.rows;
+        let steps = (rows / self.trial.programs.train.rows).min(layout.log_slots);
+        let clock = Clock::new(Grain::Blocks);
+        Ok(Stepper { device, hyper: vec![hyper; steps], rows, clock, ends: Vec::new() })
+    }
+
+    /// A whole training; its events are counted and dropped.
+    pub fn train(&self) -> Result<usize, Fault> {
+        let mut events = 0;
+        let mut emit = |_| {
+            events += 1;
+            Ok(())
+        };
+        let job = train::Job {
+            trial: &self.trial,
+            dataset: &self.dataset,
+            device: self.device()?,
+            initial: &self.initial(),
+            stop: &StopFlag::default(),
+            emit: &mut emit,
+        };
+        train::train(job).map_err(|_| "nobody listens")?;
+        Ok(events)
+    }
+}
+
+/// Runs steps.
+pub struct Stepper {
+    device: Device,
+    hyper: Vec<Hyper>,
+    rows: usize,
+    clock: Clock,
+    ends: Vec<f64>,
+}
+
+impl Stepper {
+    /// Steps in a block.
+    pub fn steps(&self) -> u64 {
+        self.hyper.len() as u64
+    }
+
+    /// Runs a block of steps as the training loop does.
+    pub fn run(&mut self) -> Result<(), Fault> {
+        self.ends.clear();
+        let block = Block {
+            work: Work::Train,
+            step: 0,
+            position: 0,
+            offset: 0,
+            rows: self.rows,
+            steps: self.hyper.len(),
+            hyper: &self.hyper,
+            slot: 0,
+        };
+        self.device.run(&block, &mut self.clock, &mut self.ends)?;
+        Ok(())
+    }
+}
