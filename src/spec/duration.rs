@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
     Some(Duration::new((total / UNITS[2].1) as u64, (total % UNITS[2].1) as u32))
 }
 
-/// Decimal, so that what [`write`] writes is read back exactly.
+/// Decimal, so that what [`write()`] writes is read back exactly.
 fn nanoseconds(number: &str, unit: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |s: &str| !s.is_empty() && s.len() <= 12 && s.bytes().all(|b| b.is_ascii_digit());

@@ -1,6 +1,6 @@
 //! What the user wrote, understood: one struct per table of the spec, defaults filled in.
 //!
-//! Each table lives in a file of its own that holds its type, its reader and so its schema. [`load`] gives an
+//! Each table lives in a file of its own that holds its type, its reader and so its schema. [`load()`] gives an
 //! [`Experiment`] or everything that is wrong with it; [`Spec::to_toml`] gives back the TOML that a spec was read from:
 //! that is the resolved spec of a run folder.
 //!

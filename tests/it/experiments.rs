@@ -3,8 +3,9 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
 };
+
+use super::process::Place;
 
 /// What every run leaves.
 const FILES: [&str; 8] = [
@@ -18,12 +19,9 @@ const FILES: [&str; 8] = [
     "transfers.csv",
 ];
 
-fn runner(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_runner")).args(arguments).output().unwrap()
-}
-
 fn specs() -> Vec<PathBuf> {
-    let entries = fs::read_dir("experiments").unwrap().map(|entry| entry.unwrap().path());
+    let entries =
+        fs::read_dir("experiments").unwrap().map(|entry| entry.unwrap().path().canonicalize().unwrap());
     let mut specs: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
     specs.sort();
     assert!(specs.len() >= 8, "{specs:?}");
@@ -39,21 +37,20 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn every_spec_passes_check() {
+    let place = Place::new("");
     for spec in specs() {
-        let output = runner(&["check", spec.to_str().unwrap()]);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), stderr.as_ref()), (Some(0), ""), "{}", spec.display());
+        let ended = place.runner(&["check", spec.to_str().unwrap()]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", spec.display());
     }
 }
 
 #[test]
 fn every_spec_runs_and_leaves_a_complete_folder() {
-    let runs = tempfile::tempdir().unwrap();
+    let place = Place::new("");
     for spec in specs() {
-        let arguments = [spec.to_str().unwrap(), "trainer.max_epochs=2", "-q", "--runs-dir"];
-        let output = runner(&[&arguments[..], &[runs.path().to_str().unwrap()]].concat());
-        assert_eq!(output.status.code(), Some(0), "{}: {output:?}", spec.display());
-        let folder = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end());
+        let ended = place.runner(&[spec.to_str().unwrap(), "trainer.max_epochs=2", "-q"]);
+        assert_eq!(ended.code, Some(0), "{}: {ended:?}", spec.display());
+        let folder = place.path().join(ended.stdout.trim_end());
         let inside = names(&folder);
         if !inside.iter().any(|name| name == "sweep.csv") {
             assert_eq!(inside, FILES, "{}", spec.display());

@@ -89,7 +89,7 @@ mod tests {
         let drawn: Vec<&str> = text.split(CLEAR).collect();
         assert_eq!(
             drawn,
-            ["", "━━━━━━━━╸─────────────── epoch 1/2, lo", "━━━━━━━━━━━━╸─────────── epoch 1/2, lo", ""]
+            ["", "━━━━━━━━╸─────────────── epoch 1/2, l", "━━━━━━━━━━━━╸─────────── epoch 1/2, l", ""]
         );
     }
 

@@ -77,7 +77,7 @@ fn a_trial_has_two_lines_and_repeats_no_warning() {
 
 #[test]
 fn verbose_tells_every_notice() {
-    let options = ConsoleOptions { terminal: true, ..options(Verbosity::Verbose, Ending::Line) };
+    let options = options(Verbosity::Verbose, Ending::Line);
     insta::assert_snapshot!(printed(options, &sample::events()), @r"
     20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
     warning: `gpu:0` is not there: training on the CPU
