@@ -325,8 +325,8 @@ fn steps_epochs_and_times_end_a_run() {
     let folder = run.ended_by(0);
     assert_eq!(folder.summary("status"), "finished");
     assert!(folder.text("run.log").contains("`trainer.max_time` is over"));
-    let train_s: f64 = folder.summary("train_s").parse().unwrap();
-    assert!(train_s > 0.05, "{train_s}");
+    let wall_s: f64 = folder.summary("wall_s").parse().unwrap();
+    assert!(wall_s >= 0.1, "{wall_s}");
 }
 
 #[test]
@@ -350,9 +350,8 @@ fn early_stopping_counts_validations_without_improvement() {
 /// Ten epochs on MNIST's test images by the textbook's network.
 #[test]
 fn mnist_is_learned() {
-    let folder = env::var_os("RUNNER_TEST_DATA")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data")), PathBuf::from);
-    let Ok(folder) = fs::canonicalize(folder.join("mnist")) else {
+    let folder = env::var_os("RUNNER_TEST_DATA").map(|folder| PathBuf::from(folder).join("mnist"));
+    let Some(folder) = folder.and_then(|folder| fs::canonicalize(folder).ok()) else {
         println!("skipped: no `mnist` (set RUNNER_TEST_DATA to the folder of the test data)");
         return;
     };

@@ -13,16 +13,14 @@ fn carried(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "experiments", "data", name].iter().collect()
 }
 
-/// A file of `RUNNER_TEST_DATA`, or of `../shared/data`; `None`, said aloud, where it is not there.
+/// A file of the folder `RUNNER_TEST_DATA`; `None`, said aloud, where it is not there.
 fn larger(name: &str) -> Option<PathBuf> {
-    let folder = env::var_os("RUNNER_TEST_DATA")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data")), PathBuf::from);
-    let path = folder.join(name);
-    if path.exists() {
-        return Some(path);
+    let path = env::var_os("RUNNER_TEST_DATA").map(|folder| PathBuf::from(folder).join(name));
+    let path = path.filter(|path| path.exists());
+    if path.is_none() {
+        println!("skipped: no `{name}` (set RUNNER_TEST_DATA to the folder of the test data)");
     }
-    println!("skipped: no `{}` (set RUNNER_TEST_DATA to the folder of the test data)", path.display());
-    None
+    path
 }
 
 #[test]
