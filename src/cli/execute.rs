@@ -45,7 +45,7 @@ pub enum ExecuteError {
     /// The device cannot hold the run.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// What was read when the trials were prepared can no longer be read.
+    /// What was read when the trials were prepared can no longer be read, or is something else.
     #[error("the data have changed since the start: {0}")]
     Data(String),
 }

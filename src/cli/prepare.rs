@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::{
     data::{self, Dataset, Store, Task, Weights, read_weights},
     plan::{self, Facts, Machine, PlanError, Trial},
-    spec::{self, Experiment, GpuCount, Init, OnMissing, Problem, Request, Source, Spec, TrialSpec},
+    spec::{
+        self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec, TrialSpec,
+    },
 };
 
 /// Data sets kept at the same time; a sweep's trials share one as long as nothing that makes it differs.
@@ -40,11 +42,13 @@ impl Datasets {
             return Ok(dataset);
         }
         self.fits(spec).map_err(|problem| vec![problem])?;
-        let memory_limit = (self.memory_available as f64 * MEMORY_PART) as u64;
-        let dataset = Arc::new(data::open(&spec.data, task, spec.seed, memory_limit)?);
+        // Before the next is read, so that there is never one more.
         if self.kept.len() >= KEPT {
             self.kept.remove(0);
         }
+        let part = if spec.data.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
+        let memory_limit = (self.memory_available as f64 * part) as u64;
+        let dataset = Arc::new(data::open(&spec.data, task, spec.seed, memory_limit)?);
         self.kept.push((key, task, spec.seed, Arc::clone(&dataset)));
         Ok(dataset)
     }
@@ -148,6 +152,28 @@ fn facts(dataset: &Dataset) -> Facts {
     }
 }
 
+/// How data that were read anew differ from those that a trial was planned for.
+pub fn changed(trial: &Trial, dataset: &Dataset) -> Option<String> {
+    difference(trial.facts, facts(dataset))
+}
+
+fn difference(then: Facts, now: Facts) -> Option<String> {
+    let numbers = [
+        ("rows to train on", then.train_rows, now.train_rows),
+        ("rows to validate on", then.validation_rows, now.validation_rows),
+        ("features", then.features, now.features),
+        ("targets per row", then.targets, now.targets),
+        ("classes", then.classes.unwrap_or(0), now.classes.unwrap_or(0)),
+    ];
+    let differs = numbers.into_iter().find(|(_, then, now)| then != now);
+    differs.map(|(what, then, now)| format!("there were {then} {what}, and now there are {now}")).or_else(
+        || {
+            (then != now)
+                .then(|| "their features are no longer where they were, in memory or in their file".into())
+        },
+    )
+}
+
 /// The weights of `init = { file = ... }`.
 pub fn initial_weights(trial: &Trial) -> Result<Option<Weights>, Vec<Problem>> {
     let Init::File(path) = &trial.spec.model.init else { return Ok(None) };
@@ -155,4 +181,33 @@ pub fn initial_weights(trial: &Trial) -> Result<Option<Weights>, Vec<Problem>> {
     let wanted: Vec<_> =
         parameters.map(|p| (p.name.clone(), p.shape.iter().rev().copied().collect::<Vec<_>>())).collect();
     read_weights(path, &wanted).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_are_held_against_the_plan() {
+        let then = Facts {
+            train_rows: 80,
+            validation_rows: 20,
+            features: 4,
+            targets: 1,
+            classes: Some(3),
+            in_file: false,
+        };
+        assert_eq!(difference(then, then), None);
+        for (now, words) in [
+            (Facts { train_rows: 79, ..then }, "there were 80 rows to train on, and now there are 79"),
+            (Facts { features: 5, ..then }, "there were 4 features, and now there are 5"),
+            (Facts { classes: Some(4), ..then }, "there were 3 classes, and now there are 4"),
+            (
+                Facts { in_file: true, ..then },
+                "their features are no longer where they were, in memory or in their file",
+            ),
+        ] {
+            assert_eq!(difference(then, now).as_deref(), Some(words));
+        }
+    }
 }

@@ -21,7 +21,7 @@ use super::{
     execute::{ExecuteError, Process, execute},
     exit::{Exit, print, say, tell},
     machine::machine,
-    prepare::{Datasets, Prepared, initial_weights, prepare},
+    prepare::{Datasets, Prepared, changed, initial_weights, prepare},
 };
 use crate::{
     event::{Outcome, Status},
@@ -157,12 +157,15 @@ impl Session<'_> {
         let console = ConsoleOptions { verbosity, terminal: on_terminal(), color, ending, warned };
         let git = self.git.take().unwrap_or_else(|| GitQuery::ask(self.process.spec_folder));
         // Both were read once, when all trials were prepared; what cannot be read again has changed since.
-        let changed = |problems: Vec<spec::Problem>| {
+        let unreadable = |problems: Vec<spec::Problem>| {
             let message = problems.into_iter().map(|p| p.message).next().unwrap_or_default();
             ExecuteError::Data(message)
         };
-        let dataset = self.datasets.open(&trial.spec).map_err(changed)?;
-        let weights = initial_weights(trial).map_err(changed)?;
+        let dataset = self.datasets.open(&trial.spec).map_err(unreadable)?;
+        if let Some(difference) = changed(trial, &dataset) {
+            return Err(ExecuteError::Data(difference));
+        }
+        let weights = initial_weights(trial).map_err(unreadable)?;
         execute(&self.process, trial, &dataset, weights.as_ref(), folder, git, console)
     }
 
