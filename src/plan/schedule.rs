@@ -11,14 +11,27 @@ pub fn resolve(spec: &mut Spec, steps: u64, steps_per_epoch: u64, problems: &mut
         Interval::Step => steps,
         Interval::Epoch => steps.div_ceil(steps_per_epoch.max(1)),
     };
-    match &mut spec.schedule.rule {
+    resolve_rule(&mut spec.schedule.rule, total, problems);
+}
+
+fn resolve_rule(rule: &mut Rule, total: u64, problems: &mut Vec<Problem>) {
+    match rule {
         Rule::Constant => {}
         Rule::One(curve) => fill(curve, total, "schedule", problems),
         Rule::Chain { chain } => {
             let mut left = total;
             for (i, link) in chain.iter_mut().enumerate() {
                 let own = link.steps.unwrap_or(left).min(left);
-                fill(&mut link.curve, own, &format!("schedule.chain.{i}"), problems);
+                let key = format!("schedule.chain.{i}");
+                // PyTorch's OneCycleLR sets the initial rate and momentum of the whole chain when it is made.
+                if let Curve::OneCycle(_) = link.curve {
+                    let message = format!("not in this version: `{key}.one_cycle`");
+                    let problem = Problem::at_key(format!("{key}.one_cycle"), message);
+                    problems
+                        .push(problem.hint("a `one_cycle` is the whole schedule: `[schedule.one_cycle]`"));
+                } else {
+                    fill(&mut link.curve, own, &key, problems);
+                }
                 left -= own;
             }
         }
@@ -36,6 +49,15 @@ fn fill(curve: &mut Curve, counts: u64, key: &str, problems: &mut Vec<Problem>) 
                 let message = format!("`total_steps = {total}` ends before the run does: it takes {counts}");
                 let problem = Problem::at_key(format!("{key}.one_cycle.total_steps"), message);
                 problems.push(problem.hint("leave `total_steps` out: it is then the length of the run"));
+            }
+            // PyTorch divides by zero there.
+            if c.pct_start * total as f64 == 1.0 {
+                let message = format!(
+                    "`pct_start = {:?}` of {total} counts is one count, in which no rate can rise",
+                    c.pct_start
+                );
+                let problem = Problem::at_key(format!("{key}.one_cycle.pct_start"), message);
+                problems.push(problem.hint("let it rise for longer, or not at all: `pct_start = 0.0`"));
             }
         }
         Curve::Step(_) | Curve::MultiStep(_) | Curve::Exponential(_) | Curve::Linear(_) => {}
@@ -72,5 +94,74 @@ fn moves_momentum(schedule: &Schedule) -> bool {
         Rule::Constant => false,
         Rule::One(curve) => moves(curve),
         Rule::Chain { chain } => chain.iter().any(|link| moves(&link.curve)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Anneal, Exponential, Link, OneCycle};
+
+    fn one_cycle(pct_start: f64, three_phase: bool) -> Curve {
+        Curve::OneCycle(OneCycle {
+            max_lr: 0.1,
+            total_steps: None,
+            pct_start,
+            anneal_strategy: Anneal::Cos,
+            cycle_momentum: true,
+            base_momentum: 0.85,
+            max_momentum: 0.95,
+            div_factor: 25.0,
+            final_div_factor: 1e4,
+            three_phase,
+        })
+    }
+
+    /// Key, message and hint of each problem.
+    fn told(problems: &[Problem]) -> Vec<[&str; 3]> {
+        let key = |p| match p {
+            &crate::spec::Place::Key(ref key) => key.as_str(),
+            _ => "",
+        };
+        problems.iter().map(|p| [key(&p.place), &p.message, p.hint.as_deref().unwrap_or("")]).collect()
+    }
+
+    /// Where `torch.optim.lr_scheduler.OneCycleLR` raises a ZeroDivisionError, and nowhere else.
+    #[test]
+    fn a_rise_of_no_length_is_refused() {
+        for three_phase in [false, true] {
+            for (counts, pct_start) in [(10, 0.1), (4, 0.25), (2, 0.5), (1, 1.0)] {
+                let mut problems = Vec::new();
+                fill(&mut one_cycle(pct_start, three_phase), counts, "schedule", &mut problems);
+                let message = format!(
+                    "`pct_start = {pct_start:?}` of {counts} counts is one count, in which no rate can rise"
+                );
+                let hint = "let it rise for longer, or not at all: `pct_start = 0.0`";
+                assert_eq!(told(&problems), [["schedule.one_cycle.pct_start", message.as_str(), hint]]);
+            }
+            for (counts, pct_start) in [(1, 0.3), (10, 0.0), (10, 0.05), (10, 0.11), (10, 0.55), (10, 1.0)] {
+                let mut problems = Vec::new();
+                fill(&mut one_cycle(pct_start, three_phase), counts, "schedule", &mut problems);
+                assert_eq!(problems, []);
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_takes_no_one_cycle() {
+        let first = Curve::Exponential(Exponential { gamma: 0.5 });
+        let chain =
+            vec![Link { steps: Some(3), curve: first }, Link { steps: None, curve: one_cycle(0.3, false) }];
+        let mut rule = Rule::Chain { chain };
+        let mut problems = Vec::new();
+        resolve_rule(&mut rule, 10, &mut problems);
+        assert_eq!(
+            told(&problems),
+            [[
+                "schedule.chain.1.one_cycle",
+                "not in this version: `schedule.chain.1.one_cycle`",
+                "a `one_cycle` is the whole schedule: `[schedule.one_cycle]`"
+            ]]
+        );
     }
 }
