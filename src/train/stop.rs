@@ -41,16 +41,23 @@ impl Patience {
             Monitor::ValidationLoss => ("loss", row.loss),
             Monitor::ValidationAccuracy => ("accuracy", -row.accuracy?),
         };
-        if self.best.is_none_or(|best| value < best - self.rule.min_delta) {
+        // What is not finite is no improvement, and nothing to measure others against.
+        if value.is_finite() && self.best.is_none_or(|best| value < best - self.rule.min_delta) {
             self.best = Some(value);
             self.waited = 0;
             return None;
         }
         self.waited += 1;
         // As in Lightning and Keras: a patience of 0 is one of 1.
-        (self.waited >= self.rule.patience).then(|| {
-            let best = self.best.unwrap_or(value).abs() as f32;
-            format!("early stopping: the best validation {name}, {best}, is {} validations old", self.waited)
+        (self.waited >= self.rule.patience).then(|| match self.best {
+            Some(best) => {
+                let best = best.abs() as f32;
+                format!(
+                    "early stopping: the best validation {name}, {best}, is {} validations old",
+                    self.waited
+                )
+            }
+            None => format!("early stopping: no validation {name} of {} was a finite number", self.waited),
         })
     }
 }
@@ -59,18 +66,26 @@ impl Patience {
 mod tests {
     use super::*;
 
-    #[test]
-    fn patience_ends_as_in_lightning_and_keras() {
+    /// What a patience of two validations says to these losses.
+    fn observed(losses: &[f64]) -> Vec<Option<String>> {
         let rule = EarlyStopping { metric: Monitor::ValidationLoss, patience: 2, min_delta: 0.1 };
         let mut patience = Patience::new(rule);
-        let losses = [1.0, 0.5, 0.45, 0.39, 0.3, 0.35];
-        let ended: Vec<_> = losses
-            .iter()
-            .map(|&loss| {
-                let row = ValidationRow { step: 1, epoch: 1, rows: 1, loss, accuracy: None, elapsed_s: 0.0 };
-                patience.observe(&row)
-            })
-            .collect();
+        let row = |loss| ValidationRow { step: 1, epoch: 1, rows: 1, loss, accuracy: None, elapsed_s: 0.0 };
+        losses.iter().map(|&loss| patience.observe(&row(loss))).collect()
+    }
+
+    #[test]
+    fn what_is_not_finite_is_never_the_best() {
+        assert_eq!(observed(&[f64::NAN, 2.0, 1.0, f64::NAN, 0.5]), [const { None }; 5]);
+        let words = "early stopping: no validation loss of 2 was a finite number";
+        assert_eq!(observed(&[f64::NAN, f64::INFINITY])[1].as_deref(), Some(words));
+        let words = "early stopping: the best validation loss, 2, is 2 validations old";
+        assert_eq!(observed(&[2.0, f64::NAN, f64::NEG_INFINITY])[2].as_deref(), Some(words));
+    }
+
+    #[test]
+    fn patience_ends_as_in_lightning_and_keras() {
+        let ended = observed(&[1.0, 0.5, 0.45, 0.39, 0.3, 0.35]);
         assert_eq!(ended[..5], [const { None }; 5], "0.39 is better than 0.5 by more than `min_delta`");
         assert_eq!(
             ended[5].as_deref(),
