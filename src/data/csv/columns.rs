@@ -1,6 +1,8 @@
 //! What each column is for, from the names in the spec and in the file.
 
-use super::text::Text;
+use std::collections::{HashMap, HashSet};
+
+use super::{faults::MOST, text::Text};
 use crate::{
     data::file,
     spec::{Csv, Problem},
@@ -20,7 +22,13 @@ impl Columns {
     /// Finds the columns of the training file.
     pub(super) fn resolve(spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
         let names = names(spec, text).map_err(|problem| vec![problem])?;
-        let mut search = Search { text, names: &names, used: vec![None; names.len()], problems: Vec::new() };
+        let mut search = Search {
+            text,
+            names: &names,
+            places: places(&names),
+            used: vec![None; names.len()],
+            problems: Vec::new(),
+        };
         if spec.header {
             search.check_duplicates(&spec.ignore);
         }
@@ -37,6 +45,7 @@ impl Columns {
         };
         search.check_named(&numeric);
         let mut problems = search.problems;
+        problems.truncate(MOST);
         if problems.is_empty() && numeric.is_empty() && categorical.is_empty() {
             let message = format!("`{}` has no feature column beside the target", file_name(text));
             problems.push(Problem::at_key("data.csv.target", message).hint(separator_hint(text, &names)));
@@ -50,11 +59,12 @@ impl Columns {
     /// Finds the same columns in the file to validate on, wherever they stand there.
     pub(super) fn in_validation(&self, spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
         let names = names(spec, text).map_err(|problem| vec![problem])?;
+        let places = places(&names);
         let mut problems = Vec::new();
         let mut find = |column: usize| {
             let name = &self.names[column];
-            let found = names.iter().position(|other| other == name);
-            if found.is_none() {
+            let found = places.get(name.as_str()).map(|places| places[0]);
+            if found.is_none() && problems.len() < MOST {
                 let message = format!("no column `{name}`, which the training file has");
                 problems.push(file::problem(&text.path, message).hint(name_hint(name, &names)));
             }
@@ -86,10 +96,20 @@ fn names(spec: &Csv, text: &Text) -> Result<Vec<String>, Problem> {
     Ok(if spec.header { first } else { (0..first.len()).map(|column| column.to_string()).collect() })
 }
 
+/// Where each name stands, in order: there is one place at least.
+fn places(names: &[String]) -> HashMap<&str, Vec<usize>> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(names.len());
+    for (column, name) in names.iter().enumerate() {
+        places.entry(name).or_default().push(column);
+    }
+    places
+}
+
 /// Names of the spec looked up in the file, each allowed one purpose.
 struct Search<'a> {
     text: &'a Text,
     names: &'a [String],
+    places: HashMap<&'a str, Vec<usize>>,
     /// The key that uses a column.
     used: Vec<Option<String>>,
     problems: Vec<Problem>,
@@ -97,7 +117,10 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn find(&mut self, name: &str, key: String) -> Option<usize> {
-        let Some(column) = self.names.iter().position(|other| other == name) else {
+        let Some(places) = self.places.get(name) else {
+            if self.problems.len() >= MOST {
+                return None;
+            }
             let message = format!("no column `{name}` in `{}`", file_name(self.text));
             let hint = match separator_hint(self.text, self.names) {
                 hint if self.names.len() == 1 => hint,
@@ -106,32 +129,36 @@ impl Search<'_> {
             self.problems.push(Problem::at_key(key, message).hint(hint));
             return None;
         };
+        let column = places[0];
         if let Some(other) = &self.used[column] {
             let message = format!("column `{name}` is named twice, here and in `{other}`");
             self.problems.push(Problem::at_key(key, message).hint("a column has one purpose"));
             return None;
         }
         // Columns of one name are only left out, and then all together.
-        for (used, _) in self.used.iter_mut().zip(self.names).filter(|(_, other)| *other == name) {
-            *used = Some(key.clone());
+        for &place in places {
+            self.used[place] = Some(key.clone());
         }
         Some(column)
     }
 
     /// Two columns of one name cannot be told apart, unless both are left out.
     fn check_duplicates(&mut self, ignore: &[String]) {
-        for (column, name) in self.names.iter().enumerate() {
-            let earlier = self.names[..column].iter().position(|other| other == name);
-            if let Some(earlier) = earlier.filter(|_| !name.is_empty() && !ignore.contains(name)) {
-                let message = format!(
-                    "columns {} and {} are both named `{}`",
-                    earlier + 1,
-                    column + 1,
-                    file::printable(name)
-                );
-                let problem = Problem::new(self.text.cell(0, column), message);
-                self.problems.push(problem.hint("rename one of them"));
-            }
+        let ignore: HashSet<&str> = ignore.iter().map(String::as_str).collect();
+        let twice = self.names.iter().enumerate().filter_map(|(column, name)| {
+            let earlier = self.places[name.as_str()][0];
+            (earlier < column && !name.is_empty() && !ignore.contains(name.as_str()))
+                .then_some((earlier, column, name))
+        });
+        for (earlier, column, name) in twice.take(MOST) {
+            let message = format!(
+                "columns {} and {} are both named `{}`",
+                earlier + 1,
+                column + 1,
+                file::printable(name)
+            );
+            let problem = Problem::new(self.text.cell(0, column), message);
+            self.problems.push(problem.hint("rename one of them"));
         }
     }
 

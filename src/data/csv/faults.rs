@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{columns::Columns, text::Text};
 use crate::{
     data::{file, labels},
-    spec::Problem,
+    spec::{Place, Problem},
 };
 
 /// What is wrong with a cell.
@@ -17,8 +17,8 @@ pub(super) enum Kind {
     TooLarge,
 }
 
-/// Problems told of one file.
-const MOST: usize = 20;
+/// Problems told of one file. Each needs its line counted from the start of the file, so no more are made.
+pub(super) const MOST: usize = 20;
 
 /// Up to this many like faults of one column are told one by one; of more, the first and their number.
 const LISTED: usize = 5;
@@ -27,6 +27,20 @@ const LISTED: usize = 5;
 struct Sighting {
     record: usize,
     found: String,
+}
+
+/// What is to be told, and where it stands among the others.
+struct Found<'a> {
+    record: usize,
+    column: usize,
+    fault: Fault<'a>,
+    label: Option<String>,
+}
+
+enum Fault<'a> {
+    Cell { kind: Kind, sighting: &'a Sighting, is_text: bool },
+    Uneven(&'a Sighting),
+    Unclosed(Place),
 }
 
 #[derive(Default)]
@@ -76,7 +90,8 @@ impl<'a> Faults<'a> {
 
     /// Everything in the order of the file. `last` is where the last record begins, `rows` how many were even.
     pub(super) fn finish(self, last: usize, rows: usize) -> Vec<Problem> {
-        let mut problems: Vec<(usize, usize, Problem)> = Vec::new();
+        // Problems are made last, of those that are told.
+        let mut found: Vec<Found<'_>> = Vec::new();
         let mut total = 0;
         let unclosed = self.text.unclosed_quote(last);
         for (&(column, kind), group) in &self.cells {
@@ -88,8 +103,8 @@ impl<'a> Faults<'a> {
             let what = format!("such cells in column `{}`", self.columns.name(column));
             let told = group.told(&what).take(if is_text { 1 } else { LISTED });
             for (sighting, label) in told {
-                let problem = self.cell_problem(column, kind, sighting, is_text);
-                problems.push((sighting.record, column, Problem { label, ..problem }));
+                let fault = Fault::Cell { kind, sighting, is_text };
+                found.push(Found { record: sighting.record, column, fault, label });
             }
         }
         total += self.uneven.count;
@@ -97,25 +112,31 @@ impl<'a> Faults<'a> {
             if sighting.record == last && unclosed.is_some() {
                 continue;
             }
-            problems.push((sighting.record, 0, Problem { label, ..self.uneven_problem(sighting, last) }));
+            let fault = Fault::Uneven(sighting);
+            found.push(Found { record: sighting.record, column: 0, fault, label });
         }
         if let Some(place) = unclosed {
-            let problem = Problem::new(place, "a quoted cell is never closed");
-            problems.push((
-                last,
-                0,
-                problem.hint("close it with `\"`; within quotes a quote is written `\"\"`"),
-            ));
+            found.push(Found { record: last, column: 0, fault: Fault::Unclosed(place), label: None });
         }
-        problems.sort_by_key(|(record, column, _)| (*record, *column));
-        let cut = problems.len().saturating_sub(MOST);
-        let mut problems: Vec<Problem> = problems.into_iter().map(|(_, _, problem)| problem).collect();
-        problems.truncate(MOST);
-        if cut > 0 {
+        found.sort_by_key(|found| (found.record, found.column));
+        let is_cut = found.len() > MOST;
+        let mut problems: Vec<Problem> =
+            found.into_iter().take(MOST).map(|found| self.problem(found, last)).collect();
+        if is_cut {
             let message = format!("{total} cells and lines are wrong; these were the first");
             problems.push(file::problem(&self.text.path, message));
         }
         problems
+    }
+
+    fn problem(&self, Found { column, fault, label, .. }: Found<'_>, last: usize) -> Problem {
+        let problem = match fault {
+            Fault::Cell { kind, sighting, is_text } => self.cell_problem(column, kind, sighting, is_text),
+            Fault::Uneven(sighting) => self.uneven_problem(sighting, last),
+            Fault::Unclosed(place) => Problem::new(place, "a quoted cell is never closed")
+                .hint("close it with `\"`; within quotes a quote is written `\"\"`"),
+        };
+        Problem { label, ..problem }
     }
 
     fn cell_problem(&self, column: usize, kind: Kind, sighting: &Sighting, is_text: bool) -> Problem {

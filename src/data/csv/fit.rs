@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     columns::Columns,
+    faults::MOST,
     table::{Table, Words},
     text::Text,
 };
@@ -183,7 +184,7 @@ impl FeatureFit {
             let mut places = Vec::with_capacity(words.distinct.len());
             for word in &words.distinct {
                 let place = fit.categories.binary_search(&word.text);
-                if place.is_err() {
+                if place.is_err() && problems.len() < MOST {
                     let found = file::printable(&word.text);
                     let message = format!("`{found}` in column `{name}` is no category of the training file");
                     let problem = Problem::new(text.cell(word.record, column), message);
@@ -198,7 +199,6 @@ impl FeatureFit {
             }
             all.push(places);
         }
-        problems.truncate(20);
         if problems.is_empty() { Ok(all) } else { Err(problems) }
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     columns::Columns,
-    faults::no_class,
+    faults::{MOST, no_class},
     fit::Scale,
     table::{Target, Words},
     text::Text,
@@ -93,7 +93,7 @@ impl TargetFit {
         let mut classes = Vec::with_capacity(words.distinct.len());
         for word in &words.distinct {
             let class = self.class(&word.text);
-            if class.is_none() {
+            if class.is_none() && problems.len() < MOST {
                 let name = columns.name(columns.target);
                 let message = format!(
                     "`{}` in the target column `{name}` is no class of the training file",
@@ -105,7 +105,6 @@ impl TargetFit {
             classes.push(class.unwrap_or_default() as f32);
         }
         if !problems.is_empty() {
-            problems.truncate(20);
             return Err(problems);
         }
         Ok(words.codes.iter().map(|&code| classes[code as usize]).collect())
