@@ -1,7 +1,7 @@
 //! Opening the files that a spec names, and the words for what goes wrong.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     path::Path,
 };
@@ -15,15 +15,16 @@ pub(super) fn open(path: &Path, key: &str) -> Result<(File, u64), Problem> {
         Problem::at_key(key, format!("cannot read `{}`: {reason}", path.display()))
             .hint("a relative path is taken from the folder of the spec")
     };
-    let file = File::open(path).map_err(|error| cannot(reason(&error)))?;
-    let metadata = file.metadata().map_err(|error| cannot(reason(&error)))?;
+    // Asked before it is opened: the opening of a pipe waits for someone to write.
+    let metadata = fs::metadata(path).map_err(|error| cannot(reason(&error)))?;
     if metadata.is_dir() {
         return Err(cannot("it is a folder".into()));
     }
     if !metadata.is_file() {
         return Err(cannot("it is not a regular file".into()));
     }
-    Ok((file, metadata.len()))
+    let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata.len())));
+    opened.map_err(|error| cannot(reason(&error)))
 }
 
 /// Reads all of `path`, the value of `key`.

@@ -1,10 +1,14 @@
 //! Initial weights from a safetensors file, under the names that PyTorch's `nn.Sequential` gives them.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::Path,
+};
 
 use safetensors::{Dtype, SafeTensors};
 
-use crate::spec::{Place, Problem};
+use super::file;
+use crate::spec::Problem;
 
 /// Tensors by name.
 pub type Weights = BTreeMap<String, Tensor>;
@@ -23,15 +27,9 @@ pub struct Tensor {
 /// # Errors
 /// All tensors that are missing, of another shape or type, or not wanted.
 pub fn read_weights(path: &Path, wanted: &[(String, Vec<usize>)]) -> Result<Weights, Vec<Problem>> {
-    let key = "model.init.file";
-    let shown = path.display();
-    let at_file = |message: String| {
-        let place = Place::File { path: path.to_owned(), line: None, column: None, text: None };
-        Problem::new(place, message)
-    };
-    let bytes = fs::read(path)
-        .map_err(|e| vec![Problem::at_key(key, format!("cannot read `{shown}`: {}", os_words(&e)))])?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|e| {
+    let at_file = |message: String| file::problem(path, message);
+    let bytes = file::read(path, "model.init.file").map_err(|problem| vec![problem])?;
+    let tensors = SafeTensors::deserialize(&bytes).map_err(|e| {
         vec![
             at_file(format!("not a safetensors file: {e}"))
                 .hint("write it with `safetensors.torch.save_file`"),
@@ -40,8 +38,8 @@ pub fn read_weights(path: &Path, wanted: &[(String, Vec<usize>)]) -> Result<Weig
     let mut problems = Vec::new();
     let mut weights = Weights::new();
     for (name, shape) in wanted {
-        let Ok(tensor) = file.tensor(name) else {
-            let there = file.names();
+        let Ok(tensor) = tensors.tensor(name) else {
+            let there = tensors.names();
             let hint = format!("the file holds {}", listed(&there));
             problems.push(at_file(format!("the model's tensor `{name}` is not there")).hint(hint));
             continue;
@@ -67,20 +65,14 @@ pub fn read_weights(path: &Path, wanted: &[(String, Vec<usize>)]) -> Result<Weig
         }
         weights.insert(name.clone(), Tensor { shape: shape.clone(), values });
     }
-    for name in file.names() {
-        if !wanted.iter().any(|(w, _)| w == name) {
+    let names: HashSet<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
+    for name in tensors.names() {
+        if !names.contains(name) {
             problems.push(at_file(format!("the file's tensor `{name}` is not in the model")));
         }
     }
     problems.truncate(20);
     if problems.is_empty() { Ok(weights) } else { Err(problems) }
-}
-
-fn os_words(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => "no such file".into(),
-        _ => error.to_string(),
-    }
 }
 
 fn listed(names: &[&str]) -> String {
@@ -90,4 +82,24 @@ fn listed(names: &[&str]) -> String {
     names.truncate(8);
     let list = if names.is_empty() { "no tensor".into() } else { names.join(", ") };
     if more > 0 { format!("{list} and {more} more") } else { list }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_regular_files_only() {
+        let folder = env!("CARGO_MANIFEST_DIR");
+        for (path, words) in [
+            ("/dev/zero", "it is not a regular file"),
+            (folder, "it is a folder"),
+            ("/dev/null/x", "not a directory"),
+            ("/none", "no such file or directory"),
+        ] {
+            let problem = Problem::at_key("model.init.file", format!("cannot read `{path}`: {words}"))
+                .hint("a relative path is taken from the folder of the spec");
+            assert_eq!(read_weights(path.as_ref(), &[]), Err(vec![problem]));
+        }
+    }
 }
