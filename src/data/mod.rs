@@ -90,7 +90,7 @@ pub trait RowReader: Send + Sync {
 }
 
 /// Reads and splits what `[data]` names. Features of an `npy` source stay in their file where they exceed
-/// `memory_limit` bytes or where `placement = "streamed"`; everything else is read whole.
+/// `memory_limit` bytes and `placement = "auto"`, or where it is `"streamed"`; everything else is read whole.
 ///
 /// # Errors
 /// Every problem found, up to some twenty, each with file, line and column where there is one.

@@ -61,7 +61,17 @@ fn read(
         }
     };
     let bytes = train.bytes() + validation.as_ref().map_or(0, Pair::bytes);
-    let stay = placement == Placement::Streamed || bytes > u128::from(memory_limit);
+    let fits = bytes <= u128::from(memory_limit);
+    if placement == Placement::Resident && !fits {
+        let message = format!(
+            "`placement = \"resident\"`: the features need {} as f32, and memory has room for {}",
+            memory::size(bytes),
+            memory::size(memory_limit.into())
+        );
+        let hint = "`data.placement = \"auto\"` reads from the file what memory does not hold";
+        return Err(Problem::at_key("data.placement", message).hint(hint));
+    }
+    let stay = placement == Placement::Streamed || !fits;
     let mut notes = Vec::new();
     if stay {
         notes.push(format!("features ({} as f32) are read from their file", memory::size(bytes)));

@@ -8,7 +8,7 @@ use runner::{
 };
 use tempfile::TempDir;
 
-use super::{MUCH, data, memory, npy_of, problems, read_ok};
+use super::{MUCH, data, memory, npy_of, problems, read_ok, told};
 
 /// A `.npy` file of version 1.0, as `numpy.save` writes it.
 pub fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
@@ -251,4 +251,20 @@ fn a_header_that_lies_is_told() {
     ] {
         assert_eq!(Folder::new(&features, &labels).problems(Task::Classification), expected);
     }
+}
+
+#[test]
+fn what_must_be_resident_is_not_streamed() {
+    let folder = counted("<f4");
+    let resident = Data { placement: Placement::Resident, ..data(Source::Npy(folder.spec())) };
+    assert!(open(&resident, Task::Classification, 0, 600).is_ok());
+    let problems = open(&resident, Task::Classification, 0, 599).expect_err("50 rows of 3 f32");
+    insta::assert_snapshot!(told(&problems, "".as_ref()), @r#"
+    `placement = "resident"`: the features need 600 bytes as f32, and memory has room for 599 bytes
+      --> data.placement
+      hint: `data.placement = "auto"` reads from the file what memory does not hold
+    "#);
+    let auto = Data { placement: Placement::Auto, ..resident };
+    let made = open(&auto, Task::Classification, 0, 599).expect("rows");
+    assert!(matches!(made.train.features, Store::File(_)));
 }
