@@ -132,8 +132,14 @@ impl Layer {
                     name: "dropout",
                     doc: "zeroes units while training and scales the rest by 1 / (1 - p)",
                     read: |v| {
-                        v.table(|t| Self::Dropout {
-                            p: t.required("p", "the probability of a zero", |v| v.float(Range::BelowOne)),
+                        v.table(|t| {
+                            let p =
+                                t.required("p", "the probability of a zero", |v| v.float(Range::BelowOne));
+                            if p as f32 >= 1.0 {
+                                let message = format!("{p:?} is 1 as f32, and leaves no unit");
+                                t.refuse("p", &[], message, "lower it");
+                            }
+                            Self::Dropout { p }
                         })
                     },
                 },
