@@ -24,8 +24,14 @@ const MOST_LOG_SLOTS: u64 = 1 << 20;
 /// Rows of a validation chunk at least, where there are so many.
 const VALIDATION_ROWS: usize = 256;
 
+/// And at most: up to here f32 counts every row.
+const MOST_VALIDATION_ROWS: usize = 1 << 24;
+
 /// Bytes of a streamed chunk of rows, about.
 const CHUNK_BYTES: usize = 8 << 20;
+
+/// Numbers that a step may hold at the same time, far more than any memory: sizes made of them stay within 64 bits.
+const MOST_NUMBERS: u64 = 1 << 48;
 
 /// A team must promise at least this much, since it suffers from every other process on the machine.
 const TEAM_MARGIN: f64 = 0.75;
@@ -135,9 +141,16 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         spec.logging.flush_every.get_or_insert(steps_per_epoch);
     }
     let streamed = facts.in_file || spec.data.placement == Placement::Streamed;
+    let least = least_numbers(&layers, facts, batch);
+    if least > MOST_NUMBERS {
+        let needed = least.saturating_mul(4);
+        let parameter_bytes = 4 * layers.iter().map(|layer| layer.parameters).sum::<u64>();
+        return Err(PlanError::Problems(vec![too_large("at least ", needed, parameter_bytes, machine)]));
+    }
     let programs = programs(&spec, facts, batch, streamed);
-    let data_rows = facts.train_rows + facts.validation_rows;
-    let data_bytes = if streamed { 0 } else { (data_rows * (facts.features + facts.targets)) as u64 * 4 };
+    let data_rows = facts.train_rows as u64 + facts.validation_rows as u64;
+    let row_bytes = 4 * (facts.features as u64).saturating_add(facts.targets as u64);
+    let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
     check_memory(&programs, data_bytes, machine).map_err(|p| PlanError::Problems(vec![p]))?;
     let floor = Floor::of(&programs, machine, data_bytes);
     let (engine, engine_reason) = engine(spec.devices.engine, &floor, machine, threads);
@@ -167,7 +180,7 @@ fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool) -> Programs
         Policy::Buffered => spec.logging.flush_every.unwrap_or(1).min(MOST_LOG_SLOTS) as usize,
         _ => 1,
     };
-    let chunk = batch.max(VALIDATION_ROWS).min(facts.validation_rows);
+    let chunk = validation_chunk(facts, batch);
     let validates = chunk > 0 && spec.trainer.validate_every_epochs > 0;
     let clip = spec.trainer.gradient_clip_val;
     lower(&Options {
@@ -188,24 +201,42 @@ fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool) -> Programs
     })
 }
 
+/// Rows that are validated at once.
+fn validation_chunk(facts: Facts, batch: usize) -> usize {
+    batch.clamp(VALIDATION_ROWS, MOST_VALIDATION_ROWS).min(facts.validation_rows)
+}
+
+/// The numbers that a step holds at the same time at least; saturates where none could count them.
+fn least_numbers(layers: &[LayerRow], facts: Facts, batch: usize) -> u64 {
+    let rows = batch.max(validation_chunk(facts, batch)) as u64;
+    let widths = layers.iter().map(|layer| layer.outputs as u64);
+    widths
+        .fold((facts.features as u64).saturating_add(facts.targets as u64), u64::saturating_add)
+        .saturating_mul(rows)
+}
+
 fn check_memory(programs: &Programs, data_bytes: u64, machine: &Machine) -> Result<(), Problem> {
     let needed = programs.layout.arena_bytes().saturating_add(data_bytes);
     if needed <= machine.memory_available {
         return Ok(());
     }
-    let fixed = programs.layout.parameter_count() * 4;
-    let hint = if fixed * 3 > machine.memory_available {
-        "make the model smaller".to_owned()
+    Err(too_large("", needed, programs.layout.parameter_count() * 4, machine))
+}
+
+/// `fixed`: bytes of the parameters, whatever the batch.
+fn too_large(at_least: &str, needed: u64, fixed: u64, machine: &Machine) -> Problem {
+    let hint = if fixed.saturating_mul(3) > machine.memory_available {
+        "make the model smaller"
     } else {
-        "lower `data.batch_size`, or make the model smaller".to_owned()
+        "lower `data.batch_size`, or make the model smaller"
     };
     let gb = |bytes: u64| bytes as f64 / 1e9;
     let message = format!(
-        "the job needs {:.3} GB of memory for parameters, activations and data, and {:.3} GB are available",
+        "the job needs {at_least}{:.3} GB of memory for parameters, activations and data, and {:.3} GB are available",
         gb(needed),
         gb(machine.memory_available)
     );
-    Err(Problem::at_key("model.layers", message).hint(hint))
+    Problem::at_key("model.layers", message).hint(hint)
 }
 
 /// A team pays off where its meetings cost less than the work it shares.
@@ -222,5 +253,43 @@ fn engine(choice: EngineChoice, floor: &Floor, machine: &Machine, threads: usize
             format!("a step of {} shared by {threads} threads may take {}", us(alone), us(together)),
         ),
         _ => (Engine::Serial, format!("a step of {} is too short for threads to share", us(alone))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::load;
+
+    #[test]
+    fn sizes_beyond_counting_are_refused() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity/sgd/spec.toml");
+        let overrides = [
+            "model.layers=[{ linear = { out_features = 4294967295 } }, \"relu\"]",
+            "data.batch_size=4294967295",
+        ]
+        .map(str::to_owned);
+        let experiment = load(path.as_ref(), &overrides).expect("a spec");
+        let rows = u32::MAX as usize;
+        let facts = Facts {
+            train_rows: rows,
+            validation_rows: rows,
+            features: 1,
+            targets: rows,
+            classes: None,
+            in_file: true,
+        };
+        let machine = Machine {
+            gpus: 0,
+            memory_available: 8_000_000_000,
+            cache_bytes: 1 << 20,
+            instruction_set: "avx2".into(),
+            rates: Rates::typical("avx2"),
+        };
+        let refused = plan(&experiment.trials[0].spec, facts, &machine, 2).err();
+        let message = "the job needs at least 18446744073.710 GB of memory for parameters, activations and data, \
+                       and 8.000 GB are available";
+        let problem = Problem::at_key("model.layers", message).hint("make the model smaller");
+        assert_eq!(refused, Some(PlanError::Problems(vec![problem])));
     }
 }

@@ -106,7 +106,7 @@ impl Layout {
 
     /// Bytes of all buffers but the data.
     pub fn arena_bytes(&self) -> u64 {
-        self.buffers.iter().map(|b| aligned(b.len) as u64 * 4).sum()
+        self.buffers.iter().fold(0, |sum, b| (aligned(b.len) as u64).saturating_mul(4).saturating_add(sum))
     }
 
     /// Number of learned parameters.

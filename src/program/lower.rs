@@ -275,16 +275,18 @@ impl<'a> Builder<'a> {
         let (_, prediction, target) = self.forward(rows, false, &mut out);
         let parts = self.loss(rows, prediction, target, false, &mut out);
         let loss = self.cell(8);
-        let mean = Op::Mean { of: parts.per_row, cell: loss, scale: parts.scale };
+        // Sums, not means: a count of hits is exact, and so is its quotient by all rows in the end.
+        let scale = if self.o.loss.classifies() { 1.0 } else { 1.0 / (prediction.len / rows) as f64 };
+        let mean = Op::Mean { of: parts.per_row, cell: loss, scale };
         out.push(Instruction { op: mean, phase: Phase::Loss });
         let mut cells = loss;
         if let Some(hits) = parts.hits {
             cells.len = 2;
-            let op = Op::Mean { of: hits, cell: self.cell(9), scale: 1.0 / rows as f64 };
+            let op = Op::Mean { of: hits, cell: self.cell(9), scale: 1.0 };
             out.push(Instruction { op, phase: Phase::Log });
         }
         out.push(Instruction {
-            op: Op::Accumulate { cells, rows, sums: Sums::Validation },
+            op: Op::Accumulate { cells, rows: 1, sums: Sums::Validation },
             phase: Phase::Log,
         });
         Program { rows, instructions: out }

@@ -347,7 +347,7 @@ pub enum Op {
         of: Slice,
         /// One number.
         cell: Slice,
-        /// Usually 1 / rows.
+        /// 1 / rows for a mean over rows, 1 for their sum.
         scale: f64,
     },
     /// Appends the cells to the log at the device's slot counter, and raises the non-finite flag by the first (the loss).
@@ -362,7 +362,7 @@ pub enum Op {
     Accumulate {
         /// Cells to add, each times `rows`.
         cells: Slice,
-        /// The weight.
+        /// The weight: the rows that the cells are means of, 1 where they are sums.
         rows: usize,
         /// Which sums.
         sums: Sums,

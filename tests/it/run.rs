@@ -95,6 +95,18 @@ fn the_first_line_of_the_spec_repeats_the_run() {
     assert_eq!(body(&first), body(&second));
 }
 
+/// A share of whole rows, whatever the chunks they are validated in.
+#[test]
+fn accuracy_is_the_quotient_of_two_counts() {
+    let place = digits();
+    for batch in ["data.batch_size=50", "data.batch_size=270"] {
+        let validation = place.run(&[batch]).ended_by(0).metrics().only("split", "validation");
+        for (rows, accuracy) in validation.f64s("rows").into_iter().zip(validation.f64s("accuracy")) {
+            assert_eq!(accuracy, (accuracy * rows).round() / rows, "of {rows}");
+        }
+    }
+}
+
 #[test]
 fn policies_give_the_same_numbers() {
     for (place, columns) in [(digits(), 5), (Place::new(LINREG), 1)] {
