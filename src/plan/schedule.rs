@@ -100,7 +100,7 @@ fn moves_momentum(schedule: &Schedule) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Anneal, Exponential, Link, OneCycle};
+    use crate::spec::{Anneal, Exponential, Link, OneCycle, Place};
 
     fn one_cycle(pct_start: f64, three_phase: bool) -> Curve {
         Curve::OneCycle(OneCycle {
@@ -119,11 +119,13 @@ mod tests {
 
     /// Key, message and hint of each problem.
     fn told(problems: &[Problem]) -> Vec<[&str; 3]> {
-        let key = |p| match p {
-            &crate::spec::Place::Key(ref key) => key.as_str(),
-            _ => "",
-        };
-        problems.iter().map(|p| [key(&p.place), &p.message, p.hint.as_deref().unwrap_or("")]).collect()
+        fn key(problem: &Problem) -> &str {
+            match &problem.place {
+                Place::Key(key) => key,
+                _ => "",
+            }
+        }
+        problems.iter().map(|p| [key(p), &p.message, p.hint.as_deref().unwrap_or("")]).collect()
     }
 
     /// Where `torch.optim.lr_scheduler.OneCycleLR` raises a ZeroDivisionError, and nowhere else.
