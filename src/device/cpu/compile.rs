@@ -20,6 +20,9 @@ const LONGEST_STAGE: usize = 512;
 /// Shares begin at multiples of this many rows, columns or elements, where there are enough: whole cache lines.
 const GRAIN: usize = 16;
 
+/// Rows per partial sum of a single column: a fixed number, so that the order of additions does not depend on threads.
+pub const SUM_ROWS: usize = 64;
+
 /// Scratch memory that tasks need beyond the layout, by number of floats.
 #[derive(Default)]
 pub struct Scratch {
@@ -211,6 +214,30 @@ impl Compiler<'_> {
         (packed, true)
     }
 
+    /// Sums over the rows of `[_, stride]`, of its first `columns` columns: a gradient, or subtracted from a parameter.
+    #[expect(clippy::too_many_arguments, reason = "two callers, and no two of these belong together")]
+    fn column_sums(
+        &self,
+        of: Span,
+        stride: usize,
+        columns: usize,
+        to: Slice,
+        update: bool,
+        phase: Phase,
+        p: &mut Places<'_>,
+    ) -> Step {
+        let sums = if update { p.scratch(columns) } else { Span::default() };
+        self.split(columns, phase, |c| {
+            let first = c.start;
+            let (job, scratch) = if update {
+                (Job::ColumnSumsUpdate { stride, first }, p.sub(sums, c.clone()))
+            } else {
+                (Job::ColumnSums { stride, first }, Span::default())
+            };
+            (job, access([of], [p.part(to, c), scratch]))
+        })
+    }
+
     fn steps(&self, op: &Op, phase: Phase, p: &mut Places<'_>) -> Vec<Step> {
         let mut steps = Vec::new();
         let rows_of = |r: &Range<usize>, width: usize| r.start * width..r.end * width;
@@ -247,6 +274,22 @@ impl Compiler<'_> {
                     (job, access([p.part(dy, rows_of(&r, outputs)), right, saved], [p.part(dx, out)]))
                 }));
             }
+            Op::WeightGradient { x, dy, to, update, rows, inputs, outputs: 1 } if rows > SUM_ROWS => {
+                // Each thread sums over its own rows, which are in its cache; the other way, every row would wander
+                // from one core's cache to the other's and back in every step.
+                let chunks = rows.div_ceil(SUM_ROWS);
+                let stride = inputs.next_multiple_of(GRAIN);
+                let partial = p.scratch(chunks * stride);
+                steps.push(self.split_units(chunks, 1, phase, |c| {
+                    let r = c.start * SUM_ROWS..(c.end * SUM_ROWS).min(rows);
+                    let reads = [p.part(x, rows_of(&r, inputs)), p.part(dy, r)];
+                    (
+                        Job::PartialSums { inputs, stride },
+                        access(reads, [p.sub(partial, rows_of(&c, stride))]),
+                    )
+                }));
+                steps.push(self.column_sums(partial, stride, inputs, to, update, phase, p));
+            }
             Op::WeightGradient { x, dy, to, update, rows, inputs, outputs } => {
                 let (right, packed) = self.pack(dy, false, [inputs, rows, outputs], phase, p, &mut steps);
                 // The sums of a single column are taken by strips of this width, which are not to be split.
@@ -258,16 +301,8 @@ impl Compiler<'_> {
                 }));
             }
             Op::BiasGradient { dy, to, update, outputs, .. } => {
-                let sums = if update { p.scratch(outputs) } else { Span::default() };
-                steps.push(self.split(outputs, phase, |c| {
-                    let first = c.start;
-                    let (job, scratch) = if update {
-                        (Job::BiasUpdate { stride: outputs, first }, p.sub(sums, c.clone()))
-                    } else {
-                        (Job::BiasGradient { stride: outputs, first }, Span::default())
-                    };
-                    (job, access([p.of(dy)], [p.part(to, c), scratch]))
-                }));
+                let dy = p.of(dy);
+                steps.push(self.column_sums(dy, outputs, outputs, to, update, phase, p));
             }
             Op::Activate { activation, x, y, rows, width } => steps.push(self.split(rows, phase, |r| {
                 let r = rows_of(&r, width);

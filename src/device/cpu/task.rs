@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     arena::{Slices, Verified},
+    compile::SUM_ROWS,
     matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
     ops::{activation, dropout, gather, loss, optimizer, reduce},
 };
@@ -43,10 +44,12 @@ pub enum Job {
     InputGradient { shape: [usize; 3], derivative: Option<Activation> },
     /// Reads x, dy (perhaps packed); writes rows of the gradient, or of the weight where `update`.
     WeightGradient { shape: [usize; 3], first: usize, stride: usize, packed: bool, update: bool },
-    /// Reads dy; writes columns of the gradient.
-    BiasGradient { stride: usize, first: usize },
-    /// Reads dy; writes the bias and a scratch of the same length.
-    BiasUpdate { stride: usize, first: usize },
+    /// Reads x and dy (one number per row); writes their products, a row of sums per chunk of rows.
+    PartialSums { inputs: usize, stride: usize },
+    /// Reads rows; writes the sums of columns: a gradient.
+    ColumnSums { stride: usize, first: usize },
+    /// Reads rows; writes a parameter, from which the sums are subtracted, and a scratch of the same length.
+    ColumnSumsUpdate { stride: usize, first: usize },
     /// Reads x, writes y.
     Activate(Activation),
     /// Reads saved, writes dy.
@@ -197,8 +200,14 @@ impl Task {
                 let epilogue = rate.map_or(Epilogue::Store, |rate| Epilogue::Update { rate });
                 kernel.multiply(lhs, rhs, shape, w0, epilogue);
             }
-            Job::BiasGradient { stride, first } => reduce::columns(r0, stride, first, w0),
-            Job::BiasUpdate { stride, first } => {
+            Job::PartialSums { inputs, stride } => {
+                let chunks = r0.chunks(SUM_ROWS * inputs).zip(r1.chunks(SUM_ROWS));
+                for ((x, dy), sums) in chunks.zip(w0.chunks_exact_mut(stride)) {
+                    kernel.weigh_rows(x, inputs, dy, None, &mut sums[..inputs]);
+                }
+            }
+            Job::ColumnSums { stride, first } => reduce::columns(r0, stride, first, w0),
+            Job::ColumnSumsUpdate { stride, first } => {
                 reduce::columns(r0, stride, first, w1);
                 optimizer::descend(at.hyper.rate, w0, w1);
             }

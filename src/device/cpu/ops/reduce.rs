@@ -43,6 +43,10 @@ fn lanes(values: &[f32], f: impl Fn(f64) -> f64) -> f64 {
 
 /// Column sums of `[rows, stride]`, of the columns `first..first + out.len()`, rows in order.
 pub fn columns(values: &[f32], stride: usize, first: usize, out: &mut [f32]) {
+    if let (1, [out]) = (stride, &mut *out) {
+        *out = sum(values) as f32;
+        return;
+    }
     vectorized(
         #[inline(always)]
         || {
