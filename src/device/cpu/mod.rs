@@ -1,12 +1,17 @@
 //! The CPU: programs walked by one thread or a team, over one arena of memory.
 
+// `unsafe` is denied to the crate but for the three modules so marked.
+#[allow(unsafe_code)]
 mod arena;
 mod compile;
 mod executor;
+mod footprint;
 pub mod matmul;
 mod ops;
 mod pace;
+#[allow(unsafe_code)]
 mod simd;
+#[allow(unsafe_code)]
 mod state;
 mod task;
 mod team;
