@@ -39,8 +39,9 @@ impl Footprint {
     /// Whether a thread other than `thread` touches a part of `span`.
     pub fn meets_another(&self, span: Span, thread: usize) -> bool {
         let (start, end) = (span.start(), span.end());
-        let overlapping = self.pieces.range(..end).rev().take_while(|(_, (piece_end, _))| *piece_end > start);
-        !span.is_empty() && overlapping.into_iter().any(|(_, (_, owner))| *owner != Some(thread))
+        let mut overlapping =
+            self.pieces.range(..end).rev().take_while(|(_, (piece_end, _))| *piece_end > start);
+        !span.is_empty() && overlapping.any(|(_, (_, owner))| *owner != Some(thread))
     }
 
     /// Cuts the piece that `place` lies within.
