@@ -6,9 +6,11 @@
 mod feed;
 mod init;
 mod logbook;
+mod outcome;
 mod schedule;
 mod session;
 mod stop;
+mod validation;
 
 pub use init::{exported, initial_values};
 pub use session::{Closed, Job, Trained, train};

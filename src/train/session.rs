@@ -14,15 +14,15 @@ use super::{
 };
 use crate::{
     data::{Dataset, Part, Store, epoch_order},
-    device::{Block, Clock, Device, DeviceError, Grain, Kind, Purpose, SHORTEST_TIMED_STEP, Work},
-    event::{Event, Level, Outcome, PhaseTime, Progress, Status, Transfer, ValidationRow},
+    device::{Block, Clock, Device, DeviceError, Grain, Purpose, SHORTEST_TIMED_STEP, Work},
+    event::{Event, Outcome, Progress, Status, ValidationRow},
     plan::Trial,
     program::{Hyper, Phase, Slice, Sums},
     spec::{Metric, Policy},
 };
 
 /// A block of steps takes about this long at most.
-const BLOCK: Duration = Duration::from_millis(50);
+pub(super) const BLOCK: Duration = Duration::from_millis(50);
 
 /// Events are handed over, and progress is told, this often: waking the recorder costs more than a tiny step.
 const TELL: Duration = Duration::from_millis(25);
@@ -56,7 +56,7 @@ pub struct Trained {
 }
 
 /// Why the loop ended before its time.
-enum Halt {
+pub(super) enum Halt {
     Closed,
     Device(DeviceError),
     Data(io::Error),
@@ -92,7 +92,7 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     }
     let (mut status, mut reason) = match ran {
         Ok(()) => (Status::Finished, None),
-        Err(Halt::Closed) => return Err(Closed),
+        Err(Halt::Closed) => (Status::Failed, Some("the run can no longer be recorded".into())),
         Err(Halt::Device(e)) => (Status::Failed, Some(e.to_string())),
         Err(Halt::Data(e)) => (Status::Failed, Some(format!("cannot read the next rows: {e}"))),
     };
@@ -109,34 +109,35 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     Ok(Trained { outcome: session.outcome(status, reason, loop_time), values })
 }
 
-struct Session<'a> {
-    trial: &'a Trial,
-    dataset: &'a Dataset,
-    device: Device,
-    initial: &'a [f32],
-    stop: &'a StopFlag,
-    emit: &'a mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
-    clock: Clock,
-    timetable: Timetable,
-    logbook: Logbook,
-    patience: Option<Patience>,
-    hyper: Vec<Hyper>,
-    lrs: Vec<f64>,
-    ends: Vec<f64>,
-    read: Vec<f32>,
-    step: u64,
-    epoch: u64,
-    samples: u64,
-    non_finite: Option<u64>,
-    warmup: Option<Duration>,
+/// A run under way.
+pub(super) struct Session<'a> {
+    pub(super) trial: &'a Trial,
+    pub(super) dataset: &'a Dataset,
+    pub(super) device: Device,
+    pub(super) initial: &'a [f32],
+    pub(super) stop: &'a StopFlag,
+    pub(super) emit: &'a mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
+    pub(super) clock: Clock,
+    pub(super) timetable: Timetable,
+    pub(super) logbook: Logbook,
+    pub(super) patience: Option<Patience>,
+    pub(super) hyper: Vec<Hyper>,
+    pub(super) lrs: Vec<f64>,
+    pub(super) ends: Vec<f64>,
+    pub(super) read: Vec<f32>,
+    pub(super) step: u64,
+    pub(super) epoch: u64,
+    pub(super) samples: u64,
+    pub(super) non_finite: Option<u64>,
+    pub(super) warmup: Option<Duration>,
     /// Estimate of a step's time, for the length of blocks.
-    step_time: Duration,
+    pub(super) step_time: Duration,
     /// Events that wait to be handed over.
-    outbox: Vec<Event>,
-    told: Instant,
-    last_validation: Option<ValidationRow>,
+    pub(super) outbox: Vec<Event>,
+    pub(super) told: Instant,
+    pub(super) last_validation: Option<ValidationRow>,
     /// An end that is not the planned one.
-    ended: Option<(Status, Option<String>)>,
+    pub(super) ended: Option<(Status, Option<String>)>,
 }
 
 impl<'a> Session<'a> {
@@ -270,7 +271,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn bind_chunk(&mut self, chunk: &Chunk, work: Work) -> Result<(), Halt> {
+    pub(super) fn bind_chunk(&mut self, chunk: &Chunk, work: Work) -> Result<(), Halt> {
         let start = Instant::now();
         let layout = &self.trial.programs.layout;
         let (features, targets, purpose) = match work {
@@ -350,7 +351,7 @@ impl<'a> Session<'a> {
         usize::try_from(BLOCK.as_nanos() / ns).unwrap_or(usize::MAX).max(1)
     }
 
-    fn check(&mut self) -> Result<(), Halt> {
+    pub(super) fn check(&mut self) -> Result<(), Halt> {
         if let Some(step) = self.non_finite {
             // The steps of this block that came after it never happened.
             let facts = self.trial.facts;
@@ -414,66 +415,6 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn validate(&mut self, rows: usize, stream: Option<&Stream>) -> Result<(), Halt> {
-        let Some(chunk_rows) = self.trial.programs.validate.as_ref().map(|p| p.rows) else { return Ok(()) };
-        let start = Instant::now();
-        match stream {
-            None => self.validate_rows(0, 0, rows, rows, chunk_rows)?,
-            Some(stream) => {
-                stream.begin(None, rows)?;
-                let mut position = 0;
-                while position < rows {
-                    let chunk = stream.next()?;
-                    self.bind_chunk(&chunk, Work::Validate)?;
-                    self.validate_rows(position, chunk.first, chunk.first + chunk.rows, rows, chunk_rows)?;
-                    position = chunk.first + chunk.rows;
-                    stream.recycle(chunk.features, chunk.targets);
-                }
-            }
-        }
-        let mut sums = [0.0; 2];
-        self.device.take_sums(Purpose::Validation, Sums::Validation, &mut sums)?;
-        let classifies = self.trial.spec.model.loss.classifies();
-        let row = ValidationRow {
-            step: self.step,
-            epoch: self.epoch,
-            rows: rows as u64,
-            loss: sums[0] / rows as f64,
-            accuracy: classifies.then(|| sums[1] / rows as f64),
-            elapsed_s: self.clock.elapsed_s(),
-        };
-        let end = Instant::now();
-        self.clock.record(Phase::Validation, end - start);
-        if let Some(why) = self.patience.as_mut().and_then(|p| p.observe(&row)) {
-            self.ended = Some((Status::Finished, Some(why)));
-        }
-        self.last_validation = Some(row.clone());
-        self.outbox.extend(self.logbook.hold(row).map(Event::Validation));
-        Ok(())
-    }
-
-    fn validate_rows(
-        &mut self,
-        position: usize,
-        origin: usize,
-        end: usize,
-        rows: usize,
-        chunk: usize,
-    ) -> Result<(), Halt> {
-        let block = Block {
-            work: Work::Validate,
-            step: self.step,
-            position,
-            offset: position - origin,
-            rows,
-            steps: (end - position).div_ceil(chunk),
-            hyper: &[],
-            slot: 0,
-        };
-        self.device.run(&block, &mut self.clock, &mut self.ends)?;
-        Ok(())
-    }
-
     /// Hands over what has happened, if it is time; called at the end of every block.
     fn tell(&mut self) -> Result<(), Halt> {
         let now = Instant::now();
@@ -495,102 +436,4 @@ impl<'a> Session<'a> {
         self.clock.record(Phase::Log, now.elapsed());
         Ok(())
     }
-
-    fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
-        self.outbox.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
-        // A listener that is gone is noticed with the last event, which the caller emits.
-        let _ = (self.emit)(std::mem::take(&mut self.outbox));
-        let loop_s = loop_time.as_secs_f64();
-        let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
-        let name = self.device.name();
-        Outcome {
-            status,
-            reason,
-            epochs: self.epoch,
-            steps: self.step,
-            samples: self.samples,
-            final_train_loss: self.logbook.last_loss,
-            final_validation_loss: self.last_validation.as_ref().map(|v| v.loss),
-            final_validation_accuracy: self.last_validation.as_ref().and_then(|v| v.accuracy),
-            loop_s,
-            train_s: train_time.as_secs_f64(),
-            logging_s: self.clock.total(Phase::Log).as_secs_f64(),
-            peak_device_bytes: self.device.bytes() + self.trial.data_bytes,
-            timing: timing(&self.clock, name, loop_time, self.warmup),
-            transfers: transfers(&self.device),
-            warmup_s: self.warmup.map(|w| w.as_secs_f64()),
-        }
-    }
-}
-
-/// The rows of `timing.csv`: phases, `other` as what is left of the loop, `total`, `warmup`.
-fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Duration>) -> Vec<PhaseTime> {
-    let share = |time: Duration| time.as_secs_f64() / loop_time.as_secs_f64().max(f64::MIN_POSITIVE);
-    let single = |phase, time: Duration| PhaseTime {
-        device: device.to_owned(),
-        clock: "host",
-        phase,
-        count: 1,
-        total_s: time.as_secs_f64(),
-        mean_s: time.as_secs_f64(),
-        std_s: None,
-        min_s: time.as_secs_f64(),
-        p50_s: time.as_secs_f64(),
-        p95_s: time.as_secs_f64(),
-        p99_s: time.as_secs_f64(),
-        max_s: time.as_secs_f64(),
-        share: (share(time) * 1e6).round() / 1e6,
-    };
-    let mut rows = Vec::new();
-    let mut told = Duration::ZERO;
-    for (phase, s) in clock.summaries() {
-        told += s.total;
-        let [p50_s, p95_s, p99_s] = s.percentiles_s;
-        rows.push(PhaseTime {
-            count: s.count,
-            mean_s: picoseconds(s.total.as_secs_f64() / s.count as f64),
-            std_s: s.std_s.map(picoseconds),
-            min_s: s.min_s,
-            p50_s,
-            p95_s,
-            p99_s,
-            max_s: s.max_s,
-            ..single(phase.name(), s.total)
-        });
-    }
-    rows.push(single(Phase::Other.name(), loop_time.saturating_sub(told)));
-    rows.push(single("total", loop_time));
-    rows.extend(warmup.map(|w| single("warmup", w)));
-    rows
-}
-
-/// Rounded to what a clock of nanoseconds can tell of a mean.
-fn picoseconds(seconds: f64) -> f64 {
-    (seconds * 1e12).round() / 1e12
-}
-
-fn transfers(device: &Device) -> Vec<Transfer> {
-    let host = || "cpu".to_owned();
-    device
-        .ledger
-        .lines()
-        .map(|(kind, purpose, line)| {
-            let there = device.name().to_owned();
-            let (from, to) = match kind {
-                Kind::HostToDevice => (host(), there),
-                Kind::DeviceToHost => (there, host()),
-                Kind::DeviceToDevice | Kind::AllReduce | Kind::Sync => (there.clone(), there),
-            };
-            Transfer {
-                kind: kind.name(),
-                purpose: purpose.name(),
-                from,
-                to,
-                count: line.count,
-                noop_count: line.noop_count,
-                bytes: (kind != Kind::Sync).then_some(line.bytes),
-                total_s: line.time.as_secs_f64(),
-            }
-        })
-        .collect()
 }

@@ -10,8 +10,8 @@ use super::{
     simd,
     state::State,
     task::Tally,
-    team::{Barrier, Lost, Team},
-    watch::{PhaseWatch, Unwatched},
+    team::{Lost, Seat, Team},
+    watch::{PhaseWatch, Unwatched, Watcher},
 };
 use crate::{
     device::{Block, Clock, DeviceError, Executor, Grain, Moved, Ran, Work},
@@ -52,10 +52,10 @@ impl CpuExecutor {
         let state = Arc::new(RwLock::new(state));
         let team = if job.threads > 1 {
             let state = Arc::clone(&state);
-            let work = move |member: usize, barrier: &Barrier| {
+            let work = move |seat: Seat<'_>| {
                 simd::flush_denormals();
                 let state = state.read().unwrap_or_else(PoisonError::into_inner);
-                state.walk(member, &mut Tally::default(), Some(barrier), &mut Unwatched)
+                state.walk_together(seat, &mut Tally::default(), &mut Unwatched)
             };
             let team = Team::new(job.threads, work);
             Some(team.map_err(|source| DeviceError::Thread { device: "cpu".into(), source })?)
@@ -88,28 +88,36 @@ impl CpuExecutor {
         let rows = first * self.rows_per_step(block.work);
         self.exclusive(|state| {
             let a = &mut state.assignment;
-            (a.work, a.together, a.step) = (block.work, together, block.step + first as u64);
+            (a.work, a.step) = (block.work, block.step + first as u64);
             (a.position, a.offset, a.rows) = (block.position + rows, block.offset + rows, block.rows);
             (a.steps, a.slot) = (steps, block.slot + first);
             a.hyper.clear();
             a.hyper.extend_from_slice(block.hyper.get(first..first + steps).unwrap_or_default());
         });
         let timed = block.work == Work::Train && clock.grain == Grain::Phases;
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let tally = &mut self.tally;
-        let mut watch = timed.then(|| PhaseWatch::new(clock, ends, begun));
-        let mut own = |barrier: Option<&Barrier>| match &mut watch {
-            Some(watch) => state.walk(0, tally, barrier, watch),
-            None => state.walk(0, tally, barrier, &mut Unwatched),
-        };
-        let result = match self.team.as_ref().filter(|_| together) {
-            None => own(None),
-            Some(team) => team.run(|barrier| own(Some(barrier))),
-        };
-        if let Some(watch) = watch {
+        if timed {
+            let mut watch = PhaseWatch::new(clock, ends, begun);
+            let walked = self.walk(together, &mut watch);
             watch.finish();
+            walked
+        } else {
+            self.walk(together, &mut Unwatched)
         }
-        result
+    }
+
+    fn walk(&mut self, together: bool, watcher: &mut impl Watcher) -> Result<(), Lost> {
+        let tally = &mut self.tally;
+        match self.team.as_mut().filter(|_| together) {
+            None => {
+                let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+                state.walk_alone(tally, watcher);
+                Ok(())
+            }
+            Some(team) => {
+                let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+                team.run(|seat| state.walk_together(seat, tally, watcher))
+            }
+        }
     }
 
     fn rows_per_step(&self, work: Work) -> usize {
@@ -164,7 +172,7 @@ impl Executor for CpuExecutor {
     }
 
     fn run(&mut self, block: &Block<'_>, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
-        simd::flush_denormals();
+        let _flushed = simd::Flushed::new();
         let start = Instant::now();
         let mut first = 0;
         while first < block.steps {

@@ -5,7 +5,7 @@ use super::{
     compile::{Compiler, Scratch},
     matmul::Kernel,
     task::{Bound, Context, Cursor, Tally, Task},
-    team::{Barrier, Lost},
+    team::{Lost, Seat},
     watch::Watcher,
 };
 use crate::{
@@ -30,8 +30,6 @@ pub struct Set {
 pub struct Assignment {
     /// Which programs.
     pub work: Work,
-    /// Whether the team walks them.
-    pub together: bool,
     /// Optimizer steps done.
     pub step: u64,
     /// First row within the epoch.
@@ -86,7 +84,6 @@ impl State {
         };
         let assignment = Assignment {
             work: Work::Train,
-            together: false,
             step: 0,
             position: 0,
             offset: 0,
@@ -97,16 +94,40 @@ impl State {
         };
         Ok(Self { kernel, seed, arena, bound: Bound::default(), alone, together, assignment })
     }
-    /// One thread's way through a block.
-    pub fn walk(
+    /// One thread's way through the whole of a block, with the state to itself.
+    pub fn walk_alone(&mut self, tally: &mut Tally, watcher: &mut impl Watcher) {
+        let set = &self.alone;
+        // SAFETY: `&mut self` excludes every other thread, and the set's tasks were verified by this arena.
+        let walked = unsafe { self.walk(set, 0, || Ok(()), tally, watcher) };
+        debug_assert_eq!(walked, Ok(()), "a thread alone meets nobody");
+    }
+
+    /// One member's way through its share of a block.
+    pub fn walk_together(
         &self,
-        member: usize,
+        seat: Seat<'_>,
         tally: &mut Tally,
-        barrier: Option<&Barrier>,
+        watcher: &mut impl Watcher,
+    ) -> Result<(), Lost> {
+        let Some(set) = &self.together else { return Ok(()) };
+        // SAFETY: the set was verified by this arena for as many members as the team has, and the seat, which is spent
+        // here, is the only one of its member in this run of the team. A state has one team, which shares it behind a
+        // lock: while a member reads it nobody has it alone.
+        unsafe { self.walk(set, seat.member(), || seat.meet(), tally, watcher) }
+    }
+
+    /// # Safety
+    /// Of all that walk this state at the same time, each is another member of the same set, and `meet` returns `Ok`
+    /// only when all of them have called it.
+    unsafe fn walk(
+        &self,
+        set: &Set,
+        member: usize,
+        meet: impl Fn() -> Result<(), Lost>,
+        tally: &mut Tally,
         watcher: &mut impl Watcher,
     ) -> Result<(), Lost> {
         let a = &self.assignment;
-        let set = if a.together { self.together.as_ref().unwrap_or(&self.alone) } else { &self.alone };
         let [full, last] = match a.work {
             Work::Train => &set.train,
             Work::Validate => &set.validate,
@@ -130,14 +151,12 @@ impl State {
             watcher.begin_step();
             for task in &program.tasks[member] {
                 watcher.enter(task.phase);
-                if let Some(barrier) = barrier
-                    && task.barrier
-                {
-                    barrier.wait()?;
+                if task.barrier {
+                    meet()?;
                 }
-                // SAFETY: the task was verified by this arena for this member, which has just passed the barrier before
-                // its stage if it has one, and drops the slices with this line. Steps and blocks are parted by barriers,
-                // too: a step begins with one, and a block ends with one in `Team::run`.
+                // SAFETY: the task was verified by this arena for this member, which has just met the others before its
+                // stage if it has to, and drops the slices with the next line. Steps are parted by barriers, too: each
+                // begins with one.
                 let slices = unsafe { task.access.borrow(&self.arena) };
                 task.run(slices, &context, &at, tally);
             }

@@ -43,6 +43,9 @@ impl Barrier {
 
     /// Returns when all members are here, or with an error when one never will be.
     pub fn wait(&self) -> Result<(), Lost> {
+        if self.lost.load(Ordering::Acquire) {
+            return Err(Lost);
+        }
         let generation = self.generation.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
             self.arrived.store(0, Ordering::Relaxed);
@@ -61,6 +64,25 @@ impl Barrier {
     }
 }
 
+/// A member's place in one run of its team: what lets it take its share of the work, once. Only a team hands them out,
+/// one per member and run, so that no two threads ever have the same share at the same time.
+pub struct Seat<'a> {
+    member: usize,
+    barrier: &'a Barrier,
+}
+
+impl Seat<'_> {
+    /// Which share is the member's.
+    pub fn member(&self) -> usize {
+        self.member
+    }
+
+    /// Meets the others.
+    pub fn meet(&self) -> Result<(), Lost> {
+        self.barrier.wait()
+    }
+}
+
 struct Shared {
     barrier: Barrier,
     /// Counts the blocks handed out.
@@ -75,10 +97,10 @@ pub struct Team {
 }
 
 impl Team {
-    /// Starts `members - 1` threads that call `work(member, barrier)` once for every [`Team::run`].
+    /// Starts `members - 1` threads that call `work` once for every [`Team::run`].
     pub fn new(
         members: usize,
-        work: impl Fn(usize, &Barrier) -> Result<(), Lost> + Send + Sync + 'static,
+        work: impl Fn(Seat<'_>) -> Result<(), Lost> + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             barrier: Barrier::new(members),
@@ -89,19 +111,22 @@ impl Team {
         let mut team = Self { shared: Arc::clone(&shared), workers: Vec::new() };
         for member in 1..members {
             let (shared, work) = (Arc::clone(&shared), Arc::clone(&work));
-            let body = move || serve(&shared, |barrier| work(member, barrier));
+            let body = move || serve(&shared, |barrier| work(Seat { member, barrier }));
             team.workers.push(thread::Builder::new().name(format!("cpu-{member}")).spawn(body)?);
         }
         Ok(team)
     }
 
-    /// Has every member do its work once: the caller by `own`, which must meet at the same barriers.
-    pub fn run<R>(&self, own: impl FnOnce(&Barrier) -> Result<R, Lost>) -> Result<R, Lost> {
+    /// Has every member do its work once: the caller, as member 0, by `own`, which must meet as often as the others do.
+    /// Exclusive, so that a team never has two runs at once.
+    pub fn run<R>(&mut self, own: impl FnOnce(Seat<'_>) -> Result<R, Lost>) -> Result<R, Lost> {
+        let barrier = &self.shared.barrier;
+        let _watch = Watch(barrier);
         self.shared.block.fetch_add(1, Ordering::Release);
         self.workers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
-        let result = own(&self.shared.barrier)?;
+        let result = own(Seat { member: 0, barrier })?;
         // All have left their work behind when this barrier opens.
-        self.shared.barrier.wait()?;
+        barrier.wait()?;
         Ok(result)
     }
 }
@@ -109,6 +134,8 @@ impl Team {
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.quit.store(true, Ordering::Release);
+        // Nobody is to wait for a caller that has gone.
+        self.shared.barrier.lost.store(true, Ordering::Release);
         self.workers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
         for worker in self.workers.drain(..) {
             // A worker that panicked has marked the team as lost; that was reported where it mattered.
@@ -117,7 +144,7 @@ impl Drop for Team {
     }
 }
 
-/// Marks the team as lost when a worker unwinds.
+/// Marks the team as lost when its holder unwinds.
 struct Watch<'a>(&'a Barrier);
 
 impl Drop for Watch<'_> {
@@ -161,27 +188,39 @@ mod tests {
         let cells: Arc<Vec<AtomicU64>> = Arc::new((0..3).map(|_| AtomicU64::new(0)).collect());
         let body = {
             let cells = Arc::clone(&cells);
-            move |member: usize, barrier: &Barrier| {
+            move |seat: Seat<'_>| {
                 for round in 1..=100 {
-                    cells[member].store(round, Ordering::Relaxed);
-                    barrier.wait()?;
+                    cells[seat.member()].store(round, Ordering::Relaxed);
+                    seat.meet()?;
                     assert!(cells.iter().all(|c| c.load(Ordering::Relaxed) == round));
-                    barrier.wait()?;
+                    seat.meet()?;
                 }
                 Ok(())
             }
         };
         let own = body.clone();
-        let team = Team::new(3, body).expect("threads");
+        let mut team = Team::new(3, body).expect("threads");
         for _ in 0..20 {
-            assert_eq!(team.run(|barrier| own(0, barrier)), Ok(()));
+            assert_eq!(team.run(&own), Ok(()));
         }
     }
 
     #[test]
     fn a_lost_member_ends_the_wait() {
-        let team =
-            Team::new(2, |_, _| -> Result<(), Lost> { std::panic::panic_any("planted") }).expect("threads");
-        assert_eq!(team.run(|barrier| barrier.wait().map(|()| 1).and_then(|_| barrier.wait())), Err(Lost));
+        let mut team =
+            Team::new(2, |_| -> Result<(), Lost> { std::panic::panic_any("planted") }).expect("threads");
+        assert_eq!(team.run(|seat| seat.meet().and_then(|()| seat.meet())), Err(Lost));
+        assert_eq!(team.run(|seat| seat.meet()), Err(Lost), "and every later one");
+    }
+
+    #[test]
+    fn a_caller_that_panics_leaves_nobody_waiting() {
+        let mut team = Team::new(3, |seat| seat.meet().and_then(|()| seat.meet())).expect("threads");
+        let run = std::panic::AssertUnwindSafe(|| {
+            let _: Result<(), Lost> = team.run(|_| std::panic::panic_any("planted"));
+        });
+        assert!(std::panic::catch_unwind(run).is_err());
+        // Joins the workers: the test would never end if one of them still waited.
+        drop(team);
     }
 }

@@ -1,50 +1,84 @@
-//! Numbers below the normal range, as zeros.
+//! Numbers below the normal range, as zeros: arithmetic on them is a hundred times slower, and a training run makes them
+//! (the moments of a dead unit). Where the processor has no such switch, nothing happens.
+//!
+//! Rust assumes the default floating-point environment where it folds constants; that two tiny numbers may then differ
+//! from what is computed is harmless here, since no decision is made on them.
 
-/// Makes the calling thread treat numbers below the normal range as 0, as operands and as results: arithmetic on them
-/// is a hundred times slower, and a training run makes them (the moments of a dead unit). Nothing where the processor
-/// has no such switch.
+/// x86-64: flush-to-zero (bit 15) and denormals-are-zero (bit 6) of MXCSR. aarch64: bit 24 of FPCR.
+#[cfg(target_arch = "x86_64")]
+const BITS: u64 = 0x8040;
+#[cfg(not(target_arch = "x86_64"))]
+const BITS: u64 = 1 << 24;
+
+/// Flushes denormals in the calling thread for the rest of its life.
 pub fn flush_denormals() {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let mut mxcsr = 0u32;
-        // SAFETY: reads and writes the calling thread's SSE control register; only flush-to-zero (bit 15) and
-        // denormals-are-zero (bit 6) change, no exception is unmasked.
-        unsafe {
-            std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack));
-            mxcsr |= 0x8040;
-            std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const mxcsr, options(nostack));
-        }
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        // SAFETY: sets only bit 24 (flush to zero) of the calling thread's floating-point control register.
-        unsafe {
-            let mut fpcr: u64;
-            std::arch::asm!("mrs {}, fpcr", out(reg) fpcr, options(nomem, nostack));
-            fpcr |= 1 << 24;
-            std::arch::asm!("msr fpcr, {}", in(reg) fpcr, options(nostack));
-        }
+    write(read() | BITS);
+}
+
+/// Whether denormals are flushed in the calling thread.
+pub fn denormals_flushed() -> bool {
+    read() & BITS == BITS
+}
+
+/// Flushes denormals in the thread that makes it, until it is dropped there.
+pub struct Flushed {
+    before: u64,
+    /// The register is the thread's own.
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Flushed {
+    /// From now on.
+    pub fn new() -> Self {
+        let before = read();
+        write(before | BITS);
+        Self { before, _thread: std::marker::PhantomData }
     }
 }
 
-/// Whether [`flush_denormals`] is in force in the calling thread.
-pub fn denormals_flushed() -> bool {
+impl Drop for Flushed {
+    fn drop(&mut self) {
+        write(self.before);
+    }
+}
+
+/// The calling thread's floating-point control register.
+fn read() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         let mut mxcsr = 0u32;
-        // SAFETY: reads the calling thread's SSE control register.
-        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack)) };
-        mxcsr & 0x8040 == 0x8040
+        // SAFETY: stores the register, nothing else.
+        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack, preserves_flags)) };
+        u64::from(mxcsr)
     }
     #[cfg(target_arch = "aarch64")]
     {
         let fpcr: u64;
-        // SAFETY: reads the calling thread's floating-point control register.
-        unsafe { std::arch::asm!("mrs {}, fpcr", out(reg) fpcr, options(nomem, nostack)) };
-        fpcr & (1 << 24) != 0
+        // SAFETY: reads the register, nothing else.
+        unsafe { std::arch::asm!("mrs {}, fpcr", out(reg) fpcr, options(nomem, nostack, preserves_flags)) };
+        fpcr
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
-        false
+        0
     }
+}
+
+/// Sets it to what was read before, but for [`BITS`]: no rounding mode changes, no exception is unmasked.
+fn write(value: u64) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mxcsr = value as u32;
+        // SAFETY: loads a value that was read from the same register, with only the two flushing bits changed.
+        unsafe {
+            std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const mxcsr, options(nostack, preserves_flags))
+        };
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: as above, with only the flushing bit changed.
+        unsafe { std::arch::asm!("msr fpcr, {}", in(reg) value, options(nomem, nostack, preserves_flags)) };
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = value;
 }

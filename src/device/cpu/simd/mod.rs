@@ -16,7 +16,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-pub use denormals::{denormals_flushed, flush_denormals};
+pub use denormals::{Flushed, denormals_flushed, flush_denormals};
 pub(super) use layout::{Matrix, MatrixMut};
 pub(super) use prefetch::prefetch;
 pub(super) use tile::{Ahead, Finish, Order, Strip};

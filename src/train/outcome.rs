@@ -1,0 +1,111 @@
+//! The end of a run: what the clock and the ledger counted, as the rows of its files.
+
+use std::time::Duration;
+
+use super::session::Session;
+use crate::{
+    device::{Clock, Device, Kind},
+    event::{Event, Level, Outcome, PhaseTime, Status, Transfer},
+    program::Phase,
+};
+
+impl Session<'_> {
+    /// Hands over what is left, and adds up.
+    pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
+        self.outbox.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
+        // A listener that is gone is noticed with the last event, which the caller emits.
+        let _ = (self.emit)(std::mem::take(&mut self.outbox));
+        let loop_s = loop_time.as_secs_f64();
+        let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
+        let name = self.device.name();
+        Outcome {
+            status,
+            reason,
+            epochs: self.epoch,
+            steps: self.step,
+            samples: self.samples,
+            final_train_loss: self.logbook.last_loss,
+            final_validation_loss: self.last_validation.as_ref().map(|v| v.loss),
+            final_validation_accuracy: self.last_validation.as_ref().and_then(|v| v.accuracy),
+            loop_s,
+            train_s: train_time.as_secs_f64(),
+            logging_s: self.clock.total(Phase::Log).as_secs_f64(),
+            peak_device_bytes: self.device.bytes() + self.trial.data_bytes,
+            timing: timing(&self.clock, name, loop_time, self.warmup),
+            transfers: transfers(&self.device),
+            warmup_s: self.warmup.map(|w| w.as_secs_f64()),
+        }
+    }
+}
+
+/// The rows of `timing.csv`: phases, `other` as what is left of the loop, `total`, `warmup`.
+fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Duration>) -> Vec<PhaseTime> {
+    let share = |time: Duration| time.as_secs_f64() / loop_time.as_secs_f64().max(f64::MIN_POSITIVE);
+    let single = |phase, time: Duration| PhaseTime {
+        device: device.to_owned(),
+        clock: "host",
+        phase,
+        count: 1,
+        total_s: time.as_secs_f64(),
+        mean_s: time.as_secs_f64(),
+        std_s: None,
+        min_s: time.as_secs_f64(),
+        p50_s: time.as_secs_f64(),
+        p95_s: time.as_secs_f64(),
+        p99_s: time.as_secs_f64(),
+        max_s: time.as_secs_f64(),
+        share: (share(time) * 1e6).round() / 1e6,
+    };
+    let mut rows = Vec::new();
+    let mut told = Duration::ZERO;
+    for (phase, s) in clock.summaries() {
+        told += s.total;
+        let [p50_s, p95_s, p99_s] = s.percentiles_s;
+        rows.push(PhaseTime {
+            count: s.count,
+            mean_s: picoseconds(s.total.as_secs_f64() / s.count as f64),
+            std_s: s.std_s.map(picoseconds),
+            min_s: s.min_s,
+            p50_s,
+            p95_s,
+            p99_s,
+            max_s: s.max_s,
+            ..single(phase.name(), s.total)
+        });
+    }
+    rows.push(single(Phase::Other.name(), loop_time.saturating_sub(told)));
+    rows.push(single("total", loop_time));
+    rows.extend(warmup.map(|w| single("warmup", w)));
+    rows
+}
+
+/// Rounded to what a clock of nanoseconds can tell of a mean.
+fn picoseconds(seconds: f64) -> f64 {
+    (seconds * 1e12).round() / 1e12
+}
+
+fn transfers(device: &Device) -> Vec<Transfer> {
+    let host = || "cpu".to_owned();
+    device
+        .ledger
+        .lines()
+        .map(|(kind, purpose, line)| {
+            let there = device.name().to_owned();
+            let (from, to) = match kind {
+                Kind::HostToDevice => (host(), there),
+                Kind::DeviceToHost => (there, host()),
+                Kind::DeviceToDevice | Kind::AllReduce | Kind::Sync => (there.clone(), there),
+            };
+            Transfer {
+                kind: kind.name(),
+                purpose: purpose.name(),
+                from,
+                to,
+                count: line.count,
+                noop_count: line.noop_count,
+                bytes: (kind != Kind::Sync).then_some(line.bytes),
+                total_s: line.time.as_secs_f64(),
+            }
+        })
+        .collect()
+}

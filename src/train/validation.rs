@@ -1,0 +1,97 @@
+//! A pass over the validation rows, in slices of some 50 ms, so that a signal is noticed.
+
+use std::time::Instant;
+
+use super::{
+    feed::Stream,
+    session::{BLOCK, Halt, Session},
+};
+use crate::{
+    device::{Block, Purpose, Work},
+    event::{Event, Status, ValidationRow},
+    program::{Phase, Sums},
+};
+
+impl Session<'_> {
+    /// One pass; a signal ends it without a row.
+    pub(super) fn validate(&mut self, rows: usize, stream: Option<&Stream>) -> Result<(), Halt> {
+        let start = Instant::now();
+        let whole = match stream {
+            None => self.validate_rows(0, 0, rows, rows)?,
+            Some(stream) => self.validate_stream(rows, stream)?,
+        };
+        let mut sums = [0.0; 2];
+        self.device.take_sums(Purpose::Validation, Sums::Validation, &mut sums)?;
+        if !whole {
+            self.clock.record(Phase::Validation, start.elapsed());
+            return self.check();
+        }
+        let classifies = self.trial.spec.model.loss.classifies();
+        let row = ValidationRow {
+            step: self.step,
+            epoch: self.epoch,
+            rows: rows as u64,
+            loss: sums[0] / rows as f64,
+            accuracy: classifies.then(|| sums[1] / rows as f64),
+            elapsed_s: self.clock.elapsed_s(),
+        };
+        let end = Instant::now();
+        self.clock.record(Phase::Validation, end - start);
+        if let Some(why) = self.patience.as_mut().and_then(|p| p.observe(&row)) {
+            self.ended = Some((Status::Finished, Some(why)));
+        }
+        self.last_validation = Some(row.clone());
+        self.outbox.extend(self.logbook.hold(row).map(Event::Validation));
+        self.clock.record(Phase::Log, end.elapsed());
+        Ok(())
+    }
+
+    fn validate_stream(&mut self, rows: usize, stream: &Stream) -> Result<bool, Halt> {
+        stream.begin(None, rows)?;
+        let mut position = 0;
+        while position < rows {
+            let chunk = stream.next()?;
+            self.bind_chunk(&chunk, Work::Validate)?;
+            if !self.validate_rows(position, chunk.first, chunk.first + chunk.rows, rows)? {
+                return Ok(false);
+            }
+            position = chunk.first + chunk.rows;
+            stream.recycle(chunk.features, chunk.targets);
+        }
+        Ok(true)
+    }
+
+    /// Rows `position..end` of `rows`; the bound data begin at row `origin`. Whether no signal came in between.
+    fn validate_rows(
+        &mut self,
+        mut position: usize,
+        origin: usize,
+        end: usize,
+        rows: usize,
+    ) -> Result<bool, Halt> {
+        let Some(chunk) = self.trial.programs.validate.as_ref().map(|p| p.rows) else { return Ok(true) };
+        let mut slice = 1;
+        while position < end {
+            let start = Instant::now();
+            let steps = (end - position).div_ceil(chunk).min(slice);
+            let block = Block {
+                work: Work::Validate,
+                step: self.step,
+                position,
+                offset: position - origin,
+                rows,
+                steps,
+                hyper: &[],
+                slot: 0,
+            };
+            self.device.run(&block, &mut self.clock, &mut self.ends)?;
+            position += steps * chunk;
+            if self.stop.signal().is_some() {
+                return Ok(false);
+            }
+            let each = (start.elapsed().as_nanos() / steps as u128).max(1);
+            slice = usize::try_from(BLOCK.as_nanos() / each).unwrap_or(usize::MAX).max(1);
+        }
+        Ok(true)
+    }
+}
