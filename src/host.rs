@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::Read,
+    io::{self, Read},
     path::Path,
 };
 
@@ -109,9 +109,30 @@ pub fn kernel() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned())
 }
 
+/// Why the system refused, in the words of all messages: `permission denied`, not `Permission denied (os error 13)`.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error ").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    match letters.next() {
+        // An acronym (`RPC ...`) keeps its capitals.
+        Some(first) if letters.clone().next().is_some_and(char::is_lowercase) => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_are_in_lower_case_and_without_numbers() {
+        let words = [2, 13, 28].map(|code| reason(&io::Error::from_raw_os_error(code)));
+        assert_eq!(words, ["no such file or directory", "permission denied", "no space left on device"]);
+        assert_eq!(reason(&io::Error::other("RPC failed")), "RPC failed");
+    }
 
     #[test]
     fn the_model_is_read_from_cpuinfo() {

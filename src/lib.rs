@@ -27,7 +27,7 @@
 //! | [`report`] | run folders into tables and comparisons |
 //! | [`cli`] | the command line, and the one place where all layers meet |
 
-#![deny(missing_docs)]
+#![deny(missing_docs, unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 pub mod cli;
 pub mod data;

@@ -6,7 +6,7 @@ use runner::{
     data::{self, Dataset, Store, Task},
     device::{
         Block, Clock, Device, Grain, Purpose, Work,
-        cpu::{CpuExecutor, Job, matmul::Kernel},
+        cpu::{CpuExecutor, Job, Sharing, matmul::Kernel},
     },
     host,
     plan::{Facts, Machine, Rates, Trial, plan},
@@ -56,7 +56,8 @@ impl Ready {
 
     fn device(&self) -> Result<Device, Fault> {
         let Trial { programs, threads, spec, .. } = &self.trial;
-        let job = Job { programs: programs.clone(), threads: *threads, seed: spec.seed, adaptive: false };
+        let job =
+            Job { programs: programs.clone(), threads: *threads, seed: spec.seed, sharing: Sharing::Team };
         Ok(Device::new("cpu", Box::new(CpuExecutor::new(&job)?)))
     }
 

@@ -1,6 +1,10 @@
 //! What may be typed. Commands and options of later versions are known by name, so that they can be refused by name.
 
-use std::{ffi::OsString, io::IsTerminal, path::PathBuf};
+use std::{
+    ffi::OsString,
+    io::IsTerminal,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use clap_complete::Shell;
@@ -65,7 +69,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "DIR", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
     pub runs_dir: PathBuf,
     /// CPU threads that compute [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: Option<u32>,
     /// Say only warnings, and the folder at the end
     #[arg(short, long, conflicts_with = "verbose")]
@@ -76,7 +80,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// The spec's path: the first word that is not an override.
+    /// The spec's path.
     pub fn spec(&self) -> PathBuf {
         PathBuf::from(&self.words[self.spec_index()])
     }
@@ -87,10 +91,14 @@ impl RunOptions {
         self.words.iter().enumerate().filter(|(i, _)| *i != spec).map(|(_, w)| w.clone()).collect()
     }
 
-    /// Options and overrides may stand in any order, so the spec need not come first.
+    /// Options and overrides may stand in any order, so the spec need not come first. Its path may hold a `=`, as that
+    /// of a trial's own `spec.toml` does: a word that names a file is no override.
     fn spec_index(&self) -> usize {
-        let is_override = |w: &String| w.starts_with('~') || w.contains('=');
-        self.words.iter().position(|w| !is_override(w)).unwrap_or(0)
+        let is_file = |w: &String| Path::new(w).is_file();
+        let is_no_override = |w: &String| !w.starts_with('~') && !w.contains('=');
+        let ends_as_spec = |w: &String| w.ends_with(".toml");
+        let place = |is_spec: &dyn Fn(&String) -> bool| self.words.iter().position(is_spec);
+        place(&is_file).or_else(|| place(&is_no_override)).or_else(|| place(&ends_as_spec)).unwrap_or(0)
     }
 
     /// Threads to use.
@@ -161,11 +169,13 @@ const LATER_OPTIONS: [&str; 9] = [
     "--steps",
 ];
 
+/// An environment variable that is, too; it matters only where something is planned.
+const LATER_VARIABLE: &str = "RUNNER_VIRTUAL_GPUS";
+
 /// Parses, or says what is wrong.
 pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     if let Some(later) = later(arguments) {
-        say(format!("not in this version: `{later}`"), Some("`runner --help` lists what is"));
-        return Err(Exit::Refused);
+        return Err(refuse_later(&later));
     }
     let cli = Cli::try_parse_from(arguments).map_err(|e| {
         let _ = e.print();
@@ -180,13 +190,21 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
         Color::Never => anstream::ColorChoice::Never,
     };
     let command = cli.command.unwrap_or(Command::Run(cli.run));
-    if let Command::Run(options) | Command::Check(options) = &command
-        && options.words.is_empty()
-    {
-        let _ = Cli::command().print_help();
-        return Err(Exit::Refused);
+    if let Command::Run(options) | Command::Check(options) = &command {
+        if options.words.is_empty() {
+            let _ = Cli::command().print_help();
+            return Err(Exit::Refused);
+        }
+        if std::env::var_os(LATER_VARIABLE).is_some() {
+            return Err(refuse_later(LATER_VARIABLE));
+        }
     }
     Ok(Parsed { command, color })
+}
+
+fn refuse_later(name: &str) -> Exit {
+    say(format!("not in this version: `{name}`"), Some("`runner --help` lists what is"));
+    Exit::Refused
 }
 
 fn later(arguments: &[OsString]) -> Option<String> {
@@ -196,8 +214,7 @@ fn later(arguments: &[OsString]) -> Option<String> {
     }
     let options = words.iter().take_while(|w| *w != "--");
     let named = options.filter_map(|w| LATER_OPTIONS.iter().find(|o| w.split('=').next() == Some(o)));
-    let environment = || std::env::var_os("RUNNER_VIRTUAL_GPUS").map(|_| "RUNNER_VIRTUAL_GPUS".to_owned());
-    named.map(|o| (*o).to_owned()).next().or_else(environment)
+    named.map(|o| (*o).to_owned()).next()
 }
 
 /// The command whose name a word nearly is.

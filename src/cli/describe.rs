@@ -136,7 +136,8 @@ fn cost(page: &mut Page, trial: &Trial, machine: &Machine) {
         n => floor.team_s(machine, n),
     };
     let measured = match measure::step_s(trial) {
-        Ok(seconds) => format!("{} measured on blank rows", units::seconds(seconds)),
+        Ok(Some(seconds)) => format!("{} measured on blank rows", units::seconds(seconds)),
+        Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
     let bound = floor.bound().name();

@@ -1,6 +1,6 @@
 //! One run from its folder to its last file.
 
-use std::{collections::BTreeMap, path::Path, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use chrono::{DateTime, Utc};
 
@@ -8,7 +8,7 @@ use crate::{
     data::{Dataset, Weights},
     device::{
         Device, DeviceError,
-        cpu::{CpuExecutor, Job},
+        cpu::{CpuExecutor, Job, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
     plan::Trial,
@@ -30,8 +30,8 @@ pub struct Process<'a> {
     pub command: String,
     /// `--threads`, where given.
     pub threads: Option<u32>,
-    /// The folder of the spec.
-    pub spec_folder: &'a Path,
+    /// What was asked of git about the spec's folder.
+    pub git: GitQuery,
     /// Asks to stop.
     pub stop: &'a StopFlag,
 }
@@ -50,16 +50,48 @@ pub enum ExecuteError {
     Data(String),
 }
 
+/// A trial with all that may be refused already taken: memory, threads, rows, weights. Only then is a folder made.
+pub struct Ready<'a> {
+    trial: &'a Trial,
+    dataset: Arc<Dataset>,
+    device: Device,
+    initial: Vec<f32>,
+}
+
+impl<'a> Ready<'a> {
+    /// Loads the device.
+    pub fn new(
+        trial: &'a Trial,
+        dataset: Arc<Dataset>,
+        weights: Option<&Weights>,
+    ) -> Result<Self, DeviceError> {
+        let job = Job {
+            programs: trial.programs.clone(),
+            threads: trial.threads,
+            seed: trial.spec.seed,
+            sharing: sharing(trial),
+        };
+        let device = Device::new("cpu", Box::new(CpuExecutor::new(&job)?));
+        let initial =
+            initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
+        Ok(Self { trial, dataset, device, initial })
+    }
+}
+
+/// A spec that asks for a team has one whatever it costs.
+pub fn sharing(trial: &Trial) -> Sharing {
+    if trial.spec.devices.engine == EngineChoice::Auto { Sharing::Adaptive } else { Sharing::Team }
+}
+
 /// Runs a trial in `folder`.
 pub fn execute(
     process: &Process<'_>,
-    trial: &Trial,
-    dataset: &Dataset,
-    weights: Option<&Weights>,
+    ready: Ready<'_>,
     folder: &RunDir,
-    git: GitQuery,
     console: ConsoleOptions,
 ) -> Result<Outcome, ExecuteError> {
+    let Ready { trial, dataset, device, initial } = ready;
+    let dataset = dataset.as_ref();
     folder.write("spec.toml", &resolved_text(process, trial, folder))?;
     let names = trial.devices.used_names();
     let facts = EnvironmentFacts {
@@ -72,16 +104,8 @@ pub fn execute(
         threads: trial.threads,
         instruction_set: trial.instruction_set.clone(),
     };
-    let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, git)?;
+    let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let sinks = open_sinks(folder, &trial.spec.logging.metrics, process.begun, console)?;
-    let job = Job {
-        programs: trial.programs.clone(),
-        threads: trial.threads,
-        seed: trial.spec.seed,
-        adaptive: trial.spec.devices.engine == EngineChoice::Auto,
-    };
-    let device = Device::new("cpu", Box::new(CpuExecutor::new(&job)?));
-    let initial = initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
     let recorder = Recorder::start(sinks)?;
     let sender = recorder.sender();
     let mut outcome = None;

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::execute::sharing;
 use crate::{
     device::{
         Block, Clock, DeviceError, Executor, Grain, Work,
@@ -12,7 +13,6 @@ use crate::{
     },
     plan::Trial,
     program::Hyper,
-    spec::EngineChoice,
 };
 
 /// How long is measured, about.
@@ -24,22 +24,27 @@ const MOST_NUMBERS: usize = 1 << 22;
 /// Batches per block at most.
 const MOST_STEPS: usize = 64;
 
-/// The median time of a step on a full batch, in seconds.
+/// A step that would take longer, as the cost model says, is not measured, in seconds.
+pub const LONGEST_STEP_S: f64 = 0.5;
+
+/// The median time of a step on a full batch, in seconds; `None` where it would take longer than [`LONGEST_STEP_S`].
 ///
 /// # Errors
 /// Where the device cannot hold the trial.
-pub fn step_s(trial: &Trial) -> Result<f64, DeviceError> {
+pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
+    let layout = &trial.programs.layout;
+    let batch = trial.programs.train.rows;
+    let slots = layout.log_slots;
+    let Some(steps) = steps(trial.floor.serial_s(), batch * trial.facts.features, slots) else {
+        return Ok(None);
+    };
     let job = Job {
         programs: trial.programs.clone(),
         threads: trial.threads,
         seed: trial.spec.seed,
-        adaptive: trial.spec.devices.engine == EngineChoice::Auto,
+        sharing: sharing(trial),
     };
     let mut executor = CpuExecutor::new(&job)?;
-    let layout = &trial.programs.layout;
-    let batch = trial.programs.train.rows;
-    let steps =
-        (MOST_NUMBERS / (batch * trial.facts.features).max(1)).clamp(1, MOST_STEPS).min(layout.log_slots);
     let rows = batch * steps;
     executor.bind(layout.train_features, &Arc::new(vec![0.0; rows * trial.facts.features]))?;
     executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * trial.facts.targets]))?;
@@ -63,5 +68,27 @@ pub fn step_s(trial: &Trial) -> Result<f64, DeviceError> {
         }
     }
     times.sort_unstable();
-    Ok(times[times.len() / 2].as_secs_f64() / steps as f64)
+    Ok(Some(times[times.len() / 2].as_secs_f64() / steps as f64))
+}
+
+/// Steps of a block, by the time that one takes and the numbers of a batch; `None` where a step is too long.
+fn steps(step_s: f64, batch_numbers: usize, slots: usize) -> Option<usize> {
+    let in_time = LONG.as_secs_f64() / step_s; // a float as an integer saturates
+    let in_memory = MOST_NUMBERS / batch_numbers.max(1);
+    (step_s <= LONGEST_STEP_S).then(|| (in_time as usize).min(in_memory).clamp(1, MOST_STEPS).min(slots))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::steps;
+
+    #[test]
+    fn a_block_is_bounded_by_time_memory_and_log() {
+        assert_eq!(steps(1e-7, 32, 1 << 20), Some(64));
+        assert_eq!(steps(1e-7, 32, 10), Some(10));
+        assert_eq!(steps(1e-7, 1 << 20, 64), Some(4));
+        assert_eq!(steps(0.02, 32, 64), Some(3));
+        assert_eq!(steps(0.4, 32, 64), Some(1));
+        assert_eq!(steps(0.6, 32, 64), None);
+    }
 }

@@ -18,7 +18,7 @@ use signal_hook::{
 
 use super::{
     args::{RunOptions, meant_command, on_terminal},
-    execute::{ExecuteError, Process, execute},
+    execute::{ExecuteError, Process, Ready, execute},
     exit::{Exit, print, say, tell},
     machine::machine,
     prepare::{Datasets, Prepared, changed, initial_weights, prepare},
@@ -39,8 +39,7 @@ use crate::{
 pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit {
     let started = Utc::now();
     let path = options.spec();
-    let spec_folder = folder_of(&path);
-    let git = GitQuery::ask(&spec_folder);
+    let git = GitQuery::ask(&folder_of(&path));
     let experiment = match spec::load(&path, &options.overrides()) {
         Ok(experiment) => experiment,
         Err(failure) => return refuse_spec(&path, &failure),
@@ -53,16 +52,12 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
     let command = command_line(arguments.iter().map(|a| a.to_string_lossy()));
-    let process =
-        Process { begun, started, command, threads: options.threads, spec_folder: &spec_folder, stop: &stop };
-    let mut session = Session {
-        process,
-        experiment: &experiment,
-        options,
-        datasets,
-        warned: Warned::default(),
-        git: Some(git),
-    };
+    let process = Process { begun, started, command, threads: options.threads, git, stop: &stop };
+    let mut session =
+        Session { process, experiment: &experiment, options, datasets, warned: Warned::default() };
+    if stop.signal().is_some() {
+        return session.signal();
+    }
     if experiment.is_sweep() { session.sweep(&prepared) } else { session.single(&prepared) }
 }
 
@@ -83,7 +78,7 @@ fn refuse_spec(path: &Path, failure: &spec::Failure) -> Exit {
     refuse(failure);
     let word = path.to_string_lossy();
     if let Some(command) = meant_command(&word).filter(|_| !path.exists()) {
-        anstream::eprintln!("  = hint: `{word}` was read as a spec; did you mean `runner {command}`?");
+        tell(&format!("  = hint: `{word}` was read as a spec; did you mean `runner {command}`?\n"));
     }
     Exit::Refused
 }
@@ -91,11 +86,15 @@ fn refuse_spec(path: &Path, failure: &spec::Failure) -> Exit {
 /// The first signal asks the run to end in order; a second one ends the process at once.
 fn catch_signals() -> StopFlag {
     let stop = StopFlag::default();
+    // The second one may be of the other kind.
+    let asked = Arc::new(AtomicBool::new(false));
+    // Without handlers a signal ends the process, which loses nothing but the last unflushed rows.
     for signal in [SIGINT, SIGTERM] {
-        let asked = Arc::new(AtomicBool::new(false));
-        // Without handlers a signal ends the process, which loses nothing but the last unflushed rows.
+        // Actions run in the order in which they were registered: the first signal finds the flag unset.
         let _ = flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked));
-        let _ = flag::register(signal, asked);
+    }
+    for signal in [SIGINT, SIGTERM] {
+        let _ = flag::register(signal, Arc::clone(&asked));
         let _ = flag::register_usize(signal, Arc::clone(&stop.0), signal as usize);
     }
     stop
@@ -107,7 +106,6 @@ struct Session<'a> {
     options: &'a RunOptions,
     datasets: Datasets,
     warned: Warned,
-    git: Option<GitQuery>,
 }
 
 impl Session<'_> {
@@ -121,13 +119,20 @@ impl Session<'_> {
             }
             _ => return Exit::Done,
         };
+        let ready = match self.ready(trial) {
+            Ok(ready) => ready,
+            Err(e) => {
+                fault(&e);
+                return Exit::Refused;
+            }
+        };
         let folder = RunDir::create(
             &self.options.runs_dir,
             &trial.spec.name,
             self.process.started,
             &trial.spec.hash8(),
         );
-        let result = folder.map_err(ExecuteError::from).and_then(|f| self.execute(trial, &f, Ending::Table));
+        let result = folder.map_err(ExecuteError::from).and_then(|f| self.execute(ready, &f, Ending::Table));
         self.ended(result)
     }
 
@@ -146,16 +151,8 @@ impl Session<'_> {
         Exit::Signal(self.process.stop.signal().map_or(2, |s| s as u8))
     }
 
-    fn execute(&mut self, trial: &Trial, folder: &RunDir, ending: Ending) -> Result<Outcome, ExecuteError> {
-        let verbosity = match (self.options.quiet, self.options.verbose) {
-            (true, _) => Verbosity::Quiet,
-            (_, true) => Verbosity::Verbose,
-            _ => Verbosity::Normal,
-        };
-        let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
-        let warned = self.warned.clone();
-        let console = ConsoleOptions { verbosity, terminal: on_terminal(), color, ending, warned };
-        let git = self.git.take().unwrap_or_else(|| GitQuery::ask(self.process.spec_folder));
+    /// Takes what the trial needs, before anything is written.
+    fn ready<'t>(&mut self, trial: &'t Trial) -> Result<Ready<'t>, ExecuteError> {
         // Both were read once, when all trials were prepared; what cannot be read again has changed since.
         let unreadable = |problems: Vec<spec::Problem>| {
             let message = problems.into_iter().map(|p| p.message).next().unwrap_or_default();
@@ -166,7 +163,19 @@ impl Session<'_> {
             return Err(ExecuteError::Data(difference));
         }
         let weights = initial_weights(trial).map_err(unreadable)?;
-        execute(&self.process, trial, &dataset, weights.as_ref(), folder, git, console)
+        Ok(Ready::new(trial, dataset, weights.as_ref())?)
+    }
+
+    fn execute(&self, ready: Ready<'_>, folder: &RunDir, ending: Ending) -> Result<Outcome, ExecuteError> {
+        let verbosity = match (self.options.quiet, self.options.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (_, true) => Verbosity::Verbose,
+            _ => Verbosity::Normal,
+        };
+        let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
+        let warned = self.warned.clone();
+        let console = ConsoleOptions { verbosity, terminal: on_terminal(), color, ending, warned };
+        execute(&self.process, ready, folder, console)
     }
 
     fn sweep(&mut self, prepared: &[Prepared]) -> Exit {
@@ -201,9 +210,14 @@ impl Session<'_> {
                     TrialEnd::Skipped { reason: format!("{}{there}", problem.message.replace('`', "")) }
                 }
                 Prepared::Run(planned) => {
-                    let folder = sweep.trial(trial.index, &trial.axes)?;
-                    folder_name = folder.name();
-                    let result = self.execute(planned, &folder, Ending::Line);
+                    let result = match self.ready(planned) {
+                        Ok(ready) => {
+                            let folder = sweep.trial(trial.index, &trial.axes)?;
+                            folder_name = folder.name();
+                            self.execute(ready, &folder, Ending::Line)
+                        }
+                        Err(e) => Err(e),
+                    };
                     let (status, reason) = match &result {
                         Ok(outcome) => (outcome.status, outcome.reason.clone()),
                         Err(e) => (Status::Failed, Some(e.to_string())),

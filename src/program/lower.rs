@@ -4,6 +4,8 @@
 //! the first kind needs only its own rows, the second needs all of them, so that a team of threads that share rows
 //! meets but once in between.
 
+use std::collections::HashMap;
+
 use super::{
     Activation, Instruction, Op, Phase, Program, Programs, Sums, UpdateRule,
     layout::{Buffer, BufferId, Layout, Parameter, Role, Slice, aligned},
@@ -87,6 +89,8 @@ enum Link {
 struct Builder<'a> {
     o: &'a Options<'a>,
     layout: Layout,
+    /// Of the layout, those made at their first use.
+    named: HashMap<String, BufferId>,
     learned: Vec<Option<Learned>>,
     gradients: Option<BufferId>,
     state: Option<BufferId>,
@@ -150,16 +154,18 @@ impl<'a> Builder<'a> {
             log_width,
             log_slots: o.log_slots,
         };
-        Self { o, layout, learned, gradients, state, rows, folds }
+        Self { o, layout, named: HashMap::new(), learned, gradients, state, rows, folds }
     }
 
     /// A buffer by name, made at its first use with room for the largest program.
     fn buffer(&mut self, name: &str, len: usize, role: Role) -> BufferId {
-        if let Some(i) = self.layout.buffers.iter().position(|b| b.name == name) {
-            return BufferId(i);
+        if let Some(id) = self.named.get(name) {
+            return *id;
         }
+        let id = BufferId(self.layout.buffers.len());
         self.layout.buffers.push(Buffer { name: name.to_owned(), len, role });
-        BufferId(self.layout.buffers.len() - 1)
+        self.named.insert(name.to_owned(), id);
+        id
     }
 
     /// `[rows, width]` of an activation buffer that has room for the largest program.

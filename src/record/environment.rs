@@ -14,7 +14,7 @@ use crate::host;
 use super::{
     RecordError,
     git::GitQuery,
-    whole::{Durability, write_whole_with},
+    whole::{Durability, write_whole},
 };
 
 /// What only the caller knows.
@@ -174,7 +174,7 @@ impl Environment {
     fn write(&self, path: &Path) -> Result<(), RecordError> {
         let text = toml::to_string(self).map_err(|e| RecordError::encode(path, e))?;
         // What a loss of power takes here is not worth the wait for the disk.
-        write_whole_with(path, Durability::Process, |file| std::io::Write::write_all(file, text.as_bytes()))
+        write_whole(path, Durability::Process, |file| std::io::Write::write_all(file, text.as_bytes()))
     }
 }
 

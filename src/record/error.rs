@@ -5,11 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::host::reason;
+
 /// A fault of the record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// A folder cannot be made.
-    #[error("cannot make the folder `{}`: {}", path.display(), os_reason(source))]
+    #[error("cannot make the folder `{}`: {}", path.display(), reason(source))]
     MakeFolder {
         /// The folder.
         path: PathBuf,
@@ -17,7 +19,7 @@ pub enum RecordError {
         source: io::Error,
     },
     /// A file cannot be created, written or renamed.
-    #[error("cannot write `{}`: {}", path.display(), os_reason(source))]
+    #[error("cannot write `{}`: {}", path.display(), reason(source))]
     Write {
         /// The file.
         path: PathBuf,
@@ -25,7 +27,7 @@ pub enum RecordError {
         source: io::Error,
     },
     /// A file of the record cannot be read back.
-    #[error("cannot read `{}`: {}", path.display(), os_reason(source))]
+    #[error("cannot read `{}`: {}", path.display(), reason(source))]
     Read {
         /// The file.
         path: PathBuf,
@@ -41,7 +43,7 @@ pub enum RecordError {
         message: String,
     },
     /// The recording thread cannot be started.
-    #[error("cannot start the thread that writes the run folder: {}", os_reason(.0))]
+    #[error("cannot start the thread that writes the run folder: {}", reason(.0))]
     Start(#[source] io::Error),
     /// The recording thread is gone without having said why.
     #[error("the thread that writes the run folder ended before the run did")]
@@ -80,20 +82,6 @@ impl RecordError {
             ),
             _ => None,
         }
-    }
-}
-
-/// The system's reason in the house's style: `permission denied`, not `Permission denied (os error 13)`.
-pub(crate) fn os_reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error ").next().unwrap_or(&text);
-    let mut letters = text.chars();
-    match letters.next() {
-        // An acronym (`RPC ...`) keeps its capitals.
-        Some(first) if letters.clone().next().is_some_and(char::is_lowercase) => {
-            first.to_lowercase().chain(letters).collect()
-        }
-        _ => text.to_owned(),
     }
 }
 

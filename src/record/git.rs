@@ -7,7 +7,10 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::mpsc::{Receiver, sync_channel},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, sync_channel},
+    },
     thread,
     time::Duration,
 };
@@ -51,27 +54,43 @@ fn is_hash(text: &str) -> bool {
     text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A question to git, asked in the background: best at the very start, so that the answer is there at the end.
+/// A question to git, asked in the background: best at the very start, so that the answer is there at the end. All runs
+/// of a process share one.
+#[derive(Clone)]
 pub struct GitQuery {
     pub(super) commit: Option<String>,
-    dirty: Option<Receiver<Option<bool>>>,
+    dirty: Option<Arc<Mutex<Dirty>>>,
+}
+
+/// The answer on its way.
+struct Dirty {
+    coming: Receiver<Option<bool>>,
+    came: Option<Option<bool>>,
+    patience: Duration,
 }
 
 impl GitQuery {
     /// Asks about the repository that `folder` stands in; outside of one there is nothing to ask.
     pub fn ask(folder: &Path) -> Self {
         let Some(commit) = commit(folder) else { return Self { commit: None, dirty: None } };
-        let (tell, answer) = sync_channel(1);
+        let (tell, coming) = sync_channel(1);
         let folder = folder.to_owned();
         let thread = thread::Builder::new().name("git".to_owned()).spawn(move || {
             let _ = tell.send(ask_git(&folder)); // nobody may be waiting any more
         });
-        Self { commit: Some(commit), dirty: thread.is_ok().then_some(answer) }
+        let dirty = Dirty { coming, came: None, patience: PATIENCE };
+        Self { commit: Some(commit), dirty: thread.is_ok().then(|| Arc::new(Mutex::new(dirty))) }
     }
 
     /// Whether tracked files differ from the commit; `None` where git is not there, says nothing, or takes too long.
-    pub(super) fn dirty(self) -> Option<bool> {
-        self.dirty?.recv_timeout(PATIENCE).ok()?
+    pub(super) fn dirty(&self) -> Option<bool> {
+        let mut dirty = self.dirty.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        if dirty.came.is_none() {
+            dirty.came = dirty.coming.recv_timeout(dirty.patience).ok();
+            // A sweep waits for a slow git once, not at the end of every trial.
+            dirty.patience = Duration::ZERO;
+        }
+        dirty.came?
     }
 }
 
@@ -127,5 +146,14 @@ mod tests {
         assert_eq!(commit(&folder.path().join("w")).as_deref(), Some(HASH));
         assert_eq!(GitQuery::ask(&folder.path().join("w")).commit.as_deref(), Some(HASH));
         assert!(GitQuery::ask(folder.path()).commit.is_none());
+    }
+
+    #[test]
+    fn one_answer_serves_all_who_ask() {
+        let (tell, coming) = sync_channel(1);
+        tell.send(Some(true)).unwrap();
+        let dirty = Dirty { coming, came: None, patience: PATIENCE };
+        let query = GitQuery { commit: None, dirty: Some(Arc::new(Mutex::new(dirty))) };
+        assert_eq!([query.clone().dirty(), query.dirty()], [Some(true); 2]);
     }
 }

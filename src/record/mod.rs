@@ -45,15 +45,14 @@ pub(crate) use lines::Lines;
 pub use metrics::MetricsCsv;
 pub use model_file::write_model;
 pub use recorder::{EventSender, Recorder, Stopped};
-pub use run_dir::{RunDir, SweepDir, folder_name, hash8, trial_name};
+pub use run_dir::{RunDir, SweepDir, folder_name, trial_name};
 pub use run_log::RunLog;
 pub use summary::{SUMMARY_COLUMNS, SummaryCsv};
 pub use sweep_table::{SweepTable, TrialEnd};
 pub use timing::TimingCsv;
 pub use transfers::TransfersCsv;
-pub use whole::{Durability, write_whole, write_whole_with};
+pub use whole::{Durability, write_whole};
 
-pub(crate) use error::os_reason;
 pub(crate) use story::devices_in_words;
 
 /// Consumes events.

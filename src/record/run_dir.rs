@@ -8,20 +8,14 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use sha2::{Digest, Sha256};
 
 use super::{
     RecordError,
-    whole::{Durability, write_whole_with},
+    whole::{Durability, write_whole},
 };
 
 /// Longest folder name that is made from a user's words, in bytes.
 const LONGEST_NAME: usize = 100;
-
-/// First 8 hex digits of SHA-256 of a resolved spec.
-pub fn hash8(resolved_spec: &str) -> String {
-    Sha256::digest(resolved_spec).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// The folder of one run, which exists and is this run's alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,13 +49,13 @@ impl RunDir {
         own_name(&self.path)
     }
 
-    /// Writes a small file of it whole, such as `spec.toml`. It outlives a kill; waiting for the disk, as
-    /// [`super::write_whole`] does, would take longer than a small run.
+    /// Writes a small file of it whole, such as `spec.toml`. It outlives a kill; waiting for the disk
+    /// would take longer than a small run.
     ///
     /// # Errors
     /// Where it cannot be written; nothing is left then.
     pub fn write(&self, name: &str, text: &str) -> Result<(), RecordError> {
-        write_whole_with(&self.file(name), Durability::Process, |file| file.write_all(text.as_bytes()))
+        write_whole(&self.file(name), Durability::Process, |file| file.write_all(text.as_bytes()))
     }
 
     /// The path of a file in it.
@@ -215,10 +209,5 @@ mod tests {
         assert_eq!(folder_name("../../etc"), "_._.._etc");
         assert_eq!(folder_name(""), "_");
         assert_eq!(folder_name("a b\n/ü"), "a_b___");
-    }
-
-    #[test]
-    fn the_hash_is_the_head_of_sha256() {
-        assert_eq!(hash8("abc"), "ba7816bf");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter},
     path::{Path, PathBuf},
 };
 
@@ -17,19 +17,11 @@ pub enum Durability {
     Power,
 }
 
-/// Writes a file whole, to outlive a loss of power.
+/// Writes a file whole; `write` makes its content.
 ///
 /// # Errors
 /// Where it cannot be written; nothing is left then, and an older file of that name is as it was.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
-    write_whole_with(path, Durability::Power, |file| file.write_all(bytes))
-}
-
-/// The same for content that is made while it is written.
-///
-/// # Errors
-/// As [`write_whole`].
-pub fn write_whole_with(
+pub fn write_whole(
     path: &Path,
     durability: Durability,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -39,7 +31,17 @@ pub fn write_whole_with(
     result.map_err(|e| {
         let _ = fs::remove_file(&temporary); // it may never have been made
         RecordError::write(path, e)
-    })
+    })?;
+    match durability {
+        Durability::Process => Ok(()),
+        // The new name stands in the folder, which has to reach the disk, too.
+        Durability::Power => sync_folder(path).map_err(|e| RecordError::write(path, e)),
+    }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn fill(
@@ -64,14 +66,16 @@ fn temporary_name(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
     fn a_failed_write_leaves_the_old_file_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model");
-        write_whole(&path, b"old").unwrap();
-        let error = write_whole_with(&path, Durability::Power, |file| {
+        write_whole(&path, Durability::Power, |file| file.write_all(b"old")).unwrap();
+        let error = write_whole(&path, Durability::Power, |file| {
             file.write_all(b"half")?;
             file.flush()?;
             Err(io::Error::from_raw_os_error(28))
@@ -80,7 +84,7 @@ mod tests {
         assert_eq!(error.unwrap_err().to_string(), expected);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        write_whole(&path, b"new").unwrap();
+        write_whole(&path, Durability::Power, |file| file.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
     }
 }

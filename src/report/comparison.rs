@@ -2,7 +2,7 @@
 
 use super::{
     ReportError,
-    curve::CurveDifference,
+    curve::{self, Against, CurveDifference},
     differences::{self, Difference, Leaves},
     find::{self, Found},
     run::Run,
@@ -44,20 +44,22 @@ pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
             Found::Sweep(folder) => runs.extend(sweep::read(&folder)?),
         }
     }
-    Ok(Comparison::of(runs))
+    let mut comparison = Comparison::of(runs);
+    (comparison.curve_reference, comparison.curves) = curves(&mut comparison.runs)?;
+    Ok(comparison)
 }
 
 impl Comparison {
+    /// Without the curves, whose files may be large.
     pub(super) fn of(runs: Vec<Run>) -> Self {
         let spec = differing(&runs, |run| run.spec.as_ref());
         let mut environment = differing(&runs, |run| run.environment.as_ref());
         environment.retain(|difference| !NOT_THE_MACHINE.contains(&difference.key.as_str()));
-        let (curve_reference, curves) = curves(&runs);
         Self {
             axes: axes(&runs, &spec),
             ratios: ratios(&runs),
-            curve_reference,
-            curves,
+            curve_reference: None,
+            curves: vec![None; runs.len()],
             runs,
             spec,
             environment,
@@ -132,20 +134,36 @@ fn ratios(runs: &[Run]) -> Vec<Option<f64>> {
     runs.iter().map(|run| Some(speed(run).filter(|_| !run.is_virtual())? / base?)).collect()
 }
 
-fn curves(runs: &[Run]) -> (Option<usize>, Vec<Option<CurveDifference>>) {
-    let has_curve = |run: &Run| run.curve.as_ref().is_some_and(|curve| !curve.points.is_empty());
-    let Some(reference) = runs.iter().position(has_curve) else { return (None, vec![None; runs.len()]) };
-    let first = runs[reference].curve.as_ref();
+/// Each curve against the first, which alone is kept in memory.
+fn curves(runs: &mut [Run]) -> Result<(Option<usize>, Vec<Option<CurveDifference>>), ReportError> {
     let has_means = |run: &Run| {
         let policy = run.spec.as_ref().and_then(|spec| spec.get("logging.policy"));
         policy.is_some_and(|policy| policy == "per_epoch")
     };
-    let against = |(place, run): (usize, &Run)| {
-        let curve = run.curve.as_ref().filter(|_| place != reference && has_curve(run))?;
-        if has_means(run) != has_means(&runs[reference]) {
-            return Some(CurveDifference::MeansAndSteps);
+    let (mut first, mut reference) = (Vec::new(), None);
+    let mut differences = Vec::with_capacity(runs.len());
+    for (place, run) in runs.iter_mut().enumerate() {
+        let means = has_means(run);
+        let mut difference = None;
+        match (&run.metrics, reference) {
+            (None, _) => {}
+            (Some(metrics), None) => {
+                run.torn = curve::read(metrics, |step, loss| first.push((step, loss)))?.torn;
+                reference = (!first.is_empty()).then_some((place, means));
+            }
+            (Some(metrics), Some((_, reference_means))) => {
+                let mut against = Against::new(&first);
+                let tail = curve::read(metrics, |step, loss| against.take(step, loss))?;
+                run.torn = tail.torn;
+                let found = if means == reference_means {
+                    against.difference()
+                } else {
+                    CurveDifference::MeansAndSteps
+                };
+                difference = tail.last_loss.map(|_| found);
+            }
         }
-        Some(curve.against(first?))
-    };
-    (Some(reference), runs.iter().enumerate().map(against).collect())
+        differences.push(difference);
+    }
+    Ok((reference.map(|(place, _)| place), differences))
 }

@@ -1,6 +1,10 @@
 //! CSV files as `record` leaves them, be it by a process that was killed: whole lines, and perhaps a torn last one.
 
-use std::{fs, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    path::Path,
+};
 
 use csv::{ErrorKind, StringRecord};
 
@@ -30,19 +34,41 @@ pub(super) fn for_each_row(
     path: &Path,
     mut take: impl FnMut(&StringRecord, &StringRecord) -> Result<(), String>,
 ) -> Result<(StringRecord, bool), ReportError> {
-    let bytes = fs::read(path).map_err(|e| ReportError::read(path, e))?;
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    let mut reader = csv::Reader::from_reader(&bytes[..whole]);
+    let unreadable = |e| ReportError::read(path, e);
+    let mut file = File::open(path).map_err(unreadable)?;
+    let (whole, all) = whole_lines(&mut file).map_err(unreadable)?;
+    let mut reader = csv::Reader::from_reader(file.take(whole));
     let columns = reader.headers().map_err(|e| malformed(path, &e))?.clone();
     let mut row = StringRecord::new();
     while reader.read_record(&mut row).map_err(|e| malformed(path, &e))? {
         let line = row.position().map_or(0, csv::Position::line);
         take(&columns, &row).map_err(|message| ReportError::malformed(path, line, message))?;
     }
-    Ok((columns, whole < bytes.len()))
+    Ok((columns, whole < all))
+}
+
+/// Bytes of a file up to the end of its last whole line, and all; the file is at its start again.
+fn whole_lines(file: &mut File) -> io::Result<(u64, u64)> {
+    const BLOCK: u64 = 4096;
+    let all = file.seek(SeekFrom::End(0))?;
+    let (mut end, mut whole) = (all, 0);
+    let mut block = Vec::new();
+    while end > 0 && whole == 0 {
+        let start = end.saturating_sub(BLOCK);
+        file.seek(SeekFrom::Start(start))?;
+        block.clear();
+        Read::by_ref(file).take(end - start).read_to_end(&mut block)?;
+        whole = block.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| start + at as u64 + 1);
+        end = start;
+    }
+    file.rewind()?;
+    Ok((whole, all))
 }
 
 fn malformed(path: &Path, error: &csv::Error) -> ReportError {
+    if let ErrorKind::Io(source) = error.kind() {
+        return ReportError::read(path, io::Error::from(source.kind()));
+    }
     let line = error.position().map_or(0, csv::Position::line);
     let message = match error.kind() {
         ErrorKind::UnequalLengths { expected_len, len, .. } => {
@@ -52,4 +78,30 @@ fn malformed(path: &Path, error: &csv::Error) -> ReportError {
         _ => error.to_string(),
     };
     ReportError::malformed(path, line, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_line_is_left_out_however_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        let long = "x".repeat(10_000);
+        for (text, rows, torn) in [
+            ("a,b\n1,2\n".to_owned(), 1, false),
+            (format!("a,b\n1,2\n3,{long}"), 1, true),
+            (format!("a,b\n1,{long}\n3,4\n"), 2, false),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let mut count = 0;
+            let take = |_: &StringRecord, _: &StringRecord| {
+                count += 1;
+                Ok(())
+            };
+            assert_eq!(for_each_row(&path, take).unwrap().1, torn);
+            assert_eq!(count, rows);
+        }
+    }
 }

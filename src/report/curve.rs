@@ -1,4 +1,4 @@
-//! Loss curves: read from `metrics.csv`, compared bit by bit.
+//! Loss curves: read from `metrics.csv` point by point, compared bit by bit.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use csv::StringRecord;
 
 use super::{ReportError, csv_file};
 
-/// The training losses of a run by step, and what else a killed run leaves behind.
+/// What the end of a `metrics.csv` tells.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Curve {
-    /// Optimizer step and loss, in order.
-    pub(super) points: Vec<(u64, f32)>,
+pub(super) struct Tail {
     /// The last row's step, epoch.
     pub(super) last: Option<(u64, u64)>,
+    /// The last training loss.
+    pub(super) last_loss: Option<f32>,
     /// The last validation loss, as written.
     pub(super) last_validation: Option<String>,
     /// Whether the file ends in a torn line, which was left out.
@@ -44,23 +44,28 @@ impl Columns {
     }
 }
 
-impl Curve {
-    /// Reads a `metrics.csv`.
-    pub(super) fn read(path: &Path) -> Result<Self, ReportError> {
-        let mut curve = Self::default();
-        let mut columns = None;
-        let (_, torn) = csv_file::for_each_row(path, |header, row| {
-            let columns = match &columns {
-                Some(columns) => columns,
-                None => columns.insert(Columns::find(header)?),
-            };
-            curve.take(columns, row)
-        })?;
-        curve.torn = torn;
-        Ok(curve)
-    }
+/// Reads a `metrics.csv` and hands every training loss to `point`, by step, in order. A file may be of any size.
+pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail, ReportError> {
+    let mut tail = Tail::default();
+    let mut columns = None;
+    let (_, torn) = csv_file::for_each_row(path, |header, row| {
+        let columns = match &columns {
+            Some(columns) => columns,
+            None => columns.insert(Columns::find(header)?),
+        };
+        if let Some((step, loss)) = tail.take(columns, row)? {
+            tail.last_loss = Some(loss);
+            point(step, loss);
+        }
+        Ok(())
+    })?;
+    tail.torn = torn;
+    Ok(tail)
+}
 
-    fn take(&mut self, columns: &Columns, row: &StringRecord) -> Result<(), String> {
+impl Tail {
+    /// Takes a row; a training loss with its step is the caller's.
+    fn take(&mut self, columns: &Columns, row: &StringRecord) -> Result<Option<(u64, f32)>, String> {
         let cell = |column: usize| row.get(column).unwrap_or_default();
         let whole = |column: usize, name: &str| {
             let text = cell(column);
@@ -71,42 +76,65 @@ impl Curve {
         let loss = cell(columns.loss);
         let number = || loss.parse::<f32>().map_err(|_| format!("`{loss}` in column `loss` is no number"));
         match cell(columns.split) {
-            "train" if loss.is_empty() => {}
-            "train" => self.points.push((step, number()?)),
-            "validation" => self.last_validation = Some(loss.to_owned()),
-            other => return Err(format!("`{other}` in column `split` is neither `train` nor `validation`")),
+            "train" if loss.is_empty() => Ok(None),
+            "train" => Ok(Some((step, number()?))),
+            "validation" => {
+                self.last_validation = Some(loss.to_owned());
+                Ok(None)
+            }
+            other => Err(format!("`{other}` in column `split` is neither `train` nor `validation`")),
         }
-        Ok(())
+    }
+}
+
+/// Holds a curve against another one, point by point, over the steps that both have.
+pub(super) struct Against<'a> {
+    first: &'a [(u64, f32)],
+    common: u64,
+    parts: Option<CurveParting>,
+}
+
+impl<'a> Against<'a> {
+    /// Against a curve of steps and losses in order.
+    pub(super) fn new(first: &'a [(u64, f32)]) -> Self {
+        Self { first, common: 0, parts: None }
     }
 
-    /// How this curve differs from `first`, over the steps that both have.
-    pub(super) fn against(&self, first: &Self) -> CurveDifference {
-        let (mut mine, mut theirs) = (self.points.iter().peekable(), first.points.iter().peekable());
-        let mut common = 0;
-        let mut parts: Option<CurveParting> = None;
-        while let (Some(&&(step, other)), Some(&&(first_step, first))) = (mine.peek(), theirs.peek()) {
-            if step <= first_step {
-                mine.next();
-            }
-            if first_step <= step {
-                theirs.next();
-            }
-            if step != first_step {
-                continue;
-            }
-            common += 1;
-            if first.to_bits() == other.to_bits() {
-                continue;
-            }
-            let relative = relative_difference(first, other);
-            let parting =
-                parts.get_or_insert(CurveParting { step, first, other, relative, largest: (step, relative) });
-            // A NaN on one side compares as larger than any number, and stays.
-            if relative.total_cmp(&parting.largest.1).is_gt() {
-                parting.largest = (step, relative);
+    /// The next point.
+    pub(super) fn take(&mut self, step: u64, other: f32) {
+        while let Some(((first_step, first), rest)) = self.first.split_first()
+            && *first_step <= step
+        {
+            self.first = rest;
+            if *first_step == step {
+                self.compare(step, *first, other);
             }
         }
-        match parts {
+    }
+
+    fn compare(&mut self, step: u64, first: f32, other: f32) {
+        self.common += 1;
+        if first.to_bits() == other.to_bits() {
+            return;
+        }
+        let relative = relative_difference(first, other);
+        let parting = self.parts.get_or_insert(CurveParting {
+            step,
+            first,
+            other,
+            relative,
+            largest: (step, relative),
+        });
+        // A NaN on one side compares as larger than any number, and stays.
+        if relative.total_cmp(&parting.largest.1).is_gt() {
+            parting.largest = (step, relative);
+        }
+    }
+
+    /// What came of it.
+    pub(super) fn difference(self) -> CurveDifference {
+        let common = self.common;
+        match self.parts {
             _ if common == 0 => CurveDifference::NothingInCommon,
             None => CurveDifference::Same { common },
             Some(parting) => CurveDifference::Parts { parting, common },
@@ -164,29 +192,29 @@ pub struct CurveParting {
 mod tests {
     use super::*;
 
-    fn curve(points: &[(u64, f32)]) -> Curve {
-        Curve { points: points.to_vec(), ..Curve::default() }
+    fn against(other: &[(u64, f32)], first: &[(u64, f32)]) -> CurveDifference {
+        let mut against = Against::new(first);
+        other.iter().for_each(|&(step, loss)| against.take(step, loss));
+        against.difference()
     }
 
     #[test]
     fn curves_are_compared_at_common_steps() {
-        let first = curve(&[(1, 1.0), (2, 0.5), (3, 0.25), (5, 2.0)]);
-        assert_eq!(first.against(&first), CurveDifference::Same { common: 4 });
-        let other = curve(&[(2, 0.5), (3, 0.2), (4, 9.0), (5, 1.0)]);
-        let CurveDifference::Parts { parting, common } = other.against(&first) else { panic!("they part") };
+        let first = [(1, 1.0), (2, 0.5), (3, 0.25), (5, 2.0)];
+        assert_eq!(against(&first, &first), CurveDifference::Same { common: 4 });
+        let other = [(2, 0.5), (3, 0.2), (4, 9.0), (5, 1.0)];
+        let CurveDifference::Parts { parting, common } = against(&other, &first) else { panic!("they part") };
         assert_eq!((parting.step, parting.first, parting.other, common), (3, 0.25, 0.2, 3));
         assert!((parting.relative - 0.2).abs() < 1e-6);
         assert_eq!(parting.largest, (5, 0.5));
-        assert_eq!(curve(&[(7, 1.0)]).against(&first), CurveDifference::NothingInCommon);
+        assert_eq!(against(&[(7, 1.0)], &first), CurveDifference::NothingInCommon);
     }
 
     #[test]
     fn not_a_number_equals_itself_and_differs_from_all_else() {
-        let nan = curve(&[(1, f32::NAN)]);
-        assert_eq!(nan.against(&nan), CurveDifference::Same { common: 1 });
-        let CurveDifference::Parts { parting, .. } = nan.against(&curve(&[(1, 1.0)])) else {
-            panic!("they part")
-        };
+        let nan = [(1, f32::NAN)];
+        assert_eq!(against(&nan, &nan), CurveDifference::Same { common: 1 });
+        let CurveDifference::Parts { parting, .. } = against(&nan, &[(1, 1.0)]) else { panic!("they part") };
         assert_eq!(parting.relative, f64::INFINITY);
     }
 }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::record::os_reason;
+use crate::host::reason;
 
 /// A fault of a comparison.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum ReportError {
     )]
     NoRun(String),
     /// A file that cannot be read.
-    #[error("cannot read `{}`: {}", path.display(), os_reason(source))]
+    #[error("cannot read `{}`: {}", path.display(), reason(source))]
     Read {
         /// The file.
         path: PathBuf,

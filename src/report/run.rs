@@ -1,10 +1,12 @@
 //! One run as its folder tells it.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use super::{
-    ReportError, csv_file,
-    curve::Curve,
+    ReportError, csv_file, curve,
     differences::{self, Leaves},
 };
 
@@ -25,8 +27,10 @@ pub(super) struct Run {
     pub(super) spec: Option<Leaves>,
     /// `environment.toml`.
     pub(super) environment: Option<Leaves>,
-    /// `metrics.csv`.
-    pub(super) curve: Option<Curve>,
+    /// `metrics.csv`, which may be large: read only where its curve is wanted.
+    pub(super) metrics: Option<PathBuf>,
+    /// Whether that ends in a torn line, as far as it was read.
+    pub(super) torn: bool,
 }
 
 /// What a run is called that has no summary: it runs still, or was killed.
@@ -42,9 +46,7 @@ impl Run {
             ..Self::default()
         };
         let metrics = folder.join("metrics.csv");
-        if metrics.is_file() {
-            run.curve = Some(Curve::read(&metrics)?);
-        }
+        run.metrics = metrics.is_file().then_some(metrics);
         let summary = folder.join("summary.csv");
         if summary.is_file() {
             let file = csv_file::read(&summary)?;
@@ -54,7 +56,7 @@ impl Run {
         }
         match run.figures.get("status") {
             Some(status) => run.status = status.clone(),
-            None => run.tell_unfinished(),
+            None => run.tell_unfinished()?,
         }
         Ok(run)
     }
@@ -66,15 +68,16 @@ impl Run {
     }
 
     /// What can be known of a run without a summary.
-    fn tell_unfinished(&mut self) {
+    fn tell_unfinished(&mut self) -> Result<(), ReportError> {
         self.status = UNFINISHED.to_owned();
         self.reason = "still running, or killed".to_owned();
         let mut known = Vec::new();
-        if let Some(curve) = &self.curve {
-            known.extend(curve.last.map(|(step, _)| ("steps", step.to_string())));
-            known.extend(curve.last.map(|(_, epoch)| ("epochs", epoch.to_string())));
-            known.extend(curve.points.last().map(|(_, loss)| ("final_train_loss", loss.to_string())));
-            known.extend(curve.last_validation.clone().map(|loss| ("final_validation_loss", loss)));
+        if let Some(metrics) = &self.metrics {
+            let tail = curve::read(metrics, |_, _| {})?;
+            known.extend(tail.last.map(|(step, _)| ("steps", step.to_string())));
+            known.extend(tail.last.map(|(_, epoch)| ("epochs", epoch.to_string())));
+            known.extend(tail.last_loss.map(|loss| ("final_train_loss", loss.to_string())));
+            known.extend(tail.last_validation.map(|loss| ("final_validation_loss", loss)));
         }
         if let Some(environment) = &self.environment {
             let leaf = |key: &str| environment.get(key).cloned();
@@ -86,6 +89,7 @@ impl Run {
         }
         known.extend(self.spec.as_ref().and_then(|spec| spec.get("name")).map(|name| ("name", name.clone())));
         self.take_figures(known.iter().map(|(column, cell)| (*column, cell.as_str())));
+        Ok(())
     }
 
     /// A figure as written.

@@ -32,7 +32,7 @@ impl Comparison {
             if !run.reason.is_empty() {
                 words.push(format!("{}: {}", run.status, run.reason));
             }
-            if run.curve.as_ref().is_some_and(|curve| curve.torn) {
+            if run.torn {
                 words.push("the last line of its metrics.csv is torn and was left out".to_owned());
             }
             if run.is_virtual() {

@@ -12,6 +12,7 @@ use super::{
     sweep::{MAX_TRIALS, Sweep},
     tree::{self, Node, Span, Table, Value},
 };
+use crate::host;
 
 /// A larger file is no spec.
 const MAX_BYTES: u64 = 16 << 20;
@@ -70,7 +71,7 @@ fn read_text(path: &Path) -> Result<String, Box<Problem>> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|e| refuse(format!("cannot read `{name}`: {}", io_words(&e))))?;
+        .map_err(|e| refuse(format!("cannot read `{name}`: {}", host::reason(&e))))?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(refuse(format!("`{name}` is larger than {} MiB: it is no spec", MAX_BYTES >> 20)));
     }
@@ -82,15 +83,6 @@ fn read_text(path: &Path) -> Result<String, Box<Problem>> {
         let place = Place::File { path: path.to_owned(), line: Some(line), column: Some(column), text: None };
         Box::new(Problem::new(place, "not TOML: the file is not UTF-8 text"))
     })
-}
-
-fn io_words(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        _ => error.to_string(),
-    }
 }
 
 /// Takes `[sweep]` out of the tree: trials have none.

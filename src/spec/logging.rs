@@ -80,17 +80,12 @@ impl Logging {
                 &[],
             )
         });
-        let flush_every = t.optional("flush_every", "steps in a block of `buffered` (one epoch)", |v| {
-            v.integer(1..=i64::MAX as u64)
-        });
-        if flush_every.is_some() && policy != Policy::Buffered {
-            t.refuse(
-                "flush_every",
-                &["policy"],
-                "it means nothing unless `policy = \"buffered\"`",
-                "remove it",
-            );
-        }
+        // Under another policy it has no effect, so that a sweep over the policies may set it once for all.
+        let flush_every = t.optional(
+            "flush_every",
+            "steps in a block of `buffered` (one epoch); else without effect",
+            |v| v.integer(1..=i64::MAX as u64),
+        );
         let metrics = t.default(
             "metrics",
             "columns of `metrics.csv`; loss always comes first",

@@ -36,7 +36,7 @@ pub struct Trainer {
 pub struct EarlyStopping {
     /// What is watched.
     pub metric: Monitor,
-    /// As many validations in a row without improvement end the run.
+    /// After how many validations in a row without improvement the run ends.
     pub patience: u64,
     /// Smallest change that counts as an improvement (0).
     pub min_delta: f64,
@@ -116,7 +116,7 @@ impl EarlyStopping {
             }),
             patience: t.required(
                 "patience",
-                "validations in a row without improvement that end the run",
+                "after how many validations in a row without improvement the run ends",
                 |v| v.integer(0..=i64::MAX as u64),
             ),
             min_delta: t

@@ -207,6 +207,42 @@ fn without_run_name(word: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
+/// A table whose head is a key, such as `on_missing`, marks the default among the values below.
+#[test]
+fn the_defaults_of_its_tables_are_those_of_the_schema() {
+    let schema = runner::spec::schema();
+    let readme = fs::read_to_string("README.md").unwrap();
+    let first_cell = |line: &str| line.strip_prefix("| ")?.split(" |").next().map(str::to_owned);
+    let mut key = String::new();
+    let mut checked = Vec::new();
+    for line in readme.lines() {
+        let Some(cell) = first_cell(line) else {
+            key.clear();
+            continue;
+        };
+        if key.is_empty() {
+            key = cell.trim_matches('`').rsplit('.').next().unwrap_or_default().to_owned();
+        } else if let Some(value) = cell.strip_suffix(" (default)") {
+            let value = value.trim_matches(['`', '"']);
+            let defaults = defaults(&schema, &key);
+            assert!(defaults.iter().any(|d| d.as_str() == Some(value)), "`{key}`: {defaults:?}, not {value}");
+            checked.push(key.clone());
+        }
+    }
+    assert!(checked.contains(&"on_missing".to_owned()), "{checked:?}");
+}
+
+/// Every default of a property of that name.
+fn defaults(schema: &serde_json::Value, key: &str) -> Vec<serde_json::Value> {
+    let inner: Vec<&serde_json::Value> = match schema {
+        serde_json::Value::Object(map) => map.values().collect(),
+        serde_json::Value::Array(list) => list.iter().collect(),
+        _ => Vec::new(),
+    };
+    let own = schema.get("properties").and_then(|p| p.get(key)?.get("default")).cloned();
+    own.into_iter().chain(inner.into_iter().flat_map(|v| defaults(v, key))).collect()
+}
+
 #[test]
 fn lines_are_compared_by_what_they_say() {
     let same = |a: &str, b: &str| alike(&words(a), &words(b));

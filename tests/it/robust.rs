@@ -105,6 +105,64 @@ fn a_second_signal_does_not_wait() {
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
 }
 
+/// The run cannot end by itself after the first signal: nobody reads what it has to say.
+#[test]
+fn a_second_signal_of_another_kind_does_not_wait() {
+    let place = Place::new(LINREG);
+    let (mut command, runs) = place.prepared(&["trainer.max_epochs=1000000000"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut filler = writer.try_clone().unwrap();
+    thread::spawn(move || std::io::Write::write_all(&mut filler, &[b' '; 1 << 22]));
+    let mut child = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+    let folder = wait_for_lines(&runs, 2);
+    send("-INT", &child);
+    wait_until(&mut child, || folder.text("summary.csv").contains("interrupted"));
+    send("-TERM", &child);
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if begun.elapsed() > LIMIT => child.kill().unwrap(),
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    drop(reader);
+    assert_eq!(status.code(), Some(143));
+}
+
+fn wait_until(child: &mut Child, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        if begun.elapsed() > LIMIT {
+            child.kill().unwrap();
+            panic!("waited in vain");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Address space for the program and its data, but not for the stacks of so many threads.
+#[test]
+fn threads_that_cannot_be_started_leave_no_folder() {
+    let place = Place::new(LINREG);
+    let limited = |more: &str| {
+        let line = format!(
+            "ulimit -v 200000; exec {RUNNER} spec.toml devices.engine=team --threads 200 --runs-dir r {more}"
+        );
+        let command = Command::new("sh").args(["-c", &line]).current_dir(place.path()).output();
+        Ended::of(command.unwrap())
+    };
+    let one = limited("");
+    assert_eq!(one.code, Some(2), "{one:?}");
+    assert!(one.stderr.starts_with("error: ") && one.stderr.contains("thread"), "{one:?}");
+    assert!(!place.path().join("r").exists());
+    let sweep = limited("seed=1,2");
+    assert_eq!(sweep.code, Some(1), "{sweep:?}");
+    let folder = Folder::within(&place.path().join("r")).unwrap();
+    assert_eq!(folder.files(), ["sweep.csv"]);
+    assert_eq!(folder.table("sweep.csv").column("status"), ["failed", "failed"]);
+}
+
 #[test]
 fn a_signal_ends_a_sweep() {
     let place = Place::new(LINREG);

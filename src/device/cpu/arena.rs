@@ -2,7 +2,7 @@
 //!
 //! Each task of a schedule declares what it reads and writes. [`Arena::verify`] proves, once and before anything
 //! runs, that no task's write overlaps anything that another thread touches between the same two barriers, nor
-//! anything else of the task itself. Only what was so proven can be borrowed ([`Verified::borrow`]), as plain slices. This file and `simd` hold all `unsafe` code of the CPU device.
+//! anything else of the task itself. Only what was so proven can be borrowed ([`Verified::borrow`]), as plain slices.
 
 use std::{cell::UnsafeCell, fmt};
 
@@ -24,6 +24,22 @@ impl Span {
     pub fn part(self, offset: usize, len: usize) -> Span {
         assert!(offset + len <= self.len, "a part lies within its span");
         Span { start: self.start + offset, len }
+    }
+
+    /// Its first number.
+    pub fn start(self) -> usize {
+        self.start
+    }
+
+    /// The number behind its last.
+    pub fn end(self) -> usize {
+        self.start + self.len
+    }
+
+    /// For tests of what is done with spans.
+    #[cfg(test)]
+    pub fn of(start: usize, len: usize) -> Span {
+        Span { start, len }
     }
 
     /// Whether there is none.
@@ -49,12 +65,9 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether one of the two writes what the other touches.
-    pub fn conflicts(&self, other: &Access) -> bool {
-        let meets = |a: &Access, b: &Access| {
-            a.writes.iter().any(|w| b.reads.iter().chain(&b.writes).any(|s| w.overlaps(*s)))
-        };
-        meets(self, other) || meets(other, self)
+    /// All that is touched.
+    pub fn touched(&self) -> impl Iterator<Item = Span> {
+        self.reads.into_iter().chain(self.writes)
     }
 }
 
@@ -149,10 +162,7 @@ impl Arena {
                 }
             }
             let writes: Vec<_> = threads.iter().map(|t| union(t.iter().flat_map(|a| a.writes))).collect();
-            let touched: Vec<_> = threads
-                .iter()
-                .map(|t| union(t.iter().flat_map(|a| a.reads.into_iter().chain(a.writes))))
-                .collect();
+            let touched: Vec<_> = threads.iter().map(|t| union(t.iter().flat_map(Access::touched))).collect();
             for (writer, w) in writes.iter().enumerate() {
                 for (other, t) in touched.iter().enumerate().filter(|(other, _)| *other != writer) {
                     if intersect(w, t) {

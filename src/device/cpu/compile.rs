@@ -8,14 +8,12 @@ use std::ops::Range;
 
 use super::{
     arena::{Access, Arena, Conflict, Span, Verified},
+    footprint::Footprint,
     matmul::Kernel,
     ops::reduce,
     task::{Job, Split, Task},
 };
 use crate::program::{Layout, Op, Phase, Program, Slice};
-
-/// Tasks between two barriers at most; bounds the search for conflicts in very deep models.
-const LONGEST_STAGE: usize = 512;
 
 /// Shares begin at multiples of this many rows, columns or elements, where there are enough: whole cache lines.
 const GRAIN: usize = 16;
@@ -114,11 +112,16 @@ impl Compiler<'_> {
         scratch.restart();
         let mut places = Places { arena: Some(arena), layout: self.layout, scratch };
         let mut stages: Vec<Vec<Vec<Draft>>> = vec![self.stage()];
+        let mut growing = Growing::default();
         for instruction in &program.instructions {
             for step in self.steps(&instruction.op, instruction.phase, &mut places) {
-                let fits = stages.last().is_some_and(|stage| joins(stage, &step));
-                if !fits {
-                    stages.push(self.stage());
+                // One thread has nobody to meet.
+                if self.threads > 1 {
+                    if !growing.admits(&step) {
+                        stages.push(self.stage());
+                        growing = Growing::default();
+                    }
+                    growing.add(&step);
                 }
                 if let Some(stage) = stages.last_mut() {
                     stage.iter_mut().zip(step).for_each(|(thread, draft)| thread.extend(draft));
@@ -383,18 +386,32 @@ fn access<const R: usize, const W: usize>(reads: [Span; R], writes: [Span; W]) -
     access
 }
 
-/// Whether a step may run in this stage: no thread of it touches what another one writes.
-fn joins(stage: &[Vec<Draft>], step: &Step) -> bool {
-    if stage.len() == 1 {
-        return true;
-    }
-    if stage.iter().any(|thread| thread.len() >= LONGEST_STAGE) {
-        return false;
-    }
-    step.iter().enumerate().all(|(a, draft)| {
-        draft.as_ref().is_none_or(|draft| {
-            let others = stage.iter().enumerate().filter(|(b, _)| *b != a).flat_map(|(_, tasks)| tasks);
-            others.map(|other| &other.access).all(|other| !draft.access.conflicts(other))
+/// What the threads touch in the stage that grows.
+#[derive(Default)]
+struct Growing {
+    written: Footprint,
+    touched: Footprint,
+}
+
+impl Growing {
+    /// Whether a step may run in this stage: no thread of it touches what another one writes.
+    fn admits(&self, step: &Step) -> bool {
+        accesses(step).all(|(thread, access)| {
+            let mut touched = access.touched();
+            let mut written = access.writes.into_iter();
+            !touched.any(|span| self.written.meets_another(span, thread))
+                && !written.any(|span| self.touched.meets_another(span, thread))
         })
-    })
+    }
+
+    fn add(&mut self, step: &Step) {
+        for (thread, access) in accesses(step) {
+            access.writes.into_iter().for_each(|span| self.written.add(span, thread));
+            access.touched().for_each(|span| self.touched.add(span, thread));
+        }
+    }
+}
+
+fn accesses(step: &Step) -> impl Iterator<Item = (usize, &Access)> {
+    step.iter().enumerate().filter_map(|(thread, draft)| Some((thread, &draft.as_ref()?.access)))
 }

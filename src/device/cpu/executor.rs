@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    pace::Pace,
+    pace::{Pace, Sharing},
     simd,
     state::State,
     task::Tally,
@@ -28,8 +28,8 @@ pub struct Job {
     /// The run's seed, for dropout.
     pub seed: u64,
     /// Whether steps are left to one thread while a team of them is slower, as it is when other processes take its
-    /// cores. The results are the same to the bit.
-    pub adaptive: bool,
+    /// cores.
+    pub sharing: Sharing,
 }
 
 /// The CPU with a trial loaded.
@@ -62,7 +62,7 @@ impl CpuExecutor {
         } else {
             None
         };
-        let pace = Pace::new(team.is_some(), job.adaptive);
+        let pace = Pace::new(team.is_some(), job.sharing);
         let batch = [job.programs.train.rows, job.programs.validate.as_ref().map_or(0, |p| p.rows)];
         let layout = job.programs.layout.clone();
         Ok(Self { state, team, pace, tally: Tally::default(), layout, batch, bytes })

@@ -1,16 +1,22 @@
 //! The CPU: programs walked by one thread or a team, over one arena of memory.
 
+// `unsafe` is denied to the crate but for the three modules so marked.
+#[allow(unsafe_code)]
 mod arena;
 mod compile;
 mod executor;
+mod footprint;
 pub mod matmul;
 mod ops;
 mod pace;
+#[allow(unsafe_code)]
 mod simd;
+#[allow(unsafe_code)]
 mod state;
 mod task;
 mod team;
 mod watch;
 
 pub use executor::{CpuExecutor, Job};
+pub use pace::Sharing;
 pub use simd::{denormals_flushed, flush_denormals};

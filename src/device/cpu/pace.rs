@@ -28,24 +28,42 @@ struct Choice {
     trying: bool,
 }
 
+/// How a team and one thread alone share the steps of a trial. The results are the same to the bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// The quicker way is taken, the other tried now and then.
+    Adaptive,
+    /// The team walks every step.
+    Team,
+    /// They take turns, a step each: for tests of the handing over.
+    InTurns,
+}
+
 /// See the module.
 pub struct Pace {
     team: bool,
-    adaptive: bool,
+    sharing: Sharing,
+    turn: bool,
     train: Choice,
     validate: Choice,
 }
 
 impl Pace {
-    /// `team`: there is one; `adaptive`: it may rest.
-    pub fn new(team: bool, adaptive: bool) -> Self {
-        Self { team, adaptive, train: Choice::default(), validate: Choice::default() }
+    /// `team`: whether there is one.
+    pub fn new(team: bool, sharing: Sharing) -> Self {
+        Self { team, sharing, turn: false, train: Choice::default(), validate: Choice::default() }
     }
 
     /// Whether the team walks next, and how many of `steps` steps it walks before this is asked again.
     pub fn next(&mut self, work: Work, steps: usize) -> (bool, usize) {
-        if !(self.team && self.adaptive) {
-            return (self.team, steps);
+        match self.sharing {
+            _ if !self.team => return (false, steps),
+            Sharing::Team => return (true, steps),
+            Sharing::InTurns => {
+                self.turn = !self.turn;
+                return (self.turn, 1);
+            }
+            Sharing::Adaptive => {}
         }
         let part = steps.div_ceil(TRIAL_PART);
         let choice = self.of(work);
@@ -111,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_quicker_way_is_the_rule_and_the_other_is_tried() {
-        let mut pace = Pace::new(true, true);
+        let mut pace = Pace::new(true, Sharing::Adaptive);
         assert!(share(&mut pace, [100, 60], 20) > 0.98);
         // Another process takes a core: the team is twenty times slower, and rests.
         assert!(share(&mut pace, [100, 2000], 20) < 0.05);
@@ -121,7 +139,7 @@ mod tests {
 
     #[test]
     fn without_a_choice_there_is_none() {
-        assert_eq!(Pace::new(false, true).next(Work::Train, 7), (false, 7));
-        assert_eq!(Pace::new(true, false).next(Work::Train, 7), (true, 7));
+        assert_eq!(Pace::new(false, Sharing::Adaptive).next(Work::Train, 7), (false, 7));
+        assert_eq!(Pace::new(true, Sharing::Team).next(Work::Train, 7), (true, 7));
     }
 }

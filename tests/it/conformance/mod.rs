@@ -8,7 +8,7 @@ mod programs;
 use runner::{
     device::{
         Block, Clock, Executor, Grain, Work,
-        cpu::{CpuExecutor, Job},
+        cpu::{CpuExecutor, Job, Sharing},
     },
     program::{Buffer, BufferId, Hyper, Layout, Programs, Role, Slice, Sums, reference::Memory},
 };
@@ -77,8 +77,12 @@ impl Bench {
 
     /// The CPU with everything in place.
     fn executor(&self, programs: &Programs, threads: usize) -> CpuExecutor {
+        self.sharing_executor(programs, threads, Sharing::Team)
+    }
+
+    fn sharing_executor(&self, programs: &Programs, threads: usize, sharing: Sharing) -> CpuExecutor {
         let programs = Programs { layout: self.layout.clone(), ..programs.clone() };
-        let mut executor = CpuExecutor::new(&Job { programs, threads, seed: SEED, adaptive: false }).unwrap();
+        let mut executor = CpuExecutor::new(&Job { programs, threads, seed: SEED, sharing }).unwrap();
         for (i, contents) in self.contents.iter().enumerate() {
             match i {
                 0..4 => executor.bind(BufferId(i), &contents.clone().into()).map(drop).unwrap(),

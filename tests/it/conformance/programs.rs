@@ -2,6 +2,7 @@
 
 use runner::{
     device::Work,
+    device::cpu::Sharing,
     program::{Hyper, LossKind, Options, Programs, Role, Slice, Sums, UpdateRule, lower},
     spec::{Layer, Metric, Policy},
 };
@@ -94,8 +95,10 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
     }
 
     let mut first = None;
-    for threads in TEAMS {
-        let mut executor = bench.executor(&programs, threads);
+    // A team that hands over to one thread and back at every step has the same bits as one that does not.
+    let teams = TEAMS.map(|threads| (threads, Sharing::Team));
+    for (threads, sharing) in teams.into_iter().chain([(2, Sharing::InTurns), (3, Sharing::InTurns)]) {
+        let mut executor = bench.sharing_executor(&programs, threads, sharing);
         // In two blocks, so that one begins in mid-epoch.
         let half = steps / 2;
         let at = At { work: Work::Train, step: 40, position: 0, rows: sizes.rows, slot: 0 };

@@ -8,6 +8,7 @@ use super::vector::Vector;
 compile!(#[target_feature(enable = "avx2,fma")] __m256, 8, 8, [1 2 3 4 5 6]);
 
 // SAFETY, of every block in here: what the trait asks of the caller.
+#[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for __m256 {
     const LANES: usize = 8;
     type Mask = __m256i;

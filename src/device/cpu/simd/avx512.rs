@@ -8,6 +8,7 @@ use super::vector::Vector;
 compile!(#[target_feature(enable = "avx512f")] __m512, 16, 8, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
 
 // SAFETY, of every block in here: what the trait asks of the caller.
+#[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for __m512 {
     const LANES: usize = 16;
     type Mask = __mmask16;

@@ -1,8 +1,7 @@
-//! Vector instructions, behind functions that are safe to call: the one place of the CPU backend with `unsafe`.
+//! Vector instructions, behind functions that are safe to call: all `unsafe` code that calls them is here.
 //!
 //! Everything is written once, over the trait [`Vector`](vector::Vector), and compiled for each [`InstructionSet`]: the generic code is
 //! inlined into functions that bear `#[target_feature]`. A safe function checks every slice once, then runs raw pointers.
-#![allow(unsafe_code)]
 
 mod denormals;
 mod layout;

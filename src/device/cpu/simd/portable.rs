@@ -9,6 +9,7 @@ compile!(Four, 4, 4, [1 2 3 4]);
 type Four = [f32; 4];
 
 // SAFETY, of every block in here: what the trait asks of the caller.
+#[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for Four {
     const LANES: usize = 4;
     type Mask = usize;
