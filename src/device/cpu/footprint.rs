@@ -69,7 +69,7 @@ mod tests {
         };
         for _ in 0..50 {
             let mut footprint = Footprint::default();
-            let mut marks = vec![[false; 3]; 40];
+            let mut marks = [[false; 3]; 40];
             for _ in 0..30 {
                 let (start, thread) = (below(40), below(3));
                 let span = Span::of(start, below(41 - start as u64));
