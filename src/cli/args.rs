@@ -233,6 +233,5 @@ pub fn on_terminal() -> bool {
 pub fn completions(shell: Shell) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "runner", &mut script);
-    print(&String::from_utf8_lossy(&script));
-    Exit::Done
+    print(&String::from_utf8_lossy(&script))
 }

@@ -48,14 +48,14 @@ pub fn check(options: &RunOptions) -> Exit {
         };
         text.push_str(&describe(planned, &machine, &notes));
     }
-    print(&text);
+    let printed = print(&text);
     let missing = prepared.iter().zip(&experiment.trials).filter_map(|(p, t)| match p {
         Prepared::Missing(problem) => Some((t.index, problem.clone())),
         _ => None,
     });
     let missing: Vec<_> = missing.collect();
     if missing.is_empty() {
-        return Exit::Done;
+        return printed;
     }
     refuse(&experiment.failure(missing));
     Exit::Missing

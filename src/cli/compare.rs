@@ -15,8 +15,7 @@ pub fn compare(options: &CompareOptions) -> Exit {
                 Some(format) => comparison.export(format.into()),
                 None => comparison.table(terminal_width()),
             };
-            print(&text);
-            Exit::Done
+            print(&text)
         }
         Err(e) => {
             say(&e, e.hint());

@@ -26,6 +26,5 @@ pub fn devices() -> Exit {
         let _ = writeln!(text, "  {name:<12} {value}");
     }
     text.push_str("\ngpu\n  none: this version computes on the CPU only\n");
-    print(&text);
-    Exit::Done
+    print(&text)
 }

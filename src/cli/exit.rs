@@ -46,9 +46,15 @@ fn anstyle_red() -> clap::builder::styling::Style {
     clap::builder::styling::AnsiColor::Red.on_default().bold()
 }
 
-/// Prints data to standard output. A reader that hung up is no error.
-pub fn print(text: &str) {
-    use std::io::Write;
+/// Prints data to standard output. A reader that hung up is no error; a full disk is.
+pub fn print(text: &str) -> Exit {
+    use std::io::{ErrorKind, Write};
     let mut out = anstream::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            say(format!("cannot write to standard output: {}", crate::host::reason(&e)), None);
+            Exit::Failed
+        }
+        _ => Exit::Done,
+    }
 }

@@ -3,10 +3,7 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
 
@@ -140,7 +137,10 @@ impl Session<'_> {
         match result {
             Ok(outcome) => match outcome.status {
                 Status::Finished => Exit::Done,
-                Status::Failed | Status::Diverged => Exit::Failed,
+                Status::Failed | Status::Diverged => {
+                    say(outcome.reason.as_deref().unwrap_or("the run failed"), None);
+                    Exit::Failed
+                }
                 Status::Interrupted => self.signal(),
             },
             Err(e) => fault(&e),
@@ -199,7 +199,11 @@ impl Session<'_> {
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
             let values: Vec<_> = trial.axes.iter().map(|(_, v)| v.clone()).collect();
             let mut folder_name = String::new();
+            let stopped = self.process.stop.signal().is_some();
             let end = match prepared {
+                _ if stopped => {
+                    TrialEnd::Skipped { reason: "the sweep was interrupted before it began".into() }
+                }
                 Prepared::SameAs(earlier) => TrialEnd::SameAs {
                     trial: *earlier,
                     folder: folders.get(*earlier).cloned().unwrap_or_default(),
@@ -210,6 +214,7 @@ impl Session<'_> {
                     TrialEnd::Skipped { reason: format!("{}{there}", problem.message.replace('`', "")) }
                 }
                 Prepared::Run(planned) => {
+                    (self.process.begun, self.process.started) = (Instant::now(), Utc::now());
                     let result = match self.ready(planned) {
                         Ok(ready) => {
                             let folder = sweep.trial(trial.index, &trial.axes)?;
@@ -228,20 +233,22 @@ impl Session<'_> {
             };
             folders.push(folder_name);
             table.append(trial.index, &values, &end)?;
-            if self.process.stop.0.load(Ordering::Relaxed) != 0 {
-                worst = self.signal();
-                break;
-            }
         }
-        if self.options.quiet {
-            print(&format!("{}\n", sweep.path().display()));
+        if self.process.stop.signal().is_some() {
+            worst = self.signal();
+        }
+        let printed = if self.options.quiet {
+            print(&format!("{}\n", sweep.path().display()))
         } else {
             match report::sweep_end(sweep.path(), terminal_width()) {
                 Ok(text) => print(&text),
-                Err(e) => say(&e, e.hint()),
+                Err(e) => {
+                    say(&e, e.hint());
+                    Exit::Failed
+                }
             }
-        }
-        Ok(worst)
+        };
+        Ok(graver(worst, printed))
     }
 }
 

@@ -11,10 +11,7 @@ use crate::spec;
 /// Prints the JSON Schema of the spec.
 pub fn schema() -> Exit {
     match serde_json::to_string_pretty(&spec::schema()) {
-        Ok(text) => {
-            print(&format!("{text}\n"));
-            Exit::Done
-        }
+        Ok(text) => print(&format!("{text}\n")),
         Err(e) => {
             say(e, None);
             Exit::Failed

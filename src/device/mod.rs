@@ -108,8 +108,9 @@ pub trait Executor: Send {
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError>;
     /// Reads the running sums and sets them to zero.
     fn take_sums(&mut self, sums: Sums, to: &mut [f64]) -> Result<Moved, DeviceError>;
-    /// Runs a block of steps. Phase times go to `clock`; seconds since `clock`'s origin at each step's end are pushed
-    /// to `ends` where the device takes them per step, else once per block for each of its steps.
+    /// Runs a block of steps. Where `clock` takes phases, theirs go to it; a whole block's time is the caller's to take.
+    /// Seconds since `clock`'s origin at each step's end are pushed to `ends` where phases are taken, else those of the
+    /// block's end for each of its steps.
     fn run(&mut self, block: &Block<'_>, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError>;
     /// Bytes this trial holds on the device.
     fn bytes(&self) -> u64;

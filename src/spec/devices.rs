@@ -155,7 +155,7 @@ impl Devices {
             on_missing: t.default(
                 "on_missing",
                 "what to do when a device is not there",
-                OnMissing::Clamp,
+                OnMissing::Error,
                 |v| {
                     v.word(
                         &[

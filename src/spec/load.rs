@@ -181,6 +181,15 @@ impl Loader<'_> {
 
 /// The trials of every repeat.
 fn expand(sweep: &Sweep, specs: &[Spec], problems: &mut Vec<Problem>) -> Vec<TrialSpec> {
+    let seeds = sweep.axes.iter().find(|a| a.key.dotted() == "seed").filter(|_| sweep.repeats > 1);
+    if let Some(axis) = seeds.filter(|_| sweep.repeat_seeds) {
+        let message = "an axis on `seed` and repeats that count seeds up would run the same seeds twice";
+        let place = axis.key.span().map_or(Place::Nowhere, Span::place);
+        problems.push(
+            Problem::new(place, message).hint("set `sweep.repeat_seeds = false`, or leave the axis out"),
+        );
+        return Vec::new();
+    }
     let mut trials = Vec::with_capacity(specs.len() * sweep.repeats as usize);
     for repeat in 0..sweep.repeats {
         for (point, spec) in specs.iter().enumerate() {

@@ -196,10 +196,10 @@ impl<'a> Session<'a> {
             self.end_epoch()?;
             let due =
                 trainer.validate_every_epochs > 0 && self.epoch.is_multiple_of(trainer.validate_every_epochs);
-            let last = self.step >= self.trial.steps;
-            if let Some((rows, stream)) =
-                validation.as_ref().filter(|_| self.ended.is_none() && (due || last))
-            {
+            // `max_time` ends a run as `max_steps` does: with a validation.
+            let in_order = !matches!(self.ended, Some((ref status, _)) if *status != Status::Finished);
+            let last = self.step >= self.trial.steps || self.ended.is_some();
+            if let Some((rows, stream)) = validation.as_ref().filter(|_| in_order && (due || last)) {
                 self.validate(*rows, stream.as_ref())?;
             }
             self.tell()?;
@@ -300,9 +300,9 @@ impl<'a> Session<'a> {
                 .min(usize::try_from(self.trial.steps - self.step).unwrap_or(usize::MAX))
                 .min(self.logbook.room())
                 .min(self.slice());
+            let start = Instant::now();
             self.lrs.clear();
             self.timetable.fill(self.step, self.epoch - 1, steps, &mut self.hyper, &mut self.lrs);
-            let start = Instant::now();
             self.ends.clear();
             let block = Block {
                 work: Work::Train,
@@ -329,6 +329,9 @@ impl<'a> Session<'a> {
                 last_rows: last32,
             };
             self.logbook.ran(ended, &self.lrs, &self.ends);
+            if self.clock.grain == Grain::Blocks {
+                self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
+            }
             position += rows;
             self.step += steps as u64;
             self.samples += rows as u64;

@@ -181,7 +181,9 @@ fn a_signal_ends_a_sweep() {
     };
     send("-INT", &child);
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
-    assert_eq!(sweep.table("sweep.csv").column("status"), ["interrupted"]);
+    let table = sweep.table("sweep.csv");
+    assert_eq!(table.column("status"), ["interrupted", "skipped", "skipped"]);
+    assert_eq!(table.column("reason")[1], "the sweep was interrupted before it began");
 }
 
 /// What a kill leaves: whole files under final names, whole lines (but perhaps the last) in those that grow.
@@ -439,7 +441,9 @@ fn initial_weights_that_do_not_fit() {
 #[test]
 fn trials_that_equal_others_or_lack_devices() {
     let place = Place::new(LINREG);
-    let sweep = place.run(&["devices.num_gpus=0,1,2", "trainer.max_epochs=1,2"]).ended_by(0);
+    let sweep = place
+        .run(&["devices.num_gpus=0,1,2", "devices.on_missing=clamp", "trainer.max_epochs=1,2"])
+        .ended_by(0);
     let table = sweep.table("sweep.csv");
     assert_eq!(table.column("trial"), ["0", "1", "2", "3", "4", "5"]);
     assert_eq!(table.column("devices.num_gpus"), ["0", "0", "1", "1", "2", "2"]);

@@ -44,7 +44,7 @@ kind = "train"
 
 [devices]
 num_gpus = 0
-on_missing = "clamp"
+on_missing = "error"
 scaling = "strong"
 lr_scaling = "none"
 precision = "f32"

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     device::{Block, Clock, DeviceError, Executor, Grain, Moved, Ran, Work},
-    program::{BufferId, Layout, Phase, Programs, Slice, Sums},
+    program::{BufferId, Layout, Programs, Slice, Sums},
 };
 
 /// What a trial asks of the CPU.
@@ -185,7 +185,6 @@ impl Executor for CpuExecutor {
         }
         if block.work == Work::Train && clock.grain == Grain::Blocks {
             let time = start.elapsed();
-            clock.record_many(Phase::Step, time, block.steps as u64);
             let end = (start + time - clock.origin()).as_secs_f64();
             ends.extend(std::iter::repeat_n(end, block.steps));
         }
