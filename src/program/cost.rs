@@ -41,7 +41,7 @@ impl Op {
         matches!(self, Op::Linear { .. } | Op::InputGradient { .. } | Op::WeightGradient { .. })
     }
 
-    /// The cost of one run. An exponential, and a function made of one, counts as [`FUNCTION`] operations.
+    /// The cost of one run. An exponential, and a function made of one, counts as some twenty operations.
     pub fn cost(&self) -> Cost {
         let product = |a: usize, b: usize, c: usize| 2.0 * a as f64 * b as f64 * c as f64;
         let (flops, numbers) = match *self {

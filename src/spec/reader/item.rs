@@ -146,7 +146,9 @@ impl<'a> Item<'a> {
                     return stand_in;
                 }
                 let hint = match suggest::nearest(&s, names()) {
-                    Some(near) => format!("did you mean `{near}`?"),
+                    Some(near) => {
+                        format!("did you mean `{near}`? it is one of {}", suggest::listing(names(), "or"))
+                    }
                     None => format!("it is {}", suggest::listing(names(), "or")),
                 };
                 let label = self.doc;
