@@ -9,7 +9,7 @@ use runner::{
         cpu::{CpuExecutor, Job, Sharing, matmul::Kernel},
     },
     host,
-    plan::{Facts, Machine, Rates, Trial, plan},
+    plan::{Machine, Rates, Trial, plan},
     program::Hyper,
     spec,
     train::{self, StopFlag, initial_values},
@@ -34,14 +34,7 @@ impl Ready {
         let spec = &experiment.trials.first().ok_or("no trial")?.spec;
         let task = if spec.model.loss.classifies() { Task::Classification } else { Task::Regression };
         let dataset = data::open(&spec.data, task, spec.seed, u64::MAX).map_err(|p| format!("{p:?}"))?;
-        let facts = Facts {
-            train_rows: dataset.train.rows,
-            validation_rows: dataset.validation.as_ref().map_or(0, |v| v.rows),
-            features: dataset.features,
-            targets: dataset.targets,
-            classes: dataset.classes,
-            in_file: matches!(dataset.train.features, Store::File(_)),
-        };
+        let facts = dataset.facts();
         let instruction_set = Kernel::detect().name().to_owned();
         let machine = Machine {
             gpus: 0,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    data::{self, Dataset, Store, Task, Weights, read_weights},
+    data::{self, Dataset, Task, Weights, read_weights},
     plan::{self, Facts, Machine, PlanError, Trial},
     spec::{
         self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec, TrialSpec,
@@ -91,7 +91,7 @@ fn plan_trial(
     threads: usize,
 ) -> Result<Trial, PlanError> {
     let dataset = datasets.open(&trial.spec).map_err(PlanError::Problems)?;
-    let planned = plan::plan(&trial.spec, facts(&dataset), machine, threads)?;
+    let planned = plan::plan(&trial.spec, dataset.facts(), machine, threads)?;
     initial_weights(&planned).map_err(PlanError::Problems)?;
     Ok(planned)
 }
@@ -140,21 +140,9 @@ fn same_but_request(a: &Trial, b: &Trial) -> bool {
     without_request(&a.spec) == without_request(&b.spec)
 }
 
-/// What planning must know of data.
-fn facts(dataset: &Dataset) -> Facts {
-    Facts {
-        train_rows: dataset.train.rows,
-        validation_rows: dataset.validation.as_ref().map_or(0, |v| v.rows),
-        features: dataset.features,
-        targets: dataset.targets,
-        classes: dataset.classes,
-        in_file: matches!(dataset.train.features, Store::File(_)),
-    }
-}
-
 /// How data that were read anew differ from those that a trial was planned for.
 pub fn changed(trial: &Trial, dataset: &Dataset) -> Option<String> {
-    difference(trial.facts, facts(dataset))
+    difference(trial.facts, dataset.facts())
 }
 
 fn difference(then: Facts, now: Facts) -> Option<String> {

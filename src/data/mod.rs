@@ -1,6 +1,6 @@
 //! Sources of rows: read whole (or opened, where they stream), split, standardized, with every bad row named.
 //!
-//! May use [`crate::random`] and [`crate::spec`]. Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a
+//! May use [`crate::random`], [`crate::spec`] and [`crate::plan`]. Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a
 //! class is one number per row: its index from 0.
 
 mod csv;
@@ -16,7 +16,10 @@ mod synthetic;
 
 use std::{io, sync::Arc};
 
-use crate::spec::{self, Problem, Source};
+use crate::{
+    plan::Facts,
+    spec::{self, Problem, Source},
+};
 
 mod weights;
 
@@ -125,6 +128,20 @@ fn check(dataset: &Dataset) -> Result<(), Problem> {
             problem("all labels are the same class: expected two classes or more".into())
         }
         _ => Ok(()),
+    }
+}
+
+impl Dataset {
+    /// What planning must know of the rows.
+    pub fn facts(&self) -> Facts {
+        Facts {
+            train_rows: self.train.rows,
+            validation_rows: self.validation.as_ref().map_or(0, |v| v.rows),
+            features: self.features,
+            targets: self.targets,
+            classes: self.classes,
+            in_file: matches!(self.train.features, Store::File(_)),
+        }
     }
 }
 
