@@ -283,6 +283,7 @@ mod tests {
         };
         let machine = Machine {
             gpus: 0,
+            virtual_gpus: None,
             memory_available: 8_000_000_000,
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
