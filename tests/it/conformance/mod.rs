@@ -8,7 +8,7 @@ mod programs;
 use runner::{
     device::{
         Block, Clock, Executor, Grain, Ledger, Meters, Work,
-        cpu::{CpuExecutor, Job, Memory as Residence, Sharing},
+        cpu::{CpuExecutor, Job, Sharing},
     },
     program::{Buffer, BufferId, Hyper, Layout, Programs, Role, Slice, Sums, reference::Memory},
 };
@@ -82,16 +82,7 @@ impl Bench {
 
     fn sharing_executor(&self, programs: &Programs, threads: usize, sharing: Sharing) -> CpuExecutor {
         let programs = Programs { layout: self.layout.clone(), ..programs.clone() };
-        let mut executor = CpuExecutor::new(Job {
-            device: "cpu".into(),
-            programs,
-            threads,
-            seed: SEED,
-            collective: None,
-            memory: Residence::Host,
-            sharing,
-        })
-        .unwrap();
+        let mut executor = CpuExecutor::new(Job::cpu(programs, threads, SEED, sharing)).unwrap();
         for (i, contents) in self.contents.iter().enumerate() {
             match i {
                 0..4 => executor.bind(BufferId(i), &contents.clone().into()).map(drop).unwrap(),
