@@ -64,12 +64,24 @@ pub enum DeviceError {
         step: u64,
     },
     /// A device did not answer.
-    #[error("`{device}` did not answer within {waited:?}")]
+    #[error("`{device}` did not answer within {waited:?}, at {doing}")]
     Stalled {
         /// The device.
         device: String,
+        /// What it was at, such as `steps 3 to 9`.
+        doing: String,
         /// How long it was waited for.
         waited: Duration,
+    },
+    /// The thread of a device panicked: a defect of this program.
+    #[error("`{device}` panicked at {doing}: {reason}")]
+    Panicked {
+        /// The device.
+        device: String,
+        /// What it was at, such as `steps 3 to 9`.
+        doing: String,
+        /// What the panic said.
+        reason: String,
     },
     /// The thread of a device ended.
     #[error("the thread of `{device}` ended unexpectedly")]

@@ -43,11 +43,17 @@ fn devices() -> impl Strategy<Value = Devices> {
     ];
     let on_missing = select(vec![OnMissing::Error, OnMissing::Clamp, OnMissing::Cpu]);
     let engine = select(vec![EngineChoice::Auto, EngineChoice::Serial, EngineChoice::Team]);
-    (request, on_missing, engine).prop_map(|(request, on_missing, engine)| Devices {
+    let scaling = select(vec![
+        (Scaling::Strong, LrScaling::None),
+        (Scaling::Weak, LrScaling::None),
+        (Scaling::Weak, LrScaling::Linear),
+        (Scaling::Weak, LrScaling::Sqrt),
+    ]);
+    (request, on_missing, scaling, engine).prop_map(|(request, on_missing, scaling, engine)| Devices {
         request,
         on_missing,
-        scaling: Scaling::Strong,
-        lr_scaling: LrScaling::None,
+        scaling: scaling.0,
+        lr_scaling: scaling.1,
         precision: Precision::F32,
         engine,
     })
