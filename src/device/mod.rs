@@ -7,11 +7,14 @@
 mod clock;
 pub mod cpu;
 mod ledger;
+pub mod place;
+mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
+pub use traffic::{Route, Traffic};
 
 use crate::program::{BufferId, Hyper, Slice, Sums};
 

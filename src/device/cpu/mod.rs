@@ -9,6 +9,7 @@ mod footprint;
 pub mod matmul;
 mod ops;
 mod pace;
+mod place;
 #[allow(unsafe_code)]
 mod simd;
 #[allow(unsafe_code)]
@@ -19,4 +20,5 @@ mod watch;
 
 pub use executor::{CpuExecutor, Job};
 pub use pace::Sharing;
+pub use place::HostPlace;
 pub use simd::{denormals_flushed, flush_denormals};
