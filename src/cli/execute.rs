@@ -8,7 +8,7 @@ use crate::{
     data::{Dataset, Weights},
     device::{
         Device, DeviceError,
-        cpu::{CpuExecutor, Job, Sharing},
+        cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
     plan::Trial,
@@ -68,12 +68,15 @@ impl<'a> Ready<'a> {
         weights: Option<&Weights>,
     ) -> Result<Self, DeviceError> {
         let job = Job {
+            device: "cpu".into(),
+            memory: Memory::Host,
+            collective: None,
             programs: trial.programs.clone(),
             threads: trial.threads,
             seed: trial.spec.seed,
             sharing: sharing(trial),
         };
-        let device = Device::new("cpu", Box::new(CpuExecutor::new(&job)?));
+        let device = Device::new("cpu", Box::new(CpuExecutor::new(job)?));
         let initial =
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
         Ok(Self { trial, dataset, device, initial })

@@ -18,7 +18,7 @@ mod task;
 mod team;
 mod watch;
 
-pub use executor::{CpuExecutor, Job};
+pub use executor::{CpuExecutor, Job, Memory};
 pub use pace::Sharing;
 pub use place::HostPlace;
 pub use simd::{denormals_flushed, flush_denormals};
