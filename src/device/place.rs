@@ -84,16 +84,16 @@ impl Staging for Vec<f32> {
     }
 }
 
-/// A linear layer's operands: `y[rows, outputs] = x[rows, inputs] w[inputs, outputs] + bias[outputs]`.
+/// A linear layer's operands: `y = x Wᵀ + b`, with the weight in PyTorch's order of axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Linear {
-    /// Input.
+    /// `[rows, inputs]`.
     pub x: Handle,
-    /// `[inputs, outputs]`.
+    /// `[outputs, inputs]`.
     pub weight: Handle,
     /// `[outputs]`.
     pub bias: Option<Handle>,
-    /// Output.
+    /// `[rows, outputs]`.
     pub y: Handle,
     /// Rows, inputs, outputs.
     pub shape: [usize; 3],
@@ -178,6 +178,16 @@ pub trait Place: Send + fmt::Debug {
     fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, PlaceError>;
     /// Copies within the place.
     fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, PlaceError>;
+    /// The numbers themselves, where they lie in the host's own memory: what is copied from there needs no staging.
+    fn host_values(&self, of: Handle) -> Result<Option<&[f32]>, PlaceError> {
+        let _ = of;
+        Ok(None)
+    }
+    /// The same, to write.
+    fn host_values_mut(&mut self, of: Handle) -> Result<Option<&mut [f32]>, PlaceError> {
+        let _ = of;
+        Ok(None)
+    }
     /// Copies from another place straight, where the two can reach each other; `None` where they cannot.
     fn copy_from(
         &mut self,

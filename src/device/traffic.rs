@@ -35,6 +35,10 @@ impl Traffic {
         let ledger = self.ledger([from, to]);
         match moved {
             Moved::Bytes(bytes) => ledger.copy(kind, purpose, bytes, begun.elapsed()),
+            Moved::AfterWait { bytes, wait } => {
+                ledger.sync(purpose, wait);
+                ledger.copy(kind, purpose, bytes, begun.elapsed().saturating_sub(wait));
+            }
             Moved::Nothing => ledger.nothing(kind, purpose),
         }
     }

@@ -12,6 +12,7 @@ mod session;
 mod stop;
 mod validation;
 
-pub use init::{exported, initial_values};
+pub use crate::program::exported;
+pub use init::initial_values;
 pub use session::{Closed, Job, Trained, train};
 pub use stop::StopFlag;

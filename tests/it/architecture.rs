@@ -7,8 +7,20 @@ use std::{
 };
 
 /// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
-const LAYERS: [&str; 13] = [
-    "host", "random", "spec", "program", "plan", "collective", "device", "data", "event", "train", "record", "report",
+const LAYERS: [&str; 14] = [
+    "host",
+    "random",
+    "spec",
+    "program",
+    "plan",
+    "collective",
+    "device",
+    "tensor",
+    "data",
+    "event",
+    "train",
+    "record",
+    "report",
     "cli",
 ];
 

@@ -109,11 +109,12 @@ impl HostPlace {
         result
     }
 
-    /// `out[m, n] = epilogue(a[m, k] b[k, n])`, the rows shared by threads where that pays. The bits do not depend on it.
+    /// `out[m, n] = a[m, k] b[k, n] + bias`, or with bᵀ for b; the rows are shared by threads where that pays. The bits
+    /// do not depend on it.
     fn multiply(
         &mut self,
         a: Handle,
-        b: Handle,
+        (b, is_transposed): (Handle, bool),
         [m, k, n]: [usize; 3],
         out: &mut [f32],
         bias: Option<Handle>,
@@ -127,9 +128,10 @@ impl HostPlace {
             Some(_) => Epilogue::Bias { bias, relu: false },
             None => Epilogue::Store,
         };
-        let rhs = if kernel.worth_packing(m, n) {
+        let rhs = if is_transposed || kernel.worth_packing(m, n) {
+            let source = if is_transposed { Source::Transposed(right) } else { Source::Rows(right) };
             packed.resize(kernel.packed_len(k, n), 0.0);
-            kernel.pack(Source::Rows(right), [k, n], 0..kernel.units(k, n), &mut packed);
+            kernel.pack(source, [k, n], 0..kernel.units(k, n), &mut packed);
             Rhs::Packed(&packed)
         } else {
             Rhs::Rows(right)
@@ -222,6 +224,16 @@ impl Place for HostPlace {
         })
     }
 
+    fn host_values(&self, of: Handle) -> Result<Option<&[f32]>, PlaceError> {
+        Ok(Some(self.block(of)?).filter(|_| self.is_host))
+    }
+
+    fn host_values_mut(&mut self, of: Handle) -> Result<Option<&mut [f32]>, PlaceError> {
+        self.block(of)?;
+        let is_host = self.is_host;
+        Ok(self.blocks.get_mut(&of.block).map(Vec::as_mut_slice).filter(|_| is_host))
+    }
+
     fn copy_from(
         &mut self,
         to: Handle,
@@ -255,13 +267,13 @@ impl Place for HostPlace {
     }
 
     fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), PlaceError> {
-        self.into(out, &[a, b], |place, out| place.multiply(a, b, mkn, out, None))
+        self.into(out, &[a, b], |place, out| place.multiply(a, (b, false), mkn, out, None))
     }
 
     fn linear(&mut self, linear: Linear) -> Result<(), PlaceError> {
         let Linear { x, weight, bias, y, shape } = linear;
         let operands: Vec<Handle> = [x, weight].into_iter().chain(bias).collect();
-        self.into(y, &operands, |place, y| place.multiply(x, weight, shape, y, bias))
+        self.into(y, &operands, |place, y| place.multiply(x, (weight, true), shape, y, bias))
     }
 
     fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), PlaceError> {
@@ -362,7 +374,9 @@ mod tests {
         let (y, z, cell) = (y.expect("room"), z.expect("room"), cell.expect("room"));
         assert!(m * k * n > SHARED_PRODUCT);
         place.product(x, w, y, [m, k, n]).expect("a product");
-        place.linear(Linear { x, weight: w, bias: Some(bias), y: z, shape: [m, k, n] }).expect("a layer");
+        let turned: Vec<f32> = (0..n * k).map(|i| b[i % k * n + i / k]).collect();
+        let weight = with(&mut place, &turned);
+        place.linear(Linear { x, weight, bias: Some(bias), y: z, shape: [m, k, n] }).expect("a layer");
         let (product, layer) = (numbers(&mut place, y), numbers(&mut place, z));
         let mut squares = 0.0;
         for i in 0..m {
