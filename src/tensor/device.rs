@@ -12,8 +12,8 @@ use std::{
 use super::TensorError;
 use crate::device::{
     Kind, Moved, Purpose, Traffic,
-    cpu::HostPlace,
-    place::{Handle, Place, PlaceError, PlaceId},
+    backend::{Backend, BackendError, BackendId, Handle},
+    cpu::HostBackend,
 };
 
 /// The host's name in the traffic.
@@ -27,9 +27,9 @@ pub struct Device {
 
 struct Shared {
     name: String,
-    id: PlaceId,
+    id: BackendId,
     is_host: bool,
-    place: Mutex<Box<dyn Place>>,
+    place: Mutex<Box<dyn Backend>>,
     traffic: Arc<Mutex<Traffic>>,
     peak_bytes: AtomicU64,
 }
@@ -47,7 +47,7 @@ impl PartialEq for Device {
 }
 
 impl Device {
-    fn new(place: Box<dyn Place>, traffic: &Arc<Mutex<Traffic>>) -> Self {
+    fn new(place: Box<dyn Backend>, traffic: &Arc<Mutex<Traffic>>) -> Self {
         let shared = Shared {
             name: place.name().to_owned(),
             id: place.id(),
@@ -88,7 +88,7 @@ impl Device {
     }
 
     /// The place itself, for what has no door of its own here.
-    pub(super) fn place(&self) -> MutexGuard<'_, Box<dyn Place>> {
+    pub(super) fn place(&self) -> MutexGuard<'_, Box<dyn Backend>> {
         // A thread that panicked has left every block whole: they are put back before anything else is done.
         self.shared.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,7 +97,7 @@ impl Device {
         self.shared.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn alloc(&self, len: usize) -> Result<Handle, PlaceError> {
+    pub(super) fn alloc(&self, len: usize) -> Result<Handle, BackendError> {
         let mut place = self.place();
         let handle = place.alloc(len)?;
         self.shared.peak_bytes.fetch_max(place.bytes(), Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Device {
     }
 
     /// Host to device.
-    pub(super) fn write(&self, purpose: Purpose, to: Handle, from: &[f32]) -> Result<(), PlaceError> {
+    pub(super) fn write(&self, purpose: Purpose, to: Handle, from: &[f32]) -> Result<(), BackendError> {
         let begun = Instant::now();
         let moved = self.place().write(to, from)?;
         self.traffic().count(Kind::HostToDevice, purpose, [HOST, self.name()], moved, begun);
@@ -119,7 +119,7 @@ impl Device {
         from: Handle,
         first: usize,
         to: &mut [f32],
-    ) -> Result<(), PlaceError> {
+    ) -> Result<(), BackendError> {
         let begun = Instant::now();
         let moved = self.place().read(from, first, to)?;
         self.traffic().count(Kind::DeviceToHost, purpose, [self.name(), HOST], moved, begun);
@@ -139,7 +139,7 @@ impl Device {
         to: Handle,
         source: &Self,
         from: Handle,
-    ) -> Result<(), PlaceError> {
+    ) -> Result<(), BackendError> {
         let begun = Instant::now();
         let route = [source.name(), self.name()];
         if self == source {
@@ -184,7 +184,7 @@ pub struct Devices {
 
 impl Devices {
     /// Of these places.
-    pub fn new(places: Vec<Box<dyn Place>>) -> Self {
+    pub fn new(places: Vec<Box<dyn Backend>>) -> Self {
         let traffic = Arc::default();
         let list = places.into_iter().map(|place| Device::new(place, &traffic)).collect();
         Self { list, traffic }
@@ -192,8 +192,8 @@ impl Devices {
 
     /// The CPU, `cpu`, and so many virtual GPUs, `virtual:0` and so on.
     pub fn with_virtual_gpus(count: u32) -> Self {
-        let mut places: Vec<Box<dyn Place>> = vec![Box::new(HostPlace::cpu(1))];
-        places.extend((0..count).map(|i| Box::new(HostPlace::virtual_gpu(i)) as Box<dyn Place>));
+        let mut places: Vec<Box<dyn Backend>> = vec![Box::new(HostBackend::cpu(1))];
+        places.extend((0..count).map(|i| Box::new(HostBackend::virtual_gpu(i)) as Box<dyn Backend>));
         Self::new(places)
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Shape;
-use crate::{device::place::PlaceError, host::reason};
+use crate::{device::backend::BackendError, host::reason};
 
 /// Why an operation on tensors was not done.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +89,7 @@ pub enum TensorError {
     },
     /// The device refused.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Device(#[from] BackendError),
 }
 
 /// A name for the copy that none of the operands has.

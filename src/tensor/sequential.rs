@@ -6,7 +6,7 @@ use super::{Device, Tensor, TensorError, file};
 use crate::{
     device::{
         Purpose,
-        place::{Linear, PlaceError},
+        backend::{BackendError, Linear},
     },
     program::{Activation, Parameter, initial_parameter},
     spec::{Init, Layer},
@@ -141,7 +141,7 @@ impl Sequential {
                 Step::Linear { weight, bias, outputs } => {
                     let y = Tensor::empty(&self.device, &[rows, outputs])?;
                     let handle = |i: usize| self.parameters.get(i).map(|(_, tensor)| tensor.handle());
-                    let missing = || PlaceError::Freed { place: self.device.name().to_owned() };
+                    let missing = || BackendError::Freed { place: self.device.name().to_owned() };
                     self.device.place().linear(Linear {
                         x: now.handle(),
                         weight: handle(weight).ok_or_else(missing)?,

@@ -8,7 +8,7 @@ use super::{DType, Device, Shape, TensorError, show};
 use crate::{
     device::{
         Purpose,
-        place::{Handle, Reduction},
+        backend::{Handle, Reduction},
     },
     random,
 };

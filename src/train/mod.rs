@@ -11,8 +11,10 @@ mod schedule;
 mod session;
 mod stop;
 mod validation;
+mod world;
 
 pub use crate::program::exported;
 pub use init::initial_values;
 pub use session::{Closed, Job, Trained, train};
 pub use stop::StopFlag;
+pub use world::World;

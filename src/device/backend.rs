@@ -1,7 +1,7 @@
-//! A place: a memory, and what is computed in it. Tensors and the lab stand on it; training has programs instead.
+//! A backend: a memory, and what is computed in it. Tensors and the lab stand on it; training has programs instead.
 //!
-//! A [`Place`] may work asynchronously: an operation is in order behind those before it on the same place, and only
-//! [`Place::read`] and [`Place::synchronize`] must wait for it. What crosses between memories says how much it moved,
+//! A [`Backend`] may work asynchronously: an operation is in order behind those before it on the same place, and only
+//! [`Backend::read`] and [`Backend::synchronize`] must wait for it. What crosses between memories says how much it moved,
 //! so that the caller can count it; nothing crosses by itself. All numbers are f32.
 
 use std::{
@@ -17,7 +17,7 @@ use crate::program::Activation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
     /// The place that gave it out.
-    pub place: PlaceId,
+    pub place: BackendId,
     /// Which of that place's blocks.
     pub block: u64,
     /// Numbers in it.
@@ -26,9 +26,9 @@ pub struct Handle {
 
 /// One place of this process; no two are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PlaceId(u64);
+pub struct BackendId(u64);
 
-impl PlaceId {
+impl BackendId {
     /// One that no other place has.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -101,7 +101,7 @@ pub struct Linear {
 
 /// What a place could not do.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum BackendError {
     /// The memory is not there.
     #[error("`{place}` has no room for {bytes} bytes")]
     OutOfMemory {
@@ -155,36 +155,36 @@ pub enum PlaceError {
 }
 
 /// A memory and what is computed in it.
-pub trait Place: Send + fmt::Debug {
+pub trait Backend: Send + fmt::Debug {
     /// `cpu`, `gpu:1`, `virtual:0`.
     fn name(&self) -> &str;
     /// Which place.
-    fn id(&self) -> PlaceId;
+    fn id(&self) -> BackendId;
     /// Whether its memory is the host's own, so that nothing needs to be moved between them.
     fn is_host(&self) -> bool;
 
     /// Takes memory. What it holds before it is written is of no use: NaN, where the place can see to it.
-    fn alloc(&mut self, len: usize) -> Result<Handle, PlaceError>;
+    fn alloc(&mut self, len: usize) -> Result<Handle, BackendError>;
     /// Gives memory back; a handle that is none of its own or free already is left alone.
     fn free(&mut self, memory: Handle);
     /// Bytes taken now.
     fn bytes(&self) -> u64;
 
     /// Host memory to copy from and to, filled with zeros.
-    fn staging(&mut self, memory: HostMemory, len: usize) -> Result<Box<dyn Staging>, PlaceError>;
+    fn staging(&mut self, memory: HostMemory, len: usize) -> Result<Box<dyn Staging>, BackendError>;
     /// Host to place, the whole of it.
-    fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, PlaceError>;
+    fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, BackendError>;
     /// Place to host, from number `first` on; returns when it is there.
-    fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, PlaceError>;
+    fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, BackendError>;
     /// Copies within the place.
-    fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, PlaceError>;
+    fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, BackendError>;
     /// The numbers themselves, where they lie in the host's own memory: what is copied from there needs no staging.
-    fn host_values(&self, of: Handle) -> Result<Option<&[f32]>, PlaceError> {
+    fn host_values(&self, of: Handle) -> Result<Option<&[f32]>, BackendError> {
         let _ = of;
         Ok(None)
     }
     /// The same, to write.
-    fn host_values_mut(&mut self, of: Handle) -> Result<Option<&mut [f32]>, PlaceError> {
+    fn host_values_mut(&mut self, of: Handle) -> Result<Option<&mut [f32]>, BackendError> {
         let _ = of;
         Ok(None)
     }
@@ -192,25 +192,26 @@ pub trait Place: Send + fmt::Debug {
     fn copy_from(
         &mut self,
         to: Handle,
-        peer: &mut dyn Place,
+        peer: &mut dyn Backend,
         from: Handle,
-    ) -> Result<Option<Moved>, PlaceError>;
+    ) -> Result<Option<Moved>, BackendError>;
     /// Itself, for a peer of the same kind.
     fn as_any(&mut self) -> &mut dyn Any;
 
     /// Every number becomes `value`.
-    fn fill(&mut self, to: Handle, value: f32) -> Result<(), PlaceError>;
+    fn fill(&mut self, to: Handle, value: f32) -> Result<(), BackendError>;
     /// `out = a + b`.
-    fn add(&mut self, a: Handle, b: Handle, out: Handle) -> Result<(), PlaceError>;
+    fn add(&mut self, a: Handle, b: Handle, out: Handle) -> Result<(), BackendError>;
     /// `out[m, n] = a[m, k] b[k, n]`.
-    fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), PlaceError>;
+    fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), BackendError>;
     /// A linear layer.
-    fn linear(&mut self, linear: Linear) -> Result<(), PlaceError>;
+    fn linear(&mut self, linear: Linear) -> Result<(), BackendError>;
     /// `y = f(x)`.
-    fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), PlaceError>;
+    fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), BackendError>;
     /// `to[at] = reduction(of)`, summed in double precision.
-    fn reduce(&mut self, reduction: Reduction, of: Handle, to: Handle, at: usize) -> Result<(), PlaceError>;
+    fn reduce(&mut self, reduction: Reduction, of: Handle, to: Handle, at: usize)
+    -> Result<(), BackendError>;
 
     /// Waits until all that was asked is done.
-    fn synchronize(&mut self) -> Result<(), PlaceError>;
+    fn synchronize(&mut self) -> Result<(), BackendError>;
 }

@@ -1,4 +1,4 @@
-//! A place in the host's memory: the CPU itself, or a virtual GPU, which has a memory of its own and is not to be
+//! A backend in the host's memory: the CPU itself, or a virtual GPU, which has a memory of its own and is not to be
 //! reached but by copies.
 //!
 //! Fresh memory is NaN, so that whoever reads what nobody wrote sees it. All work is done when a call returns.
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     device::{
         Moved,
-        place::{Handle, HostMemory, Linear, Place, PlaceError, PlaceId, Reduction, Staging},
+        backend::{Backend, BackendError, BackendId, Handle, HostMemory, Linear, Reduction, Staging},
     },
     program::Activation,
 };
@@ -22,9 +22,9 @@ const SHARED_PRODUCT: usize = 1 << 24;
 
 /// A place in the host's memory.
 #[derive(Debug)]
-pub struct HostPlace {
+pub struct HostBackend {
     name: String,
-    id: PlaceId,
+    id: BackendId,
     is_host: bool,
     threads: usize,
     kernel: Kernel,
@@ -35,7 +35,7 @@ pub struct HostPlace {
     packed: Vec<f32>,
 }
 
-impl HostPlace {
+impl HostBackend {
     /// The CPU; large products are shared by `threads` threads.
     pub fn cpu(threads: usize) -> Self {
         Self::new("cpu".to_owned(), true, threads)
@@ -49,7 +49,7 @@ impl HostPlace {
     fn new(name: String, is_host: bool, threads: usize) -> Self {
         Self {
             name,
-            id: PlaceId::unique(),
+            id: BackendId::unique(),
             is_host,
             threads: threads.max(1),
             kernel: Kernel::detect(),
@@ -63,15 +63,15 @@ impl HostPlace {
         if self.is_host { Moved::Nothing } else { Moved::Bytes(4 * numbers as u64) }
     }
 
-    fn foreign(&self) -> PlaceError {
-        PlaceError::Foreign { place: self.name.clone() }
+    fn foreign(&self) -> BackendError {
+        BackendError::Foreign { place: self.name.clone() }
     }
 
-    fn freed(&self) -> PlaceError {
-        PlaceError::Freed { place: self.name.clone() }
+    fn freed(&self) -> BackendError {
+        BackendError::Freed { place: self.name.clone() }
     }
 
-    fn block(&self, handle: Handle) -> Result<&[f32], PlaceError> {
+    fn block(&self, handle: Handle) -> Result<&[f32], BackendError> {
         if handle.place != self.id {
             return Err(self.foreign());
         }
@@ -79,17 +79,17 @@ impl HostPlace {
     }
 
     /// A block of exactly so many numbers.
-    fn sized(&self, handle: Handle, expected: usize) -> Result<&[f32], PlaceError> {
+    fn sized(&self, handle: Handle, expected: usize) -> Result<&[f32], BackendError> {
         let block = self.block(handle)?;
         self.check(block.len(), expected)?;
         Ok(block)
     }
 
-    fn check(&self, found: usize, expected: usize) -> Result<(), PlaceError> {
+    fn check(&self, found: usize, expected: usize) -> Result<(), BackendError> {
         if found == expected {
             return Ok(());
         }
-        Err(PlaceError::Length { place: self.name.clone(), expected, found })
+        Err(BackendError::Length { place: self.name.clone(), expected, found })
     }
 
     /// Takes a result's block out while its operands are read, and puts it back: what is an operand, too, is missing then.
@@ -97,11 +97,11 @@ impl HostPlace {
         &mut self,
         out: Handle,
         operands: &[Handle],
-        work: impl FnOnce(&mut Self, &mut [f32]) -> Result<R, PlaceError>,
-    ) -> Result<R, PlaceError> {
+        work: impl FnOnce(&mut Self, &mut [f32]) -> Result<R, BackendError>,
+    ) -> Result<R, BackendError> {
         self.block(out)?;
         if operands.contains(&out) {
-            return Err(PlaceError::Overlap { place: self.name.clone() });
+            return Err(BackendError::Overlap { place: self.name.clone() });
         }
         let mut block = self.blocks.get_mut(&out.block).map(mem::take).unwrap_or_default();
         let result = work(self, &mut block);
@@ -118,7 +118,7 @@ impl HostPlace {
         [m, k, n]: [usize; 3],
         out: &mut [f32],
         bias: Option<Handle>,
-    ) -> Result<(), PlaceError> {
+    ) -> Result<(), BackendError> {
         let mut packed = mem::take(&mut self.packed);
         let kernel = self.kernel;
         let (left, right) = (self.sized(a, m * k)?, self.sized(b, k * n)?);
@@ -157,12 +157,12 @@ impl HostPlace {
     }
 }
 
-impl Place for HostPlace {
+impl Backend for HostBackend {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn id(&self) -> PlaceId {
+    fn id(&self) -> BackendId {
         self.id
     }
 
@@ -170,12 +170,12 @@ impl Place for HostPlace {
         self.is_host
     }
 
-    fn alloc(&mut self, len: usize) -> Result<Handle, PlaceError> {
+    fn alloc(&mut self, len: usize) -> Result<Handle, BackendError> {
         let mut values = Vec::new();
         let bytes = (len as u64).saturating_mul(4);
         values
             .try_reserve_exact(len)
-            .map_err(|_| PlaceError::OutOfMemory { place: self.name.clone(), bytes })?;
+            .map_err(|_| BackendError::OutOfMemory { place: self.name.clone(), bytes })?;
         values.resize(len, f32::NAN);
         let block = self.next;
         self.next += 1;
@@ -193,14 +193,14 @@ impl Place for HostPlace {
         self.blocks.values().map(|block| 4 * block.len() as u64).sum()
     }
 
-    fn staging(&mut self, memory: HostMemory, len: usize) -> Result<Box<dyn Staging>, PlaceError> {
+    fn staging(&mut self, memory: HostMemory, len: usize) -> Result<Box<dyn Staging>, BackendError> {
         match memory {
             HostMemory::Pageable => Ok(Box::new(vec![0.0; len])),
-            HostMemory::Pinned => Err(PlaceError::NoPinned { place: self.name.clone() }),
+            HostMemory::Pinned => Err(BackendError::NoPinned { place: self.name.clone() }),
         }
     }
 
-    fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, PlaceError> {
+    fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, BackendError> {
         self.into(to, &[], |place, to| {
             place.check(from.len(), to.len())?;
             to.copy_from_slice(from);
@@ -208,7 +208,7 @@ impl Place for HostPlace {
         })
     }
 
-    fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, PlaceError> {
+    fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, BackendError> {
         let block = self.block(from)?;
         match block.get(first..first.saturating_add(to.len())) {
             Some(part) => to.copy_from_slice(part),
@@ -217,18 +217,18 @@ impl Place for HostPlace {
         Ok(self.moved(to.len()))
     }
 
-    fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, PlaceError> {
+    fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, BackendError> {
         self.into(to, &[from], |place, to| {
             to.copy_from_slice(place.sized(from, to.len())?);
             Ok(Moved::Bytes(4 * to.len() as u64))
         })
     }
 
-    fn host_values(&self, of: Handle) -> Result<Option<&[f32]>, PlaceError> {
+    fn host_values(&self, of: Handle) -> Result<Option<&[f32]>, BackendError> {
         Ok(Some(self.block(of)?).filter(|_| self.is_host))
     }
 
-    fn host_values_mut(&mut self, of: Handle) -> Result<Option<&mut [f32]>, PlaceError> {
+    fn host_values_mut(&mut self, of: Handle) -> Result<Option<&mut [f32]>, BackendError> {
         self.block(of)?;
         let is_host = self.is_host;
         Ok(self.blocks.get_mut(&of.block).map(Vec::as_mut_slice).filter(|_| is_host))
@@ -237,9 +237,9 @@ impl Place for HostPlace {
     fn copy_from(
         &mut self,
         to: Handle,
-        peer: &mut dyn Place,
+        peer: &mut dyn Backend,
         from: Handle,
-    ) -> Result<Option<Moved>, PlaceError> {
+    ) -> Result<Option<Moved>, BackendError> {
         let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Ok(None) };
         self.into(to, &[], |_, to| {
             to.copy_from_slice(peer.sized(from, to.len())?);
@@ -251,14 +251,14 @@ impl Place for HostPlace {
         self
     }
 
-    fn fill(&mut self, to: Handle, value: f32) -> Result<(), PlaceError> {
+    fn fill(&mut self, to: Handle, value: f32) -> Result<(), BackendError> {
         self.into(to, &[], |_, to| {
             to.fill(value);
             Ok(())
         })
     }
 
-    fn add(&mut self, a: Handle, b: Handle, out: Handle) -> Result<(), PlaceError> {
+    fn add(&mut self, a: Handle, b: Handle, out: Handle) -> Result<(), BackendError> {
         self.into(out, &[a, b], |place, out| {
             let (a, b) = (place.sized(a, out.len())?, place.sized(b, out.len())?);
             out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = a + b);
@@ -266,24 +266,30 @@ impl Place for HostPlace {
         })
     }
 
-    fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), PlaceError> {
+    fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), BackendError> {
         self.into(out, &[a, b], |place, out| place.multiply(a, (b, false), mkn, out, None))
     }
 
-    fn linear(&mut self, linear: Linear) -> Result<(), PlaceError> {
+    fn linear(&mut self, linear: Linear) -> Result<(), BackendError> {
         let Linear { x, weight, bias, y, shape } = linear;
         let operands: Vec<Handle> = [x, weight].into_iter().chain(bias).collect();
         self.into(y, &operands, |place, y| place.multiply(x, (weight, true), shape, y, bias))
     }
 
-    fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), PlaceError> {
+    fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), BackendError> {
         self.into(y, &[x], |place, y| {
             activation::activate(activation, place.sized(x, y.len())?, y);
             Ok(())
         })
     }
 
-    fn reduce(&mut self, reduction: Reduction, of: Handle, to: Handle, at: usize) -> Result<(), PlaceError> {
+    fn reduce(
+        &mut self,
+        reduction: Reduction,
+        of: Handle,
+        to: Handle,
+        at: usize,
+    ) -> Result<(), BackendError> {
         self.into(to, &[of], |place, to| {
             let values = place.block(of)?;
             let value = match reduction {
@@ -293,13 +299,13 @@ impl Place for HostPlace {
             };
             let (found, expected) = (to.len(), at.saturating_add(1));
             let cell = to.get_mut(at);
-            *cell.ok_or_else(|| PlaceError::Length { place: place.name.clone(), expected, found })? =
+            *cell.ok_or_else(|| BackendError::Length { place: place.name.clone(), expected, found })? =
                 value as f32;
             Ok(())
         })
     }
 
-    fn synchronize(&mut self) -> Result<(), PlaceError> {
+    fn synchronize(&mut self) -> Result<(), BackendError> {
         Ok(())
     }
 }
@@ -308,25 +314,25 @@ impl Place for HostPlace {
 mod tests {
     use super::*;
 
-    fn numbers(place: &mut HostPlace, handle: Handle) -> Vec<f32> {
+    fn numbers(place: &mut HostBackend, handle: Handle) -> Vec<f32> {
         let mut values = vec![0.0; handle.len];
         place.read(handle, 0, &mut values).expect("own memory");
         values
     }
 
-    fn with(place: &mut HostPlace, values: &[f32]) -> Handle {
+    fn with(place: &mut HostBackend, values: &[f32]) -> Handle {
         let handle = place.alloc(values.len()).expect("room");
         place.write(handle, values).expect("own memory");
         handle
     }
 
-    fn words<T: std::fmt::Debug>(result: Result<T, PlaceError>) -> String {
+    fn words<T: std::fmt::Debug>(result: Result<T, BackendError>) -> String {
         result.expect_err("a refusal").to_string()
     }
 
     #[test]
     fn fresh_memory_is_nan_and_the_hosts_own_is_never_moved() {
-        let (mut cpu, mut gpu) = (HostPlace::cpu(1), HostPlace::virtual_gpu(1));
+        let (mut cpu, mut gpu) = (HostBackend::cpu(1), HostBackend::virtual_gpu(1));
         let fresh = gpu.alloc(3).expect("room");
         assert!(numbers(&mut gpu, fresh).iter().all(|v| v.is_nan()));
         assert_eq!((gpu.name(), gpu.bytes(), gpu.is_host()), ("virtual:1", 12, false));
@@ -338,7 +344,7 @@ mod tests {
 
     #[test]
     fn foreign_freed_and_misfit_memory_is_refused() {
-        let (mut a, mut b) = (HostPlace::virtual_gpu(0), HostPlace::virtual_gpu(0));
+        let (mut a, mut b) = (HostBackend::virtual_gpu(0), HostBackend::virtual_gpu(0));
         let (x, y) = (with(&mut a, &[1.0, 2.0]), with(&mut b, &[1.0, 2.0]));
         let out = a.alloc(2).expect("room");
         assert_eq!(words(a.add(x, y, out)), "memory of another device was handed to `virtual:0`");
@@ -364,7 +370,7 @@ mod tests {
 
     #[test]
     fn operations_agree_with_double_precision() {
-        let mut place = HostPlace::cpu(2);
+        let mut place = HostBackend::cpu(2);
         let (m, k, n) = (260, 257, 258); // large enough to be shared by threads
         let at = |i: usize| ((i * 37 % 101) as f32 - 50.0) / 50.0;
         let (a, b): (Vec<f32>, Vec<f32>) = ((0..m * k).map(at).collect(), (0..k * n).map(at).collect());
