@@ -96,7 +96,8 @@ impl Matmul {
         );
         Self {
             operands: operands.unwrap_or(square),
-            count: t.default("count", "products per shape and device", 1000, |v| v.integer(1..=1_000_000_000)),
+            count: t
+                .default("count", "products per shape and device", 1000, |v| v.integer(1..=1_000_000_000)),
             norm: t.default("norm", "what is computed of each product", Norm::Frobenius, |v| {
                 v.word(
                     &[

@@ -16,9 +16,8 @@ pub use transfer::{Direction, Memory, Transfer};
 use serde::Serialize;
 
 use super::{
-    Kind, MAX_SEED,
+    Kind, MAX_SEED, read_name,
     reader::{Fields, Word},
-    read_name,
 };
 
 /// One trial of a lab, with every default filled in.
@@ -90,7 +89,15 @@ impl LabSpec {
         t.optional("sweep", "many trials from one spec", |v| {
             v.table(|t| super::sweep::Sweep::read(t, &mut Vec::new()))
         });
-        Self { name: name.unwrap_or_else(|| default_name.to_owned()), description, seed, kind, devices, lab, logging }
+        Self {
+            name: name.unwrap_or_else(|| default_name.to_owned()),
+            description,
+            seed,
+            kind,
+            devices,
+            lab,
+            logging,
+        }
     }
 
     /// TOML that reads back as the same spec, from any folder.

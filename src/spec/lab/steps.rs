@@ -252,7 +252,8 @@ impl Step {
         let op = op.unwrap_or(nothing);
         let doc = "where the result lives (the first device in use, or where the operands are)";
         let device = t.optional("device", doc, DeviceName::read);
-        let force = t.default("force", "of a copy: make one even where the tensor is already", false, |v| v.boolean());
+        let force = t
+            .default("force", "of a copy: make one even where the tensor is already", false, |v| v.boolean());
         let expect = t.optional("expect", "the error that the step must raise", |v| {
             let doc = "operands live on different devices";
             v.word(&[Word { name: "device_mismatch", value: Expect::DeviceMismatch, doc }], &[])
@@ -279,9 +280,16 @@ impl Step {
         }
         match self.op {
             StepOp::Copy(_) if self.device.is_none() => {
-                t.refuse("copy", &["device"], "a copy needs a device to go to", "add one: `device = \"gpu:0\"`");
+                t.refuse(
+                    "copy",
+                    &["device"],
+                    "a copy needs a device to go to",
+                    "add one: `device = \"gpu:0\"`",
+                );
             }
-            StepOp::Add(_) | StepOp::Matmul(_) | StepOp::Norm(_) | StepOp::Save(_) if self.device.is_some() => {
+            StepOp::Add(_) | StepOp::Matmul(_) | StepOp::Norm(_) | StepOp::Save(_)
+                if self.device.is_some() =>
+            {
                 let message = "the result lives where the operands do";
                 t.refuse("device", &[op], message, "remove it; another device takes a `copy`");
             }
@@ -400,15 +408,20 @@ fn read_shape(v: Item<'_>) -> Vec<usize> {
 fn read_numbers(v: Item<'_>) -> Numbers {
     let schema = json!({ "type": ["array", "number"] });
     let none = Numbers { shape: Vec::new(), values: vec![0.0] };
-    v.custom("finite numbers in nested arrays of equal lengths, such as `[[1, 2], [3, 4]]`", schema, none, |v| {
-        let (mut shape, mut values) = (Vec::new(), Vec::new());
-        let mut first = v;
-        while let Value::Array(items) = first {
-            shape.push(items.len());
-            first = &items.first()?.value;
-        }
-        (shape.len() <= MOST_AXES && collect(v, &shape, &mut values)).then_some(Numbers { shape, values })
-    })
+    v.custom(
+        "finite numbers in nested arrays of equal lengths, such as `[[1, 2], [3, 4]]`",
+        schema,
+        none,
+        |v| {
+            let (mut shape, mut values) = (Vec::new(), Vec::new());
+            let mut first = v;
+            while let Value::Array(items) = first {
+                shape.push(items.len());
+                first = &items.first()?.value;
+            }
+            (shape.len() <= MOST_AXES && collect(v, &shape, &mut values)).then_some(Numbers { shape, values })
+        },
+    )
 }
 
 /// Takes the numbers of a nest whose every level has the length that the shape says.

@@ -19,9 +19,8 @@ pub struct Tensors {
 
 impl Tensors {
     pub(super) fn read(t: &mut Fields<'_>) -> Self {
-        let step = t.required("step", "what is done, in order", |v| {
-            v.list(1..=MOST_STEPS, |v| v.table(Step::read))
-        });
+        let step =
+            t.required("step", "what is done, in order", |v| v.list(1..=MOST_STEPS, |v| v.table(Step::read)));
         let mut tensors = Self { step };
         tensors.find_saved();
         if t.is_sound("tensors") {
@@ -34,7 +33,7 @@ impl Tensors {
     fn find_saved(&mut self) {
         let mut saved = BTreeSet::new();
         for step in &mut self.step {
-            let mut mark = |file: &mut FileName| file.is_saved = saved.contains(&file.text);
+            let mark = |file: &mut FileName| file.is_saved = saved.contains(&file.text);
             match &mut step.op {
                 StepOp::Load(load) => mark(&mut load.file),
                 StepOp::Net(net) => net.parameters.iter_mut().for_each(mark),

@@ -83,18 +83,23 @@ impl Transfer {
         let sizes = sizes.unwrap_or_else(|| vec![4 << 10, 64 << 10, 1 << 20, 16 << 20]);
         let directions = {
             use Direction::*;
-            t.default("directions", "from where to where", vec![HostToDevice, DeviceToHost, DeviceToDevice], |v| {
-                v.list(1..=3, |v| {
-                    v.word(
-                        &[
-                            Word { name: "h2d", value: HostToDevice, doc: "host to device" },
-                            Word { name: "d2h", value: DeviceToHost, doc: "device to host" },
-                            Word { name: "d2d", value: DeviceToDevice, doc: "device to device" },
-                        ],
-                        &[],
-                    )
-                })
-            })
+            t.default(
+                "directions",
+                "from where to where",
+                vec![HostToDevice, DeviceToHost, DeviceToDevice],
+                |v| {
+                    v.list(1..=3, |v| {
+                        v.word(
+                            &[
+                                Word { name: "h2d", value: HostToDevice, doc: "host to device" },
+                                Word { name: "d2h", value: DeviceToHost, doc: "device to host" },
+                                Word { name: "d2d", value: DeviceToDevice, doc: "device to device" },
+                            ],
+                            &[],
+                        )
+                    })
+                },
+            )
         };
         let memory = t.default(
             "memory",
@@ -114,7 +119,12 @@ impl Transfer {
         );
         for (i, size) in sizes.iter().enumerate() {
             if sizes[..i].contains(size) {
-                t.refuse_item("sizes", i, format!("{} is named twice", bytes::write(*size)), "name each size once");
+                t.refuse_item(
+                    "sizes",
+                    i,
+                    format!("{} is named twice", bytes::write(*size)),
+                    "name each size once",
+                );
             }
         }
         for (i, direction) in directions.iter().enumerate() {
@@ -136,9 +146,11 @@ impl Transfer {
 
 fn read_size(v: Item<'_>) -> u64 {
     let text = serde_json::json!({ "type": "string", "pattern": bytes::PATTERN });
-    let number = serde_json::json!({ "type": "integer", "minimum": 4, "maximum": MOST_BYTES, "multipleOf": 4 });
+    let number =
+        serde_json::json!({ "type": "integer", "minimum": 4, "maximum": MOST_BYTES, "multipleOf": 4 });
     let schema = serde_json::json!({ "anyOf": [text, number] });
-    let hint = format!("f32 has 4 bytes, so a size is a multiple of 4, from 4B to {}", bytes::write(MOST_BYTES));
+    let hint =
+        format!("f32 has 4 bytes, so a size is a multiple of 4, from 4B to {}", bytes::write(MOST_BYTES));
     v.custom_hinted("a size, such as `4KiB`", schema, 4, Some(hint), |v| {
         let size = match v {
             Value::String(text) => bytes::parse(text),
