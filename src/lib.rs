@@ -25,6 +25,7 @@
 //! | [`data`] | sources (synthetic, csv, idx, npy) and the order of rows |
 //! | [`event`] | all that the outside may learn of a run |
 //! | [`train`] | the loop: blocks of steps, validation, stopping; it formats nothing |
+//! | [`lab`] | experiments on the machine itself: products, copies, a tour of tensors |
 //! | [`record`] | events into a run folder: one sink per file |
 //! | [`report`] | run folders into tables and comparisons |
 //! | [`cli`] | the command line, and the one place where all layers meet |
@@ -37,6 +38,7 @@ pub mod data;
 pub mod device;
 pub mod event;
 pub mod host;
+pub mod lab;
 pub mod plan;
 pub mod program;
 pub mod random;

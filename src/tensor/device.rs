@@ -12,7 +12,7 @@ use std::{
 use super::TensorError;
 use crate::device::{
     Kind, Moved, Purpose, Traffic,
-    backend::{Backend, BackendError, BackendId, Handle},
+    backend::{Backend, BackendError, BackendId, Handle, HostMemory, Staging},
     cpu::HostBackend,
 };
 
@@ -87,7 +87,15 @@ impl Device {
         Ok(())
     }
 
-    /// The place itself, for what has no door of its own here.
+    /// Host memory of a kind to copy from and to.
+    ///
+    /// # Errors
+    /// Where the device knows no such memory.
+    pub fn staging(&self, memory: HostMemory, len: usize) -> Result<Box<dyn Staging>, TensorError> {
+        Ok(self.place().staging(memory, len)?)
+    }
+
+    /// The backend itself, for what has no door of its own here.
     pub(super) fn place(&self) -> MutexGuard<'_, Box<dyn Backend>> {
         // A thread that panicked has left every block whole: they are put back before anything else is done.
         self.shared.place.lock().unwrap_or_else(PoisonError::into_inner)

@@ -182,6 +182,14 @@ impl Tensor {
         Ok(self.device().read(purpose, self.handle(), first, to)?)
     }
 
+    /// Replaces every number by one, on the device itself.
+    ///
+    /// # Errors
+    /// Where the device failed.
+    pub fn fill(&self, value: f32) -> Result<(), TensorError> {
+        Ok(self.device().place().fill(self.handle(), value)?)
+    }
+
     /// Replaces its numbers by the host's.
     ///
     /// # Errors

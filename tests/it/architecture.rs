@@ -7,7 +7,7 @@ use std::{
 };
 
 /// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 15] = [
     "host",
     "random",
     "spec",
@@ -19,6 +19,7 @@ const LAYERS: [&str; 14] = [
     "data",
     "event",
     "train",
+    "lab",
     "record",
     "report",
     "cli",
