@@ -4,14 +4,17 @@
 //! time; nothing here is generic over one. All that crosses between host and device passes through [`Device`], the one
 //! door that knows purpose, direction and bytes.
 
+pub mod backend;
 mod clock;
 pub mod cpu;
 mod ledger;
+mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
+pub use traffic::{Route, Traffic};
 
 use crate::{
     collective::CollectiveError,

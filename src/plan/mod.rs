@@ -5,6 +5,7 @@
 
 mod devices;
 mod floor;
+pub mod lab;
 mod scaling;
 mod schedule;
 mod shapes;
