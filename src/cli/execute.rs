@@ -11,6 +11,7 @@ use crate::{
         cpu::{CpuExecutor, Job, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
+    host::load::Watch,
     plan::Trial,
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, GitQuery, RecordError, Recorder,
@@ -34,6 +35,8 @@ pub struct Process<'a> {
     pub git: GitQuery,
     /// Asks to stop.
     pub stop: &'a StopFlag,
+    /// How busy others keep the machine.
+    pub load: Watch,
 }
 
 /// Why a run did not come to its recorded end.
@@ -134,7 +137,7 @@ pub fn execute(
         outcome = Some(ended);
     }
     let recorded = recorder.finish();
-    environment.finish()?;
+    environment.finish(process.load.load())?;
     recorded?;
     outcome.ok_or(ExecuteError::Record(RecordError::Gone))
 }

@@ -37,7 +37,8 @@ use crate::{event::Event, spec::Metric};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, Ending, Verbosity, Warned};
 pub use environment::{
-    Cpu, Devices, Environment, EnvironmentFacts, EnvironmentFile, Git, HostOptions, Memory, Os, Versions,
+    Cpu, Devices, Environment, EnvironmentFacts, EnvironmentFile, Git, HostOptions, MachineLoad, Memory, Os,
+    Versions,
 };
 pub use error::RecordError;
 pub use git::GitQuery;
