@@ -1,6 +1,7 @@
 //! What the host tells of itself. Everything is optional: a system that keeps its facts elsewhere leaves them unknown.
 
 pub mod load;
+pub mod nvml;
 
 use std::{
     fs::{self, File},
