@@ -1,5 +1,6 @@
 //! The machine, as planning must know it.
 
+use super::rates::{self, Key};
 use crate::{
     device::cpu::matmul::Kernel,
     host,
@@ -9,12 +10,13 @@ use crate::{
 /// Asks the host, which may pose as a machine with so many virtual GPUs.
 pub fn machine(virtual_gpus: Option<u32>) -> Machine {
     let instruction_set = Kernel::detect().name().to_owned();
+    let kept = rates::folder().and_then(|folder| rates::read(&folder, &Key::here(&instruction_set)));
     Machine {
         gpus: 0,
         virtual_gpus,
         memory_available: host::usable_memory(),
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
-        rates: Rates::typical(&instruction_set),
+        rates: kept.map_or_else(|| Rates::typical(&instruction_set), |kept| kept.rates),
         instruction_set,
     }
 }

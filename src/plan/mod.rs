@@ -5,11 +5,13 @@
 
 mod devices;
 mod floor;
+mod rates;
 mod schedule;
 mod shapes;
 
 pub use devices::Choice;
-pub use floor::{Bound, Floor, Machine, Rates};
+pub use floor::{Bound, Floor, Machine, Parts};
+pub use rates::{Origin, Rates};
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
 
@@ -153,7 +155,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
     check_memory(&programs, data_bytes, machine).map_err(|p| PlanError::Problems(vec![p]))?;
     let floor = Floor::of(&programs, machine, data_bytes);
-    let (engine, engine_reason) = engine(spec.devices.engine, &floor, machine, threads);
+    let (engine, engine_reason) = engine(spec.devices.engine, &floor, threads);
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
     let batches = (CHUNK_BYTES / (row_bytes * batch)).max(1);
     Ok(Trial {
@@ -242,10 +244,10 @@ fn too_large(at_least: &str, needed: u64, fixed: u64, machine: &Machine) -> Prob
 }
 
 /// A team pays off where its meetings cost less than the work it shares.
-fn engine(choice: EngineChoice, floor: &Floor, machine: &Machine, threads: usize) -> (Engine, String) {
+fn engine(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, String) {
     let us = |s: f64| format!("{:.2} µs", s * 1e6);
     let alone = floor.serial_s();
-    let together = floor.team_s(machine, threads);
+    let together = floor.team_s(threads);
     match choice {
         EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
         EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),
