@@ -58,6 +58,8 @@ pub struct Floor {
     pub memory_s: f64,
     /// The part of these that comes from beyond the caches, from the memory that all threads share.
     pub far_s: f64,
+    /// The part of them that fetches the rows of the batch.
+    pub rows_s: f64,
     /// Seconds of fixed costs.
     pub overhead_s: f64,
     /// Times that a team would meet.
@@ -80,6 +82,7 @@ impl Floor {
             arithmetic_s: 0.0,
             memory_s: 0.0,
             far_s: 0.0,
+            rows_s: 0.0,
             overhead_s: 0.0,
             meetings: 3,
         };
@@ -92,6 +95,7 @@ impl Floor {
                 floor.arithmetic_s += work;
             } else {
                 floor.memory_s += moved;
+                floor.rows_s += if instruction.phase == Phase::Data { moved } else { 0.0 };
                 floor.far_s += if speed < rates.cache_bytes_per_s { moved } else { 0.0 };
             }
             floor.meetings += usize::from(instruction.op.is_product());

@@ -8,12 +8,14 @@ mod floor;
 mod rates;
 mod schedule;
 mod shapes;
+mod verdict;
 
 pub use devices::{Choice, Place};
 pub use floor::{Bound, Floor, Gpu, Machine, Parts};
 pub use rates::{Origin, Rates};
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
+pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use crate::{
     program::{Options, Programs, Shard, lower},

@@ -15,7 +15,7 @@ use rand_xoshiro::{
 
 /// Samples that are drawn. One less than a multiple of 40, so that 2.5 % of one more is a whole number (A. C. Davison and
 /// D. V. Hinkley, *Bootstrap Methods and their Application* (1997), section 2.4).
-const RESAMPLES: usize = 9_999;
+const RESAMPLES: usize = 39_999;
 
 /// What the interval is to hold, of all such intervals.
 const SURENESS: f64 = 0.95;
