@@ -10,6 +10,7 @@ mod experiments;
 mod parity;
 mod process;
 mod readme;
+mod repeats;
 mod robust;
 mod run;
 mod spec;
