@@ -55,6 +55,12 @@ fn meminfo(text: &str, what: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Bytes of memory that this process has now.
+pub fn process_memory() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    meminfo(&status, "VmRSS")
+}
+
 /// The memory limit of this process's control group, where it is less than the machine's.
 pub fn memory_limit(total: Option<u64>) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;

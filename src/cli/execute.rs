@@ -16,11 +16,11 @@ use crate::{
         cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
-    host::load::Watch,
+    host::{load::Watch, nvml::Monitor},
     plan::{Place, Trial},
     record::{
-        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, GitQuery, RecordError, Recorder,
-        RunDir, command_line, open_sinks, write_model,
+        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
+        RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
     },
     spec::{EngineChoice, Layer},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
@@ -142,10 +142,11 @@ pub fn execute(
         instruction_set: trial.instruction_set.clone(),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
-    let sinks = open_sinks(folder, &trial.spec.logging.metrics, process.begun, console)?;
+    let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;
     let recorder = Recorder::start(sinks)?;
     let sender = recorder.sender();
     let mut outcome = None;
+    let sampler = sampler(trial, folder)?;
     let result = begin(trial, dataset, &names, &sender).and_then(|()| {
         let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
         train::train(train::Job {
@@ -157,6 +158,10 @@ pub fn execute(
             emit: &mut emit,
         })
     });
+    let findings = sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
+    if let Ok(findings) = &findings {
+        let _ = tell_findings(findings, &sender);
+    }
     if let Ok(Trained { outcome: mut ended, values }) = result {
         let saved = match &values {
             Some(values) => save(trial, dataset, values, folder, &ended).map(|()| {
@@ -171,9 +176,38 @@ pub fn execute(
         outcome = Some(ended);
     }
     let recorded = recorder.finish();
-    environment.finish(process.load.load())?;
+    environment.finish(process.load.load(), findings.as_ref().cloned().unwrap_or_default())?;
     recorded?;
+    findings?;
     outcome.ok_or(ExecuteError::Record(RecordError::Gone))
+}
+
+/// The thread that looks at the machine, where the spec wants that or a GPU can be asked.
+fn sampler(trial: &Trial, folder: &RunDir) -> Result<Option<SystemSampler>, RecordError> {
+    let path = folder.file("system.csv");
+    let every = trial.spec.logging.system_every_s.map(Duration::from_secs_f64);
+    let gpus = trial.gpus.clone();
+    let monitor = if gpus.is_empty() { None } else { Monitor::open().ok() };
+    let probe = monitor.map(|monitor| -> GpuProbe {
+        let sample = move |(name, uuid): &(String, String)| Some((name.clone(), monitor.sample(uuid)?));
+        Box::new(move || gpus.iter().filter_map(&sample).collect())
+    });
+    if every.is_none() && probe.is_none() {
+        return Ok(None);
+    }
+    SystemSampler::start(every.map(|every| (path.as_path(), every)), probe).map(Some)
+}
+
+/// What the GPUs did that a reader of the figures must know.
+fn tell_findings(findings: &Findings, sender: &EventSender) -> Result<(), Closed> {
+    for throttled in &findings.throttled {
+        let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
+        send(sender, Event::Notice(Level::Warning, text))?;
+    }
+    for (name, joules) in &findings.energy_j {
+        send(sender, Event::Notice(Level::Info, format!("{name} took {joules:.1} J")))?;
+    }
+    Ok(())
 }
 
 fn send(sender: &EventSender, event: Event) -> Result<(), Closed> {

@@ -7,11 +7,13 @@
 mod clock;
 pub mod cpu;
 mod ledger;
+mod trace;
 
 use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
+pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 
 use crate::{
     collective::CollectiveError,

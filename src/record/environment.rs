@@ -5,7 +5,10 @@
 //! meantime. Git's answer takes some 10 ms, as long as a small run itself, so it is asked for in the background, by
 //! [`GitQuery`].
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
@@ -13,7 +16,7 @@ use serde::Serialize;
 use crate::host::{self, load::Load};
 
 use super::{
-    RecordError,
+    Findings, RecordError,
     git::GitQuery,
     whole::{Durability, write_whole},
 };
@@ -64,6 +67,18 @@ pub struct Environment {
     /// What else the machine did; known at the end of a run, where it or the runs before it took long enough to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<MachineLoad>,
+    /// What the GPUs did during the run, where there are some that tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub during: Option<During>,
+}
+
+/// What the GPUs of a run did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct During {
+    /// Those whose clocks a limit of power or heat held back: `gpu:0: power_cap`.
+    pub throttled: Vec<String>,
+    /// Joules by GPU, from the start of training to its end.
+    pub energy_j: BTreeMap<String, f64>,
 }
 
 /// What else the machine did during a run (and, where that was short, the runs before it).
@@ -199,6 +214,7 @@ impl Environment {
             versions: Versions { runner: env!("CARGO_PKG_VERSION") },
             git: commit.map(|commit| Git { commit, dirty: None }),
             load: None,
+            during: None,
         }
     }
 
@@ -227,12 +243,16 @@ impl EnvironmentFile {
         Ok(Self { path: path.to_owned(), environment, git })
     }
 
-    /// Takes git's answer and what else the machine did, and writes the file whole again.
+    /// Takes git's answer, what else the machine did and what its GPUs did, and writes the file whole again.
     ///
     /// # Errors
     /// Where it cannot be written; the first version stays then.
-    pub fn finish(mut self, load: Option<Load>) -> Result<(), RecordError> {
+    pub fn finish(mut self, load: Option<Load>, findings: Findings) -> Result<(), RecordError> {
         self.environment.load = load.map(MachineLoad::new);
+        let during =
+            During { throttled: findings.throttled, energy_j: findings.energy_j.into_iter().collect() };
+        let is_known = !during.throttled.is_empty() || !during.energy_j.is_empty();
+        self.environment.during = is_known.then_some(during);
         if let Some(git) = &mut self.environment.git {
             git.dirty = self.git.dirty();
         }
@@ -308,7 +328,10 @@ mod tests {
     fn outside_of_git_there_is_no_git() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("environment.toml");
-        EnvironmentFile::create(&path, facts(), GitQuery::ask(folder.path())).unwrap().finish(None).unwrap();
+        EnvironmentFile::create(&path, facts(), GitQuery::ask(folder.path()))
+            .unwrap()
+            .finish(None, Findings::default())
+            .unwrap();
         let text = std::fs::read_to_string(path).unwrap();
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table["started"].as_str(), Some("2027-01-15T08:00:00.000Z"));

@@ -59,7 +59,7 @@ impl Comparison {
         let mut environment = differing(&runs, |run| run.environment.as_ref());
         environment.retain(|difference| {
             let key = difference.key.as_str();
-            !NOT_THE_MACHINE.contains(&key) && !key.starts_with("load.")
+            !NOT_THE_MACHINE.contains(&key) && !key.starts_with("load.") && !key.starts_with("during.")
         });
         Self {
             axes: axes(&runs, &spec),

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     data::{Dataset, Part, Store, epoch_order},
-    device::{Block, Clock, DeviceError, Grain, Purpose, SHORTEST_TIMED_STEP, Work},
+    device::{Block, Clock, DeviceError, Grain, Lane, Purpose, SHORTEST_TIMED_STEP, Work},
     event::{Event, Outcome, Progress, Status, ValidationRow},
     plan::Trial,
     program::{Hyper, Phase, Slice, Sums},
@@ -155,7 +155,7 @@ impl<'a> Session<'a> {
             initial,
             stop,
             emit,
-            clock: Clock::new(grain),
+            clock: Clock::new(grain).traced(spec.logging.trace),
             timetable: Timetable::new(&spec.optimizer, &spec.schedule),
             logbook: Logbook::new(spec.logging.policy, lr, layout.log_width, layout.log_slots),
             patience: spec.trainer.early_stopping.clone().map(Patience::new),
@@ -182,7 +182,7 @@ impl<'a> Session<'a> {
 
     fn run(&mut self) -> Result<(), Halt> {
         let start = Instant::now();
-        self.world.start(self.clock.origin(), self.clock.grain)?;
+        self.world.start(&self.clock)?;
         self.world.write(Purpose::Parameters, self.values(), self.initial)?;
         let train = self.open(&self.dataset.train, Work::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
@@ -333,6 +333,7 @@ impl<'a> Session<'a> {
                 last_rows: last32,
             };
             self.logbook.ran(ended, &self.lrs);
+            self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
             if self.clock.grain == Grain::Blocks {
                 self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
             }

@@ -9,12 +9,12 @@ use std::{
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
     collective::{Abort, CollectiveError},
-    device::{Block, Clock, Device, DeviceError, Grain, Purpose, Ran, Work},
+    device::{Block, Clock, Device, DeviceError, Purpose, Ran, Work},
     program::{BufferId, Hyper, Slice, Sums},
 };
 
@@ -101,13 +101,14 @@ impl World {
     }
 
     /// Gives each of several devices a clock of its own; one alone uses the run's.
-    pub fn start(&mut self, origin: Instant, grain: Grain) -> Result<(), DeviceError> {
+    pub fn start(&mut self, run: &Clock) -> Result<(), DeviceError> {
+        let (origin, grain, traced) = (run.origin(), run.grain, run.trace.is_some());
         if self.members.is_empty() {
             return Ok(());
         }
-        self.first.clock = Some(Clock::at(origin, grain));
+        self.first.clock = Some(Clock::at(origin, grain).traced(traced));
         self.order(Arc::new(move |rank| {
-            rank.clock = Some(Clock::at(origin, grain));
+            rank.clock = Some(Clock::at(origin, grain).traced(traced));
             Ok(Answer::Done)
         }));
         self.answers(Ok(Answer::Done)).map(drop)
