@@ -16,7 +16,7 @@ use crate::{
         cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
-    host::{load::Watch, nvml::Monitor},
+    host::{self, load::Watch, nvml::Monitor},
     plan::{Place, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
@@ -139,7 +139,10 @@ pub fn execute(
         virtual_devices: trial.devices.any_virtual(),
         virtual_gpus: process.virtual_gpus,
         threads: trial.threads,
+        available_threads: process.threads.map_or_else(|| host::logical_cores().unwrap_or(1), |n| n as usize),
         instruction_set: trial.instruction_set.clone(),
+        precision: "f32".to_owned(),
+        gpus: trial.gpus.clone(),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;

@@ -8,6 +8,7 @@ mod floor;
 mod rates;
 mod schedule;
 mod shapes;
+mod transfers;
 mod verdict;
 
 pub use devices::{Choice, Place};
@@ -15,6 +16,7 @@ pub use floor::{Bound, Floor, Gpu, Machine, Parts};
 pub use rates::{Origin, Rates};
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
+pub use transfers::{Movement, transfers};
 pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use crate::{

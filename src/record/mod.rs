@@ -39,8 +39,8 @@ use crate::{event::Event, spec::Logging};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, Ending, Verbosity, Warned};
 pub use environment::{
-    Cpu, Devices, During, Environment, EnvironmentFacts, EnvironmentFile, Git, HostOptions, MachineLoad,
-    Memory, Os, Versions,
+    Cpu, Devices, During, Environment, EnvironmentFacts, EnvironmentFile, Git, GpuFacts, HostOptions,
+    MachineLoad, Memory, Os, Versions,
 };
 pub use error::RecordError;
 pub use git::GitQuery;
