@@ -116,6 +116,12 @@ impl Stepper {
         self.hyper.len() as u64
     }
 
+    /// How finely the next blocks are timed, and whether what happens when is kept.
+    #[allow(dead_code, reason = "the bench of the instrument does")]
+    pub fn time_by(&mut self, grain: Grain, traced: bool) {
+        self.clock = Clock::new(grain).traced(traced);
+    }
+
     /// Runs a block of steps as the training loop does.
     pub fn run(&mut self) -> Result<(), Fault> {
         self.ends.clear();

@@ -12,7 +12,7 @@ use crate::{
     collective::{self, Abort, Collective},
     data::{Dataset, Weights},
     device::{
-        Device, DeviceError,
+        Device, DeviceError, Grain,
         cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
@@ -143,6 +143,7 @@ pub fn execute(
         instruction_set: trial.instruction_set.clone(),
         precision: "f32".to_owned(),
         gpus: trial.gpus.clone(),
+        timed_by: timed_by(trial).to_owned(),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;
@@ -183,6 +184,16 @@ pub fn execute(
     recorded?;
     findings?;
     outcome.ok_or(ExecuteError::Record(RecordError::Gone))
+}
+
+/// How finely a trial's steps are timed, in words.
+fn timed_by(trial: &Trial) -> &'static str {
+    match train::grain(trial) {
+        Grain::Phases => "phases",
+        Grain::Blocks => {
+            "blocks of steps: one takes less than 10 µs by the cost model, and a clock would be much of that"
+        }
+    }
 }
 
 /// The thread that looks at the machine, where the spec wants that or a GPU can be asked.
@@ -240,6 +251,7 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
     }
     info(format!("engine {}: {}", trial.engine.name(), trial.engine_reason))?;
     info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+    info(format!("steps are timed by {}", timed_by(trial)))?;
     if trial.spec.data.batch_size > trial.facts.train_rows {
         let (batch, rows) = (trial.spec.data.batch_size, trial.facts.train_rows);
         let text = format!(

@@ -58,6 +58,12 @@ impl Clock {
         self.record_many(phase, time, 1);
     }
 
+    /// One sample of a phase of the host's loop, with its ends.
+    pub fn record_between(&mut self, phase: Phase, start: Instant, end: Instant) {
+        self.span(Lane::Host, phase, [start, end], 0);
+        self.record_many(phase, end - start, 1);
+    }
+
     /// Notes when something happened, where that is wanted; see [`Trace::span`].
     #[inline]
     pub fn span(&mut self, lane: Lane, phase: Phase, ends: [Instant; 2], steps: u64) {

@@ -74,6 +74,8 @@ pub struct LaneTrace {
     pub windows: Vec<Window>,
     steps: u64,
     window_ns: u64,
+    /// What the parts of the step under way have taken, where only sums are kept.
+    parts_ns: [u64; Phase::ALL.len()],
 }
 
 /// The lanes of one clock.
@@ -98,27 +100,30 @@ impl Trace {
         steps: u64,
     ) {
         let ns = |at: Instant| u64::try_from((at - origin).as_nanos()).unwrap_or(u64::MAX);
-        self.lanes[lane as usize].take(Span { phase, start_ns: ns(start), end_ns: ns(end), steps });
+        self.lanes[lane as usize].take(lane, Span { phase, start_ns: ns(start), end_ns: ns(end), steps });
     }
 }
 
 impl LaneTrace {
-    fn take(&mut self, span: Span) {
+    fn take(&mut self, lane: Lane, span: Span) {
         if self.windows.is_empty() && self.steps < DETAILED_STEPS && self.spans.len() < MOST_SPANS {
             self.steps += span.steps;
             self.spans.push(span);
             return;
         }
         self.window_ns = self.window_ns.max(WINDOW.as_nanos() as u64);
-        let length = span.end_ns.saturating_sub(span.start_ns);
+        // On a device's lane a step comes after its parts and holds them: it alone says where they were.
+        self.parts_ns[span.phase as usize] += span.end_ns.saturating_sub(span.start_ns);
+        if lane == Lane::Device && span.steps == 0 {
+            return;
+        }
+        let parts_ns = std::mem::take(&mut self.parts_ns);
         let fits = |w: &&mut Window| span.end_ns.saturating_sub(w.start_ns) <= self.window_ns;
         match self.windows.last_mut().filter(fits) {
-            Some(window) => window.add(&span, length),
+            Some(window) => window.add(&span, parts_ns),
             None => {
-                let phases_ns = [0; Phase::ALL.len()];
-                let mut window = Window { start_ns: span.start_ns, end_ns: span.end_ns, steps: 0, phases_ns };
-                window.add(&span, length);
-                self.windows.push(window);
+                let Span { start_ns, end_ns, steps, .. } = span;
+                self.windows.push(Window { start_ns, end_ns, steps, phases_ns: parts_ns });
             }
         }
         if self.windows.len() >= MOST_WINDOWS {
@@ -143,11 +148,10 @@ impl LaneTrace {
 }
 
 impl Window {
-    fn add(&mut self, span: &Span, length_ns: u64) {
-        self.start_ns = self.start_ns.min(span.start_ns);
+    fn add(&mut self, span: &Span, parts_ns: [u64; Phase::ALL.len()]) {
         self.end_ns = self.end_ns.max(span.end_ns);
         self.steps += span.steps;
-        self.phases_ns[span.phase as usize] += length_ns;
+        self.phases_ns.iter_mut().zip(parts_ns).for_each(|(own, more)| *own += more);
     }
 }
 
@@ -161,9 +165,9 @@ mod tests {
         const STEPS: u64 = 1_000_000;
         for step in 0..STEPS {
             let start_ns = step * 50_000;
-            lane.take(Span { phase: Phase::Log, start_ns, end_ns: start_ns + 10_000, steps: 0 });
+            lane.take(Lane::Host, Span { phase: Phase::Log, start_ns, end_ns: start_ns + 10_000, steps: 0 });
             let end_ns = start_ns + 50_000;
-            lane.take(Span { phase: Phase::Step, start_ns: start_ns + 10_000, end_ns, steps: 1 });
+            lane.take(Lane::Host, Span { phase: Phase::Step, start_ns: start_ns + 10_000, end_ns, steps: 1 });
         }
         assert_eq!(lane.spans.len() as u64, 2 * DETAILED_STEPS);
         assert!((MOST_WINDOWS / 4..MOST_WINDOWS).contains(&lane.windows.len()), "{}", lane.windows.len());
@@ -176,11 +180,40 @@ mod tests {
         assert_eq!(lane.windows.last().unwrap().end_ns, STEPS * 50_000);
     }
 
+    /// On a device's lane parts come before the step that holds them.
+    #[test]
+    fn a_step_and_its_parts_share_a_window() {
+        let mut lane = LaneTrace::default();
+        for step in 0..1000 {
+            let start_ns = step * 2_000_000;
+            lane.take(
+                Lane::Device,
+                Span { phase: Phase::Forward, start_ns, end_ns: start_ns + 1_500_000, steps: 0 },
+            );
+            let end_ns = start_ns + 2_000_000;
+            lane.take(
+                Lane::Device,
+                Span { phase: Phase::Loss, start_ns: start_ns + 1_500_000, end_ns, steps: 0 },
+            );
+            lane.take(Lane::Device, Span { phase: Phase::Step, start_ns, end_ns, steps: 1 });
+        }
+        assert_eq!(lane.windows.len(), 800);
+        assert!(lane.windows.windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns));
+        let ns = |phase: Phase| lane.windows.iter().map(|w| w.phases_ns[phase as usize]).sum::<u64>();
+        assert_eq!(
+            [Phase::Forward, Phase::Loss, Phase::Step].map(ns),
+            [1_200_000_000, 400_000_000, 1_600_000_000]
+        );
+    }
+
     #[test]
     fn spans_without_steps_are_bounded_too() {
         let mut lane = LaneTrace::default();
         for n in 0..100_000 {
-            lane.take(Span { phase: Phase::Data, start_ns: n * 10, end_ns: n * 10 + 5, steps: 0 });
+            lane.take(
+                Lane::Host,
+                Span { phase: Phase::Data, start_ns: n * 10, end_ns: n * 10 + 5, steps: 0 },
+            );
         }
         assert_eq!(lane.spans.len(), MOST_SPANS);
         assert!(!lane.windows.is_empty() && lane.windows.len() < MOST_WINDOWS);

@@ -46,6 +46,8 @@ pub struct EnvironmentFacts {
     pub precision: String,
     /// Names and UUIDs of the GPUs that train.
     pub gpus: Vec<(String, String)>,
+    /// How finely steps are timed, and why.
+    pub timed_by: String,
 }
 
 /// The content of `environment.toml`.
@@ -128,6 +130,8 @@ pub struct Devices {
     pub virtual_devices: bool,
     /// The number format of the products.
     pub precision: String,
+    /// How finely steps are timed, and why.
+    pub timed_by: String,
 }
 
 /// A GPU of the run. What the driver does not tell is absent.
@@ -295,6 +299,7 @@ impl Environment {
                 used: facts.devices_used,
                 virtual_devices: facts.virtual_devices,
                 precision: facts.precision,
+                timed_by: facts.timed_by,
             },
             host: HostOptions {
                 virtual_gpus: facts.virtual_gpus,
@@ -388,6 +393,7 @@ mod tests {
             instruction_set: "avx512".to_owned(),
             precision: "f32".to_owned(),
             gpus: Vec::new(),
+            timed_by: "phases".to_owned(),
         }
     }
 
@@ -416,6 +422,7 @@ mod tests {
         used = ["cpu"]
         virtual = false
         precision = "f32"
+        timed_by = "phases"
 
         [host]
         threads = 2

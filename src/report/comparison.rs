@@ -11,12 +11,13 @@ use super::{
 };
 
 /// Keys of the environment that differ between any two runs and say nothing of whether they can be compared.
-const NOT_THE_MACHINE: [&str; 7] = [
+const NOT_THE_MACHINE: [&str; 8] = [
     "started",
     "command",
     "devices.requested",
     "devices.used",
     "devices.virtual",
+    "devices.timed_by",
     "memory.available_bytes",
     // The plan's choice; what it chose from is `host.available_threads`.
     "host.threads",

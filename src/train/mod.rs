@@ -14,6 +14,6 @@ mod validation;
 mod world;
 
 pub use init::{exported, initial_values};
-pub use session::{Closed, Job, Trained, train};
+pub use session::{Closed, Job, Trained, grain, train};
 pub use stop::StopFlag;
 pub use world::World;

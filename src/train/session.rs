@@ -81,10 +81,15 @@ impl From<io::Error> for Halt {
     }
 }
 
+/// How finely a trial's steps are timed.
+pub fn grain(trial: &Trial) -> Grain {
+    let step_s = trial.floor.serial_s();
+    if step_s < SHORTEST_TIMED_STEP.as_secs_f64() { Grain::Blocks } else { Grain::Phases }
+}
+
 /// Trains; an error only where nobody listens. The last event is the caller's to emit, with what it adds.
 pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
-    let step_s = job.trial.floor.serial_s();
-    let grain = if step_s < SHORTEST_TIMED_STEP.as_secs_f64() { Grain::Blocks } else { Grain::Phases };
+    let grain = grain(job.trial);
     let mut session = Session::new(job, grain);
     let ran = session.run();
     if matches!(ran, Err(Halt::Device(_) | Halt::Data(_))) {
