@@ -41,6 +41,8 @@ pub struct Header {
     pub virtual_devices: bool,
     /// `strong` or `weak`.
     pub scaling: String,
+    /// What weak scaling makes of batch and learning rate, in words.
+    pub scaling_note: Option<String>,
     /// `f32`, ...
     pub precision: String,
     /// What runs the steps.

@@ -82,6 +82,7 @@ impl Ready {
     }
 
     /// A whole training; its events are counted and dropped.
+    #[allow(dead_code, reason = "the bench of the parts does")]
     pub fn train(&self) -> Result<usize, Fault> {
         let mut events = 0;
         let mut emit = |_| {

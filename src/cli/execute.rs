@@ -17,12 +17,12 @@ use crate::{
     },
     event::{Event, Header, Level, Outcome, Status},
     host::{self, load::Watch, nvml::Monitor},
-    plan::{Place, Trial},
+    plan::{self, Place, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
         RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
     },
-    spec::{EngineChoice, Layer},
+    spec::{EngineChoice, Layer, Scaling},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
 };
 
@@ -235,7 +235,8 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         devices_requested: trial.devices.requested.clone(),
         devices_used: devices.to_vec(),
         virtual_devices: trial.devices.any_virtual(),
-        scaling: "strong".into(),
+        scaling: trial.spec.devices.scaling.name().into(),
+        scaling_note: trial.scaling_in_words(),
         precision: "f32".into(),
         engine: trial.engine.name().into(),
         metrics: trial.spec.logging.metrics.clone(),
@@ -252,10 +253,15 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
     info(format!("engine {}: {}", trial.engine.name(), trial.engine_reason))?;
     info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
     info(format!("steps are timed by {}", timed_by(trial)))?;
-    if trial.spec.data.batch_size > trial.facts.train_rows {
+    trial.scaling_in_words().map_or(Ok(()), info)?;
+    if plan::global_batch(&trial.spec, trial.world_size()) > trial.facts.train_rows {
         let (batch, rows) = (trial.spec.data.batch_size, trial.facts.train_rows);
+        let each = match trial.spec.devices.scaling {
+            Scaling::Weak if trial.world_size() > 1 => format!(" for each of {} devices", trial.world_size()),
+            _ => String::new(),
+        };
         let text = format!(
-            "`data.batch_size` is {batch}, and there are {rows} training rows: a step takes them all"
+            "`data.batch_size` is {batch}{each}, and there are {rows} training rows: a step takes them all"
         );
         send(sender, Event::Notice(Level::Warning, text))?;
     }
@@ -273,7 +279,13 @@ fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> Strin
     if let Some(gpus) = process.virtual_gpus {
         words.extend(["--virtual-gpus".to_owned(), gpus.to_string()]);
     }
-    format!("# {}\n{}", command_line(words), trial.spec.to_toml())
+    let mut notes: Vec<String> = trial.scaling_in_words().into_iter().collect();
+    if trial.devices.any_virtual() {
+        let used = trial.devices.used_names().join(", ");
+        notes.push(format!("ran on virtual devices, which the host posed as: {used}"));
+    }
+    let notes: String = notes.iter().map(|note| format!("# {note}\n")).collect();
+    format!("# {}\n{notes}{}", command_line(words), trial.spec.to_toml())
 }
 
 fn save(

@@ -5,7 +5,9 @@
 
 mod devices;
 mod floor;
+pub mod lab;
 mod rates;
+mod scaling;
 mod schedule;
 mod shapes;
 mod transfers;
@@ -14,6 +16,7 @@ mod verdict;
 pub use devices::{Choice, Place};
 pub use floor::{Bound, Floor, Gpu, Machine, Parts};
 pub use rates::{Origin, Rates};
+pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
 pub use transfers::{Movement, transfers};
@@ -137,7 +140,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let mut spec = spec.clone();
     let mut problems = Vec::new();
     let layers = shapes::infer(&mut spec.model, facts, &mut problems);
-    let batch = spec.data.batch_size.min(facts.train_rows);
+    let batch = scaling::global_batch(&spec, devices.used.len()).min(facts.train_rows);
     let steps_per_epoch = facts.train_rows.div_ceil(batch.max(1)) as u64;
     let of_epochs = steps_per_epoch.saturating_mul(spec.trainer.max_epochs);
     let steps = spec.trainer.max_steps.map_or(of_epochs, |most| most.min(of_epochs));

@@ -13,6 +13,7 @@ pub(super) fn header() -> Header {
         devices_used: vec!["cpu".to_owned()],
         virtual_devices: false,
         scaling: "strong".to_owned(),
+        scaling_note: None,
         precision: "f32".to_owned(),
         engine: "serial".to_owned(),
         metrics: vec![Metric::Loss, Metric::Lr, Metric::Accuracy, Metric::GradNorm],

@@ -14,6 +14,12 @@ use crate::{
 impl Session<'_> {
     /// Hands over what is left, and adds up.
     pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
+        if let (count @ 1.., time) = self.comparing {
+            let ms = time.as_secs_f64() * 1e3;
+            let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+            let text = format!("replicas compared {times} in {ms:.2} ms, equal");
+            self.outbox.push(Event::Notice(Level::Info, text));
+        }
         self.outbox.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
         // A listener that is gone is noticed with the last event, which the caller emits.
         let _ = (self.emit)(std::mem::take(&mut self.outbox));

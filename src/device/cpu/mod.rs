@@ -3,6 +3,7 @@
 // `unsafe` is denied to the crate but for the three modules so marked.
 #[allow(unsafe_code)]
 mod arena;
+mod backend;
 mod compile;
 mod executor;
 mod footprint;
@@ -18,6 +19,7 @@ mod task;
 mod team;
 mod watch;
 
+pub use backend::HostBackend;
 pub use executor::{CpuExecutor, Job, Memory};
 pub use pace::Sharing;
 pub use rates::measure as measure_rates;
