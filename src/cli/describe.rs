@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::measure;
 use crate::{
-    plan::{Machine, Trial},
+    plan::{Machine, Movement, Trial, transfers},
     record::{devices_in_words, units},
     spec::{self, Optimizer, Rule, Source},
 };
@@ -25,6 +25,7 @@ pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
     steps(&mut page, trial);
     cost(&mut page, trial);
     page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
+    page.row("moves", moves(trial));
     page.row(
         "memory",
         format!(
@@ -143,6 +144,17 @@ fn cost(page: &mut Page, trial: &Trial) {
         floor.rates.origin.name(),
         floor.bound_name(parts.bound())
     )]);
+}
+
+/// What passes between host and devices.
+fn moves(trial: &Trial) -> String {
+    let movements = transfers(trial);
+    if movements.is_empty() {
+        return "nothing: the CPU's memory is the host's".to_owned();
+    }
+    let word = |m: &Movement| format!("{} {} {}", m.kind, m.purpose, units::bytes(m.bytes));
+    let words: Vec<String> = movements.iter().map(word).collect();
+    format!("{} over the whole run", words.join(", "))
 }
 
 fn source(trial: &Trial) -> &'static str {

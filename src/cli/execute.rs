@@ -12,15 +12,15 @@ use crate::{
     collective::{self, Abort, Collective},
     data::{Dataset, Weights},
     device::{
-        Device, DeviceError,
+        Device, DeviceError, Grain,
         cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
-    host::load::Watch,
+    host::{self, load::Watch, nvml::Monitor},
     plan::{self, Place, Trial},
     record::{
-        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, GitQuery, RecordError, Recorder,
-        RunDir, command_line, open_sinks, write_model,
+        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
+        RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
     },
     spec::{EngineChoice, Layer, Scaling},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
@@ -139,13 +139,18 @@ pub fn execute(
         virtual_devices: trial.devices.any_virtual(),
         virtual_gpus: process.virtual_gpus,
         threads: trial.threads,
+        available_threads: process.threads.map_or_else(|| host::logical_cores().unwrap_or(1), |n| n as usize),
         instruction_set: trial.instruction_set.clone(),
+        precision: "f32".to_owned(),
+        gpus: trial.gpus.clone(),
+        timed_by: timed_by(trial).to_owned(),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
-    let sinks = open_sinks(folder, &trial.spec.logging.metrics, process.begun, console)?;
+    let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;
     let recorder = Recorder::start(sinks)?;
     let sender = recorder.sender();
     let mut outcome = None;
+    let sampler = sampler(trial, folder)?;
     let result = begin(trial, dataset, &names, &sender).and_then(|()| {
         let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
         train::train(train::Job {
@@ -157,6 +162,10 @@ pub fn execute(
             emit: &mut emit,
         })
     });
+    let findings = sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
+    if let Ok(findings) = &findings {
+        let _ = tell_findings(findings, &sender);
+    }
     if let Ok(Trained { outcome: mut ended, values }) = result {
         let saved = match &values {
             Some(values) => save(trial, dataset, values, folder, &ended).map(|()| {
@@ -171,9 +180,48 @@ pub fn execute(
         outcome = Some(ended);
     }
     let recorded = recorder.finish();
-    environment.finish(process.load.load())?;
+    environment.finish(process.load.load(), findings.as_ref().cloned().unwrap_or_default())?;
     recorded?;
+    findings?;
     outcome.ok_or(ExecuteError::Record(RecordError::Gone))
+}
+
+/// How finely a trial's steps are timed, in words.
+fn timed_by(trial: &Trial) -> &'static str {
+    match train::grain(trial) {
+        Grain::Phases => "phases",
+        Grain::Blocks => {
+            "blocks of steps: one takes less than 10 µs by the cost model, and a clock would be much of that"
+        }
+    }
+}
+
+/// The thread that looks at the machine, where the spec wants that or a GPU can be asked.
+fn sampler(trial: &Trial, folder: &RunDir) -> Result<Option<SystemSampler>, RecordError> {
+    let path = folder.file("system.csv");
+    let every = trial.spec.logging.system_every_s.map(Duration::from_secs_f64);
+    let gpus = trial.gpus.clone();
+    let monitor = if gpus.is_empty() { None } else { Monitor::open().ok() };
+    let probe = monitor.map(|monitor| -> GpuProbe {
+        let sample = move |(name, uuid): &(String, String)| Some((name.clone(), monitor.sample(uuid)?));
+        Box::new(move || gpus.iter().filter_map(&sample).collect())
+    });
+    if every.is_none() && probe.is_none() {
+        return Ok(None);
+    }
+    SystemSampler::start(every.map(|every| (path.as_path(), every)), probe).map(Some)
+}
+
+/// What the GPUs did that a reader of the figures must know.
+fn tell_findings(findings: &Findings, sender: &EventSender) -> Result<(), Closed> {
+    for throttled in &findings.throttled {
+        let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
+        send(sender, Event::Notice(Level::Warning, text))?;
+    }
+    for (name, joules) in &findings.energy_j {
+        send(sender, Event::Notice(Level::Info, format!("{name} took {joules:.1} J")))?;
+    }
+    Ok(())
 }
 
 fn send(sender: &EventSender, event: Event) -> Result<(), Closed> {
@@ -204,6 +252,7 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
     }
     info(format!("engine {}: {}", trial.engine.name(), trial.engine_reason))?;
     info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+    info(format!("steps are timed by {}", timed_by(trial)))?;
     trial.scaling_in_words().map_or(Ok(()), info)?;
     if plan::global_batch(&trial.spec, trial.world_size()) > trial.facts.train_rows {
         let (batch, rows) = (trial.spec.data.batch_size, trial.facts.train_rows);

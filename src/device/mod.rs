@@ -8,12 +8,14 @@ pub mod backend;
 mod clock;
 pub mod cpu;
 mod ledger;
+mod trace;
 mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
+pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};
 
 use crate::{

@@ -28,6 +28,8 @@ pub struct Gpu {
     pub is_virtual: bool,
     /// Its model.
     pub model: String,
+    /// As `nvidia-smi` prints it, with `GPU-` or `MIG-` before it, where it is a real one.
+    pub uuid: Option<String>,
     /// Bytes of its memory that are free.
     pub memory_free: u64,
 }

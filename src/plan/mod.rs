@@ -10,6 +10,7 @@ mod rates;
 mod scaling;
 mod schedule;
 mod shapes;
+mod transfers;
 mod verdict;
 
 pub use devices::{Choice, Place};
@@ -18,6 +19,7 @@ pub use rates::{Origin, Rates};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
+pub use transfers::{Movement, transfers};
 pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use crate::{
@@ -86,6 +88,8 @@ pub struct Trial {
     pub spec: Spec,
     /// What was asked and what is used.
     pub devices: Choice,
+    /// Names and UUIDs of the GPUs among those.
+    pub gpus: Vec<(String, String)>,
     /// What runs the steps.
     pub engine: Engine,
     /// Why that engine.
@@ -181,7 +185,12 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     };
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
     let batches = (CHUNK_BYTES / (row_bytes * batch)).max(1);
+    let uuid = |place: &Place| match place {
+        Place::Gpu(i) => Some((place.to_string(), machine.gpus.get(*i as usize)?.uuid.clone()?)),
+        Place::Cpu | Place::Virtual(_) => None,
+    };
     Ok(Trial {
+        gpus: devices.used.iter().filter_map(uuid).collect(),
         devices,
         engine,
         engine_reason,

@@ -8,7 +8,7 @@ use std::sync::{
 use super::*;
 use crate::{
     collective::{Collective, Shared, shared},
-    device::{Executor, Kind, Meters, Moved},
+    device::{Executor, Grain, Kind, Meters, Moved},
 };
 
 /// How long devices wait for each other here.
@@ -104,7 +104,7 @@ fn world(faults: &[Fault], limit: Duration, stall: &Arc<Mutex<()>>) -> (World, A
         Device::new(name, Box::new(made))
     });
     let mut world = World::new(devices.collect(), abort, limit).expect("threads");
-    world.start(Instant::now(), Grain::Phases).expect("started");
+    world.start(&Clock::new(Grain::Phases)).expect("started");
     (world, alive)
 }
 
