@@ -11,9 +11,11 @@ mod export;
 mod find;
 mod grid;
 mod run;
+mod scaling;
 mod sweep;
 mod sweep_end;
 mod text;
+mod verdict;
 
 pub use comparison::{Comparison, compare};
 pub use curve::{CurveDifference, CurveParting};

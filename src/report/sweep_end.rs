@@ -2,11 +2,11 @@
 
 use std::{fmt::Write, path::Path};
 
-use super::{ReportError, comparison::Comparison, grid, run::Run, sweep};
+use super::{ReportError, comparison::Comparison, grid, run::Run, sweep, verdict};
 use crate::record::units;
 
 /// The end of the sweep in `folder` for a terminal of `width` columns: its trials with axes, status and key figures,
-/// the reasons of those that did not finish, and the folder.
+/// what more devices bring where they are an axis, the reasons of those that did not finish, and the folder.
 ///
 /// # Errors
 /// Where a file of the sweep is malformed.
@@ -20,6 +20,7 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
         first.cells = (0..comparison.runs.len()).map(|trial| trial.to_string()).collect();
     }
     let mut text = format!("{}\n\n{}\n", headline(folder, &comparison.runs), grid::table(&columns, width));
+    text.push_str(&verdict::verdict(&comparison.runs, width)?.unwrap_or_default());
     for (trial, run) in comparison.runs.iter().enumerate().filter(|(_, run)| !run.reason.is_empty()) {
         let _ = writeln!(text, "  trial {trial} {}: {}", run.status, run.reason); // a String takes every write
     }

@@ -1,0 +1,76 @@
+//! Verdicts on runs made up by hand, whole.
+
+use std::fs;
+
+use super::{
+    super::{Comparison, scaling::tests::point, sweep},
+    *,
+};
+
+fn shown(points: &[Point]) -> String {
+    section(points, 200)
+}
+
+#[test]
+fn real_gpus_that_do_not_pay() {
+    let cpu = Point { names: "cpu".into(), kind: Kind::Cpu, ..point(1, 256.0, 3e-3, 0.0) };
+    let points = [cpu, point(1, 256.0, 1e-3, 0.0), point(2, 256.0, 1.45e-3, 0.61), point(4, 256.0, 4e-3, 0.7)];
+    insta::assert_snapshot!(shown(&points), @"");
+}
+
+#[test]
+fn real_gpus_that_pay_under_weak_scaling() {
+    let weak = |point: Point| Point { weak: true, ..point };
+    let points = [point(1, 64.0, 1e-3, 0.0), point(2, 128.0, 1.1e-3, 0.1), point(4, 256.0, 1.25e-3, 0.2)];
+    let mut points = points.map(weak);
+    points[2].data = 0.31;
+    insta::assert_snapshot!(shown(&points), @"");
+}
+
+#[test]
+fn virtual_gpus_have_no_speed_up() {
+    let pose = |point: Point| Point { kind: Kind::Virtual, names: point.names.replace("gpu", "virtual"), ..point };
+    let points = [point(1, 256.0, 1e-3, 0.0), point(2, 256.0, 1.45e-3, 0.61)].map(pose);
+    insta::assert_snapshot!(shown(&points), @"");
+}
+
+#[test]
+fn without_one_gpu_nothing_can_be_held_against() {
+    insta::assert_snapshot!(shown(&[point(2, 256.0, 1.45e-3, 0.61)]), @"");
+}
+
+/// A sweep of two counts and two repeats: medians are taken from the folders' files alone.
+#[test]
+fn a_sweep_is_read_from_its_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rows = String::from("trial,devices.num_gpus,repeat,status,folder,reason\n");
+    for (trial, (gpus, steps_per_s, all_reduce_s)) in
+        [(1, 1000.0, 0.0), (2, 800.0, 0.25), (1, 1200.0, 0.0), (2, 900.0, 0.5)].into_iter().enumerate()
+    {
+        let own = folder.path().join(trial.to_string());
+        fs::create_dir(&own).unwrap();
+        let names: Vec<String> = (0..gpus).map(|i| format!("gpu:{i}")).collect();
+        let repeat = trial / 2;
+        rows += &format!("{trial},{gpus},{repeat},finished,{trial},\n");
+        let figures = format!("finished,{},false,strong,1.0,{steps_per_s},{}", names.join(";"), steps_per_s * 32.0);
+        let columns = "status,devices_used,virtual,scaling,train_s,steps_per_s,samples_per_s";
+        fs::write(own.join("summary.csv"), format!("{columns}\n{figures}\n")).unwrap();
+        fs::write(own.join("metrics.csv"), "step,epoch,split,rows,loss,elapsed_s\n").unwrap();
+        let mut timing = "device,clock,phase,count,total_s\n".to_owned();
+        let mut transfers = "kind,purpose,from,to,total_s\n".to_owned();
+        for name in &names {
+            timing += &format!("{name},host,data,1,0.125\n{name},host,upload,1,0.125\n{name},host,log,1,0.01\n");
+            // The one run by phases, the other by the ledger.
+            if repeat == 0 && gpus == 2 {
+                timing += &format!("{name},host,all_reduce,1,{all_reduce_s}\n");
+            } else if gpus == 2 {
+                transfers += &format!("all_reduce,gradients,{name},{name},{all_reduce_s}\n");
+            }
+        }
+        fs::write(own.join("timing.csv"), timing).unwrap();
+        fs::write(own.join("transfers.csv"), transfers).unwrap();
+    }
+    fs::write(folder.path().join("sweep.csv"), rows).unwrap();
+    let runs = Comparison::of(sweep::read(folder.path()).unwrap()).runs;
+    insta::assert_snapshot!(verdict(&runs, 200).unwrap().unwrap(), @"");
+}
