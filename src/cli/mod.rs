@@ -9,6 +9,7 @@ mod execute;
 mod exit;
 mod machine;
 mod measure;
+mod parity;
 mod prepare;
 mod run;
 mod templates;
@@ -30,6 +31,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
     match command {
         Command::Run(options) => run::run(&options, &arguments, begun),
         Command::Check(options) => check::check(&options),
+        Command::Parity(options) => parity::parity(&options),
         Command::Devices => devices::devices(),
         Command::Compare(options) => compare::compare(&options),
         Command::Schema => templates::schema(),

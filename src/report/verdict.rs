@@ -36,7 +36,7 @@ pub(super) fn verdict(runs: &[Run], width: u16) -> Result<Option<String>, Report
         let points = points(&members)?;
         if points.iter().any(|point| point.kind != Kind::Cpu) {
             let of = if others.is_empty() { String::new() } else { format!(", {others}") };
-            let _ = write!(text, "devices{of}\n\n{}", section(&points, width)); // a String takes every write
+            let _ = write!(text, "more devices{of}\n\n{}", section(&points, width)); // a String takes every write
         }
     }
     Ok((!text.is_empty()).then_some(text))
@@ -101,7 +101,8 @@ fn point(run: &Run) -> Result<Option<Point>, ReportError> {
         let all: f64 = names.iter().map(|name| seconds(name)).sum();
         all / names.len() as f64 / train_s
     };
-    let phase = |name: &str, phase: &str| phases.of(name, phase, "device").or_else(|| phases.of(name, phase, "host"));
+    let phase =
+        |name: &str, phase: &str| phases.of(name, phase, "device").or_else(|| phases.of(name, phase, "host"));
     let or_nothing = |name: &str, of: &str| phase(name, of).unwrap_or(0.0);
     Ok(Some(Point {
         devices: names.len(),
@@ -196,7 +197,9 @@ fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {
             if p.weak { String::new() } else { of_several(p, &word) }
         }));
     }
-    columns.push(make("all-reduce", true, &|p| if p.devices > 1 { units::percent(p.all_reduce) } else { String::new() }));
+    columns.push(make("all-reduce", true, &|p| {
+        if p.devices > 1 { units::percent(p.all_reduce) } else { String::new() }
+    }));
     columns.push(make("data", true, &|p| units::percent(p.data)));
     columns.push(make("log", true, &|p| units::percent(p.log)));
     columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
@@ -223,7 +226,9 @@ fn sentence(point: &Point, one: Option<&Point>) -> String {
             let each = if point.weak { " per device" } else { "" };
             format!("breaks even from batch {:.0}{each} on", (rows / devices).ceil().max(1.0))
         }
-        None => "no batch breaks even: without its all-reduce the step is no shorter than on one GPU".to_owned(),
+        None => {
+            "no batch breaks even: without its all-reduce the step is no shorter than on one GPU".to_owned()
+        }
     }));
     format!("{}: {}", units::counted(point.devices as u64, what), words.join("; "))
 }
