@@ -80,6 +80,19 @@ impl<'a> Ready<'a> {
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
         Ok(Self { trial, dataset, world, initial })
     }
+
+    /// Trains without a folder.
+    ///
+    /// # Errors
+    /// Where `emit` wants no more.
+    pub fn train(
+        self,
+        stop: &StopFlag,
+        emit: &mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
+    ) -> Result<Trained, Closed> {
+        let Self { trial, dataset, world, initial } = self;
+        train::train(train::Job { trial, dataset: &dataset, world, initial: &initial, stop, emit })
+    }
 }
 
 /// How long one device waits for another before the run is given up; a step that takes long is waited for longer.
@@ -88,7 +101,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// All devices of a trial, loaded, and what connects them.
 fn world(trial: &Trial) -> Result<World, DeviceError> {
     let names = trial.devices.used_names();
-    let limit = PATIENCE + Duration::from_secs_f64((100.0 * trial.floor.serial_s()).min(3600.0));
+    // Rows are copied to a device at more than this.
+    let slow_copy_s = trial.data_bytes as f64 / 100e6;
+    let longest_s = (100.0 * trial.floor.serial_s()).min(3600.0) + slow_copy_s;
+    let limit = PATIENCE + Duration::from_secs_f64(longest_s);
     let (handles, abort) = match names.len() {
         1 => (vec![None], Abort::nothing()),
         _ => {

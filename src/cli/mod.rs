@@ -9,6 +9,7 @@ mod execute;
 mod exit;
 mod machine;
 mod measure;
+mod parity;
 mod prepare;
 mod rates;
 mod run;
@@ -31,6 +32,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
     match command {
         Command::Run(options) => run::run(&options, &arguments, begun),
         Command::Check(options) => check::check(&options),
+        Command::Parity(options) => parity::parity(&options),
         Command::Devices(options) => devices::devices(&options),
         Command::Compare(options) => compare::compare(&options),
         Command::Schema => templates::schema(),

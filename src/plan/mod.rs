@@ -6,6 +6,7 @@
 mod devices;
 mod floor;
 pub mod lab;
+mod memory;
 mod rates;
 mod scaling;
 mod schedule;
@@ -165,7 +166,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if least > MOST_NUMBERS {
         let needed = least.saturating_mul(4);
         let parameter_bytes = 4 * layers.iter().map(|layer| layer.parameters).sum::<u64>();
-        return Err(PlanError::Problems(vec![too_large("at least ", needed, parameter_bytes, machine)]));
+        return Err(PlanError::Problems(vec![memory::too_large(needed, parameter_bytes, machine)]));
     }
     let world_size = devices.used.len();
     let mut ranks =
@@ -175,7 +176,9 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let data_rows = facts.train_rows as u64 + facts.validation_rows as u64;
     let row_bytes = 4 * (facts.features as u64).saturating_add(facts.targets as u64);
     let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
-    check_memory(&programs, data_bytes, &devices, machine).map_err(|p| PlanError::Problems(vec![p]))?;
+    memory::Need { spec: &spec, facts, streamed, devices: &devices, data_bytes }
+        .check(peers.last().unwrap_or(&programs), machine)
+        .map_err(|p| PlanError::Problems(vec![p]))?;
     let floor = Floor::of(&programs, machine, data_bytes);
     // Devices that share a run, or that have a memory of their own, have one thread each.
     let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
@@ -250,38 +253,6 @@ fn least_numbers(layers: &[LayerRow], facts: Facts, batch: usize) -> u64 {
     widths
         .fold((facts.features as u64).saturating_add(facts.targets as u64), u64::saturating_add)
         .saturating_mul(rows)
-}
-
-fn check_memory(
-    programs: &Programs,
-    data_bytes: u64,
-    devices: &Choice,
-    machine: &Machine,
-) -> Result<(), Problem> {
-    // Virtual devices hold copies of the data, in the host's memory like all else.
-    let copies = devices.used.iter().filter(|place| **place != Place::Cpu).count() as u64 + 1;
-    let arenas = programs.layout.arena_bytes().saturating_mul(devices.used.len() as u64);
-    let needed = arenas.saturating_add(data_bytes.saturating_mul(copies));
-    if needed <= machine.memory_available {
-        return Ok(());
-    }
-    Err(too_large("", needed, programs.layout.parameter_count() * 4, machine))
-}
-
-/// `fixed`: bytes of the parameters, whatever the batch.
-fn too_large(at_least: &str, needed: u64, fixed: u64, machine: &Machine) -> Problem {
-    let hint = if fixed.saturating_mul(3) > machine.memory_available {
-        "make the model smaller"
-    } else {
-        "lower `data.batch_size`, or make the model smaller"
-    };
-    let gb = |bytes: u64| bytes as f64 / 1e9;
-    let message = format!(
-        "the job needs {at_least}{:.3} GB of memory for parameters, activations and data, and {:.3} GB are available",
-        gb(needed),
-        gb(machine.memory_available)
-    );
-    Problem::at_key("model.layers", message).hint(hint)
 }
 
 /// A team pays off where its meetings cost less than the work it shares.

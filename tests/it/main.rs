@@ -6,6 +6,7 @@ mod compare;
 mod conformance;
 mod data;
 mod dependencies;
+mod devices;
 mod experiments;
 mod moved;
 mod parity;

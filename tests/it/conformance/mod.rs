@@ -3,6 +3,7 @@
 
 mod gradients;
 mod ops;
+mod poison;
 mod programs;
 
 use runner::{
