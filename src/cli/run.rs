@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     event::{Outcome, Status},
+    host::load::Watch,
     plan::Trial,
     record::{
         ConsoleOptions, Ending, GitQuery, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, Verbosity,
@@ -51,6 +52,8 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
+    let mut load = Watch::default();
+    load.mark();
     let process = Process {
         begun,
         started,
@@ -59,6 +62,7 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         virtual_gpus: options.virtual_gpus,
         git,
         stop: &stop,
+        load,
     };
     let mut session =
         Session { process, experiment: &experiment, options, datasets, warned: Warned::default() };
@@ -225,6 +229,7 @@ impl Session<'_> {
                 }
                 Prepared::Run(planned) => {
                     (self.process.begun, self.process.started) = (Instant::now(), Utc::now());
+                    self.process.load.mark();
                     let result = match self.ready(planned) {
                         Ok(ready) => {
                             let folder = sweep.trial(trial.index, &trial.axes)?;

@@ -94,7 +94,7 @@ pub fn execute(
     let outcome = lab::run(trial, &devices, folder.path(), process.stop, &tell);
     let Taker { files, table, fault, .. } = taker.into_inner().unwrap_or_else(PoisonError::into_inner);
     let finished = files.finish(&outcome);
-    environment.finish()?;
+    environment.finish(process.load.load())?;
     if let Some(fault) = fault {
         return Err(fault.into());
     }

@@ -18,12 +18,17 @@ use super::{
 };
 use crate::{
     event::Status,
+    host::load::Watch,
     lab::LabOutcome,
     record::{GitQuery, LabTable, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, units},
     spec::{Experiment, LabSpec},
 };
 use execute::{Voice, execute};
 use prepare::{Prepared, prepare};
+
+/// Said below figures of virtual devices.
+const VIRTUAL: &str =
+    "virtual devices share the host's processor and memory: their times say nothing of GPUs";
 
 /// Runs an experiment of the lab.
 pub fn run(
@@ -41,7 +46,9 @@ pub fn run(
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
     let (threads, virtual_gpus) = (options.threads, options.virtual_gpus);
-    let process = Process { begun, started, command, threads, virtual_gpus, git, stop: &stop };
+    let mut load = Watch::default();
+    load.mark();
+    let process = Process { begun, started, command, threads, virtual_gpus, git, stop: &stop, load };
     let mut session = Session { process, experiment, options };
     if experiment.is_sweep() {
         session.sweep(&prepared).unwrap_or_else(|e| fault(&ExecuteError::Record(e)))
@@ -77,7 +84,10 @@ impl Session<'_> {
             .map_err(ExecuteError::from)
             .and_then(|folder| Ok((execute(&self.process, trial, &folder, &voice)?, folder)));
         match ran {
-            Ok(((outcome, table), folder)) => {
+            Ok(((outcome, mut table), folder)) => {
+                if trial.devices.any_virtual() {
+                    table.note(VIRTUAL);
+                }
                 let mut text = String::new();
                 if !self.options.quiet {
                     if !table.is_empty() {
@@ -123,6 +133,7 @@ impl Session<'_> {
         let mut folders: Vec<String> = Vec::new();
         let mut ended: Vec<String> = Vec::new();
         let mut first: Option<f64> = None;
+        let mut any_virtual = false;
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
             let values: Vec<_> = trial.axes.iter().map(|(_, v)| v.clone()).collect();
             let mut own = String::new();
@@ -144,6 +155,8 @@ impl Session<'_> {
                 }
                 Prepared::Run(planned) => {
                     (self.process.begun, self.process.started) = (Instant::now(), Utc::now());
+                    self.process.load.mark();
+                    any_virtual |= planned.devices.any_virtual();
                     let folder = sweep.trial(trial.index, &trial.axes)?;
                     own = folder.name();
                     let (quiet, verbose) = (self.options.quiet, self.options.verbose);
@@ -186,6 +199,9 @@ impl Session<'_> {
             worst = self.signal();
         }
         let path = sweep.path().display();
+        if any_virtual {
+            table.note(VIRTUAL);
+        }
         let text = if self.options.quiet {
             format!("{path}\n")
         } else {

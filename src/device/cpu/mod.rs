@@ -10,6 +10,7 @@ mod footprint;
 pub mod matmul;
 mod ops;
 mod pace;
+mod rates;
 #[allow(unsafe_code)]
 mod simd;
 #[allow(unsafe_code)]
@@ -21,4 +22,5 @@ mod watch;
 pub use backend::HostBackend;
 pub use executor::{CpuExecutor, Job, Memory};
 pub use pace::Sharing;
+pub use rates::measure as measure_rates;
 pub use simd::{denormals_flushed, flush_denormals};

@@ -56,13 +56,14 @@ impl LabTable {
                     row.gb_per_s().map(units::number).unwrap_or_default(),
                 ]);
             }
-            Finding::Together { devices, order, wall_s, .. } if devices.len() > 1 => {
+            Finding::Together { devices, order, shape: [m, k, n], wall_s } if devices.len() > 1 => {
                 let how = match order {
                     Order::Sequential => "one after the other",
                     Order::Concurrent => "at once",
                 };
                 let names = devices.join(", ");
-                self.notes.push(format!("{names} {how}: {}", units::seconds(*wall_s)));
+                let seconds = units::seconds(*wall_s);
+                self.notes.push(format!("{m} x {k} x {n} on {names}, {how}: {seconds}"));
             }
             _ => {}
         }
@@ -71,6 +72,13 @@ impl LabTable {
     /// Whether there is nothing to show.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// Adds a sentence below the rows, once.
+    pub fn note(&mut self, note: &str) {
+        if !self.rows.is_empty() && !self.notes.iter().any(|own| own == note) {
+            self.notes.push(note.to_owned());
+        }
     }
 
     /// Puts a trial's axes before every row, and its name before every note.
