@@ -17,7 +17,7 @@ const NOTES: usize = 8;
 
 /// The page: a line per fact, the layers as a table. `notes` are what reading the data had to say.
 pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
-    let mut page = Page(format!("{}\n\n", trial.spec.name));
+    let mut page = Page::new(&trial.spec.name);
     page.row("devices", devices_in_words(&trial.devices.requested, &trial.devices.used_names()));
     page.more(trial.devices.note.clone());
     shares(&mut page, trial);
@@ -82,14 +82,31 @@ fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
 }
 
 /// Lines of a name and a value; a value's further lines stand below it.
-struct Page(String);
+pub(super) struct Page(String);
 
 impl Page {
-    fn row(&mut self, name: &str, value: impl AsRef<str>) {
+    /// With a title.
+    pub(super) fn new(title: &str) -> Self {
+        Self(format!("{title}\n\n"))
+    }
+
+    /// The whole of it.
+    pub(super) fn into_text(self) -> String {
+        self.0
+    }
+
+    /// A name and several lines.
+    pub(super) fn list(&mut self, name: &str, lines: impl Iterator<Item = String>) {
+        for (i, line) in lines.enumerate() {
+            self.row(if i == 0 { name } else { "" }, line);
+        }
+    }
+
+    pub(super) fn row(&mut self, name: &str, value: impl AsRef<str>) {
         let _ = writeln!(self.0, "  {name:<10} {}", value.as_ref()); // a String takes every write
     }
 
-    fn more(&mut self, lines: impl IntoIterator<Item = String>) {
+    pub(super) fn more(&mut self, lines: impl IntoIterator<Item = String>) {
         for line in lines {
             self.row("", line);
         }
@@ -243,7 +260,7 @@ fn optimizer(trial: &Trial) -> String {
 }
 
 /// `448 FLOP`, `26.75 kFLOP`.
-fn flop(value: f64) -> String {
+pub(super) fn flop(value: f64) -> String {
     if value < 9999.5 { format!("{value:.0} FLOP") } else { format!("{}FLOP", units::rate(value)) }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     },
     event::{Event, Header, Level, Outcome, Status},
     host::{self, load::Watch, nvml::Monitor},
-    plan::{self, Place, Trial},
+    plan::{self, Choice, Place, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
         RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
@@ -46,6 +46,13 @@ pub struct Process<'a> {
     pub load: Watch,
 }
 
+impl Process<'_> {
+    /// Threads that may compute.
+    pub fn available_threads(&self) -> usize {
+        self.threads.map_or_else(|| host::logical_cores().unwrap_or(1), |n| n as usize)
+    }
+}
+
 /// Why a run did not come to its recorded end.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
@@ -55,6 +62,9 @@ pub enum ExecuteError {
     /// The device cannot hold the run.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// An experiment of the lab could not be begun.
+    #[error("{0}")]
+    Lab(String),
     /// What was read when the trials were prepared can no longer be read, or is something else.
     #[error("the data have changed since the start: {0}")]
     Data(String),
@@ -155,7 +165,7 @@ pub fn execute(
         virtual_devices: trial.devices.any_virtual(),
         virtual_gpus: process.virtual_gpus,
         threads: trial.threads,
-        available_threads: process.threads.map_or_else(|| host::logical_cores().unwrap_or(1), |n| n as usize),
+        available_threads: process.available_threads(),
         instruction_set: trial.instruction_set.clone(),
         precision: "f32".to_owned(),
         gpus: trial.gpus.clone(),
@@ -286,6 +296,18 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
 
 /// The resolved spec behind a comment with the command that repeats the run.
 fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> String {
+    let notes = trial.scaling_in_words().into_iter().collect();
+    resolved(process, folder, &trial.devices, notes, &trial.spec.to_toml())
+}
+
+/// The same for a spec of any kind, with further notes below the command.
+pub fn resolved(
+    process: &Process<'_>,
+    folder: &RunDir,
+    devices: &Choice,
+    mut notes: Vec<String>,
+    spec: &str,
+) -> String {
     let path = folder.file("spec.toml");
     let path = std::path::absolute(&path).unwrap_or(path);
     let mut words = vec!["runner".to_owned(), path.to_string_lossy().into_owned()];
@@ -295,13 +317,12 @@ fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> Strin
     if let Some(gpus) = process.virtual_gpus {
         words.extend(["--virtual-gpus".to_owned(), gpus.to_string()]);
     }
-    let mut notes: Vec<String> = trial.scaling_in_words().into_iter().collect();
-    if trial.devices.any_virtual() {
-        let used = trial.devices.used_names().join(", ");
+    if devices.any_virtual() {
+        let used = devices.used_names().join(", ");
         notes.push(format!("ran on virtual devices, which the host posed as: {used}"));
     }
     let notes: String = notes.iter().map(|note| format!("# {note}\n")).collect();
-    format!("# {}\n{notes}{}", command_line(words), trial.spec.to_toml())
+    format!("# {}\n{notes}{spec}", command_line(words))
 }
 
 fn save(
