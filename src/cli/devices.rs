@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{
     exit::{Exit, print},
+    gpus,
     machine::machine,
 };
 use crate::host;
@@ -25,6 +26,7 @@ pub fn devices() -> Exit {
     for (name, value) in rows {
         let _ = writeln!(text, "  {name:<12} {value}");
     }
-    text.push_str("\ngpu\n  none: this version computes on the CPU only\n");
+    text.push('\n');
+    text.push_str(&gpus::describe());
     print(&text)
 }

@@ -7,6 +7,7 @@ mod describe;
 mod devices;
 mod execute;
 mod exit;
+mod gpus;
 mod machine;
 mod measure;
 mod prepare;

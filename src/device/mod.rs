@@ -6,6 +6,9 @@
 
 mod clock;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+#[allow(unsafe_code)]
+pub mod cuda;
 mod ledger;
 
 use std::{sync::Arc, time::Duration};
