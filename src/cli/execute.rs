@@ -8,7 +8,7 @@ use crate::{
     data::{Dataset, Weights},
     device::{
         Device, DeviceError,
-        cpu::{CpuExecutor, Job, Sharing},
+        cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
     plan::Trial,
@@ -30,6 +30,8 @@ pub struct Process<'a> {
     pub command: String,
     /// `--threads`, where given.
     pub threads: Option<u32>,
+    /// `--virtual-gpus`, where given.
+    pub virtual_gpus: Option<u32>,
     /// What was asked of git about the spec's folder.
     pub git: GitQuery,
     /// Asks to stop.
@@ -66,12 +68,15 @@ impl<'a> Ready<'a> {
         weights: Option<&Weights>,
     ) -> Result<Self, DeviceError> {
         let job = Job {
+            device: "cpu".into(),
+            memory: Memory::Host,
+            collective: None,
             programs: trial.programs.clone(),
             threads: trial.threads,
             seed: trial.spec.seed,
             sharing: sharing(trial),
         };
-        let device = Device::new("cpu", Box::new(CpuExecutor::new(&job)?));
+        let device = Device::new("cpu", Box::new(CpuExecutor::new(job)?));
         let initial =
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
         Ok(Self { trial, dataset, device, initial })
@@ -100,7 +105,7 @@ pub fn execute(
         devices_requested: trial.devices.requested.clone(),
         devices_used: names.clone(),
         virtual_devices: false,
-        virtual_gpus: None,
+        virtual_gpus: process.virtual_gpus,
         threads: trial.threads,
         instruction_set: trial.instruction_set.clone(),
     };
@@ -183,6 +188,9 @@ fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> Strin
     let mut words = vec!["runner".to_owned(), path.to_string_lossy().into_owned()];
     if let Some(threads) = process.threads {
         words.extend(["--threads".to_owned(), threads.to_string()]);
+    }
+    if let Some(gpus) = process.virtual_gpus {
+        words.extend(["--virtual-gpus".to_owned(), gpus.to_string()]);
     }
     format!("# {}\n{}", command_line(words), trial.spec.to_toml())
 }

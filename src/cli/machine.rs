@@ -6,11 +6,12 @@ use crate::{
     plan::{Machine, Rates},
 };
 
-/// Asks the host.
-pub fn machine() -> Machine {
+/// Asks the host, which may pose as a machine with so many virtual GPUs.
+pub fn machine(virtual_gpus: Option<u32>) -> Machine {
     let instruction_set = Kernel::detect().name().to_owned();
     Machine {
         gpus: 0,
+        virtual_gpus,
         memory_available: host::usable_memory(),
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
         rates: Rates::typical(&instruction_set),

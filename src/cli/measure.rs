@@ -8,8 +8,8 @@ use std::{
 use super::execute::sharing;
 use crate::{
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Work,
-        cpu::{CpuExecutor, Job},
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Work,
+        cpu::{CpuExecutor, Job, Memory},
     },
     plan::Trial,
     program::Hyper,
@@ -39,12 +39,15 @@ pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
         return Ok(None);
     };
     let job = Job {
+        device: "cpu".into(),
+        memory: Memory::Host,
+        collective: None,
         programs: trial.programs.clone(),
         threads: trial.threads,
         seed: trial.spec.seed,
         sharing: sharing(trial),
     };
-    let mut executor = CpuExecutor::new(&job)?;
+    let mut executor = CpuExecutor::new(job)?;
     let rows = batch * steps;
     executor.bind(layout.train_features, &Arc::new(vec![0.0; rows * trial.facts.features]))?;
     executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * trial.facts.targets]))?;
@@ -54,13 +57,13 @@ pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
     let block =
         Block { work: Work::Train, step: 0, position: 0, offset: 0, rows, steps, hyper: &hyper, slot: 0 };
     let mut clock = Clock::new(Grain::Blocks);
-    let mut ends = Vec::new();
+    let (mut ends, mut ledger) = (Vec::new(), Ledger::default());
     let begun = Instant::now();
     let mut times = Vec::new();
     // The first block fills the caches.
     while times.len() < 2 || begun.elapsed() < LONG {
         let start = Instant::now();
-        executor.run(&block, &mut clock, &mut ends)?;
+        executor.run(&block, &mut Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends })?;
         times.push(start.elapsed());
         ends.clear();
         if begun.elapsed() > 8 * LONG {

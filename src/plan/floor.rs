@@ -8,6 +8,8 @@ use crate::program::{Cost, Phase, Programs};
 pub struct Machine {
     /// GPUs that this version can use.
     pub gpus: u32,
+    /// GPUs that the host only poses as, each with a memory of its own; where given, they hide the real ones.
+    pub virtual_gpus: Option<u32>,
     /// Bytes that a run may take.
     pub memory_available: u64,
     /// Bytes of one core's second-level cache.

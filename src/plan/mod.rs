@@ -14,7 +14,7 @@ pub use schedule::update_rule;
 pub use shapes::LayerRow;
 
 use crate::{
-    program::{Options, Programs, lower},
+    program::{Options, Programs, Shard, lower},
     spec::{EngineChoice, Placement, Policy, Problem, Spec},
 };
 
@@ -197,6 +197,8 @@ fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool) -> Programs
         last: remainder(facts.train_rows, batch),
         validation: validates.then(|| (chunk, remainder(facts.validation_rows, chunk))),
         ordered: spec.data.shuffle && !streamed,
+        streamed,
+        shard: Shard::WHOLE,
         fold_update: true,
     })
 }
@@ -281,6 +283,7 @@ mod tests {
         };
         let machine = Machine {
             gpus: 0,
+            virtual_gpus: None,
             memory_available: 8_000_000_000,
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
