@@ -80,7 +80,11 @@ impl Meeting {
                 std::hint::spin_loop();
                 continue;
             }
-            if turns < PATIENCE { thread::yield_now() } else { thread::sleep(Duration::from_micros(50)) }
+            if turns < PATIENCE {
+                thread::yield_now()
+            } else {
+                thread::sleep(Duration::from_micros(50))
+            }
             if turns.is_multiple_of(TURNS_PER_LOOK) {
                 let waited = begun.get_or_insert_with(Instant::now).elapsed();
                 if waited > self.limit {

@@ -131,9 +131,7 @@ mod tests {
                         rank.all_reduce(&mut numbers, 1).expect("all come");
                         let mut want = brought(0, call, len);
                         for other in 1..world {
-                            want.iter_mut()
-                                .zip(brought(other, call, len))
-                                .for_each(|(sum, v)| *sum += v);
+                            want.iter_mut().zip(brought(other, call, len)).for_each(|(sum, v)| *sum += v);
                         }
                         assert_eq!(numbers, want, "{world} ranks, {len} numbers, call {call}");
                     });

@@ -56,6 +56,28 @@ pub enum DeviceError {
         /// Why.
         source: CollectiveError,
     },
+    /// It is there, and cannot be used.
+    #[error("`{device}` cannot be used: {why}")]
+    Unusable {
+        /// The device.
+        device: String,
+        /// Why, and the way out.
+        why: String,
+    },
+    /// CUDA refused something.
+    #[error("`{device}` failed while {doing}: {name} ({text}); {way_out}")]
+    Cuda {
+        /// The device.
+        device: String,
+        /// What was being done.
+        doing: String,
+        /// As `CUDA_ERROR_OUT_OF_MEMORY`.
+        name: String,
+        /// As `out of memory`.
+        text: String,
+        /// What a user can do about it.
+        way_out: &'static str,
+    },
     /// A worker of the device ended before its work was done.
     #[error("a thread of `{device}` ended unexpectedly at step {step}")]
     Lost {

@@ -139,7 +139,9 @@ impl UpdateRule {
 }
 
 /// What an update needs that may change at every step; computed on the host in f64, rounded once.
+/// Devices read it as C lays it out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
 pub struct Hyper {
     /// SGD: the learning rate. Adam: lr / (1 - beta1^t).
     pub rate: f32,

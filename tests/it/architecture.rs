@@ -8,7 +8,18 @@ use std::{
 
 /// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
 const LAYERS: [&str; 13] = [
-    "host", "random", "spec", "program", "plan", "collective", "device", "data", "event", "train", "record", "report",
+    "host",
+    "random",
+    "spec",
+    "program",
+    "plan",
+    "collective",
+    "device",
+    "data",
+    "event",
+    "train",
+    "record",
+    "report",
     "cli",
 ];
 

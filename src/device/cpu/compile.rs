@@ -321,11 +321,13 @@ impl Compiler<'_> {
                     (Job::ActivateBackward(activation), access([p.part(saved, r.clone())], [p.part(dy, r)]))
                 }))
             }
-            Op::Dropout { x, y, p: chance, layer, first, rows, width } => steps.push(self.split(rows, phase, |r| {
-                let job = Job::Dropout { p: chance, layer, width, first: first + r.start };
-                let r = rows_of(&r, width);
-                (job, access([p.part(x, r.clone())], [p.part(y, r)]))
-            })),
+            Op::Dropout { x, y, p: chance, layer, first, rows, width } => {
+                steps.push(self.split(rows, phase, |r| {
+                    let job = Job::Dropout { p: chance, layer, width, first: first + r.start };
+                    let r = rows_of(&r, width);
+                    (job, access([p.part(x, r.clone())], [p.part(y, r)]))
+                }))
+            }
             Op::DropoutBackward { dy, p: chance, layer, first, rows, width } => {
                 steps.push(self.split(rows, phase, |r| {
                     let job = Job::DropoutBackward { p: chance, layer, width, first: first + r.start };
@@ -339,13 +341,18 @@ impl Compiler<'_> {
                     let hits = hits.map_or(Span::default(), |h| p.part(h, r.clone()));
                     let gradient = gradient.map_or(Span::default(), |g| p.part(g, wide.clone()));
                     let reads = [p.part(prediction, wide), p.part(target, rows_of(&r, target_width))];
-                    (Job::Loss { kind, width, total_rows }, access(reads, [p.part(per_row, r), hits, gradient]))
+                    (
+                        Job::Loss { kind, width, total_rows },
+                        access(reads, [p.part(per_row, r), hits, gradient]),
+                    )
                 }));
             }
             Op::AllReduce { of } => {
                 steps.push(self.single(phase, Job::AllReduce, access([], [p.of(of)])));
             }
-            Op::Zero { of } => steps.push(self.split(of.len, phase, |e| (Job::Zero, access([], [p.part(of, e)])))),
+            Op::Zero { of } => {
+                steps.push(self.split(of.len, phase, |e| (Job::Zero, access([], [p.part(of, e)]))))
+            }
             Op::Norm { of, cell } => {
                 let chunks = of.len.div_ceil(reduce::CHUNK);
                 let partial = p.scratch(chunks);

@@ -15,7 +15,9 @@ use super::{
 };
 use crate::{
     collective::Collective,
-    device::{Block, Clock, DeviceError, Executor, Grain, Kind, Ledger, Meters, Moved, Purpose, Ran, Work, digest},
+    device::{
+        Block, Clock, DeviceError, Executor, Grain, Kind, Ledger, Meters, Moved, Purpose, Ran, Work, digest,
+    },
     program::{BufferId, Layout, Programs, Slice, Sums},
 };
 
@@ -64,8 +66,7 @@ pub struct CpuExecutor {
 impl CpuExecutor {
     /// Plans memory, compiles the programs, starts the threads.
     pub fn new(job: Job) -> Result<Self, DeviceError> {
-        let mut state = State::new(&job.programs, job.threads, job.seed)
-            .map_err(|e| e.on(&job.device))?;
+        let mut state = State::new(&job.programs, job.threads, job.seed).map_err(|e| e.on(&job.device))?;
         if job.memory == Memory::Separate {
             state.arena.poison(&job.programs.layout);
         }
