@@ -9,7 +9,7 @@ use super::execute::sharing;
 use crate::{
     device::{
         Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Work,
-        cpu::{CpuExecutor, Job, Memory},
+        cpu::{CpuExecutor, Job},
     },
     plan::Trial,
     program::Hyper,
@@ -38,15 +38,7 @@ pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
     let Some(steps) = steps(trial.floor.serial_s(), batch * trial.facts.features, slots) else {
         return Ok(None);
     };
-    let job = Job {
-        device: "cpu".into(),
-        memory: Memory::Host,
-        collective: None,
-        programs: trial.programs.clone(),
-        threads: trial.threads,
-        seed: trial.spec.seed,
-        sharing: sharing(trial),
-    };
+    let job = Job::cpu(trial.programs.clone(), trial.threads, trial.spec.seed, sharing(trial));
     let mut executor = CpuExecutor::new(job)?;
     let rows = batch * steps;
     executor.bind(layout.train_features, &Arc::new(vec![0.0; rows * trial.facts.features]))?;

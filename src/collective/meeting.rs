@@ -28,12 +28,6 @@ pub struct Meeting {
     limit: Duration,
 }
 
-/// Poisons a meeting when it is dropped, unless it was defused: however a rank's thread ends, nobody waits for it.
-pub struct Poison<'a> {
-    meeting: &'a Meeting,
-    armed: bool,
-}
-
 impl Meeting {
     /// For ranks of these names, each of which is waited for no longer than `limit`.
     pub fn new(names: Vec<String>, limit: Duration) -> Self {
@@ -49,11 +43,6 @@ impl Meeting {
     /// Lets everybody go who waits or will come.
     pub fn poison(&self) {
         self.poisoned.store(true, Ordering::Release);
-    }
-
-    /// Poisons this meeting unless defused.
-    pub fn guard(&self) -> Poison<'_> {
-        Poison { meeting: self, armed: true }
     }
 
     /// Returns when all ranks have come.
@@ -100,20 +89,5 @@ impl Meeting {
         let missing = self.came.iter().position(|c| c.load(Ordering::Acquire) < meeting);
         let device = missing.map_or_else(String::new, |rank| self.names[rank].clone());
         CollectiveError::Stalled { device, waited: Duration::from_secs(waited.as_secs()) }
-    }
-}
-
-impl Poison<'_> {
-    /// All went well.
-    pub fn defuse(mut self) {
-        self.armed = false;
-    }
-}
-
-impl Drop for Poison<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.meeting.poison();
-        }
     }
 }

@@ -3,12 +3,14 @@
 //! A [`Collective`] is one rank's handle. It is given to an executor when that is made, and used from within a step, so
 //! that the other layers need not know how many devices there are. May use [`crate::spec`] and [`crate::program`].
 
+mod abort;
 mod meeting;
 mod shared;
 
 use std::time::Duration;
 
-pub use meeting::{Meeting, Poison};
+pub use abort::{Abort, Guard};
+pub use meeting::Meeting;
 pub use shared::{Shared, shared};
 
 /// Why devices did not come together.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Collective, CollectiveError, meeting::Meeting};
+use super::{Abort, Collective, CollectiveError, meeting::Meeting};
 
 /// Numbers up to which everyone sums everything.
 const SMALL: usize = 4096;
@@ -32,21 +32,17 @@ pub struct Shared {
     calls: usize,
 }
 
-/// A handle for each of the named ranks. A rank is waited for no longer than `limit`.
-pub fn shared(names: Vec<String>, limit: Duration) -> Vec<Shared> {
+/// A handle for each of the named ranks, and what lets all of them go. A rank is waited for no longer than `limit`.
+pub fn shared(names: Vec<String>, limit: Duration) -> (Vec<Shared>, Abort) {
     let world = names.len();
     let places = || (0..world).map(|_| RwLock::default()).collect();
     let meeting = Meeting::new(names, limit);
     let table = Arc::new(Table { meeting, laid: [places(), places()], summed: places() });
-    (0..world).map(|rank| Shared { table: Arc::clone(&table), rank, calls: 0 }).collect()
+    let ranks = (0..world).map(|rank| Shared { table: Arc::clone(&table), rank, calls: 0 }).collect();
+    (ranks, Abort::new(move || table.meeting.poison()))
 }
 
 impl Shared {
-    /// Where all ranks meet.
-    pub fn meeting(&self) -> &Meeting {
-        &self.table.meeting
-    }
-
     fn part(&self, rank: usize, len: usize) -> Range<usize> {
         let world = self.table.summed.len();
         let lines = len.div_ceil(16);
@@ -124,7 +120,7 @@ mod tests {
     fn every_rank_has_the_sum_in_rank_order() {
         for world in [1, 2, 3, 4, 7] {
             for len in [0, 1, 15, SMALL, SMALL + 1, 3 * SMALL + 5] {
-                let ranks = shared(names(world), LONG);
+                let (ranks, _) = shared(names(world), LONG);
                 let work = |mut rank: Shared| {
                     (0..5).for_each(|call| {
                         let mut numbers = brought(rank.rank, call, len);
@@ -145,11 +141,11 @@ mod tests {
 
     #[test]
     fn a_rank_that_fails_lets_the_others_go() {
-        let mut ranks = shared(names(2), LONG);
-        let (second, first) = (ranks.pop(), ranks.pop());
+        let (mut ranks, abort) = shared(names(2), LONG);
+        let first = ranks.pop();
         let result = thread::scope(|scope| {
             let waiting = scope.spawn(|| first.map(|mut rank| rank.all_reduce(&mut [1.0], 1)));
-            drop(second.as_ref().map(|rank| rank.meeting().guard()));
+            drop(abort.guard());
             waiting.join()
         });
         assert_eq!(result.ok().flatten(), Some(Err(CollectiveError::Poisoned)));
@@ -157,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_does_not_come_is_named() {
-        let mut ranks = shared(names(2), Duration::from_millis(1));
+        let (mut ranks, _) = shared(names(2), Duration::from_millis(1));
         let stalled = ranks[0].all_reduce(&mut [1.0], 1);
         let device = "virtual:1".to_owned();
         assert_eq!(stalled, Err(CollectiveError::Stalled { device, waited: Duration::ZERO }));

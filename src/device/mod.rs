@@ -78,6 +78,30 @@ pub enum DeviceError {
         /// What a user can do about it.
         way_out: &'static str,
     },
+    /// Replicas that should be equal are not.
+    #[error("after step {step}, `{device}` no longer holds the parameters of `{first}`")]
+    Replicas {
+        /// The one that differs.
+        device: String,
+        /// The first of the run's devices.
+        first: String,
+        /// Steps done.
+        step: u64,
+    },
+    /// A device did not answer.
+    #[error("`{device}` did not answer within {waited:?}")]
+    Stalled {
+        /// The device.
+        device: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The thread of a device ended.
+    #[error("the thread of `{device}` ended unexpectedly")]
+    Ended {
+        /// The device.
+        device: String,
+    },
     /// A worker of the device ended before its work was done.
     #[error("a thread of `{device}` ended unexpectedly at step {step}")]
     Lost {

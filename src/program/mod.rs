@@ -10,11 +10,13 @@ mod cost;
 mod layout;
 mod lower;
 mod op;
+mod places;
 pub mod reference;
 
 pub use cost::Cost;
 pub use layout::{Buffer, BufferId, Layout, Parameter, Role, Slice};
 pub use lower::{Options, Shard, lower};
+pub use places::{Arena, Places};
 pub use op::{Activation, Hyper, Instruction, LossKind, Op, Phase, RowSource, Sums, UpdateRule};
 
 /// The instructions of one kind of step, for one number of rows.

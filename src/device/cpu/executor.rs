@@ -49,6 +49,14 @@ pub struct Job {
     pub sharing: Sharing,
 }
 
+impl Job {
+    /// For the CPU itself, alone.
+    pub fn cpu(programs: Programs, threads: usize, seed: u64, sharing: Sharing) -> Self {
+        let (device, collective, memory) = ("cpu".to_owned(), None, Memory::Host);
+        Self { device, programs, threads, seed, collective, memory, sharing }
+    }
+}
+
 /// The CPU with a trial loaded.
 pub struct CpuExecutor {
     device: String,

@@ -1,4 +1,4 @@
-//! Where each buffer of a trial lies in the device's one block of memory, the arena.
+//! Where each buffer of a trial lies in a GPU's one block of memory, the arena.
 //!
 //! What lasts from step to step (parameters, the optimizer's state) comes first. What is made anew in every step lies
 //! behind it, once as training needs it and once, over the same memory, as validation does: the two never run at the
@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::encode::{self, Precision};
-use crate::program::{BufferId, Layout, Program, Programs, Role, Slice};
-
-/// Numbers to which places are aligned: 64 bytes.
-const ALIGN: usize = 16;
+use super::{
+    Program, Programs,
+    layout::{ALIGN, BufferId, Role, Slice},
+};
 
 /// The places of one kind of program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +52,7 @@ impl Arena {
         }
         let behind = |programs: [Option<&Program>; 2]| {
             let mut places = lasting.clone();
-            for (buffer, numbers) in extents(programs, layout) {
+            for (buffer, numbers) in extents(programs) {
                 if !places.bases.contains_key(&buffer) {
                     places.add(buffer, numbers);
                 }
@@ -77,17 +76,14 @@ impl Arena {
     }
 }
 
-/// How much of each buffer the programs touch.
-fn extents(programs: [Option<&Program>; 2], layout: &Layout) -> BTreeMap<BufferId, usize> {
+/// How much of each buffer the programs touch. The log lies elsewhere, and data are no part of the arena.
+fn extents(programs: [Option<&Program>; 2]) -> BTreeMap<BufferId, usize> {
     let mut extents = BTreeMap::new();
     for instruction in programs.into_iter().flatten().flat_map(|program| &program.instructions) {
-        let note = |slice: Slice| {
+        instruction.op.each_slice(|slice| {
             let extent = extents.entry(slice.buffer).or_default();
             *extent = slice.offset.saturating_add(slice.len).max(*extent);
-            Some(0)
-        };
-        // Only the places are of interest: a size that is refused is refused when the program itself is encoded.
-        let _ = encode::encode(&instruction.op, layout, Precision::F32, note);
+        });
     }
     extents
 }
@@ -95,7 +91,7 @@ fn extents(programs: [Option<&Program>; 2], layout: &Layout) -> BTreeMap<BufferI
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Buffer, Instruction, Op, Phase, RowSource};
+    use crate::program::{Buffer, Instruction, Layout, Op, Phase, RowSource};
 
     #[test]
     fn validation_lies_over_what_training_makes_anew() {
