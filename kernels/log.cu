@@ -27,7 +27,7 @@ __device__ void accumulate_op(const Op& op, float* arena, const Run& run, S s) {
     double* sums = run.sums + (validation ? SUMS : 0);
     bool taken = validation || *run.non_finite == 0;
     __syncwarp();   // all have read the flag
-    if (taken && s.thread < op.n) sums[s.thread] += (double)cells[s.thread] * op.rows;
+    if (taken && s.thread < (unsigned)op.n) sums[s.thread] += (double)cells[s.thread] * op.rows;
     if (!validation && s.thread == 0) raise_unless_finite(cells[0], run);
 }
 

@@ -27,7 +27,7 @@ __device__ void loss_op(const Op& op, float* arena, const Run&, S s) {
     float *hits = place(arena, op.at[3]), *gradients = place(arena, op.at[4]);
     for (u64 first = s.thread - lane_of(s.thread); first < (u64)op.rows * lanes; first += s.threads) {
         u64 row = (first + lane_of(s.thread)) / lanes;
-        bool inside = row < op.rows;
+        bool inside = row < (u64)op.rows;
         int mine = inside ? width : 0;   // a lane outside has no outputs, but meets the others
         const float* p = arena + op.at[0] + row * width;
         float* gradient = gradients ? gradients + row * width : 0;
