@@ -11,7 +11,7 @@ use crate::host;
 
 /// Runs the command.
 pub fn devices() -> Exit {
-    let machine = machine(None);
+    let machine = machine(None, None);
     let unknown = || "unknown".to_owned();
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64);
     let rows = [

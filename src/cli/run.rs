@@ -42,7 +42,7 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         Err(failure) => return refuse_spec(&path, &failure),
     };
     let stop = catch_signals();
-    let machine = machine(options.virtual_gpus);
+    let machine = machine(options.virtual_gpus, Some(&experiment));
     let mut datasets = Datasets::new(&machine);
     let prepared = match prepare(&experiment, &mut datasets, &machine, options.thread_count()) {
         Ok(prepared) => prepared,

@@ -144,7 +144,10 @@ mod tests {
         let arena = Arena::of(&programs);
         let at = |places: &Places, buffer| places.of(slice(buffer, 1));
         assert_eq!((at(&arena.train, 2), at(&arena.train, 4)), (Some(0), Some(16)));
-        assert_eq!((at(&arena.train, 3), at(&arena.train, 5), at(&arena.train, 6)), (Some(32), Some(48), Some(80)));
+        assert_eq!(
+            (at(&arena.train, 3), at(&arena.train, 5), at(&arena.train, 6)),
+            (Some(32), Some(48), Some(80))
+        );
         assert_eq!(arena.train.numbers, 96);
         assert_eq!((at(&arena.validate, 5), at(&arena.validate, 6)), (Some(32), Some(640)));
         assert_eq!(arena.numbers(), arena.validate.numbers);

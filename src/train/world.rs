@@ -211,19 +211,24 @@ impl World {
     }
 
     /// See [`Device::settle`].
-    pub fn settle(&mut self, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
+    pub fn settle(
+        &mut self,
+        purpose: Purpose,
+        clock: &mut Clock,
+        ends: &mut Vec<f64>,
+    ) -> Result<Ran, DeviceError> {
         if self.members.is_empty() {
-            return self.first.device.settle(clock, ends);
+            return self.first.device.settle(purpose, clock, ends);
         }
-        self.order(Arc::new(|rank| match &mut rank.clock {
+        self.order(Arc::new(move |rank| match &mut rank.clock {
             Some(clock) => {
                 rank.ends.clear();
-                rank.device.settle(clock, &mut rank.ends).map(Answer::Ran)
+                rank.device.settle(purpose, clock, &mut rank.ends).map(Answer::Ran)
             }
             None => Ok(Answer::Done),
         }));
         let own = match &mut self.first.clock {
-            Some(own) => self.first.device.settle(own, ends).map(Answer::Ran),
+            Some(own) => self.first.device.settle(purpose, own, ends).map(Answer::Ran),
             None => Ok(Answer::Done),
         };
         self.first_ran(own)

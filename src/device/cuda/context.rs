@@ -85,7 +85,9 @@ fn way_out(code: i32) -> &'static str {
             "lower `data.batch_size`, set `data.placement = \"streamed\"`, or end what else uses the GPU"
         }
         // Invalid image, no binary for the GPU, unsupported PTX.
-        200 | 209 | 218 | 222 => "remove the folder of compiled kernels that `runner devices` names, and try again",
+        200 | 209 | 218 | 222 => {
+            "remove the folder of compiled kernels that `runner devices` names, and try again"
+        }
         // ECC, launch failed, illegal address, assert, timeout, hardware and instruction faults.
         214 | 700 | 702 | 710 | 714..=719 => {
             "the GPU is lost to this process; look at `dmesg` and `nvidia-smi -q`, and try `devices.engine = \"launch\"`"

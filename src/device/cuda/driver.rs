@@ -36,7 +36,6 @@ functions! {
         fn cuMemsetD8Async(CUdeviceptr, u8, usize, CUstream);
         fn cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream);
         fn cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream);
-        fn cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, usize, CUstream);
         fn cuStreamCreate(*mut CUstream, u32);
         fn cuStreamDestroy_v2(CUstream);
         fn cuStreamSynchronize(CUstream);
@@ -139,11 +138,6 @@ impl Driver {
             .map_err(|s| format!("the NVIDIA driver does not tell its version: {}", s.name))?;
         driver.version = version;
         Ok(driver)
-    }
-
-    /// The newest CUDA that it serves, as `12.8`.
-    pub fn cuda(&self) -> String {
-        format!("{}.{}", self.version / 1000, self.version % 1000 / 10)
     }
 
     /// Success, or the status in words.

@@ -45,7 +45,9 @@ impl Graph {
         context.check(made, || "making a graph of its steps".into())?;
         let graph = Self { context: Arc::clone(context), handle };
         // SAFETY: both handles are alive. Otherwise the first launch would do it.
-        context.check(unsafe { (driver.cuGraphUpload)(handle, stream.handle) }, || "loading a graph of its steps".into())?;
+        context.check(unsafe { (driver.cuGraphUpload)(handle, stream.handle) }, || {
+            "loading a graph of its steps".into()
+        })?;
         Ok(graph)
     }
 

@@ -4,12 +4,7 @@ use std::{ffi::CString, ptr, sync::Arc};
 
 use cudarc::driver::sys::{CUfunction, CUmodule};
 
-use super::{
-    abi::Kind,
-    cache::Cache,
-    compiler::Compiler,
-    context::Context,
-};
+use super::{abi::Kind, cache::Cache, compiler::Compiler, context::Context};
 use crate::device::DeviceError;
 
 #[path = "../../../kernels/sources.rs"]

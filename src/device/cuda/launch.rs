@@ -9,7 +9,7 @@ use super::{
     context::Context,
     stream::Stream,
 };
-use crate::device::DeviceError;
+use crate::{device::DeviceError, program::LARGE_PRODUCT};
 
 /// Threads of a block of a stand-alone kernel; products are written for this number.
 const THREADS: u32 = 256;
@@ -47,7 +47,8 @@ pub fn shape(op: &Op, kind: Kind, multiprocessors: u32) -> Shape {
     let n = u64::try_from(op.n).unwrap_or(0);
     let product = |m: i32, columns: i32, k: i32| {
         if columns > SLIM {
-            let tiles = u64::try_from(m).unwrap_or(0).div_ceil(32) * u64::try_from(columns).unwrap_or(0).div_ceil(32);
+            let tiles =
+                u64::try_from(m).unwrap_or(0).div_ceil(32) * u64::try_from(columns).unwrap_or(0).div_ceil(32);
             Shape::of(tiles, multiprocessors.saturating_mul(2))
         } else if k >= 64 {
             // A warp per row.
@@ -85,12 +86,10 @@ pub fn shape(op: &Op, kind: Kind, multiprocessors: u32) -> Shape {
 
 /// Whether an instruction is a product that a library does better than our kernels: large, and with its update apart.
 pub fn is_large_product(op: &Op, kind: Kind) -> bool {
-    /// Multiply-adds from which a library's tensor cores and tuned tiles pay for a call of its own: an estimate.
-    const LARGE: f64 = 2e7;
     let work = f64::from(op.rows) * f64::from(op.inputs) * f64::from(op.outputs);
     matches!(kind, Kind::Linear | Kind::InputGradient | Kind::WeightGradient)
         && op.flags & super::abi::FLAG_UPDATE == 0
-        && work >= LARGE
+        && work >= LARGE_PRODUCT
         && op.at[0] != NONE
 }
 

@@ -4,11 +4,7 @@ use std::{ffi::c_void, ptr, sync::Arc};
 
 use cudarc::driver::sys::{CUevent, CUstream};
 
-use super::{
-    context::Context,
-    driver::NOT_READY,
-    memory::Pinned,
-};
+use super::{context::Context, driver::NOT_READY, memory::Pinned};
 use crate::device::DeviceError;
 
 /// The driver's `CU_STREAM_NON_BLOCKING`: no hidden order with the default stream.
@@ -54,8 +50,7 @@ impl Stream {
     pub fn upload(&self, to: u64, from: &Pinned, offset: usize, bytes: usize) -> Result<(), DeviceError> {
         let Some(from) = from.pointer(offset, bytes).filter(|_| bytes > 0) else { return Ok(()) };
         // SAFETY: the range lies within the allocation; the caller owns so much memory at `to`.
-        let status =
-            unsafe { (self.context.driver.cuMemcpyHtoDAsync_v2)(to, from, bytes, self.handle) };
+        let status = unsafe { (self.context.driver.cuMemcpyHtoDAsync_v2)(to, from, bytes, self.handle) };
         self.context.check(status, || format!("copying {bytes} bytes to it"))
     }
 
@@ -76,8 +71,7 @@ impl Stream {
     pub fn download(&self, to: &Pinned, offset: usize, from: u64, bytes: usize) -> Result<(), DeviceError> {
         let Some(to) = to.pointer(offset, bytes).filter(|_| bytes > 0) else { return Ok(()) };
         // SAFETY: the range lies within the allocation; the caller owns so much memory at `from`.
-        let status =
-            unsafe { (self.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle) };
+        let status = unsafe { (self.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle) };
         self.context.check(status, || format!("copying {bytes} bytes from it"))
     }
 
@@ -89,8 +83,7 @@ impl Stream {
         let bytes = size_of_val(to);
         let to: *mut c_void = to.as_mut_ptr().cast();
         // SAFETY: the slice is alive and the caller keeps it; so much memory is at `from`.
-        let status =
-            unsafe { (self.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle) };
+        let status = unsafe { (self.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle) };
         self.context.check(status, || format!("copying {bytes} bytes from it"))
     }
 
@@ -169,9 +162,8 @@ impl Event {
     pub fn seconds_after(&self, earlier: &Self) -> Result<f64, DeviceError> {
         let mut ms = 0.0;
         // SAFETY: both handles are alive, the pointer is to a live local.
-        let status = unsafe {
-            (self.context.driver.cuEventElapsedTime)(&raw mut ms, earlier.handle, self.handle)
-        };
+        let status =
+            unsafe { (self.context.driver.cuEventElapsedTime)(&raw mut ms, earlier.handle, self.handle) };
         self.context.check(status, || "reading the time of an event".into())?;
         Ok(f64::from(ms).max(0.0) / 1000.0)
     }
