@@ -19,6 +19,7 @@
 //! | [`spec`] | what the user wrote: TOML with places, strict, every problem at once, overrides, JSON Schema |
 //! | [`program`] | the instructions of a step as data: buffers, ops, phases, costs, lowering |
 //! | [`plan`] | what will happen: devices and engine chosen, shapes inferred, programs lowered, bytes and FLOPs counted |
+//! | [`collective`] | what several devices do together: sums in rank order, meetings that a failing rank poisons |
 //! | [`device`] | memory, copies, running a program; the ledger that counts every transfer and every wait |
 //! | [`data`] | sources (synthetic, csv, idx, npy) and the order of rows |
 //! | [`event`] | all that the outside may learn of a run |
@@ -30,6 +31,7 @@
 #![deny(missing_docs, unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 pub mod cli;
+pub mod collective;
 pub mod data;
 pub mod device;
 pub mod event;

@@ -1,8 +1,9 @@
 //! A trial from the text of a spec, planned for this machine, without a run folder.
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 use runner::{
+    collective::Abort,
     data::{self, Dataset, Store, Task},
     device::{
         Block, Clock, Device, Grain, Purpose, Work,
@@ -12,7 +13,7 @@ use runner::{
     plan::{Machine, Rates, Trial, plan},
     program::Hyper,
     spec,
-    train::{self, StopFlag, initial_values},
+    train::{self, StopFlag, World, initial_values},
 };
 
 /// Whatever goes wrong, in words.
@@ -37,7 +38,8 @@ impl Ready {
         let facts = dataset.facts();
         let instruction_set = Kernel::detect().name().to_owned();
         let machine = Machine {
-            gpus: 0,
+            gpus: Vec::new(),
+            no_gpu: String::new(),
             memory_available: u64::MAX,
             cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
             rates: Rates::typical(&instruction_set),
@@ -49,9 +51,8 @@ impl Ready {
 
     fn device(&self) -> Result<Device, Fault> {
         let Trial { programs, threads, spec, .. } = &self.trial;
-        let job =
-            Job { programs: programs.clone(), threads: *threads, seed: spec.seed, sharing: Sharing::Team };
-        Ok(Device::new("cpu", Box::new(CpuExecutor::new(&job)?)))
+        let job = Job::cpu(programs.clone(), *threads, spec.seed, Sharing::Team);
+        Ok(Device::new("cpu", Box::new(CpuExecutor::new(job)?)))
     }
 
     fn initial(&self) -> Vec<f32> {
@@ -75,7 +76,7 @@ impl Ready {
         // A rate so small that the parameters stay where they are, however long the bench runs.
         let hyper = Hyper { rate: 1e-9, first: 0.1, correction: 1.0, shrink: 1.0 };
         let rows = self.dataset.train.rows;
-        let steps = (rows / self.trial.programs.train.rows).min(layout.log_slots);
+        let steps = (rows / self.trial.programs.train.batch).min(layout.log_slots);
         let clock = Clock::new(Grain::Blocks);
         Ok(Stepper { device, hyper: vec![hyper; steps], rows, clock, ends: Vec::new() })
     }
@@ -90,7 +91,7 @@ impl Ready {
         let job = train::Job {
             trial: &self.trial,
             dataset: &self.dataset,
-            device: self.device()?,
+            world: World::new(vec![self.device()?], Abort::nothing(), Duration::ZERO)?,
             initial: &self.initial(),
             stop: &StopFlag::default(),
             emit: &mut emit,

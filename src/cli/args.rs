@@ -71,6 +71,9 @@ pub struct RunOptions {
     /// CPU threads that compute [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: Option<u32>,
+    /// Pose as a machine with exactly N GPUs of separate memories [default: RUNNER_VIRTUAL_GPUS, or the real ones]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=MOST_VIRTUAL_GPUS))]
+    pub virtual_gpus: Option<u32>,
     /// Say only warnings, and the folder at the end
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -157,20 +160,14 @@ enum Color {
 
 /// Commands and options that are specified but not built yet.
 const LATER_COMMANDS: [&str; 2] = ["parity", "report"];
-const LATER_OPTIONS: [&str; 9] = [
-    "--virtual-gpus",
-    "--resume",
-    "--jobs",
-    "--fail-fast",
-    "--measure",
-    "--by",
-    "--metric",
-    "--fail-if",
-    "--steps",
-];
+const LATER_OPTIONS: [&str; 8] =
+    ["--resume", "--jobs", "--fail-fast", "--measure", "--by", "--metric", "--fail-if", "--steps"];
 
-/// An environment variable that is, too; it matters only where something is planned.
-const LATER_VARIABLE: &str = "RUNNER_VIRTUAL_GPUS";
+/// Stands for `--virtual-gpus` where that is not given.
+const VIRTUAL_GPUS: &str = "RUNNER_VIRTUAL_GPUS";
+
+/// Each has a memory of its own; more than this is a slip.
+const MOST_VIRTUAL_GPUS: i64 = 64;
 
 /// Parses, or says what is wrong.
 pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
@@ -189,17 +186,34 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
         Color::Always => anstream::ColorChoice::Always,
         Color::Never => anstream::ColorChoice::Never,
     };
-    let command = cli.command.unwrap_or(Command::Run(cli.run));
-    if let Command::Run(options) | Command::Check(options) = &command {
+    let mut command = cli.command.unwrap_or(Command::Run(cli.run));
+    if let Command::Run(options) | Command::Check(options) = &mut command {
         if options.words.is_empty() {
             let _ = Cli::command().print_help();
             return Err(Exit::Refused);
         }
-        if std::env::var_os(LATER_VARIABLE).is_some() {
-            return Err(refuse_later(LATER_VARIABLE));
+        if options.virtual_gpus.is_none() {
+            options.virtual_gpus = virtual_gpus_of_environment()?;
         }
     }
     Ok(Parsed { command, color })
+}
+
+/// The variable, held to the rule of the option.
+fn virtual_gpus_of_environment() -> Result<Option<u32>, Exit> {
+    let Some(text) = std::env::var_os(VIRTUAL_GPUS) else { return Ok(None) };
+    let number = text.to_str().and_then(|t| t.trim().parse::<u32>().ok());
+    match number.filter(|n| i64::from(*n) <= MOST_VIRTUAL_GPUS) {
+        Some(number) => Ok(Some(number)),
+        None => {
+            let found = text.to_string_lossy();
+            say(
+                format!("`{VIRTUAL_GPUS}` is `{found}`: expected a number from 0 to {MOST_VIRTUAL_GPUS}"),
+                Some("it stands for `--virtual-gpus N`; unset it to use the machine as it is"),
+            );
+            Err(Exit::Refused)
+        }
+    }
 }
 
 fn refuse_later(name: &str) -> Exit {

@@ -23,7 +23,7 @@ pub fn check(options: &RunOptions) -> Exit {
         Ok(experiment) => experiment,
         Err(failure) => return refuse(&failure),
     };
-    let machine = machine();
+    let machine = machine(options.virtual_gpus);
     let mut datasets = Datasets::new(&machine);
     let prepared = match prepare(&experiment, &mut datasets, &machine, options.thread_count()) {
         Ok(prepared) => prepared,

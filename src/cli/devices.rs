@@ -10,7 +10,7 @@ use crate::host;
 
 /// Runs the command.
 pub fn devices() -> Exit {
-    let machine = machine();
+    let machine = machine(None);
     let unknown = || "unknown".to_owned();
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64);
     let rows = [

@@ -1,23 +1,28 @@
 //! One run from its folder to its last file.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use chrono::{DateTime, Utc};
 
 use crate::{
+    collective::{self, Abort, Collective},
     data::{Dataset, Weights},
     device::{
         Device, DeviceError,
-        cpu::{CpuExecutor, Job, Sharing},
+        cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
-    plan::Trial,
+    plan::{Place, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, GitQuery, RecordError, Recorder,
         RunDir, command_line, open_sinks, write_model,
     },
     spec::{EngineChoice, Layer},
-    train::{self, Closed, StopFlag, Trained, exported, initial_values},
+    train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
 };
 
 /// What all runs of a process share.
@@ -30,6 +35,8 @@ pub struct Process<'a> {
     pub command: String,
     /// `--threads`, where given.
     pub threads: Option<u32>,
+    /// `--virtual-gpus`, where given.
+    pub virtual_gpus: Option<u32>,
     /// What was asked of git about the spec's folder.
     pub git: GitQuery,
     /// Asks to stop.
@@ -54,7 +61,7 @@ pub enum ExecuteError {
 pub struct Ready<'a> {
     trial: &'a Trial,
     dataset: Arc<Dataset>,
-    device: Device,
+    world: World,
     initial: Vec<f32>,
 }
 
@@ -65,17 +72,44 @@ impl<'a> Ready<'a> {
         dataset: Arc<Dataset>,
         weights: Option<&Weights>,
     ) -> Result<Self, DeviceError> {
-        let job = Job {
-            programs: trial.programs.clone(),
-            threads: trial.threads,
-            seed: trial.spec.seed,
-            sharing: sharing(trial),
-        };
-        let device = Device::new("cpu", Box::new(CpuExecutor::new(&job)?));
+        let world = world(trial)?;
         let initial =
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
-        Ok(Self { trial, dataset, device, initial })
+        Ok(Self { trial, dataset, world, initial })
     }
+}
+
+/// How long one device waits for another before the run is given up; a step that takes long is waited for longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// All devices of a trial, loaded, and what connects them.
+fn world(trial: &Trial) -> Result<World, DeviceError> {
+    let names = trial.devices.used_names();
+    let limit = PATIENCE + Duration::from_secs_f64((100.0 * trial.floor.serial_s()).min(3600.0));
+    let (handles, abort) = match names.len() {
+        1 => (vec![None], Abort::nothing()),
+        _ => {
+            let (ranks, abort) = collective::shared(names.clone(), limit);
+            (ranks.into_iter().map(|r| Some(Box::new(r) as Box<dyn Collective>)).collect(), abort)
+        }
+    };
+    let mut devices = Vec::new();
+    for (((place, name), programs), collective) in
+        trial.devices.used.iter().zip(&names).zip(trial.ranks()).zip(handles)
+    {
+        let memory = if *place == Place::Cpu { Memory::Host } else { Memory::Separate };
+        let job = Job {
+            device: name.clone(),
+            programs: programs.clone(),
+            threads: trial.threads,
+            seed: trial.spec.seed,
+            collective,
+            memory,
+            sharing: sharing(trial),
+        };
+        devices.push(Device::new(name.clone(), Box::new(CpuExecutor::new(job)?)));
+    }
+    World::new(devices, abort, limit)
 }
 
 /// A spec that asks for a team has one whatever it costs.
@@ -90,7 +124,7 @@ pub fn execute(
     folder: &RunDir,
     console: ConsoleOptions,
 ) -> Result<Outcome, ExecuteError> {
-    let Ready { trial, dataset, device, initial } = ready;
+    let Ready { trial, dataset, world, initial } = ready;
     let dataset = dataset.as_ref();
     folder.write("spec.toml", &resolved_text(process, trial, folder))?;
     let names = trial.devices.used_names();
@@ -99,8 +133,8 @@ pub fn execute(
         command: process.command.clone(),
         devices_requested: trial.devices.requested.clone(),
         devices_used: names.clone(),
-        virtual_devices: false,
-        virtual_gpus: None,
+        virtual_devices: trial.devices.any_virtual(),
+        virtual_gpus: process.virtual_gpus,
         threads: trial.threads,
         instruction_set: trial.instruction_set.clone(),
     };
@@ -114,7 +148,7 @@ pub fn execute(
         train::train(train::Job {
             trial,
             dataset,
-            device,
+            world,
             initial: &initial,
             stop: process.stop,
             emit: &mut emit,
@@ -149,7 +183,7 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         name: trial.spec.name.clone(),
         devices_requested: trial.devices.requested.clone(),
         devices_used: devices.to_vec(),
-        virtual_devices: false,
+        virtual_devices: trial.devices.any_virtual(),
         scaling: "strong".into(),
         precision: "f32".into(),
         engine: trial.engine.name().into(),
@@ -183,6 +217,9 @@ fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> Strin
     let mut words = vec!["runner".to_owned(), path.to_string_lossy().into_owned()];
     if let Some(threads) = process.threads {
         words.extend(["--threads".to_owned(), threads.to_string()]);
+    }
+    if let Some(gpus) = process.virtual_gpus {
+        words.extend(["--virtual-gpus".to_owned(), gpus.to_string()]);
     }
     format!("# {}\n{}", command_line(words), trial.spec.to_toml())
 }

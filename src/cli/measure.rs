@@ -8,7 +8,7 @@ use std::{
 use super::execute::sharing;
 use crate::{
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Work,
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Work,
         cpu::{CpuExecutor, Job},
     },
     plan::Trial,
@@ -38,13 +38,8 @@ pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
     let Some(steps) = steps(trial.floor.serial_s(), batch * trial.facts.features, slots) else {
         return Ok(None);
     };
-    let job = Job {
-        programs: trial.programs.clone(),
-        threads: trial.threads,
-        seed: trial.spec.seed,
-        sharing: sharing(trial),
-    };
-    let mut executor = CpuExecutor::new(&job)?;
+    let job = Job::cpu(trial.programs.clone(), trial.threads, trial.spec.seed, sharing(trial));
+    let mut executor = CpuExecutor::new(job)?;
     let rows = batch * steps;
     executor.bind(layout.train_features, &Arc::new(vec![0.0; rows * trial.facts.features]))?;
     executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * trial.facts.targets]))?;
@@ -54,13 +49,13 @@ pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
     let block =
         Block { work: Work::Train, step: 0, position: 0, offset: 0, rows, steps, hyper: &hyper, slot: 0 };
     let mut clock = Clock::new(Grain::Blocks);
-    let mut ends = Vec::new();
+    let (mut ends, mut ledger) = (Vec::new(), Ledger::default());
     let begun = Instant::now();
     let mut times = Vec::new();
     // The first block fills the caches.
     while times.len() < 2 || begun.elapsed() < LONG {
         let start = Instant::now();
-        executor.run(&block, &mut clock, &mut ends)?;
+        executor.run(&block, &mut Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends })?;
         times.push(start.elapsed());
         ends.clear();
         if begun.elapsed() > 8 * LONG {

@@ -42,14 +42,22 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         Err(failure) => return refuse_spec(&path, &failure),
     };
     let stop = catch_signals();
-    let machine = machine();
+    let machine = machine(options.virtual_gpus);
     let mut datasets = Datasets::new(&machine);
     let prepared = match prepare(&experiment, &mut datasets, &machine, options.thread_count()) {
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
     let command = command_line(arguments.iter().map(|a| a.to_string_lossy()));
-    let process = Process { begun, started, command, threads: options.threads, git, stop: &stop };
+    let process = Process {
+        begun,
+        started,
+        command,
+        threads: options.threads,
+        virtual_gpus: options.virtual_gpus,
+        git,
+        stop: &stop,
+    };
     let mut session =
         Session { process, experiment: &experiment, options, datasets, warned: Warned::default() };
     if stop.signal().is_some() {

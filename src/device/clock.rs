@@ -22,8 +22,13 @@ pub struct Clock {
 impl Clock {
     /// Starts now.
     pub fn new(grain: Grain) -> Self {
+        Self::at(Instant::now(), grain)
+    }
+
+    /// Started then.
+    pub fn at(origin: Instant, grain: Grain) -> Self {
         let phases = Phase::ALL.iter().map(|_| Samples::default()).collect();
-        Self { origin: Instant::now(), grain, phases }
+        Self { origin, grain, phases }
     }
 
     /// When training began.
@@ -46,6 +51,11 @@ impl Clock {
         if count > 0 {
             self.phases[phase as usize].add(time, count);
         }
+    }
+
+    /// Takes over the samples of another clock.
+    pub fn absorb(&mut self, other: &Self) {
+        self.phases.iter_mut().zip(&other.phases).for_each(|(own, other)| own.absorb(other));
     }
 
     /// Sum over a phase's samples.
@@ -121,6 +131,25 @@ impl Samples {
         }
     }
 
+    /// Chan, Golub and LeVeque's update of mean and squares for two sets of samples.
+    fn absorb(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        let (n, m) = (self.count as f64, other.count as f64);
+        let delta = other.mean_s - self.mean_s;
+        self.mean_s += delta * m / (n + m);
+        self.squares += other.squares + delta * delta * n * m / (n + m);
+        self.count += other.count;
+        self.total += other.total;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        if let (Some(own), Some(other)) = (&mut self.histogram, &other.histogram) {
+            // Cannot fail: both have the same bounds.
+            let _ = own.add(other);
+        }
+    }
+
     fn summary(&self) -> PhaseSummary {
         let (min_s, max_s) = (self.min.as_secs_f64(), self.max.as_secs_f64());
         let at = |q| {
@@ -160,6 +189,23 @@ mod tests {
             assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
         }
         assert_eq!((s.min_s, s.max_s), (1e-6, 1e-3));
+    }
+
+    #[test]
+    fn two_clocks_add_up() {
+        let (mut one, mut other, mut both) =
+            (Clock::new(Grain::Phases), Clock::new(Grain::Phases), Clock::new(Grain::Phases));
+        for us in 1..=100u64 {
+            let clock = if us % 3 == 0 { &mut one } else { &mut other };
+            clock.record(Phase::Data, Duration::from_micros(us * us));
+            both.record(Phase::Data, Duration::from_micros(us * us));
+        }
+        one.absorb(&other);
+        let (_, got) = one.summaries().next().expect("one phase");
+        let (_, want) = both.summaries().next().expect("one phase");
+        let std = |s: &PhaseSummary| s.std_s.unwrap_or_default();
+        assert!((std(&got) / std(&want) - 1.0).abs() < 1e-12);
+        assert_eq!(PhaseSummary { std_s: None, ..got }, PhaseSummary { std_s: None, ..want });
     }
 
     #[test]

@@ -89,10 +89,17 @@ pub struct Ledger {
 impl Ledger {
     /// A copy that moved bytes.
     pub fn copy(&mut self, kind: Kind, purpose: Purpose, bytes: u64, time: Duration) {
-        let line = self.lines.entry((kind, purpose)).or_default();
-        line.count += 1;
-        line.bytes += bytes;
-        line.time += time;
+        self.copies(kind, purpose, 1, bytes, time);
+    }
+
+    /// Copies that moved so many bytes together.
+    pub fn copies(&mut self, kind: Kind, purpose: Purpose, count: u64, bytes: u64, time: Duration) {
+        if count > 0 {
+            let line = self.lines.entry((kind, purpose)).or_default();
+            line.count += count;
+            line.bytes += bytes;
+            line.time += time;
+        }
     }
 
     /// A copy that moved nothing.

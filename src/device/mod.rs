@@ -13,7 +13,10 @@ use std::{sync::Arc, time::Duration};
 pub use clock::{Clock, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
 
-use crate::program::{BufferId, Hyper, Slice, Sums};
+use crate::{
+    collective::CollectiveError,
+    program::{BufferId, Hyper, Slice, Sums},
+};
 
 /// What a device could not do.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +43,40 @@ pub enum DeviceError {
         /// Which tasks.
         conflict: String,
     },
+    /// The devices of a run did not come together.
+    #[error("`{device}`, step {step}: {source}")]
+    Collective {
+        /// The device.
+        device: String,
+        /// The step that was being computed.
+        step: u64,
+        /// Why.
+        source: CollectiveError,
+    },
+    /// Replicas that should be equal are not.
+    #[error("after step {step}, `{device}` no longer holds the parameters of `{first}`")]
+    Replicas {
+        /// The one that differs.
+        device: String,
+        /// The first of the run's devices.
+        first: String,
+        /// Steps done.
+        step: u64,
+    },
+    /// A device did not answer.
+    #[error("`{device}` did not answer within {waited:?}")]
+    Stalled {
+        /// The device.
+        device: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The thread of a device ended.
+    #[error("the thread of `{device}` ended unexpectedly")]
+    Ended {
+        /// The device.
+        device: String,
+    },
     /// A worker of the device ended before its work was done.
     #[error("a thread of `{device}` ended unexpectedly at step {step}")]
     Lost {
@@ -50,11 +87,28 @@ pub enum DeviceError {
     },
 }
 
+impl DeviceError {
+    /// The same, of that device.
+    pub fn on(self, name: &str) -> Self {
+        match self {
+            Self::OutOfMemory { bytes, .. } => Self::OutOfMemory { device: name.to_owned(), bytes },
+            other => other,
+        }
+    }
+}
+
 /// Whether a copy moved anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// So many bytes.
     Bytes(u64),
+    /// So many bytes, after the host has waited for the device.
+    AfterWait {
+        /// How many.
+        bytes: u64,
+        /// How long.
+        wait: Duration,
+    },
     /// Nothing: the data already was where it was wanted.
     Nothing,
 }
@@ -75,9 +129,9 @@ pub struct Block<'a> {
     pub work: Work,
     /// Optimizer steps done before this block.
     pub step: u64,
-    /// First row within the epoch (or the validation rows).
+    /// First row of the global batch within the epoch (or the validation rows).
     pub position: usize,
-    /// First row within the bound data; differs from `position` where data is streamed.
+    /// Rows of global batches that the bound chunk holds before this one, where data are streamed.
     pub offset: usize,
     /// Rows in the epoch (or the validation rows); the last step takes what is left.
     pub rows: usize,
@@ -89,11 +143,23 @@ pub struct Block<'a> {
     pub slot: usize,
 }
 
-/// What a device reports of a block.
+/// What the host knows of a device's steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ran {
     /// The first step (1-based) whose loss was not finite, of all blocks so far.
     pub non_finite: Option<u64>,
+    /// How long a step takes, where something new is known of it.
+    pub step_time: Option<Duration>,
+}
+
+/// Where a device writes down what it does.
+pub struct Meters<'a> {
+    /// Times by phase.
+    pub clock: &'a mut Clock,
+    /// Copies and waits.
+    pub ledger: &'a mut Ledger,
+    /// Seconds since the clock's origin at the end of each training step, in order, as they become known.
+    pub ends: &'a mut Vec<f64>,
 }
 
 /// A device that holds a trial: its arena, its programs.
@@ -108,10 +174,14 @@ pub trait Executor: Send {
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError>;
     /// Reads the running sums and sets them to zero.
     fn take_sums(&mut self, sums: Sums, to: &mut [f64]) -> Result<Moved, DeviceError>;
-    /// Runs a block of steps. Where `clock` takes phases, theirs go to it; a whole block's time is the caller's to take.
-    /// Seconds since `clock`'s origin at each step's end are pushed to `ends` where phases are taken, else those of the
-    /// block's end for each of its steps.
-    fn run(&mut self, block: &Block<'_>, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError>;
+    /// A number made of the bits of `from`: equal for equal contents; see [`digest()`].
+    fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError>;
+    /// Runs a block of steps; it may return before they are done. Where the clock takes phases, theirs go to it; a whole
+    /// block's time is the caller's to take.
+    fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
+    /// Called when the host has just read from the device, so that all blocks before are done: hands over the times of
+    /// all their steps, and whether a loss was not finite, without a wait of its own.
+    fn settle(&mut self, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
     /// Bytes this trial holds on the device.
     fn bytes(&self) -> u64;
 }
@@ -170,6 +240,17 @@ impl Device {
         self.counted(Kind::DeviceToHost, purpose, |e| e.take_sums(sums, to))
     }
 
+    /// See [`Executor::digest`].
+    pub fn digest(&mut self, of: Slice) -> Result<u64, DeviceError> {
+        let mut digest = 0;
+        self.counted(Kind::DeviceToHost, Purpose::Parameters, |e| {
+            let (value, moved) = e.digest(of)?;
+            digest = value;
+            Ok(moved)
+        })?;
+        Ok(digest)
+    }
+
     /// Runs a block of steps.
     pub fn run(
         &mut self,
@@ -177,7 +258,12 @@ impl Device {
         clock: &mut Clock,
         ends: &mut Vec<f64>,
     ) -> Result<Ran, DeviceError> {
-        self.executor.run(block, clock, ends)
+        self.executor.run(block, &mut Meters { clock, ledger: &mut self.ledger, ends })
+    }
+
+    /// See [`Executor::settle`].
+    pub fn settle(&mut self, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
+        self.executor.settle(&mut Meters { clock, ledger: &mut self.ledger, ends })
     }
 
     fn counted(
@@ -189,10 +275,26 @@ impl Device {
         let start = std::time::Instant::now();
         match copy(&mut *self.executor)? {
             Moved::Bytes(bytes) => self.ledger.copy(kind, purpose, bytes, start.elapsed()),
+            Moved::AfterWait { bytes, wait } => {
+                self.ledger.sync(purpose, wait);
+                self.ledger.copy(kind, purpose, bytes, start.elapsed().saturating_sub(wait));
+            }
             Moved::Nothing => self.ledger.nothing(kind, purpose),
         }
         Ok(())
     }
+}
+
+/// The sum, modulo 2^64, of a mix of each number's bits and its place (SplitMix64's finalizer): equal contents have
+/// equal digests, and it may be summed in any order, hence by any number of threads.
+pub fn digest(numbers: &[f32]) -> u64 {
+    let mix = |(i, v): (usize, &f32)| {
+        let mut z = ((i as u64) << 32 | u64::from(v.to_bits())).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    };
+    numbers.iter().enumerate().map(mix).fold(0, u64::wrapping_add)
 }
 
 /// How finely an executor times its steps.

@@ -1,6 +1,43 @@
 //! Which devices a trial uses: what was asked, what is there, and what is to happen otherwise.
 
+use std::fmt;
+
+use super::Machine;
 use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
+
+/// A device of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// The host's processor and memory.
+    Cpu,
+    /// The GPU of that ordinal.
+    Gpu(u32),
+    /// A GPU of that ordinal that the host poses as, with a memory of its own.
+    Virtual(u32),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Gpu(i) => write!(f, "gpu:{i}"),
+            Self::Virtual(i) => write!(f, "virtual:{i}"),
+        }
+    }
+}
+
+impl Place {
+    /// What a name of the spec means on this machine; `None` where it is not there.
+    pub fn of(name: DeviceName, machine: &Machine) -> Option<Self> {
+        match name {
+            DeviceName::Cpu => Some(Self::Cpu),
+            DeviceName::Gpu(i) => {
+                let gpu = machine.gpus.get(i as usize)?;
+                Some(if gpu.is_virtual { Self::Virtual(i) } else { Self::Gpu(i) })
+            }
+        }
+    }
+}
 
 /// What was asked and what is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,7 +45,7 @@ pub struct Choice {
     /// As the spec asked: `3`, `all`, `gpu:1;gpu:2`.
     pub requested: String,
     /// Those that train.
-    pub used: Vec<DeviceName>,
+    pub used: Vec<Place>,
     /// Where the two differ: a sentence that says why.
     pub note: Option<String>,
 }
@@ -16,12 +53,18 @@ pub struct Choice {
 impl Choice {
     /// The names joined as in `summary.csv`.
     pub fn used_names(&self) -> Vec<String> {
-        self.used.iter().map(DeviceName::to_string).collect()
+        self.used.iter().map(Place::to_string).collect()
+    }
+
+    /// Whether the host only poses as one of them.
+    pub fn any_virtual(&self) -> bool {
+        self.used.iter().any(|place| matches!(place, Place::Virtual(_)))
     }
 }
 
-/// Chooses among `gpus` GPUs and the CPU. An error where a device is missing and the spec wants that to be one.
-pub fn choose(devices: &Devices, gpus: u32) -> Result<Choice, Problem> {
+/// Chooses among the machine's GPUs and its CPU. An error where a device is missing and the spec wants that to be one.
+pub fn choose(devices: &Devices, machine: &Machine) -> Result<Choice, Problem> {
+    let gpus = machine.gpus.len() as u32;
     let (key, requested, wanted) = match &devices.request {
         Request::NumGpus(GpuCount::Exactly(n)) => ("devices.num_gpus", n.to_string(), gpu_list(*n)),
         Request::NumGpus(GpuCount::All) => ("devices.num_gpus", "all".to_owned(), gpu_list(gpus)),
@@ -30,18 +73,16 @@ pub fn choose(devices: &Devices, gpus: u32) -> Result<Choice, Problem> {
             ("devices.use", words.join(";"), names.clone())
         }
     };
-    let is_there = |d: &DeviceName| match d {
-        DeviceName::Cpu => true,
-        DeviceName::Gpu(i) => *i < gpus,
-    };
-    let missing: Vec<_> = wanted.iter().filter(|d| !is_there(d)).map(DeviceName::to_string).collect();
-    let mut used: Vec<_> = wanted.iter().copied().filter(is_there).collect();
+    let there = |d: &DeviceName| Place::of(*d, machine);
+    let missing: Vec<_> = wanted.iter().filter(|d| there(d).is_none()).map(DeviceName::to_string).collect();
+    let mut used: Vec<_> = wanted.iter().filter_map(there).collect();
     let mut note = None;
     if !missing.is_empty() {
+        let gpu = if machine.gpus.iter().any(|g| g.is_virtual) { "virtual GPU" } else { "GPU" };
         let there = match gpus {
-            0 => "no GPU can be used (this version computes on the CPU only)".to_owned(),
-            1 => "this machine has 1 GPU".to_owned(),
-            n => format!("this machine has {n} GPUs"),
+            0 => format!("no GPU can be used ({})", machine.no_gpu),
+            1 => format!("this machine has 1 {gpu}"),
+            n => format!("this machine has {n} {gpu}s"),
         };
         match devices.on_missing {
             OnMissing::Error => {
@@ -55,7 +96,7 @@ pub fn choose(devices: &Devices, gpus: u32) -> Result<Choice, Problem> {
             OnMissing::Cpu => used.clear(),
         }
         if used.is_empty() {
-            used.push(DeviceName::Cpu);
+            used.push(Place::Cpu);
         }
         let asked = match &devices.request {
             Request::NumGpus(_) if wanted.len() == 1 => "1 GPU".to_owned(),
@@ -63,19 +104,19 @@ pub fn choose(devices: &Devices, gpus: u32) -> Result<Choice, Problem> {
             Request::Use(_) => format!("`{}`", names(&wanted, "`, `")),
         };
         let used = match used[..] {
-            [DeviceName::Cpu] => "the CPU".to_owned(),
+            [Place::Cpu] => "the CPU".to_owned(),
             _ => names(&used, ", "),
         };
         note = Some(format!("`{key}` asks for {asked}, but {there}: the run uses {used}"));
     }
     if used.is_empty() {
-        used.push(DeviceName::Cpu);
+        used.push(Place::Cpu);
     }
     Ok(Choice { requested, used, note })
 }
 
-fn names(devices: &[DeviceName], between: &str) -> String {
-    devices.iter().map(DeviceName::to_string).collect::<Vec<_>>().join(between)
+fn names<T: ToString>(devices: &[T], between: &str) -> String {
+    devices.iter().map(T::to_string).collect::<Vec<_>>().join(between)
 }
 
 fn gpu_list(n: u32) -> Vec<DeviceName> {
@@ -85,6 +126,7 @@ fn gpu_list(n: u32) -> Vec<DeviceName> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Gpu, Rates};
     use crate::spec::{EngineChoice, LrScaling, Precision, Scaling};
 
     fn asked(request: Request, on_missing: OnMissing) -> Devices {
@@ -98,8 +140,20 @@ mod tests {
         }
     }
 
+    fn machine(gpus: u32) -> Machine {
+        let gpu = Gpu { is_virtual: false, model: "GPU".into(), memory_free: 1 << 30 };
+        Machine {
+            gpus: vec![gpu; gpus as usize],
+            no_gpu: "no NVIDIA driver is here".into(),
+            memory_available: 1 << 30,
+            cache_bytes: 1 << 20,
+            instruction_set: "avx2".into(),
+            rates: Rates::typical("avx2"),
+        }
+    }
+
     fn used(request: Request, on_missing: OnMissing, gpus: u32) -> String {
-        match choose(&asked(request, on_missing), gpus) {
+        match choose(&asked(request, on_missing), &machine(gpus)) {
             Ok(choice) => choice.used_names().join(";"),
             Err(problem) => problem.message,
         }
@@ -130,14 +184,14 @@ mod tests {
     }
     #[test]
     fn the_note_says_what_was_asked_what_is_there_and_what_is_used() {
-        let note = |request, gpus| choose(&asked(request, OnMissing::Clamp), gpus).unwrap().note;
+        let note = |request, gpus| choose(&asked(request, OnMissing::Clamp), &machine(gpus)).unwrap().note;
         let n = |n| Request::NumGpus(GpuCount::Exactly(n));
         assert_eq!(note(n(0), 0), None);
         assert_eq!(note(n(2), 2), None);
         assert_eq!(
             note(n(1), 0).unwrap(),
-            "`devices.num_gpus` asks for 1 GPU, but no GPU can be used (this version computes on the CPU only): \
-             the run uses the CPU"
+            "`devices.num_gpus` asks for 1 GPU, but no GPU can be used (no NVIDIA driver is here): the run uses the \
+             CPU"
         );
         assert_eq!(
             note(n(4), 1).unwrap(),

@@ -6,8 +6,10 @@ use crate::program::{Cost, Phase, Programs};
 /// What planning must know of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// GPUs that this version can use.
-    pub gpus: u32,
+    /// GPUs that can be used, by ordinal.
+    pub gpus: Vec<Gpu>,
+    /// Where there is none: why, in words.
+    pub no_gpu: String,
     /// Bytes that a run may take.
     pub memory_available: u64,
     /// Bytes of one core's second-level cache.
@@ -16,6 +18,17 @@ pub struct Machine {
     pub instruction_set: String,
     /// Speeds of one thread.
     pub rates: Rates,
+}
+
+/// A GPU, as planning must know it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gpu {
+    /// Whether the host only poses as it.
+    pub is_virtual: bool,
+    /// Its model.
+    pub model: String,
+    /// Bytes of its memory that are free.
+    pub memory_free: u64,
 }
 
 /// Speeds of one CPU thread: typical figures of the instruction set, not measured here.

@@ -8,13 +8,13 @@ mod floor;
 mod schedule;
 mod shapes;
 
-pub use devices::Choice;
-pub use floor::{Bound, Floor, Machine, Rates};
+pub use devices::{Choice, Place};
+pub use floor::{Bound, Floor, Gpu, Machine, Rates};
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
 
 use crate::{
-    program::{Options, Programs, lower},
+    program::{Options, Programs, Shard, lower},
     spec::{EngineChoice, Placement, Policy, Problem, Spec},
 };
 
@@ -91,8 +91,10 @@ pub struct Trial {
     pub layers: Vec<LayerRow>,
     /// The data.
     pub facts: Facts,
-    /// What the device runs.
+    /// What the first device runs.
     pub programs: Programs,
+    /// What each further device runs.
+    pub peers: Vec<Programs>,
     /// Optimizer steps per epoch, the last perhaps on fewer rows.
     pub steps_per_epoch: u64,
     /// Steps of the whole run, if nothing ends it early.
@@ -103,6 +105,13 @@ pub struct Trial {
     pub floor: Floor,
     /// Bytes of resident data.
     pub data_bytes: u64,
+}
+
+impl Trial {
+    /// What each device runs, in the order of [`Choice::used`].
+    pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
+        std::iter::once(&self.programs).chain(&self.peers)
+    }
 }
 
 /// Why there is no plan.
@@ -116,7 +125,7 @@ pub enum PlanError {
 
 /// Plans one trial. `threads` is what the host may use.
 pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Result<Trial, PlanError> {
-    let devices = devices::choose(&spec.devices, machine.gpus).map_err(PlanError::Missing)?;
+    let devices = devices::choose(&spec.devices, machine).map_err(PlanError::Missing)?;
     let mut spec = spec.clone();
     let mut problems = Vec::new();
     let layers = shapes::infer(&mut spec.model, facts, &mut problems);
@@ -147,13 +156,22 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         let parameter_bytes = 4 * layers.iter().map(|layer| layer.parameters).sum::<u64>();
         return Err(PlanError::Problems(vec![too_large("at least ", needed, parameter_bytes, machine)]));
     }
-    let programs = programs(&spec, facts, batch, streamed);
+    let world_size = devices.used.len();
+    let mut ranks =
+        (0..world_size).map(|rank| programs(&spec, facts, batch, streamed, Shard { rank, world_size }));
+    let programs = ranks.next().unwrap_or_else(|| programs(&spec, facts, batch, streamed, Shard::WHOLE));
+    let peers: Vec<_> = ranks.collect();
     let data_rows = facts.train_rows as u64 + facts.validation_rows as u64;
     let row_bytes = 4 * (facts.features as u64).saturating_add(facts.targets as u64);
     let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
-    check_memory(&programs, data_bytes, machine).map_err(|p| PlanError::Problems(vec![p]))?;
+    check_memory(&programs, data_bytes, &devices, machine).map_err(|p| PlanError::Problems(vec![p]))?;
     let floor = Floor::of(&programs, machine, data_bytes);
-    let (engine, engine_reason) = engine(spec.devices.engine, &floor, machine, threads);
+    // Devices that share a run, or that have a memory of their own, have one thread each.
+    let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
+    let (engine, engine_reason) = match devices.used[..] {
+        [Place::Cpu] => engine(spec.devices.engine, &floor, machine, threads),
+        _ => (Engine::Serial, "each device has one thread".into()),
+    };
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
     let batches = (CHUNK_BYTES / (row_bytes * batch)).max(1);
     Ok(Trial {
@@ -165,6 +183,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         layers,
         facts,
         programs,
+        peers,
         steps_per_epoch,
         steps,
         chunk_rows: streamed.then_some(batches * batch),
@@ -174,7 +193,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     })
 }
 
-fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool) -> Programs {
+fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool, shard: Shard) -> Programs {
     let remainder = |rows: usize, chunk: usize| Some(rows % chunk).filter(|r| *r > 0);
     let log_slots = match spec.logging.policy {
         Policy::Buffered => spec.logging.flush_every.unwrap_or(1).min(MOST_LOG_SLOTS) as usize,
@@ -197,6 +216,8 @@ fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool) -> Programs
         last: remainder(facts.train_rows, batch),
         validation: validates.then(|| (chunk, remainder(facts.validation_rows, chunk))),
         ordered: spec.data.shuffle && !streamed,
+        streamed,
+        shard,
         fold_update: true,
     })
 }
@@ -215,8 +236,16 @@ fn least_numbers(layers: &[LayerRow], facts: Facts, batch: usize) -> u64 {
         .saturating_mul(rows)
 }
 
-fn check_memory(programs: &Programs, data_bytes: u64, machine: &Machine) -> Result<(), Problem> {
-    let needed = programs.layout.arena_bytes().saturating_add(data_bytes);
+fn check_memory(
+    programs: &Programs,
+    data_bytes: u64,
+    devices: &Choice,
+    machine: &Machine,
+) -> Result<(), Problem> {
+    // Virtual devices hold copies of the data, in the host's memory like all else.
+    let copies = devices.used.iter().filter(|place| **place != Place::Cpu).count() as u64 + 1;
+    let arenas = programs.layout.arena_bytes().saturating_mul(devices.used.len() as u64);
+    let needed = arenas.saturating_add(data_bytes.saturating_mul(copies));
     if needed <= machine.memory_available {
         return Ok(());
     }
@@ -280,7 +309,8 @@ mod tests {
             in_file: true,
         };
         let machine = Machine {
-            gpus: 0,
+            gpus: Vec::new(),
+            no_gpu: String::new(),
             memory_available: 8_000_000_000,
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),

@@ -74,6 +74,8 @@ impl Op {
                     if kind.classifies() { (FUNCTION + 4) * width + FUNCTION } else { 4 * width };
                 ((operations * rows) as f64, rows * (3 * width + 2))
             }
+            Op::AllReduce { of } => (of.len as f64, 2 * of.len),
+            Op::Zero { of } => (0.0, of.len),
             Op::Norm { of, .. } => (2.0 * of.len as f64, of.len),
             Op::Clip { gradients, .. } => (gradients.len as f64, 2 * gradients.len),
             Op::Update { rule, values, .. } => {

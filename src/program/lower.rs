@@ -4,10 +4,10 @@
 //! the first kind needs only its own rows, the second needs all of them, so that a team of threads that share rows
 //! meets but once in between.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use super::{
-    Activation, Instruction, Op, Phase, Program, Programs, Sums, UpdateRule,
+    Activation, Instruction, Op, Phase, Program, Programs, RowSource, Sums, UpdateRule,
     layout::{Buffer, BufferId, Layout, Parameter, Role, Slice, aligned},
 };
 use crate::spec::{Layer, Loss, Metric, Policy};
@@ -33,16 +33,40 @@ pub struct Options<'a> {
     pub policy: Policy,
     /// Steps that the log holds.
     pub log_slots: usize,
-    /// Rows per step.
+    /// Rows per step, over all devices.
     pub batch: usize,
     /// Rows of an epoch's last step, where fewer.
     pub last: Option<usize>,
     /// Rows per chunk of validation and of its last chunk, where there are any.
     pub validation: Option<(usize, Option<usize>)>,
-    /// Whether rows are fetched by the epoch's order; else position is row number.
+    /// Whether rows are fetched by the epoch's order.
     pub ordered: bool,
+    /// Whether rows come in chunks that hold a device's own rows.
+    pub streamed: bool,
     /// Whether the plain SGD update may be folded into the products that make the gradients.
     pub fold_update: bool,
+    /// Which of the devices this is for.
+    pub shard: Shard,
+}
+
+/// One of the devices that share each batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which, from 0.
+    pub rank: usize,
+    /// How many there are.
+    pub world_size: usize,
+}
+
+impl Shard {
+    /// A device that has each batch to itself.
+    pub const WHOLE: Self = Self { rank: 0, world_size: 1 };
+
+    /// Its rows of a batch: shares differ by one row at most, and may be empty.
+    pub fn rows(self, batch: usize) -> Range<usize> {
+        let bound = |rank: usize| batch * rank / self.world_size;
+        bound(self.rank)..bound(self.rank + 1)
+    }
 }
 
 /// Builds all programs of a trial.
@@ -94,9 +118,14 @@ struct Builder<'a> {
     learned: Vec<Option<Learned>>,
     gradients: Option<BufferId>,
     state: Option<BufferId>,
+    /// Room for the scalars of a step.
+    cells: Slice,
     rows: usize,
     folds: bool,
 }
+
+/// Scalars of a step: the columns of the log, a norm for clipping, the sums of a validation chunk.
+const CELLS: usize = 16;
 
 impl<'a> Builder<'a> {
     fn new(o: &'a Options<'a>) -> Self {
@@ -134,13 +163,22 @@ impl<'a> Builder<'a> {
         let values = add("values", end, Role::Values);
         let norm = o.metrics.contains(&Metric::GradNorm) || o.clip.is_some();
         let plain = matches!(o.rule, UpdateRule::Sgd { momentum: false, weight_decay: 0.0, .. });
-        let folds = o.fold_update && plain && !norm;
-        let gradients = (!folds).then(|| add("gradients", end, Role::Gradients));
+        let alone = o.shard.world_size == 1;
+        let folds = o.fold_update && plain && !norm && alone;
+        // On several devices the cells stand behind the gradients, so that one sum serves both.
+        let cells_behind = if alone { 0 } else { CELLS };
+        let gradients = (!folds).then(|| add("gradients", end + cells_behind, Role::Gradients));
+        let cells = match gradients.filter(|_| !alone) {
+            Some(buffer) => Slice { buffer, offset: end, len: CELLS },
+            None => Slice { buffer: add("cells", CELLS, Role::Cells), offset: 0, len: CELLS },
+        };
         let per = o.rule.state_per_parameter();
         let state = (per > 0).then(|| add("optimizer_state", per * end, Role::State));
         let log_width = o.metrics.iter().filter(|m| **m != Metric::Lr).count();
         let log = add("log", o.log_slots * log_width, Role::Log);
-        let rows = o.batch.max(o.validation.map_or(0, |(rows, _)| rows));
+        let shares = [o.batch, o.validation.map_or(0, |(rows, _)| rows)].map(|rows| o.shard.rows(rows).len());
+        // An empty last share is no reason for an empty buffer: the full one decides.
+        let rows = shares.into_iter().fold(o.last.map_or(0, |rows| o.shard.rows(rows).len()), usize::max);
         let layout = Layout {
             buffers,
             parameters,
@@ -154,7 +192,7 @@ impl<'a> Builder<'a> {
             log_width,
             log_slots: o.log_slots,
         };
-        Self { o, layout, named: HashMap::new(), learned, gradients, state, rows, folds }
+        Self { o, layout, named: HashMap::new(), learned, gradients, state, cells, rows, folds }
     }
 
     /// A buffer by name, made at its first use with room for the largest program.
@@ -174,29 +212,41 @@ impl<'a> Builder<'a> {
         Slice { buffer, offset: 0, len: rows * width }
     }
 
-    fn cell(&mut self, index: usize) -> Slice {
-        let buffer = self.buffer("cells", 16, Role::Cells);
-        Slice { buffer, offset: index, len: 1 }
+    fn cell(&self, index: usize) -> Slice {
+        Slice { offset: self.cells.offset + index, len: 1, ..self.cells }
+    }
+
+    /// All gradients without the cells behind them.
+    fn all_gradients(&self) -> Option<Slice> {
+        let len = self.layout.buffers[self.layout.values.0].len;
+        self.gradients.map(|buffer| Slice { buffer, offset: 0, len })
     }
 
     fn forward(
         &mut self,
-        rows: usize,
+        share: Range<usize>,
         training: bool,
         out: &mut Vec<Instruction>,
     ) -> (Vec<Link>, Slice, Slice) {
         let o = self.o;
         let l = &self.layout;
-        let (features, targets, order) = match training {
-            true => (l.train_features, l.train_targets, o.ordered.then_some(l.order)),
-            false => (l.validation_features, l.validation_targets, None),
+        let (rows, first) = (share.len(), share.start);
+        let (features, targets) = match training {
+            true => (l.train_features, l.train_targets),
+            false => (l.validation_features, l.validation_targets),
+        };
+        let source = match training && o.ordered {
+            _ if o.streamed => RowSource::Chunk,
+            true => RowSource::Order(l.order),
+            false => RowSource::Position,
         };
         let mut x = self.rows_of("batch_features", rows, o.features);
         let target = self.rows_of("batch_targets", rows, o.targets);
         let gather = Op::Gather {
             features,
             targets,
-            order,
+            source,
+            first,
             x,
             y: target,
             rows,
@@ -236,7 +286,7 @@ impl<'a> Builder<'a> {
                     let (p, layer) = (*p as f32, i as u32);
                     let y = self.rows_of(&format!("{i}.output"), rows, width);
                     links.push(Link::Dropout { p, layer, width });
-                    let op = Op::Dropout { x, y, p, layer, rows, width };
+                    let op = Op::Dropout { x, y, p, layer, first, rows, width };
                     x = y;
                     Some(op)
                 }
@@ -259,6 +309,7 @@ impl<'a> Builder<'a> {
     fn loss(
         &mut self,
         rows: usize,
+        total_rows: usize,
         prediction: Slice,
         target: Slice,
         learn: bool,
@@ -270,16 +321,21 @@ impl<'a> Builder<'a> {
             .then(|| self.rows_of("hits", rows, 1));
         let gradient = learn.then(|| self.rows_of("prediction_gradient", rows, width));
         let kind = self.o.loss;
-        let op = Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, width };
+        let op = Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, total_rows, width };
         out.push(Instruction { op, phase: Phase::Loss });
-        let terms = if kind.classifies() { rows } else { rows * width };
+        let terms = if kind.classifies() { total_rows } else { total_rows * width };
         LossParts { per_row, hits, gradient, scale: 1.0 / terms as f64 }
     }
 
-    fn validate(&mut self, rows: usize) -> Program {
+    fn validate(&mut self, batch: usize) -> Program {
         let mut out = Vec::new();
-        let (_, prediction, target) = self.forward(rows, false, &mut out);
-        let parts = self.loss(rows, prediction, target, false, &mut out);
+        let share = self.o.shard.rows(batch);
+        let rows = share.len();
+        if rows == 0 {
+            return Program { batch, rows, instructions: out };
+        }
+        let (_, prediction, target) = self.forward(share, false, &mut out);
+        let parts = self.loss(rows, batch, prediction, target, false, &mut out);
         let loss = self.cell(8);
         // Sums, not means: a count of hits is exact, and so is its quotient by all rows in the end.
         let scale = if self.o.loss.classifies() { 1.0 } else { 1.0 / (prediction.len / rows) as f64 };
@@ -295,28 +351,50 @@ impl<'a> Builder<'a> {
             op: Op::Accumulate { cells, rows: 1, sums: Sums::Validation },
             phase: Phase::Log,
         });
-        Program { rows, instructions: out }
+        Program { batch, rows, instructions: out }
     }
 
-    fn train(&mut self, rows: usize) -> Program {
+    fn train(&mut self, batch: usize) -> Program {
         let mut out = Vec::new();
-        let (links, prediction, target) = self.forward(rows, true, &mut out);
-        let parts = self.loss(rows, prediction, target, true, &mut out);
-        let mut updates = Vec::new();
-        if let Some(gradient) = parts.gradient {
-            self.backward(rows, &links, gradient, &mut out, &mut updates);
+        let share = self.o.shard.rows(batch);
+        let rows = share.len();
+        if let (0, Some(of)) = (rows, self.gradients) {
+            let of = self.layout.whole(of);
+            out.push(Instruction { op: Op::Zero { of }, phase: Phase::Backward });
+        } else {
+            let first = share.start;
+            let (links, prediction, target) = self.forward(share, true, &mut out);
+            let parts = self.loss(rows, batch, prediction, target, true, &mut out);
+            let mut updates = Vec::new();
+            if let Some(gradient) = parts.gradient {
+                self.backward(rows, first, &links, gradient, &mut out, &mut updates);
+            }
+            self.means(batch, &parts, &mut out);
+            if self.folds {
+                self.norm_before_update(&mut out);
+            }
+            out.append(&mut updates);
         }
-        self.metrics_before_update(rows, &parts, &mut out);
-        out.append(&mut updates);
+        if let Some(of) = self.gradients.filter(|_| self.o.shard.world_size > 1) {
+            let of = self.layout.whole(of);
+            out.push(Instruction { op: Op::AllReduce { of }, phase: Phase::AllReduce });
+        }
+        if !self.folds {
+            self.norm_before_update(&mut out);
+        }
         self.update(&mut out);
-        self.log(rows, &mut out);
-        Program { rows, instructions: out }
+        // All devices have the same numbers then: the first one keeps them.
+        if self.o.shard.rank == 0 {
+            self.log(batch, &mut out);
+        }
+        Program { batch, rows, instructions: out }
     }
 
     /// Gradients of activations go to `out`, gradients of parameters to `later`.
     fn backward(
         &mut self,
         rows: usize,
+        first_row: usize,
         links: &[Link],
         gradient: Slice,
         out: &mut Vec<Instruction>,
@@ -331,7 +409,9 @@ impl<'a> Builder<'a> {
                 Link::Activate { activation, saved, width } => {
                     push(Op::ActivateBackward { activation, saved, dy, rows, width });
                 }
-                Link::Dropout { p, layer, width } => push(Op::DropoutBackward { dy, p, layer, rows, width }),
+                Link::Dropout { p, layer, width } => {
+                    push(Op::DropoutBackward { dy, p, layer, first: first_row, rows, width });
+                }
                 Link::Linear { learned, x, activation, inputs, outputs, .. } => {
                     if let Some((activation, saved)) = activation.filter(|_| !through) {
                         push(Op::ActivateBackward { activation, saved, dy, rows, width: outputs });
@@ -383,28 +463,37 @@ impl<'a> Builder<'a> {
             .collect()
     }
 
-    /// The metrics that an update would change, in the order of the columns.
-    fn metrics_before_update(&mut self, rows: usize, parts: &LossParts, out: &mut Vec<Instruction>) {
-        for (i, metric) in self.o.metrics.iter().filter(|m| **m != Metric::Lr).enumerate() {
+    /// The metrics that are means over the rows of the global batch: this device's part of each.
+    fn means(&mut self, batch: usize, parts: &LossParts, out: &mut Vec<Instruction>) {
+        for (i, metric) in self.columns() {
             let cell = self.cell(i);
             let (op, phase) = match (metric, parts.hits) {
                 (Metric::Loss, _) => (Op::Mean { of: parts.per_row, cell, scale: parts.scale }, Phase::Loss),
-                (Metric::Accuracy, Some(of)) => (Op::Mean { of, cell, scale: 1.0 / rows as f64 }, Phase::Log),
-                (Metric::ParamNorm, _) => {
-                    (Op::Norm { of: self.layout.whole(self.layout.values), cell }, Phase::Log)
+                (Metric::Accuracy, Some(of)) => {
+                    (Op::Mean { of, cell, scale: 1.0 / batch as f64 }, Phase::Log)
                 }
-                // The gradients' norm is taken when they are there.
-                (Metric::GradNorm | Metric::Lr | Metric::Accuracy, _) => continue,
+                _ => continue,
             };
             out.push(Instruction { op, phase });
         }
     }
 
+    /// The parameters' norm, which an update would change.
+    fn norm_before_update(&self, out: &mut Vec<Instruction>) {
+        for (i, _) in self.columns().filter(|(_, metric)| *metric == Metric::ParamNorm) {
+            let op = Op::Norm { of: self.layout.whole(self.layout.values), cell: self.cell(i) };
+            out.push(Instruction { op, phase: Phase::Log });
+        }
+    }
+
+    /// The log's columns: the rates are the host's.
+    fn columns(&self) -> impl Iterator<Item = (usize, Metric)> + use<'a> {
+        self.o.metrics.iter().copied().filter(|m| *m != Metric::Lr).enumerate()
+    }
+
     fn update(&mut self, out: &mut Vec<Instruction>) {
-        let Some(gradients) = self.gradients else { return };
-        let gradients = self.layout.whole(gradients);
-        let columns = self.o.metrics.iter().filter(|m| **m != Metric::Lr);
-        let column = columns.clone().position(|m| *m == Metric::GradNorm);
+        let Some(gradients) = self.all_gradients() else { return };
+        let column = self.columns().find(|(_, m)| *m == Metric::GradNorm).map(|(i, _)| i);
         if column.is_some() || self.o.clip.is_some() {
             let cell = self.cell(column.unwrap_or(7));
             let phase = if self.o.clip.is_some() { Phase::Optimizer } else { Phase::Log };

@@ -14,13 +14,15 @@ pub mod reference;
 
 pub use cost::Cost;
 pub use layout::{Buffer, BufferId, Layout, Parameter, Role, Slice};
-pub use lower::{Options, lower};
-pub use op::{Activation, Hyper, Instruction, LossKind, Op, Phase, Sums, UpdateRule};
+pub use lower::{Options, Shard, lower};
+pub use op::{Activation, Hyper, Instruction, LossKind, Op, Phase, RowSource, Sums, UpdateRule};
 
 /// The instructions of one kind of step, for one number of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// Rows that one run of the program sees.
+    /// Rows of the global batch: by so many the position moves on.
+    pub batch: usize,
+    /// Of these, the rows of this device.
     pub rows: usize,
     /// In order.
     pub instructions: Vec<Instruction>,

@@ -160,13 +160,15 @@ pub enum Op {
         features: BufferId,
         /// `[all rows, target_width]`.
         targets: BufferId,
-        /// Row numbers by position; `None`: position is row number.
-        order: Option<BufferId>,
+        /// Which rows.
+        source: RowSource,
+        /// This device's first row within the global batch.
+        first: usize,
         /// `[rows, width]`.
         x: Slice,
         /// `[rows, target_width]`.
         y: Slice,
-        /// Rows of the batch.
+        /// Rows of this device.
         rows: usize,
         /// Features per row.
         width: usize,
@@ -207,7 +209,7 @@ pub enum Op {
         /// Width of both.
         width: usize,
     },
-    /// y = x m / (1 - p), with m = 0 with probability p: a pure function of (seed, layer, step, global row, unit).
+    /// y = x m / (1 - p), with m = 0 with probability p: a pure function of (seed, layer, step, row of the epoch, unit).
     Dropout {
         /// Input.
         x: Slice,
@@ -217,12 +219,15 @@ pub enum Op {
         p: f32,
         /// Index of the layer in the Sequential.
         layer: u32,
+        /// This device's first row within the global batch.
+        first: usize,
         /// Rows.
         rows: usize,
         /// Width of both.
         width: usize,
     },
-    /// Per-row losses (a sum over the row's outputs), whether each row is right, and the gradient of the mean.
+    /// Per-row losses (a sum over the row's outputs), whether each row is right, and the gradient of the mean over the
+    /// global batch.
     Loss {
         /// Which.
         kind: LossKind,
@@ -236,8 +241,10 @@ pub enum Op {
         hits: Option<Slice>,
         /// `[rows, width]`: d mean / d prediction; `None` where nothing is learned.
         gradient: Option<Slice>,
-        /// Rows.
+        /// Rows of this device.
         rows: usize,
+        /// Rows of the global batch.
+        total_rows: usize,
         /// Outputs per row.
         width: usize,
     },
@@ -279,6 +286,8 @@ pub enum Op {
         p: f32,
         /// Index of the layer in the Sequential.
         layer: u32,
+        /// This device's first row within the global batch.
+        first: usize,
         /// Rows.
         rows: usize,
         /// Width.
@@ -313,6 +322,16 @@ pub enum Op {
         rows: usize,
         /// Width of dy.
         outputs: usize,
+    },
+    /// Sums over all devices of the run, in place: afterwards every device holds the same bits.
+    AllReduce {
+        /// Gradients and the cells behind them.
+        of: Slice,
+    },
+    /// Sets numbers to zero.
+    Zero {
+        /// Which.
+        of: Slice,
     },
     /// cell = L2 norm.
     Norm {
@@ -372,6 +391,17 @@ pub enum Op {
         /// The loss.
         cell: Slice,
     },
+}
+
+/// Which row of the data is row i of a device's share of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowSource {
+    /// The one that this buffer, the epoch's order, names at `position + first + i`.
+    Order(BufferId),
+    /// Row `position + first + i` itself.
+    Position,
+    /// Row `offset + i` of a streamed chunk, which holds this device's rows only.
+    Chunk,
 }
 
 /// The sets of running sums that a device keeps.

@@ -1,14 +1,16 @@
 //! The truth for each instruction: plain loops in f64, written for reading. Every device is held against it.
 
-use super::{Activation, BufferId, Hyper, LossKind, Op, Program, Slice, Sums, UpdateRule};
+use super::{Activation, BufferId, Hyper, LossKind, Op, Program, RowSource, Slice, Sums, UpdateRule};
 
 /// The memory of a reference run, and the counters that a device keeps for itself.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// By [`BufferId`].
     pub buffers: Vec<Vec<f64>>,
-    /// First row of the batch within the epoch (or of the chunk within the validation rows).
+    /// First row of the global batch within the epoch (or of the chunk within the validation rows).
     pub position: usize,
+    /// The same within a streamed chunk, in this device's own rows.
+    pub offset: usize,
     /// Optimizer steps done.
     pub step: u64,
     /// The next row of the log.
@@ -42,9 +44,9 @@ impl Memory {
     /// Runs one instruction.
     pub fn execute(&mut self, op: &Op) {
         match *op {
-            Op::Gather { features, targets, order, x, y, rows, width, target_width } => {
-                self.gather(features, order, x, rows, width);
-                self.gather(targets, order, y, rows, target_width);
+            Op::Gather { features, targets, source, first, x, y, rows, width, target_width } => {
+                self.gather(features, source, first, x, rows, width);
+                self.gather(targets, source, first, y, rows, target_width);
             }
             Op::Linear { x, weight, bias, activation, pre, y, rows, inputs, outputs } => {
                 let mut z = product(&self.get(x), &self.get(weight), rows, inputs, outputs);
@@ -64,17 +66,17 @@ impl Memory {
                 let v: Vec<f64> = self.get(x).into_iter().map(|x| activation.value(x)).collect();
                 self.set(y, &v);
             }
-            Op::Dropout { x, y, p, layer, rows, width } => {
-                let v = self.masked(self.get(x), p, layer, rows, width);
+            Op::Dropout { x, y, p, layer, first, rows, width } => {
+                let v = self.masked(self.get(x), p, layer, first, rows, width);
                 self.set(y, &v);
             }
-            Op::DropoutBackward { dy, p, layer, rows, width } => {
-                let v = self.masked(self.get(dy), p, layer, rows, width);
+            Op::DropoutBackward { dy, p, layer, first, rows, width } => {
+                let v = self.masked(self.get(dy), p, layer, first, rows, width);
                 self.set(dy, &v);
             }
-            Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, width } => {
+            Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, total_rows, width } => {
                 let (p, t) = (self.get(prediction), self.get(target));
-                let (losses, right, d) = loss(kind, &p, &t, rows, width);
+                let (losses, right, d) = loss(kind, &p, &t, rows, total_rows, width);
                 self.set(per_row, &losses);
                 if let Some(hits) = hits {
                     self.set(hits, &right);
@@ -108,6 +110,9 @@ impl Memory {
                 self.get(dy).iter().enumerate().for_each(|(i, v)| d[i % outputs] += v);
                 self.gradient(to, &d, update);
             }
+            // A reference has no other device.
+            Op::AllReduce { .. } => {}
+            Op::Zero { of } => self.set(of, &vec![0.0; of.len]),
             Op::Norm { of, cell } => {
                 let norm = self.get(of).iter().map(|v| v * v).sum::<f64>().sqrt();
                 self.set(cell, &[norm]);
@@ -144,21 +149,41 @@ impl Memory {
         }
     }
 
-    fn gather(&mut self, from: BufferId, order: Option<BufferId>, to: Slice, rows: usize, width: usize) {
+    fn gather(
+        &mut self,
+        from: BufferId,
+        source: RowSource,
+        first: usize,
+        to: Slice,
+        rows: usize,
+        width: usize,
+    ) {
         let mut v = Vec::with_capacity(rows * width);
         for i in 0..rows {
-            let position = self.position + i;
-            let row = order.map_or(position, |o| self.buffers[o.0][position] as usize);
+            let position = self.position + first + i;
+            let row = match source {
+                RowSource::Order(order) => self.buffers[order.0][position] as usize,
+                RowSource::Position => position,
+                RowSource::Chunk => self.offset + i,
+            };
             v.extend_from_slice(&self.buffers[from.0][row * width..(row + 1) * width]);
         }
         self.set(to, &v);
     }
 
-    fn masked(&self, mut v: Vec<f64>, p: f32, layer: u32, rows: usize, width: usize) -> Vec<f64> {
+    fn masked(
+        &self,
+        mut v: Vec<f64>,
+        p: f32,
+        layer: u32,
+        first: usize,
+        rows: usize,
+        width: usize,
+    ) -> Vec<f64> {
         for row in 0..rows {
+            let place = (self.position + first + row) as u64;
             for unit in 0..width {
-                let kept =
-                    dropout_keeps(self.seed, layer, self.step, (self.position + row) as u64, unit as u32, p);
+                let kept = dropout_keeps(self.seed, layer, self.step, place, unit as u32, p);
                 let factor = if kept { 1.0 / (1.0 - f64::from(p)) } else { 0.0 };
                 v[row * width + unit] *= factor;
             }
@@ -230,23 +255,31 @@ fn transposed(a: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     (0..rows * columns).map(|i| a[(i % rows) * columns + i / rows]).collect()
 }
 
-/// Per-row losses, hits, and the gradient of the mean. PyTorch's definitions with `reduction="mean"`.
-fn loss(kind: LossKind, p: &[f64], t: &[f64], rows: usize, width: usize) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+/// Per-row losses, hits, and the gradient of the mean over `total` rows. PyTorch's definitions with
+/// `reduction="mean"`.
+fn loss(
+    kind: LossKind,
+    p: &[f64],
+    t: &[f64],
+    rows: usize,
+    total: usize,
+    width: usize,
+) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
     let mut losses = vec![0.0; rows];
     let mut hits = vec![0.0; rows];
     let mut gradient = vec![0.0; rows * width];
-    let n = (rows * width) as f64;
+    let n = (total * width) as f64;
     for r in 0..rows {
         let row = &p[r * width..(r + 1) * width];
         if kind == LossKind::CrossEntropy {
             let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let total: f64 = row.iter().map(|v| (v - max).exp()).sum();
+            let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
             let class = t[r] as usize;
-            losses[r] = total.ln() + max - row[class];
+            losses[r] = sum.ln() + max - row[class];
             hits[r] = f64::from(row.iter().position(|v| *v == max) == Some(class));
             for j in 0..width {
                 let indicator = f64::from(j == class);
-                gradient[r * width + j] = ((row[j] - max).exp() / total - indicator) / rows as f64;
+                gradient[r * width + j] = ((row[j] - max).exp() / sum - indicator) / total as f64;
             }
             continue;
         }

@@ -10,7 +10,10 @@ use std::{
     thread,
 };
 
-use crate::data::{Part, Store};
+use crate::{
+    data::{Part, Store},
+    program::Shard,
+};
 
 /// Consecutive rows of an epoch, in its order.
 pub struct Chunk {
@@ -18,10 +21,25 @@ pub struct Chunk {
     pub first: usize,
     /// How many.
     pub rows: usize,
-    /// `[rows, features]`.
-    pub features: Arc<Vec<f32>>,
-    /// `[rows, targets]`.
-    pub targets: Arc<Vec<f32>>,
+    /// Each device's share: `[its rows, features]`.
+    pub features: Vec<Arc<Vec<f32>>>,
+    /// `[its rows, targets]`.
+    pub targets: Vec<Arc<Vec<f32>>>,
+}
+
+/// How rows are cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Features per row.
+    pub features: usize,
+    /// Numbers per target.
+    pub targets: usize,
+    /// Rows of a global batch.
+    pub batch: usize,
+    /// Rows of a chunk: whole batches.
+    pub chunk: usize,
+    /// Devices that share each batch.
+    pub world_size: usize,
 }
 
 /// An order of rows to read, and how many of them.
@@ -36,16 +54,16 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Starts the reading thread; chunks hold `rows` rows, but the last of a pass.
-    pub fn new(part: &Part, features: usize, targets: usize, rows: usize) -> io::Result<Self> {
+    /// Starts the reading thread; the last chunk of a pass may hold fewer rows.
+    pub fn new(part: &Part, cut: Cut) -> io::Result<Self> {
         let (requests, orders) = sync_channel::<Request>(1);
         let (filled, chunks) = sync_channel(1);
-        let (spent, reuse) = sync_channel(4);
-        let reader = Reader { part: part.clone(), features, targets, rows, reuse };
+        let (spent, reuse) = sync_channel(4 * cut.world_size);
+        let reader = Reader { part: part.clone(), cut, reuse };
         thread::Builder::new().name("reader".into()).spawn(move || {
             // The other side hangs up when the run ends; then so does this thread.
             while let Ok((order, total)) = orders.recv() {
-                for first in (0..total).step_by(reader.rows) {
+                for first in (0..total).step_by(reader.cut.chunk) {
                     let chunk = reader.read(order.as_ref().map(|o| &o[..]), first, total);
                     let failed = chunk.is_err();
                     if filled.send(chunk).is_err() || failed {
@@ -68,9 +86,11 @@ impl Stream {
     }
 
     /// Gives a chunk's memory back.
-    pub fn recycle(&self, features: Arc<Vec<f32>>, targets: Arc<Vec<f32>>) {
-        // A full queue drops the buffers, which only costs an allocation later.
-        let _ = self.spent.try_send([features, targets]);
+    pub fn recycle(&self, chunk: Chunk) {
+        for pair in chunk.features.into_iter().zip(chunk.targets) {
+            // A full queue drops the buffers, which only costs an allocation later.
+            let _ = self.spent.try_send(pair.into());
+        }
     }
 }
 
@@ -80,32 +100,49 @@ fn ended() -> io::Error {
 
 struct Reader {
     part: Part,
-    features: usize,
-    targets: usize,
-    rows: usize,
+    cut: Cut,
     reuse: Receiver<[Arc<Vec<f32>>; 2]>,
 }
 
 impl Reader {
     fn read(&self, order: Option<&[u32]>, first: usize, total: usize) -> io::Result<Chunk> {
-        let rows = self.rows.min(total - first);
-        let [mut x, mut y] = self.reuse.try_recv().map_or_else(|_| Default::default(), |b| b.map(unshare));
-        x.resize(rows * self.features, 0.0);
-        y.resize(rows * self.targets, 0.0);
-        let plain: Vec<u32>;
-        let wanted = match order {
-            Some(order) => &order[first..first + rows],
-            None => {
-                plain = (first as u32..(first + rows) as u32).collect();
-                &plain
+        let rows = self.cut.chunk.min(total - first);
+        let world_size = self.cut.world_size;
+        let mut chunk = Chunk { first, rows, features: Vec::new(), targets: Vec::new() };
+        for rank in 0..world_size {
+            let wanted = self.share(Shard { rank, world_size }, order, first, rows);
+            let (x, y) = self.rows(&wanted)?;
+            chunk.features.push(Arc::new(x));
+            chunk.targets.push(Arc::new(y));
+        }
+        Ok(chunk)
+    }
+
+    /// The rows of one device: its share of each batch of the chunk.
+    fn share(&self, shard: Shard, order: Option<&[u32]>, first: usize, rows: usize) -> Vec<u32> {
+        let mut wanted = Vec::with_capacity(rows / shard.world_size + 1);
+        for start in (0..rows).step_by(self.cut.batch) {
+            let share = shard.rows(self.cut.batch.min(rows - start));
+            let positions = first + start + share.start..first + start + share.end;
+            match order {
+                Some(order) => wanted.extend_from_slice(&order[positions]),
+                None => wanted.extend(positions.start as u32..positions.end as u32),
             }
-        };
+        }
+        wanted
+    }
+
+    fn rows(&self, wanted: &[u32]) -> io::Result<(Vec<f32>, Vec<f32>)> {
+        let Cut { features, targets, .. } = self.cut;
+        let [mut x, mut y] = self.reuse.try_recv().map_or_else(|_| Default::default(), |b| b.map(unshare));
+        x.resize(wanted.len() * features, 0.0);
+        y.resize(wanted.len() * targets, 0.0);
         match &self.part.features {
             Store::File(file) => file.read_rows(wanted, &mut x)?,
-            Store::Memory(all) => pick(all, wanted, self.features, &mut x),
+            Store::Memory(all) => pick(all, wanted, features, &mut x),
         }
-        pick(&self.part.targets, wanted, self.targets, &mut y);
-        Ok(Chunk { first, rows, features: Arc::new(x), targets: Arc::new(y) })
+        pick(&self.part.targets, wanted, targets, &mut y);
+        Ok((x, y))
     }
 }
 

@@ -38,7 +38,8 @@ pub struct Logbook {
     used: usize,
     waiting: Vec<Waiting>,
     lrs: Vec<f64>,
-    ends: Vec<f64>,
+    /// Seconds at which the steps ended, as devices tell them: all are here when their rows are read.
+    pub ends: Vec<f64>,
     /// Rows of the epoch so far, for a mean.
     epoch_rows: u64,
     /// Loss of the last row that reached the host.
@@ -76,20 +77,20 @@ impl Logbook {
         }
     }
 
-    /// Takes note of steps that ran; `lrs` and `ends` have one number for each.
-    pub fn ran(&mut self, steps: Steps, lrs: &[f64], ends: &[f64]) {
+    /// Takes note of steps that ran; `lrs` has one number for each.
+    pub fn ran(&mut self, steps: Steps, lrs: &[f64]) {
         self.epoch_rows += steps.rows as u64 * (steps.count as u64 - 1) + u64::from(steps.last_rows);
         match self.policy {
             Policy::Immediate | Policy::Buffered => {
                 self.used += steps.count;
                 self.waiting.push(Waiting::Steps(steps));
                 self.lrs.extend_from_slice(lrs);
-                self.ends.extend_from_slice(ends);
             }
-            Policy::PerEpoch => {
-                self.ends.splice(.., ends.last().copied());
+            // Only the last one is of use, and an epoch may have many.
+            Policy::PerEpoch | Policy::Off => {
+                let before_last = self.ends.len().saturating_sub(1);
+                self.ends.drain(..before_last);
             }
-            Policy::Off => {}
         }
     }
 
@@ -133,7 +134,7 @@ impl Logbook {
                         width: self.width,
                         values: block.to_vec(),
                         lr: if self.lr { self.lrs[kept.clone()].to_vec() } else { Vec::new() },
-                        elapsed_s: self.ends[kept].to_vec(),
+                        elapsed_s: self.ends.get(kept).unwrap_or_default().to_vec(),
                     }));
                 }
             }
@@ -166,7 +167,7 @@ impl Logbook {
             width: self.width,
             values,
             lr: if self.lr { vec![lr] } else { Vec::new() },
-            elapsed_s: std::mem::take(&mut self.ends),
+            elapsed_s: self.ends.drain(..).next_back().into_iter().collect(),
         }))
     }
 

@@ -11,7 +11,9 @@ mod schedule;
 mod session;
 mod stop;
 mod validation;
+mod world;
 
 pub use init::{exported, initial_values};
 pub use session::{Closed, Job, Trained, train};
 pub use stop::StopFlag;
+pub use world::World;

@@ -17,7 +17,21 @@ impl Session<'_> {
         let _ = (self.emit)(std::mem::take(&mut self.outbox));
         let loop_s = loop_time.as_secs_f64();
         let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
-        let name = self.device.name();
+        let ranks = self.world.finish();
+        let mut rows = Vec::new();
+        for rank in &ranks {
+            let device = rank.device.name();
+            match &rank.clock {
+                None => rows.extend(timing(&self.clock, device, loop_time, self.warmup)),
+                Some(own) => {
+                    // What the host does for all of them is part of the time of each.
+                    let mut clock = Clock::at(self.clock.origin(), own.grain);
+                    clock.absorb(own);
+                    clock.absorb(&self.clock);
+                    rows.extend(timing(&clock, device, loop_time, self.warmup));
+                }
+            }
+        }
         Outcome {
             status,
             reason,
@@ -30,9 +44,10 @@ impl Session<'_> {
             loop_s,
             train_s: train_time.as_secs_f64(),
             logging_s: self.clock.total(Phase::Log).as_secs_f64(),
-            peak_device_bytes: self.device.bytes() + self.trial.data_bytes,
-            timing: timing(&self.clock, name, loop_time, self.warmup),
-            transfers: transfers(&self.device),
+            peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0)
+                + self.trial.data_bytes,
+            timing: rows,
+            transfers: ranks.iter().flat_map(|r| transfers(&r.device)).collect(),
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
         }
     }

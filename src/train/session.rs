@@ -7,14 +7,15 @@ use std::{
 };
 
 use super::{
-    feed::{Chunk, Stream},
+    feed::{Chunk, Cut, Stream},
     logbook::{Logbook, Steps},
     schedule::Timetable,
     stop::{Patience, StopFlag},
+    world::World,
 };
 use crate::{
     data::{Dataset, Part, Store, epoch_order},
-    device::{Block, Clock, Device, DeviceError, Grain, Purpose, SHORTEST_TIMED_STEP, Work},
+    device::{Block, Clock, DeviceError, Grain, Purpose, SHORTEST_TIMED_STEP, Work},
     event::{Event, Outcome, Progress, Status, ValidationRow},
     plan::Trial,
     program::{Hyper, Phase, Slice, Sums},
@@ -38,7 +39,7 @@ pub struct Job<'a> {
     /// The rows.
     pub dataset: &'a Dataset,
     /// Where it runs.
-    pub device: Device,
+    pub world: World,
     /// The flat buffer of initial values.
     pub initial: &'a [f32],
     /// Asks to stop.
@@ -102,7 +103,7 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     let loop_time = session.clock.origin().elapsed();
     let mut values =
         vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
-    let read = session.device.read(Purpose::Parameters, session.values(), &mut values);
+    let read = session.world.read(Purpose::Parameters, session.values(), &mut values);
     // How far a diverged run went beyond its last row depends on the length of its blocks: its weights mean nothing.
     let kept = status != Status::Diverged && read.is_ok() && values.iter().all(|v| v.is_finite());
     let values = kept.then_some(values);
@@ -113,7 +114,7 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
 pub(super) struct Session<'a> {
     pub(super) trial: &'a Trial,
     pub(super) dataset: &'a Dataset,
-    pub(super) device: Device,
+    pub(super) world: World,
     pub(super) initial: &'a [f32],
     pub(super) stop: &'a StopFlag,
     pub(super) emit: &'a mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
@@ -123,13 +124,14 @@ pub(super) struct Session<'a> {
     pub(super) patience: Option<Patience>,
     pub(super) hyper: Vec<Hyper>,
     pub(super) lrs: Vec<f64>,
-    pub(super) ends: Vec<f64>,
     pub(super) read: Vec<f32>,
     pub(super) step: u64,
     pub(super) epoch: u64,
     pub(super) samples: u64,
     pub(super) non_finite: Option<u64>,
     pub(super) warmup: Option<Duration>,
+    /// Time spent in comparing the devices' parameters.
+    pub(super) comparing: Duration,
     /// Estimate of a step's time, for the length of blocks.
     pub(super) step_time: Duration,
     /// Events that wait to be handed over.
@@ -142,14 +144,14 @@ pub(super) struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn new(job: Job<'a>, grain: Grain) -> Self {
-        let Job { trial, dataset, device, initial, stop, emit } = job;
+        let Job { trial, dataset, world, initial, stop, emit } = job;
         let spec = &trial.spec;
         let layout = &trial.programs.layout;
         let lr = spec.logging.metrics.contains(&Metric::Lr);
         Self {
             trial,
             dataset,
-            device,
+            world,
             initial,
             stop,
             emit,
@@ -159,13 +161,13 @@ impl<'a> Session<'a> {
             patience: spec.trainer.early_stopping.clone().map(Patience::new),
             hyper: Vec::new(),
             lrs: Vec::new(),
-            ends: Vec::new(),
             read: Vec::new(),
             step: 0,
             epoch: 0,
             samples: 0,
             non_finite: None,
             warmup: None,
+            comparing: Duration::ZERO,
             step_time: Duration::ZERO,
             outbox: Vec::new(),
             told: Instant::now(),
@@ -180,7 +182,8 @@ impl<'a> Session<'a> {
 
     fn run(&mut self) -> Result<(), Halt> {
         let start = Instant::now();
-        self.device.write(Purpose::Parameters, self.values(), self.initial)?;
+        self.world.start(self.clock.origin(), self.clock.grain)?;
+        self.world.write(Purpose::Parameters, self.values(), self.initial)?;
         let train = self.open(&self.dataset.train, Work::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
             (Some(part), Some(_)) => Some((part.rows, self.open(part, Work::Validate)?)),
@@ -218,18 +221,20 @@ impl<'a> Session<'a> {
         };
         match (&part.features, self.trial.chunk_rows) {
             (Store::Memory(rows), None) => {
-                self.device.bind(Purpose::Dataset, features, rows)?;
-                self.device.bind(Purpose::Dataset, targets, &part.targets)?;
+                self.world.bind(Purpose::Dataset, features, rows)?;
+                self.world.bind(Purpose::Dataset, targets, &part.targets)?;
                 Ok(None)
             }
             (_, chunk) => {
-                let unit = match (work, &self.trial.programs.validate) {
-                    (Work::Validate, Some(program)) => program.rows,
-                    _ => self.trial.programs.train.rows,
+                let batch = match (work, &self.trial.programs.validate) {
+                    (Work::Validate, Some(program)) => program.batch,
+                    _ => self.trial.programs.train.batch,
                 };
-                let rows = (chunk.unwrap_or(unit) / unit).max(1) * unit;
+                let chunk = (chunk.unwrap_or(batch) / batch).max(1) * batch;
                 let facts = self.trial.facts;
-                Ok(Some(Stream::new(part, facts.features, facts.targets, rows)?))
+                let (features, targets) = (facts.features, facts.targets);
+                let cut = Cut { features, targets, batch, chunk, world_size: self.world.size() };
+                Ok(Some(Stream::new(part, cut)?))
             }
         }
     }
@@ -245,7 +250,7 @@ impl<'a> Session<'a> {
         }
         match stream {
             Some(stream) => stream.begin(shuffle.then(|| Arc::clone(order)), rows)?,
-            None if shuffle => self.device.bind_order(order)?,
+            None if shuffle => self.world.bind_order(order)?,
             None => {}
         }
         self.clock.record(Phase::Data, start.elapsed());
@@ -266,7 +271,7 @@ impl<'a> Session<'a> {
             self.bind_chunk(&chunk, Work::Train)?;
             self.blocks(position, chunk.first, chunk.first + chunk.rows)?;
             position = chunk.first + chunk.rows;
-            stream.recycle(chunk.features, chunk.targets);
+            stream.recycle(chunk);
         }
         Ok(())
     }
@@ -278,8 +283,8 @@ impl<'a> Session<'a> {
             Work::Train => (layout.train_features, layout.train_targets, Purpose::Batch),
             Work::Validate => (layout.validation_features, layout.validation_targets, Purpose::Validation),
         };
-        self.device.bind(purpose, features, &chunk.features)?;
-        self.device.bind(purpose, targets, &chunk.targets)?;
+        self.world.bind_each(purpose, features, &chunk.features)?;
+        self.world.bind_each(purpose, targets, &chunk.targets)?;
         if work == Work::Train {
             self.clock.record(Phase::Upload, start.elapsed());
         }
@@ -292,7 +297,7 @@ impl<'a> Session<'a> {
 
     /// Runs the steps of rows `position..end` of the epoch; the bound data begin at row `origin` of it.
     fn blocks(&mut self, mut position: usize, origin: usize, end: usize) -> Result<(), Halt> {
-        let batch = self.trial.programs.train.rows;
+        let batch = self.trial.programs.train.batch;
         let total = self.trial.facts.train_rows;
         while position < end && self.may_go_on() {
             let left = (end - position).div_ceil(batch);
@@ -303,7 +308,6 @@ impl<'a> Session<'a> {
             let start = Instant::now();
             self.lrs.clear();
             self.timetable.fill(self.step, self.epoch - 1, steps, &mut self.hyper, &mut self.lrs);
-            self.ends.clear();
             let block = Block {
                 work: Work::Train,
                 step: self.step,
@@ -314,10 +318,10 @@ impl<'a> Session<'a> {
                 hyper: &self.hyper,
                 slot: self.logbook.slot(),
             };
-            let ran = self.device.run(&block, &mut self.clock, &mut self.ends)?;
+            let ran = self.world.run(&block, &mut self.clock, &mut self.logbook.ends)?;
             let time = start.elapsed();
             self.warmup.get_or_insert(time);
-            self.step_time = time / steps as u32;
+            self.step_time = ran.step_time.unwrap_or(self.step_time);
             let last_rows = batch.min(total - (position + (steps - 1) * batch));
             let rows = (steps - 1) * batch + last_rows;
             let (rows32, last32) = (batch as u32, last_rows as u32);
@@ -328,7 +332,7 @@ impl<'a> Session<'a> {
                 rows: rows32,
                 last_rows: last32,
             };
-            self.logbook.ran(ended, &self.lrs, &self.ends);
+            self.logbook.ran(ended, &self.lrs);
             if self.clock.grain == Grain::Blocks {
                 self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
             }
@@ -360,7 +364,7 @@ impl<'a> Session<'a> {
             let facts = self.trial.facts;
             let before = (self.epoch - 1) * facts.train_rows as u64;
             let within = step - (self.epoch - 1) * self.trial.steps_per_epoch;
-            let rows = (within * self.trial.programs.train.rows as u64).min(facts.train_rows as u64);
+            let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
             self.logbook.cut_epoch(rows);
             (self.step, self.samples) = (step, before + rows);
             let lr = self.trial.spec.optimizer.lr();
@@ -384,12 +388,14 @@ impl<'a> Session<'a> {
         match self.trial.spec.logging.policy {
             Policy::Immediate | Policy::Buffered => {}
             Policy::Off => {
+                self.settle()?;
                 self.logbook.take_epoch_rows();
             }
             Policy::PerEpoch => {
                 let start = Instant::now();
                 let mut sums = vec![0.0; self.trial.programs.layout.log_width];
-                self.device.take_sums(Purpose::Log, Sums::Epoch, &mut sums)?;
+                self.world.take_sums(Purpose::Log, Sums::Epoch, &mut sums)?;
+                self.settle()?;
                 let lr = self.timetable.rates(self.step.saturating_sub(1), self.epoch - 1).lr;
                 let row = self.logbook.epoch_mean(self.epoch, self.step, lr, &sums);
                 self.outbox.extend(row);
@@ -397,7 +403,24 @@ impl<'a> Session<'a> {
             }
         }
         // The device's log outlives an epoch; a run that ends here is flushed by its end.
-        Ok(())
+        self.compare_replicas()
+    }
+
+    /// All devices must hold the same parameters.
+    fn compare_replicas(&mut self) -> Result<(), Halt> {
+        if self.world.size() == 1 {
+            return Ok(());
+        }
+        let start = Instant::now();
+        let digests = self.world.digests(self.values())?;
+        self.comparing += start.elapsed();
+        match digests.iter().position(|d| Some(d) != digests.first()) {
+            None => Ok(()),
+            Some(rank) => {
+                let [first, device] = [0, rank].map(|rank| self.world.names()[rank].clone());
+                Err(DeviceError::Replicas { device, first, step: self.step }.into())
+            }
+        }
     }
 
     /// Moves the log's rows to the host and hands them over.
@@ -408,13 +431,22 @@ impl<'a> Session<'a> {
         self.read.resize(len, 0.0);
         if len > 0 {
             let rows = Slice { buffer: layout.log, offset: 0, len };
-            self.device.read(Purpose::Log, rows, &mut self.read)?;
+            self.world.read(Purpose::Log, rows, &mut self.read)?;
+            self.settle()?;
         }
         let events = self.logbook.flush(&self.read, self.non_finite.unwrap_or(u64::MAX));
         self.outbox.extend(events);
         if len > 0 {
             self.clock.record(Phase::Log, start.elapsed());
         }
+        Ok(())
+    }
+
+    /// The times and the first loss that is not finite, of all steps so far.
+    fn settle(&mut self) -> Result<(), Halt> {
+        let ran = self.world.settle(&mut self.clock, &mut self.logbook.ends)?;
+        self.non_finite = ran.non_finite;
+        self.step_time = ran.step_time.unwrap_or(self.step_time);
         Ok(())
     }
 

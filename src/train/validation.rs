@@ -21,7 +21,7 @@ impl Session<'_> {
             Some(stream) => self.validate_stream(rows, stream)?,
         };
         let mut sums = [0.0; 2];
-        self.device.take_sums(Purpose::Validation, Sums::Validation, &mut sums)?;
+        self.world.take_sums(Purpose::Validation, Sums::Validation, &mut sums)?;
         if !whole {
             self.clock.record(Phase::Validation, start.elapsed());
             return self.check();
@@ -56,7 +56,7 @@ impl Session<'_> {
                 return Ok(false);
             }
             position = chunk.first + chunk.rows;
-            stream.recycle(chunk.features, chunk.targets);
+            stream.recycle(chunk);
         }
         Ok(true)
     }
@@ -69,7 +69,7 @@ impl Session<'_> {
         end: usize,
         rows: usize,
     ) -> Result<bool, Halt> {
-        let Some(chunk) = self.trial.programs.validate.as_ref().map(|p| p.rows) else { return Ok(true) };
+        let Some(chunk) = self.trial.programs.validate.as_ref().map(|p| p.batch) else { return Ok(true) };
         let mut slice = 1;
         while position < end {
             let start = Instant::now();
@@ -84,7 +84,7 @@ impl Session<'_> {
                 hyper: &[],
                 slot: 0,
             };
-            self.device.run(&block, &mut self.clock, &mut self.ends)?;
+            self.world.run(&block, &mut self.clock, &mut self.logbook.ends)?;
             position += steps * chunk;
             if self.stop.signal().is_some() {
                 return Ok(false);

@@ -7,8 +7,19 @@ use std::{
 };
 
 /// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
-const LAYERS: [&str; 12] = [
-    "host", "random", "spec", "program", "plan", "device", "data", "event", "train", "record", "report",
+const LAYERS: [&str; 13] = [
+    "host",
+    "random",
+    "spec",
+    "program",
+    "plan",
+    "collective",
+    "device",
+    "data",
+    "event",
+    "train",
+    "record",
+    "report",
     "cli",
 ];
 

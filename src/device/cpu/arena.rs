@@ -6,7 +6,7 @@
 
 use std::{cell::UnsafeCell, fmt};
 
-use crate::program::{Layout, Slice};
+use crate::program::{Layout, Role, Slice};
 
 /// A cache line of numbers: the arena's unit of alignment.
 #[repr(C, align(64))]
@@ -117,6 +117,18 @@ impl Arena {
         lines.try_reserve_exact(count).ok()?;
         lines.resize_with(count, || Line(UnsafeCell::new([0.0; 16])));
         Some(Self { lines: lines.into_boxed_slice(), spans })
+    }
+
+    /// Fills with NaN what must be written before it is read, as fresh memory of a device of its own: all but gradients,
+    /// optimizer state and cells, which begin with zeros.
+    pub fn poison(&mut self, layout: &Layout) {
+        for i in 0..self.spans.len() {
+            let zero = |role| matches!(role, Role::Gradients | Role::State | Role::Cells);
+            if !layout.buffers.get(i).is_some_and(|b| zero(b.role)) {
+                let span = self.spans[i];
+                self.get_mut(span).fill(f32::NAN);
+            }
+        }
     }
 
     /// Bytes of the whole.

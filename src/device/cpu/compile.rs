@@ -11,9 +11,9 @@ use super::{
     footprint::Footprint,
     matmul::Kernel,
     ops::reduce,
-    task::{Job, Split, Task},
+    task::{Job, Place, Split, Task},
 };
-use crate::program::{Layout, Op, Phase, Program, Slice};
+use crate::program::{Layout, Op, Phase, Program, RowSource, Slice};
 
 /// Shares begin at multiples of this many rows, columns or elements, where there are enough: whole cache lines.
 const GRAIN: usize = 16;
@@ -245,12 +245,16 @@ impl Compiler<'_> {
         let mut steps = Vec::new();
         let rows_of = |r: &Range<usize>, width: usize| r.start * width..r.end * width;
         match *op {
-            Op::Gather { features, order, x, y, rows, width, target_width, .. } => {
+            Op::Gather { features, source, first, x, y, rows, width, target_width, .. } => {
                 let split =
                     if features == p.layout.train_features { Split::Train } else { Split::Validation };
                 steps.push(self.split(rows, phase, |r| {
-                    let job =
-                        Job::Gather { split, ordered: order.is_some(), first: r.start, width, target_width };
+                    let (place, first) = match source {
+                        RowSource::Order(_) => (Place::Order, first + r.start),
+                        RowSource::Position => (Place::Position, first + r.start),
+                        RowSource::Chunk => (Place::Chunk, r.start),
+                    };
+                    let job = Job::Gather { split, place, first, width, target_width };
                     (job, access([], [p.part(x, rows_of(&r, width)), p.part(y, rows_of(&r, target_width))]))
                 }));
             }
@@ -317,26 +321,37 @@ impl Compiler<'_> {
                     (Job::ActivateBackward(activation), access([p.part(saved, r.clone())], [p.part(dy, r)]))
                 }))
             }
-            Op::Dropout { x, y, p: chance, layer, rows, width } => steps.push(self.split(rows, phase, |r| {
-                let job = Job::Dropout { p: chance, layer, width, first: r.start };
-                let r = rows_of(&r, width);
-                (job, access([p.part(x, r.clone())], [p.part(y, r)]))
-            })),
-            Op::DropoutBackward { dy, p: chance, layer, rows, width } => {
+            Op::Dropout { x, y, p: chance, layer, first, rows, width } => {
                 steps.push(self.split(rows, phase, |r| {
-                    let job = Job::DropoutBackward { p: chance, layer, width, first: r.start };
+                    let job = Job::Dropout { p: chance, layer, width, first: first + r.start };
+                    let r = rows_of(&r, width);
+                    (job, access([p.part(x, r.clone())], [p.part(y, r)]))
+                }))
+            }
+            Op::DropoutBackward { dy, p: chance, layer, first, rows, width } => {
+                steps.push(self.split(rows, phase, |r| {
+                    let job = Job::DropoutBackward { p: chance, layer, width, first: first + r.start };
                     (job, access([], [p.part(dy, rows_of(&r, width))]))
                 }))
             }
-            Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, width } => {
+            Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, total_rows, width } => {
                 let target_width = target.len / rows.max(1);
                 steps.push(self.split(rows, phase, |r| {
                     let wide = rows_of(&r, width);
                     let hits = hits.map_or(Span::default(), |h| p.part(h, r.clone()));
                     let gradient = gradient.map_or(Span::default(), |g| p.part(g, wide.clone()));
                     let reads = [p.part(prediction, wide), p.part(target, rows_of(&r, target_width))];
-                    (Job::Loss { kind, width, rows }, access(reads, [p.part(per_row, r), hits, gradient]))
+                    (
+                        Job::Loss { kind, width, total_rows },
+                        access(reads, [p.part(per_row, r), hits, gradient]),
+                    )
                 }));
+            }
+            Op::AllReduce { of } => {
+                steps.push(self.single(phase, Job::AllReduce, access([], [p.of(of)])));
+            }
+            Op::Zero { of } => {
+                steps.push(self.split(of.len, phase, |e| (Job::Zero, access([], [p.part(of, e)]))))
             }
             Op::Norm { of, cell } => {
                 let chunks = of.len.div_ceil(reduce::CHUNK);

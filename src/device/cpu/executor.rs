@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -14,40 +14,70 @@ use super::{
     watch::{PhaseWatch, Unwatched, Watcher},
 };
 use crate::{
-    device::{Block, Clock, DeviceError, Executor, Grain, Moved, Ran, Work},
+    collective::Collective,
+    device::{
+        Block, Clock, DeviceError, Executor, Grain, Kind, Ledger, Meters, Moved, Purpose, Ran, Work, digest,
+    },
     program::{BufferId, Layout, Programs, Slice, Sums},
 };
 
+/// Whose memory an executor works in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// The host's own: a copy to it moves nothing.
+    Host,
+    /// Its own, as a GPU has: every copy moves bytes, and fresh memory holds no numbers.
+    Separate,
+}
+
 /// What a trial asks of the CPU.
-#[derive(Clone, Debug)]
 pub struct Job {
+    /// Its name.
+    pub device: String,
     /// Its programs.
     pub programs: Programs,
     /// Threads that walk them.
     pub threads: usize,
     /// The run's seed, for dropout.
     pub seed: u64,
+    /// The way to the run's other devices, where there are any.
+    pub collective: Option<Box<dyn Collective>>,
+    /// Whose memory it works in.
+    pub memory: Memory,
     /// Whether steps are left to one thread while a team of them is slower, as it is when other processes take its
     /// cores.
     pub sharing: Sharing,
 }
 
+impl Job {
+    /// For the CPU itself, alone.
+    pub fn cpu(programs: Programs, threads: usize, seed: u64, sharing: Sharing) -> Self {
+        let (device, collective, memory) = ("cpu".to_owned(), None, Memory::Host);
+        Self { device, programs, threads, seed, collective, memory, sharing }
+    }
+}
+
 /// The CPU with a trial loaded.
 pub struct CpuExecutor {
+    device: String,
+    memory: Memory,
     state: Arc<RwLock<State>>,
     team: Option<Team>,
     pace: Pace,
     tally: Tally,
     layout: Layout,
-    /// Rows of a step and of a chunk of validation.
-    batch: [usize; 2],
+    /// Rows of a step and of a chunk of validation: of the global batch, and of this device.
+    batch: [[usize; 2]; 2],
     bytes: u64,
 }
 
 impl CpuExecutor {
     /// Plans memory, compiles the programs, starts the threads.
-    pub fn new(job: &Job) -> Result<Self, DeviceError> {
-        let state = State::new(&job.programs, job.threads, job.seed)?;
+    pub fn new(job: Job) -> Result<Self, DeviceError> {
+        let mut state = State::new(&job.programs, job.threads, job.seed).map_err(|e| e.on(&job.device))?;
+        if job.memory == Memory::Separate {
+            state.arena.poison(&job.programs.layout);
+        }
         let bytes = state.arena.bytes();
         let state = Arc::new(RwLock::new(state));
         let team = if job.threads > 1 {
@@ -58,14 +88,16 @@ impl CpuExecutor {
                 state.walk_together(seat, &mut Tally::default(), &mut Unwatched)
             };
             let team = Team::new(job.threads, work);
-            Some(team.map_err(|source| DeviceError::Thread { device: "cpu".into(), source })?)
+            Some(team.map_err(|source| DeviceError::Thread { device: job.device.clone(), source })?)
         } else {
             None
         };
         let pace = Pace::new(team.is_some(), job.sharing);
-        let batch = [job.programs.train.rows, job.programs.validate.as_ref().map_or(0, |p| p.rows)];
-        let layout = job.programs.layout.clone();
-        Ok(Self { state, team, pace, tally: Tally::default(), layout, batch, bytes })
+        let Programs { layout, train, validate, .. } = job.programs;
+        let batch = [[train.batch, train.rows], validate.map_or([1, 0], |p| [p.batch, p.rows])];
+        let tally = Tally { collective: job.collective, ..Tally::default() };
+        let (device, memory) = (job.device, job.memory);
+        Ok(Self { device, memory, state, team, pace, tally, layout, batch, bytes })
     }
 
     /// The state between blocks, when no thread reads it. A poisoned lock only says that a worker panicked, which the
@@ -85,11 +117,14 @@ impl CpuExecutor {
         ends: &mut Vec<f64>,
     ) -> Result<(), Lost> {
         let begun = Instant::now();
-        let rows = first * self.rows_per_step(block.work);
+        let [batch, own] = self.batch[usize::from(block.work == Work::Validate)];
+        let position = block.position + first * batch;
+        // A chunk holds this device's rows only, and begins with a batch.
+        let offset = (block.offset / batch + first) * own;
         self.exclusive(|state| {
             let a = &mut state.assignment;
             (a.work, a.step) = (block.work, block.step + first as u64);
-            (a.position, a.offset, a.rows) = (block.position + rows, block.offset + rows, block.rows);
+            (a.position, a.offset, a.rows) = (position, offset, block.rows);
             (a.steps, a.slot) = (steps, block.slot + first);
             a.hyper.clear();
             a.hyper.extend_from_slice(block.hyper.get(first..first + steps).unwrap_or_default());
@@ -110,8 +145,7 @@ impl CpuExecutor {
         match self.team.as_mut().filter(|_| together) {
             None => {
                 let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-                state.walk_alone(tally, watcher);
-                Ok(())
+                state.walk_alone(tally, watcher)
             }
             Some(team) => {
                 let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
@@ -120,8 +154,36 @@ impl CpuExecutor {
         }
     }
 
-    fn rows_per_step(&self, work: Work) -> usize {
-        self.batch[usize::from(work == Work::Validate)]
+    /// What a copy of so many bytes moved.
+    fn moved(&self, bytes: usize) -> Moved {
+        match self.memory {
+            Memory::Host => Moved::Nothing,
+            Memory::Separate => Moved::Bytes(bytes as u64),
+        }
+    }
+
+    /// A host's rows as this device holds them.
+    fn held<T: Copy>(&self, rows: &Arc<Vec<T>>) -> Arc<Vec<T>> {
+        match self.memory {
+            Memory::Host => Arc::clone(rows),
+            Memory::Separate => Arc::new(rows.to_vec()),
+        }
+    }
+
+    /// Why a walk ended early.
+    fn lost(&mut self, step: u64) -> DeviceError {
+        let device = self.device.clone();
+        match self.tally.fault.take() {
+            Some(source) => DeviceError::Collective { device, step, source },
+            None => DeviceError::Lost { device, step },
+        }
+    }
+
+    /// Brings what was summed over devices to the ledger.
+    fn count_sums(&mut self, ledger: &mut Ledger) {
+        let (count, time) = std::mem::take(&mut self.tally.all_reduces);
+        let bytes = count * self.tally.all_reduce_bytes;
+        ledger.copies(Kind::AllReduce, Purpose::Gradients, count, bytes, time);
     }
 }
 
@@ -130,7 +192,7 @@ impl Executor for CpuExecutor {
         let l = &self.layout;
         let places = [l.train_features, l.train_targets, l.validation_features, l.validation_targets];
         let place = places.iter().position(|p| *p == buffer);
-        let rows = Arc::clone(rows);
+        let (rows, moved) = (self.held(rows), self.moved(4 * rows.len()));
         self.exclusive(|state| {
             let bound = &mut state.bound;
             match place {
@@ -139,13 +201,13 @@ impl Executor for CpuExecutor {
                 None => {}
             }
         });
-        Ok(Moved::Nothing)
+        Ok(moved)
     }
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
-        let order = Arc::clone(order);
+        let (order, moved) = (self.held(order), self.moved(4 * order.len()));
         self.exclusive(|state| state.bound.order = order);
-        Ok(Moved::Nothing)
+        Ok(moved)
     }
 
     fn write(&mut self, to: Slice, from: &[f32]) -> Result<Moved, DeviceError> {
@@ -153,7 +215,7 @@ impl Executor for CpuExecutor {
             let span = state.arena.span(to);
             state.arena.get_mut(span).copy_from_slice(from);
         });
-        Ok(Moved::Nothing)
+        Ok(self.moved(4 * from.len()))
     }
 
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError> {
@@ -161,34 +223,55 @@ impl Executor for CpuExecutor {
             let span = state.arena.span(from);
             to.copy_from_slice(state.arena.get_mut(span));
         });
-        Ok(Moved::Nothing)
+        Ok(self.moved(4 * to.len()))
     }
 
     fn take_sums(&mut self, sums: Sums, to: &mut [f64]) -> Result<Moved, DeviceError> {
         let own = &mut self.tally.sums[usize::from(sums == Sums::Validation)];
         to.fill(0.0);
         to.iter_mut().zip(own.iter_mut()).for_each(|(to, own)| *to = std::mem::take(own));
-        Ok(Moved::Nothing)
+        Ok(self.moved(8 * to.len()))
     }
 
-    fn run(&mut self, block: &Block<'_>, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
+    fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
+        let digest = self.exclusive(|state| {
+            let span = state.arena.span(of);
+            digest(state.arena.get_mut(span))
+        });
+        Ok((digest, self.moved(8)))
+    }
+
+    fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
         let _flushed = simd::Flushed::new();
         let start = Instant::now();
+        if self.memory == Memory::Separate && !block.hyper.is_empty() {
+            let bytes = size_of_val(block.hyper) as u64;
+            meters.ledger.copy(Kind::HostToDevice, Purpose::Parameters, bytes, Duration::ZERO);
+        }
         let mut first = 0;
         while first < block.steps {
             let (together, steps) = self.pace.next(block.work, block.steps - first);
             let begun = Instant::now();
-            let result = self.part(block, first, steps, together, clock, ends);
-            result.map_err(|Lost| DeviceError::Lost { device: "cpu".into(), step: block.step + 1 })?;
+            let result = self.part(block, first, steps, together, meters.clock, meters.ends);
+            if let Err(Lost) = result {
+                self.count_sums(meters.ledger);
+                return Err(self.lost(block.step + 1));
+            }
+
             self.pace.took(block.work, together, steps, begun.elapsed());
             first += steps;
         }
-        if block.work == Work::Train && clock.grain == Grain::Blocks {
-            let time = start.elapsed();
-            let end = (start + time - clock.origin()).as_secs_f64();
-            ends.extend(std::iter::repeat_n(end, block.steps));
+        self.count_sums(meters.ledger);
+        let time = start.elapsed();
+        if block.work == Work::Train && meters.clock.grain == Grain::Blocks {
+            let end = (start + time - meters.clock.origin()).as_secs_f64();
+            meters.ends.extend(std::iter::repeat_n(end, block.steps));
         }
-        Ok(Ran { non_finite: self.tally.non_finite })
+        Ok(Ran { non_finite: self.tally.non_finite, step_time: Some(time / block.steps.max(1) as u32) })
+    }
+
+    fn settle(&mut self, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        Ok(Ran { non_finite: self.tally.non_finite, step_time: None })
     }
 
     fn bytes(&self) -> u64 {

@@ -17,6 +17,6 @@ mod task;
 mod team;
 mod watch;
 
-pub use executor::{CpuExecutor, Job};
+pub use executor::{CpuExecutor, Job, Memory};
 pub use pace::Sharing;
 pub use simd::{denormals_flushed, flush_denormals};

@@ -4,7 +4,7 @@ use super::{
     arena::Arena,
     compile::{Compiler, Scratch},
     matmul::Kernel,
-    task::{Bound, Context, Cursor, Tally, Task},
+    task::{Bound, Context, Cursor, Job, Tally, Task},
     team::{Lost, Seat},
     watch::Watcher,
 };
@@ -15,6 +15,7 @@ use crate::{
 
 /// A program's tasks by thread.
 struct Compiled {
+    batch: usize,
     rows: usize,
     tasks: Vec<Vec<Task>>,
 }
@@ -34,7 +35,7 @@ pub struct Assignment {
     pub step: u64,
     /// First row within the epoch.
     pub position: usize,
-    /// First row within the bound data.
+    /// First row within a streamed chunk.
     pub offset: usize,
     /// Rows of the epoch.
     pub rows: usize,
@@ -95,11 +96,10 @@ impl State {
         Ok(Self { kernel, seed, arena, bound: Bound::default(), alone, together, assignment })
     }
     /// One thread's way through the whole of a block, with the state to itself.
-    pub fn walk_alone(&mut self, tally: &mut Tally, watcher: &mut impl Watcher) {
+    pub fn walk_alone(&mut self, tally: &mut Tally, watcher: &mut impl Watcher) -> Result<(), Lost> {
         let set = &self.alone;
         // SAFETY: `&mut self` excludes every other thread, and the set's tasks were verified by this arena.
-        let walked = unsafe { self.walk(set, 0, || Ok(()), tally, watcher) };
-        debug_assert_eq!(walked, Ok(()), "a thread alone meets nobody");
+        unsafe { self.walk(set, 0, || Ok(()), tally, watcher) }
     }
 
     /// One member's way through its share of a block.
@@ -144,7 +144,7 @@ impl State {
         };
         for step in 0..a.steps {
             let left = a.rows - at.position;
-            let program = if left >= full.rows { full } else { last.as_ref().unwrap_or(full) };
+            let program = if left >= full.batch { full } else { last.as_ref().unwrap_or(full) };
             if let Some(hyper) = a.hyper.get(step) {
                 at.hyper = *hyper;
             }
@@ -159,9 +159,12 @@ impl State {
                 // begins with one.
                 let slices = unsafe { task.access.borrow(&self.arena) };
                 task.run(slices, &context, &at, tally);
+                if matches!(task.job, Job::AllReduce) && tally.fault.is_some() {
+                    return Err(Lost);
+                }
             }
             watcher.end_step();
-            at.position += program.rows;
+            at.position += program.batch;
             at.offset += program.rows;
             at.step += 1;
             at.slot += 1;
@@ -186,7 +189,7 @@ impl Set {
             let Some(program) = program else { return Ok(None) };
             let tasks = compiler.compile(program, arena, scratch);
             let tasks = tasks.map_err(|conflict| DeviceError::Schedule { conflict: conflict.to_string() })?;
-            Ok(Some(Compiled { rows: program.rows, tasks }))
+            Ok(Some(Compiled { batch: program.batch, rows: program.rows, tasks }))
         };
         let [train, train_last, validate, validate_last] = all(programs).map(&mut compile);
         Ok(Self { train: [train?, train_last?], validate: [validate?, validate_last?] })

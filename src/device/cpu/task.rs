@@ -1,6 +1,9 @@
 //! Tasks: one thread's share of an instruction, with every size and place worked out beforehand.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     arena::{Slices, Verified},
@@ -8,6 +11,7 @@ use super::{
     matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
     ops::{activation, dropout, gather, loss, optimizer, reduce},
 };
+use crate::collective::{Collective, CollectiveError};
 use crate::program::{Activation, Hyper, LossKind, Phase, Sums, UpdateRule};
 
 /// A job with its proven access.
@@ -31,11 +35,22 @@ pub enum Split {
     Validation,
 }
 
+/// How a gather finds its rows; see [`crate::program::RowSource`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// By the epoch's order.
+    Order,
+    /// By position.
+    Position,
+    /// Within a chunk.
+    Chunk,
+}
+
 /// What a task does. Reads and writes are numbered as in the comment of each.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
     /// Writes x, y: the batch's rows `first..first + rows`.
-    Gather { split: Split, ordered: bool, first: usize, width: usize, target_width: usize },
+    Gather { split: Split, place: Place, first: usize, width: usize, target_width: usize },
     /// Reads a right operand, writes units of its packed form.
     Pack { transposed: bool, shape: [usize; 2], units: (usize, usize) },
     /// Reads x, weight (perhaps packed), bias; writes y, and z before the activation where `keep`.
@@ -59,7 +74,11 @@ pub enum Job {
     /// Writes dy.
     DropoutBackward { p: f32, layer: u32, width: usize, first: usize },
     /// Reads prediction, target; writes per_row, hits, gradient.
-    Loss { kind: LossKind, width: usize, rows: usize },
+    Loss { kind: LossKind, width: usize, total_rows: usize },
+    /// Writes numbers: sums over all devices.
+    AllReduce,
+    /// Writes zeros.
+    Zero,
     /// Reads numbers, writes a partial sum of squares per chunk.
     Squares,
     /// Reads partial sums, writes the root of their sum.
@@ -98,9 +117,9 @@ pub struct Cursor {
     pub seed: u64,
     /// Optimizer steps done.
     pub step: u64,
-    /// First row of the batch within the epoch.
+    /// First row of the global batch within the epoch.
     pub position: usize,
-    /// The same within the bound data.
+    /// First row of this device's share within a streamed chunk.
     pub offset: usize,
     /// Next row of the log.
     pub slot: usize,
@@ -111,6 +130,14 @@ pub struct Cursor {
 /// What only the first thread keeps: it alone runs the tasks that touch it.
 #[derive(Default)]
 pub struct Tally {
+    /// The way to the other devices, where there are any.
+    pub collective: Option<Box<dyn Collective>>,
+    /// Why a sum over devices did not come about.
+    pub fault: Option<CollectiveError>,
+    /// Sums over devices so far, and the time they took.
+    pub all_reduces: (u64, Duration),
+    /// Bytes of each.
+    pub all_reduce_bytes: u64,
     /// Running sums, by [`Sums`].
     pub sums: [Vec<f64>; 2],
     /// First step (1-based) whose loss was not finite.
@@ -118,6 +145,15 @@ pub struct Tally {
 }
 
 impl Tally {
+    fn all_reduce(&mut self, numbers: &mut [f32], step: u64) {
+        let Some(collective) = &mut self.collective else { return };
+        let start = Instant::now();
+        self.fault = collective.all_reduce(numbers, step + 1).err();
+        self.all_reduces.0 += 1;
+        self.all_reduces.1 += start.elapsed();
+        self.all_reduce_bytes = 4 * numbers.len() as u64;
+    }
+
     fn watch(&mut self, loss: f32, step: u64) {
         if !loss.is_finite() && self.non_finite.is_none() {
             self.non_finite = Some(step + 1);
@@ -141,14 +177,14 @@ impl Task {
         let [w0, w1, w2, _] = writes;
         let kernel = context.kernel;
         match self.job {
-            Job::Gather { split, ordered, first, width, target_width } => {
+            Job::Gather { split, place, first, width, target_width } => {
                 let [features, targets] = match split {
                     Split::Train => &context.bound.train,
                     Split::Validation => &context.bound.validation,
                 };
                 let rows = w0.len() / width;
-                let start = at.offset + first;
-                if ordered {
+                let start = first + if place == Place::Chunk { at.offset } else { at.position };
+                if place == Place::Order {
                     let order = &context.bound.order[start..start + rows];
                     gather::gather(features, order, width, w0);
                     gather::gather(targets, order, target_width, w1);
@@ -219,14 +255,16 @@ impl Task {
             Job::DropoutBackward { p, layer, width, first } => {
                 dropout::dropout_in_place(mask(at, p, layer, width, first), w0);
             }
-            Job::Loss { kind, width, rows } => {
+            Job::Loss { kind, width, total_rows } => {
                 let mut out = loss::Out { per_row: w0, hits: w1, gradient: w2 };
                 if kind.classifies() {
-                    loss::cross_entropy(r0, r1, width, rows as f32, &mut out);
+                    loss::cross_entropy(r0, r1, width, total_rows as f32, &mut out);
                 } else {
-                    loss::regression(kind, r0, r1, width, (rows * width) as f32, &mut out);
+                    loss::regression(kind, r0, r1, width, (total_rows * width) as f32, &mut out);
                 }
             }
+            Job::AllReduce => tally.all_reduce(w0, at.step),
+            Job::Zero => w0.fill(0.0),
             Job::Squares => reduce::squares(r0, w0),
             Job::Root => w0[0] = reduce::sum(r0).sqrt() as f32,
             Job::Clip { max_norm } => optimizer::clip(w0, r0[0], max_norm),

@@ -1,7 +1,7 @@
 //! The references' own gradients beside finite differences of their loss.
 
 use runner::{
-    program::{Hyper, LossKind, Options, Programs, UpdateRule, lower, reference::Memory},
+    program::{Hyper, LossKind, Options, Programs, Shard, UpdateRule, lower, reference::Memory},
     spec::{Layer, Linear, Metric, Policy},
 };
 
@@ -38,6 +38,8 @@ fn check(layers: &[Layer], kind: LossKind) {
         last: None,
         validation: None,
         ordered: false,
+        streamed: false,
+        shard: Shard::WHOLE,
         fold_update: false,
     });
     let mut bench = Bench::new(Some(&programs.layout));

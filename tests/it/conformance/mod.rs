@@ -7,7 +7,7 @@ mod programs;
 
 use runner::{
     device::{
-        Block, Clock, Executor, Grain, Work,
+        Block, Clock, Executor, Grain, Ledger, Meters, Work,
         cpu::{CpuExecutor, Job, Sharing},
     },
     program::{Buffer, BufferId, Hyper, Layout, Programs, Role, Slice, Sums, reference::Memory},
@@ -82,7 +82,7 @@ impl Bench {
 
     fn sharing_executor(&self, programs: &Programs, threads: usize, sharing: Sharing) -> CpuExecutor {
         let programs = Programs { layout: self.layout.clone(), ..programs.clone() };
-        let mut executor = CpuExecutor::new(&Job { programs, threads, seed: SEED, sharing }).unwrap();
+        let mut executor = CpuExecutor::new(Job::cpu(programs, threads, SEED, sharing)).unwrap();
         for (i, contents) in self.contents.iter().enumerate() {
             match i {
                 0..4 => executor.bind(BufferId(i), &contents.clone().into()).map(drop).unwrap(),
@@ -121,9 +121,11 @@ struct At {
 /// Runs steps; the first step whose loss was not finite, if any.
 fn run(executor: &mut CpuExecutor, at: At, steps: usize, hyper: &[Hyper]) -> Option<u64> {
     let At { work, step, position, rows, slot } = at;
-    let block = Block { work, step, position, offset: position, rows, steps, hyper, slot };
+    let block = Block { work, step, position, offset: 0, rows, steps, hyper, slot };
     let mut clock = Clock::new(Grain::Blocks);
-    executor.run(&block, &mut clock, &mut Vec::new()).unwrap().non_finite
+    let (mut ledger, mut ends) = (Ledger::default(), Vec::new());
+    let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
+    executor.run(&block, &mut meters).unwrap().non_finite
 }
 
 fn sums(executor: &mut CpuExecutor, which: Sums, len: usize) -> Vec<f64> {

@@ -3,8 +3,8 @@
 use runner::{
     device::Work,
     program::{
-        Activation, BufferId, Hyper, Instruction, LossKind, Op, Phase, Program, Programs, Slice, Sums,
-        UpdateRule,
+        Activation, BufferId, Hyper, Instruction, LossKind, Op, Phase, Program, Programs, RowSource, Slice,
+        Sums, UpdateRule,
     },
 };
 
@@ -95,9 +95,9 @@ impl Suite {
         }
         for (p, layer) in [(0.1, 0), (0.5, 3), (0.9, 3)] {
             let y = self.random(rows * width);
-            self.ops.push(Op::Dropout { x, y, p, layer, rows, width });
+            self.ops.push(Op::Dropout { x, y, p, layer, first: 2, rows, width });
             let dy = self.random(rows * width);
-            self.ops.push(Op::DropoutBackward { dy, p, layer, rows, width });
+            self.ops.push(Op::DropoutBackward { dy, p, layer, first: 2, rows, width });
         }
     }
 
@@ -106,13 +106,23 @@ impl Suite {
         let numbers = self.random(rows * width);
         let classes: Vec<f32> = (0..rows).map(|row| (row * 7 % width) as f32).collect();
         let classes = self.bench.holding(classes);
-        for learn in [true, false] {
+        for (learn, total_rows) in [(true, rows), (true, 3 * rows + 1), (false, rows)] {
             for kind in [LossKind::Mse, LossKind::L1, LossKind::Huber, LossKind::CrossEntropy] {
                 let per_row = self.random(rows);
                 let hits = kind.classifies().then(|| self.random(rows));
                 let gradient = learn.then(|| self.random(rows * width));
                 let target = if kind.classifies() { classes } else { numbers };
-                self.ops.push(Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, width });
+                self.ops.push(Op::Loss {
+                    kind,
+                    prediction,
+                    target,
+                    per_row,
+                    hits,
+                    gradient,
+                    rows,
+                    total_rows,
+                    width,
+                });
             }
         }
     }
@@ -141,20 +151,23 @@ impl Suite {
         self.ops.push(Op::Norm { of, cell });
         let (of, cell) = (self.random(len), self.random(1));
         self.ops.push(Op::Mean { of, cell, scale: 1.0 / len as f64 });
+        let of = self.random(len);
+        self.ops.push(Op::Zero { of });
     }
 
     fn data(&mut self, rows: usize, width: usize) {
-        let all = rows + BEFORE;
+        let all = rows + BEFORE + 2;
         for buffer in [0, 1] {
             self.bench.contents[buffer] = self.numbers.take(all * if buffer == 0 { width } else { 2 });
         }
         self.bench.contents[4] = (0..all).rev().map(|row| row as f32).collect();
         let layout = &self.bench.layout;
         let (features, targets, place) = (layout.train_features, layout.train_targets, layout.order);
-        for order in [None, Some(place)] {
+        for (source, first) in [(RowSource::Position, 1), (RowSource::Order(place), 2), (RowSource::Chunk, 1)]
+        {
             let (x, y) = (self.random(rows * width), self.random(rows * 2));
             let target_width = 2;
-            self.ops.push(Op::Gather { features, targets, order, x, y, rows, width, target_width });
+            self.ops.push(Op::Gather { features, targets, source, first, x, y, rows, width, target_width });
         }
     }
 
@@ -175,7 +188,7 @@ impl Suite {
     /// Runs all by teams and by the reference.
     fn check(self, rows: usize, tolerance: f64, what: &str) {
         let instruction = |op: &Op| Instruction { op: op.clone(), phase: Phase::Other };
-        let train = Program { rows, instructions: self.ops.iter().map(instruction).collect() };
+        let train = Program { batch: rows, rows, instructions: self.ops.iter().map(instruction).collect() };
         let mut memory = self.bench.memory();
         (memory.position, memory.step, memory.slot, memory.hyper) = (BEFORE, STEP, SLOT, HYPER);
         memory.run(&train);
@@ -198,8 +211,14 @@ impl Suite {
                 let op = self.ops.iter().find(|op| format!("{op:?}").contains(&format!("{id:?}")));
                 // A mean's gradients are as small as its terms are many.
                 let terms = match op {
-                    Some(Op::Loss { gradient: Some(g), kind, rows, width, .. }) if g.buffer == id => {
-                        if kind.classifies() { *rows } else { rows * width }
+                    Some(Op::Loss { gradient: Some(g), kind, total_rows: rows, width, .. })
+                        if g.buffer == id =>
+                    {
+                        if kind.classifies() {
+                            *rows
+                        } else {
+                            rows * width
+                        }
                     }
                     _ => 1,
                 };

@@ -3,7 +3,7 @@
 use runner::{
     device::Work,
     device::cpu::Sharing,
-    program::{Hyper, LossKind, Options, Programs, Role, Slice, Sums, UpdateRule, lower},
+    program::{Hyper, LossKind, Options, Programs, Role, Shard, Slice, Sums, UpdateRule, lower},
     spec::{Layer, Metric, Policy},
 };
 
@@ -43,6 +43,8 @@ fn lowered(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy
         last: remainder(rows, batch),
         validation: Some((chunk, remainder(validation, chunk))),
         ordered: true,
+        streamed: false,
+        shard: Shard::WHOLE,
         fold_update: true,
     })
 }
@@ -82,16 +84,16 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
             if left < sizes.batch { programs.train_last.as_ref().unwrap() } else { &programs.train };
         memory.hyper = *hyper;
         memory.run(program);
-        memory.position += program.rows;
+        memory.position += program.batch;
         memory.step += 1;
     }
     memory.position = 0;
     let full = programs.validate.as_ref().unwrap();
     while memory.position < sizes.validation {
         let left = sizes.validation - memory.position;
-        let program = if left < full.rows { programs.validate_last.as_ref().unwrap() } else { full };
+        let program = if left < full.batch { programs.validate_last.as_ref().unwrap() } else { full };
         memory.run(program);
-        memory.position += program.rows;
+        memory.position += program.batch;
     }
 
     let mut first = None;
@@ -106,7 +108,7 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
         let at = At { step: 40 + half as u64, position: half * sizes.batch, slot: half, ..at };
         assert_eq!(run(&mut executor, at, steps - half, &hyper[half..]), None);
         let at = At { work: Work::Validate, step: 99, position: 0, rows: sizes.validation, slot: 0 };
-        run(&mut executor, at, sizes.validation.div_ceil(full.rows), &[]);
+        run(&mut executor, at, sizes.validation.div_ceil(full.batch), &[]);
         let kept = |role: Role| matches!(role, Role::Values | Role::State | Role::Log);
         let mut got = Vec::new();
         for (i, buffer) in bench.layout.buffers.iter().enumerate().skip(5).filter(|(_, b)| kept(b.role)) {
