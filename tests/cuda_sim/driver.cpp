@@ -33,7 +33,7 @@
 #include <string>
 #include <vector>
 
-extern "C" void cusim_order(int);
+extern "C" void cusim_order_of_all(int);
 
 namespace cusim {
 
@@ -391,7 +391,7 @@ typedef uint64_t Address64;   // CUdeviceptr
 EXPORT int cuInit(unsigned) {
     if (device_count() == 0) return NO_DEVICE;
     const char* order = getenv("RUNNER_SIM_ORDER");
-    if (order) cusim_order(!strcmp(order, "reverse") ? 1 : !strcmp(order, "shuffled") ? 2 : 0);
+    if (order) cusim_order_of_all(!strcmp(order, "reverse") ? 1 : !strcmp(order, "shuffled") ? 2 : 0);
     initialized = true;
     return SUCCESS;
 }
