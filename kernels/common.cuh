@@ -72,6 +72,8 @@ struct Run {
     u32 index, slot;        // next row of `hyper`, next row of `log`
 };
 
+static_assert(sizeof(Op) == 144 && sizeof(Hyper) == 16 && sizeof(Run) == 128, "the host's twins have these sizes");
+
 const unsigned PARTIALS = 1024;   // the most blocks that a launch with a sum may have
 
 // ------------------------------------------------------------------------------------------------------------ warps

@@ -47,7 +47,8 @@ const size_t STACK_BYTES = 512 << 10;
 const size_t STACK_BYTES = 64 << 10;
 #endif
 
-std::atomic<int> order{0};
+std::atomic<int> order_of_all{0};
+thread_local int order = -1;   // of launches of this thread; -1: of all
 
 struct Fiber {
 #if defined(BY_UCONTEXT)
@@ -201,8 +202,9 @@ void shuffle(std::vector<unsigned>& all) {
 std::vector<unsigned> in_order(unsigned count) {
     std::vector<unsigned> all(count);
     std::iota(all.begin(), all.end(), 0u);
-    if (order == 1) std::reverse(all.begin(), all.end());
-    if (order == 2) shuffle(all);
+    int which = order < 0 ? order_of_all.load() : order;
+    if (which == 1) std::reverse(all.begin(), all.end());
+    if (which == 2) shuffle(all);
     return all;
 }
 
@@ -319,7 +321,8 @@ std::string run_grid(const std::function<void()>& body, const Grid& grid) {
     std::vector<std::string> wrong(blocks);
     std::vector<std::thread> threads;
     for (unsigned i : in_order(blocks))
-        threads.emplace_back([&, i] {
+        threads.emplace_back([&, i, callers = order] {
+            order = callers;
             stage.body = &body;
             stage.failed = &failed;
             wrong[i] = run_block(place(i), b, g, grid.shared_bytes);
@@ -333,5 +336,8 @@ std::string run_grid(const std::function<void()>& body, const Grid& grid) {
 
 }   // namespace cusim
 
-// 0: forward, 1: reverse, 2: shuffled, anew for every launch.
+// 0: forward, 1: reverse, 2: shuffled, anew for every launch. For launches of this thread of the system.
 extern "C" __attribute__((visibility("default"))) void cusim_order(int order) { cusim::order = order; }
+
+// For those of all threads that have chosen none.
+extern "C" __attribute__((visibility("default"))) void cusim_order_of_all(int order) { cusim::order_of_all = order; }

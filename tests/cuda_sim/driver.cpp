@@ -33,7 +33,7 @@
 #include <string>
 #include <vector>
 
-extern "C" void cusim_order(int);
+extern "C" void cusim_order_of_all(int);
 
 namespace cusim {
 
@@ -254,7 +254,7 @@ int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> w
         stream->capture->nodes.push_back({text, std::move(work)});
         return SUCCESS;
     }
-    log(stream->device, text);
+    if (!text.empty()) log(stream->device, text);
     return work(stream);
 }
 
@@ -303,7 +303,7 @@ int run_kernel(Stream* stream, const char* name, const Bound& bound, const Grid&
 int launch(void* handle, const Grid& grid, void* stream, void** arguments) {
     const Function* function = (const Function*)handle;
     if (!function || !stream_of(stream)) return INVALID_HANDLE;
-    u_int64_t threads = 1, blocks = 1;
+    uint64_t threads = 1, blocks = 1;
     for (int d = 0; d < 3; d++) threads *= grid.threads[d], blocks *= grid.blocks[d];
     if (threads == 0 || threads > 1024 || blocks == 0 || blocks > 0x7fffffff) return INVALID_VALUE;
     if (grid.shared_bytes > (unsigned)function->shared_limit) return INVALID_VALUE;
@@ -365,7 +365,10 @@ int in_stream(void* stream, const char* text, std::function<int()> work) {
     return enqueue(stream, text, [work](Stream*) { return work(); });
 }
 
-bool usable(const void* at, size_t bytes) { return usable_by(current, at, bytes); }
+bool usable(void* handle, const void* at, size_t bytes) {
+    Stream* stream = stream_of(handle);
+    return stream && usable_by(stream->device, at, bytes);
+}
 
 bool fails(const char* kind) {
     static std::vector<Failure> all = failures();
@@ -388,7 +391,7 @@ typedef uint64_t Address64;   // CUdeviceptr
 EXPORT int cuInit(unsigned) {
     if (device_count() == 0) return NO_DEVICE;
     const char* order = getenv("RUNNER_SIM_ORDER");
-    if (order) cusim_order(!strcmp(order, "reverse") ? 1 : !strcmp(order, "shuffled") ? 2 : 0);
+    if (order) cusim_order_of_all(!strcmp(order, "reverse") ? 1 : !strcmp(order, "shuffled") ? 2 : 0);
     initialized = true;
     return SUCCESS;
 }

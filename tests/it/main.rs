@@ -7,6 +7,7 @@ mod conformance;
 mod data;
 mod dependencies;
 mod experiments;
+mod kernels;
 mod parity;
 mod process;
 mod readme;
