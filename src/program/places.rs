@@ -1,6 +1,7 @@
 //! Where each buffer of a trial lies in a GPU's one block of memory, the arena.
 //!
-//! What lasts from step to step (parameters, the optimizer's state) comes first. What is made anew in every step lies
+//! What lasts from step to step comes first: parameters, the optimizer's state, and gradients, whose gaps between
+//! parameters stay zero. What is made anew in every step lies
 //! behind it, once as training needs it and once, over the same memory, as validation does: the two never run at the
 //! same time. So a small model's training needs no room for validation's larger chunks, and fits a multiprocessor.
 
@@ -46,7 +47,7 @@ impl Arena {
         let layout = &programs.layout;
         let mut lasting = Places::default();
         for (i, buffer) in layout.buffers.iter().enumerate() {
-            if matches!(buffer.role, Role::Values | Role::State) {
+            if matches!(buffer.role, Role::Values | Role::Gradients | Role::State) {
                 lasting.add(BufferId(i), buffer.len);
             }
         }
@@ -143,13 +144,13 @@ mod tests {
         };
         let arena = Arena::of(&programs);
         let at = |places: &Places, buffer| places.of(slice(buffer, 1));
-        assert_eq!((at(&arena.train, 2), at(&arena.train, 4)), (Some(0), Some(16)));
         assert_eq!(
-            (at(&arena.train, 3), at(&arena.train, 5), at(&arena.train, 6)),
-            (Some(32), Some(48), Some(80))
+            (at(&arena.train, 2), at(&arena.train, 3), at(&arena.train, 4)),
+            (Some(0), Some(16), Some(32))
         );
+        assert_eq!((at(&arena.train, 5), at(&arena.train, 6)), (Some(48), Some(80)));
         assert_eq!(arena.train.numbers, 96);
-        assert_eq!((at(&arena.validate, 5), at(&arena.validate, 6)), (Some(32), Some(640)));
+        assert_eq!((at(&arena.validate, 5), at(&arena.validate, 6)), (Some(48), Some(656)));
         assert_eq!(arena.numbers(), arena.validate.numbers);
     }
 }

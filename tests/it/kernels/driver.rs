@@ -19,7 +19,10 @@ pub fn folder() -> Option<&'static PathBuf> {
 pub fn build(name: &str, variables: &[(&str, &str)]) -> Option<PathBuf> {
     let compiler = Command::new("g++").arg("--version").output().is_ok_and(|o| o.status.success());
     if !compiler {
-        assert!(std::env::var_os("CI").is_none(), "CI must have g++, which runs the kernels on the processor");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "CI must have g++, which runs the kernels on the processor"
+        );
         println!("skipped: g++ is not installed, which runs the kernels on the processor");
         return None;
     }
