@@ -24,7 +24,13 @@ fn remainder(rows: usize, chunk: usize) -> Option<usize> {
     Some(rows % chunk).filter(|rest| *rest > 0)
 }
 
-pub fn lowered(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, sizes: Sizes) -> Programs {
+pub fn lowered(
+    layers: &[Layer],
+    rule: UpdateRule,
+    clip: Option<f32>,
+    policy: Policy,
+    sizes: Sizes,
+) -> Programs {
     let Sizes { rows, batch, validation } = sizes;
     let chunk = 32.min(validation);
     let all = [Metric::Loss, Metric::Accuracy, Metric::GradNorm, Metric::ParamNorm];

@@ -95,7 +95,10 @@ impl Compiler {
 #[test]
 fn every_kernel_compiles_without_a_spill() {
     let Some(path) = std::env::var_os("RUNNER_NVRTC") else {
-        assert!(std::env::var_os("CI").is_none(), "CI must name NVRTC in RUNNER_NVRTC (scripts/nvrtc-wheels)");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "CI must name NVRTC in RUNNER_NVRTC (scripts/nvrtc-wheels)"
+        );
         println!("skipped: RUNNER_NVRTC does not name NVIDIA's run-time compiler (scripts/nvrtc-wheels)");
         return;
     };

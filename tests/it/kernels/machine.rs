@@ -110,7 +110,8 @@ impl<'a> Machine<'a> {
         let (mut arena, mut run, mut count) = (self.arena.address, self.run.address, records.len() as i32);
         let mut steps = steps as i32;
         let ops = self.driver.holding(&records);
-        let (mut ops, mut barrier, mut floats) = (ops.address, self.barrier.address, self.arena_floats as i32);
+        let (mut ops, mut barrier, mut floats) =
+            (ops.address, self.barrier.address, self.arena_floats as i32);
         match engine {
             Engine::Kernels { blocks } => {
                 for _ in 0..steps {

@@ -139,9 +139,12 @@ fn operands_are_rounded_as_told() {
         }
     };
     for (flag, kept) in [(abi::FLAG_BF16, 7), (abi::FLAG_TF32, 10)] {
-        for (shape, engine) in
-            [([33, 31, 20], KERNELS[0]), ([33, 70, 3], KERNELS[0]), ([9, 31, 20], WALKS[1]), ([9, 5, 20], WALKS[2])]
-        {
+        for (shape, engine) in [
+            ([33, 31, 20], KERNELS[0]),
+            ([33, 70, 3], KERNELS[0]),
+            ([9, 31, 20], WALKS[1]),
+            ([9, 5, 20], WALKS[2]),
+        ] {
             let [rows, inputs, outputs] = shape;
             let mut suite = Suite::new();
             suite.products(rows, inputs, outputs);

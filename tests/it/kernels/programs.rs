@@ -1,7 +1,9 @@
 //! Whole programs over several steps in every engine, ragged batches and validation among them.
 
 use runner::{
-    program::{Hyper, LossKind, Options, Program, Programs, Role, Shard, UpdateRule, lower, reference::Memory},
+    program::{
+        Hyper, LossKind, Options, Program, Programs, Role, Shard, UpdateRule, lower, reference::Memory,
+    },
     spec::{Layer, Metric, Policy},
 };
 
@@ -15,11 +17,8 @@ use crate::conformance::{
     programs::{Sizes, bench, lowered, mlp},
 };
 
-const ENGINES: [Engine; 3] = [
-    Engine::Kernels { blocks: 3 },
-    Engine::Walk { threads: 128 },
-    Engine::Grid { blocks: 3, threads: 64 },
-];
+const ENGINES: [Engine; 3] =
+    [Engine::Kernels { blocks: 3 }, Engine::Walk { threads: 128 }, Engine::Grid { blocks: 3, threads: 64 }];
 
 /// The programs of an epoch and a validation, each with how often it runs in a row.
 fn plan(programs: &Programs, rows: usize, validation: usize) -> Vec<(Program, usize, bool)> {
@@ -35,7 +34,13 @@ fn plan(programs: &Programs, rows: usize, validation: usize) -> Vec<(Program, us
 /// What stays after a run: parameters, state and log; and the sums.
 type Left = (Vec<Vec<u32>>, Vec<f64>);
 
-fn run(driver: &Driver, engine: Engine, bench: &Bench, plan: &[(Program, usize, bool)], hyper: &[Hyper]) -> (Left, Vec<Vec<f32>>) {
+fn run(
+    driver: &Driver,
+    engine: Engine,
+    bench: &Bench,
+    plan: &[(Program, usize, bool)],
+    hyper: &[Hyper],
+) -> (Left, Vec<Vec<f32>>) {
     let mut machine = Machine::new(driver, bench);
     machine.at.step = 40;
     let mut step = 0;
@@ -96,7 +101,10 @@ fn check(driver: &Driver, programs: &Programs, bench: &Bench, rows: usize, valid
             }
             for (which, want) in memory.sums.iter().enumerate() {
                 for (got, want) in left.1[16 * which..].iter().zip(want) {
-                    assert!((got - want).abs() < 1e-5 * want.abs().max(1.0), "{what}, {engine:?}: {got} {want}");
+                    assert!(
+                        (got - want).abs() < 1e-5 * want.abs().max(1.0),
+                        "{what}, {engine:?}: {got} {want}"
+                    );
                 }
             }
             first = Some(left);

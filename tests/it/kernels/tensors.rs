@@ -16,19 +16,19 @@ fn tensors_follow_their_definitions() {
         let want: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
         assert_eq!(y.read::<f32>(n), want);
 
-        driver.launch("tensor_copy", Grid::of(3, 64), &mut [
-            argument(&mut pa),
-            argument(&mut py),
-            argument(&mut len),
-        ]);
+        driver.launch(
+            "tensor_copy",
+            Grid::of(3, 64),
+            &mut [argument(&mut pa), argument(&mut py), argument(&mut len)],
+        );
         assert_eq!(y.read::<f32>(n), a);
 
         let mut value = 2.5f32;
-        driver.launch("tensor_fill", Grid::of(2, 32), &mut [
-            argument(&mut py),
-            argument(&mut len),
-            argument(&mut value),
-        ]);
+        driver.launch(
+            "tensor_fill",
+            Grid::of(2, 32),
+            &mut [argument(&mut py), argument(&mut len), argument(&mut value)],
+        );
         assert_eq!(y.read::<f32>(n), vec![2.5; n]);
 
         let partial = driver.holding(&[0.0f64; 1025]);
@@ -36,13 +36,17 @@ fn tensors_follow_their_definitions() {
         let squares: f64 = a.iter().map(|x| f64::from(*x).powi(2)).sum();
         for (mut root, want) in [(0, squares), (1, squares.sqrt())] {
             let (mut count, mut pp, mut po) = (n as u32, partial.address, out.address);
-            driver.launch("tensor_squared_norm", Grid::of(3, 64), &mut [
-                argument(&mut pa),
-                argument(&mut count),
-                argument(&mut root),
-                argument(&mut pp),
-                argument(&mut po),
-            ]);
+            driver.launch(
+                "tensor_squared_norm",
+                Grid::of(3, 64),
+                &mut [
+                    argument(&mut pa),
+                    argument(&mut count),
+                    argument(&mut root),
+                    argument(&mut pp),
+                    argument(&mut po),
+                ],
+            );
             close(&out.read::<f32>(1), &[want], 1e-6, "a norm");
         }
     }
@@ -57,15 +61,19 @@ fn a_product_of_tensors_follows_its_definition() {
         let (mut pa, mut pb, mut pc) = (da.address, db.address, dc.address);
         let [mut im, mut ik, mut inn] = [m as i32, k as i32, n as i32];
         let mut flags = 0i32;
-        driver.launch("tensor_matmul", Grid::of(3, 256), &mut [
-            argument(&mut pa),
-            argument(&mut pb),
-            argument(&mut pc),
-            argument(&mut im),
-            argument(&mut ik),
-            argument(&mut inn),
-            argument(&mut flags),
-        ]);
+        driver.launch(
+            "tensor_matmul",
+            Grid::of(3, 256),
+            &mut [
+                argument(&mut pa),
+                argument(&mut pb),
+                argument(&mut pc),
+                argument(&mut im),
+                argument(&mut ik),
+                argument(&mut inn),
+                argument(&mut flags),
+            ],
+        );
         let mut want = vec![0.0; m * n];
         for i in 0..m {
             for j in 0..n {
