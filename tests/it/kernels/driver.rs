@@ -47,9 +47,10 @@ impl Order {
 }
 
 /// The driver, initialized, with the first device's context current on every thread that uses it.
+#[derive(Debug)]
 pub struct Driver {
     library: Library,
-    context: usize,
+    pub context: usize,
     module: usize,
 }
 
@@ -89,7 +90,7 @@ impl Driver {
         driver
     }
 
-    fn function<T: Copy>(&self, name: &str) -> T {
+    pub fn function<T: Copy>(&self, name: &str) -> T {
         // SAFETY: each caller names the type that the driver's documentation gives this function.
         let symbol: Symbol<'_, T> = unsafe { self.library.get(name.as_bytes()) }.unwrap();
         *symbol
@@ -104,14 +105,22 @@ impl Driver {
 
     /// Memory of the device that holds these numbers.
     pub fn holding<T: Copy>(&self, numbers: &[T]) -> Memory<'_> {
+        self.try_holding(numbers).unwrap()
+    }
+
+    /// The same, or the driver's status.
+    pub fn try_holding<T: Copy>(&self, numbers: &[T]) -> Result<Memory<'_>, Status> {
         let bytes = size_of_val(numbers).max(1);
         let mut address = 0;
         let allocate = self.function::<unsafe extern "C" fn(*mut u64, usize) -> Status>("cuMemAlloc_v2");
         // SAFETY: the pointer is to a live variable.
-        checked("cuMemAlloc", unsafe { allocate(&mut address, bytes) });
+        let status = unsafe { allocate(&mut address, bytes) };
+        if status != 0 {
+            return Err(status);
+        }
         let memory = Memory { driver: self, address };
         memory.write(numbers);
-        memory
+        Ok(memory)
     }
 
     /// Launches a kernel and waits; the driver's status.
@@ -168,6 +177,7 @@ impl Grid {
 }
 
 /// Memory of the device.
+#[derive(Debug)]
 pub struct Memory<'a> {
     driver: &'a Driver,
     pub address: u64,
