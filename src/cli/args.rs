@@ -46,7 +46,7 @@ pub enum Command {
     /// Read, validate and plan a spec; print what would happen. Trains nothing
     Check(RunOptions),
     /// Show the machine: processors, memory, GPUs
-    Devices,
+    Devices(DevicesOptions),
     /// Put runs, sweeps or globs side by side
     Compare(CompareOptions),
     /// Print the JSON Schema of the spec, for editors
@@ -111,6 +111,13 @@ impl RunOptions {
 }
 
 #[derive(Args)]
+pub struct DevicesOptions {
+    /// Measure the processor's rates, in a few seconds, and keep them for the cost model
+    #[arg(long)]
+    pub measure: bool,
+}
+
+#[derive(Args)]
 pub struct CompareOptions {
     /// Run folders, sweep folders, or globs of them
     #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::DirPath)]
@@ -160,8 +167,8 @@ enum Color {
 
 /// Commands and options that are specified but not built yet.
 const LATER_COMMANDS: [&str; 2] = ["parity", "report"];
-const LATER_OPTIONS: [&str; 8] =
-    ["--resume", "--jobs", "--fail-fast", "--measure", "--by", "--metric", "--fail-if", "--steps"];
+const LATER_OPTIONS: [&str; 7] =
+    ["--resume", "--jobs", "--fail-fast", "--by", "--metric", "--fail-if", "--steps"];
 
 /// Stands for `--virtual-gpus` where that is not given.
 const VIRTUAL_GPUS: &str = "RUNNER_VIRTUAL_GPUS";

@@ -23,7 +23,7 @@ pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
     model(&mut page, trial);
     page.row("optimizer", optimizer(trial));
     steps(&mut page, trial);
-    cost(&mut page, trial, machine);
+    cost(&mut page, trial);
     page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
     page.row(
         "memory",
@@ -120,7 +120,7 @@ fn steps(page: &mut Page, trial: &Trial) {
     );
 }
 
-fn cost(page: &mut Page, trial: &Trial, machine: &Machine) {
+fn cost(page: &mut Page, trial: &Trial) {
     let floor = &trial.floor;
     let instructions = units::counted(trial.programs.train.instructions.len() as u64, "instruction");
     page.row(
@@ -131,17 +131,18 @@ fn cost(page: &mut Page, trial: &Trial, machine: &Machine) {
             units::bytes(floor.cost.bytes as u64)
         ),
     );
-    let time = match trial.threads {
-        1 => floor.serial_s(),
-        n => floor.team_s(machine, n),
-    };
+    let parts = floor.by(trial.threads);
     let measured = match measure::step_s(trial) {
         Ok(Some(seconds)) => format!("{} measured on blank rows", units::seconds(seconds)),
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
-    let bound = floor.bound().name();
-    page.more([format!("{} by the cost model, bound by {bound}; {measured}", units::seconds(time))]);
+    page.more([format!(
+        "{} by the cost model, from {} rates, bound by {}; {measured}",
+        units::seconds(parts.total_s()),
+        floor.rates.origin.name(),
+        floor.bound_name(parts.bound())
+    )]);
 }
 
 fn source(trial: &Trial) -> &'static str {
@@ -176,7 +177,7 @@ fn optimizer(trial: &Trial) -> String {
             format!("scheduled: {}", names.join(", then "))
         }
     };
-    format!("{name}, lr {}, {schedule}", trial.spec.optimizer.lr())
+    format!("{name}, lr {}, {schedule}", trial.rates().0.lr())
 }
 
 /// `448 FLOP`, `26.75 kFLOP`.

@@ -16,13 +16,14 @@ use crate::{
         cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
-    plan::{Place, Trial},
+    host::load::Watch,
+    plan::{self, Place, Trial},
     program::Programs,
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, GitQuery, RecordError, Recorder,
         RunDir, command_line, open_sinks, write_model,
     },
-    spec::{EngineChoice, Layer},
+    spec::{EngineChoice, Layer, Scaling},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
 };
 
@@ -42,6 +43,8 @@ pub struct Process<'a> {
     pub git: GitQuery,
     /// Asks to stop.
     pub stop: &'a StopFlag,
+    /// How busy others keep the machine.
+    pub load: Watch,
 }
 
 /// Why a run did not come to its recorded end.
@@ -216,7 +219,7 @@ pub fn execute(
         outcome = Some(ended);
     }
     let recorded = recorder.finish();
-    environment.finish()?;
+    environment.finish(process.load.load())?;
     recorded?;
     outcome.ok_or(ExecuteError::Record(RecordError::Gone))
 }
@@ -232,7 +235,8 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         devices_requested: trial.devices.requested.clone(),
         devices_used: devices.to_vec(),
         virtual_devices: trial.devices.any_virtual(),
-        scaling: "strong".into(),
+        scaling: trial.spec.devices.scaling.name().into(),
+        scaling_note: trial.scaling_in_words(),
         precision: trial.spec.devices.precision.name().into(),
         engine: trial.engine.name().into(),
         metrics: trial.spec.logging.metrics.clone(),
@@ -250,10 +254,15 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
     if !trial.engine.is_gpu() {
         info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
     }
-    if trial.spec.data.batch_size > trial.facts.train_rows {
+    trial.scaling_in_words().map_or(Ok(()), info)?;
+    if plan::global_batch(&trial.spec, trial.world_size()) > trial.facts.train_rows {
         let (batch, rows) = (trial.spec.data.batch_size, trial.facts.train_rows);
+        let each = match trial.spec.devices.scaling {
+            Scaling::Weak if trial.world_size() > 1 => format!(" for each of {} devices", trial.world_size()),
+            _ => String::new(),
+        };
         let text = format!(
-            "`data.batch_size` is {batch}, and there are {rows} training rows: a step takes them all"
+            "`data.batch_size` is {batch}{each}, and there are {rows} training rows: a step takes them all"
         );
         send(sender, Event::Notice(Level::Warning, text))?;
     }
@@ -271,7 +280,13 @@ fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> Strin
     if let Some(gpus) = process.virtual_gpus {
         words.extend(["--virtual-gpus".to_owned(), gpus.to_string()]);
     }
-    format!("# {}\n{}", command_line(words), trial.spec.to_toml())
+    let mut notes: Vec<String> = trial.scaling_in_words().into_iter().collect();
+    if trial.devices.any_virtual() {
+        let used = trial.devices.used_names().join(", ");
+        notes.push(format!("ran on virtual devices, which the host posed as: {used}"));
+    }
+    let notes: String = notes.iter().map(|note| format!("# {note}\n")).collect();
+    format!("# {}\n{notes}{}", command_line(words), trial.spec.to_toml())
 }
 
 fn save(

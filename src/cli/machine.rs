@@ -1,5 +1,6 @@
 //! The machine, as planning must know it.
 
+use super::rates::{self, Key};
 use crate::{
     device::cpu::matmul::Kernel,
     host,
@@ -20,12 +21,13 @@ pub fn machine(virtual_gpus: Option<u32>, experiment: Option<&Experiment>) -> Ma
         None if experiment.is_some_and(wants_gpu) => real_gpus(),
         None => (Vec::new(), String::new()),
     };
+    let kept = rates::folder().and_then(|folder| rates::read(&folder, &Key::here(&instruction_set)));
     Machine {
         gpus,
         no_gpu,
         memory_available,
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
-        rates: Rates::typical(&instruction_set),
+        rates: kept.map_or_else(|| Rates::typical(&instruction_set), |kept| kept.rates),
         instruction_set,
     }
 }

@@ -11,6 +11,7 @@ mod gpus;
 mod machine;
 mod measure;
 mod prepare;
+mod rates;
 mod run;
 mod templates;
 
@@ -31,7 +32,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
     match command {
         Command::Run(options) => run::run(&options, &arguments, begun),
         Command::Check(options) => check::check(&options),
-        Command::Devices => devices::devices(),
+        Command::Devices(options) => devices::devices(&options),
         Command::Compare(options) => compare::compare(&options),
         Command::Schema => templates::schema(),
         Command::New(options) => templates::new(&options),

@@ -6,14 +6,21 @@
 mod devices;
 mod floor;
 mod gpu;
+pub mod lab;
+mod rates;
+mod scaling;
 mod schedule;
 mod shapes;
+mod verdict;
 
 pub use devices::{Choice, Place};
-pub use floor::{Bound, Floor, Machine, Rates};
+pub use floor::{Bound, Floor, Machine, Parts};
 pub use gpu::{Gpu, GpuLimits, WALK_BYTES};
+pub use rates::{Origin, Rates};
+pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
+pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use crate::{
     program::{Options, Programs, Shard, lower},
@@ -148,7 +155,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let mut spec = spec.clone();
     let mut problems = Vec::new();
     let layers = shapes::infer(&mut spec.model, facts, &mut problems);
-    let batch = spec.data.batch_size.min(facts.train_rows);
+    let batch = scaling::global_batch(&spec, devices.used.len()).min(facts.train_rows);
     let steps_per_epoch = facts.train_rows.div_ceil(batch.max(1)) as u64;
     let of_epochs = steps_per_epoch.saturating_mul(spec.trainer.max_epochs);
     let steps = spec.trainer.max_steps.map_or(of_epochs, |most| most.min(of_epochs));
@@ -209,7 +216,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
     let (engine, engine_reason) = match (chosen, &devices.used[..]) {
         (Some(gpu::Chosen { engine, reason }), _) => (engine, reason),
-        (None, [Place::Cpu]) => engine(spec.devices.engine, &floor, machine, threads),
+        (None, [Place::Cpu]) => engine(spec.devices.engine, &floor, threads),
         _ => (Engine::Serial, "each device has one thread".into()),
     };
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
@@ -318,10 +325,10 @@ fn too_large(at_least: &str, needed: u64, fixed: u64, machine: &Machine) -> Prob
 }
 
 /// A team pays off where its meetings cost less than the work it shares.
-fn engine(choice: EngineChoice, floor: &Floor, machine: &Machine, threads: usize) -> (Engine, String) {
+fn engine(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, String) {
     let us = |s: f64| format!("{:.2} µs", s * 1e6);
     let alone = floor.serial_s();
-    let together = floor.team_s(machine, threads);
+    let together = floor.team_s(threads);
     match choice {
         EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
         EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),

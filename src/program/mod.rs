@@ -7,6 +7,7 @@
 //! `[in, out]`, the transpose of PyTorch's, so that the forward product reads it along its rows.
 
 mod cost;
+mod initial;
 mod layout;
 mod lower;
 mod op;
@@ -14,6 +15,7 @@ mod places;
 pub mod reference;
 
 pub use cost::{Cost, LARGE_PRODUCT};
+pub use initial::{exported, imported, initial_parameter};
 pub use layout::{Buffer, BufferId, Layout, Parameter, Role, Slice};
 pub use lower::{Options, Shard, lower};
 pub use op::{Activation, Hyper, Instruction, LossKind, Op, Phase, RowSource, Sums, UpdateRule};

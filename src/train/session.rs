@@ -89,10 +89,15 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     let grain = if blocks { Grain::Blocks } else { Grain::Phases };
     let mut session = Session::new(job, grain);
     let ran = session.run();
-    if matches!(ran, Err(Halt::Device(_) | Halt::Data(_))) {
-        // The rows of the steps before the fault are the run's own. That there was a fault is known already.
-        let _ = session.end_epoch().and_then(|()| session.flush());
-    }
+    // The rows of the steps before the fault are the run's own. That there was a fault is known already. A device's
+    // running sums may hold steps of the block that failed, so that a mean is no longer known.
+    let _ = match ran {
+        Err(Halt::Device(_)) => session.flush(),
+        Err(Halt::Data(_)) => session.log_epoch().and_then(|()| session.flush()),
+        Ok(()) | Err(Halt::Closed) => Ok(()),
+    };
+    // Of which step a failed device's parameters are is not known.
+    let known = !matches!(ran, Err(Halt::Device(_)));
     let (mut status, mut reason) = match ran {
         Ok(()) => (Status::Finished, None),
         Err(Halt::Closed) => (Status::Failed, Some("the run can no longer be recorded".into())),
@@ -107,7 +112,7 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
         vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
     let read = session.world.read(Purpose::Parameters, session.values(), &mut values);
     // How far a diverged run went beyond its last row depends on the length of its blocks: its weights mean nothing.
-    let kept = status != Status::Diverged && read.is_ok() && values.iter().all(|v| v.is_finite());
+    let kept = known && status != Status::Diverged && read.is_ok() && values.iter().all(|v| v.is_finite());
     let values = kept.then_some(values);
     Ok(Trained { outcome: session.outcome(status, reason, loop_time), values })
 }
@@ -132,8 +137,8 @@ pub(super) struct Session<'a> {
     pub(super) samples: u64,
     pub(super) non_finite: Option<u64>,
     pub(super) warmup: Option<Duration>,
-    /// Time spent in comparing the devices' parameters.
-    pub(super) comparing: Duration,
+    /// Comparisons of the devices' parameters that found them equal, and the time they took.
+    pub(super) comparing: (u64, Duration),
     /// Estimate of a step's time, for the length of blocks; zero while nothing is known of it.
     pub(super) step_time: Duration,
     /// Steps of the block before.
@@ -152,6 +157,7 @@ impl<'a> Session<'a> {
         let spec = &trial.spec;
         let layout = &trial.programs.layout;
         let lr = spec.logging.metrics.contains(&Metric::Lr);
+        let (optimizer, schedule) = trial.rates();
         Self {
             trial,
             dataset,
@@ -160,7 +166,7 @@ impl<'a> Session<'a> {
             stop,
             emit,
             clock: Clock::new(grain),
-            timetable: Timetable::new(&spec.optimizer, &spec.schedule),
+            timetable: Timetable::new(&optimizer, &schedule),
             logbook: Logbook::new(spec.logging.policy, lr, layout.log_width, layout.log_slots),
             patience: spec.trainer.early_stopping.clone().map(Patience::new),
             hyper: Vec::new(),
@@ -171,7 +177,7 @@ impl<'a> Session<'a> {
             samples: 0,
             non_finite: None,
             warmup: None,
-            comparing: Duration::ZERO,
+            comparing: (0, Duration::ZERO),
             step_time: Duration::ZERO,
             before: 1,
             outbox: Vec::new(),
@@ -379,7 +385,7 @@ impl<'a> Session<'a> {
             let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
             self.logbook.cut_epoch(rows);
             (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
-            let lr = self.trial.spec.optimizer.lr();
+            let lr = self.trial.rates().0.lr();
             let reason = format!(
                 "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \
                  gradients by `trainer.gradient_clip_val`"
@@ -397,6 +403,13 @@ impl<'a> Session<'a> {
     }
 
     fn end_epoch(&mut self) -> Result<(), Halt> {
+        self.log_epoch()?;
+        self.compare_replicas()
+    }
+
+    /// The row of an epoch, where the policy wants one. The device's log outlives an epoch; a run that ends here is
+    /// flushed by its end.
+    fn log_epoch(&mut self) -> Result<(), Halt> {
         match self.trial.spec.logging.policy {
             Policy::Immediate | Policy::Buffered => {}
             Policy::Off => {
@@ -414,8 +427,7 @@ impl<'a> Session<'a> {
                 self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
             }
         }
-        // The device's log outlives an epoch; a run that ends here is flushed by its end.
-        self.compare_replicas()
+        Ok(())
     }
 
     /// All devices must hold the same parameters.
@@ -425,10 +437,12 @@ impl<'a> Session<'a> {
         }
         let start = Instant::now();
         let digests = self.world.digests(self.values())?;
-        self.comparing += start.elapsed();
+        self.comparing.0 += 1;
+        self.comparing.1 += start.elapsed();
         match digests.iter().position(|d| Some(d) != digests.first()) {
             None => Ok(()),
             Some(rank) => {
+                self.comparing.0 = 0;
                 let [first, device] = [0, rank].map(|rank| self.world.names()[rank].clone());
                 Err(DeviceError::Replicas { device, first, step: self.step }.into())
             }

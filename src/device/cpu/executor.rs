@@ -174,7 +174,7 @@ impl CpuExecutor {
     fn lost(&mut self, step: u64) -> DeviceError {
         let device = self.device.clone();
         match self.tally.fault.take() {
-            Some(source) => DeviceError::Collective { device, step, source },
+            Some((step, source)) => DeviceError::Collective { device, step, source },
             None => DeviceError::Lost { device, step },
         }
     }
