@@ -12,12 +12,13 @@ use crate::{
     collective::{self, Abort, Collective},
     data::{Dataset, Weights},
     device::{
-        Device, DeviceError, Grain,
+        Device, DeviceError, Executor, Grain,
         cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
     host::{self, load::Watch, nvml::Monitor},
     plan::{self, Choice, Place, Trial},
+    program::Programs,
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
         RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
@@ -126,19 +127,66 @@ fn world(trial: &Trial) -> Result<World, DeviceError> {
     for (((place, name), programs), collective) in
         trial.devices.used.iter().zip(&names).zip(trial.ranks()).zip(handles)
     {
-        let memory = if *place == Place::Cpu { Memory::Host } else { Memory::Separate };
-        let job = Job {
-            device: name.clone(),
-            programs: programs.clone(),
-            threads: trial.threads,
-            seed: trial.spec.seed,
-            collective,
-            memory,
-            sharing: sharing(trial),
-        };
-        devices.push(Device::new(name.clone(), Box::new(CpuExecutor::new(job)?)));
+        devices.push(Device::new(name.clone(), executor(trial, *place, programs.clone(), collective)?));
     }
     World::new(devices, abort, limit)
+}
+
+/// A device with a trial loaded.
+pub fn executor(
+    trial: &Trial,
+    place: Place,
+    programs: Programs,
+    collective: Option<Box<dyn Collective>>,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    let memory = match place {
+        Place::Gpu(ordinal) => return gpu_executor(trial, ordinal, programs, collective),
+        Place::Virtual(_) => Memory::Separate,
+        Place::Cpu => Memory::Host,
+    };
+    let job = Job {
+        device: place.to_string(),
+        programs,
+        threads: trial.threads,
+        seed: trial.spec.seed,
+        collective,
+        memory,
+        sharing: sharing(trial),
+    };
+    Ok(Box::new(CpuExecutor::new(job)?))
+}
+
+#[cfg(feature = "cuda")]
+fn gpu_executor(
+    trial: &Trial,
+    ordinal: u32,
+    programs: Programs,
+    collective: Option<Box<dyn Collective>>,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    use crate::device::cuda;
+
+    let unusable = |why: String| DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why };
+    let gpu = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
+    let job = cuda::Job {
+        gpu: gpu.ok_or_else(|| unusable("it is no longer there".into()))?,
+        programs,
+        engine: trial.engine,
+        precision: trial.spec.devices.precision,
+        seed: trial.spec.seed,
+        collective,
+    };
+    Ok(Box::new(cuda::CudaExecutor::new(job)?))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu_executor(
+    _: &Trial,
+    ordinal: u32,
+    _: Programs,
+    _: Option<Box<dyn Collective>>,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    let why = "this program was built without its feature `cuda`".into();
+    Err(DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why })
 }
 
 /// A spec that asks for a team has one whatever it costs.
@@ -263,7 +311,7 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         virtual_devices: trial.devices.any_virtual(),
         scaling: trial.spec.devices.scaling.name().into(),
         scaling_note: trial.scaling_in_words(),
-        precision: "f32".into(),
+        precision: trial.spec.devices.precision.name().into(),
         engine: trial.engine.name().into(),
         metrics: trial.spec.logging.metrics.clone(),
         classifies: trial.spec.model.loss.classifies(),
@@ -277,7 +325,9 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         send(sender, Event::Notice(Level::Warning, note.clone()))?;
     }
     info(format!("engine {}: {}", trial.engine.name(), trial.engine_reason))?;
-    info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+    if !trial.engine.is_gpu() {
+        info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+    }
     info(format!("steps are timed by {}", timed_by(trial)))?;
     trial.scaling_in_words().map_or(Ok(()), info)?;
     if plan::global_batch(&trial.spec, trial.world_size()) > trial.facts.train_rows {

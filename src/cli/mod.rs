@@ -7,6 +7,7 @@ mod describe;
 mod devices;
 mod execute;
 mod exit;
+mod gpus;
 mod lab;
 mod machine;
 mod measure;

@@ -8,6 +8,7 @@ mod data;
 mod dependencies;
 mod devices;
 mod experiments;
+mod kernels;
 mod moved;
 mod parity;
 mod process;
