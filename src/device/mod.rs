@@ -78,6 +78,16 @@ pub enum DeviceError {
         /// What a user can do about it.
         way_out: &'static str,
     },
+    /// The way to the other devices is broken.
+    #[error("`{device}`, step {step}: {why}")]
+    Broken {
+        /// The device.
+        device: String,
+        /// The step that was being computed.
+        step: u64,
+        /// Why.
+        why: String,
+    },
     /// Replicas that should be equal are not.
     #[error("after step {step}, `{device}` no longer holds the parameters of `{first}`")]
     Replicas {

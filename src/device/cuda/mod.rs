@@ -8,6 +8,11 @@ mod driver;
 mod gpu;
 mod libraries;
 mod library;
+mod context;
+mod memory;
+mod stream;
+mod nccl;
+mod sums;
 
 pub use gpu::{Gpu, gpus};
 pub use libraries::{LibraryRow, libraries};
