@@ -25,14 +25,9 @@ pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
     steps(&mut page, trial);
     cost(&mut page, trial);
     page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
-    page.row(
-        "memory",
-        format!(
-            "{} on the device, {} free",
-            units::bytes(trial.programs.layout.arena_bytes() + trial.data_bytes),
-            units::bytes(machine.memory_available)
-        ),
-    );
+    let own = trial.programs.layout.arena_bytes() + trial.data_bytes;
+    let (needed, free) = trial.gpu_memory(machine).unwrap_or((own, machine.memory_available));
+    page.row("memory", format!("{} on the device, {} free", units::bytes(needed), units::bytes(free)));
     page.0
 }
 
@@ -137,6 +132,10 @@ fn cost(page: &mut Page, trial: &Trial) {
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
+    if trial.engine.is_gpu() {
+        // The cost model is the CPU's; what it takes for GPUs stands with the engine.
+        return page.more([measured]);
+    }
     page.more([format!(
         "{} by the cost model, from {} rates, bound by {}; {measured}",
         units::seconds(parts.total_s()),

@@ -134,6 +134,13 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// Bytes on its first GPU, and how many are free there; `None` where it trains on none.
+    pub fn gpu_memory(&self, machine: &Machine) -> Option<(u64, u64)> {
+        let gpu = self.devices.used.iter().find_map(|place| place.real_gpu(machine))?;
+        let chunk_bytes = if self.chunk_rows.is_some() { 4 * CHUNK_BYTES as u64 } else { 0 };
+        Some((gpu::bytes(&self.programs, self.data_bytes, chunk_bytes).0, gpu.memory_free))
+    }
+
     /// What each device runs, in the order of [`Choice::used`].
     pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
         std::iter::once(&self.programs).chain(&self.peers)
@@ -209,7 +216,8 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         ranks.next().unwrap_or_else(|| programs(&spec, facts, batch, streamed, Shard::WHOLE, true));
     let peers: Vec<_> = ranks.collect();
     check_memory(&programs, data_bytes, &devices, machine).map_err(refused)?;
-    let chunk_bytes = if streamed { CHUNK_BYTES as u64 } else { 0 };
+    // Two chunks of training rows and two of validation rows.
+    let chunk_bytes = if streamed { 4 * CHUNK_BYTES as u64 } else { 0 };
     gpu::check_memory(&programs, data_bytes, chunk_bytes, &devices.used, machine).map_err(refused)?;
     let floor = Floor::of(&programs, machine, data_bytes);
     // Devices that share a run, or that have a memory of their own, have one thread each.

@@ -85,7 +85,7 @@ impl Executor for Pretended {
         }
         Ok(Ran::default())
     }
-    fn settle(&mut self, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+    fn settle(&mut self, _: Purpose, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
         Ok(Ran::default())
     }
     fn bytes(&self) -> u64 {
@@ -127,7 +127,7 @@ fn after(faults: &[Fault], limit: Duration) -> (String, usize) {
     let said = steps(&mut world, 2, 7).map(drop).map_err(|e| e.to_string());
     // What is asked after a fault is answered by a device that can, or refused at once.
     let _ = world.read(Purpose::Log, VALUE, &mut [0.0]);
-    let _ = world.settle(&mut Clock::new(Grain::Phases), &mut Vec::new());
+    let _ = world.settle(Purpose::Log, &mut Clock::new(Grain::Phases), &mut Vec::new());
     let ended = world.finish().len();
     assert!(begun.elapsed() < FOR_EVER, "somebody was waited for");
     // Those that came to an end are gone; only a stalled one lives until it is let go.

@@ -51,14 +51,14 @@ pub struct Job {
 
 /// Programs of one kind and their engine.
 struct Loaded {
+    /// Goes first: graphs hold what they captured.
+    runner: Runner,
     full: Steps,
     last: Option<Steps>,
-    runner: Runner,
 }
 
 /// A GPU with a trial loaded.
 pub struct CudaExecutor {
-    // In the order in which they must go: what uses a context goes before it, and graphs before what they captured.
     train: Loaded,
     validate: Option<Loaded>,
     copies: Stream,
@@ -127,7 +127,7 @@ impl CudaExecutor {
                 false => (places.train.numbers, engine),
             };
             let runner = Runner::new(engine, &ground, &full, last.as_ref(), numbers)?;
-            Ok::<_, DeviceError>(Loaded { full, last, runner })
+            Ok::<_, DeviceError>(Loaded { runner, full, last })
         };
         let train = load(&programs.train, programs.train_last.as_ref(), false)?;
         let validate = programs.validate.as_ref().map(|p| load(p, programs.validate_last.as_ref(), true));
