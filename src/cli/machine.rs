@@ -8,9 +8,9 @@ use crate::{
     spec::{DeviceName, Experiment, GpuCount, Request},
 };
 
-/// Asks the host, which may pose as a machine with so many virtual GPUs. Real ones are looked for only where a trial of
-/// `experiment` wants one: to ask the driver takes longer than a small run.
-pub fn machine(virtual_gpus: Option<u32>, experiment: Option<&Experiment>) -> Machine {
+/// Asks the host, which may pose as a machine with so many virtual GPUs. Real ones are looked for only where that is
+/// wanted: to ask the driver takes longer than a small run.
+pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
     let memory_available = host::usable_memory();
     let instruction_set = Kernel::detect().name().to_owned();
     let (gpus, no_gpu) = match virtual_gpus {
@@ -18,7 +18,7 @@ pub fn machine(virtual_gpus: Option<u32>, experiment: Option<&Experiment>) -> Ma
             let hidden = "`--virtual-gpus 0` hides every one";
             ((0..count).map(|_| virtual_gpu(memory_available)).collect(), hidden.to_owned())
         }
-        None if experiment.is_some_and(wants_gpu) => real_gpus(),
+        None if look_for_gpus => real_gpus(),
         None => (Vec::new(), String::new()),
     };
     let kept = rates::folder().and_then(|folder| rates::read(&folder, &Key::here(&instruction_set)));
@@ -32,7 +32,8 @@ pub fn machine(virtual_gpus: Option<u32>, experiment: Option<&Experiment>) -> Ma
     }
 }
 
-fn wants_gpu(experiment: &Experiment) -> bool {
+/// Whether a trial wants a GPU.
+pub fn wants_gpu(experiment: &Experiment) -> bool {
     experiment.trials.iter().any(|trial| match &trial.spec.devices.request {
         Request::NumGpus(count) => *count != GpuCount::Exactly(0),
         Request::Use(names) => names.iter().any(|name| matches!(name, DeviceName::Gpu(_))),
@@ -42,7 +43,7 @@ fn wants_gpu(experiment: &Experiment) -> bool {
 /// The host's memory, posing as that of a GPU.
 fn virtual_gpu(memory_free: u64) -> Gpu {
     let limits = GpuLimits::default();
-    Gpu { is_virtual: true, model: "virtual GPU".to_owned(), memory_free, limits }
+    Gpu { is_virtual: true, model: "virtual GPU".to_owned(), uuid: None, memory_free, limits }
 }
 
 /// Those that CUDA lists, or why it lists none. How much of their memory is free the monitor tells without taking them;
@@ -56,24 +57,31 @@ fn real_gpus() -> (Vec<Gpu>, String) {
         Err(why) => return (Vec::new(), why),
     };
     let monitor = Monitor::open().ok();
-    let free = |uuid: &str| {
-        let monitor = monitor.as_ref()?;
+    // To open it takes a while, and one GPU has nobody to sum with.
+    let queued_sums = gpus.len() > 1 && cuda::Nccl::open().is_ok();
+    // The monitor knows a GPU, or a part of one, by its UUID with a word before it.
+    let known = |uuid: &str| {
         let names = [format!("GPU-{uuid}"), format!("MIG-{uuid}")];
-        let sample = names.iter().find_map(|name| monitor.sample(name))?;
-        Some(sample.memory_total_bytes?.saturating_sub(sample.memory_used_bytes?))
+        names.into_iter().find_map(|name| Some((monitor.as_ref()?.sample(&name)?, name)))
     };
-    let gpus = gpus.into_iter().map(|gpu| Gpu {
-        is_virtual: false,
-        memory_free: free(&gpu.uuid).unwrap_or(gpu.memory_bytes),
-        limits: GpuLimits {
-            multiprocessors: gpu.multiprocessors,
-            shared_bytes: u64::from(gpu.shared_bytes),
-            cooperative: gpu.cooperative,
-            clock_hz: u64::from(gpu.clock_khz) * 1000,
-        },
-        model: gpu.name,
-    });
-    (gpus.collect(), String::new())
+    let made = |gpu: cuda::Gpu| {
+        let (sample, uuid) = known(&gpu.uuid).unzip();
+        let free = sample.and_then(|s| Some(s.memory_total_bytes?.saturating_sub(s.memory_used_bytes?)));
+        Gpu {
+            is_virtual: false,
+            uuid: Some(uuid.unwrap_or_else(|| format!("GPU-{}", gpu.uuid))),
+            memory_free: free.unwrap_or(gpu.memory_bytes),
+            limits: GpuLimits {
+                multiprocessors: gpu.multiprocessors,
+                shared_bytes: u64::from(gpu.shared_bytes),
+                cooperative: gpu.cooperative,
+                queued_sums,
+                clock_hz: u64::from(gpu.clock_khz) * 1000,
+            },
+            model: gpu.name,
+        }
+    };
+    (gpus.into_iter().map(made).collect(), String::new())
 }
 
 #[cfg(not(feature = "cuda"))]

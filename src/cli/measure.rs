@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::execute::executor;
+use super::world::{Link, executor};
 use crate::{
     device::{Block, Clock, DeviceError, Grain, Ledger, Meters, Purpose, Work},
     plan::{Place, Trial},
@@ -30,7 +30,8 @@ pub const LONGEST_STEP_S: f64 = 0.5;
 /// Where the device cannot hold the trial.
 pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
     let layout = &trial.programs.layout;
-    let batch = trial.programs.train.rows;
+    // Of a global batch a device takes its share; what it waits for the others is not measured.
+    let batch = trial.programs.train.batch;
     let slots = layout.log_slots;
     let Some(steps) = steps(trial.floor.serial_s(), batch * trial.facts.features, slots) else {
         return Ok(None);
@@ -39,7 +40,7 @@ pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
         [place @ Place::Gpu(_)] => place,
         _ => Place::Cpu,
     };
-    let mut executor = executor(trial, place, trial.programs.clone(), None)?;
+    let mut executor = executor(trial, place, trial.programs.clone(), Link::Alone)?;
     let rows = batch * steps;
     executor.bind(layout.train_features, &Arc::new(vec![0.0; rows * trial.facts.features]))?;
     executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * trial.facts.targets]))?;

@@ -11,12 +11,14 @@ pub mod cpu;
 #[allow(unsafe_code)]
 pub mod cuda;
 mod ledger;
+mod trace;
 mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
+pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};
 
 use crate::{
@@ -80,6 +82,16 @@ pub enum DeviceError {
         text: String,
         /// What a user can do about it.
         way_out: &'static str,
+    },
+    /// The way to the other devices is broken.
+    #[error("`{device}`, {doing}: {why}")]
+    Broken {
+        /// The device.
+        device: String,
+        /// What it was doing.
+        doing: String,
+        /// Why.
+        why: String,
     },
     /// Replicas that should be equal are not.
     #[error("after step {step}, `{device}` no longer holds the parameters of `{first}`")]

@@ -162,6 +162,7 @@ mod tests {
         let gpu = Gpu {
             is_virtual: false,
             model: "GPU".into(),
+            uuid: None,
             memory_free: 1 << 30,
             limits: GpuLimits::default(),
         };

@@ -7,10 +7,12 @@ mod devices;
 mod floor;
 mod gpu;
 pub mod lab;
+mod memory;
 mod rates;
 mod scaling;
 mod schedule;
 mod shapes;
+mod transfers;
 mod verdict;
 
 pub use devices::{Choice, Place};
@@ -20,6 +22,7 @@ pub use rates::{Origin, Rates};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
+pub use transfers::{Movement, transfers};
 pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use crate::{
@@ -38,6 +41,9 @@ const MOST_VALIDATION_ROWS: usize = 1 << 24;
 
 /// Bytes of a streamed chunk of rows, about.
 const CHUNK_BYTES: usize = 8 << 20;
+
+/// Chunks that a GPU holds at the same time: two of training rows and two of validation rows.
+const GPU_CHUNKS: u64 = 4;
 
 /// Numbers that a step may hold at the same time, far more than any memory: sizes made of them stay within 64 bits.
 const MOST_NUMBERS: u64 = 1 << 48;
@@ -105,6 +111,8 @@ pub struct Trial {
     pub spec: Spec,
     /// What was asked and what is used.
     pub devices: Choice,
+    /// Names and UUIDs of the GPUs among those.
+    pub gpus: Vec<(String, String)>,
     /// What runs the steps.
     pub engine: Engine,
     /// Why that engine.
@@ -134,11 +142,10 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Bytes on its first GPU, and how many are free there; `None` where it trains on none.
-    pub fn gpu_memory(&self, machine: &Machine) -> Option<(u64, u64)> {
-        let gpu = self.devices.used.iter().find_map(|place| place.real_gpu(machine))?;
-        let chunk_bytes = if self.chunk_rows.is_some() { 4 * CHUNK_BYTES as u64 } else { 0 };
-        Some((gpu::bytes(&self.programs, self.data_bytes, chunk_bytes).0, gpu.memory_free))
+    /// Bytes that a rank's programs take on a real GPU, its data among them.
+    pub fn gpu_bytes(&self, programs: &Programs) -> u64 {
+        let chunk_bytes = if self.chunk_rows.is_some() { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
+        gpu::bytes(programs, self.data_bytes, chunk_bytes).0
     }
 
     /// What each device runs, in the order of [`Choice::used`].
@@ -187,7 +194,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if least > MOST_NUMBERS {
         let needed = least.saturating_mul(4);
         let parameter_bytes = 4 * layers.iter().map(|layer| layer.parameters).sum::<u64>();
-        return Err(PlanError::Problems(vec![too_large("at least ", needed, parameter_bytes, machine)]));
+        return Err(PlanError::Problems(vec![memory::too_large(needed, parameter_bytes, machine)]));
     }
     let world_size = devices.used.len();
     let lowered = |fold_update| -> Vec<Programs> {
@@ -204,7 +211,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if gpus.is_empty() {
         gpu::refuse_on_cpu(&spec).map_err(refused)?;
     } else if let Some(first) = ranks.first() {
-        let gpu = gpu::engine(&spec, first, &gpus, world_size == 1).map_err(refused)?;
+        let gpu = gpu::engine(&spec, first, &gpus, world_size).map_err(refused)?;
         let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
         chosen = Some(gpu);
         if apart {
@@ -215,9 +222,10 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let programs =
         ranks.next().unwrap_or_else(|| programs(&spec, facts, batch, streamed, Shard::WHOLE, true));
     let peers: Vec<_> = ranks.collect();
-    check_memory(&programs, data_bytes, &devices, machine).map_err(refused)?;
-    // Two chunks of training rows and two of validation rows.
-    let chunk_bytes = if streamed { 4 * CHUNK_BYTES as u64 } else { 0 };
+    memory::Need { spec: &spec, facts, streamed, devices: &devices, data_bytes }
+        .check(peers.last().unwrap_or(&programs), machine)
+        .map_err(refused)?;
+    let chunk_bytes = if streamed { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
     gpu::check_memory(&programs, data_bytes, chunk_bytes, &devices.used, machine).map_err(refused)?;
     let floor = Floor::of(&programs, machine, data_bytes);
     // Devices that share a run, or that have a memory of their own, have one thread each.
@@ -229,7 +237,12 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     };
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
     let batches = (CHUNK_BYTES / (row_bytes * batch)).max(1);
+    let uuid = |place: &Place| match place {
+        Place::Gpu(i) => Some((place.to_string(), machine.gpus.get(*i as usize)?.uuid.clone()?)),
+        Place::Cpu | Place::Virtual(_) => None,
+    };
     Ok(Trial {
+        gpus: devices.used.iter().filter_map(uuid).collect(),
         devices,
         engine,
         engine_reason,
@@ -296,40 +309,6 @@ fn least_numbers(layers: &[LayerRow], facts: Facts, batch: usize) -> u64 {
     widths
         .fold((facts.features as u64).saturating_add(facts.targets as u64), u64::saturating_add)
         .saturating_mul(rows)
-}
-
-fn check_memory(
-    programs: &Programs,
-    data_bytes: u64,
-    devices: &Choice,
-    machine: &Machine,
-) -> Result<(), Problem> {
-    // Virtual devices hold copies of the data, in the host's memory like all else; real GPUs have memory of their own.
-    let on_host = |place: &&Place| !matches!(place, Place::Gpu(_));
-    let copies = devices.used.iter().filter(|place| matches!(place, Place::Virtual(_))).count() as u64 + 1;
-    let arenas = devices.used.iter().filter(on_host).count() as u64;
-    let arenas = programs.layout.arena_bytes().saturating_mul(arenas);
-    let needed = arenas.saturating_add(data_bytes.saturating_mul(copies));
-    if needed <= machine.memory_available {
-        return Ok(());
-    }
-    Err(too_large("", needed, programs.layout.parameter_count() * 4, machine))
-}
-
-/// `fixed`: bytes of the parameters, whatever the batch.
-fn too_large(at_least: &str, needed: u64, fixed: u64, machine: &Machine) -> Problem {
-    let hint = if fixed.saturating_mul(3) > machine.memory_available {
-        "make the model smaller"
-    } else {
-        "lower `data.batch_size`, or make the model smaller"
-    };
-    let gb = |bytes: u64| bytes as f64 / 1e9;
-    let message = format!(
-        "the job needs {at_least}{:.3} GB of memory for parameters, activations and data, and {:.3} GB are available",
-        gb(needed),
-        gb(machine.memory_available)
-    );
-    Problem::at_key("model.layers", message).hint(hint)
 }
 
 /// A team pays off where its meetings cost less than the work it shares.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::session::Session;
+use super::{session::Session, world::Rank};
 use crate::{
-    device::{Clock, Device, Kind, Line, PhaseSummary, Purpose},
-    event::{Event, Level, Outcome, PhaseTime, Status, Transfer},
+    device::{Clock, Device, Kind, Lane, Line, PhaseSummary, Purpose},
+    event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     host,
     plan::{Setting, Spent, Verdict},
     program::Phase,
@@ -66,9 +66,22 @@ impl Session<'_> {
             timing: rows,
             transfers: ranks.iter().flat_map(|r| transfers(&r.device)).collect(),
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
+            traces: traces(&self.clock, &ranks),
             verdict,
         }
     }
+}
+
+/// What happened when: the host's loop first, then each device.
+fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
+    let lane = |process: &str, lane: Lane, clock: &Clock| {
+        let trace = clock.trace.as_ref()?.lane(lane).clone();
+        Some(TraceLane { process: process.to_owned(), name: lane.name(), trace })
+    };
+    let host = lane("host", Lane::Host, run);
+    let devices =
+        ranks.iter().filter_map(|r| lane(r.device.name(), Lane::Device, r.clock.as_ref().unwrap_or(run)));
+    host.into_iter().chain(devices).collect()
 }
 
 /// What the training time went into, by the phases' totals.

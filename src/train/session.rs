@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     data::{Dataset, Part, Store, epoch_order},
-    device::{Block, Clock, DeviceError, Grain, Purpose, SHORTEST_TIMED_STEP, Work},
+    device::{Block, Clock, DeviceError, Grain, Lane, Purpose, SHORTEST_TIMED_STEP, Work},
     event::{Event, Outcome, Progress, Status, ValidationRow},
     plan::Trial,
     program::{Hyper, Phase, Slice, Sums},
@@ -81,12 +81,17 @@ impl From<io::Error> for Halt {
     }
 }
 
+/// How finely a trial's steps are timed.
+pub fn grain(trial: &Trial) -> Grain {
+    let step_s = trial.floor.serial_s();
+    // A GPU times its steps itself, while the host is elsewhere.
+    let blocks = trial.engine.is_gpu() || step_s < SHORTEST_TIMED_STEP.as_secs_f64();
+    if blocks { Grain::Blocks } else { Grain::Phases }
+}
+
 /// Trains; an error only where nobody listens. The last event is the caller's to emit, with what it adds.
 pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
-    let step_s = job.trial.floor.serial_s();
-    // A GPU times its steps itself, while the host is elsewhere.
-    let blocks = job.trial.engine.is_gpu() || step_s < SHORTEST_TIMED_STEP.as_secs_f64();
-    let grain = if blocks { Grain::Blocks } else { Grain::Phases };
+    let grain = grain(job.trial);
     let mut session = Session::new(job, grain);
     let ran = session.run();
     // The rows of the steps before the fault are the run's own. That there was a fault is known already. A device's
@@ -165,7 +170,7 @@ impl<'a> Session<'a> {
             initial,
             stop,
             emit,
-            clock: Clock::new(grain),
+            clock: Clock::new(grain).traced(spec.logging.trace),
             timetable: Timetable::new(&optimizer, &schedule),
             logbook: Logbook::new(spec.logging.policy, lr, layout.log_width, layout.log_slots),
             patience: spec.trainer.early_stopping.clone().map(Patience::new),
@@ -193,7 +198,7 @@ impl<'a> Session<'a> {
 
     fn run(&mut self) -> Result<(), Halt> {
         let start = Instant::now();
-        self.world.start(self.clock.origin(), self.clock.grain)?;
+        self.world.start(&self.clock)?;
         self.world.write(Purpose::Parameters, self.values(), self.initial)?;
         let train = self.open(&self.dataset.train, Work::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
@@ -344,6 +349,7 @@ impl<'a> Session<'a> {
                 last_rows: last32,
             };
             self.logbook.ran(ended, &self.lrs);
+            self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
             if self.clock.grain == Grain::Blocks {
                 self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
             }

@@ -77,9 +77,10 @@ fn a_job_that_does_not_fit_names_the_batch_that_would() {
     let wide =
         "model.layers=[{ linear = { out_features = 20000 } }, \"tanh\", { linear = { out_features = 1 } }]";
     let memory = [("RUNNER_SIM_MEMORY", "100000000")];
-    let arguments = [wide, "trainer.max_steps=1", "data.batch_size=500"];
+    let short = ["trainer.max_steps=1", "trainer.validate_every_epochs=0"];
+    let arguments = [wide, short[0], short[1], "data.batch_size=500"];
     let ended = sim.run(&Place::new(LINREG), &arguments, &memory).ended;
-    let message = "error: the job needs 0.122 GB of memory on `gpu:0` for parameters, activations and data, and 0.096 GB \
+    let message = "error: the job needs 0.123 GB of memory on `gpu:0` for parameters, activations and data, and 0.096 GB \
                    are free\n --> argument:1:17\n  |\n1 | data.batch_size=500\n  |                 ^^^\n  |\n  = hint: \
                    `data.batch_size = ";
     assert_eq!(ended.code, Some(2));
@@ -87,9 +88,10 @@ fn a_job_that_does_not_fit_names_the_batch_that_would() {
     let batch: u32 = rest.strip_suffix("` would fit\n").unwrap().parse().unwrap();
     let with = |batch: u32| {
         let size = format!("data.batch_size={batch}");
-        sim.run(&Place::new(LINREG), &[wide, "trainer.max_steps=1", &size], &memory).ended.code
+        sim.run(&Place::new(LINREG), &[wide, short[0], short[1], &size], &memory).ended.code
     };
-    assert_eq!((with(batch), with(batch + 2)), (Some(0), Some(2)), "{batch}");
+    // A smaller batch may fold its update into the products, and so save the gradients.
+    assert_eq!((with(batch), with(batch + 5)), (Some(0), Some(2)), "{batch}");
 }
 
 #[test]
