@@ -60,7 +60,10 @@ fn shares(page: &mut Page, trial: &Trial) {
 fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
     let (mut in_host, mut virtual_devices) = (0, 0);
     for (place, programs) in trial.devices.used.iter().zip(trial.ranks()) {
-        let bytes = programs.layout.arena_bytes() + trial.data_bytes;
+        let bytes = match place {
+            Place::Gpu(_) => trial.gpu_bytes(programs),
+            _ => programs.layout.arena_bytes() + trial.data_bytes,
+        };
         let free = match place {
             Place::Cpu => machine.memory_available,
             Place::Gpu(i) => machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free),
@@ -205,6 +208,10 @@ fn cost(page: &mut Page, trial: &Trial) {
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
+    if trial.engine.is_gpu() {
+        // The cost model is the CPU's; what it takes for GPUs stands with the engine.
+        return page.more([measured]);
+    }
     page.more([format!(
         "{} by the cost model, from {} rates, bound by {}; {measured}",
         units::seconds(parts.total_s()),

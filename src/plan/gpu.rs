@@ -39,6 +39,9 @@ pub struct GpuLimits {
 /// Shared memory that the persistent kernel needs beside the job's own (kernels/walk.cu).
 pub const WALK_BYTES: u64 = 12 << 10;
 
+/// Bytes that a job takes on a GPU whatever it is: tables of counters and rates, and up to 32 MiB that cuBLASLt works in.
+const FIXED_BYTES: u64 = 40 << 20;
+
 /// Estimates of what an instruction costs beside its work, in seconds: in the persistent block (a few hundred cycles
 /// with the meeting behind it), in a grid (its barrier: 0.7 to 2 µs are reported), as a node of a graph (1.3 µs between
 /// dependent kernels on an H100 are reported, and a kernel's own start and end).
@@ -164,7 +167,7 @@ pub fn refuse_on_cpu(spec: &Spec) -> Result<(), Problem> {
 }
 
 /// Bytes of a job on one GPU, and those of them that grow with the batch.
-fn bytes(programs: &Programs, data_bytes: u64, chunk_bytes: u64) -> (u64, u64) {
+pub fn bytes(programs: &Programs, data_bytes: u64, chunk_bytes: u64) -> (u64, u64) {
     let layout = &programs.layout;
     let of = |role: Role| {
         let buffers = layout.buffers.iter().filter(|b| b.role == role);
@@ -172,8 +175,8 @@ fn bytes(programs: &Programs, data_bytes: u64, chunk_bytes: u64) -> (u64, u64) {
     };
     let arena = 4 * Arena::of(programs).numbers() as u64;
     let lasting = of(Role::Values).saturating_add(of(Role::State)).saturating_add(of(Role::Gradients));
-    let needed =
-        arena.saturating_add(of(Role::Log)).saturating_add(data_bytes).saturating_add(2 * chunk_bytes);
+    let needed = arena.saturating_add(of(Role::Log)).saturating_add(data_bytes).saturating_add(chunk_bytes);
+    let needed = needed.saturating_add(FIXED_BYTES);
     (needed, arena.saturating_sub(lasting))
 }
 

@@ -42,6 +42,9 @@ const MOST_VALIDATION_ROWS: usize = 1 << 24;
 /// Bytes of a streamed chunk of rows, about.
 const CHUNK_BYTES: usize = 8 << 20;
 
+/// Chunks that a GPU holds at the same time: two of training rows and two of validation rows.
+const GPU_CHUNKS: u64 = 4;
+
 /// Numbers that a step may hold at the same time, far more than any memory: sizes made of them stay within 64 bits.
 const MOST_NUMBERS: u64 = 1 << 48;
 
@@ -139,6 +142,12 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// Bytes that a rank's programs take on a real GPU, its data among them.
+    pub fn gpu_bytes(&self, programs: &Programs) -> u64 {
+        let chunk_bytes = if self.chunk_rows.is_some() { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
+        gpu::bytes(programs, self.data_bytes, chunk_bytes).0
+    }
+
     /// What each device runs, in the order of [`Choice::used`].
     pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
         std::iter::once(&self.programs).chain(&self.peers)
@@ -216,7 +225,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     memory::Need { spec: &spec, facts, streamed, devices: &devices, data_bytes }
         .check(peers.last().unwrap_or(&programs), machine)
         .map_err(refused)?;
-    let chunk_bytes = if streamed { CHUNK_BYTES as u64 } else { 0 };
+    let chunk_bytes = if streamed { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
     gpu::check_memory(&programs, data_bytes, chunk_bytes, &devices.used, machine).map_err(refused)?;
     let floor = Floor::of(&programs, machine, data_bytes);
     // Devices that share a run, or that have a memory of their own, have one thread each.

@@ -30,9 +30,10 @@ impl Session<'_> {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
             let total = |phase| clocks.iter().flatten().map(|c| c.total(phase).as_secs_f64()).sum::<f64>();
             let spent = spent(&first.device, total, self.step, train_time, self.trial.chunk_rows.is_some());
-            // Virtual devices share one processor: nothing can be said of what bounds real ones.
+            // Virtual devices share one processor: nothing can be said of what bounds real ones. The floor is a CPU's.
+            let known = !self.trial.devices.any_virtual() && !self.trial.engine.is_gpu();
             let setting = Setting::of(self.trial, host::logical_cores().unwrap_or(1));
-            Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| !self.trial.devices.any_virtual())
+            Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| known)
         });
         let mut rows = Vec::new();
         for rank in &ranks {

@@ -4,6 +4,7 @@ mod architecture;
 mod bad_specs;
 mod compare;
 mod conformance;
+mod cuda;
 mod data;
 mod dependencies;
 mod devices;

@@ -29,9 +29,9 @@ impl Cache {
         let set = |variable: &str| env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
         let folder = set(FOLDER_VARIABLE).or_else(|| {
             let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
-            Some(base.join("runner/kernels"))
+            Some(base.join("runner"))
         });
-        Self { folder }
+        Self { folder: folder.map(|folder| folder.join("kernels")) }
     }
 
     /// The folder.

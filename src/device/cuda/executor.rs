@@ -52,14 +52,14 @@ pub struct Job {
 
 /// Programs of one kind and their engine.
 struct Loaded {
+    /// Made when it is first used: to capture a sum over GPUs each of them needs a thread of its own, since the library
+    /// may connect them then. It goes first: graphs hold what they captured.
+    runner: Option<Runner>,
     full: Steps,
     last: Option<Steps>,
     engine: Engine,
     /// Numbers of the arena that its programs use.
     numbers: usize,
-    /// Made when it is first used: to capture a sum over GPUs each of them needs a thread of its own, since the library
-    /// may connect them then.
-    runner: Option<Runner>,
 }
 
 impl Loaded {
@@ -76,7 +76,6 @@ impl Loaded {
 
 /// A GPU with a trial loaded.
 pub struct CudaExecutor {
-    // In the order in which they must go: what uses a context goes before it, and graphs before what they captured.
     train: Loaded,
     validate: Option<Loaded>,
     copies: Stream,
@@ -151,7 +150,7 @@ impl CudaExecutor {
                 false => (places.train.numbers, engine),
             };
             let reduces = full.reduces();
-            let mut loaded = Loaded { full, last, engine, numbers, runner: None };
+            let mut loaded = Loaded { runner: None, full, last, engine, numbers };
             if !reduces {
                 loaded.runner(&ground)?;
             }

@@ -1,7 +1,11 @@
 //! A data buffer on the device: all rows at once, or two chunks in turn, of which one is computed with while the other
 //! is on its way.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::{
     context::Context,
@@ -10,8 +14,19 @@ use super::{
 };
 use crate::device::DeviceError;
 
-/// How long the host sleeps before it asks an event again.
-pub const ASK_AGAIN: Duration = Duration::from_micros(20);
+/// So long the host asks again and again; a sleep is longer than a short block.
+const EAGER: Duration = Duration::from_micros(200);
+/// Then it sleeps so long before it asks again.
+const ASK_AGAIN: Duration = Duration::from_micros(20);
+
+/// Asks an event until it has happened: no wait of the driver, and the device has more to do meanwhile.
+pub fn ask(event: &Event, doing: impl Fn() -> String) -> Result<(), DeviceError> {
+    let begun = Instant::now();
+    while !event.happened(&doing)? {
+        if begun.elapsed() < EAGER { thread::yield_now() } else { thread::sleep(ASK_AGAIN) }
+    }
+    Ok(())
+}
 
 /// One of a feed's two places.
 struct Chunk {
@@ -73,9 +88,7 @@ impl Feed {
         let chunk = match self.chunks[next].take().filter(|chunk| chunk.memory.bytes >= bytes) {
             Some(mut chunk) => {
                 // The upload of two chunks ago, long done: the host only asks.
-                while !chunk.uploaded.happened(|| format!("uploading {what}"))? {
-                    std::thread::sleep(ASK_AGAIN);
-                }
+                ask(&chunk.uploaded, || format!("uploading {what}"))?;
                 chunk.staging.write(0, rows);
                 copies.follow(&chunk.released)?;
                 chunk
@@ -135,9 +148,7 @@ impl OrderFeed {
         let place = &mut self.staging[self.next];
         self.next = 1 - self.next;
         if let Some((_, uploaded)) = place {
-            while !uploaded.happened(|| format!("uploading {what}"))? {
-                std::thread::sleep(ASK_AGAIN);
-            }
+            ask(uploaded, || format!("uploading {what}"))?;
         }
         if place.as_ref().is_none_or(|(staging, _)| staging.pointer(0, bytes).is_none()) {
             *place = Some((Pinned::new(context, bytes, what)?, Event::plain(context)?));

@@ -25,7 +25,8 @@ macro_rules! functions {
                 /// As the library's own documentation says.
                 pub $name: unsafe extern "C" fn($($argument),*) -> i32,
             )*
-            _library: libloading::Library,
+            /// Never unloaded: graphs and threads of the library's own may outlive the last of its users.
+            _library: std::mem::ManuallyDrop<libloading::Library>,
         }
 
         impl $table {
@@ -40,7 +41,7 @@ macro_rules! functions {
                             *found.map_err(|_| stringify!($name))?
                         },
                     )*
-                    _library: library,
+                    _library: std::mem::ManuallyDrop::new(library),
                 })
             }
         }

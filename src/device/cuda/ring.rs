@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Instant};
 use super::{
     abi::{Run, bytes_of},
     context::Context,
-    feed::ASK_AGAIN,
+    feed::ask,
     memory::Pinned,
     stream::{Event, Stream},
 };
@@ -107,9 +107,7 @@ impl Ring {
     pub fn free(&mut self) -> Result<Option<Done>, DeviceError> {
         let place = &self.places[self.next];
         let Some(queued) = &place.queued else { return Ok(None) };
-        while !place.end.happened(|| queued.doing())? {
-            std::thread::sleep(ASK_AGAIN);
-        }
+        ask(&place.end, || queued.doing())?;
         self.take(self.next)
     }
 

@@ -3,7 +3,7 @@
 
 mod abi;
 mod compile;
-mod driver;
+pub mod driver;
 mod libraries;
 mod machine;
 mod ops;
