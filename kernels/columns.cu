@@ -22,11 +22,10 @@ template <class S>
 __device__ void bias_gradient_op(const Op& op, float* arena, const Run& run, S s) {
     const float* dy = arena + op.at[0];
     Learn out = bias_gradient_out(op, arena, run);
-    int columns = op.outputs, lanes = 1;
-    while (lanes < 32 && (u64)columns * lanes * 2 <= s.threads && lanes * 4 <= op.rows) lanes *= 2;
-    int part = s.thread % lanes;
-    for (u64 first = s.thread - lane_of(s.thread); first < (u64)columns * lanes; first += s.threads) {
-        int j = (int)((first + lane_of(s.thread)) / lanes);
+    int columns = op.outputs, shift = share(columns, s.threads, op.rows), lanes = 1 << shift;
+    int part = s.thread & (lanes - 1);
+    for (u64 first = s.thread - lane_of(s.thread); first < (u64)columns << shift; first += s.threads) {
+        int j = (int)((first + lane_of(s.thread)) >> shift);
         float sum = 0.0f;
         if (j < columns) {
 #pragma unroll 4

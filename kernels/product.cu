@@ -251,11 +251,9 @@ __device__ __forceinline__ void direct_squares(const Product& c, S s) {
 template <class S>
 __device__ __forceinline__ void direct_shared(const Product& c, S s) {
     u64 elements = (u64)c.m * c.n;
-    int lanes = 1;
-    while (lanes < 32 && elements * lanes * 2 <= s.threads && lanes * 4 <= c.k) lanes *= 2;
-    int part = s.thread % lanes;
-    for (u64 first = s.thread - lane_of(s.thread); first < elements * lanes; first += s.threads) {
-        unsigned element = (unsigned)((first + lane_of(s.thread)) / lanes);
+    int shift = share(elements, s.threads, c.k), lanes = 1 << shift, part = s.thread & (lanes - 1);
+    for (u64 first = s.thread - lane_of(s.thread); first < elements << shift; first += s.threads) {
+        unsigned element = (unsigned)((first + lane_of(s.thread)) >> shift);
         bool inside = element < elements;
         int i = element / c.n, j = element % c.n;
         float sum = 0.0f;

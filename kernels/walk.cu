@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) walk(const Op* ops, int cou
     __shared__ u64 non_finite;
     float* own = (float*)dyn_smem;
     Run at = *run;
-    const Hyper* table = at.hyper + at.index;
+    const Hyper* table = at.hyper ? at.hyper + at.index : 0;
     u32 index = at.index;
     for (int i = threadIdx.x; i < arena_floats; i += blockDim.x) own[i] = arena[i];
     for (int i = threadIdx.x; i < 2 * SUMS; i += blockDim.x) sums[i] = at.sums[i];

@@ -1,5 +1,9 @@
 //! What the host tells of itself. Everything is optional: a system that keeps its facts elsewhere leaves them unknown.
 
+pub mod load;
+pub mod nvml;
+pub mod processor;
+
 use std::{
     fs::{self, File},
     io::{self, Read},
@@ -8,10 +12,14 @@ use std::{
 
 /// The processor's name.
 pub fn cpu_model() -> Option<String> {
-    // The head is enough for the first core, and on a machine of a hundred cores the whole takes milliseconds to read.
+    model_in(&cpuinfo_head()?)
+}
+
+/// The first core's facts. On a machine of a hundred cores the whole takes milliseconds to read.
+fn cpuinfo_head() -> Option<String> {
     let mut head = vec![0; 4096];
     let length = File::open("/proc/cpuinfo").ok()?.read(&mut head).ok()?;
-    model_in(&String::from_utf8_lossy(head.get(..length)?))
+    Some(String::from_utf8_lossy(head.get(..length)?).into_owned())
 }
 
 fn model_in(cpuinfo: &str) -> Option<String> {
@@ -50,6 +58,12 @@ fn meminfo(text: &str, what: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+/// Bytes of memory that this process has now.
+pub fn process_memory() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    meminfo(&status, "VmRSS")
 }
 
 /// The memory limit of this process's control group, where it is less than the machine's.
@@ -99,9 +113,22 @@ fn address_space(limits: &str) -> Option<u64> {
 
 /// Bytes of a core's second-level cache.
 pub fn second_level_cache() -> Option<u64> {
-    let cache = caches().into_iter().find(|c| c.starts_with("L2"))?;
+    size_of_cache(&caches().into_iter().find(|c| c.starts_with("L2"))?)
+}
+
+/// Bytes of each cache.
+pub fn cache_sizes() -> Vec<u64> {
+    caches().iter().filter_map(|cache| size_of_cache(cache)).collect()
+}
+
+/// Of a cache as [`caches`] describes it.
+fn size_of_cache(cache: &str) -> Option<u64> {
     let size = cache.rsplit(' ').next()?;
-    size.strip_suffix('K')?.parse::<u64>().ok().map(|kib| kib * 1024)
+    let (number, unit) = match size.strip_suffix('M') {
+        Some(number) => (number, 1024),
+        None => (size.strip_suffix('K')?, 1),
+    };
+    Some(number.parse::<u64>().ok()? * unit * 1024)
 }
 
 /// The kernel's release.

@@ -8,19 +8,21 @@ use super::{
     args::RunOptions,
     describe::describe,
     exit::{Exit, print},
+    lab,
     machine::machine,
     prepare::{Datasets, Prepared, prepare},
     run::refuse,
 };
 use crate::{
     record::units,
-    spec::{self, Experiment},
+    spec::{self, Experiment, Loaded},
 };
 
 /// Runs the command.
 pub fn check(options: &RunOptions) -> Exit {
-    let experiment = match spec::load(&options.spec(), &options.overrides()) {
-        Ok(experiment) => experiment,
+    let experiment = match spec::read(&options.spec(), &options.overrides()) {
+        Ok(Loaded::Train(experiment)) => *experiment,
+        Ok(Loaded::Lab(experiment)) => return lab::check(options, &experiment),
         Err(failure) => return refuse(&failure),
     };
     let machine = machine(options.virtual_gpus);

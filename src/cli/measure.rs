@@ -33,7 +33,8 @@ pub const LONGEST_STEP_S: f64 = 0.5;
 /// Where the device cannot hold the trial.
 pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
     let layout = &trial.programs.layout;
-    let batch = trial.programs.train.rows;
+    // Of a global batch a device takes its share; what it waits for the others is not measured.
+    let batch = trial.programs.train.batch;
     let slots = layout.log_slots;
     let Some(steps) = steps(trial.floor.serial_s(), batch * trial.facts.features, slots) else {
         return Ok(None);

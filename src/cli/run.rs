@@ -17,18 +17,20 @@ use super::{
     args::{RunOptions, meant_command, on_terminal},
     execute::{ExecuteError, Process, Ready, execute},
     exit::{Exit, print, say, tell},
+    lab,
     machine::machine,
     prepare::{Datasets, Prepared, changed, initial_weights, prepare},
 };
 use crate::{
     event::{Outcome, Status},
+    host::load::Watch,
     plan::Trial,
     record::{
         ConsoleOptions, Ending, GitQuery, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, Verbosity,
         Warned, command_line,
     },
     report,
-    spec::{self, Experiment},
+    spec::{self, Experiment, Loaded},
     train::StopFlag,
 };
 
@@ -37,8 +39,10 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
     let started = Utc::now();
     let path = options.spec();
     let git = GitQuery::ask(&folder_of(&path));
-    let experiment = match spec::load(&path, &options.overrides()) {
-        Ok(experiment) => experiment,
+    let command = command_line(arguments.iter().map(|a| a.to_string_lossy()));
+    let experiment = match spec::read(&path, &options.overrides()) {
+        Ok(Loaded::Train(experiment)) => *experiment,
+        Ok(Loaded::Lab(experiment)) => return lab::run(options, command, &experiment, begun, git),
         Err(failure) => return refuse_spec(&path, &failure),
     };
     let stop = catch_signals();
@@ -48,7 +52,8 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
-    let command = command_line(arguments.iter().map(|a| a.to_string_lossy()));
+    let mut load = Watch::default();
+    load.mark();
     let process = Process {
         begun,
         started,
@@ -57,6 +62,7 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         virtual_gpus: options.virtual_gpus,
         git,
         stop: &stop,
+        load,
     };
     let mut session =
         Session { process, experiment: &experiment, options, datasets, warned: Warned::default() };
@@ -89,7 +95,7 @@ fn refuse_spec(path: &Path, failure: &spec::Failure) -> Exit {
 }
 
 /// The first signal asks the run to end in order; a second one ends the process at once.
-fn catch_signals() -> StopFlag {
+pub fn catch_signals() -> StopFlag {
     let stop = StopFlag::default();
     // The second one may be of the other kind.
     let asked = Arc::new(AtomicBool::new(false));
@@ -223,6 +229,7 @@ impl Session<'_> {
                 }
                 Prepared::Run(planned) => {
                     (self.process.begun, self.process.started) = (Instant::now(), Utc::now());
+                    self.process.load.mark();
                     let result = match self.ready(planned) {
                         Ok(ready) => {
                             let folder = sweep.trial(trial.index, &trial.axes)?;
@@ -266,7 +273,7 @@ pub fn terminal_width() -> u16 {
 }
 
 /// Of two ends of trials, the one that the process ends with.
-fn graver(a: Exit, b: Exit) -> Exit {
+pub fn graver(a: Exit, b: Exit) -> Exit {
     let weight = |e: &Exit| match e {
         Exit::Done => 0,
         Exit::Missing => 1,
@@ -277,7 +284,7 @@ fn graver(a: Exit, b: Exit) -> Exit {
     if weight(&b) > weight(&a) { b } else { a }
 }
 
-fn fault(error: &ExecuteError) -> Exit {
+pub fn fault(error: &ExecuteError) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),
         _ => None,

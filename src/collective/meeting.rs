@@ -74,20 +74,19 @@ impl Meeting {
             } else {
                 thread::sleep(Duration::from_micros(50))
             }
-            if turns.is_multiple_of(TURNS_PER_LOOK) {
-                let waited = begun.get_or_insert_with(Instant::now).elapsed();
-                if waited > self.limit {
-                    return Err(self.stalled(mine, waited));
-                }
+            if turns.is_multiple_of(TURNS_PER_LOOK)
+                && begun.get_or_insert_with(Instant::now).elapsed() > self.limit
+            {
+                return Err(self.stalled(mine));
             }
         }
         Ok(())
     }
 
-    fn stalled(&self, meeting: usize, waited: Duration) -> CollectiveError {
+    fn stalled(&self, meeting: usize) -> CollectiveError {
         self.poison();
         let missing = self.came.iter().position(|c| c.load(Ordering::Acquire) < meeting);
         let device = missing.map_or_else(String::new, |rank| self.names[rank].clone());
-        CollectiveError::Stalled { device, waited: Duration::from_secs(waited.as_secs()) }
+        CollectiveError::Stalled { device, waited: self.limit }
     }
 }

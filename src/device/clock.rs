@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::Grain;
+use super::{Grain, Lane, Trace};
 use crate::program::Phase;
 
 /// Longest time a histogram tells apart; longer ones count as this in percentiles only.
@@ -17,6 +17,8 @@ pub struct Clock {
     /// How finely steps are timed.
     pub grain: Grain,
     phases: Vec<Samples>,
+    /// What happened when, where that is wanted.
+    pub trace: Option<Box<Trace>>,
 }
 
 impl Clock {
@@ -28,7 +30,7 @@ impl Clock {
     /// Started then.
     pub fn at(origin: Instant, grain: Grain) -> Self {
         let phases = Phase::ALL.iter().map(|_| Samples::default()).collect();
-        Self { origin, grain, phases }
+        Self { origin, grain, phases, trace: None }
     }
 
     /// When training began.
@@ -41,9 +43,33 @@ impl Clock {
         self.origin.elapsed().as_secs_f64()
     }
 
-    /// One sample of a phase.
+    /// The same, that also keeps what happens when, if `wanted`.
+    pub fn traced(mut self, wanted: bool) -> Self {
+        self.trace = wanted.then(Box::default);
+        self
+    }
+
+    /// One sample of a phase of the host's loop, which ends now.
     pub fn record(&mut self, phase: Phase, time: Duration) {
+        if self.trace.is_some() {
+            let now = Instant::now();
+            self.span(Lane::Host, phase, [now.checked_sub(time).unwrap_or(now), now], 0);
+        }
         self.record_many(phase, time, 1);
+    }
+
+    /// One sample of a phase of the host's loop, with its ends.
+    pub fn record_between(&mut self, phase: Phase, start: Instant, end: Instant) {
+        self.span(Lane::Host, phase, [start, end], 0);
+        self.record_many(phase, end - start, 1);
+    }
+
+    /// Notes when something happened, where that is wanted; see [`Trace::span`].
+    #[inline]
+    pub fn span(&mut self, lane: Lane, phase: Phase, ends: [Instant; 2], steps: u64) {
+        if let Some(trace) = &mut self.trace {
+            trace.span(lane, phase, self.origin, ends, steps);
+        }
     }
 
     /// `count` samples of equal length that took `time` together.

@@ -4,14 +4,19 @@
 //! time; nothing here is generic over one. All that crosses between host and device passes through [`Device`], the one
 //! door that knows purpose, direction and bytes.
 
+pub mod backend;
 mod clock;
 pub mod cpu;
 mod ledger;
+mod trace;
+mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
+pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
+pub use traffic::{Route, Traffic};
 
 use crate::{
     collective::CollectiveError,
@@ -64,12 +69,24 @@ pub enum DeviceError {
         step: u64,
     },
     /// A device did not answer.
-    #[error("`{device}` did not answer within {waited:?}")]
+    #[error("`{device}` did not answer within {waited:?}, at {doing}")]
     Stalled {
         /// The device.
         device: String,
+        /// What it was at, such as `steps 3 to 9`.
+        doing: String,
         /// How long it was waited for.
         waited: Duration,
+    },
+    /// The thread of a device panicked: a defect of this program.
+    #[error("`{device}` panicked at {doing}: {reason}")]
+    Panicked {
+        /// The device.
+        device: String,
+        /// What it was at, such as `steps 3 to 9`.
+        doing: String,
+        /// What the panic said.
+        reason: String,
     },
     /// The thread of a device ended.
     #[error("the thread of `{device}` ended unexpectedly")]
@@ -289,7 +306,7 @@ impl Device {
 /// equal digests, and it may be summed in any order, hence by any number of threads.
 pub fn digest(numbers: &[f32]) -> u64 {
     let mix = |(i, v): (usize, &f32)| {
-        let mut z = ((i as u64) << 32 | u64::from(v.to_bits())).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = u64::from(v.to_bits()) ^ (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)

@@ -5,13 +5,23 @@
 
 mod devices;
 mod floor;
+pub mod lab;
+mod memory;
+mod rates;
+mod scaling;
 mod schedule;
 mod shapes;
+mod transfers;
+mod verdict;
 
 pub use devices::{Choice, Place};
-pub use floor::{Bound, Floor, Gpu, Machine, Rates};
+pub use floor::{Bound, Floor, Gpu, Machine, Parts};
+pub use rates::{Origin, Rates};
+pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
+pub use transfers::{Movement, transfers};
+pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use crate::{
     program::{Options, Programs, Shard, lower},
@@ -79,6 +89,8 @@ pub struct Trial {
     pub spec: Spec,
     /// What was asked and what is used.
     pub devices: Choice,
+    /// Names and UUIDs of the GPUs among those.
+    pub gpus: Vec<(String, String)>,
     /// What runs the steps.
     pub engine: Engine,
     /// Why that engine.
@@ -129,7 +141,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let mut spec = spec.clone();
     let mut problems = Vec::new();
     let layers = shapes::infer(&mut spec.model, facts, &mut problems);
-    let batch = spec.data.batch_size.min(facts.train_rows);
+    let batch = scaling::global_batch(&spec, devices.used.len()).min(facts.train_rows);
     let steps_per_epoch = facts.train_rows.div_ceil(batch.max(1)) as u64;
     let of_epochs = steps_per_epoch.saturating_mul(spec.trainer.max_epochs);
     let steps = spec.trainer.max_steps.map_or(of_epochs, |most| most.min(of_epochs));
@@ -154,7 +166,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if least > MOST_NUMBERS {
         let needed = least.saturating_mul(4);
         let parameter_bytes = 4 * layers.iter().map(|layer| layer.parameters).sum::<u64>();
-        return Err(PlanError::Problems(vec![too_large("at least ", needed, parameter_bytes, machine)]));
+        return Err(PlanError::Problems(vec![memory::too_large(needed, parameter_bytes, machine)]));
     }
     let world_size = devices.used.len();
     let mut ranks =
@@ -164,17 +176,24 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let data_rows = facts.train_rows as u64 + facts.validation_rows as u64;
     let row_bytes = 4 * (facts.features as u64).saturating_add(facts.targets as u64);
     let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
-    check_memory(&programs, data_bytes, &devices, machine).map_err(|p| PlanError::Problems(vec![p]))?;
+    memory::Need { spec: &spec, facts, streamed, devices: &devices, data_bytes }
+        .check(peers.last().unwrap_or(&programs), machine)
+        .map_err(|p| PlanError::Problems(vec![p]))?;
     let floor = Floor::of(&programs, machine, data_bytes);
     // Devices that share a run, or that have a memory of their own, have one thread each.
     let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
     let (engine, engine_reason) = match devices.used[..] {
-        [Place::Cpu] => engine(spec.devices.engine, &floor, machine, threads),
+        [Place::Cpu] => engine(spec.devices.engine, &floor, threads),
         _ => (Engine::Serial, "each device has one thread".into()),
     };
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
     let batches = (CHUNK_BYTES / (row_bytes * batch)).max(1);
+    let uuid = |place: &Place| match place {
+        Place::Gpu(i) => Some((place.to_string(), machine.gpus.get(*i as usize)?.uuid.clone()?)),
+        Place::Cpu | Place::Virtual(_) => None,
+    };
     Ok(Trial {
+        gpus: devices.used.iter().filter_map(uuid).collect(),
         devices,
         engine,
         engine_reason,
@@ -236,43 +255,11 @@ fn least_numbers(layers: &[LayerRow], facts: Facts, batch: usize) -> u64 {
         .saturating_mul(rows)
 }
 
-fn check_memory(
-    programs: &Programs,
-    data_bytes: u64,
-    devices: &Choice,
-    machine: &Machine,
-) -> Result<(), Problem> {
-    // Virtual devices hold copies of the data, in the host's memory like all else.
-    let copies = devices.used.iter().filter(|place| **place != Place::Cpu).count() as u64 + 1;
-    let arenas = programs.layout.arena_bytes().saturating_mul(devices.used.len() as u64);
-    let needed = arenas.saturating_add(data_bytes.saturating_mul(copies));
-    if needed <= machine.memory_available {
-        return Ok(());
-    }
-    Err(too_large("", needed, programs.layout.parameter_count() * 4, machine))
-}
-
-/// `fixed`: bytes of the parameters, whatever the batch.
-fn too_large(at_least: &str, needed: u64, fixed: u64, machine: &Machine) -> Problem {
-    let hint = if fixed.saturating_mul(3) > machine.memory_available {
-        "make the model smaller"
-    } else {
-        "lower `data.batch_size`, or make the model smaller"
-    };
-    let gb = |bytes: u64| bytes as f64 / 1e9;
-    let message = format!(
-        "the job needs {at_least}{:.3} GB of memory for parameters, activations and data, and {:.3} GB are available",
-        gb(needed),
-        gb(machine.memory_available)
-    );
-    Problem::at_key("model.layers", message).hint(hint)
-}
-
 /// A team pays off where its meetings cost less than the work it shares.
-fn engine(choice: EngineChoice, floor: &Floor, machine: &Machine, threads: usize) -> (Engine, String) {
+fn engine(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, String) {
     let us = |s: f64| format!("{:.2} µs", s * 1e6);
     let alone = floor.serial_s();
-    let together = floor.team_s(machine, threads);
+    let together = floor.team_s(threads);
     match choice {
         EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
         EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),

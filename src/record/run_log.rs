@@ -5,7 +5,7 @@ use std::path::Path;
 use chrono::{SecondsFormat, Utc};
 
 use super::{RecordError, Sink, row_file::RowFile, story};
-use crate::event::{Event, Level};
+use crate::event::{Event, Level, Status};
 
 /// The sink of `run.log`.
 pub struct RunLog {
@@ -20,6 +20,23 @@ impl RunLog {
     /// Where it cannot be written.
     pub fn create(path: &Path) -> Result<Self, RecordError> {
         Ok(Self { file: RowFile::create(path, b"")?, clock: now })
+    }
+
+    /// Keeps a notice.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn note(&mut self, level: Level, message: &str) -> Result<(), RecordError> {
+        self.line(if level == Level::Warning { WARNING } else { INFO }, message)
+    }
+
+    /// Keeps the last words of a run that is told by no event.
+    ///
+    /// # Errors
+    /// Where they cannot be written.
+    pub(super) fn end(&mut self, status: Status, message: &str) -> Result<(), RecordError> {
+        self.line(if story::is_fault(status) { ERROR } else { INFO }, message)?;
+        self.file.flush()
     }
 
     fn line(&mut self, level: &str, message: &str) -> Result<(), RecordError> {
@@ -41,7 +58,9 @@ impl Sink for RunLog {
             Event::Notice(Level::Warning, message) => self.line(WARNING, message),
             Event::Finished(outcome) => {
                 let level = if story::is_fault(outcome.status) { ERROR } else { INFO };
-                self.line(level, &story::ended(outcome))
+                self.line(level, &story::ended(outcome))?;
+                let verdict = outcome.verdict.as_ref().map(story::verdict);
+                verdict.map_or(Ok(()), |verdict| self.line(INFO, &format!("bound by {verdict}")))
             }
             Event::Train(_) | Event::Progress(_) => Ok(()),
         }
@@ -79,6 +98,7 @@ mod tests {
         2027-01-15T08:00:00.000Z INFO  two lines
         2027-01-15T08:00:00.000Z INFO  epoch 2, step 6: validation loss 0.1000, accuracy 95.0 %
         2027-01-15T08:00:00.000Z INFO  finished after 6 steps in 2 epochs, 500 ms
+        2027-01-15T08:00:00.000Z INFO  bound by log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
         ");
     }
 

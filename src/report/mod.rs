@@ -3,6 +3,7 @@
 //! May use [`crate::record`], for the words it shares with the console.
 
 mod comparison;
+mod configurations;
 mod csv_file;
 mod curve;
 mod differences;
@@ -10,13 +11,20 @@ mod error;
 mod export;
 mod find;
 mod grid;
+mod noise;
+mod policies;
+mod repeats;
 mod run;
+mod scaling;
+mod statistics;
 mod sweep;
 mod sweep_end;
 mod text;
+mod verdict;
 
 pub use comparison::{Comparison, compare};
 pub use curve::{CurveDifference, CurveParting};
 pub use error::ReportError;
 pub use export::Format;
+pub use statistics::Estimate;
 pub use sweep_end::sweep_end;

@@ -99,6 +99,18 @@ pub enum OnMissing {
 pub enum Scaling {
     /// The global batch, split over the devices.
     Strong,
+    /// The batch of each device.
+    Weak,
+}
+
+impl Scaling {
+    /// The word in the spec and in `summary.csv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strong => "strong",
+            Self::Weak => "weak",
+        }
+    }
 }
 
 /// How the learning rate follows the number of devices under weak scaling.
@@ -107,6 +119,21 @@ pub enum Scaling {
 pub enum LrScaling {
     /// Not at all.
     None,
+    /// Times the number of devices (Goyal et al. 2017, arXiv:1706.02677).
+    Linear,
+    /// Times its square root (Krizhevsky 2014, arXiv:1404.5997).
+    Sqrt,
+}
+
+impl LrScaling {
+    /// What the learning rate is multiplied by on so many devices.
+    pub fn factor(self, devices: usize) -> f64 {
+        match self {
+            Self::None => 1.0,
+            Self::Linear => devices as f64,
+            Self::Sqrt => (devices as f64).sqrt(),
+        }
+    }
 }
 
 /// The number format of the products.
@@ -150,48 +177,48 @@ impl Devices {
         if let Request::Use(devices) = &request {
             check_list(t, devices);
         }
-        Self {
+        let devices = Self {
             request,
             on_missing: t.default(
                 "on_missing",
                 "what to do when a device is not there",
                 OnMissing::Error,
-                |v| {
-                    v.word(
-                        &[
-                            Word { name: "error", value: OnMissing::Error, doc: "run nothing, exit code 3" },
-                            Word {
-                                name: "clamp",
-                                value: OnMissing::Clamp,
-                                doc: "those there are, or else the CPU",
-                            },
-                            Word {
-                                name: "cpu",
-                                value: OnMissing::Cpu,
-                                doc: "the CPU as soon as one is missing",
-                            },
-                        ],
-                        &[],
-                    )
-                },
+                OnMissing::read,
             ),
             scaling: t.default(
                 "scaling",
                 "what `batch_size` means on several devices",
                 Scaling::Strong,
                 |v| {
-                    let doc = "it is the global batch, split over the devices";
-                    v.word(&[Word { name: "strong", value: Scaling::Strong, doc }], &["weak"])
+                    v.word(
+                        &[
+                            Word {
+                                name: "strong",
+                                value: Scaling::Strong,
+                                doc: "it is the global batch, split over the devices",
+                            },
+                            Word {
+                                name: "weak",
+                                value: Scaling::Weak,
+                                doc: "it is the batch of each device",
+                            },
+                        ],
+                        &[],
+                    )
                 },
             ),
             lr_scaling: t.default(
                 "lr_scaling",
-                "how `lr` follows the number of devices",
+                "how `lr` follows the number of devices under weak scaling",
                 LrScaling::None,
                 |v| {
                     v.word(
-                        &[Word { name: "none", value: LrScaling::None, doc: "not at all" }],
-                        &["linear", "sqrt"],
+                        &[
+                            Word { name: "none", value: LrScaling::None, doc: "not at all" },
+                            Word { name: "linear", value: LrScaling::Linear, doc: "times their number" },
+                            Word { name: "sqrt", value: LrScaling::Sqrt, doc: "times its square root" },
+                        ],
+                        &[],
                     )
                 },
             ),
@@ -209,7 +236,13 @@ impl Devices {
                     &[],
                 )
             }),
+        };
+        if devices.scaling == Scaling::Strong && devices.lr_scaling != LrScaling::None {
+            let message = "the batch does not grow with the devices, so the rate must not either";
+            let hint = "set `scaling = \"weak\"`, or leave `lr_scaling` out";
+            t.refuse("lr_scaling", &["scaling"], message, hint);
         }
+        devices
     }
 }
 
@@ -225,8 +258,21 @@ fn check_list(t: &mut Fields<'_>, devices: &[DeviceName]) {
     }
 }
 
+impl OnMissing {
+    pub(super) fn read(v: Item<'_>) -> Self {
+        v.word(
+            &[
+                Word { name: "error", value: Self::Error, doc: "run nothing, exit code 3" },
+                Word { name: "clamp", value: Self::Clamp, doc: "those there are, or else the CPU" },
+                Word { name: "cpu", value: Self::Cpu, doc: "the CPU as soon as one is missing" },
+            ],
+            &[],
+        )
+    }
+}
+
 impl GpuCount {
-    fn read(v: Item<'_>) -> Self {
+    pub(super) fn read(v: Item<'_>) -> Self {
         let schema = json!({ "oneOf": [{ "type": "integer", "minimum": 0, "maximum": u32::MAX }, { "const": "all" }] });
         let read = |v: &Value| match v {
             Value::Integer(n) => u32::try_from(*n).ok().map(Self::Exactly),
@@ -238,7 +284,7 @@ impl GpuCount {
 }
 
 impl DeviceName {
-    fn read(v: Item<'_>) -> Self {
+    pub(super) fn read(v: Item<'_>) -> Self {
         let schema = json!({ "type": "string", "pattern": "^(cpu|(gpu|cuda)(:[0-9]+)?)$" });
         let read = |v: &Value| match v {
             Value::String(s) => Self::parse(s),

@@ -25,6 +25,16 @@ impl Optimizer {
             Self::Adamw(o) => o.lr,
         }
     }
+
+    /// The same with `factor` times the learning rate.
+    pub fn with_lr_times(mut self, factor: f64) -> Self {
+        match &mut self {
+            Self::Sgd(o) => o.lr *= factor,
+            Self::Adam(o) => o.lr *= factor,
+            Self::Adamw(o) => o.lr *= factor,
+        }
+        self
+    }
 }
 
 /// Stochastic gradient descent.

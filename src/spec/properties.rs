@@ -6,8 +6,15 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::{load::load_text, *};
 
-fn read(text: &str, overrides: &[String]) -> Result<Experiment, Failure> {
+fn read_any(text: &str, overrides: &[String]) -> Result<Loaded, Failure> {
     load_text(Path::new("x.toml"), Path::new("/folder"), text.to_owned(), overrides)
+}
+
+fn read(text: &str, overrides: &[String]) -> Result<Experiment, Failure> {
+    match read_any(text, overrides)? {
+        Loaded::Train(experiment) => Ok(*experiment),
+        Loaded::Lab(experiment) => Err(experiment.failure([(0, Problem::at_key("kind", "of the lab"))])),
+    }
 }
 
 fn positive() -> impl Strategy<Value = f64> {
@@ -43,11 +50,17 @@ fn devices() -> impl Strategy<Value = Devices> {
     ];
     let on_missing = select(vec![OnMissing::Error, OnMissing::Clamp, OnMissing::Cpu]);
     let engine = select(vec![EngineChoice::Auto, EngineChoice::Serial, EngineChoice::Team]);
-    (request, on_missing, engine).prop_map(|(request, on_missing, engine)| Devices {
+    let scaling = select(vec![
+        (Scaling::Strong, LrScaling::None),
+        (Scaling::Weak, LrScaling::None),
+        (Scaling::Weak, LrScaling::Linear),
+        (Scaling::Weak, LrScaling::Sqrt),
+    ]);
+    (request, on_missing, scaling, engine).prop_map(|(request, on_missing, scaling, engine)| Devices {
         request,
         on_missing,
-        scaling: Scaling::Strong,
-        lr_scaling: LrScaling::None,
+        scaling: scaling.0,
+        lr_scaling: scaling.1,
         precision: Precision::F32,
         engine,
     })
@@ -208,6 +221,8 @@ fn logging() -> impl Strategy<Value = Logging> {
         policy,
         flush_every: flush_every.filter(|_| policy == Policy::Buffered),
         metrics: if more { vec![Metric::Loss, Metric::Lr, Metric::GradNorm] } else { vec![Metric::Loss] },
+        trace: more,
+        system_every_s: more.then_some(0.25),
     })
 }
 

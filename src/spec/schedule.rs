@@ -21,6 +21,22 @@ impl Schedule {
     pub fn is_constant(&self) -> bool {
         self.rule == Rule::Constant
     }
+
+    /// The same with `factor` times the rate that it names itself: a `one_cycle`'s largest. Other curves bend the
+    /// optimizer's rate, or name a floor.
+    pub fn with_lr_times(mut self, factor: f64) -> Self {
+        let times = |curve: &mut Curve| {
+            if let Curve::OneCycle(c) = curve {
+                c.max_lr *= factor;
+            }
+        };
+        match &mut self.rule {
+            Rule::Constant => {}
+            Rule::One(curve) => times(curve),
+            Rule::Chain { chain } => chain.iter_mut().for_each(|link| times(&mut link.curve)),
+        }
+        self
+    }
 }
 
 /// What one count of a schedule is.

@@ -2,22 +2,38 @@
 
 use std::time::Duration;
 
-use super::session::Session;
+use super::{session::Session, world::Rank};
 use crate::{
-    device::{Clock, Device, Kind},
-    event::{Event, Level, Outcome, PhaseTime, Status, Transfer},
+    device::{Clock, Device, Kind, Lane, Line, Purpose},
+    event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
+    host,
+    plan::{Setting, Spent, Verdict},
     program::Phase,
 };
 
 impl Session<'_> {
     /// Hands over what is left, and adds up.
     pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
+        if let (count @ 1.., time) = self.comparing {
+            let ms = time.as_secs_f64() * 1e3;
+            let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+            let text = format!("replicas compared {times} in {ms:.2} ms, equal");
+            self.outbox.push(Event::Notice(Level::Info, text));
+        }
         self.outbox.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
         // A listener that is gone is noticed with the last event, which the caller emits.
         let _ = (self.emit)(std::mem::take(&mut self.outbox));
         let loop_s = loop_time.as_secs_f64();
         let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
         let ranks = self.world.finish();
+        let verdict = ranks.first().and_then(|first| {
+            let clocks = [Some(&self.clock), first.clock.as_ref()];
+            let total = |phase| clocks.iter().flatten().map(|c| c.total(phase).as_secs_f64()).sum::<f64>();
+            let spent = spent(&first.device, total, self.step, train_time, self.trial.chunk_rows.is_some());
+            // Virtual devices share one processor: nothing can be said of what bounds real ones.
+            let setting = Setting::of(self.trial, host::logical_cores().unwrap_or(1));
+            Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| !self.trial.devices.any_virtual())
+        });
         let mut rows = Vec::new();
         for rank in &ranks {
             let device = rank.device.name();
@@ -49,7 +65,47 @@ impl Session<'_> {
             timing: rows,
             transfers: ranks.iter().flat_map(|r| transfers(&r.device)).collect(),
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
+            traces: traces(&self.clock, &ranks),
+            verdict,
         }
+    }
+}
+
+/// What happened when: the host's loop first, then each device.
+fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
+    let lane = |process: &str, lane: Lane, clock: &Clock| {
+        let trace = clock.trace.as_ref()?.lane(lane).clone();
+        Some(TraceLane { process: process.to_owned(), name: lane.name(), trace })
+    };
+    let host = lane("host", Lane::Host, run);
+    let devices =
+        ranks.iter().filter_map(|r| lane(r.device.name(), Lane::Device, r.clock.as_ref().unwrap_or(run)));
+    host.into_iter().chain(devices).collect()
+}
+
+/// What the training time went into, by the phases' totals.
+fn spent(
+    device: &Device,
+    total: impl Fn(Phase) -> f64,
+    steps: u64,
+    train_time: Duration,
+    streamed: bool,
+) -> Spent {
+    let work = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
+    let compute_s = work.into_iter().map(&total).sum::<f64>();
+    // Rows that are there are fetched by the step itself; others are waited for.
+    let (rows_s, waited_s) = if streamed { (0.0, total(Phase::Data)) } else { (total(Phase::Data), 0.0) };
+    let is_log =
+        |(kind, purpose, _): &(Kind, Purpose, Line)| *kind == Kind::DeviceToHost && *purpose == Purpose::Log;
+    let reads = device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count);
+    Spent {
+        steps,
+        train_s: train_time.as_secs_f64(),
+        compute_s: compute_s + rows_s,
+        transfer_s: total(Phase::Upload) + waited_s,
+        log_s: total(Phase::Log),
+        all_reduce_s: total(Phase::AllReduce),
+        log_waits: reads.sum(),
     }
 }
 

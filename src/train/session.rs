@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     data::{Dataset, Part, Store, epoch_order},
-    device::{Block, Clock, DeviceError, Grain, Purpose, SHORTEST_TIMED_STEP, Work},
+    device::{Block, Clock, DeviceError, Grain, Lane, Purpose, SHORTEST_TIMED_STEP, Work},
     event::{Event, Outcome, Progress, Status, ValidationRow},
     plan::Trial,
     program::{Hyper, Phase, Slice, Sums},
@@ -81,16 +81,26 @@ impl From<io::Error> for Halt {
     }
 }
 
+/// How finely a trial's steps are timed.
+pub fn grain(trial: &Trial) -> Grain {
+    let step_s = trial.floor.serial_s();
+    if step_s < SHORTEST_TIMED_STEP.as_secs_f64() { Grain::Blocks } else { Grain::Phases }
+}
+
 /// Trains; an error only where nobody listens. The last event is the caller's to emit, with what it adds.
 pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
-    let step_s = job.trial.floor.serial_s();
-    let grain = if step_s < SHORTEST_TIMED_STEP.as_secs_f64() { Grain::Blocks } else { Grain::Phases };
+    let grain = grain(job.trial);
     let mut session = Session::new(job, grain);
     let ran = session.run();
-    if matches!(ran, Err(Halt::Device(_) | Halt::Data(_))) {
-        // The rows of the steps before the fault are the run's own. That there was a fault is known already.
-        let _ = session.end_epoch().and_then(|()| session.flush());
-    }
+    // The rows of the steps before the fault are the run's own. That there was a fault is known already. A device's
+    // running sums may hold steps of the block that failed, so that a mean is no longer known.
+    let _ = match ran {
+        Err(Halt::Device(_)) => session.flush(),
+        Err(Halt::Data(_)) => session.log_epoch().and_then(|()| session.flush()),
+        Ok(()) | Err(Halt::Closed) => Ok(()),
+    };
+    // Of which step a failed device's parameters are is not known.
+    let known = !matches!(ran, Err(Halt::Device(_)));
     let (mut status, mut reason) = match ran {
         Ok(()) => (Status::Finished, None),
         Err(Halt::Closed) => (Status::Failed, Some("the run can no longer be recorded".into())),
@@ -105,7 +115,7 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
         vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
     let read = session.world.read(Purpose::Parameters, session.values(), &mut values);
     // How far a diverged run went beyond its last row depends on the length of its blocks: its weights mean nothing.
-    let kept = status != Status::Diverged && read.is_ok() && values.iter().all(|v| v.is_finite());
+    let kept = known && status != Status::Diverged && read.is_ok() && values.iter().all(|v| v.is_finite());
     let values = kept.then_some(values);
     Ok(Trained { outcome: session.outcome(status, reason, loop_time), values })
 }
@@ -130,8 +140,8 @@ pub(super) struct Session<'a> {
     pub(super) samples: u64,
     pub(super) non_finite: Option<u64>,
     pub(super) warmup: Option<Duration>,
-    /// Time spent in comparing the devices' parameters.
-    pub(super) comparing: Duration,
+    /// Comparisons of the devices' parameters that found them equal, and the time they took.
+    pub(super) comparing: (u64, Duration),
     /// Estimate of a step's time, for the length of blocks.
     pub(super) step_time: Duration,
     /// Events that wait to be handed over.
@@ -148,6 +158,7 @@ impl<'a> Session<'a> {
         let spec = &trial.spec;
         let layout = &trial.programs.layout;
         let lr = spec.logging.metrics.contains(&Metric::Lr);
+        let (optimizer, schedule) = trial.rates();
         Self {
             trial,
             dataset,
@@ -155,8 +166,8 @@ impl<'a> Session<'a> {
             initial,
             stop,
             emit,
-            clock: Clock::new(grain),
-            timetable: Timetable::new(&spec.optimizer, &spec.schedule),
+            clock: Clock::new(grain).traced(spec.logging.trace),
+            timetable: Timetable::new(&optimizer, &schedule),
             logbook: Logbook::new(spec.logging.policy, lr, layout.log_width, layout.log_slots),
             patience: spec.trainer.early_stopping.clone().map(Patience::new),
             hyper: Vec::new(),
@@ -167,7 +178,7 @@ impl<'a> Session<'a> {
             samples: 0,
             non_finite: None,
             warmup: None,
-            comparing: Duration::ZERO,
+            comparing: (0, Duration::ZERO),
             step_time: Duration::ZERO,
             outbox: Vec::new(),
             told: Instant::now(),
@@ -182,7 +193,7 @@ impl<'a> Session<'a> {
 
     fn run(&mut self) -> Result<(), Halt> {
         let start = Instant::now();
-        self.world.start(self.clock.origin(), self.clock.grain)?;
+        self.world.start(&self.clock)?;
         self.world.write(Purpose::Parameters, self.values(), self.initial)?;
         let train = self.open(&self.dataset.train, Work::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
@@ -333,6 +344,7 @@ impl<'a> Session<'a> {
                 last_rows: last32,
             };
             self.logbook.ran(ended, &self.lrs);
+            self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
             if self.clock.grain == Grain::Blocks {
                 self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
             }
@@ -367,7 +379,7 @@ impl<'a> Session<'a> {
             let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
             self.logbook.cut_epoch(rows);
             (self.step, self.samples) = (step, before + rows);
-            let lr = self.trial.spec.optimizer.lr();
+            let lr = self.trial.rates().0.lr();
             let reason = format!(
                 "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \
                  gradients by `trainer.gradient_clip_val`"
@@ -385,6 +397,13 @@ impl<'a> Session<'a> {
     }
 
     fn end_epoch(&mut self) -> Result<(), Halt> {
+        self.log_epoch()?;
+        self.compare_replicas()
+    }
+
+    /// The row of an epoch, where the policy wants one. The device's log outlives an epoch; a run that ends here is
+    /// flushed by its end.
+    fn log_epoch(&mut self) -> Result<(), Halt> {
         match self.trial.spec.logging.policy {
             Policy::Immediate | Policy::Buffered => {}
             Policy::Off => {
@@ -402,8 +421,7 @@ impl<'a> Session<'a> {
                 self.clock.record(Phase::Log, start.elapsed());
             }
         }
-        // The device's log outlives an epoch; a run that ends here is flushed by its end.
-        self.compare_replicas()
+        Ok(())
     }
 
     /// All devices must hold the same parameters.
@@ -413,10 +431,12 @@ impl<'a> Session<'a> {
         }
         let start = Instant::now();
         let digests = self.world.digests(self.values())?;
-        self.comparing += start.elapsed();
+        self.comparing.0 += 1;
+        self.comparing.1 += start.elapsed();
         match digests.iter().position(|d| Some(d) != digests.first()) {
             None => Ok(()),
             Some(rank) => {
+                self.comparing.0 = 0;
                 let [first, device] = [0, rank].map(|rank| self.world.names()[rank].clone());
                 Err(DeviceError::Replicas { device, first, step: self.step }.into())
             }

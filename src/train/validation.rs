@@ -36,7 +36,7 @@ impl Session<'_> {
             elapsed_s: self.clock.elapsed_s(),
         };
         let end = Instant::now();
-        self.clock.record(Phase::Validation, end - start);
+        self.clock.record_between(Phase::Validation, start, end);
         if let Some(why) = self.patience.as_mut().and_then(|p| p.observe(&row)) {
             self.ended = Some((Status::Finished, Some(why)));
         }

@@ -1,12 +1,14 @@
 //! The devices of a run as one: what is said to it, every device does, each on a thread of its own.
 //!
-//! The first device is driven by the caller's thread, so that a run of one device costs nothing more. A device that
-//! fails or stops coming ends the work of all: whoever waits for it is let go.
+//! A device that is alone is driven by the caller's thread, so that it costs nothing more. Of several, one that fails,
+//! panics or stops coming ends the work of all: whoever waits for it is let go, and nobody waits for it for ever.
 
 use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+        mpsc::{Receiver, Sender, channel},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -14,14 +16,19 @@ use std::{
 
 use crate::{
     collective::{Abort, CollectiveError},
-    device::{Block, Clock, Device, DeviceError, Grain, Purpose, Ran, Work},
+    device::{Block, Clock, Device, DeviceError, Purpose, Ran, Work},
     program::{BufferId, Hyper, Slice, Sums},
 };
+
+/// After a fault the others are waited for this long at most: they have been let go.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// What a device answers.
 enum Answer {
     Done,
-    Ran(Ran),
+    Read(Vec<f32>),
+    /// With the ends of steps, which only the first device's are used of.
+    Ran(Ran, Vec<f64>),
     Sums(Vec<f64>),
     Digest(u64),
 }
@@ -35,82 +42,67 @@ pub struct Rank {
     pub device: Device,
     /// Times of its steps; `None` where they go to the run's own clock.
     pub clock: Option<Clock>,
-    /// Ends of steps, which only the first device's are used of.
-    ends: Vec<f64>,
+    index: usize,
 }
 
-impl Rank {
-    fn run(
-        &mut self,
-        block: &Block<'_>,
-        shared: Option<(&mut Clock, &mut Vec<f64>)>,
-    ) -> Result<Ran, DeviceError> {
-        match (shared, &mut self.clock) {
-            (Some((clock, ends)), None) => self.device.run(block, clock, ends),
-            (Some((_, ends)), Some(clock)) => self.device.run(block, clock, ends),
-            (None, Some(clock)) => {
-                self.ends.clear();
-                self.device.run(block, clock, &mut self.ends)
-            }
-            (None, None) => Ok(Ran::default()),
-        }
-    }
-}
-
-/// A further device's thread.
+/// The thread of one of several devices.
 struct Member {
     name: String,
-    orders: Sender<Order>,
-    answers: Receiver<Answered>,
+    orders: Sender<(u64, Order)>,
     thread: JoinHandle<Rank>,
+    /// It is given up: its thread may never end.
+    lost: bool,
 }
 
 /// See the module.
 pub struct World {
-    first: Rank,
+    /// The only device, where there is one only.
+    alone: Option<Rank>,
+    /// All devices, where there are several.
     members: Vec<Member>,
+    /// From all of them: to which question, from which device, and what.
+    answers: Receiver<(u64, usize, Answered)>,
+    /// Questions so far.
+    asked: u64,
     abort: Abort,
-    /// How long an answer is waited for after the first device's own.
+    /// How long an answer is waited for.
     limit: Duration,
-    /// Whether a device is given up: its thread may never end.
-    lost: bool,
+    /// What the devices are at, for messages.
+    doing: String,
+    failed: bool,
 }
 
 impl World {
-    /// Starts the threads of all devices but the first. `abort` ends what they wait for together.
+    /// Starts a thread for each of several devices. `abort` ends what they wait for together; `limit` is how long they
+    /// wait for each other, and half of what an answer is waited for here, so that they are the first to tell who is
+    /// missing.
     ///
     /// # Errors
     /// Where a thread cannot be started.
     pub fn new(devices: Vec<Device>, abort: Abort, limit: Duration) -> Result<Self, DeviceError> {
-        let alone = devices.len() == 1;
-        let mut ranks = devices.into_iter().map(|device| Rank { device, clock: None, ends: Vec::new() });
-        let Some(first) = ranks.next() else {
-            return Err(DeviceError::Lost { device: "a run without devices".into(), step: 0 });
-        };
-        let mut world = Self { first, members: Vec::new(), abort, limit, lost: false };
-        for rank in ranks {
-            world.members.push(member(rank, world.abort.clone())?);
-        }
-        debug_assert_eq!(alone, world.members.is_empty());
-        Ok(world)
+        let make = |(index, device)| Rank { device, clock: None, index };
+        let mut ranks: Vec<_> = devices.into_iter().enumerate().map(make).collect();
+        let alone = if ranks.len() == 1 { ranks.pop() } else { None };
+        let (answer, answers) = channel();
+        let members = ranks.into_iter().map(|rank| member(rank, answer.clone(), abort.clone()));
+        let members = members.collect::<Result<Vec<_>, _>>()?;
+        let (limit, doing) = (2 * limit, "the start".to_owned());
+        Ok(Self { alone, members, answers, asked: 0, abort, limit, doing, failed: false })
     }
 
     /// How many devices there are.
     pub fn size(&self) -> usize {
-        1 + self.members.len()
+        self.members.len().max(1)
     }
 
     /// Gives each of several devices a clock of its own; one alone uses the run's.
-    pub fn start(&mut self, origin: Instant, grain: Grain) -> Result<(), DeviceError> {
-        if self.members.is_empty() {
-            return Ok(());
-        }
-        self.first.clock = Some(Clock::at(origin, grain));
-        self.order(Arc::new(move |rank| {
-            rank.clock = Some(Clock::at(origin, grain));
+    pub fn start(&mut self, run: &Clock) -> Result<(), DeviceError> {
+        let (origin, grain, traced) = (run.origin(), run.grain, run.trace.is_some());
+        let order = move |rank: &mut Rank| {
+            rank.clock = Some(Clock::at(origin, grain).traced(traced));
             Ok(Answer::Done)
-        }));
-        self.answers(Ok(Answer::Done)).map(drop)
+        };
+        if self.members.is_empty() { Ok(()) } else { self.all(order).map(drop) }
     }
 
     /// Each device's own rows, in their order.
@@ -120,14 +112,16 @@ impl World {
         buffer: BufferId,
         rows: &[Arc<Vec<f32>>],
     ) -> Result<(), DeviceError> {
-        for (member, rows) in self.members.iter().zip(rows.iter().skip(1)) {
-            let rows = Arc::clone(rows);
-            let order: Order =
-                Arc::new(move |rank| rank.device.bind(purpose, buffer, &rows).map(|()| Answer::Done));
-            let _ = member.orders.send(order);
+        if let (Some(rank), Some(rows)) = (&mut self.alone, rows.first()) {
+            return rank.device.bind(purpose, buffer, rows);
         }
-        let own = rows.first().map_or(Ok(()), |rows| self.first.device.bind(purpose, buffer, rows));
-        self.answers(own.map(|()| Answer::Done)).map(drop)
+        // Each takes its own and leaves the others', so that none is held any longer than it is needed.
+        let each: Vec<_> = rows.iter().map(|rows| std::sync::Mutex::new(Some(Arc::clone(rows)))).collect();
+        let order = move |rank: &mut Rank| {
+            let own = each.get(rank.index).and_then(|place| place.lock().ok()?.take());
+            own.map_or(Ok(()), |rows| rank.device.bind(purpose, buffer, &rows)).map(|()| Answer::Done)
+        };
+        self.all(order).map(drop)
     }
 
     /// The same rows to every device.
@@ -137,56 +131,60 @@ impl World {
         buffer: BufferId,
         rows: &Arc<Vec<f32>>,
     ) -> Result<(), DeviceError> {
-        self.all(
-            |rank| rank.device.bind(purpose, buffer, rows).map(|()| Answer::Done),
-            || {
-                let rows = Arc::clone(rows);
-                Arc::new(move |rank| rank.device.bind(purpose, buffer, &rows).map(|()| Answer::Done))
-            },
-        )
+        if let Some(rank) = &mut self.alone {
+            return rank.device.bind(purpose, buffer, rows);
+        }
+        let rows = Arc::clone(rows);
+        self.all(move |rank| rank.device.bind(purpose, buffer, &rows).map(|()| Answer::Done)).map(drop)
     }
 
     /// See [`Device::bind_order`].
     pub fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<(), DeviceError> {
-        self.all(
-            |rank| rank.device.bind_order(order).map(|()| Answer::Done),
-            || {
-                let order = Arc::clone(order);
-                Arc::new(move |rank| rank.device.bind_order(&order).map(|()| Answer::Done))
-            },
-        )
+        if let Some(rank) = &mut self.alone {
+            return rank.device.bind_order(order);
+        }
+        let order = Arc::clone(order);
+        self.all(move |rank| rank.device.bind_order(&order).map(|()| Answer::Done)).map(drop)
     }
 
     /// The same numbers to every device.
     pub fn write(&mut self, purpose: Purpose, to: Slice, from: &[f32]) -> Result<(), DeviceError> {
-        self.all(
-            |rank| rank.device.write(purpose, to, from).map(|()| Answer::Done),
-            || {
-                let from = from.to_vec();
-                Arc::new(move |rank| rank.device.write(purpose, to, &from).map(|()| Answer::Done))
-            },
-        )
+        if let Some(rank) = &mut self.alone {
+            return rank.device.write(purpose, to, from);
+        }
+        let from = from.to_vec();
+        self.all(move |rank| rank.device.write(purpose, to, &from).map(|()| Answer::Done)).map(drop)
     }
 
     /// From the first device, which holds what all hold.
     pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut [f32]) -> Result<(), DeviceError> {
-        self.first.device.read(purpose, from, to)
+        if let Some(rank) = &mut self.alone {
+            return rank.device.read(purpose, from, to);
+        }
+        let len = to.len();
+        let read = move |rank: &mut Rank| {
+            let mut numbers = vec![0.0; len];
+            rank.device.read(purpose, from, &mut numbers).map(|()| Answer::Read(numbers))
+        };
+        if let Answer::Read(numbers) = self.first(read)? {
+            to.copy_from_slice(&numbers);
+        }
+        Ok(())
     }
 
     /// Sums over all devices, in their order. Those of the epoch are on the first one only.
     pub fn take_sums(&mut self, purpose: Purpose, sums: Sums, to: &mut [f64]) -> Result<(), DeviceError> {
-        if sums == Sums::Epoch || self.members.is_empty() {
-            return self.first.device.take_sums(purpose, sums, to);
+        if let Some(rank) = &mut self.alone {
+            return rank.device.take_sums(purpose, sums, to);
         }
         let len = to.len();
         let take = move |rank: &mut Rank| {
             let mut own = vec![0.0; len];
             rank.device.take_sums(purpose, sums, &mut own).map(|()| Answer::Sums(own))
         };
-        self.order(Arc::new(take));
-        let own = take(&mut self.first);
+        let answers = if sums == Sums::Epoch { vec![self.first(take)?] } else { self.all(take)? };
         to.fill(0.0);
-        for answer in self.answers(own)? {
+        for answer in answers {
             if let Answer::Sums(own) = answer {
                 to.iter_mut().zip(own).for_each(|(to, own)| *to += own);
             }
@@ -194,144 +192,181 @@ impl World {
         Ok(())
     }
 
-    /// Runs a block on all devices. The first one's times go to `clock` where it is alone, and its ends to `ends`.
+    /// Runs a block on all devices. Times of one alone go to `clock`; the ends of the first one's steps to `ends`.
     pub fn run(
         &mut self,
         block: &Block<'_>,
         clock: &mut Clock,
         ends: &mut Vec<f64>,
     ) -> Result<Ran, DeviceError> {
-        if self.members.is_empty() {
-            return self.first.device.run(block, clock, ends);
+        if let Some(rank) = &mut self.alone {
+            return rank.device.run(block, clock, ends);
         }
+        let last = block.step + block.steps as u64;
+        self.doing = match block.work {
+            Work::Validate => format!("the validation after step {}", block.step),
+            Work::Train if block.steps == 1 => format!("step {last}"),
+            Work::Train => format!("steps {} to {last}", block.step + 1),
+        };
         let owned = OwnedBlock::new(block);
-        self.order(Arc::new(move |rank| rank.run(&owned.block(), None).map(Answer::Ran)));
-        let own = self.first.run(block, Some((clock, ends))).map(Answer::Ran);
-        self.first_ran(own)
+        let ran = self.timed(move |device, clock, ends| device.run(&owned.block(), clock, ends), ends)?;
+        self.doing = format!("what follows step {last}");
+        Ok(ran)
     }
 
     /// See [`Device::settle`].
     pub fn settle(&mut self, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
-        if self.members.is_empty() {
-            return self.first.device.settle(clock, ends);
+        if let Some(rank) = &mut self.alone {
+            return rank.device.settle(clock, ends);
         }
-        self.order(Arc::new(|rank| match &mut rank.clock {
-            Some(clock) => {
-                rank.ends.clear();
-                rank.device.settle(clock, &mut rank.ends).map(Answer::Ran)
-            }
-            None => Ok(Answer::Done),
-        }));
-        let own = match &mut self.first.clock {
-            Some(own) => self.first.device.settle(own, ends).map(Answer::Ran),
-            None => Ok(Answer::Done),
-        };
-        self.first_ran(own)
+        self.timed(Device::settle, ends)
     }
 
     /// The digests of what each device holds there, in their order; see [`crate::device::digest()`].
     pub fn digests(&mut self, of: Slice) -> Result<Vec<u64>, DeviceError> {
-        let digest = move |rank: &mut Rank| rank.device.digest(of).map(Answer::Digest);
-        self.order(Arc::new(digest));
-        let own = digest(&mut self.first);
-        let digests = self.answers(own)?.into_iter();
-        Ok(digests.filter_map(|a| if let Answer::Digest(d) = a { Some(d) } else { None }).collect())
+        if let Some(rank) = &mut self.alone {
+            return Ok(vec![rank.device.digest(of)?]);
+        }
+        let answers = self.all(move |rank| rank.device.digest(of).map(Answer::Digest))?.into_iter();
+        Ok(answers.filter_map(|a| if let Answer::Digest(d) = a { Some(d) } else { None }).collect())
     }
 
     /// Names, in their order.
     pub fn names(&self) -> Vec<String> {
-        let own = std::iter::once(self.first.device.name().to_owned());
-        own.chain(self.members.iter().map(|m| m.name.clone())).collect()
+        let alone = self.alone.iter().map(|rank| rank.device.name().to_owned());
+        alone.chain(self.members.iter().map(|m| m.name.clone())).collect()
     }
 
     /// Ends the threads; the devices that came to an end in order.
     pub fn finish(self) -> Vec<Rank> {
-        let mut ranks = vec![self.first];
+        let mut ranks: Vec<_> = self.alone.into_iter().collect();
         for member in self.members {
             drop(member.orders);
             // A thread that hangs in a device cannot be joined: it ends with the process.
-            if !self.lost || member.thread.is_finished() {
+            if !member.lost || member.thread.is_finished() {
                 ranks.extend(member.thread.join().ok());
             }
         }
         ranks
     }
 
-    fn first_ran(&mut self, own: Answered) -> Result<Ran, DeviceError> {
-        match self.answers(own)?.into_iter().next() {
-            Some(Answer::Ran(ran)) => Ok(ran),
+    /// What is timed by each device's own clock. After a fault only the first device is asked.
+    fn timed(
+        &mut self,
+        work: impl Fn(&mut Device, &mut Clock, &mut Vec<f64>) -> Result<Ran, DeviceError> + Send + Sync + 'static,
+        ends: &mut Vec<f64>,
+    ) -> Result<Ran, DeviceError> {
+        let order = move |rank: &mut Rank| {
+            let Some(clock) = &mut rank.clock else { return Ok(Answer::Done) };
+            let mut ends = Vec::new();
+            work(&mut rank.device, clock, &mut ends).map(|ran| Answer::Ran(ran, ends))
+        };
+        let first = if self.failed { Some(self.first(order)?) } else { self.all(order)?.into_iter().next() };
+        match first {
+            Some(Answer::Ran(ran, own)) => {
+                ends.extend(own);
+                Ok(ran)
+            }
             _ => Ok(Ran::default()),
         }
     }
 
+    fn first(
+        &mut self,
+        order: impl Fn(&mut Rank) -> Answered + Send + Sync + 'static,
+    ) -> Result<Answer, DeviceError> {
+        Ok(self.ask(1, Arc::new(order))?.pop().unwrap_or(Answer::Done))
+    }
+
     fn all(
         &mut self,
-        own: impl FnOnce(&mut Rank) -> Answered,
-        order: impl FnOnce() -> Order,
-    ) -> Result<(), DeviceError> {
-        if !self.members.is_empty() {
-            self.order(order());
-        }
-        let own = own(&mut self.first);
-        self.answers(own).map(drop)
+        order: impl Fn(&mut Rank) -> Answered + Send + Sync + 'static,
+    ) -> Result<Vec<Answer>, DeviceError> {
+        self.ask(self.members.len(), Arc::new(order))
     }
 
-    fn order(&self, order: Order) {
-        for member in &self.members {
-            // A thread that has ended is noticed when its answer does not come.
-            let _ = member.orders.send(Arc::clone(&order));
+    /// Has the first `count` devices do it. All answers, in their order; or the one fault that led to the others.
+    fn ask(&mut self, count: usize, order: Order) -> Result<Vec<Answer>, DeviceError> {
+        self.asked += 1;
+        let mut answers: Vec<Option<Answered>> = Vec::with_capacity(count);
+        for member in &mut self.members[..count] {
+            // The thread of a device that has panicked has ended.
+            let gone = member.lost || member.orders.send((self.asked, Arc::clone(&order))).is_err();
+            let ended = || Err(DeviceError::Ended { device: member.name.clone() });
+            answers.push(gone.then(ended));
         }
-    }
-
-    /// All answers, in the order of the devices; or the one fault that led to the others.
-    fn answers(&mut self, own: Answered) -> Result<Vec<Answer>, DeviceError> {
-        let mut fault = None;
-        let mut answers = Vec::with_capacity(self.size());
-        let mut take = |answer: Answered, abort: &Abort| match answer {
-            Ok(answer) => answers.push(answer),
-            Err(e) => {
-                abort.now();
-                let cause = !matches!(e, DeviceError::Collective { source: CollectiveError::Poisoned, .. });
-                if fault.as_ref().is_none_or(|(_, was_cause)| cause && !was_cause) {
-                    fault = Some((e, cause));
-                }
+        drop(order);
+        // Whatever comes first is looked at first: it may tell why another does not come.
+        let mut deadline = Instant::now() + self.limit;
+        let mut cause = None;
+        while answers.iter().any(Option::is_none) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok((asked, index, answered)) = self.answers.recv_timeout(left) else { break };
+            // The answer to an earlier question, by a device that was given up.
+            if asked != self.asked {
+                continue;
             }
-        };
-        take(own, &self.abort);
-        for member in &self.members {
-            match member.answers.recv_timeout(self.limit) {
-                Ok(answer) => take(answer, &self.abort),
-                Err(why) => {
-                    self.lost = true;
-                    let device = member.name.clone();
-                    let lost = match why {
-                        RecvTimeoutError::Disconnected => DeviceError::Ended { device },
-                        RecvTimeoutError::Timeout => DeviceError::Stalled { device, waited: self.limit },
-                    };
-                    take(Err(lost), &self.abort);
+            if let Err(fault) = &answered {
+                deadline = deadline.min(Instant::now() + GRACE);
+                let released =
+                    matches!(fault, DeviceError::Collective { source: CollectiveError::Poisoned, .. });
+                cause = cause.or((!released).then_some(index));
+            }
+            answers[index] = Some(answered);
+        }
+        let limit = self.limit;
+        let mut given = Vec::with_capacity(count);
+        let mut fault = None;
+        for (index, (member, answer)) in self.members.iter_mut().zip(answers).enumerate() {
+            let (device, doing) = (member.name.clone(), self.doing.clone());
+            let answered = answer.unwrap_or_else(|| {
+                member.lost = true;
+                Err(DeviceError::Stalled { device: device.clone(), doing: doing.clone(), waited: limit })
+            });
+            match answered {
+                Ok(answer) => given.push(answer),
+                Err(_) if fault.is_some() && cause != Some(index) => {}
+                Err(DeviceError::Panicked { reason, .. }) => {
+                    fault = Some(DeviceError::Panicked { device, doing, reason });
                 }
+                Err(e) => fault = Some(e),
             }
         }
         match fault {
-            Some((fault, _)) => Err(fault),
-            None => Ok(answers),
+            None => Ok(given),
+            Some(fault) => {
+                self.abort.now();
+                self.failed = true;
+                Err(fault)
+            }
         }
     }
 }
 
-fn member(mut rank: Rank, abort: Abort) -> Result<Member, DeviceError> {
+fn member(
+    mut rank: Rank,
+    answer: Sender<(u64, usize, Answered)>,
+    abort: Abort,
+) -> Result<Member, DeviceError> {
     let name = rank.device.name().to_owned();
-    let (orders, taken) = channel::<Order>();
-    let (answer, answers) = channel();
+    let (orders, taken) = channel::<(u64, Order)>();
     let body = move || {
         // However this thread ends, nobody waits for it.
         let guard = abort.guard();
-        while let Ok(order) = taken.recv() {
-            let answered = order(&mut rank);
+        while let Ok((asked, order)) = taken.recv() {
+            // After a panic nothing but the rank's times and counts is read, which are whole at any moment.
+            let answered = catch_unwind(AssertUnwindSafe(|| order(&mut rank)));
+            // What was handed over with the order is free before the answer says that it was carried out.
+            drop(order);
+            let panicked = answered.is_err();
+            let answered = answered.unwrap_or_else(|panic| {
+                let (device, doing) = (rank.device.name().to_owned(), String::new());
+                Err(DeviceError::Panicked { device, doing, reason: words_of(&*panic) })
+            });
             if answered.is_err() {
                 abort.now();
             }
-            if answer.send(answered).is_err() {
+            if answer.send((asked, rank.index, answered)).is_err() || panicked {
                 break;
             }
         }
@@ -340,7 +375,13 @@ fn member(mut rank: Rank, abort: Abort) -> Result<Member, DeviceError> {
     };
     let thread = thread::Builder::new().name(name.clone()).spawn(body);
     let thread = thread.map_err(|source| DeviceError::Thread { device: name.clone(), source })?;
-    Ok(Member { name, orders, answers, thread })
+    Ok(Member { name, orders, thread, lost: false })
+}
+
+/// What a panic said.
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "for no reason given".into())
 }
 
 /// A block that outlives the call.
@@ -366,3 +407,7 @@ impl OwnedBlock {
         Block { work, step, position, offset, rows, steps, slot, hyper: &self.hyper }
     }
 }
+
+#[cfg(test)]
+#[path = "world_tests.rs"]
+mod tests;

@@ -16,9 +16,10 @@ use super::{
 use crate::{
     collective::Collective,
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Kind, Ledger, Meters, Moved, Purpose, Ran, Work, digest,
+        Block, Clock, DeviceError, Executor, Grain, Kind, Lane, Ledger, Meters, Moved, Purpose, Ran, Work,
+        digest,
     },
-    program::{BufferId, Layout, Programs, Slice, Sums},
+    program::{BufferId, Layout, Phase, Programs, Slice, Sums},
 };
 
 /// Whose memory an executor works in.
@@ -174,7 +175,7 @@ impl CpuExecutor {
     fn lost(&mut self, step: u64) -> DeviceError {
         let device = self.device.clone();
         match self.tally.fault.take() {
-            Some(source) => DeviceError::Collective { device, step, source },
+            Some((step, source)) => DeviceError::Collective { device, step, source },
             None => DeviceError::Lost { device, step },
         }
     }
@@ -264,6 +265,7 @@ impl Executor for CpuExecutor {
         self.count_sums(meters.ledger);
         let time = start.elapsed();
         if block.work == Work::Train && meters.clock.grain == Grain::Blocks {
+            meters.clock.span(Lane::Device, Phase::Step, [start, start + time], block.steps as u64);
             let end = (start + time - meters.clock.origin()).as_secs_f64();
             meters.ends.extend(std::iter::repeat_n(end, block.steps));
         }

@@ -132,8 +132,8 @@ pub struct Cursor {
 pub struct Tally {
     /// The way to the other devices, where there are any.
     pub collective: Option<Box<dyn Collective>>,
-    /// Why a sum over devices did not come about.
-    pub fault: Option<CollectiveError>,
+    /// At which step (1-based) a sum over devices did not come about, and why.
+    pub fault: Option<(u64, CollectiveError)>,
     /// Sums over devices so far, and the time they took.
     pub all_reduces: (u64, Duration),
     /// Bytes of each.
@@ -148,7 +148,10 @@ impl Tally {
     fn all_reduce(&mut self, numbers: &mut [f32], step: u64) {
         let Some(collective) = &mut self.collective else { return };
         let start = Instant::now();
-        self.fault = collective.all_reduce(numbers, step + 1).err();
+        if let Err(e) = collective.all_reduce(numbers, step + 1) {
+            self.fault = Some((step + 1, e));
+            return;
+        }
         self.all_reduces.0 += 1;
         self.all_reduces.1 += start.elapsed();
         self.all_reduce_bytes = 4 * numbers.len() as u64;

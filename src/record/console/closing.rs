@@ -35,11 +35,17 @@ fn rows(header: &Header, outcome: &Outcome, folder: &Path) -> Vec<(&'static str,
         rows.push(("reason", reason.clone()));
     }
     rows.push(("devices", story::devices_in_words(&header.devices_requested, &header.devices_used)));
+    if let Some(note) = &header.scaling_note {
+        rows.push(("scaling", note.clone()));
+    }
     let (steps, epochs) = (units::count(outcome.steps), units::counted(outcome.epochs, "epoch"));
     rows.push(("steps", format!("{steps} in {epochs}, {}", units::seconds(outcome.train_s))));
     let rates = (per_second(outcome.steps, outcome.train_s), per_second(outcome.samples, outcome.train_s));
     if let (Some(steps), Some(samples)) = rates {
-        rows.push(("speed", format!("{} steps/s, {} rows/s", units::rate(steps), units::rate(samples))));
+        // Virtual devices share the host's cores.
+        let of = if header.virtual_devices { ", of virtual devices" } else { "" };
+        let speed = format!("{} steps/s, {} rows/s{of}", units::rate(steps), units::rate(samples));
+        rows.push(("speed", speed));
     }
     if let Some(loss) = outcome.final_train_loss {
         rows.push(("train loss", units::number(loss.into())));
@@ -52,6 +58,9 @@ fn rows(header: &Header, outcome: &Outcome, folder: &Path) -> Vec<(&'static str,
     }
     if let Some(share) = logging_share(outcome) {
         rows.push(("logging", format!("{} of the time", units::percent(share))));
+    }
+    if let Some(verdict) = &outcome.verdict {
+        rows.push(("bound by", story::verdict(verdict)));
     }
     rows.push(("folder", folder.display().to_string()));
     rows
@@ -86,6 +95,7 @@ mod tests {
           validation loss  0.1000
           accuracy         95.0 %
           logging          1.00 % of the time
+          bound by         log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
     }
@@ -110,6 +120,33 @@ mod tests {
           steps            5 in 1 epoch, 400 ms
           speed            12.50 steps/s, 400.0 rows/s
           logging          1.00 % of the time
+          bound by         log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
+          folder           runs/linreg/20270115T080000Z-0123abcd
+        ");
+    }
+
+    #[test]
+    fn weak_scaling_and_virtual_devices_are_named() {
+        let header = Header {
+            devices_requested: "2".to_owned(),
+            devices_used: vec!["virtual:0".to_owned(), "virtual:1".to_owned()],
+            virtual_devices: true,
+            scaling_note: Some("weak scaling: a step takes 64 rows".to_owned()),
+            ..sample::header()
+        };
+        let text = table(&header, &sample::outcome(), 0.0123, Path::new(FOLDER), false);
+        insta::assert_snapshot!(text, @r"
+        linreg finished in 12.3 ms
+
+          devices          virtual:0, virtual:1
+          scaling          weak scaling: a step takes 64 rows
+          steps            6 in 2 epochs, 400 ms
+          speed            15.00 steps/s, 400.0 rows/s, of virtual devices
+          train loss       1.500
+          validation loss  0.1000
+          accuracy         95.0 %
+          logging          1.00 % of the time
+          bound by         log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
     }

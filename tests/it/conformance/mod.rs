@@ -3,6 +3,7 @@
 
 pub mod gradients;
 pub mod ops;
+mod poison;
 pub mod programs;
 
 use runner::{

@@ -1,0 +1,59 @@
+//! What `batch_size` and the learning rate mean on several devices.
+
+use super::Trial;
+use crate::spec::{Curve, LrScaling, Optimizer, Rule, Scaling, Schedule, Spec};
+
+/// Rows of a step over all devices, before the training rows cap it.
+pub fn global_batch(spec: &Spec, devices: usize) -> usize {
+    match spec.devices.scaling {
+        Scaling::Strong => spec.data.batch_size,
+        Scaling::Weak => spec.data.batch_size.saturating_mul(devices.max(1)),
+    }
+}
+
+impl Trial {
+    /// How many devices train.
+    pub fn world_size(&self) -> usize {
+        self.devices.used.len()
+    }
+
+    /// What the learning rate is multiplied by on the devices that train.
+    pub fn lr_factor(&self) -> f64 {
+        self.spec.devices.lr_scaling.factor(self.world_size())
+    }
+
+    /// The optimizer and the schedule with the rates that are used.
+    pub fn rates(&self) -> (Optimizer, Schedule) {
+        let factor = self.lr_factor();
+        let (optimizer, schedule) = (self.spec.optimizer.clone(), self.spec.schedule.clone());
+        (optimizer.with_lr_times(factor), schedule.with_lr_times(factor))
+    }
+
+    /// What weak scaling makes of batch and rate; `None` where several devices do not train by it.
+    pub fn scaling_in_words(&self) -> Option<String> {
+        let devices = self.world_size();
+        if self.spec.devices.scaling == Scaling::Strong || devices == 1 {
+            return None;
+        }
+        let (each, whole) = (self.spec.data.batch_size, self.programs.train.batch);
+        let capped = if each.saturating_mul(devices) > whole { ", all there are," } else { "" };
+        let batch =
+            format!("weak scaling: a step takes {whole} rows{capped}, {each} for each of {devices} devices");
+        let rule = match self.spec.devices.lr_scaling {
+            LrScaling::None => return Some(format!("{batch}; the learning rate is as written")),
+            LrScaling::Linear => devices.to_string(),
+            LrScaling::Sqrt => format!("the root of {devices}"),
+        };
+        let (name, written) = match &self.spec.schedule.rule {
+            Rule::One(Curve::OneCycle(c)) => ("max_lr", c.max_lr),
+            _ => ("lr", self.spec.optimizer.lr()),
+        };
+        let used = six_digits(written * self.lr_factor());
+        Some(format!("{batch}; `{name}` is {used}: {written} times {rule}"))
+    }
+}
+
+/// Rounded for reading: 0.3, not 0.30000000000000004.
+fn six_digits(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
