@@ -4,7 +4,7 @@ mod check;
 mod execute;
 mod prepare;
 
-use std::time::Instant;
+use std::{sync::Mutex, time::Instant};
 
 use chrono::Utc;
 
@@ -79,7 +79,7 @@ impl Session<'_> {
             self.process.started,
             &trial.spec.hash8(),
         );
-        let voice = Voice { quiet: self.options.quiet, verbose: self.options.verbose, prefix: String::new() };
+        let voice = self.voice();
         let ran = folder
             .map_err(ExecuteError::from)
             .and_then(|folder| Ok((execute(&self.process, trial, &folder, &voice)?, folder)));
@@ -103,6 +103,11 @@ impl Session<'_> {
             }
             Err(e) => fault(&e),
         }
+    }
+
+    fn voice(&self) -> Voice {
+        let (quiet, verbose) = (self.options.quiet, self.options.verbose);
+        Voice { quiet, verbose, prefix: String::new(), warned: Mutex::default() }
     }
 
     fn ended(&self, outcome: &LabOutcome) -> Exit {
@@ -134,6 +139,7 @@ impl Session<'_> {
         let mut ended: Vec<String> = Vec::new();
         let mut first: Option<f64> = None;
         let mut any_virtual = false;
+        let mut voice = self.voice();
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
             let values: Vec<_> = trial.axes.iter().map(|(_, v)| v.clone()).collect();
             let mut own = String::new();
@@ -159,8 +165,7 @@ impl Session<'_> {
                     any_virtual |= planned.devices.any_virtual();
                     let folder = sweep.trial(trial.index, &trial.axes)?;
                     own = folder.name();
-                    let (quiet, verbose) = (self.options.quiet, self.options.verbose);
-                    let voice = Voice { quiet, verbose, prefix: format!("{own}: ") };
+                    voice.prefix = format!("{own}: ");
                     match execute(&self.process, planned, &folder, &voice) {
                         Ok((outcome, found)) => {
                             table.extend(found.of_trial(trial.index, &trial.axes));
