@@ -9,7 +9,7 @@ use super::{
     describe::describe,
     exit::{Exit, print},
     lab,
-    machine::machine,
+    machine::{machine, wants_gpu},
     prepare::{Datasets, Prepared, prepare},
     run::refuse,
 };
@@ -25,7 +25,7 @@ pub fn check(options: &RunOptions) -> Exit {
         Ok(Loaded::Lab(experiment)) => return lab::check(options, &experiment),
         Err(failure) => return refuse(&failure),
     };
-    let machine = machine(options.virtual_gpus);
+    let machine = machine(options.virtual_gpus, wants_gpu(&experiment));
     let mut datasets = Datasets::new(&machine);
     let prepared = match prepare(&experiment, &mut datasets, &machine, options.thread_count()) {
         Ok(prepared) => prepared,

@@ -6,7 +6,8 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::measure;
 use crate::{
-    plan::{Machine, Trial},
+    plan::{Machine, Movement, Place, Trial, transfers},
+    program::Role,
     record::{devices_in_words, units},
     spec::{self, Optimizer, Rule, Source},
 };
@@ -19,21 +20,65 @@ pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
     let mut page = Page::new(&trial.spec.name);
     page.row("devices", devices_in_words(&trial.devices.requested, &trial.devices.used_names()));
     page.more(trial.devices.note.clone());
+    shares(&mut page, trial);
     data(&mut page, trial, notes);
     model(&mut page, trial);
     page.row("optimizer", optimizer(trial));
     steps(&mut page, trial);
     cost(&mut page, trial);
     page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
-    page.row(
-        "memory",
-        format!(
-            "{} on the device, {} free",
-            units::bytes(trial.programs.layout.arena_bytes() + trial.data_bytes),
-            units::bytes(machine.memory_available)
-        ),
-    );
+    page.row("moves", moves(trial));
+    memory(&mut page, trial, machine);
     page.0
+}
+
+/// What each of several devices takes of a step, and what they sum over all of them.
+fn shares(page: &mut Page, trial: &Trial) {
+    if trial.world_size() == 1 {
+        return;
+    }
+    let mut runs: Vec<(usize, Vec<String>)> = Vec::new();
+    for (name, programs) in trial.devices.used_names().into_iter().zip(trial.ranks()) {
+        let rows = programs.train.rows;
+        match runs.iter_mut().find(|(known, _)| *known == rows) {
+            Some((_, names)) => names.push(name),
+            None => runs.push((rows, vec![name])),
+        }
+    }
+    let each = runs.iter().map(|(rows, names)| {
+        let rows = units::counted(*rows as u64, "row");
+        format!("{rows} of a step on {}", names.join(", "))
+    });
+    page.more(each.collect::<Vec<_>>());
+    let layout = &trial.programs.layout;
+    let bytes = layout.buffers.iter().filter(|b| b.role == Role::Gradients).map(|b| 4 * b.len as u64);
+    let bytes = units::bytes(bytes.sum());
+    page.more([format!("all-reduce of {bytes} per step: the gradients, and the step's loss and metrics")]);
+    page.more(trial.scaling_in_words());
+}
+
+fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
+    let (mut in_host, mut virtual_devices) = (0, 0);
+    for (place, programs) in trial.devices.used.iter().zip(trial.ranks()) {
+        let bytes = programs.layout.arena_bytes() + trial.data_bytes;
+        let free = match place {
+            Place::Cpu => machine.memory_available,
+            Place::Gpu(i) => machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free),
+            Place::Virtual(_) => {
+                (in_host, virtual_devices) = (in_host + bytes, virtual_devices + 1);
+                continue;
+            }
+        };
+        let on = if trial.world_size() == 1 { "the device".to_owned() } else { place.to_string() };
+        let line = format!("{} on {on}, {} free", units::bytes(bytes), units::bytes(free));
+        let name = if *place == trial.devices.used[0] { "memory" } else { "" };
+        page.row(name, line);
+    }
+    if virtual_devices > 0 {
+        let devices = units::counted(virtual_devices, "virtual device");
+        let (needed, free) = (units::bytes(in_host), units::bytes(machine.memory_available));
+        page.row("memory", format!("{needed} for {devices}, all in the host's memory: {free} free"));
+    }
 }
 
 /// Lines of a name and a value; a value's further lines stand below it.
@@ -98,7 +143,7 @@ fn model(page: &mut Page, trial: &Trial) {
     page.row("model", format!("{parameters}, {}; loss {}", units::bytes(total * 4), loss(trial)));
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["layer", "", "input", "output", "parameters"]);
-    let batch = trial.programs.train.rows;
+    let batch = trial.programs.train.batch;
     for layer in &trial.layers {
         let shape = |width: usize| format!("[{batch}, {width}]");
         let parameters = if layer.parameters > 0 { units::count(layer.parameters) } else { String::new() };
@@ -124,9 +169,9 @@ fn steps(page: &mut Page, trial: &Trial) {
     let may_end_early = trainer.early_stopping.is_some() || trainer.max_time.is_some();
     let at_most = if may_end_early { " at most" } else { "" };
     let epochs = units::counted(trial.steps.div_ceil(trial.steps_per_epoch), "epoch");
-    let rows = units::counted(trial.programs.train.rows as u64, "row");
+    let rows = units::counted(trial.programs.train.batch as u64, "row");
     let last = trial.programs.train_last.as_ref();
-    let last = last.map_or(String::new(), |p| format!(", the last of them on {}", p.rows));
+    let last = last.map_or(String::new(), |p| format!(", the last of them on {}", p.batch));
     let per_epoch = units::count(trial.steps_per_epoch);
     page.row(
         "steps",
@@ -140,17 +185,23 @@ fn steps(page: &mut Page, trial: &Trial) {
 fn cost(page: &mut Page, trial: &Trial) {
     let floor = &trial.floor;
     let instructions = units::counted(trial.programs.train.instructions.len() as u64, "instruction");
+    let on = if trial.world_size() == 1 { "" } else { ", on the first device" };
     page.row(
         "a step",
         format!(
-            "{instructions}, {}, {} read and written",
+            "{instructions}, {}, {} read and written{on}",
             flop(floor.cost.flops),
             units::bytes(floor.cost.bytes as u64)
         ),
     );
     let parts = floor.by(trial.threads);
     let measured = match measure::step_s(trial) {
-        Ok(Some(seconds)) => format!("{} measured on blank rows", units::seconds(seconds)),
+        Ok(Some(seconds)) if trial.world_size() == 1 => {
+            format!("{} measured on blank rows", units::seconds(seconds))
+        }
+        Ok(Some(seconds)) => {
+            format!("{} measured on blank rows, without the all-reduce", units::seconds(seconds))
+        }
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
@@ -160,6 +211,17 @@ fn cost(page: &mut Page, trial: &Trial) {
         floor.rates.origin.name(),
         floor.bound_name(parts.bound())
     )]);
+}
+
+/// What passes between host and devices.
+fn moves(trial: &Trial) -> String {
+    let movements = transfers(trial);
+    if movements.is_empty() {
+        return "nothing: the CPU's memory is the host's".to_owned();
+    }
+    let word = |m: &Movement| format!("{} {} {}", m.kind, m.purpose, units::bytes(m.bytes));
+    let words: Vec<String> = movements.iter().map(word).collect();
+    format!("{} over the whole run", words.join(", "))
 }
 
 fn source(trial: &Trial) -> &'static str {

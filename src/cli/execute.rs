@@ -12,15 +12,16 @@ use crate::{
     collective::{self, Abort, Collective},
     data::{Dataset, Weights},
     device::{
-        Device, DeviceError,
+        Device, DeviceError, Executor, Grain,
         cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
-    host::load::Watch,
+    host::{self, load::Watch, nvml::Monitor},
     plan::{self, Choice, Place, Trial},
+    program::Programs,
     record::{
-        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, GitQuery, RecordError, Recorder,
-        RunDir, command_line, open_sinks, write_model,
+        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
+        RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
     },
     spec::{EngineChoice, Layer, Scaling},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
@@ -44,6 +45,13 @@ pub struct Process<'a> {
     pub stop: &'a StopFlag,
     /// How busy others keep the machine.
     pub load: Watch,
+}
+
+impl Process<'_> {
+    /// Threads that may compute.
+    pub fn available_threads(&self) -> usize {
+        self.threads.map_or_else(|| host::logical_cores().unwrap_or(1), |n| n as usize)
+    }
 }
 
 /// Why a run did not come to its recorded end.
@@ -83,6 +91,19 @@ impl<'a> Ready<'a> {
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
         Ok(Self { trial, dataset, world, initial })
     }
+
+    /// Trains without a folder.
+    ///
+    /// # Errors
+    /// Where `emit` wants no more.
+    pub fn train(
+        self,
+        stop: &StopFlag,
+        emit: &mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
+    ) -> Result<Trained, Closed> {
+        let Self { trial, dataset, world, initial } = self;
+        train::train(train::Job { trial, dataset: &dataset, world, initial: &initial, stop, emit })
+    }
 }
 
 /// How long one device waits for another before the run is given up; a step that takes long is waited for longer.
@@ -91,7 +112,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// All devices of a trial, loaded, and what connects them.
 fn world(trial: &Trial) -> Result<World, DeviceError> {
     let names = trial.devices.used_names();
-    let limit = PATIENCE + Duration::from_secs_f64((100.0 * trial.floor.serial_s()).min(3600.0));
+    // Rows are copied to a device at more than this.
+    let slow_copy_s = trial.data_bytes as f64 / 100e6;
+    let longest_s = (100.0 * trial.floor.serial_s()).min(3600.0) + slow_copy_s;
+    let limit = PATIENCE + Duration::from_secs_f64(longest_s);
     let (handles, abort) = match names.len() {
         1 => (vec![None], Abort::nothing()),
         _ => {
@@ -103,19 +127,66 @@ fn world(trial: &Trial) -> Result<World, DeviceError> {
     for (((place, name), programs), collective) in
         trial.devices.used.iter().zip(&names).zip(trial.ranks()).zip(handles)
     {
-        let memory = if *place == Place::Cpu { Memory::Host } else { Memory::Separate };
-        let job = Job {
-            device: name.clone(),
-            programs: programs.clone(),
-            threads: trial.threads,
-            seed: trial.spec.seed,
-            collective,
-            memory,
-            sharing: sharing(trial),
-        };
-        devices.push(Device::new(name.clone(), Box::new(CpuExecutor::new(job)?)));
+        devices.push(Device::new(name.clone(), executor(trial, *place, programs.clone(), collective)?));
     }
     World::new(devices, abort, limit)
+}
+
+/// A device with a trial loaded.
+pub fn executor(
+    trial: &Trial,
+    place: Place,
+    programs: Programs,
+    collective: Option<Box<dyn Collective>>,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    let memory = match place {
+        Place::Gpu(ordinal) => return gpu_executor(trial, ordinal, programs, collective),
+        Place::Virtual(_) => Memory::Separate,
+        Place::Cpu => Memory::Host,
+    };
+    let job = Job {
+        device: place.to_string(),
+        programs,
+        threads: trial.threads,
+        seed: trial.spec.seed,
+        collective,
+        memory,
+        sharing: sharing(trial),
+    };
+    Ok(Box::new(CpuExecutor::new(job)?))
+}
+
+#[cfg(feature = "cuda")]
+fn gpu_executor(
+    trial: &Trial,
+    ordinal: u32,
+    programs: Programs,
+    collective: Option<Box<dyn Collective>>,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    use crate::device::cuda;
+
+    let unusable = |why: String| DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why };
+    let gpu = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
+    let job = cuda::Job {
+        gpu: gpu.ok_or_else(|| unusable("it is no longer there".into()))?,
+        programs,
+        engine: trial.engine,
+        precision: trial.spec.devices.precision,
+        seed: trial.spec.seed,
+        collective,
+    };
+    Ok(Box::new(cuda::CudaExecutor::new(job)?))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu_executor(
+    _: &Trial,
+    ordinal: u32,
+    _: Programs,
+    _: Option<Box<dyn Collective>>,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    let why = "this program was built without its feature `cuda`".into();
+    Err(DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why })
 }
 
 /// A spec that asks for a team has one whatever it costs.
@@ -142,13 +213,18 @@ pub fn execute(
         virtual_devices: trial.devices.any_virtual(),
         virtual_gpus: process.virtual_gpus,
         threads: trial.threads,
+        available_threads: process.available_threads(),
         instruction_set: trial.instruction_set.clone(),
+        precision: "f32".to_owned(),
+        gpus: trial.gpus.clone(),
+        timed_by: timed_by(trial).to_owned(),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
-    let sinks = open_sinks(folder, &trial.spec.logging.metrics, process.begun, console)?;
+    let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;
     let recorder = Recorder::start(sinks)?;
     let sender = recorder.sender();
     let mut outcome = None;
+    let sampler = sampler(trial, folder)?;
     let result = begin(trial, dataset, &names, &sender).and_then(|()| {
         let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
         train::train(train::Job {
@@ -160,6 +236,10 @@ pub fn execute(
             emit: &mut emit,
         })
     });
+    let findings = sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
+    if let Ok(findings) = &findings {
+        let _ = tell_findings(findings, &sender);
+    }
     if let Ok(Trained { outcome: mut ended, values }) = result {
         let saved = match &values {
             Some(values) => save(trial, dataset, values, folder, &ended).map(|()| {
@@ -174,9 +254,48 @@ pub fn execute(
         outcome = Some(ended);
     }
     let recorded = recorder.finish();
-    environment.finish(process.load.load())?;
+    environment.finish(process.load.load(), findings.as_ref().cloned().unwrap_or_default())?;
     recorded?;
+    findings?;
     outcome.ok_or(ExecuteError::Record(RecordError::Gone))
+}
+
+/// How finely a trial's steps are timed, in words.
+fn timed_by(trial: &Trial) -> &'static str {
+    match train::grain(trial) {
+        Grain::Phases => "phases",
+        Grain::Blocks => {
+            "blocks of steps: one takes less than 10 µs by the cost model, and a clock would be much of that"
+        }
+    }
+}
+
+/// The thread that looks at the machine, where the spec wants that or a GPU can be asked.
+fn sampler(trial: &Trial, folder: &RunDir) -> Result<Option<SystemSampler>, RecordError> {
+    let path = folder.file("system.csv");
+    let every = trial.spec.logging.system_every_s.map(Duration::from_secs_f64);
+    let gpus = trial.gpus.clone();
+    let monitor = if gpus.is_empty() { None } else { Monitor::open().ok() };
+    let probe = monitor.map(|monitor| -> GpuProbe {
+        let sample = move |(name, uuid): &(String, String)| Some((name.clone(), monitor.sample(uuid)?));
+        Box::new(move || gpus.iter().filter_map(&sample).collect())
+    });
+    if every.is_none() && probe.is_none() {
+        return Ok(None);
+    }
+    SystemSampler::start(every.map(|every| (path.as_path(), every)), probe).map(Some)
+}
+
+/// What the GPUs did that a reader of the figures must know.
+fn tell_findings(findings: &Findings, sender: &EventSender) -> Result<(), Closed> {
+    for throttled in &findings.throttled {
+        let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
+        send(sender, Event::Notice(Level::Warning, text))?;
+    }
+    for (name, joules) in &findings.energy_j {
+        send(sender, Event::Notice(Level::Info, format!("{name} took {joules:.1} J")))?;
+    }
+    Ok(())
 }
 
 fn send(sender: &EventSender, event: Event) -> Result<(), Closed> {
@@ -192,7 +311,7 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         virtual_devices: trial.devices.any_virtual(),
         scaling: trial.spec.devices.scaling.name().into(),
         scaling_note: trial.scaling_in_words(),
-        precision: "f32".into(),
+        precision: trial.spec.devices.precision.name().into(),
         engine: trial.engine.name().into(),
         metrics: trial.spec.logging.metrics.clone(),
         classifies: trial.spec.model.loss.classifies(),
@@ -206,7 +325,10 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         send(sender, Event::Notice(Level::Warning, note.clone()))?;
     }
     info(format!("engine {}: {}", trial.engine.name(), trial.engine_reason))?;
-    info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+    if !trial.engine.is_gpu() {
+        info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+    }
+    info(format!("steps are timed by {}", timed_by(trial)))?;
     trial.scaling_in_words().map_or(Ok(()), info)?;
     if plan::global_batch(&trial.spec, trial.world_size()) > trial.facts.train_rows {
         let (batch, rows) = (trial.spec.data.batch_size, trial.facts.train_rows);

@@ -21,6 +21,13 @@ use crate::{
 /// The folder to use instead of the user's own.
 pub const FOLDER_VARIABLE: &str = "RUNNER_CACHE_DIR";
 
+/// A build for debugging is several times slower.
+const VERSION: &str = if cfg!(debug_assertions) {
+    concat!(env!("CARGO_PKG_VERSION"), " debug")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
 /// What rates depend on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,7 +79,7 @@ impl Key {
     /// Of this machine.
     pub fn here(instruction_set: &str) -> Self {
         Self {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.to_owned(),
             cpu_model: host::cpu_model().unwrap_or_default(),
             instruction_set: instruction_set.to_owned(),
             logical_cores: host::logical_cores().unwrap_or(1),

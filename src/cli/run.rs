@@ -18,7 +18,7 @@ use super::{
     execute::{ExecuteError, Process, Ready, execute},
     exit::{Exit, print, say, tell},
     lab,
-    machine::machine,
+    machine::{machine, wants_gpu},
     prepare::{Datasets, Prepared, changed, initial_weights, prepare},
 };
 use crate::{
@@ -46,7 +46,7 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         Err(failure) => return refuse_spec(&path, &failure),
     };
     let stop = catch_signals();
-    let machine = machine(options.virtual_gpus);
+    let machine = machine(options.virtual_gpus, wants_gpu(&experiment));
     let mut datasets = Datasets::new(&machine);
     let prepared = match prepare(&experiment, &mut datasets, &machine, options.thread_count()) {
         Ok(prepared) => prepared,

@@ -1,7 +1,7 @@
 //! The least time a step can take on a machine: arithmetic at the rate of its products, bytes at the speed of the
 //! memory they come from, and a fixed cost per instruction.
 
-use super::Rates;
+use super::{Gpu, Rates};
 use crate::program::{Cost, Phase, Programs};
 
 /// What planning must know of a machine.
@@ -19,17 +19,6 @@ pub struct Machine {
     pub instruction_set: String,
     /// Speeds of its processor.
     pub rates: Rates,
-}
-
-/// A GPU, as planning must know it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Gpu {
-    /// Whether the host only poses as it.
-    pub is_virtual: bool,
-    /// Its model.
-    pub model: String,
-    /// Bytes of its memory that are free.
-    pub memory_free: u64,
 }
 
 /// What bounds a step.

@@ -15,13 +15,16 @@ mod noise;
 mod policies;
 mod repeats;
 mod run;
+mod scaling;
 mod statistics;
 mod sweep;
 mod sweep_end;
 mod text;
+mod verdict;
 
 pub use comparison::{Comparison, compare};
 pub use curve::{CurveDifference, CurveParting};
 pub use error::ReportError;
 pub use export::Format;
+pub use statistics::Estimate;
 pub use sweep_end::sweep_end;

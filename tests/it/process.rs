@@ -47,6 +47,8 @@ impl Place {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(RUNNER);
         command.args(arguments).current_dir(self.path());
+        // What was measured of this machine must not change what a test sees.
+        command.env("RUNNER_CACHE_DIR", self.path().join("cache"));
         command
     }
 

@@ -14,7 +14,8 @@ use crate::{
     lab::{self, Finding, LabOutcome},
     plan::lab::{LabTrial, Work},
     record::{
-        EnvironmentFacts, EnvironmentFile, LabFacts, LabFiles, LabTable, RecordError, RunDir, step_in_words,
+        EnvironmentFacts, EnvironmentFile, Findings, LabFacts, LabFiles, LabTable, RecordError, RunDir,
+        step_in_words,
     },
     spec::{Lab, Policy, lab::Norm},
     train::Closed,
@@ -83,7 +84,11 @@ pub fn execute(
         virtual_devices: trial.devices.any_virtual(),
         virtual_gpus: process.virtual_gpus,
         threads: trial.threads,
+        available_threads: process.available_threads(),
         instruction_set: trial.instruction_set.clone(),
+        precision: "f32".to_owned(),
+        gpus: Vec::new(),
+        timed_by: "operations".to_owned(),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let facts = LabFacts {
@@ -103,7 +108,7 @@ pub fn execute(
     let outcome = lab::run(trial, &devices, folder.path(), process.stop, &tell);
     let Taker { files, table, fault, .. } = taker.into_inner().unwrap_or_else(PoisonError::into_inner);
     let finished = files.finish(&outcome);
-    environment.finish(process.load.load())?;
+    environment.finish(process.load.load(), Findings::default())?;
     if let Some(fault) = fault {
         return Err(fault.into());
     }

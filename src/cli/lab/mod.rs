@@ -39,7 +39,7 @@ pub fn run(
     git: GitQuery,
 ) -> Exit {
     let started = Utc::now();
-    let machine = super::machine::machine(options.virtual_gpus);
+    let machine = super::machine::machine(options.virtual_gpus, true);
     let stop = catch_signals();
     let prepared = match prepare(experiment, &machine, options.thread_count()) {
         Ok(prepared) => prepared,
