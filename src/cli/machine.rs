@@ -27,5 +27,5 @@ pub fn machine(virtual_gpus: Option<u32>) -> Machine {
 
 /// The host's memory, posing as that of a GPU.
 fn virtual_gpu(memory_free: u64) -> Gpu {
-    Gpu { is_virtual: true, model: "virtual GPU".to_owned(), uuid: None, memory_free }
+    Gpu { is_virtual: true, model: "virtual GPU".to_owned(), uuid: None, memory_free, speed: None }
 }

@@ -151,7 +151,8 @@ mod tests {
     }
 
     fn machine(gpus: u32) -> Machine {
-        let gpu = Gpu { is_virtual: false, model: "GPU".into(), uuid: None, memory_free: 1 << 30 };
+        let gpu =
+            Gpu { is_virtual: false, model: "GPU".into(), uuid: None, memory_free: 1 << 30, speed: None };
         Machine {
             gpus: vec![gpu; gpus as usize],
             no_gpu: "no NVIDIA driver is here".into(),

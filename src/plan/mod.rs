@@ -15,7 +15,7 @@ mod verdict;
 
 pub use devices::{Choice, Place};
 pub use floor::{Bound, Floor, Gpu, Machine, Parts};
-pub use rates::{Origin, Rates};
+pub use rates::{Origin, Processor, Rates};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
@@ -176,7 +176,8 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let row_bytes = 4 * (facts.features as u64).saturating_add(facts.targets as u64);
     let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
     check_memory(&programs, data_bytes, &devices, machine).map_err(|p| PlanError::Problems(vec![p]))?;
-    let floor = Floor::of(&programs, machine, data_bytes);
+    let first = devices.used.first().copied().unwrap_or(Place::Cpu);
+    let floor = Floor::of(&programs, machine.speed(first), data_bytes);
     // Devices that share a run, or that have a memory of their own, have one thread each.
     let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
     let (engine, engine_reason) = match devices.used[..] {

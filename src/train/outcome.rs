@@ -30,9 +30,8 @@ impl Session<'_> {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
             let total = |phase| clocks.iter().flatten().map(|c| c.total(phase).as_secs_f64()).sum::<f64>();
             let spent = spent(&first.device, total, self.step, train_time, self.trial.chunk_rows.is_some());
-            // Virtual devices share one processor: nothing can be said of what bounds real ones.
             let setting = Setting::of(self.trial, host::logical_cores().unwrap_or(1));
-            Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| !self.trial.devices.any_virtual())
+            Verdict::of(&self.trial.floor, &spent, &setting)
         });
         let mut rows = Vec::new();
         for rank in &ranks {

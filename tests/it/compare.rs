@@ -181,6 +181,14 @@ fn two_runs_of_the_same_bits() {
        1  finished  cpu          3       1.000           0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
        2  finished  cpu          3       1.000           0.5000     3.00 ms     2000  2.00x   0.30 %  4 KiB  12 B
 
+    repeats taken together
+
+     runs  train time    95 % interval  steps/s  95 % interval
+        2     3.00 ms  3.00 to 3.00 ms     1500   1000 to 2000
+
+    noise
+      noise:  an interval of 2 runs is at most 50.0 % sure, whatever it is called; six can give 95 %
+
     runs
       1  RUNS/linreg/a
       2  RUNS/linreg/b
