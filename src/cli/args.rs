@@ -45,6 +45,8 @@ pub enum Command {
     Run(RunOptions),
     /// Read, validate and plan a spec; print what would happen. Trains nothing
     Check(RunOptions),
+    /// Take a few steps on the CPU and on every count of GPUs, and compare. Writes nothing
+    Parity(ParityOptions),
     /// Show the machine: processors, memory, GPUs
     Devices(DevicesOptions),
     /// Put runs, sweeps or globs side by side
@@ -110,6 +112,15 @@ impl RunOptions {
     }
 }
 
+#[derive(Args, Clone)]
+pub struct ParityOptions {
+    #[command(flatten)]
+    pub run: RunOptions,
+    /// Optimizer steps at most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub steps: u64,
+}
+
 #[derive(Args)]
 pub struct DevicesOptions {
     /// Measure the processor's rates, in a few seconds, and keep them for the cost model
@@ -166,9 +177,8 @@ enum Color {
 }
 
 /// Commands and options that are specified but not built yet.
-const LATER_COMMANDS: [&str; 2] = ["parity", "report"];
-const LATER_OPTIONS: [&str; 7] =
-    ["--resume", "--jobs", "--fail-fast", "--by", "--metric", "--fail-if", "--steps"];
+const LATER_COMMANDS: [&str; 1] = ["report"];
+const LATER_OPTIONS: [&str; 6] = ["--resume", "--jobs", "--fail-fast", "--by", "--metric", "--fail-if"];
 
 /// Stands for `--virtual-gpus` where that is not given.
 const VIRTUAL_GPUS: &str = "RUNNER_VIRTUAL_GPUS";
@@ -194,7 +204,10 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
         Color::Never => anstream::ColorChoice::Never,
     };
     let mut command = cli.command.unwrap_or(Command::Run(cli.run));
-    if let Command::Run(options) | Command::Check(options) = &mut command {
+    if let Command::Run(options)
+    | Command::Check(options)
+    | Command::Parity(ParityOptions { run: options, .. }) = &mut command
+    {
         if options.words.is_empty() {
             let _ = Cli::command().print_help();
             return Err(Exit::Refused);

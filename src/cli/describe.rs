@@ -6,7 +6,8 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::measure;
 use crate::{
-    plan::{Machine, Movement, Trial, transfers},
+    plan::{Machine, Movement, Place, Trial, transfers},
+    program::Role,
     record::{devices_in_words, units},
     spec::{self, Optimizer, Rule, Source},
 };
@@ -16,9 +17,10 @@ const NOTES: usize = 8;
 
 /// The page: a line per fact, the layers as a table. `notes` are what reading the data had to say.
 pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
-    let mut page = Page(format!("{}\n\n", trial.spec.name));
+    let mut page = Page::new(&trial.spec.name);
     page.row("devices", devices_in_words(&trial.devices.requested, &trial.devices.used_names()));
     page.more(trial.devices.note.clone());
+    shares(&mut page, trial);
     data(&mut page, trial, notes);
     model(&mut page, trial);
     page.row("optimizer", optimizer(trial));
@@ -26,26 +28,85 @@ pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
     cost(&mut page, trial);
     page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
     page.row("moves", moves(trial));
-    page.row(
-        "memory",
-        format!(
-            "{} on the device, {} free",
-            units::bytes(trial.programs.layout.arena_bytes() + trial.data_bytes),
-            units::bytes(machine.memory_available)
-        ),
-    );
+    memory(&mut page, trial, machine);
     page.0
 }
 
+/// What each of several devices takes of a step, and what they sum over all of them.
+fn shares(page: &mut Page, trial: &Trial) {
+    if trial.world_size() == 1 {
+        return;
+    }
+    let mut runs: Vec<(usize, Vec<String>)> = Vec::new();
+    for (name, programs) in trial.devices.used_names().into_iter().zip(trial.ranks()) {
+        let rows = programs.train.rows;
+        match runs.iter_mut().find(|(known, _)| *known == rows) {
+            Some((_, names)) => names.push(name),
+            None => runs.push((rows, vec![name])),
+        }
+    }
+    let each = runs.iter().map(|(rows, names)| {
+        let rows = units::counted(*rows as u64, "row");
+        format!("{rows} of a step on {}", names.join(", "))
+    });
+    page.more(each.collect::<Vec<_>>());
+    let layout = &trial.programs.layout;
+    let bytes = layout.buffers.iter().filter(|b| b.role == Role::Gradients).map(|b| 4 * b.len as u64);
+    let bytes = units::bytes(bytes.sum());
+    page.more([format!("all-reduce of {bytes} per step: the gradients, and the step's loss and metrics")]);
+    page.more(trial.scaling_in_words());
+}
+
+fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
+    let (mut in_host, mut virtual_devices) = (0, 0);
+    for (place, programs) in trial.devices.used.iter().zip(trial.ranks()) {
+        let bytes = programs.layout.arena_bytes() + trial.data_bytes;
+        let free = match place {
+            Place::Cpu => machine.memory_available,
+            Place::Gpu(i) => machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free),
+            Place::Virtual(_) => {
+                (in_host, virtual_devices) = (in_host + bytes, virtual_devices + 1);
+                continue;
+            }
+        };
+        let on = if trial.world_size() == 1 { "the device".to_owned() } else { place.to_string() };
+        let line = format!("{} on {on}, {} free", units::bytes(bytes), units::bytes(free));
+        let name = if *place == trial.devices.used[0] { "memory" } else { "" };
+        page.row(name, line);
+    }
+    if virtual_devices > 0 {
+        let devices = units::counted(virtual_devices, "virtual device");
+        let (needed, free) = (units::bytes(in_host), units::bytes(machine.memory_available));
+        page.row("memory", format!("{needed} for {devices}, all in the host's memory: {free} free"));
+    }
+}
+
 /// Lines of a name and a value; a value's further lines stand below it.
-struct Page(String);
+pub(super) struct Page(String);
 
 impl Page {
-    fn row(&mut self, name: &str, value: impl AsRef<str>) {
+    /// With a title.
+    pub(super) fn new(title: &str) -> Self {
+        Self(format!("{title}\n\n"))
+    }
+
+    /// The whole of it.
+    pub(super) fn into_text(self) -> String {
+        self.0
+    }
+
+    /// A name and several lines.
+    pub(super) fn list(&mut self, name: &str, lines: impl Iterator<Item = String>) {
+        for (i, line) in lines.enumerate() {
+            self.row(if i == 0 { name } else { "" }, line);
+        }
+    }
+
+    pub(super) fn row(&mut self, name: &str, value: impl AsRef<str>) {
         let _ = writeln!(self.0, "  {name:<10} {}", value.as_ref()); // a String takes every write
     }
 
-    fn more(&mut self, lines: impl IntoIterator<Item = String>) {
+    pub(super) fn more(&mut self, lines: impl IntoIterator<Item = String>) {
         for line in lines {
             self.row("", line);
         }
@@ -82,7 +143,7 @@ fn model(page: &mut Page, trial: &Trial) {
     page.row("model", format!("{parameters}, {}; loss {}", units::bytes(total * 4), loss(trial)));
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["layer", "", "input", "output", "parameters"]);
-    let batch = trial.programs.train.rows;
+    let batch = trial.programs.train.batch;
     for layer in &trial.layers {
         let shape = |width: usize| format!("[{batch}, {width}]");
         let parameters = if layer.parameters > 0 { units::count(layer.parameters) } else { String::new() };
@@ -108,9 +169,9 @@ fn steps(page: &mut Page, trial: &Trial) {
     let may_end_early = trainer.early_stopping.is_some() || trainer.max_time.is_some();
     let at_most = if may_end_early { " at most" } else { "" };
     let epochs = units::counted(trial.steps.div_ceil(trial.steps_per_epoch), "epoch");
-    let rows = units::counted(trial.programs.train.rows as u64, "row");
+    let rows = units::counted(trial.programs.train.batch as u64, "row");
     let last = trial.programs.train_last.as_ref();
-    let last = last.map_or(String::new(), |p| format!(", the last of them on {}", p.rows));
+    let last = last.map_or(String::new(), |p| format!(", the last of them on {}", p.batch));
     let per_epoch = units::count(trial.steps_per_epoch);
     page.row(
         "steps",
@@ -124,17 +185,23 @@ fn steps(page: &mut Page, trial: &Trial) {
 fn cost(page: &mut Page, trial: &Trial) {
     let floor = &trial.floor;
     let instructions = units::counted(trial.programs.train.instructions.len() as u64, "instruction");
+    let on = if trial.world_size() == 1 { "" } else { ", on the first device" };
     page.row(
         "a step",
         format!(
-            "{instructions}, {}, {} read and written",
+            "{instructions}, {}, {} read and written{on}",
             flop(floor.cost.flops),
             units::bytes(floor.cost.bytes as u64)
         ),
     );
     let parts = floor.by(trial.threads);
     let measured = match measure::step_s(trial) {
-        Ok(Some(seconds)) => format!("{} measured on blank rows", units::seconds(seconds)),
+        Ok(Some(seconds)) if trial.world_size() == 1 => {
+            format!("{} measured on blank rows", units::seconds(seconds))
+        }
+        Ok(Some(seconds)) => {
+            format!("{} measured on blank rows, without the all-reduce", units::seconds(seconds))
+        }
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
@@ -193,7 +260,7 @@ fn optimizer(trial: &Trial) -> String {
 }
 
 /// `448 FLOP`, `26.75 kFLOP`.
-fn flop(value: f64) -> String {
+pub(super) fn flop(value: f64) -> String {
     if value < 9999.5 { format!("{value:.0} FLOP") } else { format!("{}FLOP", units::rate(value)) }
 }
 

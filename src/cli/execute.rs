@@ -12,12 +12,13 @@ use crate::{
     collective::{self, Abort, Collective},
     data::{Dataset, Weights},
     device::{
-        Device, DeviceError, Grain,
+        Device, DeviceError, Executor, Grain,
         cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
     host::{self, load::Watch, nvml::Monitor},
-    plan::{self, Place, Trial},
+    plan::{self, Choice, Place, Trial},
+    program::Programs,
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
         RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
@@ -46,6 +47,13 @@ pub struct Process<'a> {
     pub load: Watch,
 }
 
+impl Process<'_> {
+    /// Threads that may compute.
+    pub fn available_threads(&self) -> usize {
+        self.threads.map_or_else(|| host::logical_cores().unwrap_or(1), |n| n as usize)
+    }
+}
+
 /// Why a run did not come to its recorded end.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
@@ -55,6 +63,9 @@ pub enum ExecuteError {
     /// The device cannot hold the run.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// An experiment of the lab could not be begun.
+    #[error("{0}")]
+    Lab(String),
     /// What was read when the trials were prepared can no longer be read, or is something else.
     #[error("the data have changed since the start: {0}")]
     Data(String),
@@ -80,6 +91,19 @@ impl<'a> Ready<'a> {
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
         Ok(Self { trial, dataset, world, initial })
     }
+
+    /// Trains without a folder.
+    ///
+    /// # Errors
+    /// Where `emit` wants no more.
+    pub fn train(
+        self,
+        stop: &StopFlag,
+        emit: &mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
+    ) -> Result<Trained, Closed> {
+        let Self { trial, dataset, world, initial } = self;
+        train::train(train::Job { trial, dataset: &dataset, world, initial: &initial, stop, emit })
+    }
 }
 
 /// How long one device waits for another before the run is given up; a step that takes long is waited for longer.
@@ -88,7 +112,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// All devices of a trial, loaded, and what connects them.
 fn world(trial: &Trial) -> Result<World, DeviceError> {
     let names = trial.devices.used_names();
-    let limit = PATIENCE + Duration::from_secs_f64((100.0 * trial.floor.serial_s()).min(3600.0));
+    // Rows are copied to a device at more than this.
+    let slow_copy_s = trial.data_bytes as f64 / 100e6;
+    let longest_s = (100.0 * trial.floor.serial_s()).min(3600.0) + slow_copy_s;
+    let limit = PATIENCE + Duration::from_secs_f64(longest_s);
     let (handles, abort) = match names.len() {
         1 => (vec![None], Abort::nothing()),
         _ => {
@@ -100,19 +127,66 @@ fn world(trial: &Trial) -> Result<World, DeviceError> {
     for (((place, name), programs), collective) in
         trial.devices.used.iter().zip(&names).zip(trial.ranks()).zip(handles)
     {
-        let memory = if *place == Place::Cpu { Memory::Host } else { Memory::Separate };
-        let job = Job {
-            device: name.clone(),
-            programs: programs.clone(),
-            threads: trial.threads,
-            seed: trial.spec.seed,
-            collective,
-            memory,
-            sharing: sharing(trial),
-        };
-        devices.push(Device::new(name.clone(), Box::new(CpuExecutor::new(job)?)));
+        devices.push(Device::new(name.clone(), executor(trial, *place, programs.clone(), collective)?));
     }
     World::new(devices, abort, limit)
+}
+
+/// A device with a trial loaded.
+pub fn executor(
+    trial: &Trial,
+    place: Place,
+    programs: Programs,
+    collective: Option<Box<dyn Collective>>,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    let memory = match place {
+        Place::Gpu(ordinal) => return gpu_executor(trial, ordinal, programs, collective),
+        Place::Virtual(_) => Memory::Separate,
+        Place::Cpu => Memory::Host,
+    };
+    let job = Job {
+        device: place.to_string(),
+        programs,
+        threads: trial.threads,
+        seed: trial.spec.seed,
+        collective,
+        memory,
+        sharing: sharing(trial),
+    };
+    Ok(Box::new(CpuExecutor::new(job)?))
+}
+
+#[cfg(feature = "cuda")]
+fn gpu_executor(
+    trial: &Trial,
+    ordinal: u32,
+    programs: Programs,
+    collective: Option<Box<dyn Collective>>,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    use crate::device::cuda;
+
+    let unusable = |why: String| DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why };
+    let gpu = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
+    let job = cuda::Job {
+        gpu: gpu.ok_or_else(|| unusable("it is no longer there".into()))?,
+        programs,
+        engine: trial.engine,
+        precision: trial.spec.devices.precision,
+        seed: trial.spec.seed,
+        collective,
+    };
+    Ok(Box::new(cuda::CudaExecutor::new(job)?))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu_executor(
+    _: &Trial,
+    ordinal: u32,
+    _: Programs,
+    _: Option<Box<dyn Collective>>,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    let why = "this program was built without its feature `cuda`".into();
+    Err(DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why })
 }
 
 /// A spec that asks for a team has one whatever it costs.
@@ -139,7 +213,7 @@ pub fn execute(
         virtual_devices: trial.devices.any_virtual(),
         virtual_gpus: process.virtual_gpus,
         threads: trial.threads,
-        available_threads: process.threads.map_or_else(|| host::logical_cores().unwrap_or(1), |n| n as usize),
+        available_threads: process.available_threads(),
         instruction_set: trial.instruction_set.clone(),
         precision: "f32".to_owned(),
         gpus: trial.gpus.clone(),
@@ -237,7 +311,7 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         virtual_devices: trial.devices.any_virtual(),
         scaling: trial.spec.devices.scaling.name().into(),
         scaling_note: trial.scaling_in_words(),
-        precision: "f32".into(),
+        precision: trial.spec.devices.precision.name().into(),
         engine: trial.engine.name().into(),
         metrics: trial.spec.logging.metrics.clone(),
         classifies: trial.spec.model.loss.classifies(),
@@ -251,7 +325,9 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         send(sender, Event::Notice(Level::Warning, note.clone()))?;
     }
     info(format!("engine {}: {}", trial.engine.name(), trial.engine_reason))?;
-    info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+    if !trial.engine.is_gpu() {
+        info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+    }
     info(format!("steps are timed by {}", timed_by(trial)))?;
     trial.scaling_in_words().map_or(Ok(()), info)?;
     if plan::global_batch(&trial.spec, trial.world_size()) > trial.facts.train_rows {
@@ -270,6 +346,18 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
 
 /// The resolved spec behind a comment with the command that repeats the run.
 fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> String {
+    let notes = trial.scaling_in_words().into_iter().collect();
+    resolved(process, folder, &trial.devices, notes, &trial.spec.to_toml())
+}
+
+/// The same for a spec of any kind, with further notes below the command.
+pub fn resolved(
+    process: &Process<'_>,
+    folder: &RunDir,
+    devices: &Choice,
+    mut notes: Vec<String>,
+    spec: &str,
+) -> String {
     let path = folder.file("spec.toml");
     let path = std::path::absolute(&path).unwrap_or(path);
     let mut words = vec!["runner".to_owned(), path.to_string_lossy().into_owned()];
@@ -279,13 +367,12 @@ fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> Strin
     if let Some(gpus) = process.virtual_gpus {
         words.extend(["--virtual-gpus".to_owned(), gpus.to_string()]);
     }
-    let mut notes: Vec<String> = trial.scaling_in_words().into_iter().collect();
-    if trial.devices.any_virtual() {
-        let used = trial.devices.used_names().join(", ");
+    if devices.any_virtual() {
+        let used = devices.used_names().join(", ");
         notes.push(format!("ran on virtual devices, which the host posed as: {used}"));
     }
     let notes: String = notes.iter().map(|note| format!("# {note}\n")).collect();
-    format!("# {}\n{notes}{}", command_line(words), trial.spec.to_toml())
+    format!("# {}\n{notes}{spec}", command_line(words))
 }
 
 fn save(

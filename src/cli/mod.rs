@@ -7,8 +7,11 @@ mod describe;
 mod devices;
 mod execute;
 mod exit;
+mod gpus;
+mod lab;
 mod machine;
 mod measure;
+mod parity;
 mod prepare;
 mod rates;
 mod run;
@@ -31,6 +34,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
     match command {
         Command::Run(options) => run::run(&options, &arguments, begun),
         Command::Check(options) => check::check(&options),
+        Command::Parity(options) => parity::parity(&options),
         Command::Devices(options) => devices::devices(&options),
         Command::Compare(options) => compare::compare(&options),
         Command::Schema => templates::schema(),

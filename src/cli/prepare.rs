@@ -5,9 +5,7 @@ use std::sync::Arc;
 use crate::{
     data::{self, Dataset, Task, Weights, read_weights},
     plan::{self, Facts, Machine, PlanError, Trial},
-    spec::{
-        self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec, TrialSpec,
-    },
+    spec::{self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec},
 };
 
 /// Data sets kept at the same time; a sweep's trials share one as long as nothing that makes it differs.
@@ -84,14 +82,14 @@ pub enum Prepared {
 }
 
 /// Opens the data of one trial and plans it.
-fn plan_trial(
-    trial: &TrialSpec,
+pub fn plan_trial(
+    spec: &Spec,
     datasets: &mut Datasets,
     machine: &Machine,
     threads: usize,
 ) -> Result<Trial, PlanError> {
-    let dataset = datasets.open(&trial.spec).map_err(PlanError::Problems)?;
-    let planned = plan::plan(&trial.spec, dataset.facts(), machine, threads)?;
+    let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
+    let planned = plan::plan(spec, dataset.facts(), machine, threads)?;
     initial_weights(&planned).map_err(PlanError::Problems)?;
     Ok(planned)
 }
@@ -106,7 +104,7 @@ pub fn prepare(
     let mut problems = Vec::new();
     let mut prepared: Vec<Prepared> = Vec::with_capacity(experiment.trials.len());
     for trial in &experiment.trials {
-        match plan_trial(trial, datasets, machine, threads) {
+        match plan_trial(&trial.spec, datasets, machine, threads) {
             Ok(planned) => {
                 let earlier = prepared.iter().zip(&experiment.trials).position(|(other, spec)| match other {
                     Prepared::Run(other) => spec.repeat == trial.repeat && same_but_request(other, &planned),

@@ -19,6 +19,8 @@ pub struct Clock {
     phases: Vec<Samples>,
     /// What happened when, where that is wanted.
     pub trace: Option<Box<Trace>>,
+    /// The same by the device's own clock.
+    device: Vec<Samples>,
 }
 
 impl Clock {
@@ -29,8 +31,8 @@ impl Clock {
 
     /// Started then.
     pub fn at(origin: Instant, grain: Grain) -> Self {
-        let phases = Phase::ALL.iter().map(|_| Samples::default()).collect();
-        Self { origin, grain, phases, trace: None }
+        let phases = || Phase::ALL.iter().map(|_| Samples::default()).collect();
+        Self { origin, grain, phases: phases(), device: phases(), trace: None }
     }
 
     /// When training began.
@@ -79,9 +81,25 @@ impl Clock {
         }
     }
 
+    /// More time of a phase that is no sample of its own: the host's wait for what it has queued before.
+    pub fn extend(&mut self, phase: Phase, time: Duration) {
+        let samples = &mut self.phases[phase as usize];
+        if samples.count > 0 {
+            samples.total += time;
+        }
+    }
+
+    /// `count` samples of equal length that took `time` together by the device's own clock.
+    pub fn record_device(&mut self, phase: Phase, time: Duration, count: u64) {
+        if count > 0 {
+            self.device[phase as usize].add(time, count);
+        }
+    }
+
     /// Takes over the samples of another clock.
     pub fn absorb(&mut self, other: &Self) {
         self.phases.iter_mut().zip(&other.phases).for_each(|(own, other)| own.absorb(other));
+        self.device.iter_mut().zip(&other.device).for_each(|(own, other)| own.absorb(other));
     }
 
     /// Sum over a phase's samples.
@@ -91,8 +109,17 @@ impl Clock {
 
     /// What was measured, for the phases that occurred.
     pub fn summaries(&self) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
-        Phase::ALL.into_iter().zip(&self.phases).filter(|(_, s)| s.count > 0).map(|(p, s)| (p, s.summary()))
+        summaries(&self.phases)
     }
+
+    /// What was measured by the device's own clock.
+    pub fn device_summaries(&self) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
+        summaries(&self.device)
+    }
+}
+
+fn summaries(phases: &[Samples]) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
+    Phase::ALL.into_iter().zip(phases).filter(|(_, s)| s.count > 0).map(|(p, s)| (p, s.summary()))
 }
 
 /// The figures of one phase, in seconds.

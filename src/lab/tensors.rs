@@ -159,7 +159,7 @@ impl Made<'_> {
                         net.save(&path)?;
                     }
                     Saved::Tensors(names) => {
-                        let named: Result<Vec<_>, TensorError> =
+                        let named: Result<Vec<(&str, &Tensor)>, TensorError> =
                             names.iter().map(|name| Ok((name.as_str(), self.tensor(name)?))).collect();
                         tensor::save(&path, &named?)?;
                     }

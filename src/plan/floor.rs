@@ -1,7 +1,7 @@
 //! The least time a step can take on a machine: arithmetic at the rate of its products, bytes at the speed of the
 //! memory they come from, and a fixed cost per instruction.
 
-use super::{Place, Rates};
+use super::{Gpu, Place, Rates};
 use crate::program::{Cost, Phase, Programs};
 
 /// What planning must know of a machine.
@@ -30,21 +30,6 @@ impl Machine {
         };
         gpu.unwrap_or((self.rates, self.cache_bytes))
     }
-}
-
-/// A GPU, as planning must know it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Gpu {
-    /// Whether the host only poses as it.
-    pub is_virtual: bool,
-    /// Its model.
-    pub model: String,
-    /// As `nvidia-smi` prints it, with `GPU-` or `MIG-` before it, where it is a real one.
-    pub uuid: Option<String>,
-    /// Bytes of its memory that are free.
-    pub memory_free: u64,
-    /// Its speeds and the bytes of its second-level cache, where they are known; else nothing is said of what bounds it.
-    pub speed: Option<(Rates, u64)>,
 }
 
 /// What bounds a step.

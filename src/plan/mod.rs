@@ -5,7 +5,9 @@
 
 mod devices;
 mod floor;
+mod gpu;
 pub mod lab;
+mod memory;
 mod rates;
 mod scaling;
 mod schedule;
@@ -14,7 +16,8 @@ mod transfers;
 mod verdict;
 
 pub use devices::{Choice, Place};
-pub use floor::{Bound, Floor, Gpu, Machine, Parts};
+pub use floor::{Bound, Floor, Machine, Parts};
+pub use gpu::{Gpu, GpuLimits, WALK_BYTES};
 pub use rates::{Origin, Processor, Rates};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
@@ -69,14 +72,31 @@ pub enum Engine {
     Serial,
     /// A team of CPU threads walks it together.
     Team,
+    /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
+    Persistent,
+    /// All blocks of one GPU launch walk the program together.
+    Cooperative,
+    /// Steps are captured once as a CUDA graph and replayed.
+    Graph,
+    /// Every instruction is a launch of its own, timed by itself.
+    Launch,
 }
 
 impl Engine {
+    /// Whether it runs on a GPU, which does not make the host wait for its steps.
+    pub fn is_gpu(self) -> bool {
+        matches!(self, Self::Persistent | Self::Cooperative | Self::Graph | Self::Launch)
+    }
+
     /// The word in `summary.csv`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Serial => "serial",
             Self::Team => "team",
+            Self::Persistent => "persistent",
+            Self::Cooperative => "cooperative",
+            Self::Graph => "graph",
+            Self::Launch => "launch",
         }
     }
 }
@@ -165,23 +185,46 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if least > MOST_NUMBERS {
         let needed = least.saturating_mul(4);
         let parameter_bytes = 4 * layers.iter().map(|layer| layer.parameters).sum::<u64>();
-        return Err(PlanError::Problems(vec![too_large("at least ", needed, parameter_bytes, machine)]));
+        return Err(PlanError::Problems(vec![memory::too_large(needed, parameter_bytes, machine)]));
     }
     let world_size = devices.used.len();
-    let mut ranks =
-        (0..world_size).map(|rank| programs(&spec, facts, batch, streamed, Shard { rank, world_size }));
-    let programs = ranks.next().unwrap_or_else(|| programs(&spec, facts, batch, streamed, Shard::WHOLE));
-    let peers: Vec<_> = ranks.collect();
+    let lowered = |fold_update| -> Vec<Programs> {
+        let shards = (0..world_size).map(|rank| Shard { rank, world_size });
+        shards.map(|shard| programs(&spec, facts, batch, streamed, shard, fold_update)).collect()
+    };
+    let mut ranks = lowered(true);
     let data_rows = facts.train_rows as u64 + facts.validation_rows as u64;
     let row_bytes = 4 * (facts.features as u64).saturating_add(facts.targets as u64);
     let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
-    check_memory(&programs, data_bytes, &devices, machine).map_err(|p| PlanError::Problems(vec![p]))?;
+    let refused = |problem| PlanError::Problems(vec![problem]);
+    let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
+    let mut chosen = None;
+    if gpus.is_empty() {
+        gpu::refuse_on_cpu(&spec).map_err(refused)?;
+    } else if let Some(first) = ranks.first() {
+        let gpu = gpu::engine(&spec, first, &gpus, world_size == 1).map_err(refused)?;
+        let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
+        chosen = Some(gpu);
+        if apart {
+            ranks = lowered(false);
+        }
+    }
+    let mut ranks = ranks.into_iter();
+    let programs =
+        ranks.next().unwrap_or_else(|| programs(&spec, facts, batch, streamed, Shard::WHOLE, true));
+    let peers: Vec<_> = ranks.collect();
+    memory::Need { spec: &spec, facts, streamed, devices: &devices, data_bytes }
+        .check(peers.last().unwrap_or(&programs), machine)
+        .map_err(refused)?;
+    let chunk_bytes = if streamed { CHUNK_BYTES as u64 } else { 0 };
+    gpu::check_memory(&programs, data_bytes, chunk_bytes, &devices.used, machine).map_err(refused)?;
     let first = devices.used.first().copied().unwrap_or(Place::Cpu);
     let floor = Floor::of(&programs, machine.speed(first), data_bytes);
     // Devices that share a run, or that have a memory of their own, have one thread each.
     let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
-    let (engine, engine_reason) = match devices.used[..] {
-        [Place::Cpu] => engine(spec.devices.engine, &floor, threads),
+    let (engine, engine_reason) = match (chosen, &devices.used[..]) {
+        (Some(gpu::Chosen { engine, reason }), _) => (engine, reason),
+        (None, [Place::Cpu]) => engine(spec.devices.engine, &floor, threads),
         _ => (Engine::Serial, "each device has one thread".into()),
     };
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
@@ -195,7 +238,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         devices,
         engine,
         engine_reason,
-        threads: if engine == Engine::Serial { 1 } else { threads },
+        threads: if engine == Engine::Team { threads } else { 1 },
         instruction_set: machine.instruction_set.clone(),
         layers,
         facts,
@@ -210,7 +253,14 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     })
 }
 
-fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool, shard: Shard) -> Programs {
+fn programs(
+    spec: &Spec,
+    facts: Facts,
+    batch: usize,
+    streamed: bool,
+    shard: Shard,
+    fold_update: bool,
+) -> Programs {
     let remainder = |rows: usize, chunk: usize| Some(rows % chunk).filter(|r| *r > 0);
     let log_slots = match spec.logging.policy {
         Policy::Buffered => spec.logging.flush_every.unwrap_or(1).min(MOST_LOG_SLOTS) as usize,
@@ -235,7 +285,7 @@ fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool, shard: Shar
         ordered: spec.data.shuffle && !streamed,
         streamed,
         shard,
-        fold_update: true,
+        fold_update,
     })
 }
 
@@ -251,38 +301,6 @@ fn least_numbers(layers: &[LayerRow], facts: Facts, batch: usize) -> u64 {
     widths
         .fold((facts.features as u64).saturating_add(facts.targets as u64), u64::saturating_add)
         .saturating_mul(rows)
-}
-
-fn check_memory(
-    programs: &Programs,
-    data_bytes: u64,
-    devices: &Choice,
-    machine: &Machine,
-) -> Result<(), Problem> {
-    // Virtual devices hold copies of the data, in the host's memory like all else.
-    let copies = devices.used.iter().filter(|place| **place != Place::Cpu).count() as u64 + 1;
-    let arenas = programs.layout.arena_bytes().saturating_mul(devices.used.len() as u64);
-    let needed = arenas.saturating_add(data_bytes.saturating_mul(copies));
-    if needed <= machine.memory_available {
-        return Ok(());
-    }
-    Err(too_large("", needed, programs.layout.parameter_count() * 4, machine))
-}
-
-/// `fixed`: bytes of the parameters, whatever the batch.
-fn too_large(at_least: &str, needed: u64, fixed: u64, machine: &Machine) -> Problem {
-    let hint = if fixed.saturating_mul(3) > machine.memory_available {
-        "make the model smaller"
-    } else {
-        "lower `data.batch_size`, or make the model smaller"
-    };
-    let gb = |bytes: u64| bytes as f64 / 1e9;
-    let message = format!(
-        "the job needs {at_least}{:.3} GB of memory for parameters, activations and data, and {:.3} GB are available",
-        gb(needed),
-        gb(machine.memory_available)
-    );
-    Problem::at_key("model.layers", message).hint(hint)
 }
 
 /// A team pays off where its meetings cost less than the work it shares.

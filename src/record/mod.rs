@@ -13,6 +13,7 @@ mod console;
 mod environment;
 mod error;
 mod git;
+mod lab;
 mod lines;
 mod metrics;
 mod model_file;
@@ -44,6 +45,8 @@ pub use environment::{
 };
 pub use error::RecordError;
 pub use git::GitQuery;
+pub(crate) use lab::step_in_words;
+pub use lab::{LabFacts, LabFiles, LabTable};
 pub(crate) use lines::Lines;
 pub use metrics::MetricsCsv;
 pub use model_file::write_model;

@@ -15,10 +15,12 @@ mod noise;
 mod policies;
 mod repeats;
 mod run;
+mod scaling;
 mod statistics;
 mod sweep;
 mod sweep_end;
 mod text;
+mod verdict;
 
 pub use comparison::{Comparison, compare};
 pub use curve::{CurveDifference, CurveParting};

@@ -4,12 +4,12 @@ use std::{fmt::Write, path::Path};
 
 use super::{
     ReportError, comparison::Comparison, configurations::has_repeats, grid, noise, policies, repeats,
-    run::Run, sweep,
+    run::Run, sweep, verdict,
 };
 use crate::record::units;
 
 /// The end of the sweep in `folder` for a terminal of `width` columns: its trials with axes, status and key figures,
-/// the reasons of those that did not finish, and the folder.
+/// what more devices bring where they are an axis, the reasons of those that did not finish, and the folder.
 ///
 /// # Errors
 /// Where a file of the sweep is malformed.
@@ -36,6 +36,7 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     for line in noise::warnings(runs, configurations, "trial", 0) {
         let _ = writeln!(text, "  noise: {line}");
     }
+    text.push_str(&verdict::verdict(runs, width)?.unwrap_or_default());
     for (trial, run) in comparison.runs.iter().enumerate().filter(|(_, run)| !run.reason.is_empty()) {
         let _ = writeln!(text, "  trial {trial} {}: {}", run.status, run.reason); // a String takes every write
     }

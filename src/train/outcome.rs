@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{session::Session, world::Rank};
 use crate::{
-    device::{Clock, Device, Kind, Lane, Line, Purpose},
+    device::{Clock, Device, Kind, Lane, Line, PhaseSummary, Purpose},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     host,
     plan::{Setting, Spent, Verdict},
@@ -126,13 +126,9 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
         max_s: time.as_secs_f64(),
         share: (share(time) * 1e6).round() / 1e6,
     };
-    let mut rows = Vec::new();
-    let mut told = Duration::ZERO;
-    // What was recorded as `other` is part of what is left, too.
-    for (phase, s) in clock.summaries().filter(|(phase, _)| *phase != Phase::Other) {
-        told += s.total;
+    let row = |phase: Phase, s: PhaseSummary| {
         let [p50_s, p95_s, p99_s] = s.percentiles_s;
-        rows.push(PhaseTime {
+        PhaseTime {
             count: s.count,
             mean_s: picoseconds(s.total.as_secs_f64() / s.count as f64),
             std_s: s.std_s.map(picoseconds),
@@ -142,8 +138,16 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
             p99_s,
             max_s: s.max_s,
             ..single(phase.name(), s.total)
-        });
+        }
+    };
+    let mut rows = Vec::new();
+    let mut told = Duration::ZERO;
+    // What was recorded as `other` is part of what is left, too.
+    for (phase, s) in clock.summaries().filter(|(phase, _)| *phase != Phase::Other) {
+        told += s.total;
+        rows.push(row(phase, s));
     }
+    rows.extend(clock.device_summaries().map(|(phase, s)| PhaseTime { clock: "device", ..row(phase, s) }));
     rows.push(single(Phase::Other.name(), loop_time.saturating_sub(told)));
     rows.push(single("total", loop_time));
     rows.extend(warmup.map(|w| single("warmup", w)));

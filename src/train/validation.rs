@@ -15,6 +15,8 @@ use crate::{
 impl Session<'_> {
     /// One pass; a signal ends it without a row.
     pub(super) fn validate(&mut self, rows: usize, stream: Option<&Stream>) -> Result<(), Halt> {
+        // What is left of the training steps is not validation's time.
+        self.settle(Purpose::Validation)?;
         let start = Instant::now();
         let whole = match stream {
             None => self.validate_rows(0, 0, rows, rows)?,

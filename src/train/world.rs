@@ -215,11 +215,16 @@ impl World {
     }
 
     /// See [`Device::settle`].
-    pub fn settle(&mut self, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
+    pub fn settle(
+        &mut self,
+        purpose: Purpose,
+        clock: &mut Clock,
+        ends: &mut Vec<f64>,
+    ) -> Result<Ran, DeviceError> {
         if let Some(rank) = &mut self.alone {
-            return rank.device.settle(clock, ends);
+            return rank.device.settle(purpose, clock, ends);
         }
-        self.timed(Device::settle, ends)
+        self.timed(move |device, clock, ends| device.settle(purpose, clock, ends), ends)
     }
 
     /// The digests of what each device holds there, in their order; see [`crate::device::digest()`].

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// How long devices wait for each other here.
-const SHORT: Duration = Duration::from_millis(50);
+const SHORT: Duration = Duration::from_millis(500);
 
 /// A device that has gone wrong may do so for as long as this; nothing here waits for it.
 const FOR_EVER: Duration = Duration::from_secs(600);
@@ -85,7 +85,7 @@ impl Executor for Pretended {
         }
         Ok(Ran::default())
     }
-    fn settle(&mut self, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+    fn settle(&mut self, _: Purpose, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
         Ok(Ran::default())
     }
     fn bytes(&self) -> u64 {
@@ -127,7 +127,7 @@ fn after(faults: &[Fault], limit: Duration) -> (String, usize) {
     let said = steps(&mut world, 2, 7).map(drop).map_err(|e| e.to_string());
     // What is asked after a fault is answered by a device that can, or refused at once.
     let _ = world.read(Purpose::Log, VALUE, &mut [0.0]);
-    let _ = world.settle(&mut Clock::new(Grain::Phases), &mut Vec::new());
+    let _ = world.settle(Purpose::Log, &mut Clock::new(Grain::Phases), &mut Vec::new());
     let ended = world.finish().len();
     assert!(begun.elapsed() < FOR_EVER, "somebody was waited for");
     // Those that came to an end are gone; only a stalled one lives until it is let go.
@@ -156,9 +156,9 @@ fn a_device_that_fails_ends_the_work_of_all() {
 fn a_device_that_stalls_is_named_by_those_that_wait() {
     use Fault::*;
     for (faults, said) in [
-        (vec![Stall, None], "`gpu:1`, step 3: `gpu:0` did not come to the sum over devices within 50ms"),
-        (vec![None, Stall], "`gpu:0`, step 3: `gpu:1` did not come to the sum over devices within 50ms"),
-        (vec![Stall, Stall], "`gpu:0` did not answer within 100ms, at steps 3 to 9"),
+        (vec![Stall, None], "`gpu:1`, step 3: `gpu:0` did not come to the sum over devices within 500ms"),
+        (vec![None, Stall], "`gpu:0`, step 3: `gpu:1` did not come to the sum over devices within 500ms"),
+        (vec![Stall, Stall], "`gpu:0` did not answer within 1s, at steps 3 to 9"),
     ] {
         assert_eq!(after(&faults, SHORT).0, said);
     }

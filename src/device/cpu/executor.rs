@@ -269,11 +269,12 @@ impl Executor for CpuExecutor {
             let end = (start + time - meters.clock.origin()).as_secs_f64();
             meters.ends.extend(std::iter::repeat_n(end, block.steps));
         }
-        Ok(Ran { non_finite: self.tally.non_finite, step_time: Some(time / block.steps.max(1) as u32) })
+        let step_time = Some(time / block.steps.max(1) as u32);
+        Ok(Ran { non_finite: self.tally.non_finite, step_time, waited: Duration::ZERO })
     }
 
-    fn settle(&mut self, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
-        Ok(Ran { non_finite: self.tally.non_finite, step_time: None })
+    fn settle(&mut self, _: Purpose, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        Ok(Ran { non_finite: self.tally.non_finite, ..Ran::default() })
     }
 
     fn bytes(&self) -> u64 {

@@ -1,0 +1,121 @@
+//! `runner parity SPEC.toml`: the same steps on the CPU and on every count of GPUs there is, held against each other.
+//! Nothing is written.
+
+mod rule;
+mod table;
+
+use rule::{Curve, Rule};
+
+use super::{
+    args::ParityOptions,
+    execute::Ready,
+    exit::{Exit, print, say},
+    machine::machine,
+    prepare::{Datasets, initial_weights, plan_trial},
+    run::refuse,
+};
+use crate::{
+    event::{Event, Status},
+    plan::{Machine, PlanError},
+    record::units,
+    spec::{self, Experiment, GpuCount, LrScaling, Metric, OnMissing, Request, Scaling, Spec},
+    train::StopFlag,
+};
+
+/// Runs the command.
+pub fn parity(options: &ParityOptions) -> Exit {
+    let ParityOptions { run, steps } = options;
+    let experiment = match spec::load(&run.spec(), &run.overrides()) {
+        Ok(experiment) => experiment,
+        Err(failure) => return refuse(&failure),
+    };
+    let Some(trial) = experiment.trials.first() else { return Exit::Done };
+    let machine = machine(run.virtual_gpus, true);
+    if machine.gpus.is_empty() {
+        say(
+            format!("there is nothing to hold the CPU against: no GPU can be used ({})", machine.no_gpu),
+            Some("`--virtual-gpus 4` has the host pose as a machine with four"),
+        );
+        return Exit::Missing;
+    }
+    let spec = prepared(trial.spec.clone(), *steps);
+    let mut datasets = Datasets::new(&machine);
+    let mut curves: Vec<Curve> = Vec::new();
+    for gpus in 0..=machine.gpus.len() as u32 {
+        let mut spec = spec.clone();
+        spec.devices.request = Request::NumGpus(GpuCount::Exactly(gpus));
+        match curve(&experiment, spec, &mut datasets, &machine, run.thread_count()) {
+            Ok(curve) => curves.push(curve),
+            Err(exit) => return exit,
+        }
+    }
+    let target_square = match datasets.open(&spec) {
+        Ok(dataset) if !spec.model.loss.classifies() => mean_square(&dataset.train.targets),
+        _ => 0.0,
+    };
+    let rule = Rule { target_square };
+    let (page, holds) = table::page(&spec.name, &curves, rule, experiment.is_sweep());
+    let printed = print(&page);
+    if holds { printed } else { Exit::Failed }
+}
+
+/// The spec with what is compared: so many steps of one global batch each, and the loss of every one.
+fn prepared(mut spec: Spec, steps: u64) -> Spec {
+    let trainer = &mut spec.trainer;
+    trainer.max_epochs = trainer.max_epochs.max(steps);
+    trainer.max_steps = Some(trainer.max_steps.map_or(steps, |most| most.min(steps)));
+    (trainer.max_time, trainer.early_stopping, trainer.validate_every_epochs) = (None, None, 0);
+    // A batch per device would be another job on each count.
+    (spec.devices.scaling, spec.devices.lr_scaling) = (Scaling::Strong, LrScaling::None);
+    spec.devices.on_missing = OnMissing::Error;
+    spec.logging.policy = spec::Policy::Buffered;
+    spec.logging.metrics = vec![Metric::Loss];
+    spec
+}
+
+/// Trains one count of devices.
+fn curve(
+    experiment: &Experiment,
+    spec: Spec,
+    datasets: &mut Datasets,
+    machine: &Machine,
+    threads: usize,
+) -> Result<Curve, Exit> {
+    let refused = |problems: Vec<spec::Problem>| {
+        refuse(&experiment.failure(problems.into_iter().map(|problem| (0, problem))))
+    };
+    let planned = plan_trial(&spec, datasets, machine, threads).map_err(|e| match e {
+        PlanError::Problems(problems) => refused(problems),
+        PlanError::Missing(problem) => refused(vec![problem]),
+    })?;
+    let dataset = datasets.open(&spec).map_err(refused)?;
+    let weights = initial_weights(&planned).map_err(refused)?;
+    let failed = |e: &dyn std::fmt::Display| {
+        say(e.to_string(), None);
+        Exit::Failed
+    };
+    let ready = Ready::new(&planned, dataset, weights.as_ref()).map_err(|e| failed(&e))?;
+    let mut losses = Vec::new();
+    let mut emit = |events: Vec<Event>| {
+        for event in events {
+            if let Event::Train(rows) = event {
+                losses.extend(rows.values.iter().step_by(rows.width).map(|loss| f64::from(*loss)));
+            }
+        }
+        Ok(())
+    };
+    let names = planned.devices.used_names().join(", ");
+    let trained = ready.train(&StopFlag::default(), &mut emit);
+    let trained = trained.map_err(|_| failed(&"the run can no longer be followed"))?;
+    if trained.outcome.status != Status::Finished {
+        let reason = trained.outcome.reason.unwrap_or_default();
+        return Err(failed(&format!("on {names}: {reason}")));
+    }
+    let batch = planned.programs.train.batch;
+    let rows = units::counted(batch as u64, "row");
+    Ok(Curve { devices: names, rows, losses, parameters: trained.values.unwrap_or_default() })
+}
+
+fn mean_square(numbers: &[f32]) -> f64 {
+    numbers.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / numbers.len().max(1) as f64
+}

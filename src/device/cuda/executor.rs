@@ -1,0 +1,486 @@
+//! A GPU as an executor: blocks of steps are queued and not waited for; what they made is read when it is asked for.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    abi::{PARTIALS, Run, SUMS},
+    context::Context,
+    encode::Precision,
+    engine::{Ground, Runner},
+    feed::{Feed, OrderFeed},
+    gpu::Gpu,
+    kernels::Kernels,
+    launch::{Shape, argument, launch},
+    mailbox::Mailbox,
+    memory::{DeviceMemory, Pinned},
+    product::Products,
+    ring::{Done, Queued, Ring},
+    steps::{Steps, Work as Part},
+    stream::Stream,
+};
+use crate::{
+    collective::Collective,
+    device::{Block, DeviceError, Executor, Kind, Meters, Moved, Purpose, Ran, Work},
+    plan::{Engine, WALK_BYTES},
+    program::{Arena, BufferId, Hyper, Layout, Op, Phase, Program, Programs, RowSource, Slice, Sums},
+};
+
+/// Steps that are queued at once, at most.
+const MOST_STEPS: usize = 1 << 14;
+/// The same where every instruction is a launch of its own, and its phases are marked.
+const MOST_LAUNCHED: usize = 16;
+
+/// What a trial asks of a GPU.
+pub struct Job {
+    /// Which.
+    pub gpu: Gpu,
+    /// Its programs.
+    pub programs: Programs,
+    /// What runs the steps.
+    pub engine: Engine,
+    /// Number format of products.
+    pub precision: Precision,
+    /// The run's seed, for dropout.
+    pub seed: u64,
+    /// The way to the other devices of the run.
+    pub collective: Option<Box<dyn Collective>>,
+}
+
+/// Programs of one kind and their engine.
+struct Loaded {
+    full: Steps,
+    last: Option<Steps>,
+    runner: Runner,
+}
+
+/// A GPU with a trial loaded.
+pub struct CudaExecutor {
+    // In the order in which they must go: what uses a context goes before it, and graphs before what they captured.
+    train: Loaded,
+    validate: Option<Loaded>,
+    copies: Stream,
+    feeds: [Feed; 4],
+    order: OrderFeed,
+    mailbox: Mailbox,
+    partial: DeviceMemory,
+    scratch: Pinned,
+    ring: Ring,
+    ground: Ground,
+    layout: Layout,
+    places: Arena,
+    collective: Option<Box<dyn Collective>>,
+    /// Room for sums over devices on the host.
+    reduced: Vec<f32>,
+    engine: Engine,
+    streamed: bool,
+    seed: u64,
+    bytes: u64,
+    step_time: Option<Duration>,
+    /// How long the host has waited for steps, and has not told so far.
+    waited: Duration,
+    last_end_s: f64,
+}
+
+impl CudaExecutor {
+    /// Takes the GPU, compiles or finds the kernels, plans memory, captures graphs.
+    ///
+    /// # Errors
+    /// What is missing, or does not fit, and the way out.
+    pub fn new(job: Job) -> Result<Self, DeviceError> {
+        let Job { gpu, programs, engine, precision, seed, collective } = job;
+        let context = Context::open(gpu)?;
+        let kernels = Kernels::load(&context)?;
+        let places = Arena::of(&programs);
+        check_room(&context, &places, &programs)?;
+        let stream = Stream::new(&context)?;
+        let bytes = 4 * places.numbers();
+        let arena = DeviceMemory::new(&context, bytes, "parameters and activations")?;
+        stream.fill(arena.at, 0, bytes)?;
+        let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
+        let run =
+            DeviceMemory::new(&context, size_of::<Run>() + most * size_of::<Hyper>(), "learning rates")?;
+        let barrier = DeviceMemory::new(&context, 2 * size_of::<u32>(), "the barrier of a grid")?;
+        stream.fill(barrier.at, 0, barrier.bytes)?;
+        let partial = DeviceMemory::new(&context, (PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
+        stream.fill(partial.at, 0, partial.bytes)?;
+        let mailbox = Mailbox::new(&context, &stream, &programs)?;
+        let mut products = match engine {
+            Engine::Graph | Engine::Launch => Products::open(&context, arena.at)?,
+            _ => None,
+        };
+        let ground = Ground { context: Arc::clone(&context), kernels, stream, arena, run, barrier };
+        let mut encode = |program: &Program, validates: bool| {
+            let places = if validates { &places.validate } else { &places.train };
+            let products = products.as_mut();
+            Steps::new(program, &programs.layout, places, precision, &context, &ground.stream, products)
+        };
+        let mut load = |full: &Program, last: Option<&Program>, validates: bool| {
+            let (full, last) = (encode(full, validates)?, last.map(|p| encode(p, validates)).transpose()?);
+            let (numbers, engine) = match validates {
+                true => (
+                    places.validate.numbers,
+                    validation_engine(engine, &context.gpu, places.validate.numbers),
+                ),
+                false => (places.train.numbers, engine),
+            };
+            let runner = Runner::new(engine, &ground, &full, last.as_ref(), numbers)?;
+            Ok::<_, DeviceError>(Loaded { full, last, runner })
+        };
+        let train = load(&programs.train, programs.train_last.as_ref(), false)?;
+        let validate = programs.validate.as_ref().map(|p| load(p, programs.validate_last.as_ref(), true));
+        let validate = validate.transpose()?;
+        let marks = if engine == Engine::Launch { MOST_LAUNCHED * Phase::ALL.len() } else { 0 };
+        let ring = Ring::new(&context, &ground.stream, most, marks)?;
+        let reduced = if collective.is_some() {
+            programs.layout.buffers.iter().map(|b| b.len).max().unwrap_or(0)
+        } else {
+            0
+        };
+        let scratch = Pinned::new(&context, (4 * reduced).max(64), "sums over devices")?;
+        let first = programs.train.instructions.first().map(|i| &i.op);
+        let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
+        let bytes = ground.arena.bytes + ground.run.bytes + partial.bytes + mailbox.bytes();
+        let bytes = (bytes + products.as_ref().map_or(0, Products::bytes)) as u64;
+        let copies = Stream::new(&context)?;
+        Ok(Self {
+            train,
+            validate,
+            copies,
+            feeds: Default::default(),
+            order: OrderFeed::new(),
+            mailbox,
+            partial,
+            scratch,
+            ring,
+            ground,
+            layout: programs.layout,
+            places,
+            collective,
+            reduced: vec![0.0; reduced],
+            engine,
+            streamed,
+            seed,
+            bytes,
+            step_time: None,
+            waited: Duration::ZERO,
+            last_end_s: 0.0,
+        })
+    }
+
+    /// The host waits for all that the device was given. Every wait but pacing is here.
+    fn wait(&mut self, doing: &str) -> Result<Duration, DeviceError> {
+        self.ring.set_anchor(&self.ground.stream)?;
+        let start = Instant::now();
+        let running = self.ring.unfinished()?.map(Queued::doing);
+        self.ground.stream.synchronize(|| running.unwrap_or_else(|| doing.to_owned()))?;
+        self.ring.anchored();
+        let wait = start.elapsed();
+        self.waited += wait;
+        Ok(wait)
+    }
+
+    /// The address of a slice.
+    fn address(&self, slice: Slice) -> Result<u64, DeviceError> {
+        match self.places.place(slice) {
+            Some(place) => Ok(self.ground.arena.at + 4 * place),
+            None => Err(DeviceError::Unusable {
+                device: self.ground.context.name.clone(),
+                why: format!("buffer {} has no place in its memory", slice.buffer.0),
+            }),
+        }
+    }
+
+    /// Queues some steps of a block as one unit.
+    fn part(
+        &mut self,
+        block: &Block<'_>,
+        first: usize,
+        steps: usize,
+        meters: &mut Meters<'_>,
+    ) -> Result<(), DeviceError> {
+        if let Some(done) = self.ring.free()? {
+            self.learn(&done, meters);
+        }
+        let trains = block.work == Work::Train;
+        let loaded = if trains { &self.train } else { self.validate.as_ref().unwrap_or(&self.train) };
+        let batch = usize::try_from(loaded.full.rows).unwrap_or(1).max(1);
+        let own = u64::try_from(loaded.full.own_rows).unwrap_or(0);
+        let position = block.position + first * batch;
+        // A chunk holds this device's rows only, and begins with a batch.
+        let offset = (block.offset / batch + first) as u64 * own;
+        let table = block.hyper.get(first..first + steps).unwrap_or_default();
+        let run = Run {
+            data: [0, 1, 2, 3].map(|i: usize| self.feeds[i].at()),
+            order: self.order.at(),
+            log: self.mailbox.log(),
+            hyper: if table.is_empty() { 0 } else { self.ground.run.at + size_of::<Run>() as u64 },
+            sums: self.mailbox.sums(),
+            non_finite: self.mailbox.flag(),
+            partial: self.partial.at,
+            seed: self.seed,
+            step: block.step + if trains { first as u64 } else { 0 },
+            position: position as u64,
+            offset,
+            batch: batch as u64,
+            index: 0,
+            slot: (block.slot + first) as u32,
+        };
+        let start = Instant::now();
+        let bytes = self.ring.begin(&self.ground.stream, self.ground.run.at, run, table)?;
+        meters.ledger.copy(Kind::HostToDevice, Purpose::Parameters, bytes, start.elapsed());
+        // Only the last step may have fewer rows.
+        let whole = (block.rows.saturating_sub(position) / batch).min(steps);
+        let last = loaded.last.as_ref().filter(|_| whole < steps);
+        let phases = if self.engine == Engine::Launch && (trains || loaded.full.reduces()) {
+            self.launch_marked(block, whole, whole < steps, first)?
+        } else {
+            loaded.runner.queue(&self.ground, &loaded.full, whole, last)?;
+            Vec::new()
+        };
+        let first = block.step + first as u64 + 1;
+        self.ring.end(&self.ground.stream, Queued { trains, first, steps, phases })
+    }
+
+    /// Launches instructions one by one, with a mark behind every phase.
+    fn launch_marked(
+        &mut self,
+        block: &Block<'_>,
+        whole: usize,
+        has_last: bool,
+        first: usize,
+    ) -> Result<Vec<Phase>, DeviceError> {
+        let loaded = match (block.work, &self.validate) {
+            (Work::Validate, Some(validate)) => validate,
+            _ => &self.train,
+        };
+        let mut phases = Vec::new();
+        for step in 0..whole + usize::from(has_last) {
+            let steps =
+                if step < whole { &loaded.full } else { loaded.last.as_ref().unwrap_or(&loaded.full) };
+            for (i, node) in steps.nodes.iter().enumerate() {
+                match &node.work {
+                    Part::AllReduce { at, len } => {
+                        let number = block.step + (first + step) as u64 + 1;
+                        let address = self.ground.arena.at + 4 * at;
+                        let numbers = self.reduced.get_mut(..*len).unwrap_or_default();
+                        let by = self.collective.as_deref_mut();
+                        reduce(&self.ground, &mut self.scratch, by, address, numbers, number)?;
+                    }
+                    work => self.ground.queue(work)?,
+                }
+                if steps.nodes.get(i + 1).is_none_or(|next| next.phase != node.phase) {
+                    self.ring.mark(phases.len(), &self.ground.stream)?;
+                    phases.push(node.phase);
+                }
+            }
+            self.ground.advance(steps)?;
+        }
+        Ok(phases)
+    }
+
+    /// Takes down what is known of a block that is done.
+    fn learn(&mut self, done: &Done, meters: &mut Meters<'_>) {
+        let Done { queued, end, seconds, phases } = done;
+        if !queued.trains {
+            return;
+        }
+        let each = seconds / queued.steps.max(1) as f64;
+        self.step_time = Some(Duration::from_secs_f64(each));
+        if phases.is_empty() {
+            meters.clock.record_device(Phase::Step, Duration::from_secs_f64(*seconds), queued.steps as u64);
+        }
+        for (phase, seconds) in phases {
+            meters.clock.record_device(*phase, Duration::from_secs_f64(*seconds), 1);
+        }
+        let origin = meters.clock.origin();
+        let since = end.saturating_duration_since(origin).as_secs_f64();
+        // Anchors are some microseconds off: time does not run backward for that.
+        self.last_end_s = since.max(self.last_end_s);
+        meters.ends.extend(std::iter::repeat_n(self.last_end_s, queued.steps));
+    }
+
+    fn ran(&mut self) -> Ran {
+        Ran {
+            non_finite: self.mailbox.non_finite(),
+            step_time: self.step_time.take(),
+            waited: Duration::ZERO,
+        }
+    }
+}
+
+impl Executor for CudaExecutor {
+    fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
+        let context = Arc::clone(&self.ground.context);
+        context.enter()?;
+        let l = &self.layout;
+        let buffers = [l.train_features, l.train_targets, l.validation_features, l.validation_targets];
+        let Some(number) = buffers.iter().position(|b| *b == buffer) else { return Ok(Moved::Nothing) };
+        let what =
+            ["training features", "training targets", "validation features", "validation targets"][number];
+        let feed = &mut self.feeds[number];
+        if self.streamed {
+            feed.bind_chunk(&context, &self.copies, &self.ground.stream, rows, what)?;
+        } else {
+            feed.bind_whole(&context, &self.ground.stream, rows, what)?;
+        }
+        Ok(Moved::Bytes(size_of_val(&rows[..]) as u64))
+    }
+
+    fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
+        self.ground.context.enter()?;
+        self.order.bind(&self.ground.context, &self.ground.stream, order)?;
+        Ok(Moved::Bytes(size_of_val(&order[..]) as u64))
+    }
+
+    fn write(&mut self, to: Slice, from: &[f32]) -> Result<Moved, DeviceError> {
+        self.ground.context.enter()?;
+        let from = &from[..from.len().min(to.len)];
+        self.ground.stream.upload_staged(self.address(to)?, from)?;
+        Ok(Moved::Bytes(size_of_val(from) as u64))
+    }
+
+    fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError> {
+        self.ground.context.enter()?;
+        let len = to.len().min(from.len);
+        let to = &mut to[..len];
+        let bytes = size_of_val(to) as u64;
+        if from.buffer == self.layout.log {
+            self.mailbox.fetch_log(&self.ground.stream, from.offset, len)?;
+            let wait = self.wait("reading the log")?;
+            self.mailbox.read_log(from.offset, to);
+            return Ok(Moved::AfterWait { bytes, wait });
+        }
+        let address = self.address(from)?;
+        // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
+        unsafe { self.ground.stream.download_into(to, address)? };
+        let wait = self.wait("reading its memory")?;
+        Ok(Moved::AfterWait { bytes, wait })
+    }
+
+    fn take_sums(&mut self, sums: Sums, to: &mut [f64]) -> Result<Moved, DeviceError> {
+        self.ground.context.enter()?;
+        let bytes = self.mailbox.fetch_sums(&self.ground.stream, sums, to.len().min(SUMS))? as u64;
+        let wait = self.wait("reading sums")?;
+        self.mailbox.read_sums(sums, to);
+        Ok(Moved::AfterWait { bytes, wait })
+    }
+
+    fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
+        let ground = &self.ground;
+        ground.context.enter()?;
+        let (mut at, mut count) = (self.address(of)?, of.len as u64);
+        let out = DeviceMemory::new(&ground.context, size_of::<u64>(), "a digest")?;
+        let mut to = out.at;
+        ground.stream.fill(to, 0, out.bytes)?;
+        let mut arguments = [argument(&mut at), argument(&mut count), argument(&mut to)];
+        let blocks = (of.len.div_ceil(1024) as u32).clamp(1, 4 * ground.context.gpu.multiprocessors.max(1));
+        let shape = Shape { blocks, threads: 256, shared_bytes: 0 };
+        // SAFETY: (const float*, u64, u64*); the slice lies within the arena.
+        unsafe {
+            launch(&ground.context, &ground.stream, ground.kernels.digest, shape, &mut arguments, "digest")?;
+        }
+        ground.stream.download(&self.scratch, 0, out.at, size_of::<u64>())?;
+        let wait = self.wait("comparing its parameters")?;
+        let mut digest = [0u64];
+        self.scratch.read(0, &mut digest);
+        Ok((digest[0], Moved::AfterWait { bytes: 8, wait }))
+    }
+
+    fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        self.ground.context.enter()?;
+        let most = if self.engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
+        let mut first = 0;
+        while first < block.steps {
+            let steps = (block.steps - first).min(most);
+            self.part(block, first, steps, meters)?;
+            first += steps;
+        }
+        Ok(self.ran())
+    }
+
+    fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        self.ground.context.enter()?;
+        // Where nothing was read, as under `off`, steps may still run.
+        if self.ring.unfinished()?.is_some() {
+            let start = Instant::now();
+            self.ring.wait()?;
+            let wait = start.elapsed();
+            meters.ledger.sync(purpose, wait);
+            self.waited += wait;
+        }
+        for done in self.ring.all()? {
+            self.learn(&done, meters);
+        }
+        Ok(Ran { waited: std::mem::take(&mut self.waited), ..self.ran() })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for CudaExecutor {
+    fn drop(&mut self) {
+        // What is queued reads memory that is about to go.
+        if self.ground.context.enter().is_ok() {
+            let _ = self.ground.stream.synchronize(|| "ending".into());
+            let _ = self.copies.synchronize(|| "ending".into());
+        }
+    }
+}
+
+/// A sum over devices through the host: the way where no library does it.
+fn reduce(
+    ground: &Ground,
+    staging: &mut Pinned,
+    collective: Option<&mut (dyn Collective + 'static)>,
+    address: u64,
+    numbers: &mut [f32],
+    step: u64,
+) -> Result<(), DeviceError> {
+    let device = || ground.context.name.clone();
+    let Some(collective) = collective else {
+        let why = "it shares a run, and has no way to the other devices".to_owned();
+        return Err(DeviceError::Unusable { device: device(), why });
+    };
+    let bytes = size_of_val(numbers);
+    ground.stream.download(staging, 0, address, bytes)?;
+    ground.stream.synchronize(|| format!("running step {step}"))?;
+    staging.read(0, numbers);
+    let summed = collective.all_reduce(numbers, step);
+    summed.map_err(|source| DeviceError::Collective { device: device(), step, source })?;
+    staging.write(0, numbers);
+    ground.stream.upload(address, staging, 0, bytes)
+}
+
+/// Validation chunks are larger than batches: where they do not fit, the grid takes them, or single launches.
+fn validation_engine(engine: Engine, gpu: &Gpu, numbers: usize) -> Engine {
+    let fits = 4 * numbers as u64 + WALK_BYTES <= u64::from(gpu.shared_bytes);
+    match engine {
+        Engine::Persistent if !fits && gpu.cooperative => Engine::Cooperative,
+        Engine::Persistent if !fits => Engine::Launch,
+        engine => engine,
+    }
+}
+
+/// Refuses what the plan could not know to be too large: memory that others have taken since.
+fn check_room(context: &Context, places: &Arena, programs: &Programs) -> Result<(), DeviceError> {
+    let (free, _) = context.memory()?;
+    let needed = 4 * places.numbers() as u64 + Mailbox::log_bytes(&programs.layout) as u64;
+    if needed <= free {
+        return Ok(());
+    }
+    let gb = |bytes: u64| bytes as f64 / 1e9;
+    Err(DeviceError::Unusable {
+        device: context.name.clone(),
+        why: format!(
+            "the job needs {:.3} GB of its memory, and {:.3} GB are free; lower `data.batch_size`, or end what else \
+             uses the GPU",
+            gb(needed),
+            gb(free)
+        ),
+    })
+}

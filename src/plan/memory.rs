@@ -1,0 +1,116 @@
+//! Whether a trial fits into the memory that is free, and which batch would.
+
+use super::{Choice, Facts, Machine, Place, global_batch, programs};
+use crate::{
+    program::{Programs, Shard},
+    spec::{Problem, Spec},
+};
+
+/// What is known of a trial when its memory is counted.
+pub(super) struct Need<'a> {
+    pub spec: &'a Spec,
+    pub facts: Facts,
+    pub streamed: bool,
+    pub devices: &'a Choice,
+    /// Of resident data.
+    pub data_bytes: u64,
+}
+
+/// What a device lacks, or several in the same memory.
+struct Lack {
+    /// Whose memory it is.
+    whose: String,
+    needed: u64,
+    free: u64,
+}
+
+impl Need<'_> {
+    /// Holds each device's part against its memory, and what the host holds against its own.
+    pub fn check(&self, first: &Programs, machine: &Machine) -> Result<(), Problem> {
+        let Some(lack) = self.lack(first.layout.arena_bytes(), machine) else { return Ok(()) };
+        let fixed = first.layout.parameter_count() * 4;
+        let batch = self.largest_batch(machine);
+        let hint = match batch {
+            _ if fixed.saturating_mul(3) > lack.free => "make the model smaller".to_owned(),
+            Some(batch) => format!("`data.batch_size = {batch}` would fit; or make the model smaller"),
+            None if self.data_bytes > lack.free => {
+                "stream the data (`data.placement = \"streamed\"`), or use fewer rows".to_owned()
+            }
+            None => "make the model smaller, or use fewer devices".to_owned(),
+        };
+        let message = format!(
+            "the job needs {} of memory{} for parameters, activations and data, and {} are available",
+            gb(lack.needed),
+            lack.whose,
+            gb(lack.free)
+        );
+        Err(Problem::at_key("model.layers", message).hint(hint))
+    }
+
+    /// The first memory that is too small, where a device's own buffers take `arena_bytes`.
+    fn lack(&self, arena_bytes: u64, machine: &Machine) -> Option<Lack> {
+        let each = arena_bytes.saturating_add(self.data_bytes);
+        let mut in_host = 0u64;
+        for place in &self.devices.used {
+            match place {
+                Place::Cpu => in_host = in_host.saturating_add(arena_bytes),
+                // A virtual device holds a copy of the data, in the host's memory like all else.
+                Place::Virtual(_) => in_host = in_host.saturating_add(each),
+                Place::Gpu(i) => {
+                    let free = machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free);
+                    if each > free {
+                        return Some(Lack { whose: format!(" on `{place}`"), needed: each, free });
+                    }
+                }
+            }
+        }
+        let needed = in_host.saturating_add(self.data_bytes);
+        let virtual_devices = self.devices.used.iter().filter(|p| matches!(p, Place::Virtual(_))).count();
+        let whose = match virtual_devices {
+            0 => String::new(),
+            1 => format!(" ({} on the virtual device, the data once more on the host)", gb(each)),
+            n => format!(" ({} on each of {n} virtual devices, the data once more on the host)", gb(each)),
+        };
+        let free = machine.memory_available;
+        (needed > free).then_some(Lack { whose, needed, free })
+    }
+
+    /// The largest `batch_size` that fits.
+    fn largest_batch(&self, machine: &Machine) -> Option<usize> {
+        let world_size = self.devices.used.len();
+        let fits = |batch_size: usize| {
+            let mut spec = self.spec.clone();
+            spec.data.batch_size = batch_size;
+            let batch = global_batch(&spec, world_size).min(self.facts.train_rows);
+            let last = Shard { rank: world_size.saturating_sub(1), world_size };
+            let programs = programs(&spec, self.facts, batch, self.streamed, last, true);
+            self.lack(programs.layout.arena_bytes(), machine).is_none()
+        };
+        // What fits is below `low`, what does not from `high` on.
+        let (mut low, mut high) = (0, self.spec.data.batch_size.min(self.facts.train_rows));
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if fits(middle) { low = middle } else { high = middle }
+        }
+        (low > 0).then_some(low)
+    }
+}
+
+/// A job whose sizes are beyond any memory. `fixed`: bytes of the parameters, whatever the batch.
+pub(super) fn too_large(needed: u64, fixed: u64, machine: &Machine) -> Problem {
+    let hint = if fixed.saturating_mul(3) > machine.memory_available {
+        "make the model smaller"
+    } else {
+        "lower `data.batch_size`, or make the model smaller"
+    };
+    let message = format!(
+        "the job needs at least {} of memory for parameters, activations and data, and {} are available",
+        gb(needed),
+        gb(machine.memory_available)
+    );
+    Problem::at_key("model.layers", message).hint(hint)
+}
+
+fn gb(bytes: u64) -> String {
+    format!("{:.3} GB", bytes as f64 / 1e9)
+}

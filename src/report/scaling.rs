@@ -1,0 +1,128 @@
+//! What more devices bring: speed-up, efficiency, the serial part, and the batch from which they pay.
+//!
+//! Pure arithmetic over a [`Point`] per count of devices. Where there are two devices or more, a step is its all-reduce
+//! and the rest; [`break_even`] takes the rest to grow with the rows of a step, and the all-reduce not to.
+
+/// What a device is, as far as its times can be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The host.
+    Cpu,
+    /// A GPU.
+    Gpu,
+    /// The host posing as a GPU: several share one processor, so their times say nothing of real ones.
+    Virtual,
+}
+
+/// A run on some devices, as its files tell it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Point {
+    /// Names of the devices.
+    pub(super) names: String,
+    /// How many.
+    pub(super) devices: usize,
+    pub(super) kind: Kind,
+    /// Whether each device had a batch of its own.
+    pub(super) weak: bool,
+    /// Rows of a step over all devices, on average.
+    pub(super) rows: f64,
+    /// Seconds of a step, validation left out.
+    pub(super) step_s: f64,
+    /// Part of the step that went into sums over devices, on average over the devices.
+    pub(super) all_reduce: f64,
+    /// Part that went into choosing, reading and moving rows.
+    pub(super) data: f64,
+    /// Part that went into the log.
+    pub(super) log: f64,
+}
+
+impl Point {
+    /// Rows per second.
+    pub(super) fn throughput(&self) -> f64 {
+        self.rows / self.step_s
+    }
+
+    fn all_reduce_s(&self) -> f64 {
+        self.all_reduce * self.step_s
+    }
+}
+
+/// Rows per second over those of one device: of equal batches the ratio of times.
+pub(super) fn speed_up(one: &Point, point: &Point) -> f64 {
+    point.throughput() / one.throughput()
+}
+
+/// The serial part of a job that `devices` speed up so: Karp and Flatt, Measuring Parallel Processor Performance,
+/// CACM 33(5), 1990, equation 2. It holds for a job of one size.
+pub(super) fn serial_fraction(speed_up: f64, devices: usize) -> f64 {
+    let p = devices as f64;
+    (1.0 / speed_up - 1.0 / p) / (1.0 - 1.0 / p)
+}
+
+/// Rows of a step, over all devices, from which these are as fast as one. With `t` the time that one device takes for as
+/// many rows, `T` the step's and `a` its all-reduce's, `k` times the rows take `k t` and `k (T - a) + a`: equal at
+/// `k = a / (t - (T - a))`. `None` where no batch is large enough.
+pub(super) fn break_even(one: &Point, point: &Point) -> Option<f64> {
+    let alone_s = point.rows / one.throughput();
+    let rest_s = point.step_s - point.all_reduce_s();
+    (rest_s < alone_s).then(|| point.rows * point.all_reduce_s() / (alone_s - rest_s))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn point(devices: usize, rows: f64, step_s: f64, all_reduce: f64) -> Point {
+        let names = (0..devices).map(|i| format!("gpu:{i}")).collect::<Vec<_>>().join(" ");
+        let (kind, weak) = (Kind::Gpu, false);
+        Point { names, devices, kind, weak, rows, step_s, all_reduce, data: 0.05, log: 0.01 }
+    }
+
+    fn near(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-12 * b.abs(), "{a} {b}");
+    }
+
+    #[test]
+    fn speed_up_is_of_rows() {
+        let one = point(1, 256.0, 1e-3, 0.0);
+        near(speed_up(&one, &point(2, 256.0, 0.5e-3, 0.0)), 2.0);
+        // Weak scaling: four times the rows in the same time.
+        near(speed_up(&one, &point(4, 1024.0, 1e-3, 0.0)), 4.0);
+        near(speed_up(&one, &point(2, 256.0, 2e-3, 0.5)), 0.5);
+    }
+
+    /// Amdahl's law with a serial part `f` gives a speed-up of 1 / (f + (1 - f) / p).
+    #[test]
+    fn the_serial_fraction_is_amdahls() {
+        for f in [0.01, 0.1, 0.5, 1.0] {
+            for p in [2, 3, 8] {
+                let speed_up = 1.0 / (f + (1.0 - f) / p as f64);
+                let found = serial_fraction(speed_up, p);
+                assert!((found - f).abs() < 1e-12, "{found} {f}");
+            }
+        }
+        assert_eq!(serial_fraction(2.0, 2), 0.0);
+    }
+
+    /// At the batch that is named, the model gives both the same time.
+    #[test]
+    fn at_the_break_even_both_take_as_long() {
+        for (one, point) in [
+            (point(1, 256.0, 1.0e-3, 0.0), point(2, 256.0, 1.45e-3, 0.61)),
+            (point(1, 256.0, 1.0e-3, 0.0), point(4, 256.0, 0.3e-3, 0.1)),
+            (point(1, 256.0, 1.0e-3, 0.0), point(4, 1024.0, 1.5e-3, 0.3)),
+        ] {
+            let rows = break_even(&one, &point).unwrap();
+            let times = rows / point.rows;
+            let several_s = times * (point.step_s - point.all_reduce_s()) + point.all_reduce_s();
+            near(several_s, rows / one.throughput());
+        }
+        // 0.5655 ms without the all-reduce, 1 ms alone: 0.8845 / 0.4345 times the rows.
+        near(
+            break_even(&point(1, 256.0, 1.0e-3, 0.0), &point(2, 256.0, 1.45e-3, 0.61)).unwrap(),
+            256.0 * 0.8845 / 0.4345,
+        );
+        // What is left of the step is no faster: no batch helps.
+        assert_eq!(break_even(&point(1, 256.0, 1.0e-3, 0.0), &point(2, 256.0, 2.0e-3, 0.5)), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! The end of a sweep over devices: a table per count, and what it means in words.
+
+use std::{fmt::Write, path::Path};
+
+use super::{
+    ReportError, csv_file,
+    grid::{self, Column},
+    run::Run,
+    scaling::{Kind, Point, break_even, serial_fraction, speed_up},
+};
+use crate::record::units;
+
+/// Axes that choose devices.
+const DEVICE_AXES: [&str; 2] = ["devices.num_gpus", "devices.use"];
+
+/// The axis that counts repeats.
+const REPEAT: &str = "repeat";
+
+/// Of a step, from here on a part is worth a word.
+const WORTH_TELLING: f64 = 0.1;
+
+const MODEL: &str = "serial fraction: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, \
+                     the rest grows with the rows";
+
+const VIRTUAL: &str =
+    "no speed-up is told: virtual devices share one processor, so their times say nothing of real ones";
+
+/// The verdict on a sweep's trials for a terminal of `width` columns; `None` where no axis chooses devices, or only the
+/// CPU ran.
+///
+/// # Errors
+/// Where a file of a run is malformed.
+pub(super) fn verdict(runs: &[Run], width: u16) -> Result<Option<String>, ReportError> {
+    let mut text = String::new();
+    for (others, members) in groups(runs) {
+        let points = points(&members)?;
+        if points.iter().any(|point| point.kind != Kind::Cpu) {
+            let of = if others.is_empty() { String::new() } else { format!(", {others}") };
+            let _ = write!(text, "more devices{of}\n\n{}", section(&points, width)); // a String takes every write
+        }
+    }
+    Ok((!text.is_empty()).then_some(text))
+}
+
+/// Finished trials of a sweep over devices that differ in nothing else, by the values of all other axes.
+fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
+    let mut groups: Vec<(String, Vec<&Run>)> = Vec::new();
+    for run in runs.iter().filter(|run| run.status == "finished") {
+        let chooses = |key: &str| DEVICE_AXES.contains(&key);
+        if !run.axes.iter().any(|(key, _)| chooses(key)) {
+            continue;
+        }
+        let others = run.axes.iter().filter(|(key, _)| !chooses(key) && key != REPEAT);
+        let others: Vec<_> = others.map(|(key, value)| format!("{key} = {value}")).collect();
+        let others = others.join(", ");
+        match groups.iter_mut().find(|(known, _)| *known == others) {
+            Some((_, members)) => members.push(run),
+            None => groups.push((others, vec![run])),
+        }
+    }
+    groups
+}
+
+/// A point per set of devices, in the order in which they first ran; of repeats the one with the median step.
+fn points(runs: &[&Run]) -> Result<Vec<Point>, ReportError> {
+    let mut sets: Vec<Vec<Point>> = Vec::new();
+    for run in runs {
+        let Some(point) = point(run)? else { continue };
+        match sets.iter_mut().find(|set| set[0].names == point.names) {
+            Some(set) => set.push(point),
+            None => sets.push(vec![point]),
+        }
+    }
+    let median = |mut set: Vec<Point>| {
+        set.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
+        set.swap_remove((set.len() - 1) / 2)
+    };
+    Ok(sets.into_iter().map(median).collect())
+}
+
+/// A run as its folder tells it; `None` where it does not tell enough.
+fn point(run: &Run) -> Result<Option<Point>, ReportError> {
+    let Some(folder) = run.metrics.as_deref().and_then(Path::parent) else { return Ok(None) };
+    let (Some(used), Some(train_s), Some(steps_per_s), Some(samples_per_s)) = (
+        run.figure("devices_used"),
+        run.number("train_s"),
+        run.number("steps_per_s").filter(|v| *v > 0.0),
+        run.number("samples_per_s"),
+    ) else {
+        return Ok(None);
+    };
+    let names: Vec<&str> = used.split(';').collect();
+    let kind = match used {
+        _ if run.is_virtual() => Kind::Virtual,
+        _ if names.iter().all(|name| *name == "cpu") => Kind::Cpu,
+        _ => Kind::Gpu,
+    };
+    let phases = Seconds::read(&folder.join("timing.csv"), ["device", "phase", "clock"])?;
+    let transfers = Seconds::read(&folder.join("transfers.csv"), ["from", "kind", "purpose"])?;
+    let part = |seconds: &dyn Fn(&str) -> f64| {
+        let all: f64 = names.iter().map(|name| seconds(name)).sum();
+        all / names.len() as f64 / train_s
+    };
+    let phase =
+        |name: &str, phase: &str| phases.of(name, phase, "device").or_else(|| phases.of(name, phase, "host"));
+    let or_nothing = |name: &str, of: &str| phase(name, of).unwrap_or(0.0);
+    Ok(Some(Point {
+        devices: names.len(),
+        names: names.join(" "),
+        kind,
+        weak: run.figure("scaling") == Some("weak"),
+        rows: samples_per_s / steps_per_s,
+        step_s: 1.0 / steps_per_s,
+        // Steps too short to be timed by phases have their sums in the ledger.
+        all_reduce: part(&|name| {
+            let counted = || transfers.of(name, "all_reduce", "gradients");
+            phase(name, "all_reduce").or_else(counted).unwrap_or(0.0)
+        }),
+        data: part(&|name| or_nothing(name, "data") + or_nothing(name, "upload")),
+        log: part(&|name| or_nothing(name, "log")),
+    }))
+}
+
+/// `total_s` of a file by three of its columns.
+struct Seconds(Vec<([String; 3], f64)>);
+
+impl Seconds {
+    fn read(path: &Path, keys: [&str; 3]) -> Result<Self, ReportError> {
+        if !path.is_file() {
+            return Ok(Self(Vec::new()));
+        }
+        let file = csv_file::read(path)?;
+        let place = |name: &str| {
+            let missing = || ReportError::malformed(path, 1, format!("there is no column `{name}`"));
+            file.columns.iter().position(|column| column == name).ok_or_else(missing)
+        };
+        let (total, keys) = (place("total_s")?, [place(keys[0])?, place(keys[1])?, place(keys[2])?]);
+        let mut rows = Vec::new();
+        for (line, row) in file.rows.iter().enumerate() {
+            let cell = |column: usize| row.get(column).unwrap_or_default();
+            let not_a_time = |_| {
+                let message = format!("`{}` is not a number of seconds", cell(total));
+                ReportError::malformed(path, line as u64 + 2, message)
+            };
+            rows.push((keys.map(|key| cell(key).to_owned()), cell(total).parse().map_err(not_a_time)?));
+        }
+        Ok(Self(rows))
+    }
+
+    fn of(&self, a: &str, b: &str, c: &str) -> Option<f64> {
+        let wanted = |keys: &[String; 3]| keys[0] == a && keys[1] == b && keys[2] == c;
+        self.0.iter().find(|(keys, _)| wanted(keys)).map(|(_, seconds)| *seconds)
+    }
+}
+
+/// Table and sentences of points that differ only in their devices.
+fn section(points: &[Point], width: u16) -> String {
+    let any_virtual = points.iter().any(|point| point.kind == Kind::Virtual);
+    let one = points.iter().find(|point| point.kind == Kind::Gpu && point.devices == 1);
+    let one = one.filter(|_| !any_virtual);
+    let mut text = grid::table(&columns(points, one), width);
+    text.push('\n');
+    for point in points.iter().filter(|point| point.devices > 1) {
+        let _ = writeln!(text, "  {}", sentence(point, one)); // a String takes every write
+    }
+    let note = match one {
+        _ if any_virtual => VIRTUAL,
+        Some(_) => MODEL,
+        None => "no speed-up is told: no trial ran on one GPU, which the others could be held against",
+    };
+    let _ = writeln!(text, "  {note}\n");
+    text
+}
+
+fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {
+    let make = |title: &str, numeric: bool, cell: &dyn Fn(&Point) -> String| Column {
+        title: title.to_owned(),
+        numeric,
+        cells: points.iter().map(cell).collect(),
+    };
+    let mut columns = vec![
+        make("devices", false, &|p| p.names.clone()),
+        make("rows per step", true, &|p| units::number(p.rows)),
+        make("step", true, &|p| units::seconds(p.step_s)),
+        make("rows/s", true, &|p| units::rate(p.throughput())),
+    ];
+    if let Some(one) = one {
+        let of_several = |p: &Point, word: &dyn Fn(f64) -> String| {
+            if p.devices > 1 { word(speed_up(one, p)) } else { String::new() }
+        };
+        columns.push(make("speed-up", true, &|p| format!("{:.2}x", speed_up(one, p))));
+        columns.push(make("efficiency", true, &|p| {
+            of_several(p, &|speed_up| units::percent(speed_up / p.devices as f64))
+        }));
+        columns.push(make("serial fraction", true, &|p| {
+            let word = |speed_up| format!("{:.3}", serial_fraction(speed_up, p.devices));
+            if p.weak { String::new() } else { of_several(p, &word) }
+        }));
+    }
+    columns.push(make("all-reduce", true, &|p| {
+        if p.devices > 1 { units::percent(p.all_reduce) } else { String::new() }
+    }));
+    columns.push(make("data", true, &|p| units::percent(p.data)));
+    columns.push(make("log", true, &|p| units::percent(p.log)));
+    columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
+    columns
+}
+
+/// `2 GPUs: 0.69 x; all-reduce is 61 % of a step; breaks even from batch 8192 on`.
+fn sentence(point: &Point, one: Option<&Point>) -> String {
+    let what = if point.kind == Kind::Virtual { "virtual GPU" } else { "GPU" };
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let mut words = Vec::new();
+    if let Some(one) = one {
+        words.push(format!("{:.2} x", speed_up(one, point)));
+    }
+    words.push(format!("all-reduce is {} of a step", percent(point.all_reduce)));
+    for (share, name) in [(point.data, "data"), (point.log, "the log")] {
+        if share >= WORTH_TELLING {
+            words.push(format!("{name} is {}", percent(share)));
+        }
+    }
+    words.extend(one.map(|one| match break_even(one, point) {
+        Some(rows) => {
+            let devices = if point.weak { point.devices as f64 } else { 1.0 };
+            let each = if point.weak { " per device" } else { "" };
+            format!("breaks even from batch {:.0}{each} on", (rows / devices).ceil().max(1.0))
+        }
+        None => {
+            "no batch breaks even: without its all-reduce the step is no shorter than on one GPU".to_owned()
+        }
+    }));
+    format!("{}: {}", units::counted(point.devices as u64, what), words.join("; "))
+}
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

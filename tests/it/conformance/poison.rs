@@ -1,0 +1,89 @@
+//! A device of separate memory begins with NaN in it: what a program forgets to write shows.
+
+use runner::{
+    device::{
+        Executor, Work,
+        cpu::{CpuExecutor, Job, Memory, Sharing},
+    },
+    program::{Hyper, LossKind, Op, Options, Programs, Shard, UpdateRule, lower},
+    spec::{Layer, Metric, Policy},
+};
+
+use super::{At, SEED, gradients::linear, run};
+
+const ROWS: usize = 4;
+
+fn programs() -> Programs {
+    let layers = [linear(2, true), Layer::Relu, linear(1, true)];
+    lower(&Options {
+        layers: &layers,
+        loss: LossKind::Mse,
+        features: 3,
+        targets: 1,
+        rule: UpdateRule::Sgd { momentum: true, nesterov: false, weight_decay: 0.0 },
+        clip: None,
+        metrics: &[Metric::Loss],
+        policy: Policy::Buffered,
+        log_slots: 8,
+        batch: ROWS,
+        last: None,
+        validation: None,
+        ordered: false,
+        streamed: false,
+        shard: Shard::WHOLE,
+        fold_update: true,
+    })
+}
+
+/// The first step whose loss is no number, of eight, where all is written that the host must write.
+fn first_bad_step(programs: &Programs, memory: Memory, values: Option<f32>) -> Option<u64> {
+    let job = Job { memory, ..Job::cpu(programs.clone(), 1, SEED, Sharing::Team) };
+    let mut executor = CpuExecutor::new(job).unwrap();
+    let layout = &programs.layout;
+    executor.bind(layout.train_features, &vec![0.5; 8 * ROWS * 3].into()).unwrap();
+    executor.bind(layout.train_targets, &vec![0.25; 8 * ROWS].into()).unwrap();
+    let all = layout.whole(layout.values);
+    if let Some(value) = values {
+        executor.write(all, &vec![value; all.len]).unwrap();
+    }
+    let at = At { work: Work::Train, step: 0, position: 0, rows: 8 * ROWS, slot: 0 };
+    let hyper = [Hyper { rate: 0.01, first: 0.9, correction: 1.0, shrink: 1.0 }; 8];
+    run(&mut executor, at, 8, &hyper)
+}
+
+#[test]
+fn what_is_not_written_shows_at_once() {
+    let whole = programs();
+    for memory in [Memory::Host, Memory::Separate] {
+        assert_eq!(first_bad_step(&whole, memory, Some(0.1)), None);
+    }
+    // Nobody wrote the parameters.
+    assert_eq!(first_bad_step(&whole, Memory::Separate, None), Some(1));
+    // Each instruction that makes something of a step's rows is missed; the host's memory hides most of them.
+    let makes = |op: &Op| matches!(op, Op::Gather { .. } | Op::Linear { .. } | Op::Loss { .. });
+    let mut missed = 0;
+    for place in 0..whole.train.instructions.len() {
+        if !makes(&whole.train.instructions[place].op) {
+            continue;
+        }
+        let mut without = whole.clone();
+        without.train.instructions.remove(place);
+        assert_eq!(first_bad_step(&without, Memory::Separate, Some(0.1)), Some(1), "instruction {place}");
+        assert_eq!(first_bad_step(&without, Memory::Host, Some(0.1)), None, "instruction {place}");
+        missed += 1;
+    }
+    assert_eq!(missed, 4);
+}
+
+#[test]
+fn fresh_memory_holds_no_number() {
+    let programs = programs();
+    let job = Job { memory: Memory::Separate, ..Job::cpu(programs.clone(), 1, SEED, Sharing::Team) };
+    let mut executor = CpuExecutor::new(job).unwrap();
+    for buffer in [programs.layout.values, programs.layout.log] {
+        let all = programs.layout.whole(buffer);
+        let mut numbers = vec![0.0; all.len];
+        executor.read(all, &mut numbers).unwrap();
+        assert!(numbers.iter().all(|v| v.is_nan()), "{numbers:?}");
+    }
+}
