@@ -8,22 +8,18 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
+use super::world::world;
 use crate::{
-    collective::{self, Abort, Collective},
     data::{Dataset, Weights},
-    device::{
-        Device, DeviceError, Executor, Grain,
-        cpu::{CpuExecutor, Job, Memory, Sharing},
-    },
+    device::{DeviceError, Grain},
     event::{Event, Header, Level, Outcome, Status},
     host::{self, load::Watch, nvml::Monitor},
-    plan::{self, Choice, Place, Trial},
-    program::Programs,
+    plan::{self, Choice, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
         RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
     },
-    spec::{EngineChoice, Layer, Scaling},
+    spec::{Layer, Scaling},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
 };
 
@@ -77,6 +73,8 @@ pub struct Ready<'a> {
     dataset: Arc<Dataset>,
     world: World,
     initial: Vec<f32>,
+    /// What is to be said of how its devices are connected.
+    note: Option<String>,
 }
 
 impl<'a> Ready<'a> {
@@ -86,10 +84,10 @@ impl<'a> Ready<'a> {
         dataset: Arc<Dataset>,
         weights: Option<&Weights>,
     ) -> Result<Self, DeviceError> {
-        let world = world(trial)?;
+        let (world, note) = world(trial)?;
         let initial =
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
-        Ok(Self { trial, dataset, world, initial })
+        Ok(Self { trial, dataset, world, initial, note })
     }
 
     /// Trains without a folder.
@@ -101,97 +99,9 @@ impl<'a> Ready<'a> {
         stop: &StopFlag,
         emit: &mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
     ) -> Result<Trained, Closed> {
-        let Self { trial, dataset, world, initial } = self;
+        let Self { trial, dataset, world, initial, .. } = self;
         train::train(train::Job { trial, dataset: &dataset, world, initial: &initial, stop, emit })
     }
-}
-
-/// How long one device waits for another before the run is given up; a step that takes long is waited for longer.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// All devices of a trial, loaded, and what connects them.
-fn world(trial: &Trial) -> Result<World, DeviceError> {
-    let names = trial.devices.used_names();
-    // Rows are copied to a device at more than this.
-    let slow_copy_s = trial.data_bytes as f64 / 100e6;
-    let longest_s = (100.0 * trial.floor.serial_s()).min(3600.0) + slow_copy_s;
-    let limit = PATIENCE + Duration::from_secs_f64(longest_s);
-    let (handles, abort) = match names.len() {
-        1 => (vec![None], Abort::nothing()),
-        _ => {
-            let (ranks, abort) = collective::shared(names.clone(), limit);
-            (ranks.into_iter().map(|r| Some(Box::new(r) as Box<dyn Collective>)).collect(), abort)
-        }
-    };
-    let mut devices = Vec::new();
-    for (((place, name), programs), collective) in
-        trial.devices.used.iter().zip(&names).zip(trial.ranks()).zip(handles)
-    {
-        devices.push(Device::new(name.clone(), executor(trial, *place, programs.clone(), collective)?));
-    }
-    World::new(devices, abort, limit)
-}
-
-/// A device with a trial loaded.
-pub fn executor(
-    trial: &Trial,
-    place: Place,
-    programs: Programs,
-    collective: Option<Box<dyn Collective>>,
-) -> Result<Box<dyn Executor>, DeviceError> {
-    let memory = match place {
-        Place::Gpu(ordinal) => return gpu_executor(trial, ordinal, programs, collective),
-        Place::Virtual(_) => Memory::Separate,
-        Place::Cpu => Memory::Host,
-    };
-    let job = Job {
-        device: place.to_string(),
-        programs,
-        threads: trial.threads,
-        seed: trial.spec.seed,
-        collective,
-        memory,
-        sharing: sharing(trial),
-    };
-    Ok(Box::new(CpuExecutor::new(job)?))
-}
-
-#[cfg(feature = "cuda")]
-fn gpu_executor(
-    trial: &Trial,
-    ordinal: u32,
-    programs: Programs,
-    collective: Option<Box<dyn Collective>>,
-) -> Result<Box<dyn Executor>, DeviceError> {
-    use crate::device::cuda;
-
-    let unusable = |why: String| DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why };
-    let gpu = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
-    let job = cuda::Job {
-        gpu: gpu.ok_or_else(|| unusable("it is no longer there".into()))?,
-        programs,
-        engine: trial.engine,
-        precision: trial.spec.devices.precision,
-        seed: trial.spec.seed,
-        collective,
-    };
-    Ok(Box::new(cuda::CudaExecutor::new(job)?))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn gpu_executor(
-    _: &Trial,
-    ordinal: u32,
-    _: Programs,
-    _: Option<Box<dyn Collective>>,
-) -> Result<Box<dyn Executor>, DeviceError> {
-    let why = "this program was built without its feature `cuda`".into();
-    Err(DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why })
-}
-
-/// A spec that asks for a team has one whatever it costs.
-pub fn sharing(trial: &Trial) -> Sharing {
-    if trial.spec.devices.engine == EngineChoice::Auto { Sharing::Adaptive } else { Sharing::Team }
 }
 
 /// Runs a trial in `folder`.
@@ -201,7 +111,7 @@ pub fn execute(
     folder: &RunDir,
     console: ConsoleOptions,
 ) -> Result<Outcome, ExecuteError> {
-    let Ready { trial, dataset, world, initial } = ready;
+    let Ready { trial, dataset, world, initial, note } = ready;
     let dataset = dataset.as_ref();
     folder.write("spec.toml", &resolved_text(process, trial, folder))?;
     let names = trial.devices.used_names();
@@ -226,6 +136,7 @@ pub fn execute(
     let mut outcome = None;
     let sampler = sampler(trial, folder)?;
     let result = begin(trial, dataset, &names, &sender).and_then(|()| {
+        note.map_or(Ok(()), |note| send(&sender, Event::Notice(Level::Warning, note)))?;
         let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
         train::train(train::Job {
             trial,

@@ -57,6 +57,8 @@ fn real_gpus() -> (Vec<Gpu>, String) {
         Err(why) => return (Vec::new(), why),
     };
     let monitor = Monitor::open().ok();
+    // To open it takes a while, and one GPU has nobody to sum with.
+    let queued_sums = gpus.len() > 1 && cuda::Nccl::open().is_ok();
     // The monitor knows a GPU, or a part of one, by its UUID with a word before it.
     let known = |uuid: &str| {
         let names = [format!("GPU-{uuid}"), format!("MIG-{uuid}")];
@@ -73,6 +75,7 @@ fn real_gpus() -> (Vec<Gpu>, String) {
                 multiprocessors: gpu.multiprocessors,
                 shared_bytes: u64::from(gpu.shared_bytes),
                 cooperative: gpu.cooperative,
+                queued_sums,
                 clock_hz: u64::from(gpu.clock_khz) * 1000,
             },
             speed: None,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::execute::executor;
+use super::world::{Link, executor};
 use crate::{
     device::{Block, Clock, DeviceError, Grain, Ledger, Meters, Purpose, Work},
     plan::{Place, Trial},
@@ -40,7 +40,7 @@ pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
         [place @ Place::Gpu(_)] => place,
         _ => Place::Cpu,
     };
-    let mut executor = executor(trial, place, trial.programs.clone(), None)?;
+    let mut executor = executor(trial, place, trial.programs.clone(), Link::Alone)?;
     let rows = batch * steps;
     executor.bind(layout.train_features, &Arc::new(vec![0.0; rows * trial.facts.features]))?;
     executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * trial.facts.targets]))?;

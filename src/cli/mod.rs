@@ -16,6 +16,7 @@ mod prepare;
 mod rates;
 mod run;
 mod templates;
+mod world;
 
 pub use exit::Exit;
 

@@ -83,6 +83,16 @@ pub enum DeviceError {
         /// What a user can do about it.
         way_out: &'static str,
     },
+    /// The way to the other devices is broken.
+    #[error("`{device}`, {doing}: {why}")]
+    Broken {
+        /// The device.
+        device: String,
+        /// What it was doing.
+        doing: String,
+        /// Why.
+        why: String,
+    },
     /// Replicas that should be equal are not.
     #[error("after step {step}, `{device}` no longer holds the parameters of `{first}`")]
     Replicas {

@@ -33,6 +33,8 @@ pub struct GpuLimits {
     pub shared_bytes: u64,
     /// Whether a kernel may have a barrier over its whole grid.
     pub cooperative: bool,
+    /// Whether a sum over GPUs can be queued like a kernel: NCCL is there.
+    pub queued_sums: bool,
     /// Clock of the multiprocessors at most.
     pub clock_hz: u64,
 }
@@ -59,21 +61,35 @@ pub struct Chosen {
     pub reason: String,
 }
 
+/// Picks the engine of GPUs that share a run; `queued`: whether their sums are queued like kernels.
+fn among_several(choice: EngineChoice, queued: bool) -> Result<Chosen, Problem> {
+    let (engine, reason) = match choice {
+        EngineChoice::Auto if queued => (Engine::Graph, "sums over GPUs are queued among the kernels"),
+        EngineChoice::Auto => (Engine::Launch, "gradients are summed over devices between launches"),
+        EngineChoice::Launch => (Engine::Launch, "the spec asks for it"),
+        EngineChoice::Graph if queued => (Engine::Graph, "the spec asks for it"),
+        other => {
+            let message = format!("the engine `{}` cannot sum over several devices", other.name());
+            let hint = match other {
+                EngineChoice::Graph => {
+                    "it needs NCCL, which is not there; `runner devices` says what was looked for"
+                }
+                _ => "leave `devices.engine` out: the plan picks one that fits",
+            };
+            return Err(Problem::at_key("devices.engine", message).hint(hint));
+        }
+    };
+    Ok(Chosen { engine, reason: reason.into() })
+}
+
 /// Picks the engine of real GPUs.
-pub fn engine(spec: &Spec, programs: &Programs, gpus: &[&Gpu], alone: bool) -> Result<Chosen, Problem> {
+pub fn engine(spec: &Spec, programs: &Programs, gpus: &[&Gpu], world_size: usize) -> Result<Chosen, Problem> {
     let choice = spec.devices.engine;
     let at = |message: String| Problem::at_key("devices.engine", message);
     let leave = "leave `devices.engine` out: the plan picks one that fits";
-    if !alone {
-        return match choice {
-            EngineChoice::Auto | EngineChoice::Launch => Ok(Chosen {
-                engine: Engine::Launch,
-                reason: "gradients are summed over devices between launches".into(),
-            }),
-            other => {
-                Err(at(format!("the engine `{}` cannot sum over several devices", other.name())).hint(leave))
-            }
-        };
+    if world_size > 1 {
+        let queued = gpus.len() == world_size && gpus.iter().all(|gpu| gpu.limits.queued_sums);
+        return among_several(choice, queued);
     }
     let limits = gpus.first().map(|gpu| gpu.limits).unwrap_or_default();
     let needed = 4 * Arena::of(programs).train.numbers as u64;

@@ -202,7 +202,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if gpus.is_empty() {
         gpu::refuse_on_cpu(&spec).map_err(refused)?;
     } else if let Some(first) = ranks.first() {
-        let gpu = gpu::engine(&spec, first, &gpus, world_size == 1).map_err(refused)?;
+        let gpu = gpu::engine(&spec, first, &gpus, world_size).map_err(refused)?;
         let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
         chosen = Some(gpu);
         if apart {

@@ -10,6 +10,7 @@ use super::{
     kernels::Kernels,
     launch::{Shape, argument, launch, launch_together},
     memory::DeviceMemory,
+    nccl::Communicator,
     steps::{Node, Steps, Work},
     stream::Stream,
 };
@@ -41,10 +42,12 @@ pub struct Ground {
     pub run: DeviceMemory,
     /// Two words for the barrier of a grid.
     pub barrier: DeviceMemory,
+    /// The way to the other GPUs, where sums over them are queued like kernels.
+    pub others: Option<Communicator>,
 }
 
 impl Ground {
-    /// Queues one instruction that is no sum over devices.
+    /// Queues one instruction; a sum over devices only where it goes by NCCL.
     pub fn queue(&self, work: &Work) -> Result<(), DeviceError> {
         match work {
             Work::Kernel { kind, op, shape } => self.kernel(*kind, *op, *shape),
@@ -55,7 +58,14 @@ impl Ground {
                     None => Ok(()),
                 }
             }
-            Work::AllReduce { .. } => Ok(()),
+            Work::AllReduce { at, len } => match &self.others {
+                Some(others) => {
+                    let name = || self.context.name.clone();
+                    let queued = others.all_reduce(&self.stream, self.arena.at + 4 * at, *len);
+                    queued.map_err(|why| DeviceError::Unusable { device: name(), why })
+                }
+                None => Ok(()),
+            },
         }
     }
 
@@ -123,9 +133,13 @@ impl Runner {
     ) -> Result<Self, DeviceError> {
         let context = &ground.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
-        if full.reduces() && engine != plan::Engine::Launch {
-            let why = "sums over devices by the host need `devices.engine = \"launch\"`";
-            return Err(unusable(why.into()));
+        let queued = ground.others.is_some() && engine == plan::Engine::Graph;
+        if full.reduces() && engine != plan::Engine::Launch && !queued {
+            let way = if ground.others.is_some() { "" } else { " through the host" };
+            return Err(unusable(format!(
+                "sums over devices{way} cannot be part of the engine `{}`; set `devices.engine = \"launch\"`",
+                engine.name()
+            )));
         }
         match engine {
             plan::Engine::Persistent => {

@@ -16,14 +16,15 @@ use super::{
     launch::{Shape, argument, launch},
     mailbox::Mailbox,
     memory::{DeviceMemory, Pinned},
+    nccl::Lost,
     product::Products,
     ring::{Done, Queued, Ring},
     steps::{Steps, Work as Part},
     stream::Stream,
+    sums::{HostSums, Way},
 };
 use crate::{
-    collective::Collective,
-    device::{Block, DeviceError, Executor, Kind, Meters, Moved, Purpose, Ran, Work},
+    device::{Block, DeviceError, Executor, Kind, Ledger, Meters, Moved, Purpose, Ran, Work},
     plan::{Engine, WALK_BYTES},
     program::{Arena, BufferId, Hyper, Layout, Op, Phase, Program, Programs, RowSource, Slice, Sums},
 };
@@ -46,14 +47,31 @@ pub struct Job {
     /// The run's seed, for dropout.
     pub seed: u64,
     /// The way to the other devices of the run.
-    pub collective: Option<Box<dyn Collective>>,
+    pub way: Way,
 }
 
 /// Programs of one kind and their engine.
 struct Loaded {
     full: Steps,
     last: Option<Steps>,
-    runner: Runner,
+    engine: Engine,
+    /// Numbers of the arena that its programs use.
+    numbers: usize,
+    /// Made when it is first used: to capture a sum over GPUs each of them needs a thread of its own, since the library
+    /// may connect them then.
+    runner: Option<Runner>,
+}
+
+impl Loaded {
+    fn runner(&mut self, ground: &Ground) -> Result<&Runner, DeviceError> {
+        match self.runner.take() {
+            Some(runner) => Ok(self.runner.insert(runner)),
+            None => {
+                let made = Runner::new(self.engine, ground, &self.full, self.last.as_ref(), self.numbers)?;
+                Ok(self.runner.insert(made))
+            }
+        }
+    }
 }
 
 /// A GPU with a trial loaded.
@@ -71,9 +89,9 @@ pub struct CudaExecutor {
     ground: Ground,
     layout: Layout,
     places: Arena,
-    collective: Option<Box<dyn Collective>>,
-    /// Room for sums over devices on the host.
-    reduced: Vec<f32>,
+    sums: Option<HostSums>,
+    /// Numbers of a sum over devices; 0 for a device alone.
+    reduced: usize,
     engine: Engine,
     streamed: bool,
     seed: u64,
@@ -90,7 +108,7 @@ impl CudaExecutor {
     /// # Errors
     /// What is missing, or does not fit, and the way out.
     pub fn new(job: Job) -> Result<Self, DeviceError> {
-        let Job { gpu, programs, engine, precision, seed, collective } = job;
+        let Job { gpu, programs, engine, precision, seed, way } = job;
         let context = Context::open(gpu)?;
         let kernels = Kernels::load(&context)?;
         let places = Arena::of(&programs);
@@ -111,7 +129,13 @@ impl CudaExecutor {
             Engine::Graph | Engine::Launch => Products::open(&context, arena.at)?,
             _ => None,
         };
-        let ground = Ground { context: Arc::clone(&context), kernels, stream, arena, run, barrier };
+        let reduced = reduced_numbers(&programs.train);
+        let (others, sums) = match way {
+            Way::Alone => (None, None),
+            Way::Nccl(others) => (Some(others), None),
+            Way::Host(collective) => (None, Some(HostSums::new(&context, collective, reduced)?)),
+        };
+        let ground = Ground { context: Arc::clone(&context), kernels, stream, arena, run, barrier, others };
         let mut encode = |program: &Program, validates: bool| {
             let places = if validates { &places.validate } else { &places.train };
             let products = products.as_mut();
@@ -126,20 +150,19 @@ impl CudaExecutor {
                 ),
                 false => (places.train.numbers, engine),
             };
-            let runner = Runner::new(engine, &ground, &full, last.as_ref(), numbers)?;
-            Ok::<_, DeviceError>(Loaded { full, last, runner })
+            let reduces = full.reduces();
+            let mut loaded = Loaded { full, last, engine, numbers, runner: None };
+            if !reduces {
+                loaded.runner(&ground)?;
+            }
+            Ok::<_, DeviceError>(loaded)
         };
         let train = load(&programs.train, programs.train_last.as_ref(), false)?;
         let validate = programs.validate.as_ref().map(|p| load(p, programs.validate_last.as_ref(), true));
         let validate = validate.transpose()?;
         let marks = if engine == Engine::Launch { MOST_LAUNCHED * Phase::ALL.len() } else { 0 };
         let ring = Ring::new(&context, &ground.stream, most, marks)?;
-        let reduced = if collective.is_some() {
-            programs.layout.buffers.iter().map(|b| b.len).max().unwrap_or(0)
-        } else {
-            0
-        };
-        let scratch = Pinned::new(&context, (4 * reduced).max(64), "sums over devices")?;
+        let scratch = Pinned::new(&context, size_of::<u64>(), "digests")?;
         let first = programs.train.instructions.first().map(|i| &i.op);
         let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
         let bytes = ground.arena.bytes + ground.run.bytes + partial.bytes + mailbox.bytes();
@@ -158,8 +181,8 @@ impl CudaExecutor {
             ground,
             layout: programs.layout,
             places,
-            collective,
-            reduced: vec![0.0; reduced],
+            sums,
+            reduced,
             engine,
             streamed,
             seed,
@@ -175,11 +198,27 @@ impl CudaExecutor {
         self.ring.set_anchor(&self.ground.stream)?;
         let start = Instant::now();
         let running = self.ring.unfinished()?.map(Queued::doing);
-        self.ground.stream.synchronize(|| running.unwrap_or_else(|| doing.to_owned()))?;
+        let doing = || running.clone().unwrap_or_else(|| doing.to_owned());
+        match &self.ground.others {
+            None => self.ground.stream.synchronize(doing)?,
+            Some(others) => {
+                let done = || self.ring.at_anchor(doing).map_err(Fault::Device);
+                others.wait(done).map_err(|fault| self.broken(fault, doing()))?;
+            }
+        }
         self.ring.anchored();
         let wait = start.elapsed();
         self.waited += wait;
         Ok(wait)
+    }
+
+    fn broken(&self, fault: Fault, doing: String) -> DeviceError {
+        match fault {
+            Fault::Device(e) => e,
+            Fault::Others(Lost(why)) => {
+                DeviceError::Broken { device: self.ground.context.name.clone(), doing, why }
+            }
+        }
     }
 
     /// The address of a slice.
@@ -205,6 +244,10 @@ impl CudaExecutor {
             self.learn(&done, meters);
         }
         let trains = block.work == Work::Train;
+        match &mut self.validate {
+            Some(validate) if !trains => validate.runner(&self.ground)?,
+            _ => self.train.runner(&self.ground)?,
+        };
         let loaded = if trains { &self.train } else { self.validate.as_ref().unwrap_or(&self.train) };
         let batch = usize::try_from(loaded.full.rows).unwrap_or(1).max(1);
         let own = u64::try_from(loaded.full.own_rows).unwrap_or(0);
@@ -235,11 +278,17 @@ impl CudaExecutor {
         let whole = (block.rows.saturating_sub(position) / batch).min(steps);
         let last = loaded.last.as_ref().filter(|_| whole < steps);
         let phases = if self.engine == Engine::Launch && (trains || loaded.full.reduces()) {
-            self.launch_marked(block, whole, whole < steps, first)?
+            self.launch_marked(block, whole, whole < steps, first, meters.ledger)?
         } else {
-            loaded.runner.queue(&self.ground, &loaded.full, whole, last)?;
+            let runner = loaded.runner.as_ref();
+            runner.map_or(Ok(()), |runner| runner.queue(&self.ground, &loaded.full, whole, last))?;
             Vec::new()
         };
+        if trains && self.ground.others.is_some() {
+            // When they end only the device knows.
+            let bytes = (steps * 4 * self.reduced) as u64;
+            meters.ledger.copies(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes, Duration::ZERO);
+        }
         let first = block.step + first as u64 + 1;
         self.ring.end(&self.ground.stream, Queued { trains, first, steps, phases })
     }
@@ -251,6 +300,7 @@ impl CudaExecutor {
         whole: usize,
         has_last: bool,
         first: usize,
+        ledger: &mut Ledger,
     ) -> Result<Vec<Phase>, DeviceError> {
         let loaded = match (block.work, &self.validate) {
             (Work::Validate, Some(validate)) => validate,
@@ -262,12 +312,12 @@ impl CudaExecutor {
                 if step < whole { &loaded.full } else { loaded.last.as_ref().unwrap_or(&loaded.full) };
             for (i, node) in steps.nodes.iter().enumerate() {
                 match &node.work {
-                    Part::AllReduce { at, len } => {
+                    Part::AllReduce { at, len } if self.sums.is_some() => {
                         let number = block.step + (first + step) as u64 + 1;
                         let address = self.ground.arena.at + 4 * at;
-                        let numbers = self.reduced.get_mut(..*len).unwrap_or_default();
-                        let by = self.collective.as_deref_mut();
-                        reduce(&self.ground, &mut self.scratch, by, address, numbers, number)?;
+                        if let Some(sums) = &mut self.sums {
+                            sums.all_reduce(&self.ground.stream, address, *len, number, ledger)?;
+                        }
                     }
                     work => self.ground.queue(work)?,
                 }
@@ -432,28 +482,25 @@ impl Drop for CudaExecutor {
     }
 }
 
-/// A sum over devices through the host: the way where no library does it.
-fn reduce(
-    ground: &Ground,
-    staging: &mut Pinned,
-    collective: Option<&mut (dyn Collective + 'static)>,
-    address: u64,
-    numbers: &mut [f32],
-    step: u64,
-) -> Result<(), DeviceError> {
-    let device = || ground.context.name.clone();
-    let Some(collective) = collective else {
-        let why = "it shares a run, and has no way to the other devices".to_owned();
-        return Err(DeviceError::Unusable { device: device(), why });
-    };
-    let bytes = size_of_val(numbers);
-    ground.stream.download(staging, 0, address, bytes)?;
-    ground.stream.synchronize(|| format!("running step {step}"))?;
-    staging.read(0, numbers);
-    let summed = collective.all_reduce(numbers, step);
-    summed.map_err(|source| DeviceError::Collective { device: device(), step, source })?;
-    staging.write(0, numbers);
-    ground.stream.upload(address, staging, 0, bytes)
+/// What ends a wait for GPUs that sum together.
+enum Fault {
+    Device(DeviceError),
+    Others(Lost),
+}
+
+impl From<Lost> for Fault {
+    fn from(lost: Lost) -> Self {
+        Self::Others(lost)
+    }
+}
+
+/// Numbers of a step's sum over devices.
+fn reduced_numbers(program: &Program) -> usize {
+    let sums = program.instructions.iter().map(|i| match i.op {
+        Op::AllReduce { of } => of.len,
+        _ => 0,
+    });
+    sums.max().unwrap_or(0)
 }
 
 /// Validation chunks are larger than batches: where they do not fit, the grid takes them, or single launches.

@@ -2,21 +2,7 @@
 
 use std::path::Path;
 
-use super::{
-    blas::Blas,
-    cache::Cache,
-    compiler::Compiler,
-    driver::Driver,
-    gpu::Gpu,
-    library::{self, functions},
-};
-
-functions! {
-    /// `libnccl.so.2`, as far as its version.
-    NcclVersion {
-        fn ncclGetVersion(*mut i32);
-    }
-}
+use super::{blas::Blas, cache::Cache, compiler::Compiler, driver::Driver, gpu::Gpu, nccl::Nccl};
 
 /// A library and what is to be said of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,15 +30,7 @@ pub fn libraries(first: &Gpu) -> Vec<LibraryRow> {
     };
     let compiler = Compiler::open(major, first.architecture()).map(|c| at(c.version, c.path.as_deref()));
     let blas = Blas::open(major).map(|b| at(b.version, b.path.as_deref()));
-    let nccl = library::find(&["libnccl.so.2"], None, |opened| {
-        let table = NcclVersion::of(opened.library).map_err(|name| format!("has no function {name}"))?;
-        let mut version = 0;
-        // SAFETY: the pointer is to a live local.
-        match unsafe { (table.ncclGetVersion)(&raw mut version) } {
-            0 => Ok(at((version / 10_000, version % 10_000 / 100), opened.path.as_deref())),
-            status => Err(format!("does not tell its version (status {status})")),
-        }
-    });
+    let nccl = Nccl::open().map(|n| at(n.version, n.path.as_deref()));
     let cache = Cache::of_user();
     let cache = match cache.folder() {
         Some(folder) => Ok(folder.display().to_string()),

@@ -9,6 +9,7 @@
 //! | `cache`, `kernels` | our kernels: compiled, cached, loaded |
 //! | `abi`, `encode`, `steps` | programs as records that kernels read |
 //! | `product` | large products by cuBLASLt |
+//! | `nccl`, `sums` | sums over the devices of a run: by NCCL, or through the host |
 //! | `engine` | the four ways to run steps |
 //! | `feed`, `ring`, `mailbox` | what goes to the device and what comes back, without a wait |
 //! | `executor` | all of it behind the [`Executor`](super::Executor) of every device |
@@ -31,11 +32,15 @@ mod libraries;
 mod library;
 mod mailbox;
 mod memory;
+mod nccl;
 mod product;
 mod ring;
 mod steps;
 mod stream;
+mod sums;
 
 pub use executor::{CudaExecutor, Job};
 pub use gpu::{Gpu, gpus};
 pub use libraries::{LibraryRow, libraries};
+pub use nccl::{Communicator, Nccl};
+pub use sums::Way;

@@ -147,6 +147,11 @@ impl Ring {
         self.spare.record(stream)
     }
 
+    /// Whether the device has come to the new anchor.
+    pub fn at_anchor(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
+        self.spare.happened(doing)
+    }
+
     /// The host has just waited for the anchor.
     pub fn anchored(&mut self) {
         std::mem::swap(&mut self.anchor.0, &mut self.spare);
