@@ -298,6 +298,15 @@ fn the_end_of_a_sweep() {
          2                 2  finished    gpu:0 gpu:1      3       1.000           0.5000     3.00 ms     2500  2.50x
          3                 3  unfinished                   1       4.000
 
+    more devices
+
+     devices      rows per step     step   rows/s  all-reduce   data    log
+     cpu                  32.00  1.00 ms  32.00 k              0.0 %  0.0 %
+     gpu:0 gpu:1          12.80   400 µs  32.00 k       0.0 %  0.0 %  0.0 %
+
+      2 GPUs: all-reduce is 0 % of a step
+      no speed-up is told: no trial ran on one GPU, which the others could be held against
+
       trial 1 same_as: equals trial 0 in all but the request
       trial 3 unfinished: still running, or killed
       folder RUNS/linreg/S
