@@ -1,6 +1,6 @@
 //! All that the outside may learn of a run. The trainer emits events and formats nothing; sinks consume them.
 
-use crate::spec::Metric;
+use crate::{plan::Verdict, spec::Metric};
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
@@ -184,6 +184,8 @@ pub struct Outcome {
     pub transfers: Vec<Transfer>,
     /// The first step's time on the host clock.
     pub warmup_s: Option<f64>,
+    /// What bounds the run; `None` where nothing can be said.
+    pub verdict: Option<Verdict>,
 }
 
 /// A row of `timing.csv`.

@@ -1,5 +1,8 @@
 //! What the host tells of itself. Everything is optional: a system that keeps its facts elsewhere leaves them unknown.
 
+pub mod load;
+pub mod nvml;
+
 use std::{
     fs::{self, File},
     io::{self, Read},
@@ -99,9 +102,22 @@ fn address_space(limits: &str) -> Option<u64> {
 
 /// Bytes of a core's second-level cache.
 pub fn second_level_cache() -> Option<u64> {
-    let cache = caches().into_iter().find(|c| c.starts_with("L2"))?;
+    size_of_cache(&caches().into_iter().find(|c| c.starts_with("L2"))?)
+}
+
+/// Bytes of each cache.
+pub fn cache_sizes() -> Vec<u64> {
+    caches().iter().filter_map(|cache| size_of_cache(cache)).collect()
+}
+
+/// Of a cache as [`caches`] describes it.
+fn size_of_cache(cache: &str) -> Option<u64> {
     let size = cache.rsplit(' ').next()?;
-    size.strip_suffix('K')?.parse::<u64>().ok().map(|kib| kib * 1024)
+    let (number, unit) = match size.strip_suffix('M') {
+        Some(number) => (number, 1024),
+        None => (size.strip_suffix('K')?, 1),
+    };
+    Some(number.parse::<u64>().ok()? * unit * 1024)
 }
 
 /// The kernel's release.

@@ -21,9 +21,11 @@
 //! | [`plan`] | what will happen: devices and engine chosen, shapes inferred, programs lowered, bytes and FLOPs counted |
 //! | [`collective`] | what several devices do together: sums in rank order, meetings that a failing rank poisons |
 //! | [`device`] | memory, copies, running a program; the ledger that counts every transfer and every wait |
+//! | [`tensor`] | tensors on a device: made, shown, copied, added, multiplied; nothing crosses a device by itself |
 //! | [`data`] | sources (synthetic, csv, idx, npy) and the order of rows |
 //! | [`event`] | all that the outside may learn of a run |
 //! | [`train`] | the loop: blocks of steps, validation, stopping; it formats nothing |
+//! | [`lab`] | experiments on the machine itself: products, copies, a tour of tensors |
 //! | [`record`] | events into a run folder: one sink per file |
 //! | [`report`] | run folders into tables and comparisons |
 //! | [`cli`] | the command line, and the one place where all layers meet |
@@ -36,10 +38,12 @@ pub mod data;
 pub mod device;
 pub mod event;
 pub mod host;
+pub mod lab;
 pub mod plan;
 pub mod program;
 pub mod random;
 pub mod record;
 pub mod report;
 pub mod spec;
+pub mod tensor;
 pub mod train;

@@ -22,6 +22,8 @@ pub enum Purpose {
     Dropout = 4,
     /// Synthetic rows; index 0 for training, 1 for validation.
     Data = 5,
+    /// Tensors of the lab; the index tells them apart.
+    Tensor = 6,
 }
 
 /// 2^64 over the golden ratio: SplitMix64's increment.

@@ -48,7 +48,7 @@ pub enum Command {
     /// Take a few steps on the CPU and on every count of GPUs, and compare. Writes nothing
     Parity(ParityOptions),
     /// Show the machine: processors, memory, GPUs
-    Devices,
+    Devices(DevicesOptions),
     /// Put runs, sweeps or globs side by side
     Compare(CompareOptions),
     /// Print the JSON Schema of the spec, for editors
@@ -122,6 +122,13 @@ pub struct ParityOptions {
 }
 
 #[derive(Args)]
+pub struct DevicesOptions {
+    /// Measure the processor's rates, in a few seconds, and keep them for the cost model
+    #[arg(long)]
+    pub measure: bool,
+}
+
+#[derive(Args)]
 pub struct CompareOptions {
     /// Run folders, sweep folders, or globs of them
     #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::DirPath)]
@@ -171,8 +178,7 @@ enum Color {
 
 /// Commands and options that are specified but not built yet.
 const LATER_COMMANDS: [&str; 1] = ["report"];
-const LATER_OPTIONS: [&str; 7] =
-    ["--resume", "--jobs", "--fail-fast", "--measure", "--by", "--metric", "--fail-if"];
+const LATER_OPTIONS: [&str; 6] = ["--resume", "--jobs", "--fail-fast", "--by", "--metric", "--fail-if"];
 
 /// Stands for `--virtual-gpus` where that is not given.
 const VIRTUAL_GPUS: &str = "RUNNER_VIRTUAL_GPUS";

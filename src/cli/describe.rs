@@ -25,7 +25,7 @@ pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
     model(&mut page, trial);
     page.row("optimizer", optimizer(trial));
     steps(&mut page, trial);
-    cost(&mut page, trial, machine);
+    cost(&mut page, trial);
     page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
     memory(&mut page, trial, machine);
     page.0
@@ -164,7 +164,7 @@ fn steps(page: &mut Page, trial: &Trial) {
     );
 }
 
-fn cost(page: &mut Page, trial: &Trial, machine: &Machine) {
+fn cost(page: &mut Page, trial: &Trial) {
     let floor = &trial.floor;
     let instructions = units::counted(trial.programs.train.instructions.len() as u64, "instruction");
     let on = if trial.world_size() == 1 { "" } else { ", on the first device" };
@@ -176,10 +176,7 @@ fn cost(page: &mut Page, trial: &Trial, machine: &Machine) {
             units::bytes(floor.cost.bytes as u64)
         ),
     );
-    let time = match trial.threads {
-        1 => floor.serial_s(),
-        n => floor.team_s(machine, n),
-    };
+    let parts = floor.by(trial.threads);
     let measured = match measure::step_s(trial) {
         Ok(Some(seconds)) if trial.world_size() == 1 => {
             format!("{} measured on blank rows", units::seconds(seconds))
@@ -190,8 +187,12 @@ fn cost(page: &mut Page, trial: &Trial, machine: &Machine) {
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
-    let bound = floor.bound().name();
-    page.more([format!("{} by the cost model, bound by {bound}; {measured}", units::seconds(time))]);
+    page.more([format!(
+        "{} by the cost model, from {} rates, bound by {}; {measured}",
+        units::seconds(parts.total_s()),
+        floor.rates.origin.name(),
+        floor.bound_name(parts.bound())
+    )]);
 }
 
 fn source(trial: &Trial) -> &'static str {

@@ -2,15 +2,30 @@
 
 use std::fmt::Write;
 
+use chrono::{SecondsFormat, Utc};
+
 use super::{
-    exit::{Exit, print},
+    args::DevicesOptions,
+    exit::{Exit, print, say},
     machine::machine,
+    rates::{self, Key},
 };
-use crate::host;
+use crate::{
+    device::cpu::measure_rates,
+    host,
+    plan::{Origin, Rates},
+    record::units,
+};
 
 /// Runs the command.
-pub fn devices() -> Exit {
+pub fn devices(options: &DevicesOptions) -> Exit {
+    if options.measure
+        && let Err(exit) = measure()
+    {
+        return exit;
+    }
     let machine = machine(None);
+    let rates = machine.rates;
     let unknown = || "unknown".to_owned();
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64);
     let rows = [
@@ -25,6 +40,63 @@ pub fn devices() -> Exit {
     for (name, value) in rows {
         let _ = writeln!(text, "  {name:<12} {value}");
     }
+    text.push_str(&describe(&rates));
     text.push_str("\ngpu\n  none: this version computes on the CPU only\n");
     print(&text)
+}
+
+/// Measures this machine and keeps what was found.
+fn measure() -> Result<(), Exit> {
+    let instruction_set = machine(None).instruction_set;
+    let hint = format!("name a folder that can be written by {}", rates::FOLDER_VARIABLE);
+    let failed = |message: String, hint: Option<&str>| {
+        say(message, hint);
+        Exit::Failed
+    };
+    let Some(folder) = rates::folder() else {
+        return Err(failed("there is no folder to keep the rates in".to_owned(), Some(&hint)));
+    };
+    let measured = measure_rates(host::logical_cores().unwrap_or(1));
+    let measured = measured.map_err(|e| failed(e.to_string(), None))?;
+    let now = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
+    let written = rates::write(&folder, &Key::here(&instruction_set), &measured, now);
+    written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))
+}
+
+/// The rates that the cost model uses, and where they come from.
+fn describe(rates: &Rates) -> String {
+    let threads = host::logical_cores().unwrap_or(1);
+    let instruction_set = machine(None).instruction_set;
+    let folder = rates::folder();
+    let kept = folder.as_ref().and_then(|folder| rates::read(folder, &Key::here(&instruction_set)));
+    let origin = match (rates.origin, kept) {
+        (Origin::Measured, Some(kept)) => format!("measured {}", kept.measured),
+        (Origin::Measured, None) => "measured".to_owned(),
+        (Origin::Typical, _) => {
+            format!("typical of {instruction_set}; `runner devices --measure` measures this machine's")
+        }
+    };
+    let all = |one: f64, speedup: f64, unit: &str| {
+        let more = if threads > 1 && rates.origin == Origin::Measured {
+            format!(", {} by {threads}", units::rate(one * speedup))
+        } else {
+            String::new()
+        };
+        format!("{}{unit}/s by one thread{more}", units::rate(one))
+    };
+    let rows = [
+        ("rates", origin),
+        ("products", all(rates.flops_per_s, rates.product_speedup(threads), "FLOP")),
+        ("functions", format!("{}FLOP/s", units::rate(rates.elementwise_per_s))),
+        ("from caches", format!("{}B/s", units::rate(rates.cache_bytes_per_s))),
+        ("from memory", all(rates.memory_bytes_per_s, rates.memory_speedup(threads), "B")),
+        ("instruction", units::seconds(rates.instruction_s)),
+        ("meeting", units::seconds(rates.barrier_s)),
+        ("block", units::seconds(rates.block_s)),
+    ];
+    let mut text = String::new();
+    for (name, value) in rows {
+        let _ = writeln!(text, "  {name:<12} {value}"); // a String takes every write
+    }
+    text
 }

@@ -16,6 +16,7 @@ use crate::{
         cpu::{CpuExecutor, Job, Memory, Sharing},
     },
     event::{Event, Header, Level, Outcome, Status},
+    host::load::Watch,
     plan::{self, Place, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, GitQuery, RecordError, Recorder,
@@ -41,6 +42,8 @@ pub struct Process<'a> {
     pub git: GitQuery,
     /// Asks to stop.
     pub stop: &'a StopFlag,
+    /// How busy others keep the machine.
+    pub load: Watch,
 }
 
 /// Why a run did not come to its recorded end.
@@ -184,7 +187,7 @@ pub fn execute(
         outcome = Some(ended);
     }
     let recorded = recorder.finish();
-    environment.finish()?;
+    environment.finish(process.load.load())?;
     recorded?;
     outcome.ok_or(ExecuteError::Record(RecordError::Gone))
 }

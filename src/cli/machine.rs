@@ -1,5 +1,6 @@
 //! The machine, as planning must know it.
 
+use super::rates::{self, Key};
 use crate::{
     device::cpu::matmul::Kernel,
     host,
@@ -10,6 +11,7 @@ use crate::{
 pub fn machine(virtual_gpus: Option<u32>) -> Machine {
     let memory_available = host::usable_memory();
     let instruction_set = Kernel::detect().name().to_owned();
+    let kept = rates::folder().and_then(|folder| rates::read(&folder, &Key::here(&instruction_set)));
     Machine {
         gpus: (0..virtual_gpus.unwrap_or(0)).map(|_| virtual_gpu(memory_available)).collect(),
         no_gpu: match virtual_gpus {
@@ -18,7 +20,7 @@ pub fn machine(virtual_gpus: Option<u32>) -> Machine {
         },
         memory_available,
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
-        rates: Rates::typical(&instruction_set),
+        rates: kept.map_or_else(|| Rates::typical(&instruction_set), |kept| kept.rates),
         instruction_set,
     }
 }

@@ -11,6 +11,7 @@ mod machine;
 mod measure;
 mod parity;
 mod prepare;
+mod rates;
 mod run;
 mod templates;
 
@@ -32,7 +33,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Run(options) => run::run(&options, &arguments, begun),
         Command::Check(options) => check::check(&options),
         Command::Parity(options) => parity::parity(&options),
-        Command::Devices => devices::devices(),
+        Command::Devices(options) => devices::devices(&options),
         Command::Compare(options) => compare::compare(&options),
         Command::Schema => templates::schema(),
         Command::New(options) => templates::new(&options),

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     event::{Outcome, Status},
+    host::load::Watch,
     plan::Trial,
     record::{
         ConsoleOptions, Ending, GitQuery, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, Verbosity,
@@ -49,6 +50,8 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
     let command = command_line(arguments.iter().map(|a| a.to_string_lossy()));
+    let mut load = Watch::default();
+    load.mark();
     let process = Process {
         begun,
         started,
@@ -57,6 +60,7 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         virtual_gpus: options.virtual_gpus,
         git,
         stop: &stop,
+        load,
     };
     let mut session =
         Session { process, experiment: &experiment, options, datasets, warned: Warned::default() };
@@ -223,6 +227,7 @@ impl Session<'_> {
                 }
                 Prepared::Run(planned) => {
                     (self.process.begun, self.process.started) = (Instant::now(), Utc::now());
+                    self.process.load.mark();
                     let result = match self.ready(planned) {
                         Ok(ready) => {
                             let folder = sweep.trial(trial.index, &trial.axes)?;

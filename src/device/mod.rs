@@ -4,14 +4,17 @@
 //! time; nothing here is generic over one. All that crosses between host and device passes through [`Device`], the one
 //! door that knows purpose, direction and bytes.
 
+pub mod backend;
 mod clock;
 pub mod cpu;
 mod ledger;
+mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
+pub use traffic::{Route, Traffic};
 
 use crate::{
     collective::CollectiveError,
@@ -301,7 +304,7 @@ impl Device {
 /// equal digests, and it may be summed in any order, hence by any number of threads.
 pub fn digest(numbers: &[f32]) -> u64 {
     let mix = |(i, v): (usize, &f32)| {
-        let mut z = ((i as u64) << 32 | u64::from(v.to_bits())).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = u64::from(v.to_bits()) ^ (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)

@@ -64,8 +64,13 @@ impl Choice {
 
 /// Chooses among the machine's GPUs and its CPU. An error where a device is missing and the spec wants that to be one.
 pub fn choose(devices: &Devices, machine: &Machine) -> Result<Choice, Problem> {
+    choose_of(&devices.request, devices.on_missing, machine)
+}
+
+/// The same for any kind of spec.
+pub fn choose_of(request: &Request, on_missing: OnMissing, machine: &Machine) -> Result<Choice, Problem> {
     let gpus = machine.gpus.len() as u32;
-    let (key, requested, wanted) = match &devices.request {
+    let (key, requested, wanted) = match request {
         Request::NumGpus(GpuCount::Exactly(n)) => ("devices.num_gpus", n.to_string(), gpu_list(*n)),
         Request::NumGpus(GpuCount::All) => ("devices.num_gpus", "all".to_owned(), gpu_list(gpus)),
         Request::Use(names) => {
@@ -78,13 +83,8 @@ pub fn choose(devices: &Devices, machine: &Machine) -> Result<Choice, Problem> {
     let mut used: Vec<_> = wanted.iter().filter_map(there).collect();
     let mut note = None;
     if !missing.is_empty() {
-        let gpu = if machine.gpus.iter().any(|g| g.is_virtual) { "virtual GPU" } else { "GPU" };
-        let there = match gpus {
-            0 => format!("no GPU can be used ({})", machine.no_gpu),
-            1 => format!("this machine has 1 {gpu}"),
-            n => format!("this machine has {n} {gpu}s"),
-        };
-        match devices.on_missing {
+        let there = gpus_in_words(machine);
+        match on_missing {
             OnMissing::Error => {
                 let verb = if missing.len() == 1 { "is" } else { "are" };
                 let problem = Problem::at_key(key, format!("`{}` {verb} not there", missing.join("`, `")));
@@ -98,7 +98,7 @@ pub fn choose(devices: &Devices, machine: &Machine) -> Result<Choice, Problem> {
         if used.is_empty() {
             used.push(Place::Cpu);
         }
-        let asked = match &devices.request {
+        let asked = match request {
             Request::NumGpus(_) if wanted.len() == 1 => "1 GPU".to_owned(),
             Request::NumGpus(_) => format!("{requested} GPUs"),
             Request::Use(_) => format!("`{}`", names(&wanted, "`, `")),
@@ -113,6 +113,16 @@ pub fn choose(devices: &Devices, machine: &Machine) -> Result<Choice, Problem> {
         used.push(Place::Cpu);
     }
     Ok(Choice { requested, used, note })
+}
+
+/// `this machine has 2 GPUs`, or why there is none.
+pub(super) fn gpus_in_words(machine: &Machine) -> String {
+    let gpu = if machine.gpus.iter().any(|g| g.is_virtual) { "virtual GPU" } else { "GPU" };
+    match machine.gpus.len() {
+        0 => format!("no GPU can be used ({})", machine.no_gpu),
+        1 => format!("this machine has 1 {gpu}"),
+        n => format!("this machine has {n} {gpu}s"),
+    }
 }
 
 fn names<T: ToString>(devices: &[T], between: &str) -> String {

@@ -1,6 +1,7 @@
 //! The least time a step can take on a machine: arithmetic at the rate of its products, bytes at the speed of the
 //! memory they come from, and a fixed cost per instruction.
 
+use super::Rates;
 use crate::program::{Cost, Phase, Programs};
 
 /// What planning must know of a machine.
@@ -16,7 +17,7 @@ pub struct Machine {
     pub cache_bytes: u64,
     /// Instruction set of the products.
     pub instruction_set: String,
-    /// Speeds of one thread.
+    /// Speeds of its processor.
     pub rates: Rates,
 }
 
@@ -31,42 +32,6 @@ pub struct Gpu {
     pub memory_free: u64,
 }
 
-/// Speeds of one CPU thread: typical figures of the instruction set, not measured here.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rates {
-    /// Of large products.
-    pub flops_per_s: f64,
-    /// Of everything else.
-    pub elementwise_per_s: f64,
-    /// From its own caches.
-    pub cache_bytes_per_s: f64,
-    /// From memory.
-    pub memory_bytes_per_s: f64,
-    /// Cost of an instruction beside its work.
-    pub instruction_s: f64,
-    /// Cost of one meeting of a team.
-    pub barrier_s: f64,
-}
-
-impl Rates {
-    /// Typical figures for an instruction set.
-    pub fn typical(instruction_set: &str) -> Self {
-        let (flops_per_s, elementwise_per_s) = match instruction_set {
-            "avx512" => (160e9, 40e9),
-            "avx2" => (80e9, 20e9),
-            _ => (15e9, 5e9),
-        };
-        Self {
-            flops_per_s,
-            elementwise_per_s,
-            cache_bytes_per_s: 60e9,
-            memory_bytes_per_s: 12e9,
-            instruction_s: 20e-9,
-            barrier_s: 1e-6,
-        }
-    }
-}
-
 /// What bounds a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
@@ -78,20 +43,11 @@ pub enum Bound {
     Overhead,
 }
 
-impl Bound {
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Arithmetic => "arithmetic",
-            Self::Memory => "memory",
-            Self::Overhead => "call overhead",
-        }
-    }
-}
-
 /// The floor of a step on a full batch, by one thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Floor {
+    /// By which speeds.
+    pub rates: Rates,
     /// Operations and bytes.
     pub cost: Cost,
     /// Bytes that a step touches over and over.
@@ -100,6 +56,10 @@ pub struct Floor {
     pub arithmetic_s: f64,
     /// Seconds of moving bytes, where that is longer.
     pub memory_s: f64,
+    /// The part of these that comes from beyond the caches, from the memory that all threads share.
+    pub far_s: f64,
+    /// The part of them that fetches the rows of the batch.
+    pub rows_s: f64,
     /// Seconds of fixed costs.
     pub overhead_s: f64,
     /// Times that a team would meet.
@@ -116,10 +76,13 @@ impl Floor {
         };
         let (arena, data) = (from(working_set), from(working_set + data_bytes));
         let mut floor = Self {
+            rates,
             cost: programs.train.cost(),
             working_set,
             arithmetic_s: 0.0,
             memory_s: 0.0,
+            far_s: 0.0,
+            rows_s: 0.0,
             overhead_s: 0.0,
             meetings: 3,
         };
@@ -132,6 +95,8 @@ impl Floor {
                 floor.arithmetic_s += work;
             } else {
                 floor.memory_s += moved;
+                floor.rows_s += if instruction.phase == Phase::Data { moved } else { 0.0 };
+                floor.far_s += if speed < rates.cache_bytes_per_s { moved } else { 0.0 };
             }
             floor.meetings += usize::from(instruction.op.is_product());
             floor.overhead_s += rates.instruction_s;
@@ -141,16 +106,59 @@ impl Floor {
 
     /// Seconds by one thread.
     pub fn serial_s(&self) -> f64 {
-        self.arithmetic_s + self.memory_s + self.overhead_s
+        self.by(1).total_s()
     }
 
     /// Seconds by a team.
-    pub fn team_s(&self, machine: &Machine, threads: usize) -> f64 {
-        let shared = (self.arithmetic_s + self.memory_s) / threads.max(1) as f64;
-        shared + self.overhead_s + self.meetings as f64 * machine.rates.barrier_s
+    pub fn team_s(&self, threads: usize) -> f64 {
+        self.by(threads).total_s()
     }
 
-    /// The largest part.
+    /// What the seconds of a step by so many threads are made of.
+    pub fn by(&self, threads: usize) -> Parts {
+        let Rates { barrier_s, .. } = self.rates;
+        let (products, memory) = (self.rates.product_speedup(threads), self.rates.memory_speedup(threads));
+        let meetings_s = if threads > 1 { self.meetings as f64 * barrier_s } else { 0.0 };
+        Parts {
+            arithmetic_s: self.arithmetic_s / products,
+            memory_s: (self.memory_s - self.far_s) / products + self.far_s / memory,
+            overhead_s: self.overhead_s + meetings_s,
+        }
+    }
+
+    /// The largest part by one thread.
+    pub fn bound(&self) -> Bound {
+        self.by(1).bound()
+    }
+
+    /// What bounds a step, in words.
+    pub fn bound_name(&self, bound: Bound) -> &'static str {
+        match bound {
+            Bound::Arithmetic => "arithmetic",
+            Bound::Memory => "memory",
+            Bound::Overhead => self.rates.overhead,
+        }
+    }
+}
+
+/// Seconds of a step, by what they are spent on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parts {
+    /// Multiplications and additions.
+    pub arithmetic_s: f64,
+    /// Moving bytes between memory and processor.
+    pub memory_s: f64,
+    /// Fixed costs of instructions and of meetings.
+    pub overhead_s: f64,
+}
+
+impl Parts {
+    /// All of them.
+    pub fn total_s(&self) -> f64 {
+        self.arithmetic_s + self.memory_s + self.overhead_s
+    }
+
+    /// The largest.
     pub fn bound(&self) -> Bound {
         if self.overhead_s >= self.arithmetic_s.max(self.memory_s) {
             Bound::Overhead

@@ -5,16 +5,21 @@
 
 mod devices;
 mod floor;
+pub mod lab;
 mod memory;
+mod rates;
 mod scaling;
 mod schedule;
 mod shapes;
+mod verdict;
 
 pub use devices::{Choice, Place};
-pub use floor::{Bound, Floor, Gpu, Machine, Rates};
+pub use floor::{Bound, Floor, Gpu, Machine, Parts};
+pub use rates::{Origin, Rates};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
+pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use crate::{
     program::{Options, Programs, Shard, lower},
@@ -174,7 +179,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     // Devices that share a run, or that have a memory of their own, have one thread each.
     let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
     let (engine, engine_reason) = match devices.used[..] {
-        [Place::Cpu] => engine(spec.devices.engine, &floor, machine, threads),
+        [Place::Cpu] => engine(spec.devices.engine, &floor, threads),
         _ => (Engine::Serial, "each device has one thread".into()),
     };
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
@@ -242,10 +247,10 @@ fn least_numbers(layers: &[LayerRow], facts: Facts, batch: usize) -> u64 {
 }
 
 /// A team pays off where its meetings cost less than the work it shares.
-fn engine(choice: EngineChoice, floor: &Floor, machine: &Machine, threads: usize) -> (Engine, String) {
+fn engine(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, String) {
     let us = |s: f64| format!("{:.2} µs", s * 1e6);
     let alone = floor.serial_s();
-    let together = floor.team_s(machine, threads);
+    let together = floor.team_s(threads);
     match choice {
         EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
         EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),

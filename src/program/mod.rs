@@ -7,12 +7,14 @@
 //! `[in, out]`, the transpose of PyTorch's, so that the forward product reads it along its rows.
 
 mod cost;
+mod initial;
 mod layout;
 mod lower;
 mod op;
 pub mod reference;
 
 pub use cost::Cost;
+pub use initial::{exported, imported, initial_parameter};
 pub use layout::{Buffer, BufferId, Layout, Parameter, Role, Slice};
 pub use lower::{Options, Shard, lower};
 pub use op::{Activation, Hyper, Instruction, LossKind, Op, Phase, RowSource, Sums, UpdateRule};

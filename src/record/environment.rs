@@ -1,15 +1,16 @@
 //! `environment.toml`: what a run's numbers depend on beside its spec.
 //!
 //! The file is written twice: at the start, so that a run that is killed still tells its machine, and whole again at
-//! the end, with git's answer whether tracked files differ from the commit. That answer takes some 10 ms, as long as a
-//! small run itself, so it is asked for in the background, by [`GitQuery`].
+//! the end, with git's answer whether tracked files differ from the commit, and with what else the machine did in the
+//! meantime. Git's answer takes some 10 ms, as long as a small run itself, so it is asked for in the background, by
+//! [`GitQuery`].
 
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
-use crate::host;
+use crate::host::{self, load::Load};
 
 use super::{
     RecordError,
@@ -60,6 +61,35 @@ pub struct Environment {
     /// Where the spec is kept under git.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
+    /// What else the machine did; known at the end of a run, where it or the runs before it took long enough to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<MachineLoad>,
+}
+
+/// What else the machine did during a run (and, where that was short, the runs before it).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MachineLoad {
+    /// Seconds that were looked at.
+    pub window_s: f64,
+    /// Processors that other processes kept busy, on average.
+    pub others_cores: f64,
+    /// Processors taken by other virtual machines, on average.
+    pub stolen_cores: f64,
+    /// Times that a processor slowed down for its heat.
+    pub throttles: u64,
+    /// Seconds in which the control group's limit withheld processor time.
+    pub withheld_s: f64,
+    /// The system's load average over a minute, this process included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub average_1m: Option<f64>,
+}
+
+impl MachineLoad {
+    fn new(load: Load) -> Self {
+        let Load { window_s, others_cores, stolen_cores, throttles, withheld_s, .. } = load;
+        let average_1m = host::load::average_1m();
+        Self { window_s, others_cores, stolen_cores, throttles, withheld_s, average_1m }
+    }
 }
 
 /// Devices asked and used.
@@ -168,6 +198,7 @@ impl Environment {
             os: Os { name: std::env::consts::OS, arch: std::env::consts::ARCH, kernel: host::kernel() },
             versions: Versions { runner: env!("CARGO_PKG_VERSION") },
             git: commit.map(|commit| Git { commit, dirty: None }),
+            load: None,
         }
     }
 
@@ -196,15 +227,15 @@ impl EnvironmentFile {
         Ok(Self { path: path.to_owned(), environment, git })
     }
 
-    /// Takes git's answer and writes the file whole again.
+    /// Takes git's answer and what else the machine did, and writes the file whole again.
     ///
     /// # Errors
     /// Where it cannot be written; the first version stays then.
-    pub fn finish(mut self) -> Result<(), RecordError> {
-        let (Some(git), Some(dirty)) = (&mut self.environment.git, self.git.dirty()) else {
-            return Ok(());
-        };
-        git.dirty = Some(dirty);
+    pub fn finish(mut self, load: Option<Load>) -> Result<(), RecordError> {
+        self.environment.load = load.map(MachineLoad::new);
+        if let Some(git) = &mut self.environment.git {
+            git.dirty = self.git.dirty();
+        }
         self.environment.write(&self.path)
     }
 }
@@ -277,7 +308,7 @@ mod tests {
     fn outside_of_git_there_is_no_git() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("environment.toml");
-        EnvironmentFile::create(&path, facts(), GitQuery::ask(folder.path())).unwrap().finish().unwrap();
+        EnvironmentFile::create(&path, facts(), GitQuery::ask(folder.path())).unwrap().finish(None).unwrap();
         let text = std::fs::read_to_string(path).unwrap();
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table["started"].as_str(), Some("2027-01-15T08:00:00.000Z"));

@@ -1,6 +1,6 @@
 //! `record`: events into a run folder, one sink per file, on a thread of its own.
 //!
-//! May use [`crate::spec`] and [`crate::event`]. A file is opened with its header before the work starts and grows by
+//! May use [`crate::spec`], [`crate::plan`]'s pure types and [`crate::event`]. A file is opened with its header before the work starts and grows by
 //! whole lines; files that only make sense whole are written under a temporary name and renamed. So a kill at any
 //! moment leaves every finished row readable and nothing half-written under its final name.
 //!
@@ -37,7 +37,8 @@ use crate::{event::Event, spec::Metric};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, Ending, Verbosity, Warned};
 pub use environment::{
-    Cpu, Devices, Environment, EnvironmentFacts, EnvironmentFile, Git, HostOptions, Memory, Os, Versions,
+    Cpu, Devices, Environment, EnvironmentFacts, EnvironmentFile, Git, HostOptions, MachineLoad, Memory, Os,
+    Versions,
 };
 pub use error::RecordError;
 pub use git::GitQuery;

@@ -2,6 +2,7 @@
 
 use crate::{
     event::{Event, Header, Level, Outcome, PhaseTime, Progress, Status, TrainRows, Transfer, ValidationRow},
+    plan::{Limit, Origin, Verdict},
     spec::Metric,
 };
 
@@ -109,5 +110,14 @@ pub(super) fn outcome() -> Outcome {
             transfer("sync", "log", "gpu:0", "cpu", 2, 0, None, 0.001),
         ],
         warmup_s: Some(0.2),
+        verdict: Some(Verdict {
+            limit: Limit::Log,
+            limit_name: "log",
+            share: 0.64,
+            step_s: 0.76e-6,
+            floor_s: 0.19e-6,
+            origin: Origin::Measured,
+            advice: "`logging.policy=buffered` moves the losses in blocks".to_owned(),
+        }),
     }
 }

@@ -1,7 +1,10 @@
 //! What the log and the console say of a run, in the same words.
 
 use super::units;
-use crate::event::{Header, Outcome, Status, ValidationRow};
+use crate::{
+    event::{Header, Outcome, Status, ValidationRow},
+    plan::Verdict,
+};
 
 /// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.
 pub(super) fn started(name: &str, header: &Header) -> String {
@@ -32,6 +35,19 @@ pub(super) fn ended(outcome: &Outcome) -> String {
         units::counted(outcome.steps, "step"),
         units::counted(outcome.epochs, "epoch"),
         units::seconds(outcome.loop_s),
+    )
+}
+
+/// `log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: ...`.
+pub(super) fn verdict(verdict: &Verdict) -> String {
+    format!(
+        "{}, {} of the time; a step of {} is {:.1}x its floor by {} rates; first: {}",
+        verdict.limit_name,
+        units::percent(verdict.share),
+        units::seconds(verdict.step_s),
+        verdict.distance(),
+        verdict.origin.name(),
+        verdict.advice
     )
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     ReportError,
+    configurations::{Configuration, configurations},
     curve::{self, Against, CurveDifference},
     differences::{self, Difference, Leaves},
     find::{self, Found},
@@ -26,6 +27,8 @@ pub struct Comparison {
     pub(super) curve_reference: Option<usize>,
     /// Per run: its loss curve against the reference's.
     pub(super) curves: Vec<Option<CurveDifference>>,
+    /// Repeats taken together.
+    pub(super) configurations: Vec<Configuration>,
     /// Keys of the spec that differ.
     pub(super) spec: Vec<Difference>,
     /// Keys of the environment that differ, of those that matter.
@@ -54,12 +57,16 @@ impl Comparison {
     pub(super) fn of(runs: Vec<Run>) -> Self {
         let spec = differing(&runs, |run| run.spec.as_ref());
         let mut environment = differing(&runs, |run| run.environment.as_ref());
-        environment.retain(|difference| !NOT_THE_MACHINE.contains(&difference.key.as_str()));
+        environment.retain(|difference| {
+            let key = difference.key.as_str();
+            !NOT_THE_MACHINE.contains(&key) && !key.starts_with("load.")
+        });
         Self {
             axes: axes(&runs, &spec),
             ratios: ratios(&runs),
             curve_reference: None,
             curves: vec![None; runs.len()],
+            configurations: configurations(&runs),
             runs,
             spec,
             environment,

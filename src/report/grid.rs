@@ -8,6 +8,13 @@ use crate::record::units;
 /// Axes shown in a table on the screen when they are merely what differs between specs; an export shows all.
 const MOST_KEYS: usize = 4;
 
+impl Column {
+    /// Of numbers.
+    pub(super) fn of_numbers(title: &str, cells: impl IntoIterator<Item = String>) -> Self {
+        Self { title: title.to_owned(), numeric: true, cells: cells.into_iter().collect() }
+    }
+}
+
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Column {

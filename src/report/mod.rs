@@ -3,6 +3,7 @@
 //! May use [`crate::record`], for the words it shares with the console.
 
 mod comparison;
+mod configurations;
 mod csv_file;
 mod curve;
 mod differences;
@@ -10,8 +11,12 @@ mod error;
 mod export;
 mod find;
 mod grid;
+mod noise;
+mod policies;
+mod repeats;
 mod run;
 mod scaling;
+mod statistics;
 mod sweep;
 mod sweep_end;
 mod text;

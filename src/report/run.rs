@@ -102,6 +102,11 @@ impl Run {
         self.figure(column)?.parse().ok()
     }
 
+    /// A figure of the environment as a number.
+    pub(super) fn environment_number(&self, key: &str) -> Option<f64> {
+        self.environment.as_ref()?.get(key)?.parse().ok()
+    }
+
     /// Whether its devices only pose as such, so that its times mean nothing.
     pub(super) fn is_virtual(&self) -> bool {
         self.figure("virtual") == Some("true")

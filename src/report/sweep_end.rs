@@ -2,7 +2,10 @@
 
 use std::{fmt::Write, path::Path};
 
-use super::{ReportError, comparison::Comparison, grid, run::Run, sweep, verdict};
+use super::{
+    ReportError, comparison::Comparison, configurations::has_repeats, grid, noise, policies, repeats,
+    run::Run, sweep, verdict,
+};
 use crate::record::units;
 
 /// The end of the sweep in `folder` for a terminal of `width` columns: its trials with axes, status and key figures,
@@ -12,15 +15,28 @@ use crate::record::units;
 /// Where a file of the sweep is malformed.
 pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     let comparison = Comparison::of(sweep::read(folder)?);
-    let mut columns = grid::columns(&comparison);
-    columns.retain(|column| !matches!(column.title.as_str(), "h2d" | "d2h" | "logging"));
-    if let Some(first) = columns.first_mut() {
-        // Numbered as the trials' folders are, from 0.
-        first.title = "trial".to_owned();
-        first.cells = (0..comparison.runs.len()).map(|trial| trial.to_string()).collect();
+    let Comparison { runs, configurations, .. } = &comparison;
+    let table = if has_repeats(configurations) {
+        // The repeats of a point say little one by one: they are in sweep.csv, and `runner compare` lists them.
+        grid::table(&repeats::columns(runs, configurations), width)
+    } else {
+        let mut columns = grid::columns(&comparison);
+        columns.retain(|column| !matches!(column.title.as_str(), "h2d" | "d2h" | "logging"));
+        if let Some(first) = columns.first_mut() {
+            // Numbered as the trials' folders are, from 0.
+            first.title = "trial".to_owned();
+            first.cells = (0..runs.len()).map(|trial| trial.to_string()).collect();
+        }
+        grid::table(&columns, width)
+    };
+    let mut text = format!("{}\n\n{table}\n", headline(folder, runs));
+    if let Some(costs) = policies::costs(runs, configurations) {
+        let _ = writeln!(text, "{}\n\n{}", costs.title, grid::table(&costs.columns, width)); // a String takes every write
     }
-    let mut text = format!("{}\n\n{}\n", headline(folder, &comparison.runs), grid::table(&columns, width));
-    text.push_str(&verdict::verdict(&comparison.runs, width)?.unwrap_or_default());
+    for line in noise::warnings(runs, configurations, "trial", 0) {
+        let _ = writeln!(text, "  noise: {line}");
+    }
+    text.push_str(&verdict::verdict(runs, width)?.unwrap_or_default());
     for (trial, run) in comparison.runs.iter().enumerate().filter(|(_, run)| !run.reason.is_empty()) {
         let _ = writeln!(text, "  trial {trial} {}: {}", run.status, run.reason); // a String takes every write
     }

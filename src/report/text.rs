@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use super::{
     comparison::{Comparison, is_not_run},
+    configurations::has_repeats,
     curve::CurveDifference,
     differences::Difference,
-    grid,
+    grid, noise, policies, repeats,
 };
 use crate::record::units;
 
@@ -15,6 +16,15 @@ impl Comparison {
     /// folders, where their loss curves part, and what differs in spec and environment.
     pub fn table(&self, width: u16) -> String {
         let mut text = format!("{}\n\n{}", self.comparability(), grid::table(&grid::columns(self), width));
+        if has_repeats(&self.configurations) {
+            let columns = repeats::columns(&self.runs, &self.configurations);
+            let _ = write!(text, "\nrepeats taken together\n\n{}", grid::table(&columns, width)); // a String takes every write
+        }
+        if let Some(costs) = policies::costs(&self.runs, &self.configurations) {
+            let _ = write!(text, "\n{}\n\n{}", costs.title, grid::table(&costs.columns, width));
+        }
+        let noise = noise::warnings(&self.runs, &self.configurations, "run", 1);
+        section(&mut text, "noise", noise.into_iter().map(|line| ("noise:".to_owned(), line)).collect());
         section(&mut text, "runs", self.run_lines());
         if let Some(reference) = self.curve_reference {
             section(&mut text, &format!("train loss against run {}", reference + 1), self.curve_lines());

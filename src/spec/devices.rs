@@ -183,24 +183,7 @@ impl Devices {
                 "on_missing",
                 "what to do when a device is not there",
                 OnMissing::Error,
-                |v| {
-                    v.word(
-                        &[
-                            Word { name: "error", value: OnMissing::Error, doc: "run nothing, exit code 3" },
-                            Word {
-                                name: "clamp",
-                                value: OnMissing::Clamp,
-                                doc: "those there are, or else the CPU",
-                            },
-                            Word {
-                                name: "cpu",
-                                value: OnMissing::Cpu,
-                                doc: "the CPU as soon as one is missing",
-                            },
-                        ],
-                        &[],
-                    )
-                },
+                OnMissing::read,
             ),
             scaling: t.default(
                 "scaling",
@@ -275,8 +258,21 @@ fn check_list(t: &mut Fields<'_>, devices: &[DeviceName]) {
     }
 }
 
+impl OnMissing {
+    pub(super) fn read(v: Item<'_>) -> Self {
+        v.word(
+            &[
+                Word { name: "error", value: Self::Error, doc: "run nothing, exit code 3" },
+                Word { name: "clamp", value: Self::Clamp, doc: "those there are, or else the CPU" },
+                Word { name: "cpu", value: Self::Cpu, doc: "the CPU as soon as one is missing" },
+            ],
+            &[],
+        )
+    }
+}
+
 impl GpuCount {
-    fn read(v: Item<'_>) -> Self {
+    pub(super) fn read(v: Item<'_>) -> Self {
         let schema = json!({ "oneOf": [{ "type": "integer", "minimum": 0, "maximum": u32::MAX }, { "const": "all" }] });
         let read = |v: &Value| match v {
             Value::Integer(n) => u32::try_from(*n).ok().map(Self::Exactly),
@@ -288,7 +284,7 @@ impl GpuCount {
 }
 
 impl DeviceName {
-    fn read(v: Item<'_>) -> Self {
+    pub(super) fn read(v: Item<'_>) -> Self {
         let schema = json!({ "type": "string", "pattern": "^(cpu|(gpu|cuda)(:[0-9]+)?)$" });
         let read = |v: &Value| match v {
             Value::String(s) => Self::parse(s),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Spec,
+    LabSpec, Spec,
     diagnostic::{Failure, Sources},
     key,
     problem::{Place, Problem},
@@ -17,7 +17,7 @@ use super::{
 
 /// A spec and all its trials; one trial where nothing is swept.
 #[derive(Clone, Debug)]
-pub struct Experiment {
+pub struct Experiment<S = Spec> {
     /// The spec file as it was named.
     pub path: PathBuf,
     /// What is swept, the slowest first; `repeat` comes last where there are repeats. Empty for a single run.
@@ -25,7 +25,7 @@ pub struct Experiment {
     /// How often each point of the grid runs.
     pub repeats: u32,
     /// All trials in the order they run: a whole repeat before the next.
-    pub trials: Vec<TrialSpec>,
+    pub trials: Vec<TrialSpec<S>>,
     pub(super) base: Table,
     pub(super) sweep: Sweep,
     pub(super) sources: Sources,
@@ -42,7 +42,7 @@ pub struct Axis {
 
 /// One trial of an experiment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TrialSpec {
+pub struct TrialSpec<S = Spec> {
     /// Its number, from 0, in the order they run.
     pub index: usize,
     /// Its value on each of the experiment's axes: dotted key and value as shown.
@@ -50,10 +50,10 @@ pub struct TrialSpec {
     /// Which repeat it belongs to, from 0.
     pub repeat: u32,
     /// What it runs.
-    pub spec: Spec,
+    pub spec: S,
 }
 
-impl Experiment {
+impl<S> Experiment<S> {
     /// Whether there is a sweep folder to make: an axis or a repeat.
     pub fn is_sweep(&self) -> bool {
         !self.axes.is_empty()
@@ -84,15 +84,26 @@ impl Experiment {
         };
         Failure::of(found.into_iter().map(name_trial).collect(), self.sources.clone())
     }
+}
 
+impl Experiment {
     /// First 8 hex digits of SHA-256: of the resolved spec, or of those of all trials.
     pub fn hash8(&self) -> String {
-        let mut hash = Sha256::new();
-        for trial in &self.trials {
-            hash.update(trial.spec.to_toml());
-        }
-        hex8(hash)
+        hash_all(self.trials.iter().map(|trial| trial.spec.to_toml()))
     }
+}
+
+impl Experiment<LabSpec> {
+    /// As for training.
+    pub fn hash8(&self) -> String {
+        hash_all(self.trials.iter().map(|trial| trial.spec.to_toml()))
+    }
+}
+
+fn hash_all(texts: impl Iterator<Item = String>) -> String {
+    let mut hash = Sha256::new();
+    texts.for_each(|text| hash.update(text));
+    hex8(hash)
 }
 
 /// The axes as they are shown.

@@ -3,12 +3,12 @@
 use std::{fs::File, io::Read, path::Path};
 
 use super::{
-    Spec,
+    Kind, LabSpec, Spec,
     diagnostic::{Failure, Sources},
     experiment::{Experiment, TrialSpec, axes, locate},
     overrides,
     problem::{Place, Problem},
-    reader::{self, MAX_PROBLEMS, Reading},
+    reader::{self, Fields, MAX_PROBLEMS, Reading},
     sweep::{MAX_TRIALS, Sweep},
     tree::{self, Node, Span, Table, Value},
 };
@@ -17,11 +17,34 @@ use crate::host;
 /// A larger file is no spec.
 const MAX_BYTES: u64 = 16 << 20;
 
+/// An experiment, by what its kind makes of a spec.
+#[derive(Clone, Debug)]
+pub enum Loaded {
+    /// `kind = "train"`.
+    Train(Box<Experiment>),
+    /// The others.
+    Lab(Box<Experiment<LabSpec>>),
+}
+
+/// Reads a spec file of training; see [`read`].
+///
+/// # Errors
+/// As [`read`], and where the spec is of another kind.
+pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
+    match read(path, overrides)? {
+        Loaded::Train(experiment) => Ok(*experiment),
+        Loaded::Lab(experiment) => {
+            let message = "this is no spec of training";
+            Err(experiment.failure([(0, Problem::at_key("kind", message))]))
+        }
+    }
+}
+
 /// Reads a spec file, applies `overrides` and reads every trial.
 ///
 /// # Errors
 /// All that is wrong, whether in the file or in an override; problems that several trials share are told once.
-pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
+pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
     let text = read_text(path).map_err(|p| Failure::new(vec![*p]))?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned());
@@ -31,13 +54,13 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
 /// Values in all trials together: each trial holds its own, so this bounds time and memory.
 const MAX_VALUES: usize = 20_000_000;
 
-/// As [`load`], with the file's text at hand; relative paths are taken from `folder`.
+/// As [`read`], with the file's text at hand; relative paths are taken from `folder`.
 pub(super) fn load_text(
     path: &Path,
     folder: &Path,
     text: String,
     overrides: &[String],
-) -> Result<Experiment, Failure> {
+) -> Result<Loaded, Failure> {
     let parsed = tree::parse_document(&text, 0);
     let sources = Sources::new(path, text, overrides);
     let mut root = match parsed {
@@ -47,21 +70,27 @@ pub(super) fn load_text(
     let (keys, mut problems) = overrides::apply(&mut root, overrides);
     let sweep = take_sweep(&mut root, folder, &mut problems);
     sweep.check_overrides(&keys, &mut problems);
-    let mut loader = Loader { path, folder, base: root, sweep, found: Vec::new() };
-    let trials = loader.read_trials(&mut problems);
-    if !problems.is_empty() {
-        return Err(Failure::of(problems, sources));
+    let kind = kind_of(&root);
+    let loader = Loader { path, folder, base: root, sweep, found: Vec::new() };
+    match kind {
+        Kind::Train => {
+            let experiment = loader.finish(Spec::read, |spec| &mut spec.seed, problems, sources)?;
+            Ok(Loaded::Train(Box::new(experiment)))
+        }
+        lab => {
+            let read = |t: &mut Fields<'_>, name: &str| LabSpec::read(t, lab, name);
+            let experiment = loader.finish(read, |spec| &mut spec.seed, problems, sources)?;
+            Ok(Loaded::Lab(Box::new(experiment)))
+        }
     }
-    let Loader { base, sweep, .. } = loader;
-    Ok(Experiment {
-        path: path.to_owned(),
-        axes: axes(&sweep),
-        repeats: sweep.repeats,
-        trials,
-        base,
-        sweep,
-        sources,
-    })
+}
+
+/// What kind of spec a tree is to be read as; one that names no kind that there is, as training, whose reader tells it.
+fn kind_of(root: &Table) -> Kind {
+    let Some(Value::String(kind)) = root.get("kind").map(|entry| &entry.node.value) else {
+        return Kind::Train;
+    };
+    Kind::LABS.into_iter().find(|lab| lab.name() == kind).unwrap_or(Kind::Train)
 }
 
 /// Reads the file, if it is text of a bearable size.
@@ -122,7 +151,35 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn read_trials(&mut self, problems: &mut Vec<Problem>) -> Vec<TrialSpec> {
+    /// Reads every trial with `read`; `seed` is where its seed stands.
+    fn finish<S: Clone>(
+        mut self,
+        read: impl Fn(&mut Fields<'_>, &str) -> S,
+        seed: fn(&mut S) -> &mut u64,
+        mut problems: Vec<Problem>,
+        sources: Sources,
+    ) -> Result<Experiment<S>, Failure> {
+        let trials = self.read_trials(&read, seed, &mut problems);
+        if !problems.is_empty() {
+            return Err(Failure::of(problems, sources));
+        }
+        Ok(Experiment {
+            path: self.path.to_owned(),
+            axes: axes(&self.sweep),
+            repeats: self.sweep.repeats,
+            trials,
+            base: self.base,
+            sweep: self.sweep,
+            sources,
+        })
+    }
+
+    fn read_trials<S: Clone>(
+        &mut self,
+        read: &impl Fn(&mut Fields<'_>, &str) -> S,
+        seed: fn(&mut S) -> &mut u64,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<TrialSpec<S>> {
         let (points, repeats) = (self.sweep.points(), self.sweep.repeats);
         if points.saturating_mul(repeats as usize) > MAX_TRIALS {
             let message =
@@ -144,7 +201,7 @@ impl Loader<'_> {
         let name = default_name(self.path);
         let mut specs = Vec::new();
         for point in 0..points {
-            match self.read_point(point, &name) {
+            match self.read_point(read, point, &name) {
                 Ok(spec) => specs.push(spec),
                 Err(found) => found.into_iter().for_each(|p| self.note(p, point)),
             }
@@ -155,14 +212,19 @@ impl Loader<'_> {
         for (problem, point, count) in std::mem::take(&mut self.found) {
             problems.push(if count < points { self.sweep.name_trial(problem, point) } else { problem });
         }
-        if specs.len() < points { Vec::new() } else { expand(&self.sweep, &specs, problems) }
+        if specs.len() < points { Vec::new() } else { expand(&self.sweep, &specs, seed, problems) }
     }
 
-    fn read_point(&self, point: usize, name: &str) -> Result<Spec, Vec<Problem>> {
+    fn read_point<S>(
+        &self,
+        read: &impl Fn(&mut Fields<'_>, &str) -> S,
+        point: usize,
+        name: &str,
+    ) -> Result<S, Vec<Problem>> {
         let (tree, mut problems) = self.sweep.apply(&self.base, point);
         let mut reading = Reading::new(self.folder);
         let root = node(tree);
-        let spec = reader::read(&root, &mut reading, |t| Spec::read(t, name));
+        let spec = reader::read(&root, &mut reading, |t| read(t, name));
         problems.extend(reading.into_problems());
         if problems.is_empty() {
             return Ok(spec);
@@ -180,7 +242,12 @@ impl Loader<'_> {
 }
 
 /// The trials of every repeat.
-fn expand(sweep: &Sweep, specs: &[Spec], problems: &mut Vec<Problem>) -> Vec<TrialSpec> {
+fn expand<S: Clone>(
+    sweep: &Sweep,
+    specs: &[S],
+    seed: fn(&mut S) -> &mut u64,
+    problems: &mut Vec<Problem>,
+) -> Vec<TrialSpec<S>> {
     let seeds = sweep.axes.iter().find(|a| a.key.dotted() == "seed").filter(|_| sweep.repeats > 1);
     if let Some(axis) = seeds.filter(|_| sweep.repeat_seeds) {
         let message = "an axis on `seed` and repeats that count seeds up would run the same seeds twice";
@@ -195,9 +262,9 @@ fn expand(sweep: &Sweep, specs: &[Spec], problems: &mut Vec<Problem>) -> Vec<Tri
         for (point, spec) in specs.iter().enumerate() {
             let mut spec = spec.clone();
             if sweep.repeat_seeds {
-                spec.seed += u64::from(repeat);
+                *seed(&mut spec) += u64::from(repeat);
             }
-            if spec.seed > super::MAX_SEED {
+            if *seed(&mut spec) > super::MAX_SEED {
                 problems.push(Problem::new(
                     Place::Nowhere,
                     "`seed` plus `sweep.repeats` is too large for a seed",

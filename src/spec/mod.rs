@@ -14,6 +14,7 @@ mod diagnostic;
 mod duration;
 mod experiment;
 mod key;
+pub mod lab;
 mod load;
 mod logging;
 mod model;
@@ -38,7 +39,8 @@ pub use devices::{
 };
 pub use diagnostic::Failure;
 pub use experiment::{Axis, Experiment, TrialSpec};
-pub use load::load;
+pub use lab::{Lab, LabSpec};
+pub use load::{Loaded, load, read};
 pub use logging::{Logging, Metric, Policy};
 pub use model::{Init, Layer, Linear, Loss, Model};
 pub use optimizer::{Adam, AdamW, Optimizer, Sgd};
@@ -93,6 +95,37 @@ pub struct Spec {
 pub enum Kind {
     /// Train a model.
     Train,
+    /// Multiply matrices.
+    Matmul,
+    /// Copy between memories.
+    Transfer,
+    /// Make and move tensors.
+    Tensors,
+}
+
+impl Kind {
+    /// Those that try the machine itself; each has a table of its name.
+    pub const LABS: [Self; 3] = [Self::Matmul, Self::Transfer, Self::Tensors];
+
+    /// The word in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Matmul => "matmul",
+            Self::Transfer => "transfer",
+            Self::Tensors => "tensors",
+        }
+    }
+
+    /// What is done.
+    pub fn doc(self) -> &'static str {
+        match self {
+            Self::Train => "train a model",
+            Self::Matmul => "multiply matrices, log their norms",
+            Self::Transfer => "copy between memories",
+            Self::Tensors => "make, move and apply tensors, step by step",
+        }
+    }
 }
 
 impl Spec {
@@ -105,11 +138,13 @@ impl Spec {
             "the source of every random number: weights, order of rows, dropout, synthetic data, the split";
         let seed = t.default("seed", doc, 0, |v| v.integer(0..=MAX_SEED));
         let kind = t.default("kind", "what is run", Kind::Train, |v| {
-            let train = Word { name: "train", value: Kind::Train, doc: "train a model" };
-            v.word(&[train], &["matmul", "transfer", "tensors"])
+            let word = |kind: Kind| Word { name: kind.name(), value: kind, doc: kind.doc() };
+            // A spec of another kind is read elsewhere; here they are known to be suggested.
+            v.word(&[Kind::Train, Kind::Matmul, Kind::Transfer, Kind::Tensors].map(word), &[])
         });
         if t.is_sound("kind") {
-            t.later(&["checkpoint", "matmul", "transfer", "tensors"]);
+            t.later(&["checkpoint"]);
+            Kind::LABS.iter().for_each(|lab| t.foreign(lab.name(), lab.name(), kind.name()));
         } else {
             t.ignore_the_rest();
         }

@@ -113,7 +113,7 @@ impl Model {
 }
 
 impl Layer {
-    fn read(v: Item<'_>) -> Self {
+    pub(super) fn read(v: Item<'_>) -> Self {
         v.variant(
             "layer",
             &[
@@ -181,7 +181,7 @@ impl Loss {
 }
 
 impl Init {
-    fn read(v: Item<'_>) -> Self {
+    pub(super) fn read(v: Item<'_>) -> Self {
         v.variant(
             "init",
             &[

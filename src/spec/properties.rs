@@ -6,8 +6,15 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::{load::load_text, *};
 
-fn read(text: &str, overrides: &[String]) -> Result<Experiment, Failure> {
+fn read_any(text: &str, overrides: &[String]) -> Result<Loaded, Failure> {
     load_text(Path::new("x.toml"), Path::new("/folder"), text.to_owned(), overrides)
+}
+
+fn read(text: &str, overrides: &[String]) -> Result<Experiment, Failure> {
+    match read_any(text, overrides)? {
+        Loaded::Train(experiment) => Ok(*experiment),
+        Loaded::Lab(experiment) => Err(experiment.failure([(0, Problem::at_key("kind", "of the lab"))])),
+    }
 }
 
 fn positive() -> impl Strategy<Value = f64> {

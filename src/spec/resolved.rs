@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
@@ -13,38 +14,47 @@ const WITH_HEADERS: [&str; 3] = ["data", "optimizer", "schedule"];
 impl Spec {
     /// TOML that reads back as the same spec, from any folder.
     pub fn to_toml(&self) -> String {
-        let mut out = String::new();
-        // Every type of a spec is a TOML value: paths were checked to be text when they were read.
-        let table = Table::try_from(self).unwrap_or_default();
-        let (tables, scalars): (Vec<_>, Vec<_>) = table.iter().partition(|(_, v)| v.is_table());
-        for (key, value) in scalars {
-            line(&mut out, key, value);
-        }
-        for (name, value) in tables {
-            let Value::Table(table) = value else { continue };
-            let has_headers = WITH_HEADERS.contains(&name.as_str());
-            let (inner, fields): (Vec<_>, Vec<_>) =
-                table.iter().partition(|(_, v)| has_headers && v.is_table());
-            if !fields.is_empty() {
-                let _ = write!(out, "\n[{name}]\n");
-            }
-            for (key, value) in fields {
-                line(&mut out, key, value);
-            }
-            for (key, value) in inner {
-                let _ = write!(out, "\n[{name}.{key}]\n");
-                for (key, value) in value.as_table().into_iter().flatten() {
-                    line(&mut out, key, value);
-                }
-            }
-        }
-        out
+        to_toml(self)
     }
 
     /// First 8 hex digits of SHA-256 of the resolved spec.
     pub fn hash8(&self) -> String {
-        hex8(Sha256::new().chain_update(self.to_toml()))
+        hash8(&self.to_toml())
     }
+}
+
+/// A spec of any kind as TOML that reads back the same.
+pub(super) fn to_toml(spec: &impl Serialize) -> String {
+    let mut out = String::new();
+    // Every type of a spec is a TOML value: paths were checked to be text when they were read.
+    let table = Table::try_from(spec).unwrap_or_default();
+    let (tables, scalars): (Vec<_>, Vec<_>) = table.iter().partition(|(_, v)| v.is_table());
+    for (key, value) in scalars {
+        line(&mut out, key, value);
+    }
+    for (name, value) in tables {
+        let Value::Table(table) = value else { continue };
+        let has_headers = WITH_HEADERS.contains(&name.as_str());
+        let (inner, fields): (Vec<_>, Vec<_>) = table.iter().partition(|(_, v)| has_headers && v.is_table());
+        if !fields.is_empty() {
+            let _ = write!(out, "\n[{name}]\n");
+        }
+        for (key, value) in fields {
+            line(&mut out, key, value);
+        }
+        for (key, value) in inner {
+            let _ = write!(out, "\n[{name}.{key}]\n");
+            for (key, value) in value.as_table().into_iter().flatten() {
+                line(&mut out, key, value);
+            }
+        }
+    }
+    out
+}
+
+/// First 8 hex digits of SHA-256 of a text.
+pub(super) fn hash8(text: &str) -> String {
+    hex8(Sha256::new().chain_update(text))
 }
 
 /// The first 8 hex digits.
@@ -54,8 +64,8 @@ pub(super) fn hex8(hash: Sha256) -> String {
 
 fn line(out: &mut String, key: &str, value: &Value) {
     match value {
-        // Layers and links of a chain: one per line.
-        Value::Array(items) if matches!(key, "layers" | "chain") => {
+        // Layers, links of a chain, steps of a tour: one per line.
+        Value::Array(items) if matches!(key, "layers" | "chain" | "step") => {
             let _ = writeln!(out, "{key} = [");
             for item in items {
                 let _ = writeln!(out, "    {item},");

@@ -1,8 +1,11 @@
 //! The JSON Schema of a spec, for editors. It is written by the very definitions that read a spec.
+//!
+//! The tables of all kinds stand side by side, so that an editor knows every one of them; which of them a spec may
+//! have, and must, follows from its `kind`.
 
 use serde_json::{Value, json};
 
-use super::{Spec, reader};
+use super::{Kind, LabSpec, Spec, reader};
 
 /// JSON Schema 2020-12 of a spec file.
 pub fn schema() -> Value {
@@ -11,8 +14,46 @@ pub fn schema() -> Value {
     schema.insert("title".into(), json!("runner experiment"));
     schema.insert(
         "description".into(),
-        json!("A declarative experiment: data, model, optimizer, devices, sweep"),
+        json!("A declarative experiment: data, model, optimizer, devices, sweep; or one of the lab"),
     );
-    schema.extend(reader::describe(|t| Spec::read(t, "name")));
+    let train = reader::describe(|t| Spec::read(t, "name"));
+    let labs = Kind::LABS.map(|kind| (kind, reader::describe(|t| LabSpec::read(t, kind, "name"))));
+    let mut all = properties(&train);
+    for (_, lab) in &labs {
+        for (name, property) in properties(lab) {
+            all.entry(name).or_insert(property);
+        }
+    }
+    let is = |kind: Kind| json!({ "properties": { "kind": { "const": kind.name() } }, "required": ["kind"] });
+    let is_lab: Vec<Value> = Kind::LABS.map(is).into();
+    let mut rules = vec![json!({ "if": { "not": { "anyOf": is_lab } }, "then": rule(&train, &all) })];
+    rules.extend(labs.iter().map(|(kind, lab)| json!({ "if": is(*kind), "then": rule(lab, &all) })));
+    schema.extend(train);
+    schema.remove("required");
+    schema.insert("properties".into(), all.into());
+    schema.insert("allOf".into(), rules.into());
     schema.into()
+}
+
+fn properties(schema: &reader::Json) -> reader::Json {
+    schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+/// What holds for one kind beyond what holds for all: keys that must be there, that mean something else, that may not.
+fn rule(kind: &reader::Json, all: &reader::Json) -> Value {
+    let own = properties(kind);
+    let mut different = reader::Json::new();
+    for (name, general) in all {
+        match own.get(name) {
+            None => {
+                different.insert(name.clone(), false.into());
+            }
+            Some(property) if property != general => {
+                different.insert(name.clone(), property.clone());
+            }
+            Some(_) => {}
+        }
+    }
+    let required = kind.get("required").cloned().unwrap_or_else(|| json!([]));
+    json!({ "required": required, "properties": different })
 }

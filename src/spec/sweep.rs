@@ -154,6 +154,11 @@ fn read_axes(grid: &Table, problems: &mut Vec<Problem>) -> Vec<GridAxis> {
             refuse(at_key(), format!("`{name}` cannot be an axis"), hint);
             continue;
         }
+        if first == "kind" {
+            let hint = "a sweep has trials of one kind: write a spec for each".to_owned();
+            refuse(at_key(), format!("`{name}` cannot be an axis"), hint);
+            continue;
+        }
         if let Some(below) = axes.iter().find(|a| key.is_above(&a.key)) {
             let hint = format!("write `{name}` first");
             refuse(

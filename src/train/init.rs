@@ -1,12 +1,8 @@
 //! Initial weights: from the seed on the host, so that they are the same on every device; or from a file.
 
-use rand_chacha::{ChaCha8Rng, rand_core::Rng};
-use rand_distr::{Distribution, StandardNormal};
-
 use crate::{
     data::Weights,
-    program::{Layout, Parameter},
-    random::{Purpose, stream},
+    program::{Layout, imported, initial_parameter},
     spec::Init,
 };
 
@@ -17,72 +13,17 @@ pub fn initial_values(init: &Init, layout: &Layout, seed: u64, file: Option<&Wei
     let mut inputs = 0;
     for (index, parameter) in layout.parameters.iter().enumerate() {
         let to = &mut values[parameter.offset..parameter.offset + parameter.elements()];
-        // PyTorch's order of drawing: `[out, in]`, row by row. One stream per parameter, so that none depends on another.
-        let mut random = stream(seed, Purpose::Weights, index as u64);
-        let is_weight = parameter.shape.len() == 2;
-        if is_weight {
-            inputs = parameter.shape[0];
+        if let [width, _] = parameter.shape[..] {
+            inputs = width;
         }
-        let outputs = parameter.shape[parameter.shape.len() - 1];
         match init {
-            Init::Pytorch => {
-                let bound = 1.0 / (inputs.max(1) as f64).sqrt();
-                draw(to, parameter, || uniform(&mut random, bound));
-            }
-            Init::XavierUniform if is_weight => {
-                let bound = (6.0 / (inputs + outputs) as f64).sqrt();
-                draw(to, parameter, || uniform(&mut random, bound));
-            }
-            Init::KaimingNormal if is_weight => {
-                let std = (2.0 / inputs.max(1) as f64).sqrt();
-                draw(to, parameter, || normal(&mut random, std));
-            }
-            Init::Normal { std } if is_weight => draw(to, parameter, || normal(&mut random, *std)),
-            Init::XavierUniform | Init::KaimingNormal | Init::Normal { .. } => {}
             Init::File(_) => {
                 if let Some(tensor) = file.and_then(|f| f.get(&parameter.name)) {
-                    let mut numbers = tensor.values.iter().copied();
-                    draw(to, parameter, || numbers.next().unwrap_or(0.0));
+                    imported(parameter, &tensor.values, to);
                 }
             }
+            _ => initial_parameter(init, parameter, index, inputs, seed, to),
         }
     }
     values
-}
-
-/// Fills a parameter in PyTorch's order of axes.
-fn draw(to: &mut [f32], parameter: &Parameter, mut next: impl FnMut() -> f32) {
-    match parameter.shape[..] {
-        [inputs, outputs] => {
-            for o in 0..outputs {
-                for i in 0..inputs {
-                    to[i * outputs + o] = next();
-                }
-            }
-        }
-        _ => to.iter_mut().for_each(|v| *v = next()),
-    }
-}
-
-/// A parameter's numbers and shape in PyTorch's order of axes.
-pub fn exported(parameter: &Parameter, values: &[f32]) -> (Vec<usize>, Vec<f32>) {
-    let own = &values[parameter.offset..parameter.offset + parameter.elements()];
-    match parameter.shape[..] {
-        [inputs, outputs] => {
-            let turned = (0..outputs).flat_map(|o| (0..inputs).map(move |i| own[i * outputs + o])).collect();
-            (vec![outputs, inputs], turned)
-        }
-        _ => (parameter.shape.clone(), own.to_vec()),
-    }
-}
-
-/// Uniform in (-bound, bound), from 24 bits.
-fn uniform(random: &mut ChaCha8Rng, bound: f64) -> f32 {
-    let unit = f64::from(random.next_u32() >> 8) * (1.0 / 16_777_216.0);
-    ((unit * 2.0 - 1.0) * bound) as f32
-}
-
-fn normal(random: &mut ChaCha8Rng, std: f64) -> f32 {
-    let z: f64 = StandardNormal.sample(random);
-    (z * std) as f32
 }

@@ -13,7 +13,8 @@ mod stop;
 mod validation;
 mod world;
 
-pub use init::{exported, initial_values};
+pub use crate::program::exported;
+pub use init::initial_values;
 pub use session::{Closed, Job, Trained, train};
 pub use stop::StopFlag;
 pub use world::World;

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use super::session::Session;
 use crate::{
-    device::{Clock, Device, Kind},
+    device::{Clock, Device, Kind, Line, Purpose},
     event::{Event, Level, Outcome, PhaseTime, Status, Transfer},
+    host,
+    plan::{Setting, Spent, Verdict},
     program::Phase,
 };
 
@@ -24,6 +26,14 @@ impl Session<'_> {
         let loop_s = loop_time.as_secs_f64();
         let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
         let ranks = self.world.finish();
+        let verdict = ranks.first().and_then(|first| {
+            let clocks = [Some(&self.clock), first.clock.as_ref()];
+            let total = |phase| clocks.iter().flatten().map(|c| c.total(phase).as_secs_f64()).sum::<f64>();
+            let spent = spent(&first.device, total, self.step, train_time, self.trial.chunk_rows.is_some());
+            // Virtual devices share one processor: nothing can be said of what bounds real ones.
+            let setting = Setting::of(self.trial, host::logical_cores().unwrap_or(1));
+            Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| !self.trial.devices.any_virtual())
+        });
         let mut rows = Vec::new();
         for rank in &ranks {
             let device = rank.device.name();
@@ -55,7 +65,34 @@ impl Session<'_> {
             timing: rows,
             transfers: ranks.iter().flat_map(|r| transfers(&r.device)).collect(),
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
+            verdict,
         }
+    }
+}
+
+/// What the training time went into, by the phases' totals.
+fn spent(
+    device: &Device,
+    total: impl Fn(Phase) -> f64,
+    steps: u64,
+    train_time: Duration,
+    streamed: bool,
+) -> Spent {
+    let work = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
+    let compute_s = work.into_iter().map(&total).sum::<f64>();
+    // Rows that are there are fetched by the step itself; others are waited for.
+    let (rows_s, waited_s) = if streamed { (0.0, total(Phase::Data)) } else { (total(Phase::Data), 0.0) };
+    let is_log =
+        |(kind, purpose, _): &(Kind, Purpose, Line)| *kind == Kind::DeviceToHost && *purpose == Purpose::Log;
+    let reads = device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count);
+    Spent {
+        steps,
+        train_s: train_time.as_secs_f64(),
+        compute_s: compute_s + rows_s,
+        transfer_s: total(Phase::Upload) + waited_s,
+        log_s: total(Phase::Log),
+        all_reduce_s: total(Phase::AllReduce),
+        log_waits: reads.sum(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 15] = [
     "host",
     "random",
     "spec",
@@ -15,9 +15,11 @@ const LAYERS: [&str; 13] = [
     "plan",
     "collective",
     "device",
+    "tensor",
     "data",
     "event",
     "train",
+    "lab",
     "record",
     "report",
     "cli",

@@ -11,6 +11,7 @@ mod experiments;
 mod parity;
 mod process;
 mod readme;
+mod repeats;
 mod robust;
 mod run;
 mod spec;

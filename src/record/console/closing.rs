@@ -59,6 +59,9 @@ fn rows(header: &Header, outcome: &Outcome, folder: &Path) -> Vec<(&'static str,
     if let Some(share) = logging_share(outcome) {
         rows.push(("logging", format!("{} of the time", units::percent(share))));
     }
+    if let Some(verdict) = &outcome.verdict {
+        rows.push(("bound by", story::verdict(verdict)));
+    }
     rows.push(("folder", folder.display().to_string()));
     rows
 }
@@ -92,6 +95,7 @@ mod tests {
           validation loss  0.1000
           accuracy         95.0 %
           logging          1.00 % of the time
+          bound by         log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
     }
@@ -116,6 +120,7 @@ mod tests {
           steps            5 in 1 epoch, 400 ms
           speed            12.50 steps/s, 400.0 rows/s
           logging          1.00 % of the time
+          bound by         log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
     }

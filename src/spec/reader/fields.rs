@@ -83,6 +83,22 @@ impl<'a> Fields<'a> {
         default
     }
 
+    /// As [`Fields::optional`], with the default that the schema shows.
+    pub fn optional_or<T>(
+        &mut self,
+        name: &'static str,
+        doc: &'static str,
+        shown: impl Serialize,
+        read: impl FnOnce(Item<'_>) -> T,
+    ) -> Option<T> {
+        if let At::Schema(_) = self.at {
+            let shown = serde_json::to_value(&shown).ok();
+            self.read(name, doc, shown, read);
+            return None;
+        }
+        self.optional(name, doc, read)
+    }
+
     /// A table that may be left out: all its fields have defaults.
     pub fn section<T>(
         &mut self,
@@ -103,6 +119,16 @@ impl<'a> Fields<'a> {
                 self.known.push(name);
             }
         }
+    }
+
+    /// A key of another kind of spec: refused with the kind it belongs to, absent from the schema.
+    pub fn foreign(&mut self, name: &'static str, its_kind: &str, kind: &str) {
+        let Some(entry) = self.entry(name) else { return };
+        let message =
+            format!("`{name}` belongs to `kind = \"{its_kind}\"`, and this spec's kind is `{kind}`");
+        let hint = format!("remove it, or set `kind = \"{its_kind}\"`");
+        self.reading.tell(name.to_owned(), Problem::new(entry.key_span.place(), message).hint(hint));
+        self.known.push(name);
     }
 
     /// Leaves the keys that nobody named unjudged: the table is of a kind that this version does not know.

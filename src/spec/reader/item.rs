@@ -120,6 +120,15 @@ impl<'a> Item<'a> {
         })
     }
 
+    /// A file as it was written, and the same made absolute as by [`Item::path`].
+    pub fn path_as_written(self) -> (String, PathBuf) {
+        let text = match &self.at {
+            At::Node(Node { value: Value::String(text), .. }) => text.clone(),
+            _ => String::new(),
+        };
+        (text, self.path())
+    }
+
     /// One of `words`; those of `later` are refused by name.
     pub fn word<T: Clone>(self, words: &[Word<T>], later: &[&str]) -> T {
         let names = || words.iter().map(|w| w.name);

@@ -16,6 +16,14 @@ pub fn sum(values: &[f32]) -> f64 {
     )
 }
 
+/// The sum of squares in double precision: 16 running sums, joined in order.
+pub fn sum_of_squares(values: &[f32]) -> f64 {
+    vectorized(
+        #[inline(always)]
+        || lanes(values, |v| v * v),
+    )
+}
+
 /// Sums of squares of each chunk of [`CHUNK`] numbers.
 pub fn squares(values: &[f32], partial: &mut [f32]) {
     for (chunk, partial) in values.chunks(CHUNK).zip(partial) {

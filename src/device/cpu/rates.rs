@@ -1,0 +1,298 @@
+//! This machine's rates, measured: products by one thread and by all, functions of single numbers, caches and memory,
+//! the cost of an instruction, of a block, and of a meeting of a team.
+//!
+//! Each figure is the best of some rounds, as that of STREAM (J. D. McCalpin, 1995): a floor is what the machine can do,
+//! and whatever else runs only ever makes a round slower. Memory is measured by STREAM's triad, `a = b + s c`, whose
+//! three accesses per number count, over more bytes than the caches hold.
+
+use std::{
+    hint::black_box,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    CpuExecutor, Job, Memory, Sharing, flush_denormals,
+    matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
+    ops::{activation::activate, vectorized},
+    team::Team,
+};
+use crate::{
+    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Work},
+    host,
+    plan::{Origin, Rates},
+    program::{Activation, Hyper, Options, Programs, Shard, UpdateRule, lower},
+    spec::{Layer, Linear, Loss, Metric, Policy},
+};
+
+/// Rounds of a figure.
+const ROUNDS: usize = 6;
+
+/// A round takes about this long.
+const ROUND: Duration = Duration::from_millis(40);
+
+/// Operations of a hyperbolic tangent, as [`crate::program::Op::cost`] counts them.
+const FUNCTION: f64 = 20.0;
+
+/// Numbers of the measured function: they stay in the first-level cache.
+const FEW: usize = 2048;
+
+/// Rows, terms and columns of the measured product.
+const PRODUCT: [usize; 3] = [240, 512, 512];
+
+/// Layers of the tiny model by which instructions are measured.
+const LAYERS: usize = 16;
+
+/// Steps of a block of it.
+const STEPS: usize = 64;
+
+/// Meetings in a run of the measured team.
+const MEETINGS: usize = 256;
+
+/// Bytes of memory that are measured at most.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// Measures for `threads` threads; takes some two seconds.
+///
+/// # Errors
+/// Where threads or memory cannot be had.
+pub fn measure(threads: usize) -> Result<Rates, DeviceError> {
+    flush_denormals();
+    let kernel = Kernel::detect();
+    let flops_per_s = together(1, || product(kernel))?;
+    let cache_numbers = (host::second_level_cache().unwrap_or(1 << 20) / 2 / 12) as usize;
+    let memory_numbers = |threads: usize| (beyond_caches() / 12) as usize / threads;
+    let memory_bytes_per_s = together(1, || triad(memory_numbers(1)))?;
+    let further = threads.saturating_sub(1).max(1) as f64;
+    let (product_scaling, memory_scaling) = if threads > 1 {
+        let products = together(threads, || product(kernel))?;
+        let memory = together(threads, || triad(memory_numbers(threads)))?;
+        let added = |all: f64, one: f64| ((all / one - 1.0) / further).clamp(0.0, 1.0);
+        (added(products, flops_per_s), added(memory, memory_bytes_per_s))
+    } else {
+        (1.0, 1.0)
+    };
+    let (instruction_s, block_s) = instruction()?;
+    let typical = Rates::typical(kernel.name());
+    Ok(Rates {
+        origin: Origin::Measured,
+        overhead: typical.overhead,
+        flops_per_s,
+        elementwise_per_s: together(1, function)?,
+        cache_bytes_per_s: together(1, || triad(cache_numbers))?.max(memory_bytes_per_s),
+        memory_bytes_per_s,
+        product_scaling,
+        memory_scaling,
+        instruction_s,
+        barrier_s: if threads > 1 { barrier(threads)? } else { typical.barrier_s },
+        block_s,
+    })
+}
+
+/// Work that is done again and again, and how much of it that is each time.
+type Repeated = (Box<dyn FnMut()>, f64);
+
+/// The best sum, over rounds, of what `threads` threads do per second, each with work of its own.
+fn together(threads: usize, make: impl Fn() -> Repeated + Sync) -> Result<f64, DeviceError> {
+    let mut best = 0.0_f64;
+    let rates = thread::scope(|scope| {
+        let one = || {
+            flush_denormals();
+            let (mut work, amount) = make();
+            work();
+            (0..ROUNDS).map(|_| round(&mut work, amount)).collect::<Vec<f64>>()
+        };
+        let mut others = Vec::new();
+        for _ in 1..threads {
+            others.push(thread::Builder::new().spawn_scoped(scope, one).map_err(no_thread)?);
+        }
+        let mut all = vec![one()];
+        all.extend(others.into_iter().filter_map(|thread| thread.join().ok()));
+        Ok::<_, DeviceError>(all)
+    })?;
+    for round in 0..ROUNDS {
+        best = best.max(rates.iter().filter_map(|rates| rates.get(round)).sum());
+    }
+    Ok(best)
+}
+
+fn no_thread(source: std::io::Error) -> DeviceError {
+    DeviceError::Thread { device: "cpu".into(), source }
+}
+
+fn round(work: &mut dyn FnMut(), amount: f64) -> f64 {
+    let begun = Instant::now();
+    let mut count = 0.0;
+    loop {
+        work();
+        count += amount;
+        let time = begun.elapsed();
+        if time >= ROUND {
+            return count / time.as_secs_f64();
+        }
+    }
+}
+
+fn product(kernel: Kernel) -> Repeated {
+    let [m, k, n] = PRODUCT;
+    let numbers = |len: usize| (0..len).map(|i| ((i * 37) % 101) as f32 / 101.0 - 0.5).collect::<Vec<f32>>();
+    let (left, right) = (numbers(m * k), numbers(k * n));
+    let mut packed = vec![0.0; kernel.packed_len(k, n)];
+    kernel.pack(Source::Rows(&right), [k, n], 0..kernel.units(k, n), &mut packed);
+    let mut out = vec![0.0; m * n];
+    let work = move || {
+        let lhs = Lhs::Rows { data: &left, stride: k };
+        kernel.multiply(lhs, Rhs::Packed(&packed), [m, k, n], &mut out, Epilogue::Store);
+        black_box(&mut out);
+    };
+    (Box::new(work), 2.0 * (m * k * n) as f64)
+}
+
+fn function() -> Repeated {
+    let x: Vec<f32> = (0..FEW).map(|i| i as f32 / FEW as f32).collect();
+    let mut y = vec![0.0; FEW];
+    let work = move || {
+        activate(Activation::Tanh, black_box(&x), &mut y);
+        black_box(&mut y);
+    };
+    (Box::new(work), FUNCTION * FEW as f64)
+}
+
+/// Bytes per second, over three arrays of `numbers` numbers each.
+fn triad(numbers: usize) -> Repeated {
+    let numbers = numbers.max(16);
+    let (mut a, b, c) = (vec![0.0_f32; numbers], vec![1.0_f32; numbers], vec![2.0_f32; numbers]);
+    let work = move || {
+        let s = black_box(0.5_f32);
+        vectorized(|| a.iter_mut().zip(&b).zip(&c).for_each(|((a, b), c)| *a = b + s * c));
+        black_box(&mut a);
+    };
+    (Box::new(work), 12.0 * numbers as f64)
+}
+
+/// Four times the last-level cache, within reason.
+fn beyond_caches() -> u64 {
+    let last = host::cache_sizes().into_iter().max().unwrap_or(1 << 23);
+    (4 * last).clamp(1 << 26, MOST_BYTES).min(host::usable_memory() / 8)
+}
+
+/// Seconds of an instruction and of a block: a model of one-number layers on one row does next to no work.
+fn instruction() -> Result<(f64, f64), DeviceError> {
+    let programs = tiny();
+    let instructions = programs.train.instructions.len() as f64;
+    let layout = programs.layout.clone();
+    let mut executor = CpuExecutor::new(Job {
+        device: "cpu".into(),
+        memory: Memory::Host,
+        collective: None,
+        programs,
+        threads: 1,
+        seed: 0,
+        sharing: Sharing::Team,
+    })?;
+    executor.bind(layout.train_features, &vec![0.5; STEPS].into())?;
+    executor.bind(layout.train_targets, &vec![0.25; STEPS].into())?;
+    executor.bind_order(&(0..STEPS as u32).collect::<Vec<_>>().into())?;
+    let hyper = vec![Hyper { correction: 1.0, shrink: 1.0, ..Hyper::default() }; STEPS];
+    let (mut clock, mut ledger, mut ends) = (Clock::new(Grain::Blocks), Ledger::default(), Vec::new());
+    let mut least = |steps: usize| -> Result<f64, DeviceError> {
+        let block = Block {
+            work: Work::Train,
+            step: 0,
+            position: 0,
+            offset: 0,
+            rows: STEPS,
+            steps,
+            hyper: &hyper[..steps],
+            slot: 0,
+        };
+        let mut least = f64::INFINITY;
+        let begun = Instant::now();
+        while begun.elapsed() < 2 * ROUND {
+            const BLOCKS: u32 = 16;
+            let start = Instant::now();
+            for _ in 0..BLOCKS {
+                executor
+                    .run(&block, &mut Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends })?;
+                ends.clear();
+            }
+            least = least.min((start.elapsed() / BLOCKS).as_secs_f64());
+        }
+        Ok(least)
+    };
+    let (one, many) = (least(1)?, least(STEPS)?);
+    let step = many / STEPS as f64;
+    Ok((step / instructions, (one - step).max(0.0)))
+}
+
+fn tiny() -> Programs {
+    let layers = vec![Layer::Linear(Linear { out_features: 1, in_features: Some(1), bias: true }); LAYERS];
+    lower(&Options {
+        layers: &layers,
+        loss: Loss::Mse,
+        features: 1,
+        targets: 1,
+        rule: UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 },
+        clip: None,
+        metrics: &[Metric::Loss],
+        policy: Policy::Buffered,
+        log_slots: STEPS,
+        batch: 1,
+        last: None,
+        validation: None,
+        ordered: true,
+        streamed: false,
+        shard: Shard::WHOLE,
+        fold_update: true,
+    })
+}
+
+/// Seconds of a meeting.
+fn barrier(threads: usize) -> Result<f64, DeviceError> {
+    let meet = |seat: super::team::Seat<'_>| (0..MEETINGS).try_for_each(|_| seat.meet());
+    let mut team = Team::new(threads, meet).map_err(no_thread)?;
+    let mut least = f64::INFINITY;
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * ROUND {
+        let start = Instant::now();
+        team.run(meet).map_err(|_| DeviceError::Lost { device: "cpu".into(), step: 0 })?;
+        least = least.min(start.elapsed().as_secs_f64() / MEETINGS as f64);
+    }
+    Ok(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Wide bounds: what any processor that this can run on does, and none exceeds.
+    #[test]
+    fn rates_are_those_of_a_machine() {
+        let rates = measure(2).unwrap();
+        assert_eq!(rates.origin, Origin::Measured);
+        let within = |value: f64, low: f64, high: f64| assert!((low..high).contains(&value), "{rates:?}");
+        within(rates.flops_per_s, 1e7, 2e12);
+        within(rates.elementwise_per_s, 1e6, 2e12);
+        within(rates.cache_bytes_per_s, 1e7, 1e13);
+        within(rates.memory_bytes_per_s, 1e7, 2e12);
+        within(rates.instruction_s, 1e-10, 1e-3);
+        within(rates.barrier_s, 1e-9, 1.0);
+        within(rates.block_s, 0.0, 1.0);
+        assert!(rates.cache_bytes_per_s >= rates.memory_bytes_per_s);
+        assert!((0.0..=1.0).contains(&rates.product_scaling) && (0.0..=1.0).contains(&rates.memory_scaling));
+    }
+
+    #[test]
+    fn work_is_counted_as_it_is_done() {
+        let mut count = 0;
+        let mut work = || {
+            count += 1;
+            thread::yield_now();
+        };
+        let begun = Instant::now();
+        let rate = round(&mut work, 3.0);
+        let least = 3.0 * f64::from(count) / begun.elapsed().as_secs_f64();
+        assert!(rate >= least, "{rate} {least}");
+        assert!(rate <= 3.0 * f64::from(count) / ROUND.as_secs_f64(), "{rate}");
+    }
+}

@@ -1,0 +1,220 @@
+//! How busy the machine is with others: the processor time that this process did not take.
+//!
+//! From `/proc/stat` and `/proc/self/stat` (proc(5)), over the processors that this process may use, in ticks of a
+//! hundredth of a second: the kernel's user interface counts so on every architecture that this program is built for.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+/// Ticks in a second (USER_HZ).
+const TICKS_PER_S: f64 = 100.0;
+
+/// Over less time than this, ticks say too little.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
+
+/// The counters at one time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    at: Instant,
+    ticks: Ticks,
+    /// Times that the processor slowed down for its heat.
+    throttles: u64,
+    /// Microseconds in which this control group had used up its share.
+    withheld_us: u64,
+}
+
+/// Counters of processor time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ticks {
+    /// Spent by anyone.
+    busy: u64,
+    /// Taken by other virtual machines.
+    stolen: u64,
+    /// Spent by this process and the children that have ended.
+    own: u64,
+}
+
+/// What happened on the machine during a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// The time that was looked at.
+    pub window_s: f64,
+    /// Processors that others kept busy, on average.
+    pub others_cores: f64,
+    /// Processors that were taken by other virtual machines, on average.
+    pub stolen_cores: f64,
+    /// Processors that this process may use.
+    pub cores: usize,
+    /// Times that a processor slowed down for its heat (Intel's counters in `thermal_throttle`).
+    pub throttles: u64,
+    /// Seconds in which the control group's limit withheld processor time.
+    pub withheld_s: f64,
+}
+
+impl Load {
+    /// Between two samples; `None` where they are too close.
+    pub fn between(before: &Sample, after: &Sample) -> Option<Self> {
+        let window = after.at.checked_duration_since(before.at)?;
+        if window < SHORTEST_WINDOW {
+            return None;
+        }
+        let window_s = window.as_secs_f64();
+        let spent = |counter: fn(&Ticks) -> u64| counter(&after.ticks).saturating_sub(counter(&before.ticks));
+        let others = spent(|t| t.busy).saturating_sub(spent(|t| t.own));
+        let cores = |ticks: u64| (ticks as f64 / TICKS_PER_S / window_s * 1000.0).round() / 1000.0;
+        Some(Self {
+            window_s,
+            others_cores: cores(others),
+            stolen_cores: cores(spent(|t| t.stolen)),
+            cores: super::logical_cores().unwrap_or(1),
+            throttles: after.throttles.saturating_sub(before.throttles),
+            withheld_s: after.withheld_us.saturating_sub(before.withheld_us) as f64 / 1e6,
+        })
+    }
+}
+
+/// Samples taken at the beginning of runs, to look back from the end of one.
+#[derive(Clone, Debug, Default)]
+pub struct Watch(Vec<Sample>);
+
+impl Watch {
+    /// Takes a sample: a run begins.
+    pub fn mark(&mut self) {
+        // One that is long past is never looked back to.
+        if self.0.len() >= 1024 {
+            self.0.drain(..512);
+        }
+        self.0.extend(sample());
+    }
+
+    /// The load since the run that began last, or, where that is too short to tell, since one of those before it.
+    pub fn load(&self) -> Option<Load> {
+        let now = sample()?;
+        self.0.iter().rev().find_map(|before| Load::between(before, &now))
+    }
+}
+
+/// The counters now; `None` where the system does not tell.
+pub fn sample() -> Option<Sample> {
+    let allowed = fs::read_to_string("/proc/self/status").ok().and_then(|text| allowed_in(&text));
+    let machine = fs::read_to_string("/proc/stat").ok()?;
+    let own = own_in(&fs::read_to_string("/proc/self/stat").ok()?)?;
+    let (busy, stolen) = machine_in(&machine, allowed.as_deref())?;
+    let withheld_us = fs::read_to_string("/sys/fs/cgroup/cpu.stat").ok().and_then(|text| withheld_in(&text));
+    Some(Sample {
+        at: Instant::now(),
+        ticks: Ticks { busy, stolen, own },
+        throttles: throttles(),
+        withheld_us: withheld_us.unwrap_or(0),
+    })
+}
+
+/// The mean number of processes that ran or waited to, over the last minute.
+pub fn average_1m() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// The processors of a status file's `Cpus_allowed_list`: `0-2,5`.
+fn allowed_in(status: &str) -> Option<Vec<usize>> {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let mut allowed = Vec::new();
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        allowed.extend(first.parse::<usize>().ok()?..=last.parse().ok()?);
+    }
+    Some(allowed)
+}
+
+/// Busy and stolen ticks of the allowed processors; of all together where they are not listed.
+fn machine_in(stat: &str, allowed: Option<&[usize]>) -> Option<(u64, u64)> {
+    let mut sum: Option<(u64, u64)> = None;
+    for line in stat.lines() {
+        let Some((name, counters)) = line.split_once(' ') else { continue };
+        let wanted = match (name.strip_prefix("cpu"), allowed) {
+            (Some(""), None) => true,
+            (Some(number), Some(allowed)) => number.parse().is_ok_and(|number| allowed.contains(&number)),
+            _ => false,
+        };
+        if !wanted {
+            continue;
+        }
+        let counters: Vec<u64> = counters.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; what guests take is in `user` already.
+        let [user, nice, system, _, _, irq, softirq, rest @ ..] = counters.as_slice() else { return None };
+        let (busy, stolen) = sum.get_or_insert((0, 0));
+        *busy += user + nice + system + irq + softirq;
+        *stolen += rest.first().unwrap_or(&0);
+    }
+    sum
+}
+
+/// Ticks of a process and of its children that have been waited for.
+fn own_in(stat: &str) -> Option<u64> {
+    // The name in parentheses may hold anything.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let times = rest.split_whitespace().skip(11).take(4);
+    let times: Vec<u64> = times.map_while(|word| word.parse().ok()).collect();
+    (times.len() == 4).then(|| times.iter().sum())
+}
+
+fn withheld_in(cpu_stat: &str) -> Option<u64> {
+    cpu_stat.lines().find_map(|line| line.strip_prefix("throttled_usec "))?.trim().parse().ok()
+}
+
+fn throttles() -> u64 {
+    let count = |cpu: usize| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count");
+        fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
+    };
+    // Machines that count at all do so from the first processor on.
+    (0..).map_while(count).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "cpu  100 1 10 5000 7 2 3 40 9 9\ncpu0 60 1 5 2500 7 1 1 30 9 9\ncpu1 40 0 5 2500 0 1 2 10 0 0\nintr 5\n";
+
+    #[test]
+    fn counters_are_read() {
+        assert_eq!(machine_in(STAT, None), Some((116, 40)));
+        assert_eq!(machine_in(STAT, Some(&[1])), Some((48, 10)));
+        assert_eq!(machine_in(STAT, Some(&[0, 1])), Some((116, 40)));
+        assert_eq!(machine_in("cpu0 1 2\n", Some(&[0])), None);
+        assert_eq!(allowed_in("Name:\tx\nCpus_allowed_list:\t0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        let own = "7 (a b) c) R 1 1 1 0 -1 4194304 99 0 0 0 11 22 3 4 20 0 1 0 116914";
+        assert_eq!(own_in(own), Some(40));
+        assert_eq!(withheld_in("usage_usec 1\nthrottled_usec 2500\n"), Some(2500));
+    }
+
+    #[test]
+    fn others_are_all_but_this_process() {
+        let before = Sample {
+            at: Instant::now(),
+            ticks: Ticks { busy: 1000, stolen: 5, own: 100 },
+            throttles: 3,
+            withheld_us: 1000,
+        };
+        let ticks = Ticks { busy: 1500, stolen: 25, own: 400 };
+        let later =
+            |ms| Sample { at: before.at + Duration::from_millis(ms), ticks, throttles: 4, withheld_us: 3000 };
+        let load = Load::between(&before, &later(2000)).unwrap();
+        assert_eq!((load.window_s, load.others_cores, load.stolen_cores), (2.0, 1.0, 0.1));
+        assert_eq!((load.throttles, load.withheld_s), (1, 0.002));
+        assert_eq!(Load::between(&before, &later(400)), None);
+    }
+
+    #[test]
+    fn a_short_run_looks_back_to_the_runs_before_it() {
+        let Some(mut sample) = sample() else { return };
+        sample.at -= Duration::from_secs(3);
+        let long = Sample { at: sample.at + Duration::from_secs(1), ..sample };
+        let mut watch = Watch(vec![sample, long]);
+        watch.mark();
+        let window_s = watch.load().unwrap().window_s;
+        assert!((2.0..3.0).contains(&window_s), "{window_s}");
+    }
+}

@@ -1,0 +1,114 @@
+//! The monitor by the library `libnvidia-ml.so.1`, which comes with the driver and is opened when it is first wanted.
+
+use nvml_wrapper::{
+    Device, Nvml,
+    enum_wrappers::device::{Clock, ComputeMode, TemperatureSensor},
+    error::NvmlError,
+};
+
+use super::{Driver, Gpu, GpuSample, Link, Throttle, links};
+
+/// The opened library. May be asked from any thread.
+#[derive(Debug)]
+pub struct Monitor {
+    nvml: Nvml,
+}
+
+impl Monitor {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// One sentence on why there is none.
+    pub fn open() -> Result<Self, String> {
+        let nvml = Nvml::init().map_err(|error| match error {
+            NvmlError::LibloadingError(_) => {
+                "libnvidia-ml.so.1, which comes with the NVIDIA driver, is not there".to_owned()
+            }
+            NvmlError::DriverNotLoaded => "the NVIDIA driver is installed but not loaded".to_owned(),
+            NvmlError::NoPermission => "the NVIDIA driver may not be asked by this user".to_owned(),
+            other => format!("libnvidia-ml.so.1 says: {other}"),
+        })?;
+        Ok(Self { nvml })
+    }
+
+    /// Versions.
+    pub fn driver(&self) -> Driver {
+        let cuda = self.nvml.sys_cuda_driver_version().ok();
+        Driver {
+            version: self.nvml.sys_driver_version().ok(),
+            cuda: cuda.map(|v| format!("{}.{}", v / 1000, v % 1000 / 10)),
+        }
+    }
+
+    /// All GPUs of the machine, in the order of `nvidia-smi`; the parts of one that is cut follow it.
+    pub fn gpus(&self) -> Vec<Gpu> {
+        let mut all = Vec::new();
+        for index in 0..self.nvml.device_count().unwrap_or(0) {
+            let Ok(device) = self.nvml.device_by_index(index) else { continue };
+            let whole = gpu(index, &device);
+            let parts = if whole.mig == Some(true) { device.mig_device_count().unwrap_or(0) } else { 0 };
+            all.push(whole);
+            let parts = (0..parts).filter_map(|part| device.mig_device_by_index(part).ok());
+            all.extend(parts.map(|part| gpu(index, &part)));
+        }
+        all.retain(|gpu| !gpu.uuid.is_empty());
+        all
+    }
+
+    /// What a GPU does now; `None` where there is none of this UUID.
+    pub fn sample(&self, uuid: &str) -> Option<GpuSample> {
+        let device = self.nvml.device_by_uuid(uuid).ok()?;
+        let utilization = device.utilization_rates().ok();
+        let memory = device.memory_info().ok();
+        let from_milli = |value: u32| f64::from(value) / 1000.0;
+        Some(GpuSample {
+            utilization_percent: utilization.as_ref().map(|u| u.gpu),
+            memory_utilization_percent: utilization.as_ref().map(|u| u.memory),
+            memory_used_bytes: memory.as_ref().map(|m| m.used),
+            memory_total_bytes: memory.as_ref().map(|m| m.total),
+            temperature_c: device.temperature(TemperatureSensor::Gpu).ok(),
+            fan_percent: device.fan_speed(0).ok(),
+            power_w: device.power_usage().ok().map(from_milli),
+            power_limit_w: device.enforced_power_limit().ok().map(from_milli),
+            energy_j: device.total_energy_consumption().ok().map(|mj| mj as f64 / 1000.0),
+            sm_clock_mhz: device.clock_info(Clock::SM).ok(),
+            memory_clock_mhz: device.clock_info(Clock::Memory).ok(),
+            performance_state: device.performance_state().ok().map(|state| state.as_c()).filter(|p| *p < 16),
+            throttle: device.current_throttle_reasons().ok().map(|reasons| Throttle(reasons.bits())),
+        })
+    }
+
+    /// Each pair of whole GPUs.
+    pub fn links(&self) -> Vec<Link> {
+        let count = self.nvml.device_count().unwrap_or(0);
+        let devices: Vec<_> =
+            (0..count).filter_map(|i| Some((i, self.nvml.device_by_index(i).ok()?))).collect();
+        let mut found = Vec::new();
+        for (i, (a, first)) in devices.iter().enumerate() {
+            for (b, second) in devices.iter().skip(i + 1) {
+                found.push(links::between((*a, first), (*b, second), &self.nvml));
+            }
+        }
+        found
+    }
+}
+
+fn gpu(index: u32, device: &Device<'_>) -> Gpu {
+    let capability = device.cuda_compute_capability().ok();
+    let generation = device.current_pcie_link_gen().ok();
+    Gpu {
+        index,
+        uuid: device.uuid().unwrap_or_default(),
+        name: device.name().ok(),
+        bus_id: device.pci_info().ok().map(|pci| pci.bus_id),
+        persistence: device.is_in_persistent_mode().ok(),
+        compute_mode: device.compute_mode().ok().map(|mode| match mode {
+            ComputeMode::Default => "Default",
+            ComputeMode::ExclusiveThread | ComputeMode::ExclusiveProcess => "Exclusive",
+            ComputeMode::Prohibited => "Prohibited",
+        }),
+        mig: device.mig_mode().ok().map(|mode| mode.current == 1),
+        pcie: generation.zip(device.current_pcie_link_width().ok()),
+        capability: capability.map(|c| (c.major, c.minor)),
+    }
+}

@@ -1,0 +1,141 @@
+//! The lab: experiments on the machine itself. Products of matrices and what their log costs, copies between memories,
+//! a tour of tensors. It tells findings and formats nothing.
+//!
+//! May use [`crate::tensor`], [`crate::plan`], [`crate::event`] and [`crate::train`]'s stop flag.
+
+mod finding;
+mod matmul;
+mod tensors;
+mod transfer;
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+pub use finding::{CopyRow, Finding, LabOutcome, ProductRow, StepRow, StepStatus};
+
+use crate::{
+    device::{backend::Backend, cpu::HostBackend},
+    event::{Level, Status},
+    plan::{
+        Place,
+        lab::{LabTrial, Work},
+    },
+    tensor::{Devices, TensorError},
+    train::{Closed, StopFlag},
+};
+
+/// Takes findings as they come, from several threads.
+pub type Tell<'a> = &'a (dyn Fn(Finding) -> Result<(), Closed> + Sync);
+
+/// Why an experiment ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A device or a tensor refused.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// A step did not do what it declares.
+    #[error("{0}")]
+    Step(String),
+    /// A thread of the lab ended unexpectedly.
+    #[error("the thread that drives `{device}` ended unexpectedly")]
+    Lost {
+        /// The device.
+        device: String,
+    },
+    /// A GPU that this version cannot compute on.
+    #[error("`{device}` cannot be used: this version has no backend for it")]
+    NoBackend {
+        /// The device.
+        device: String,
+    },
+    /// Nobody takes the findings any more.
+    #[error("the findings can no longer be written")]
+    Closed,
+    /// The run was asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl From<Closed> for LabError {
+    fn from(_: Closed) -> Self {
+        Self::Closed
+    }
+}
+
+/// The devices of a trial.
+///
+/// # Errors
+/// Where one has no backend.
+pub fn devices(trial: &LabTrial) -> Result<Devices, LabError> {
+    // The host takes part in every copy, whether or not it computes.
+    let mut places = vec![Place::Cpu];
+    let others = trial.devices.used.iter().chain(trial.memory.iter().map(|(place, _)| place));
+    for place in others {
+        if !places.contains(place) {
+            places.push(*place);
+        }
+    }
+    let backend = |place: Place| -> Result<Box<dyn Backend>, LabError> {
+        match place {
+            Place::Cpu => Ok(Box::new(HostBackend::cpu(trial.threads))),
+            Place::Virtual(i) => Ok(Box::new(HostBackend::virtual_gpu(i))),
+            Place::Gpu(_) => Err(LabError::NoBackend { device: place.to_string() }),
+        }
+    };
+    Ok(Devices::new(places.into_iter().map(backend).collect::<Result<_, _>>()?))
+}
+
+/// Runs a trial. Files that steps save go to `folder`.
+pub fn run(
+    trial: &LabTrial,
+    devices: &Devices,
+    folder: &Path,
+    stop: &StopFlag,
+    tell: Tell<'_>,
+) -> LabOutcome {
+    let begun = Instant::now();
+    let mut sums = Sums::default();
+    let result = trial
+        .notes
+        .iter()
+        .try_for_each(|note| Ok(tell(Finding::Notice(Level::Warning, note.clone()))?))
+        .and_then(|()| match &trial.work {
+            Work::Matmul { shapes, kept } => {
+                matmul::run(trial, shapes, *kept, devices, stop, tell, &mut sums)
+            }
+            Work::Transfer(copies) => transfer::run(trial, copies, devices, stop, tell, &mut sums),
+            Work::Tensors(steps) => tensors::run(trial, steps, devices, folder, stop, tell, &mut sums),
+        });
+    let (status, reason) = match result {
+        Ok(()) => (Status::Finished, None),
+        Err(LabError::Interrupted) => (Status::Interrupted, None),
+        Err(e) => (Status::Failed, Some(e.to_string())),
+    };
+    LabOutcome {
+        status,
+        reason,
+        done: sums.done,
+        wall_s: begun.elapsed().as_secs_f64(),
+        work_s: sums.work.as_secs_f64(),
+        logging_s: sums.logging.as_secs_f64(),
+        peak_device_bytes: devices.iter().map(|device| device.peak_bytes()).max().unwrap_or(0),
+        traffic: devices.traffic(),
+    }
+}
+
+/// What is counted on the way.
+#[derive(Default)]
+struct Sums {
+    /// Products, copies or steps.
+    done: u64,
+    /// Time in them.
+    work: Duration,
+    /// Time of the log within.
+    logging: Duration,
+}
+
+fn go_on(stop: &StopFlag) -> Result<(), LabError> {
+    if stop.signal().is_some() { Err(LabError::Interrupted) } else { Ok(()) }
+}

@@ -1,0 +1,113 @@
+//! Copies between memories, each waited for: what a copy costs by size, direction and kind of host memory.
+
+use std::time::{Duration, Instant};
+
+use super::{CopyRow, Finding, LabError, Sums, Tell, go_on};
+use crate::{
+    device::{
+        Purpose,
+        backend::{HostMemory, Staging},
+    },
+    plan::{
+        Place,
+        lab::{CopyPlan, LabTrial},
+    },
+    spec::{
+        Lab,
+        lab::{Memory, Transfer},
+    },
+    tensor::{Device, Devices, Tensor},
+    train::StopFlag,
+};
+
+/// All copies of all sizes.
+pub fn run(
+    trial: &LabTrial,
+    copies: &[CopyPlan],
+    devices: &Devices,
+    stop: &StopFlag,
+    tell: Tell<'_>,
+    sums: &mut Sums,
+) -> Result<(), LabError> {
+    let Lab::Transfer(transfer) = &trial.spec.lab else { return Ok(()) };
+    for copy in copies {
+        let from = devices.get(&copy.from.to_string())?;
+        let to = devices.get(&copy.to.to_string())?;
+        for bytes in &transfer.sizes {
+            let row = measure(copy, [from, to], *bytes, transfer, stop, sums)?;
+            tell(Finding::Copy(row))?;
+        }
+    }
+    Ok(())
+}
+
+/// One size of one copy.
+fn measure(
+    copy: &CopyPlan,
+    [from, to]: [&Device; 2],
+    bytes: u64,
+    transfer: &Transfer,
+    stop: &StopFlag,
+    sums: &mut Sums,
+) -> Result<CopyRow, LabError> {
+    let len = (bytes / 4) as usize;
+    let device = if copy.from == Place::Cpu { to } else { from };
+    let memory = copy.memory.map(|memory| match memory {
+        Memory::Pageable => HostMemory::Pageable,
+        Memory::Pinned => HostMemory::Pinned,
+    });
+    let mut host: Option<Box<dyn Staging>> = memory.map(|memory| device.staging(memory, len)).transpose()?;
+    let source = Tensor::full(from, &[if copy.from == Place::Cpu && host.is_some() { 0 } else { len }], 1.0)?;
+    let target = Tensor::zeros(to, &[if copy.to == Place::Cpu && host.is_some() { 0 } else { len }])?;
+    // The first copy is not counted: it touches memory that nobody has touched.
+    let mut samples = Vec::with_capacity(transfer.count as usize);
+    device.synchronize(Purpose::Tensor)?;
+    for done in 0..=transfer.count {
+        go_on(stop)?;
+        let begun = Instant::now();
+        match &mut host {
+            Some(host) if copy.from == Place::Cpu => target.write(host.values())?,
+            Some(host) => source.read(Purpose::Tensor, 0, host.values_mut())?,
+            None => target.copy_numbers(&source, Purpose::Tensor)?,
+        }
+        to.synchronize(Purpose::Tensor)?;
+        if done > 0 {
+            samples.push(begun.elapsed());
+        }
+    }
+    samples.sort_unstable();
+    let total: Duration = samples.iter().sum();
+    sums.done += transfer.count;
+    sums.work += total;
+    let count = transfer.count.max(1);
+    Ok(CopyRow {
+        from: from.name().to_owned(),
+        to: to.name().to_owned(),
+        memory: memory.map(HostMemory::name),
+        bytes,
+        count: transfer.count,
+        mean_s: total.as_secs_f64() / count as f64,
+        p50_s: median_s(&samples),
+    })
+}
+
+/// Of sorted samples.
+fn median_s(samples: &[Duration]) -> f64 {
+    let at = |i: usize| samples.get(i).copied().unwrap_or_default().as_secs_f64();
+    let half = samples.len() / 2;
+    if samples.len() % 2 == 1 { at(half) } else { (at(half.saturating_sub(1)) + at(half)) / 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_lies_in_the_middle() {
+        let seconds = |s: &[u64]| median_s(&s.iter().map(|s| Duration::from_secs(*s)).collect::<Vec<_>>());
+        assert_eq!(
+            [seconds(&[]), seconds(&[3]), seconds(&[1, 3]), seconds(&[1, 2, 9])],
+            [0.0, 3.0, 2.0, 2.0]
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! What an experiment of the lab will do, before anything is done: devices found, shapes checked, memory counted.
+
+mod tensors;
+mod transfer;
+
+use std::collections::BTreeMap;
+
+use super::{
+    Choice, Machine, Place, PlanError,
+    devices::{choose_of, gpus_in_words},
+};
+use crate::spec::{
+    Lab, LabSpec, Policy, Problem,
+    lab::{Matmul, Norm},
+};
+
+pub use tensors::{Outlook, StepPlan};
+pub use transfer::CopyPlan;
+
+/// Norms that a device keeps at most, however long `flush_every` is.
+const MOST_KEPT: u64 = 1 << 20;
+
+/// One trial of the lab, ready to run.
+#[derive(Clone, Debug)]
+pub struct LabTrial {
+    /// The spec with everything filled in.
+    pub spec: LabSpec,
+    /// What was asked and what is used.
+    pub devices: Choice,
+    /// What is done.
+    pub work: Work,
+    /// Threads of the CPU.
+    pub threads: usize,
+    /// Instruction set of the CPU's products.
+    pub instruction_set: String,
+    /// Bytes that each device holds at most.
+    pub memory: Vec<(Place, u64)>,
+    /// What cannot be done here, and why.
+    pub notes: Vec<String>,
+}
+
+/// What is done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Products of these shapes (m, k, n) on every device.
+    Matmul {
+        /// m, k, n.
+        shapes: Vec<[usize; 3]>,
+        /// Norms that a device keeps before they are moved.
+        kept: usize,
+    },
+    /// Copies.
+    Transfer(Vec<CopyPlan>),
+    /// Tensors, step by step.
+    Tensors(Vec<StepPlan>),
+}
+
+/// Plans one trial. `threads` is what the host may use.
+///
+/// # Errors
+/// What is wrong with the spec on this machine, or a device that is missing.
+pub fn plan(spec: &LabSpec, machine: &Machine, threads: usize) -> Result<LabTrial, PlanError> {
+    let mut spec = spec.clone();
+    let mut devices =
+        choose_of(&spec.devices.request, spec.devices.on_missing, machine).map_err(PlanError::Missing)?;
+    let mut notes: Vec<String> = devices.note.iter().cloned().collect();
+    let (work, memory, key) = match &spec.lab {
+        Lab::Matmul(matmul) => {
+            let policy = spec.logging.as_ref().map_or(Policy::Off, |logging| logging.policy);
+            let flush = spec.logging.as_ref().and_then(|logging| logging.flush_every);
+            let kept = match policy {
+                Policy::Immediate => 1,
+                Policy::Buffered => flush.unwrap_or(matmul.count).min(matmul.count).min(MOST_KEPT),
+                Policy::PerEpoch => matmul.count.min(MOST_KEPT),
+                Policy::Off => 1,
+            };
+            if let (Policy::Buffered, Some(logging)) = (policy, &mut spec.logging) {
+                logging.flush_every = Some(kept);
+            }
+            let shapes = matmul.operands.shapes();
+            let bytes = matmul_bytes(matmul, &shapes, kept);
+            let memory = devices.used.iter().map(|place| (*place, bytes)).collect();
+            (Work::Matmul { shapes, kept: kept as usize }, memory, "matmul")
+        }
+        Lab::Transfer(transfer) => {
+            let copies = transfer::copies(transfer, &devices.used, machine, &mut notes);
+            let most = transfer.sizes.iter().copied().max().unwrap_or(0);
+            let mut memory: BTreeMap<Place, u64> = BTreeMap::new();
+            for place in copies.iter().flat_map(|copy| [copy.from, copy.to]) {
+                memory.entry(place).or_insert(most.saturating_mul(2));
+            }
+            (Work::Transfer(copies), memory.into_iter().collect(), "transfer.sizes")
+        }
+        Lab::Tensors(tensors) => {
+            let planned = tensors::steps(tensors, &spec.devices, &devices, machine)?;
+            notes.extend(planned.note);
+            (devices.requested, devices.used) = (planned.requested, planned.used);
+            (Work::Tensors(planned.steps), planned.memory, "tensors.step")
+        }
+    };
+    check_memory(&memory, machine, key).map_err(|problem| PlanError::Problems(vec![problem]))?;
+    let instruction_set = machine.instruction_set.clone();
+    Ok(LabTrial { spec, devices, work, threads, instruction_set, memory, notes })
+}
+
+/// Factors, product and norms of the largest shape.
+fn matmul_bytes(matmul: &Matmul, shapes: &[[usize; 3]], kept: u64) -> u64 {
+    let numbers = |[m, k, n]: &[usize; 3]| {
+        let area = |a: usize, b: usize| (a as u64).saturating_mul(b as u64);
+        area(*m, *k).saturating_add(area(*k, *n)).saturating_add(area(*m, *n))
+    };
+    let kept = if matmul.norm == Norm::None { 0 } else { kept };
+    let most = shapes.iter().map(numbers).max().unwrap_or(0);
+    most.saturating_add(kept + 1).saturating_mul(4)
+}
+
+/// The CPU's memory and that of virtual GPUs are the host's.
+fn check_memory(memory: &[(Place, u64)], machine: &Machine, key: &str) -> Result<(), Problem> {
+    let on_host = memory.iter().filter(|(place, _)| !matches!(place, Place::Gpu(_)));
+    let host = on_host.map(|(_, bytes)| *bytes).fold(0u64, u64::saturating_add);
+    let mut rooms = vec![(host, machine.memory_available, "the host".to_owned())];
+    for (place, bytes) in memory {
+        if let Place::Gpu(i) = place {
+            let free = machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free);
+            rooms.push((*bytes, free, place.to_string()));
+        }
+    }
+    let gb = |bytes: u64| bytes as f64 / 1e9;
+    match rooms.into_iter().find(|(needed, free, _)| needed > free) {
+        Some((needed, free, place)) => {
+            let message = format!(
+                "this needs {:.3} GB of memory on {place}, and {:.3} GB are available",
+                gb(needed),
+                gb(free)
+            );
+            Err(Problem::at_key(key, message).hint("make it smaller"))
+        }
+        None => Ok(()),
+    }
+}

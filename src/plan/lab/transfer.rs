@@ -1,0 +1,67 @@
+//! Which copies are measured, by the devices that are there.
+
+use super::{Machine, Place, gpus_in_words};
+use crate::spec::lab::{Direction, Memory, Transfer};
+
+/// Copies from one memory to another, of one kind of host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyPlan {
+    /// What is read.
+    pub from: Place,
+    /// What is written.
+    pub to: Place,
+    /// What the host's memory is to the device, where it takes part.
+    pub memory: Option<Memory>,
+}
+
+/// All of them, in the order of directions; `notes` gets what cannot be measured.
+pub(super) fn copies(
+    transfer: &Transfer,
+    used: &[Place],
+    machine: &Machine,
+    notes: &mut Vec<String>,
+) -> Vec<CopyPlan> {
+    let gpus: Vec<Place> = used.iter().copied().filter(|place| *place != Place::Cpu).collect();
+    let mut copies = Vec::new();
+    for direction in &transfer.directions {
+        let host = |from, to| {
+            let memory = transfer.memory.iter().filter(|memory| is_there(**memory, from, to));
+            memory.map(|memory| CopyPlan { from, to, memory: Some(*memory) }).collect::<Vec<_>>()
+        };
+        let between = |from, to| CopyPlan { from, to, memory: None };
+        match direction {
+            Direction::HostToDevice => copies.extend(gpus.iter().flat_map(|gpu| host(Place::Cpu, *gpu))),
+            Direction::DeviceToHost => copies.extend(gpus.iter().flat_map(|gpu| host(*gpu, Place::Cpu))),
+            // On its own a device copies within its memory.
+            Direction::DeviceToDevice => match &gpus[..] {
+                [] => copies.push(between(Place::Cpu, Place::Cpu)),
+                [one] => copies.push(between(*one, *one)),
+                _ => {
+                    let pairs = gpus.iter().flat_map(|a| gpus.iter().map(move |b| (*a, *b)));
+                    copies.extend(pairs.filter(|(a, b)| a != b).map(|(a, b)| between(a, b)));
+                }
+            },
+        }
+    }
+    let crosses = transfer.directions.iter().any(|direction| *direction != Direction::DeviceToDevice);
+    if gpus.is_empty() && crosses {
+        let names: Vec<_> = transfer.directions.iter().filter(|d| **d != Direction::DeviceToDevice).collect();
+        let names: Vec<_> = names.iter().map(|d| format!("`{}`", d.name())).collect();
+        let verb = if names.len() == 1 { "needs" } else { "need" };
+        let mut why = "the CPU's memory is the host's, so nothing is moved".to_owned();
+        if machine.gpus.is_empty() {
+            why = format!("{why}; {}", gpus_in_words(machine));
+        }
+        notes.push(format!("{} {verb} a GPU: {why}; `--virtual-gpus 1` poses as one", names.join(" and ")));
+    }
+    let without = gpus.iter().any(|gpu| matches!(gpu, Place::Virtual(_)));
+    if crosses && without && transfer.memory.contains(&Memory::Pinned) {
+        notes.push("`pinned` needs a GPU's driver, and virtual GPUs have none: it is left out".to_owned());
+    }
+    copies
+}
+
+/// Only a driver pins memory.
+fn is_there(memory: Memory, from: Place, to: Place) -> bool {
+    memory == Memory::Pageable || [from, to].iter().any(|place| matches!(place, Place::Gpu(_)))
+}

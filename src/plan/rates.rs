@@ -1,0 +1,83 @@
+//! Speeds of a processor that computes: measured on this machine, or typical of its kind. A GPU is one more set of them.
+
+/// Where rates come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Figures that such processors have, from data sheets and machines that were measured.
+    Typical,
+    /// Measured here.
+    Measured,
+}
+
+impl Origin {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Typical => "typical",
+            Self::Measured => "measured",
+        }
+    }
+}
+
+/// Speeds of one thread (of a GPU: of the whole device, which has no threads to the plan), and how they grow with threads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Where they come from.
+    pub origin: Origin,
+    /// What the fixed cost of an instruction is called: `call overhead`, or `launch latency` on a GPU.
+    pub overhead: &'static str,
+    /// Of large products.
+    pub flops_per_s: f64,
+    /// Of everything else.
+    pub elementwise_per_s: f64,
+    /// From its own caches.
+    pub cache_bytes_per_s: f64,
+    /// From memory.
+    pub memory_bytes_per_s: f64,
+    /// What each further thread adds to products, as a part of the first one's speed.
+    pub product_scaling: f64,
+    /// The same for memory, which all threads share.
+    pub memory_scaling: f64,
+    /// Cost of an instruction beside its work.
+    pub instruction_s: f64,
+    /// Cost of one meeting of a team.
+    pub barrier_s: f64,
+    /// Cost of handing over a block of steps and waiting for it, beside the steps: what reading the loss after every step
+    /// adds to it.
+    pub block_s: f64,
+}
+
+impl Rates {
+    /// Typical figures for a CPU's instruction set.
+    pub fn typical(instruction_set: &str) -> Self {
+        let (flops_per_s, elementwise_per_s) = match instruction_set {
+            "avx512" => (160e9, 40e9),
+            "avx2" => (80e9, 20e9),
+            _ => (15e9, 5e9),
+        };
+        Self {
+            origin: Origin::Typical,
+            overhead: "call overhead",
+            flops_per_s,
+            elementwise_per_s,
+            cache_bytes_per_s: 60e9,
+            memory_bytes_per_s: 12e9,
+            product_scaling: 1.0,
+            memory_scaling: 1.0,
+            instruction_s: 20e-9,
+            barrier_s: 1e-6,
+            block_s: 0.5e-6,
+        }
+    }
+
+    /// How many times as fast as one thread `threads` of them are at products (and at what they have in their own
+    /// caches).
+    pub fn product_speedup(&self, threads: usize) -> f64 {
+        1.0 + self.product_scaling * (threads.max(1) - 1) as f64
+    }
+
+    /// The same at reading memory.
+    pub fn memory_speedup(&self, threads: usize) -> f64 {
+        1.0 + self.memory_scaling * (threads.max(1) - 1) as f64
+    }
+}

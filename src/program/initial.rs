@@ -1,0 +1,85 @@
+//! How a parameter's numbers begin, and how they are turned between the programs' order of axes and PyTorch's.
+
+use rand_chacha::{ChaCha8Rng, rand_core::Rng};
+use rand_distr::{Distribution, StandardNormal};
+
+use super::Parameter;
+use crate::{
+    random::{Purpose, stream},
+    spec::Init,
+};
+
+/// Draws the initial numbers of the parameter of that index into `to`, in the programs' order of axes. `inputs` is the
+/// width of its layer's input. Numbers that no rule draws (biases, mostly; a file's) stay as they are.
+pub fn initial_parameter(
+    init: &Init,
+    parameter: &Parameter,
+    index: usize,
+    inputs: usize,
+    seed: u64,
+    to: &mut [f32],
+) {
+    // PyTorch's order of drawing: `[out, in]`, row by row. One stream per parameter, so that none depends on another.
+    let mut random = stream(seed, Purpose::Weights, index as u64);
+    let is_weight = parameter.shape.len() == 2;
+    let outputs = parameter.shape.last().copied().unwrap_or(1);
+    match init {
+        Init::Pytorch => {
+            let bound = 1.0 / (inputs.max(1) as f64).sqrt();
+            draw(to, parameter, || uniform(&mut random, bound));
+        }
+        Init::XavierUniform if is_weight => {
+            let bound = (6.0 / (inputs + outputs) as f64).sqrt();
+            draw(to, parameter, || uniform(&mut random, bound));
+        }
+        Init::KaimingNormal if is_weight => {
+            let std = (2.0 / inputs.max(1) as f64).sqrt();
+            draw(to, parameter, || normal(&mut random, std));
+        }
+        Init::Normal { std } if is_weight => draw(to, parameter, || normal(&mut random, *std)),
+        Init::XavierUniform | Init::KaimingNormal | Init::Normal { .. } | Init::File(_) => {}
+    }
+}
+
+/// Fills a parameter with numbers that are in PyTorch's order of axes.
+pub fn imported(parameter: &Parameter, values: &[f32], to: &mut [f32]) {
+    let mut numbers = values.iter().copied();
+    draw(to, parameter, || numbers.next().unwrap_or(0.0));
+}
+
+/// A parameter's numbers and shape in PyTorch's order of axes.
+pub fn exported(parameter: &Parameter, values: &[f32]) -> (Vec<usize>, Vec<f32>) {
+    let own = &values[parameter.offset..parameter.offset + parameter.elements()];
+    match parameter.shape[..] {
+        [inputs, outputs] => {
+            let turned = (0..outputs).flat_map(|o| (0..inputs).map(move |i| own[i * outputs + o])).collect();
+            (vec![outputs, inputs], turned)
+        }
+        _ => (parameter.shape.clone(), own.to_vec()),
+    }
+}
+
+/// Fills a parameter in PyTorch's order of axes.
+fn draw(to: &mut [f32], parameter: &Parameter, mut next: impl FnMut() -> f32) {
+    match parameter.shape[..] {
+        [inputs, outputs] => {
+            for o in 0..outputs {
+                for i in 0..inputs {
+                    to[i * outputs + o] = next();
+                }
+            }
+        }
+        _ => to.iter_mut().for_each(|v| *v = next()),
+    }
+}
+
+/// Uniform in (-bound, bound), from 24 bits.
+fn uniform(random: &mut ChaCha8Rng, bound: f64) -> f32 {
+    let unit = f64::from(random.next_u32() >> 8) * (1.0 / 16_777_216.0);
+    ((unit * 2.0 - 1.0) * bound) as f32
+}
+
+fn normal(random: &mut ChaCha8Rng, std: f64) -> f32 {
+    let z: f64 = StandardNormal.sample(random);
+    (z * std) as f32
+}

@@ -1,0 +1,99 @@
+//! What makes measured times doubtful, in sentences: intervals that are wide, too few repeats, a machine that was busy
+//! with others, a processor that was slowed down.
+
+use super::{
+    configurations::Configuration,
+    run::Run,
+    statistics::{are_too_few, most_sureness},
+};
+use crate::record::units;
+
+/// An interval wider than this part of its median is told.
+const WIDE: f64 = 0.05;
+
+/// Others that keep more than this part of the processors busy are told.
+const BUSY: f64 = 0.05;
+
+/// All that is to be said, the configurations first. The first run is called `word` and `number`: `run 1`, `trial 0`.
+pub(super) fn warnings(
+    runs: &[Run],
+    configurations: &[Configuration],
+    word: &str,
+    number: usize,
+) -> Vec<String> {
+    let mut lines: Vec<String> = wide(configurations).into_iter().collect();
+    lines.extend(too_few(configurations));
+    let cores = |run: &Run| run.environment_number("cpu.logical_cores").unwrap_or(1.0);
+    let places = |so: &dyn Fn(&Run) -> bool| -> Option<String> {
+        let found = runs.iter().enumerate().filter(|(_, run)| so(run));
+        let numbers: Vec<usize> = found.map(|(place, _)| place + number).collect();
+        (!numbers.is_empty()).then(|| in_words(&numbers))
+    };
+    let worst = |key: &str| runs.iter().filter_map(|run| load(run, key)).fold(0.0, f64::max);
+    let taken =
+        |run: &Run| load(run, "others_cores").unwrap_or(0.0) + load(run, "stolen_cores").unwrap_or(0.0);
+    if let Some(places) = places(&|run| taken(run) > BUSY * cores(run)) {
+        let most = runs.iter().map(taken).fold(0.0, f64::max);
+        lines.push(format!("others kept up to {most:.2} processors busy during {word} {places}"));
+    }
+    if let Some(places) = places(&|run| load(run, "throttles").is_some_and(|count| count > 0.0)) {
+        lines.push(format!("the processor slowed down for its heat during {word} {places}"));
+    }
+    if let Some(places) = places(&|run| load(run, "withheld_s").is_some_and(|seconds| seconds > 0.0)) {
+        let most = units::seconds(worst("withheld_s"));
+        lines.push(format!(
+            "the control group's limit withheld the processor for up to {most} during {word} {places}"
+        ));
+    }
+    lines
+}
+
+/// A figure of the machine's load during a run.
+fn load(run: &Run, key: &str) -> Option<f64> {
+    run.environment_number(&format!("load.{key}"))
+}
+
+fn wide(configurations: &[Configuration]) -> Option<String> {
+    let widths = configurations.iter().filter_map(|c| Some((c.train_s?.relative_width()?, c)));
+    let wide: Vec<(f64, &Configuration)> = widths.filter(|(width, _)| *width > WIDE).collect();
+    let (widest, configuration) = wide.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let axes: Vec<String> = configuration.axes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let at = if axes.is_empty() { String::new() } else { format!(" (at {})", axes.join(" ")) };
+    let (part, widest) = (units::percent(WIDE), units::percent(*widest));
+    Some(if configurations.len() == 1 {
+        format!("the interval of the train time spans {widest} of the median, more than {part}")
+    } else {
+        let (some, all) = (wide.len(), configurations.len());
+        format!(
+            "in {some} of {all} configurations the interval of the train time spans more than {part} of the median, {widest} at most{at}"
+        )
+    })
+}
+
+fn too_few(configurations: &[Configuration]) -> Option<String> {
+    let counts = configurations.iter().map(|c| c.places.len()).filter(|&count| count > 1);
+    let fewest = counts.min().filter(|&count| are_too_few(count))?;
+    let most = units::percent(most_sureness(fewest));
+    Some(format!(
+        "an interval of {fewest} runs is at most {most} sure, whatever it is called; six can give 95 %"
+    ))
+}
+
+/// Numbers in order as `1, 3 to 5, 8`.
+fn in_words(numbers: &[usize]) -> String {
+    let together = numbers.chunk_by(|a, b| a + 1 == *b).map(|piece| match piece {
+        [first, .., last] if piece.len() > 2 => format!("{first} to {last}"),
+        piece => piece.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
+    });
+    together.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_words;
+
+    #[test]
+    fn numbers_in_a_row_are_taken_together() {
+        assert_eq!(in_words(&[1, 3, 4, 5, 8, 9]), "1, 3 to 5, 8, 9");
+    }
+}

@@ -1,0 +1,108 @@
+//! What a logging policy costs: the runs of a sweep over `logging.policy`, each held against the one that logs nothing.
+//!
+//! Repeats run in turns, A B A B, with the same seed in a turn: a factor is taken within each turn, so that a machine
+//! that grows slower in the meantime does not tell, and the factors' median and interval are shown.
+
+use std::collections::BTreeMap;
+
+use super::{
+    configurations::{Configuration, REPEAT},
+    grid::Column,
+    repeats::{INTERVAL, axes, interval, word},
+    run::Run,
+    statistics::Estimate,
+};
+use crate::record::units;
+
+/// The axis that this is about.
+const POLICY: &str = "logging.policy";
+
+/// What the others are held against, where it is among them.
+const NOTHING: &str = "off";
+
+/// A table and what stands above it.
+pub(super) struct Costs {
+    pub(super) title: String,
+    pub(super) columns: Vec<Column>,
+}
+
+/// The cost of a configuration's policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cost {
+    /// Its training time over that of the policy it is held against.
+    factor: Option<Estimate>,
+    /// Seconds per step that it takes longer.
+    more_per_step_s: Option<Estimate>,
+}
+
+/// `None` where the policies were not swept.
+pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Costs> {
+    let swept: Vec<Configuration> = configurations.iter().filter(|c| policy(c).is_some()).cloned().collect();
+    let base = if swept.iter().any(|c| policy(c) == Some(NOTHING)) {
+        NOTHING.to_owned()
+    } else {
+        policy(swept.first()?)?.to_owned()
+    };
+    if swept.iter().all(|c| policy(c) == Some(&base)) {
+        return None;
+    }
+    let costs: Vec<Cost> = swept
+        .iter()
+        .map(|c| {
+            let same = |other: &&Configuration| policy(other) == Some(&base) && others(other) == others(c);
+            let other = swept.iter().find(same).filter(|_| policy(c) != Some(&base));
+            other.map(|other| cost(runs, c, other)).unwrap_or_default()
+        })
+        .collect();
+    let cells = |cell: &dyn Fn(&Configuration, &Cost) -> String| -> Vec<String> {
+        swept.iter().zip(&costs).map(|(c, cost)| cell(c, cost)).collect()
+    };
+    let factor = |factor: f64| format!("{factor:.2}x");
+    let mut columns = axes(&swept);
+    columns.extend([
+        Column::of_numbers("train time", cells(&|c, _| word(c.train_s, units::seconds))),
+        Column::of_numbers(INTERVAL, cells(&|c, _| interval(c.train_s, units::seconds))),
+        Column::of_numbers("share of log", cells(&|c, _| word(c.logging_share, units::percent))),
+        Column::of_numbers("factor", cells(&|_, cost| word(cost.factor, factor))),
+        Column::of_numbers(INTERVAL, cells(&|_, cost| interval(cost.factor, factor))),
+        Column::of_numbers("more per step", cells(&|_, cost| word(cost.more_per_step_s, difference))),
+    ]);
+    columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
+    Some(Costs { title: format!("what a logging policy costs, held against `{base}`"), columns })
+}
+
+fn policy(configuration: &Configuration) -> Option<&str> {
+    configuration.axes.iter().find(|(key, _)| key == POLICY).map(|(_, value)| value.as_str())
+}
+
+/// All axes but the policy.
+fn others(configuration: &Configuration) -> Vec<&(String, String)> {
+    configuration.axes.iter().filter(|(key, _)| key != POLICY).collect()
+}
+
+fn cost(runs: &[Run], of: &Configuration, against: &Configuration) -> Cost {
+    let times = |c: &Configuration| -> BTreeMap<String, (f64, f64)> {
+        let time = |&place: &usize| {
+            let run = &runs[place];
+            let turn = run.axis(REPEAT).unwrap_or_default().to_owned();
+            let known = run.number("train_s").zip(run.number("steps")).filter(|_| !run.is_virtual());
+            known.map(|known| (turn, known))
+        };
+        c.places.iter().filter_map(time).collect()
+    };
+    let (of, against) = (times(of), times(against));
+    let pairs = || of.iter().filter_map(|(turn, own)| Some((*own, *against.get(turn)?)));
+    let factors: Vec<f64> =
+        pairs().filter(|(_, (base, _))| *base > 0.0).map(|(own, base)| own.0 / base.0).collect();
+    let more: Vec<f64> = pairs()
+        .filter(|((_, steps), (_, base_steps))| *steps > 0.0 && steps == base_steps)
+        .map(|(own, base)| (own.0 - base.0) / own.1)
+        .collect();
+    Cost { factor: Estimate::of(&factors), more_per_step_s: Estimate::of(&more) }
+}
+
+/// Seconds with their sign.
+fn difference(seconds: f64) -> String {
+    let sign = if seconds < 0.0 { "-" } else { "" };
+    format!("{sign}{}", units::seconds(seconds.abs()))
+}

@@ -1,0 +1,51 @@
+//! Sizes of memory as a user writes them: `4KiB`, `1.5 MiB`, `64 MB`, `512`.
+
+/// What [`parse`] takes, as a regular expression.
+pub(super) const PATTERN: &str = r"^[0-9]+(\.[0-9]+)? ?(B|KiB|MiB|GiB|kB|MB|GB)$";
+
+/// Units, the binary ones from the largest.
+const UNITS: [(&str, u64); 7] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("B", 1),
+];
+
+/// Whole bytes; `None` where it is no size.
+pub(super) fn parse(text: &str) -> Option<u64> {
+    let (unit, number) = UNITS.iter().find_map(|(name, unit)| Some((*unit, text.strip_suffix(name)?)))?;
+    let number = number.strip_suffix(' ').unwrap_or(number);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |s: &str| !s.is_empty() && s.len() <= 12 && s.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let scale = 10_u128.pow(fraction.len() as u32);
+    let scaled = whole.parse::<u128>().ok()? * scale + fraction.parse::<u128>().ok()?;
+    let bytes = scaled * u128::from(unit);
+    (bytes % scale == 0).then(|| u64::try_from(bytes / scale).ok())?
+}
+
+/// In the largest binary unit that it is a whole number of.
+pub(super) fn write(bytes: u64) -> String {
+    let binary = UNITS.iter().take(3).find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
+    binary.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        let read = ["4KiB", "1.5 MiB", "64 MB", "2GiB", "512B", "0.5KiB"].map(parse);
+        assert_eq!(read, [Some(4096), Some(3 << 19), Some(64_000_000), Some(2 << 30), Some(512), Some(512)]);
+        for bad in ["", "4", "KiB", "-4KiB", "4 kib", "0.3B", "1e3B", "4  KiB", ".5KiB", "99999999999GiB"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+        assert_eq!([4096, 3 << 19, 1000, 2 << 30].map(write), ["4KiB", "1536KiB", "1000B", "2GiB"]);
+    }
+}

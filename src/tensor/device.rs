@@ -1,0 +1,228 @@
+//! The devices that tensors live on, and the traffic between them.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use super::TensorError;
+use crate::device::{
+    Kind, Moved, Purpose, Traffic,
+    backend::{Backend, BackendError, BackendId, Handle, HostMemory, Staging},
+    cpu::HostBackend,
+};
+
+/// The host's name in the traffic.
+const HOST: &str = "cpu";
+
+/// A device: a memory, and what is computed in it. Clones are the same device.
+#[derive(Clone)]
+pub struct Device {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: String,
+    id: BackendId,
+    is_host: bool,
+    place: Mutex<Box<dyn Backend>>,
+    traffic: Arc<Mutex<Traffic>>,
+    peak_bytes: AtomicU64,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shared.name)
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        self.shared.id == other.shared.id
+    }
+}
+
+impl Device {
+    fn new(place: Box<dyn Backend>, traffic: &Arc<Mutex<Traffic>>) -> Self {
+        let shared = Shared {
+            name: place.name().to_owned(),
+            id: place.id(),
+            is_host: place.is_host(),
+            place: Mutex::new(place),
+            traffic: Arc::clone(traffic),
+            peak_bytes: AtomicU64::new(0),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// `cpu`, `gpu:1`, `virtual:0`.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Whether its memory is the host's own.
+    pub fn is_host(&self) -> bool {
+        self.shared.is_host
+    }
+
+    /// Bytes that tensors held on it at most.
+    pub fn peak_bytes(&self) -> u64 {
+        self.shared.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all that was asked of it is done, and counts the wait. The CPU is never waited for.
+    ///
+    /// # Errors
+    /// Where the device failed meanwhile.
+    pub fn synchronize(&self, purpose: Purpose) -> Result<(), TensorError> {
+        let begun = Instant::now();
+        self.place().synchronize()?;
+        if !self.is_host() {
+            self.traffic().wait(purpose, self.name(), HOST, begun.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Host memory of a kind to copy from and to.
+    ///
+    /// # Errors
+    /// Where the device knows no such memory.
+    pub fn staging(&self, memory: HostMemory, len: usize) -> Result<Box<dyn Staging>, TensorError> {
+        Ok(self.place().staging(memory, len)?)
+    }
+
+    /// The backend itself, for what has no door of its own here.
+    pub(super) fn place(&self) -> MutexGuard<'_, Box<dyn Backend>> {
+        // A thread that panicked has left every block whole: they are put back before anything else is done.
+        self.shared.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn traffic(&self) -> MutexGuard<'_, Traffic> {
+        self.shared.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn alloc(&self, len: usize) -> Result<Handle, BackendError> {
+        let mut place = self.place();
+        let handle = place.alloc(len)?;
+        self.shared.peak_bytes.fetch_max(place.bytes(), Ordering::Relaxed);
+        Ok(handle)
+    }
+
+    /// Host to device.
+    pub(super) fn write(&self, purpose: Purpose, to: Handle, from: &[f32]) -> Result<(), BackendError> {
+        let begun = Instant::now();
+        let moved = self.place().write(to, from)?;
+        self.traffic().count(Kind::HostToDevice, purpose, [HOST, self.name()], moved, begun);
+        Ok(())
+    }
+
+    /// Device to host.
+    pub(super) fn read(
+        &self,
+        purpose: Purpose,
+        from: Handle,
+        first: usize,
+        to: &mut [f32],
+    ) -> Result<(), BackendError> {
+        let begun = Instant::now();
+        let moved = self.place().read(from, first, to)?;
+        self.traffic().count(Kind::DeviceToHost, purpose, [self.name(), HOST], moved, begun);
+        Ok(())
+    }
+
+    /// A copy that was asked for and not needed.
+    pub(super) fn count_nothing(&self, purpose: Purpose) {
+        let route = [self.name(), self.name()];
+        self.traffic().count(Kind::DeviceToDevice, purpose, route, Moved::Nothing, Instant::now());
+    }
+
+    /// From a block of `source` to one of this device: straight where the two can reach each other, else by the host.
+    pub(super) fn copy_from(
+        &self,
+        purpose: Purpose,
+        to: Handle,
+        source: &Self,
+        from: Handle,
+    ) -> Result<(), BackendError> {
+        let begun = Instant::now();
+        let route = [source.name(), self.name()];
+        if self == source {
+            let moved = self.place().copy(to, from)?;
+            self.traffic().count(Kind::DeviceToDevice, purpose, route, moved, begun);
+            return Ok(());
+        }
+        // Two threads that copy in opposite directions must not wait for each other.
+        let (mut own, mut other) = if self.shared.id < source.shared.id {
+            let own = self.place();
+            (own, source.place())
+        } else {
+            let other = source.place();
+            (self.place(), other)
+        };
+        let (kind, moved) = if let Some(values) = other.host_values(from)? {
+            (Kind::HostToDevice, own.write(to, values)?)
+        } else if let Some(values) = own.host_values_mut(to)? {
+            (Kind::DeviceToHost, other.read(from, 0, values)?)
+        } else if let Some(moved) = own.copy_from(to, &mut **other, from)? {
+            (Kind::DeviceToDevice, moved)
+        } else {
+            let mut values = vec![0.0; from.len];
+            let moved = other.read(from, 0, &mut values)?;
+            self.traffic().count(Kind::DeviceToHost, purpose, [source.name(), HOST], moved, begun);
+            let begun = Instant::now();
+            let moved = own.write(to, &values)?;
+            self.traffic().count(Kind::HostToDevice, purpose, [HOST, self.name()], moved, begun);
+            return Ok(());
+        };
+        self.traffic().count(kind, purpose, route, moved, begun);
+        Ok(())
+    }
+}
+
+/// All devices that may be used together; they share one account of their traffic.
+#[derive(Debug)]
+pub struct Devices {
+    list: Vec<Device>,
+    traffic: Arc<Mutex<Traffic>>,
+}
+
+impl Devices {
+    /// Of these places.
+    pub fn new(places: Vec<Box<dyn Backend>>) -> Self {
+        let traffic = Arc::default();
+        let list = places.into_iter().map(|place| Device::new(place, &traffic)).collect();
+        Self { list, traffic }
+    }
+
+    /// The CPU, `cpu`, and so many virtual GPUs, `virtual:0` and so on.
+    pub fn with_virtual_gpus(count: u32) -> Self {
+        let mut places: Vec<Box<dyn Backend>> = vec![Box::new(HostBackend::cpu(1))];
+        places.extend((0..count).map(|i| Box::new(HostBackend::virtual_gpu(i)) as Box<dyn Backend>));
+        Self::new(places)
+    }
+
+    /// The one of that name.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn get(&self, name: &str) -> Result<&Device, TensorError> {
+        self.list.iter().find(|device| device.name() == name).ok_or_else(|| {
+            let there: Vec<_> = self.list.iter().map(|device| format!("`{}`", device.name())).collect();
+            TensorError::NoDevice { name: name.to_owned(), there: there.join(", ") }
+        })
+    }
+
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = &Device> {
+        self.list.iter()
+    }
+
+    /// Every copy and every wait so far.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

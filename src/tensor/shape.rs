@@ -1,0 +1,66 @@
+//! Shapes and types of numbers.
+
+use std::fmt;
+
+/// Lengths of the axes, the last of which lies together in memory. No axes: one number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Shape(Vec<usize>);
+
+impl Shape {
+    /// Of these lengths.
+    pub fn new(axes: &[usize]) -> Self {
+        Self(axes.to_vec())
+    }
+
+    /// The lengths.
+    pub fn axes(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// Numbers in it; `None` where no memory could count them.
+    pub fn elements(&self) -> Option<usize> {
+        self.0.iter().try_fold(1usize, |n, axis| n.checked_mul(*axis)).filter(|n| n.checked_mul(8).is_some())
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}
+
+/// The type of a tensor's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DType {
+    /// IEEE single precision.
+    F32,
+}
+
+impl DType {
+    /// `f32`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+        }
+    }
+
+    /// Bytes of one number.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_count_and_print() {
+        assert_eq!(Shape::new(&[2, 3]).to_string(), "[2, 3]");
+        let elements = |axes: &[usize]| Shape::new(axes).elements();
+        assert_eq!((elements(&[]), elements(&[2, 3]), elements(&[0, 5])), (Some(1), Some(6), Some(0)));
+        assert_eq!(elements(&[usize::MAX, 2]), None);
+    }
+}

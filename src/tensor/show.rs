@@ -1,0 +1,171 @@
+//! Numbers as the textbook prints them: PyTorch's rules of `print(tensor)` for digits, columns and what is left out,
+//! with the shape always said.
+
+use super::{DType, Shape};
+
+/// With more numbers than this, only the edges are shown.
+const MOST_SHOWN: usize = 1000;
+
+/// Numbers at each end of a long axis.
+const EDGE: usize = 3;
+
+/// Columns of a line.
+const LINE: usize = 80;
+
+/// What stands before the values; further lines begin below its end.
+const HEAD: &str = "tensor(";
+
+/// `tensor([[1., 1.]], shape=[1, 2], dtype=f32, device='virtual:0')`.
+pub(super) fn show(values: &[f32], shape: &Shape, dtype: DType, device: &str) -> String {
+    let summarized = values.len() > MOST_SHOWN;
+    let mut seen = Vec::new();
+    visit(values, shape.axes(), summarized, &mut |value| seen.push(value));
+    let style = Style::of(&seen);
+    let text = if values.is_empty() {
+        "[]".to_owned()
+    } else {
+        nested(values, shape.axes(), HEAD.len(), summarized, style)
+    };
+    let tail = format!("shape={shape}, dtype={}, device='{device}')", dtype.name());
+    let last =
+        text.lines().next_back().unwrap_or_default().len() + if text.contains('\n') { 0 } else { HEAD.len() };
+    let between =
+        if last + 2 + tail.len() > LINE { format!(",\n{}", " ".repeat(HEAD.len())) } else { ", ".to_owned() };
+    format!("{HEAD}{text}{between}{tail}")
+}
+
+/// Which indexes of an axis are shown; `None` stands for those left out.
+fn shown(length: usize, summarized: bool) -> Vec<Option<usize>> {
+    if !summarized || length <= 2 * EDGE {
+        return (0..length).map(Some).collect();
+    }
+    (0..EDGE).map(Some).chain([None]).chain((length - EDGE..length).map(Some)).collect()
+}
+
+fn visit(values: &[f32], axes: &[usize], summarized: bool, take: &mut impl FnMut(f32)) {
+    match axes {
+        [] => values.iter().for_each(|v| take(*v)),
+        [length, inner @ ..] => {
+            let size = values.len().checked_div(*length).unwrap_or(0);
+            for i in shown(*length, summarized).into_iter().flatten() {
+                visit(&values[i * size..(i + 1) * size], inner, summarized, take);
+            }
+        }
+    }
+}
+
+fn nested(values: &[f32], axes: &[usize], indent: usize, summarized: bool, style: Style) -> String {
+    let (length, inner) = match axes {
+        [] => return values.first().map(|v| style.number(*v).trim_start().to_owned()).unwrap_or_default(),
+        [length, inner @ ..] => (*length, inner),
+    };
+    let below = format!("\n{}", " ".repeat(indent + 1));
+    if inner.is_empty() {
+        let cells: Vec<String> = shown(length, summarized)
+            .into_iter()
+            .map(|i| i.map_or_else(|| "...".to_owned(), |i| style.number(values[i])))
+            .collect();
+        let per_line = (LINE.saturating_sub(indent) / (style.width + 2)).max(1);
+        let lines: Vec<String> = cells.chunks(per_line).map(|line| line.join(", ")).collect();
+        return format!("[{}]", lines.join(&format!(",{below}")));
+    }
+    let size = values.len().checked_div(length).unwrap_or(0);
+    let parts: Vec<String> = shown(length, summarized)
+        .into_iter()
+        .map(|i| match i {
+            Some(i) => nested(&values[i * size..(i + 1) * size], inner, indent + 1, summarized, style),
+            None => "...".to_owned(),
+        })
+        .collect();
+    // A blank line between matrices, two between stacks of them.
+    let between = format!(",{}{below}", "\n".repeat(inner.len() - 1));
+    format!("[{}]", parts.join(&between))
+}
+
+/// How numbers of a tensor are written: all alike.
+#[derive(Clone, Copy)]
+struct Style {
+    whole: bool,
+    scientific: bool,
+    width: usize,
+}
+
+impl Style {
+    fn of(values: &[f32]) -> Self {
+        let sizes = || values.iter().filter(|v| v.is_finite() && **v != 0.0).map(|v| f64::from(v.abs()));
+        let (least, most) = sizes().fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
+        let whole = values.iter().all(|v| !v.is_finite() || v.fract() == 0.0);
+        let scientific = most > 0.0 && (most / least > 1000.0 || most > 1e8 || (!whole && least < 1e-4));
+        let mut style = Self { whole, scientific, width: 0 };
+        style.width = values.iter().map(|v| style.bare(*v).len()).max().unwrap_or(0);
+        style
+    }
+
+    fn number(self, value: f32) -> String {
+        format!("{:>1$}", self.bare(value), self.width)
+    }
+
+    fn bare(self, value: f32) -> String {
+        match value {
+            v if v.is_nan() => "nan".to_owned(),
+            v if v.is_infinite() => if v > 0.0 { "inf" } else { "-inf" }.to_owned(),
+            v if self.scientific => {
+                let text = format!("{v:.4e}");
+                let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+                let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |e| ('-', e));
+                format!("{digits}e{sign}{exponent:0>2}")
+            }
+            v if self.whole => format!("{v:.0}."),
+            v => format!("{v:.4}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(values: &[f32], axes: &[usize]) -> String {
+        show(values, &Shape::new(axes), DType::F32, "cpu")
+    }
+
+    /// What PyTorch 2 prints, but for what stands behind the values.
+    #[test]
+    fn numbers_are_printed_as_in_the_textbook() {
+        assert_eq!(text(&[2.5], &[]), "tensor(2.5000, shape=[], dtype=f32, device='cpu')");
+        assert_eq!(text(&[], &[0, 2]), "tensor([], shape=[0, 2], dtype=f32, device='cpu')");
+        assert_eq!(
+            text(&[1.0, -10.0, f32::NAN], &[3]),
+            "tensor([  1., -10.,  nan], shape=[3], dtype=f32, device='cpu')"
+        );
+        let four = [0.25, -1.5, 3.0, 100.0];
+        let shown = "tensor([[ 0.2500, -1.5000],\n        [ 3.0000, 100.0000]], shape=[2, 2], dtype=f32, device='cpu')";
+        assert_eq!(text(&four, &[2, 2]).replace("  ", " "), shown.replace("  ", " "));
+        assert_eq!(
+            text(&[1e-5, 1.0], &[2]),
+            "tensor([1.0000e-05, 1.0000e+00], shape=[2], dtype=f32, device='cpu')"
+        );
+        assert_eq!(
+            text(&[1e12, f32::INFINITY], &[2]),
+            "tensor([1.0000e+12,        inf], shape=[2], dtype=f32, device='cpu')"
+        );
+        let cube = text(&[1.0; 8], &[2, 2, 2]);
+        assert_eq!(
+            cube,
+            "tensor([[[1., 1.],\n         [1., 1.]],\n\n        [[1., 1.],\n         [1., 1.]]], shape=[2, 2, 2], dtype=f32, device='cpu')"
+        );
+    }
+
+    #[test]
+    fn long_ones_show_their_edges_and_wrap() {
+        assert_eq!(
+            text(&[1.0; 1001], &[1001]),
+            "tensor([1., 1., 1., ..., 1., 1., 1.], shape=[1001], dtype=f32, device='cpu')"
+        );
+        let rows = text(&[0.5; 10_000], &[100, 100]);
+        assert_eq!(rows.lines().count(), 7 + 1, "{rows}");
+        assert_eq!(rows.lines().nth(3), Some("        ...,"), "{rows}");
+        let line = text(&[0.5; 20], &[20]);
+        assert_eq!(line.lines().map(|l| l.matches("0.5000").count()).collect::<Vec<_>>(), [9, 9, 2]);
+    }
+}

@@ -1,0 +1,132 @@
+//! Repeats taken together, what a logging policy costs, and what is said of noise: whole texts of made-up sweeps.
+
+use std::{fs, path::Path};
+
+use runner::report::{compare, sweep_end};
+
+use super::process::Place;
+
+/// A sweep over the policies, with train times by policy and repeat; the policies of a repeat run one after the other.
+fn sweep(folder: &Path, times_ms: &[(&str, &[f64])], others_cores: f64) {
+    let columns = "trial,logging.policy,repeat,status,folder,reason,run,virtual,steps,train_s,steps_per_s,logging_share";
+    let mut text = format!("{columns}\n");
+    let mut trial = 0;
+    for repeat in 0..times_ms[0].1.len() {
+        for (policy, times) in times_ms {
+            let name = format!("{trial:03}-logging.policy={policy}+repeat={repeat}");
+            let own = folder.join(&name);
+            fs::create_dir_all(&own).unwrap();
+            let seconds = times[repeat] / 1e3;
+            let share = if *policy == "off" { 0.0 } else { 0.25 };
+            let figures = format!("{name},false,1000,{seconds},{},{share}", 1000.0 / seconds);
+            text += &format!("{trial},{policy},{repeat},finished,{name},,{figures}\n");
+            let spec = format!("name = \"x\"\nseed = {repeat}\n[logging]\npolicy = \"{policy}\"\n");
+            fs::write(own.join("spec.toml"), spec).unwrap();
+            let environment = format!(
+                "[cpu]\nmodel = \"A\"\nlogical_cores = 2\n[load]\nothers_cores = {others_cores}\nstolen_cores = 0.0\n"
+            );
+            fs::write(own.join("environment.toml"), environment).unwrap();
+            let summary = format!(
+                "run,status,virtual,steps,train_s,steps_per_s,logging_share\n{}\n",
+                figures.replacen(',', ",finished,", 1)
+            );
+            fs::write(own.join("summary.csv"), summary).unwrap();
+            trial += 1;
+        }
+    }
+    fs::write(folder.join("sweep.csv"), text).unwrap();
+}
+
+fn end(times_ms: &[(&str, &[f64])], others_cores: f64) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("costs/S");
+    sweep(&own, times_ms, others_cores);
+    sweep_end(&own, 160).unwrap().replace(&folder.path().display().to_string(), "RUNS")
+}
+
+/// A machine that grows slower from turn to turn: the times spread, the factors do not.
+const DRIFTING: [(&str, &[f64]); 3] = [
+    ("immediate", &[2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.2]),
+    ("buffered", &[1.1, 1.21, 1.32, 1.43, 1.54, 1.65, 1.76]),
+    ("off", &[1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6]),
+];
+
+#[test]
+fn medians_intervals_and_the_cost_of_a_policy() {
+    insta::assert_snapshot!(end(&DRIFTING, 0.0), @r"
+    costs: 21 trials, 21 finished
+
+     logging.policy  runs  train time    95 % interval  steps/s     95 % interval  ratio  logging
+          immediate     7     2.60 ms  2.20 to 3.00 ms  384.6 k  333.3 to 454.5 k  1.00x   25.0 %
+           buffered     7     1.43 ms  1.21 to 1.65 ms  699.3 k  606.1 to 826.4 k  1.82x   25.0 %
+                off     7     1.30 ms  1.10 to 1.50 ms  769.2 k  666.7 to 909.1 k  2.00x    0.0 %
+
+    what a logging policy costs, held against `off`
+
+     logging.policy  train time    95 % interval  share of log  factor   95 % interval  more per step
+          immediate     2.60 ms  2.20 to 3.00 ms        25.0 %   2.00x  2.00x to 2.00x        1.30 µs
+           buffered     1.43 ms  1.21 to 1.65 ms        25.0 %   1.10x  1.10x to 1.10x        0.13 µs
+                off     1.30 ms  1.10 to 1.50 ms         0.0 %
+
+      noise: in 3 of 3 configurations the interval of the train time spans more than 5.00 % of the median, 30.8 % at most (at logging.policy=buffered)
+      folder RUNS/costs/S
+    ");
+}
+
+#[test]
+fn steady_times_on_a_quiet_machine_have_no_noise() {
+    let steady: [(&str, &[f64]); 2] =
+        [("immediate", &[2.0, 2.01, 2.0, 1.99, 2.02, 2.0]), ("off", &[1.0, 1.01, 1.0, 1.0, 0.99, 1.0])];
+    let text = end(&steady, 0.01);
+    assert!(!text.contains("noise"), "{text}");
+    assert!(text.contains("2.00x"), "{text}");
+}
+
+#[test]
+fn few_repeats_on_a_busy_machine_are_told() {
+    let few: [(&str, &[f64]); 2] = [("immediate", &[2.0, 2.5, 2.1]), ("off", &[1.0, 1.0, 1.0])];
+    let text = end(&few, 0.8);
+    let noise: Vec<&str> = text.lines().filter(|line| line.contains("noise")).collect();
+    assert_eq!(
+        noise,
+        [
+            "  noise: in 1 of 2 configurations the interval of the train time spans more than 5.00 % of the median, 23.8 % \
+             at most (at logging.policy=immediate)",
+            "  noise: an interval of 3 runs is at most 75.0 % sure, whatever it is called; six can give 95 %",
+            "  noise: others kept up to 0.80 processors busy during trial 0 to 5",
+        ]
+    );
+}
+
+#[test]
+fn compare_takes_repeats_together_too() {
+    let folder = tempfile::tempdir().unwrap();
+    sweep(&folder.path().join("S"), &DRIFTING, 0.0);
+    let text = compare(&[folder.path().display().to_string()]).unwrap().table(160);
+    let own = end(&DRIFTING, 0.0);
+    let table = own.split("\n\n").nth(1).unwrap();
+    assert!(text.contains(&format!("repeats taken together\n\n{table}\n")), "{text}");
+    assert!(text.contains("what a logging policy costs, held against `off`\n"), "{text}");
+    assert!(text.contains("\nnoise\n"), "{text}");
+}
+
+/// Through the program: real runs, as many as were asked for, and figures that `sweep.csv` has.
+#[test]
+fn a_sweep_over_the_policies_ends_with_their_cost() {
+    let spec = super::run::LINREG.to_owned()
+        + "[sweep]\ngrid = { \"logging.policy\" = [\"immediate\", \"off\"] }\nrepeats = 3\n";
+    let place = Place::new(&spec);
+    let ended = place.runner(&["spec.toml"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!(lines[0], "spec: 6 trials, 6 finished");
+    let row = |policy: &str, of: usize| {
+        let rows: Vec<&&str> = lines.iter().filter(|line| line.trim_start().starts_with(policy)).collect();
+        assert_eq!(rows.len(), 2, "{lines:#?}");
+        rows[of].split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row("immediate", 0)[1], "3");
+    assert!(lines.contains(&"what a logging policy costs, held against `off`"), "{lines:#?}");
+    assert!(row("immediate", 1).iter().any(|word| word.ends_with('x')));
+    assert!(row("off", 1).iter().all(|word| !word.ends_with('x')));
+}
