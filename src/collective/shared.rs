@@ -1,4 +1,5 @@
-//! Sums over the threads of one process: each rank lays down a copy, all meet, and each sums what the others laid down.
+//! Sums over the threads of one process: each rank lays down what others need of it, all meet, and each sums what
+//! the others laid down.
 //!
 //! Small buffers are summed whole by everyone, which costs one meeting. Of large ones each rank sums its own part, and
 //! picks up the other parts after a second meeting. Either way the additions of an element are made in rank order, so
@@ -6,7 +7,7 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
@@ -56,42 +57,54 @@ impl Collective for Shared {
         let table = &*self.table;
         let laid = &table.laid[self.calls % 2];
         self.calls += 1;
-        write(&laid[self.rank], |place| {
-            place.clear();
-            place.extend_from_slice(numbers);
-        });
-        table.meeting.wait(self.rank)?;
         if numbers.len() <= SMALL {
-            sum(laid, 0..numbers.len(), numbers);
+            write(&laid[self.rank], |place| {
+                place.clear();
+                place.extend_from_slice(numbers);
+            });
+            table.meeting.wait(self.rank)?;
+            laid.iter().enumerate().for_each(|(rank, place)| add(numbers, &read(place), rank));
             return Ok(());
         }
+        // Nobody else reads this rank's own part: it is not laid down.
         let own = self.part(self.rank, numbers.len());
-        sum(laid, own.clone(), &mut numbers[own.clone()]);
-        write(&table.summed[self.rank], |place| {
-            place.clear();
-            place.extend_from_slice(&numbers[own]);
+        write(&laid[self.rank], |place| {
+            place.resize(numbers.len(), 0.0);
+            place[..own.start].copy_from_slice(&numbers[..own.start]);
+            place[own.end..].copy_from_slice(&numbers[own.end..]);
+        });
+        table.meeting.wait(self.rank)?;
+        write(&table.summed[self.rank], |sums| {
+            sums.resize(own.len(), 0.0);
+            for (rank, place) in laid.iter().enumerate() {
+                if rank == self.rank {
+                    add(sums, &numbers[own.clone()], rank);
+                } else {
+                    add(sums, &read(place)[own.clone()], rank);
+                }
+            }
+            numbers[own].copy_from_slice(sums);
         });
         table.meeting.wait(self.rank)?;
         for (rank, place) in table.summed.iter().enumerate().filter(|(rank, _)| *rank != self.rank) {
             let part = self.part(rank, numbers.len());
-            let place = place.read().unwrap_or_else(PoisonError::into_inner);
-            numbers[part].copy_from_slice(&place);
+            numbers[part].copy_from_slice(&read(place));
         }
         Ok(())
     }
 }
 
-/// Sums a part of what all ranks laid down, in rank order.
-fn sum(laid: &[RwLock<Vec<f32>>], part: Range<usize>, to: &mut [f32]) {
-    for (rank, place) in laid.iter().enumerate() {
-        let place = place.read().unwrap_or_else(PoisonError::into_inner);
-        let from = &place[part.clone()];
-        if rank == 0 {
-            to.copy_from_slice(from);
-        } else {
-            to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
-        }
+/// Adds the numbers of a rank; those of the first are what the sum begins with.
+fn add(to: &mut [f32], from: &[f32], rank: usize) {
+    if rank == 0 {
+        to.copy_from_slice(from);
+    } else {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
     }
+}
+
+fn read(place: &RwLock<Vec<f32>>) -> RwLockReadGuard<'_, Vec<f32>> {
+    place.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A poisoned lock only says that its rank's thread has panicked, which the meeting reports.

@@ -114,3 +114,93 @@ pub(super) fn too_large(needed: u64, fixed: u64, machine: &Machine) -> Problem {
 fn gb(bytes: u64) -> String {
     format!("{:.3} GB", bytes as f64 / 1e9)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        plan::{Gpu, PlanError, Rates, Trial, plan},
+        spec::load,
+    };
+
+    fn machine(gpus: &[Gpu], memory_available: u64) -> Machine {
+        Machine {
+            gpus: gpus.to_vec(),
+            no_gpu: String::new(),
+            memory_available,
+            cache_bytes: 1 << 20,
+            instruction_set: "avx2".into(),
+            rates: Rates::typical("avx2"),
+        }
+    }
+
+    fn gpu(is_virtual: bool, memory_free: u64) -> Gpu {
+        Gpu { is_virtual, model: "GPU".into(), memory_free }
+    }
+
+    fn planned(more: &[&str], machine: &Machine) -> Result<Trial, Problem> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity/sgd/spec.toml");
+        let overrides: Vec<String> = more.iter().map(|&word| word.to_owned()).collect();
+        let experiment = load(path.as_ref(), &overrides).expect("a spec");
+        let facts = Facts {
+            train_rows: 50_000,
+            validation_rows: 0,
+            features: 100,
+            targets: 1,
+            classes: None,
+            in_file: false,
+        };
+        plan(&experiment.trials[0].spec, facts, machine, 2).map_err(|e| match e {
+            PlanError::Problems(mut problems) => problems.remove(0),
+            PlanError::Missing(problem) => problem,
+        })
+    }
+
+    /// A job that does not fit names both numbers, and the batch that it names is the largest that does.
+    #[test]
+    fn the_batch_that_would_fit_is_named() {
+        let (batch, free) = ("data.batch_size=40000", 45_000_000);
+        // Rows of 100 features and a target, the same on the host where a device has its own.
+        let data = 50_000 * 101 * 4;
+        let virtual_gpus = |n: usize| machine(&vec![gpu(true, 1); n], free + n as u64 * data);
+        let real = |memory_free| machine(&[gpu(false, 1 << 40), gpu(false, memory_free)], 1 << 40);
+        for (devices, machine, scaling) in [
+            ("devices.num_gpus=0", machine(&[], free), "strong"),
+            ("devices.num_gpus=1", virtual_gpus(1), "strong"),
+            ("devices.num_gpus=3", virtual_gpus(3), "strong"),
+            ("devices.num_gpus=2", real(24_000_000), "strong"),
+            ("devices.num_gpus=3", virtual_gpus(3), "weak"),
+        ] {
+            let scaling = format!("devices.scaling={scaling}");
+            let problem = planned(&[batch, devices, &scaling], &machine).expect_err("it is too large");
+            let hint = problem.hint.unwrap_or_default();
+            let fits: usize = hint
+                .strip_prefix("`data.batch_size = ")
+                .and_then(|rest| rest.strip_suffix("` would fit; or make the model smaller"))
+                .and_then(|number| number.parse().ok())
+                .unwrap_or_else(|| panic!("{devices}: {hint}"));
+            let with = |batch: usize| {
+                planned(&[&format!("data.batch_size={batch}"), devices, &scaling], &machine).is_ok()
+            };
+            assert!(with(fits) && !with(fits + 1), "{devices}: {fits}");
+        }
+    }
+
+    #[test]
+    fn what_each_virtual_device_needs_is_told() {
+        let whole = planned(&["devices.num_gpus=2"], &machine(&[gpu(true, 1), gpu(true, 1)], 1 << 40));
+        let arena = whole.expect("it fits").peers[0].layout.arena_bytes();
+        let (data, free) = (50_000 * 101 * 4, 40_000_000);
+        let small = machine(&[gpu(true, 1), gpu(true, 1)], free);
+        let problem = planned(&["devices.num_gpus=2"], &small).expect_err("it is too large");
+        let gb = |bytes: u64| format!("{:.3} GB", bytes as f64 / 1e9);
+        let message = format!(
+            "the job needs {} of memory ({} on each of 2 virtual devices, the data once more on the host) for \
+             parameters, activations and data, and 0.040 GB are available",
+            gb(2 * (arena + data) + data),
+            gb(arena + data)
+        );
+        assert_eq!(problem.message, message);
+        assert_eq!(problem.hint.as_deref(), Some("make the model smaller, or use fewer devices"));
+    }
+}

@@ -506,3 +506,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -245,7 +245,7 @@ fn a_sweep_over_devices_runs_what_is_there_and_nothing_twice() {
     ] {
         assert!(end.contains(words), "{end}");
     }
-    assert!(!ended.stdout.contains("speed-up ") && !ended.stdout.contains("ratio"), "{}", ended.stdout);
+    assert!(!ended.stdout.contains("efficiency") && !ended.stdout.contains("ratio"), "{}", ended.stdout);
     let (rows, ended) = swept(&["devices.on_missing=error"], 3);
     assert_eq!(rows[..3], there);
     let reason = "gpu:2, gpu:3 are not there: this machine has 2 virtual GPUs";

@@ -178,6 +178,16 @@ fn words(line: &str) -> Vec<Word> {
         let engine = line.split(':').next().unwrap_or_default();
         return vec![Word::Exact(engine.trim().to_owned())];
     }
+    if let Some((count, _)) = line.split_once(": all-reduce is ") {
+        // Which other parts are worth a word depends on the machine.
+        return vec![Word::Exact(count.trim().to_owned())];
+    }
+    if line.ends_with(" the same") {
+        // How far sums of another order are apart is a matter of the last digits.
+        return vec![Word::Exact(
+            line.split("  ").find(|cell| !cell.is_empty()).unwrap_or_default().to_owned(),
+        )];
+    }
     if line.contains(" by the cost model, ") {
         // The model's figures are those of the instruction set.
         return Vec::new();
