@@ -16,7 +16,7 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
     let (gpus, no_gpu) = match virtual_gpus {
         Some(count) => {
             let hidden = "`--virtual-gpus 0` hides every one";
-            ((0..count).map(|_| virtual_gpu(memory_available)).collect(), hidden.to_owned())
+            ((0..count).map(|_| Gpu::virtual_of(memory_available)).collect(), hidden.to_owned())
         }
         None if look_for_gpus => real_gpus(),
         None => (Vec::new(), String::new()),
@@ -38,12 +38,6 @@ pub fn wants_gpu(experiment: &Experiment) -> bool {
         Request::NumGpus(count) => *count != GpuCount::Exactly(0),
         Request::Use(names) => names.iter().any(|name| matches!(name, DeviceName::Gpu(_))),
     })
-}
-
-/// The host's memory, posing as that of a GPU.
-fn virtual_gpu(memory_free: u64) -> Gpu {
-    let limits = GpuLimits::default();
-    Gpu { is_virtual: true, model: "virtual GPU".to_owned(), uuid: None, memory_free, limits, speed: None }
 }
 
 /// Those that CUDA lists, or why it lists none. How much of their memory is free the monitor tells without taking them;

@@ -144,7 +144,7 @@ fn gpu_list(n: u32) -> Vec<DeviceName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{GpuLimits, Rates};
+    use crate::plan::Rates;
     use crate::spec::{EngineChoice, LrScaling, Precision, Scaling};
 
     fn asked(request: Request, on_missing: OnMissing) -> Devices {
@@ -159,14 +159,7 @@ mod tests {
     }
 
     fn machine(gpus: u32) -> Machine {
-        let gpu = Gpu {
-            is_virtual: false,
-            model: "GPU".into(),
-            uuid: None,
-            memory_free: 1 << 30,
-            limits: GpuLimits::default(),
-            speed: None,
-        };
+        let gpu = Gpu { is_virtual: false, ..Gpu::virtual_of(1 << 30) };
         Machine {
             gpus: vec![gpu; gpus as usize],
             no_gpu: "no NVIDIA driver is here".into(),

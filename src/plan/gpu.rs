@@ -24,6 +24,14 @@ pub struct Gpu {
     pub speed: Option<(Rates, u64)>,
 }
 
+impl Gpu {
+    /// One that the host poses as, in so much of its own memory.
+    pub fn virtual_of(memory_free: u64) -> Self {
+        let (model, limits) = ("virtual GPU".to_owned(), GpuLimits::default());
+        Self { is_virtual: true, model, uuid: None, memory_free, limits, speed: None }
+    }
+}
+
 /// What the engines of a GPU depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuLimits {

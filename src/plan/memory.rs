@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn gpu(is_virtual: bool, memory_free: u64) -> Gpu {
-        Gpu { is_virtual, model: "GPU".into(), memory_free }
+        Gpu { is_virtual, ..Gpu::virtual_of(memory_free) }
     }
 
     fn planned(more: &[&str], machine: &Machine) -> Result<Trial, Problem> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use runner::{
     data::{self, Task},
-    plan::{Gpu, GpuLimits, Machine, Rates, plan, transfers},
+    plan::{Gpu, Machine, Rates, plan, transfers},
     spec,
 };
 
@@ -39,14 +39,7 @@ fn predicted(place: &Place, overrides: &[&str], virtual_gpus: usize) -> BTreeMap
     let experiment = spec::load(Path::new(&path), &overrides).unwrap();
     let spec = &experiment.trials[0].spec;
     let dataset = data::open(&spec.data, Task::Regression, spec.seed, u64::MAX).unwrap();
-    let gpu = Gpu {
-        is_virtual: true,
-        model: "virtual GPU".into(),
-        uuid: None,
-        memory_free: 1 << 40,
-        limits: GpuLimits::default(),
-        speed: None,
-    };
+    let gpu = Gpu::virtual_of(1 << 40);
     let machine = Machine {
         gpus: vec![gpu; virtual_gpus],
         no_gpu: String::new(),
