@@ -1,10 +1,15 @@
 //! What the host tells of itself. Everything is optional: a system that keeps its facts elsewhere leaves them unknown.
 
+#[allow(unsafe_code)]
+mod huge_pages;
+
 use std::{
     fs::{self, File},
     io::{self, Read},
     path::Path,
 };
+
+pub use huge_pages::prefer_huge_pages;
 
 /// The processor's name.
 pub fn cpu_model() -> Option<String> {

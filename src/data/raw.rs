@@ -147,7 +147,7 @@ pub(super) fn read_split(
             let (row, column) = ((done / width as u64) as usize, (done % width as u64) as usize);
             let (head, tail) = rest.split_at((width - column).min(rest.len()));
             let part = if split.validates(row) { &mut validation } else { &mut train };
-            part.try_reserve(head.len()).map_err(|_| Fault::Memory(u128::from(total) * 4))?;
+            memory::grow(part, head.len()).map_err(|()| Fault::Memory(u128::from(total) * 4))?;
             part.extend_from_slice(head);
             done += head.len() as u64;
             rest = tail;
