@@ -66,6 +66,12 @@ macro_rules! decoder {
 }
 
 impl Layout {
+    /// Whether elements need no conversion.
+    pub(super) fn is_f32_of_this_machine(self) -> bool {
+        let endian = if cfg!(target_endian = "little") { Endian::Little } else { Endian::Big };
+        self.element == Element::F32 && self.endian == endian
+    }
+
     decoder! {
         /// Converts elements to f32, as many as both sides hold.
         decode_f32 -> f32
