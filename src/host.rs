@@ -1,5 +1,7 @@
 //! What the host tells of itself. Everything is optional: a system that keeps its facts elsewhere leaves them unknown.
 
+#[allow(unsafe_code)]
+mod huge_pages;
 pub mod load;
 pub mod nvml;
 pub mod processor;
@@ -9,6 +11,8 @@ use std::{
     io::{self, Read},
     path::Path,
 };
+
+pub use huge_pages::prefer_huge_pages;
 
 /// The processor's name.
 pub fn cpu_model() -> Option<String> {

@@ -1,12 +1,24 @@
 //! Large buffers: refused, not died of.
 
+use crate::host::prefer_huge_pages;
+
 /// An empty buffer with room for `[rows, width]`, or the bytes that it would need where memory does not hold it.
 pub(super) fn reserved(rows: usize, width: usize) -> Result<Vec<f32>, u128> {
     let bytes = rows as u128 * width as u128 * size_of::<f32>() as u128;
     let mut values = Vec::new();
     let count = rows.checked_mul(width).ok_or(bytes)?;
     values.try_reserve_exact(count).map_err(|_| bytes)?;
+    prefer_huge_pages(values.spare_capacity_mut());
     Ok(values)
+}
+
+/// Makes room for `more` numbers behind those that are there.
+pub(super) fn grow(values: &mut Vec<f32>, more: usize) -> Result<(), ()> {
+    if values.capacity() - values.len() < more {
+        values.try_reserve(more).map_err(drop)?;
+        prefer_huge_pages(values.spare_capacity_mut());
+    }
+    Ok(())
 }
 
 /// Bytes for people: `3.2 GB`.

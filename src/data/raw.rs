@@ -66,6 +66,12 @@ macro_rules! decoder {
 }
 
 impl Layout {
+    /// Whether elements need no conversion.
+    pub(super) fn is_f32_of_this_machine(self) -> bool {
+        let endian = if cfg!(target_endian = "little") { Endian::Little } else { Endian::Big };
+        self.element == Element::F32 && self.endian == endian
+    }
+
     decoder! {
         /// Converts elements to f32, as many as both sides hold.
         decode_f32 -> f32
@@ -147,7 +153,7 @@ pub(super) fn read_split(
             let (row, column) = ((done / width as u64) as usize, (done % width as u64) as usize);
             let (head, tail) = rest.split_at((width - column).min(rest.len()));
             let part = if split.validates(row) { &mut validation } else { &mut train };
-            part.try_reserve(head.len()).map_err(|_| Fault::Memory(u128::from(total) * 4))?;
+            memory::grow(part, head.len()).map_err(|()| Fault::Memory(u128::from(total) * 4))?;
             part.extend_from_slice(head);
             done += head.len() as u64;
             rest = tail;

@@ -1,6 +1,7 @@
 //! Which rows validate: a part of them, taken by the seed.
 
 use crate::{
+    host::prefer_huge_pages,
     random::{self, Purpose},
     spec::Problem,
 };
@@ -76,6 +77,7 @@ impl Split {
             return (values, Vec::new());
         }
         let mut train = Vec::with_capacity(self.train_rows() * width);
+        prefer_huge_pages(train.spare_capacity_mut());
         let mut validation = Vec::with_capacity(self.validation_rows * width);
         for (row, values) in values.chunks_exact(width.max(1)).enumerate() {
             if self.validates(row) { &mut validation } else { &mut train }.extend_from_slice(values);

@@ -253,9 +253,11 @@ fn streamed_rows_give_the_same_numbers() {
          [optimizer.sgd]\nlr = 0.1\n"
     ));
     for shuffle in ["data.shuffle=true", "data.shuffle=false"] {
-        for more in [None, Some("trainer.max_steps=6"), Some("logging.policy=immediate")] {
+        // One thread reads while a team computes.
+        let team: &[&str] = &["devices.engine=team", "--threads=3"];
+        for more in [&[], &["trainer.max_steps=6"], &["logging.policy=immediate"], team] {
             let run = |placement: &str| {
-                let arguments: Vec<&str> = [shuffle, placement].into_iter().chain(more).collect();
+                let arguments: Vec<&str> = [shuffle, placement].iter().chain(more).copied().collect();
                 place.run(&arguments).ended_by(0)
             };
             same(&run("data.placement=resident"), &run("data.placement=streamed"));

@@ -5,7 +5,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use crate::data::{
@@ -33,11 +33,24 @@ pub(super) struct Rows {
     chosen: Option<Vec<u32>>,
     rows: u32,
     /// Buffers that came back from earlier reads, so that reading allocates nothing once it runs.
-    spare: Mutex<Vec<Vec<u8>>>,
+    spare: Mutex<Vec<Buffers>>,
 }
+
+#[derive(Default)]
+struct Buffers {
+    wanted: Vec<Wanted>,
+    bytes: Vec<u8>,
+}
+
+/// A row's number in the array, and which of the rows asked for it is.
+type Wanted = (u32, u32);
 
 /// Bytes of one read at most: large enough to make a system call cheap, small enough for the second-level cache.
 const BLOCK: usize = 1 << 18;
+
+/// Bytes that are read and dropped rather than skipped by a read of their own: what is copied in the time of a system
+/// call, about.
+const GAP: u64 = 4096;
 
 impl Rows {
     pub(super) fn new(array: Arc<Array>, rows: u32, chosen: Option<Vec<u32>>) -> Self {
@@ -45,72 +58,118 @@ impl Rows {
     }
 
     /// The number in the array of row `row`.
-    fn number(&self, row: u32) -> io::Result<u64> {
+    fn number(&self, row: u32) -> io::Result<u32> {
         let number = match &self.chosen {
             None => (row < self.rows).then_some(row),
             Some(chosen) => chosen.get(row as usize).copied(),
         };
-        let missing = || io::Error::other(format!("row {row} of {} does not exist", self.rows));
-        number.map(u64::from).ok_or_else(missing)
+        number.ok_or_else(|| io::Error::other(format!("row {row} of {} does not exist", self.rows)))
     }
 
-    /// Reads the elements from `first` on (counted in the whole array) into `out`, by way of `bytes`.
-    fn read_run(&self, first: u64, out: &mut [f32], bytes: &mut Vec<u8>) -> io::Result<()> {
-        let Array { file, path, layout, width, offset } = &*self.array;
-        let size = layout.element.bytes();
-        bytes.resize(BLOCK, 0);
-        for (index, out) in out.chunks_mut(BLOCK / size).enumerate() {
-            let element = first + (index * (BLOCK / size)) as u64;
-            let bytes = &mut bytes[..out.len() * size];
-            file.read_exact_at(bytes, offset + element * size as u64).map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot read `{}`: {error}", path.display()))
-            })?;
-            layout.decode_f32(bytes, out);
-            if let Some(bad) = raw::first_not_finite(out) {
-                let (element, value) = (element + bad as u64, out[bad]);
-                let (row, feature) = (element / *width as u64, element % *width as u64);
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!(
-                        "row {row}, feature {feature} (both counted from 0) of `{}` is {value}: \
-                         expected a finite number",
-                        path.display()
-                    ),
-                ));
-            }
-        }
-        Ok(())
+    fn spare(&self) -> MutexGuard<'_, Vec<Buffers>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl RowReader for Rows {
-    fn read_rows(&self, rows: &[u32], mut out: &mut [f32]) -> io::Result<()> {
+    fn read_rows(&self, rows: &[u32], out: &mut [f32]) -> io::Result<()> {
         let width = self.array.width;
         if out.len() != rows.len() * width {
             let message = format!("room for {} numbers, not {}", out.len(), rows.len() * width);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let mut bytes = self.spare().pop().unwrap_or_default();
-        let mut at = 0;
-        while at < rows.len() {
-            // Rows that follow each other in the file are one read.
-            let first = self.number(rows[at])?;
-            let mut run = 1;
-            while at + run < rows.len() && self.number(rows[at + run])? == first + run as u64 {
-                run += 1;
-            }
-            let (head, tail) = out.split_at_mut(run * width);
-            self.read_run(first * width as u64, head, &mut bytes)?;
-            out = tail;
-            at += run;
+        let Buffers { mut wanted, mut bytes } = self.spare().pop().unwrap_or_default();
+        wanted.clear();
+        for (row, place) in rows.iter().zip(0..) {
+            wanted.push((self.number(*row)?, place));
         }
-        self.spare().push(bytes);
+        // In the order of the file: neighbours are one read, and a disk is read in one direction.
+        wanted.sort_unstable();
+        let mut rest = &wanted[..];
+        while let Some(&(first, place)) = rest.first() {
+            let (run, after) = rest.split_at(self.array.run(rest));
+            let in_order = run
+                .iter()
+                .zip(0..)
+                .all(|(&(number, to), i)| number - first == i && to == place.wrapping_add(i));
+            if in_order {
+                let out = &mut out[place as usize * width..][..run.len() * width];
+                self.array.read(first, out, &mut bytes)?;
+            } else {
+                self.array.pick(run, out, &mut bytes)?;
+            }
+            rest = after;
+        }
+        self.spare().push(Buffers { wanted, bytes });
         Ok(())
     }
 }
 
-impl Rows {
-    fn spare(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+impl Array {
+    fn row_bytes(&self) -> usize {
+        self.width * self.layout.element.bytes()
+    }
+
+    /// How many of the rows, which are sorted, one read brings: those that lie close together.
+    fn run(&self, wanted: &[Wanted]) -> usize {
+        let (size, first) = (self.row_bytes() as u64, wanted[0].0);
+        let follows = |pair: &[Wanted]| {
+            let skipped = u64::from(pair[1].0 - pair[0].0).saturating_sub(1);
+            skipped * size <= GAP && (u64::from(pair[1].0 - first) + 1) * size <= BLOCK as u64
+        };
+        1 + wanted.windows(2).take_while(|pair| follows(pair)).count()
+    }
+
+    /// Reads rows from number `first` on into `out`, by way of `bytes` where they are not f32.
+    fn read(&self, first: u32, out: &mut [f32], bytes: &mut Vec<u8>) -> io::Result<()> {
+        let size = self.layout.element.bytes();
+        let as_they_are = self.layout.is_f32_of_this_machine();
+        let mut element = u64::from(first) * self.width as u64;
+        for out in out.chunks_mut(BLOCK / size) {
+            if as_they_are {
+                self.read_bytes(element, bytemuck::cast_slice_mut(out))?;
+            } else {
+                bytes.resize(out.len() * size, 0);
+                self.read_bytes(element, bytes)?;
+                self.layout.decode_f32(bytes, out);
+            }
+            self.check(element, out)?;
+            element += out.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads the rows of a run, each to its place in `out`.
+    fn pick(&self, run: &[Wanted], out: &mut [f32], bytes: &mut Vec<u8>) -> io::Result<()> {
+        let (size, first, last) = (self.row_bytes(), run[0].0, run[run.len() - 1].0);
+        bytes.resize((last - first + 1) as usize * size, 0);
+        self.read_bytes(u64::from(first) * self.width as u64, bytes)?;
+        for &(number, place) in run {
+            let out = &mut out[place as usize * self.width..][..self.width];
+            self.layout.decode_f32(&bytes[(number - first) as usize * size..][..size], out);
+            self.check(u64::from(number) * self.width as u64, out)?;
+        }
+        Ok(())
+    }
+
+    fn read_bytes(&self, element: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let place = self.offset + element * self.layout.element.bytes() as u64;
+        self.file.read_exact_at(bytes, place).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot read `{}`: {error}", self.path.display()))
+        })
+    }
+
+    /// That numbers, of which the first is `element` of the array, are finite.
+    fn check(&self, element: u64, numbers: &[f32]) -> io::Result<()> {
+        let Some(bad) = raw::first_not_finite(numbers) else { return Ok(()) };
+        let (element, width) = (element + bad as u64, self.width as u64);
+        let message = format!(
+            "row {}, feature {} (both counted from 0) of `{}` is {}: expected a finite number",
+            element / width,
+            element % width,
+            self.path.display(),
+            numbers[bad]
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidData, message))
     }
 }

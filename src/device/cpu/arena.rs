@@ -6,7 +6,10 @@
 
 use std::{cell::UnsafeCell, fmt};
 
-use crate::program::{Layout, Role, Slice};
+use crate::{
+    host::prefer_huge_pages,
+    program::{Layout, Role, Slice},
+};
 
 /// A cache line of numbers: the arena's unit of alignment.
 #[repr(C, align(64))]
@@ -115,6 +118,7 @@ impl Arena {
         let count = start / 16;
         let mut lines = Vec::new();
         lines.try_reserve_exact(count).ok()?;
+        prefer_huge_pages(lines.spare_capacity_mut());
         lines.resize_with(count, || Line(UnsafeCell::new([0.0; 16])));
         Some(Self { lines: lines.into_boxed_slice(), spans })
     }

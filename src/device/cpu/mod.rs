@@ -1,6 +1,6 @@
 //! The CPU: programs walked by one thread or a team, over one arena of memory.
 
-// `unsafe` is denied to the crate but for the three modules so marked.
+// `unsafe` is denied to the crate but for the modules so marked.
 #[allow(unsafe_code)]
 mod arena;
 mod backend;

@@ -127,6 +127,29 @@ fn a_run_of_rows_may_be_longer_than_a_read() {
 }
 
 #[test]
+fn rows_far_and_near_come_to_their_places() {
+    let (count, width) = (3000_usize, 101);
+    let values: Vec<f32> = (0..count * width).map(|i| i as f32).collect();
+    let doubles: Vec<u8> = values.iter().flat_map(|&v| f64::from(v).to_le_bytes()).collect();
+    let labels: Vec<u8> = (0..count).map(|i| (i % 2) as u8).collect();
+    for (descr, elements) in [("<f4", f32s(&values)), ("<f8", doubles)] {
+        let folder = Folder::new(
+            &npy(descr, &format!("({count}, {width})"), &elements),
+            &npy("|u1", &format!("({count},)"), &labels),
+        );
+        let made = in_file(folder.spec());
+        // All rows in disorder; some that lie some kilobytes apart, downwards; neighbours among rows that are far away.
+        let disorder = (0..count).map(|i| (i * 1009 % count) as u32).collect();
+        let apart = (0..40).rev().map(|i| i * 37).collect();
+        for order in [disorder, apart, vec![2999, 5, 6, 7, 2999, 1500, 1499, 0]] {
+            let expected: Vec<f32> =
+                order.iter().flat_map(|&row| values[width * row as usize..][..width].to_vec()).collect();
+            assert!(rows(&made.train, &order, width) == expected, "{descr} {order:?}");
+        }
+    }
+}
+
+#[test]
 fn what_memory_does_not_hold_stays_in_its_file() {
     let folder = counted("<f4");
     let opened = |limit| {

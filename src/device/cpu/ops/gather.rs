@@ -2,8 +2,12 @@
 
 use super::super::simd;
 
-/// How far ahead rows are asked for: enough to hide a fetch from memory behind the copies before it.
-const AHEAD: usize = 8;
+/// How far ahead rows are asked for, in numbers: 24 KiB, a small part of the second-level cache, and several times what a
+/// core has under way from memory at a time.
+const AHEAD: usize = 6144;
+
+/// And in rows: at least of long ones, at most of short ones.
+const ROWS_AHEAD: [usize; 2] = [2, 48];
 
 /// Copies rows `order[0], order[1], ...` of `from` (`[_, width]`) to `to`.
 pub fn gather(from: &[f32], order: &[u32], width: usize, to: &mut [f32]) {
@@ -14,8 +18,9 @@ pub fn gather(from: &[f32], order: &[u32], width: usize, to: &mut [f32]) {
         3 => gather_rows::<3>(from, order, to),
         4 => gather_rows::<4>(from, order, to),
         _ => {
+            let ahead = (AHEAD / width.max(1)).clamp(ROWS_AHEAD[0], ROWS_AHEAD[1]);
             for (i, (row, to)) in order.iter().zip(to.chunks_exact_mut(width)).enumerate() {
-                if let Some(next) = order.get(i + AHEAD) {
+                if let Some(next) = order.get(i + ahead) {
                     simd::prefetch(&from[*next as usize * width..][..width]);
                 }
                 to.copy_from_slice(&from[*row as usize * width..][..width]);
