@@ -33,6 +33,13 @@ pub struct Voice {
     pub warned: Mutex<BTreeSet<String>>,
 }
 
+impl Voice {
+    /// Whether a warning is given for the first time.
+    fn is_new(&self, warning: &str) -> bool {
+        self.warned.lock().unwrap_or_else(PoisonError::into_inner).insert(warning.to_owned())
+    }
+}
+
 /// Takes findings: into files, and to the user.
 struct Taker<'a> {
     files: LabFiles,
@@ -50,10 +57,8 @@ impl Taker<'_> {
         }
         self.table.take(finding);
         match finding {
-            Finding::Notice(Level::Warning, text) => {
-                if self.voice.warned.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone()) {
-                    say_plain(self.voice, &format!("warning: {text}"));
-                }
+            Finding::Notice(Level::Warning, text) if self.voice.is_new(text) => {
+                say_plain(self.voice, &format!("warning: {text}"));
             }
             Finding::Notice(Level::Info, text) if self.voice.verbose => say_plain(self.voice, text),
             Finding::Step(row) if !self.voice.quiet => {

@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Option<u64> {
     let scale = 10_u128.pow(fraction.len() as u32);
     let scaled = whole.parse::<u128>().ok()? * scale + fraction.parse::<u128>().ok()?;
     let bytes = scaled * u128::from(unit);
-    (bytes % scale == 0).then(|| u64::try_from(bytes / scale).ok())?
+    bytes.is_multiple_of(scale).then(|| u64::try_from(bytes / scale).ok())?
 }
 
 /// In the largest binary unit that it is a whole number of.
