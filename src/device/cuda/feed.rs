@@ -17,7 +17,7 @@ use crate::device::DeviceError;
 /// So long the host asks again and again; a sleep is longer than a short block.
 const EAGER: Duration = Duration::from_micros(200);
 /// Then it sleeps so long before it asks again.
-const ASK_AGAIN: Duration = Duration::from_micros(20);
+pub const ASK_AGAIN: Duration = Duration::from_micros(20);
 
 /// Asks an event until it has happened: no wait of the driver, and the device has more to do meanwhile.
 pub fn ask(event: &Event, doing: impl Fn() -> String) -> Result<(), DeviceError> {
