@@ -1,10 +1,9 @@
 // Elementwise functions and their derivatives.
 //
 // The derivative is computed from what the forward pass kept: the input for GELU, the output for all others
-// (program::Activation). Rectification stands inline; the others are calls, for they would be unrolled into every
-// product's last lines.
+// (program::Activation). Rectification comes first: it is most common, and a comparison.
 
-__device__ __noinline__ float curved(int activation, float x) {
+__device__ __forceinline__ float curved(int activation, float x) {
     switch (activation) {
         case GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
         case TANH: return tanhf(x);
@@ -12,7 +11,7 @@ __device__ __noinline__ float curved(int activation, float x) {
     }
 }
 
-__device__ __noinline__ float curved_derivative(int activation, float saved) {
+__device__ __forceinline__ float curved_derivative(int activation, float saved) {
     switch (activation) {
         case GELU:
             return 0.5f * (1.0f + erff(saved * 0.70710678118654752f)) +

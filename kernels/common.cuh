@@ -96,6 +96,13 @@ __device__ __forceinline__ T group_sum(T own, int lanes) {
     return own;
 }
 
+// Lanes that should share an item, as a power of two: as many as there are threads to spare and the item gives work to.
+__device__ __forceinline__ int share(u64 items, unsigned threads, int work) {
+    int shift = 0;
+    while (shift < 5 && items << (shift + 1) <= threads && 4 << shift <= work) shift++;
+    return shift;
+}
+
 // All threads of a block; the total is right in its first warp.
 __device__ __forceinline__ double block_sum(double own) {
     __shared__ double of_warp[32];

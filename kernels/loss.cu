@@ -21,12 +21,10 @@ __device__ __forceinline__ float larger(float a, float b) { return a != a ? a : 
 // `lanes` consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole warps stay in the loop.
 template <class S>
 __device__ void loss_op(const Op& op, float* arena, const Run&, S s) {
-    int width = op.inputs, lanes = 1;
-    while (lanes < 32 && lanes * 4 <= width) lanes *= 2;
-    int part = s.thread % lanes;
+    int width = op.inputs, shift = share(0, s.threads, width), lanes = 1 << shift, part = s.thread & (lanes - 1);
     float *hits = place(arena, op.at[3]), *gradients = place(arena, op.at[4]);
-    for (u64 first = s.thread - lane_of(s.thread); first < (u64)op.rows * lanes; first += s.threads) {
-        u64 row = (first + lane_of(s.thread)) / lanes;
+    for (u64 first = s.thread - lane_of(s.thread); first < (u64)op.rows << shift; first += s.threads) {
+        u64 row = (first + lane_of(s.thread)) >> shift;
         bool inside = row < (u64)op.rows;
         int mine = inside ? width : 0;   // a lane outside has no outputs, but meets the others
         const float* p = arena + op.at[0] + row * width;

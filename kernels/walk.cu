@@ -102,14 +102,12 @@ template <class S>
 __device__ __forceinline__ void execute(const Op& op, float* arena, const Run& run, S s) {
     switch (op.kind) {
         case OP_GATHER: return gather_op(op, arena, run, s);
-        case OP_LINEAR: return linear_op(op, arena, run, s);
+        case OP_LINEAR: case OP_INPUT_GRADIENT: case OP_WEIGHT_GRADIENT: return product_op(op, arena, run, s);
         case OP_ACTIVATE: return activate_op(op, arena, run, s);
         case OP_DROPOUT: return dropout_op(op, arena, run, s);
         case OP_LOSS: return loss_op(op, arena, run, s);
-        case OP_INPUT_GRADIENT: return input_gradient_op(op, arena, run, s);
         case OP_ACTIVATE_BACKWARD: return activate_backward_op(op, arena, run, s);
         case OP_DROPOUT_BACKWARD: return dropout_backward_op(op, arena, run, s);
-        case OP_WEIGHT_GRADIENT: return weight_gradient_op(op, arena, run, s);
         case OP_BIAS_GRADIENT: return bias_gradient_op(op, arena, run, s);
         case OP_NORM: return norm_op(op, arena, run, s);
         case OP_CLIP: return clip_op(op, arena, run, s);
@@ -141,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) walk(const Op* ops, int cou
     __shared__ u64 non_finite;
     float* own = (float*)dyn_smem;
     Run at = *run;
-    const Hyper* table = at.hyper + at.index;
+    const Hyper* table = at.hyper ? at.hyper + at.index : 0;
     u32 index = at.index;
     for (int i = threadIdx.x; i < arena_floats; i += blockDim.x) own[i] = arena[i];
     for (int i = threadIdx.x; i < 2 * SUMS; i += blockDim.x) sums[i] = at.sums[i];

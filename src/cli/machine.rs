@@ -43,7 +43,7 @@ pub fn wants_gpu(experiment: &Experiment) -> bool {
 /// The host's memory, posing as that of a GPU.
 fn virtual_gpu(memory_free: u64) -> Gpu {
     let limits = GpuLimits::default();
-    Gpu { is_virtual: true, model: "virtual GPU".to_owned(), uuid: None, memory_free, limits }
+    Gpu { is_virtual: true, model: "virtual GPU".to_owned(), uuid: None, memory_free, limits, speed: None }
 }
 
 /// Those that CUDA lists, or why it lists none. How much of their memory is free the monitor tells without taking them;
@@ -78,6 +78,7 @@ fn real_gpus() -> (Vec<Gpu>, String) {
                 queued_sums,
                 clock_hz: u64::from(gpu.clock_khz) * 1000,
             },
+            speed: None,
             model: gpu.name,
         }
     };

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     host,
-    plan::{Origin, Rates},
+    plan::{Origin, Processor, Rates},
     record::{Durability, RecordError, write_whole},
 };
 
@@ -114,7 +114,7 @@ pub fn read(folder: &Path, key: &Key) -> Option<Kept> {
     }
     let rates = Rates {
         origin: Origin::Measured,
-        overhead: Rates::typical(&key.instruction_set).overhead,
+        processor: Processor::Cpu,
         flops_per_s: f.flops_per_s,
         elementwise_per_s: f.elementwise_per_s,
         cache_bytes_per_s: f.cache_bytes_per_s,

@@ -165,6 +165,7 @@ mod tests {
             uuid: None,
             memory_free: 1 << 30,
             limits: GpuLimits::default(),
+            speed: None,
         };
         Machine {
             gpus: vec![gpu; gpus as usize],

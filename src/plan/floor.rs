@@ -1,7 +1,7 @@
 //! The least time a step can take on a machine: arithmetic at the rate of its products, bytes at the speed of the
 //! memory they come from, and a fixed cost per instruction.
 
-use super::{Gpu, Rates};
+use super::{Gpu, Place, Rates};
 use crate::program::{Cost, Phase, Programs};
 
 /// What planning must know of a machine.
@@ -19,6 +19,17 @@ pub struct Machine {
     pub instruction_set: String,
     /// Speeds of its processor.
     pub rates: Rates,
+}
+
+impl Machine {
+    /// Speeds and cache of what computes on `place`; the host's where a GPU's are not known.
+    pub fn speed(&self, place: Place) -> (Rates, u64) {
+        let gpu = match place {
+            Place::Gpu(i) => self.gpus.get(i as usize).and_then(|gpu| gpu.speed),
+            Place::Cpu | Place::Virtual(_) => None,
+        };
+        gpu.unwrap_or((self.rates, self.cache_bytes))
+    }
 }
 
 /// What bounds a step.
@@ -56,12 +67,11 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Of a trial whose resident data take `data_bytes`.
-    pub fn of(programs: &Programs, machine: &Machine, data_bytes: u64) -> Self {
-        let rates = machine.rates;
+    /// Of a trial whose resident data take `data_bytes`, on a processor of these rates with a cache of so many bytes.
+    pub fn of(programs: &Programs, (rates, cache_bytes): (Rates, u64), data_bytes: u64) -> Self {
         let working_set = programs.layout.arena_bytes();
         let from = |bytes: u64| {
-            if bytes <= machine.cache_bytes { rates.cache_bytes_per_s } else { rates.memory_bytes_per_s }
+            if bytes <= cache_bytes { rates.cache_bytes_per_s } else { rates.memory_bytes_per_s }
         };
         let (arena, data) = (from(working_set), from(working_set + data_bytes));
         let mut floor = Self {
@@ -125,7 +135,7 @@ impl Floor {
         match bound {
             Bound::Arithmetic => "arithmetic",
             Bound::Memory => "memory",
-            Bound::Overhead => self.rates.overhead,
+            Bound::Overhead => self.rates.processor.overhead(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What planning knows of GPUs: which engine runs the steps there, and whether the job fits.
 
-use super::{Engine, Machine, Place};
+use super::{Engine, Machine, Place, Rates};
 use crate::{
     program::{Arena, LARGE_PRODUCT, Programs, Role},
     spec::{EngineChoice, Precision, Problem, Spec},
@@ -19,6 +19,9 @@ pub struct Gpu {
     pub memory_free: u64,
     /// What its engines need; all 0 for a virtual one.
     pub limits: GpuLimits,
+    /// Its speeds and the bytes of its second-level cache, where they are known; else nothing is said of what bounds a
+    /// run on it.
+    pub speed: Option<(Rates, u64)>,
 }
 
 /// What the engines of a GPU depend on.

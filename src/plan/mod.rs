@@ -18,7 +18,7 @@ mod verdict;
 pub use devices::{Choice, Place};
 pub use floor::{Bound, Floor, Machine, Parts};
 pub use gpu::{Gpu, GpuLimits, WALK_BYTES};
-pub use rates::{Origin, Rates};
+pub use rates::{Origin, Processor, Rates};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
@@ -227,7 +227,8 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         .map_err(refused)?;
     let chunk_bytes = if streamed { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
     gpu::check_memory(&programs, data_bytes, chunk_bytes, &devices.used, machine).map_err(refused)?;
-    let floor = Floor::of(&programs, machine, data_bytes);
+    let first = devices.used.first().copied().unwrap_or(Place::Cpu);
+    let floor = Floor::of(&programs, machine.speed(first), data_bytes);
     // Devices that share a run, or that have a memory of their own, have one thread each.
     let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
     let (engine, engine_reason) = match (chosen, &devices.used[..]) {

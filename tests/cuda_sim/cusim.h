@@ -49,7 +49,6 @@ T shuffled(unsigned mask, T value, int source) {
 #define __global__ __attribute__((visibility("hidden")))
 #define __device__
 #define __forceinline__ inline
-#define __noinline__ __attribute__((noinline)) inline
 #define __launch_bounds__(...)
 #define __shared__ thread_local
 

@@ -9,6 +9,8 @@ mod data;
 mod dependencies;
 mod devices;
 mod experiments;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod kernels;
 mod moved;
 mod parity;

@@ -45,6 +45,7 @@ fn predicted(place: &Place, overrides: &[&str], virtual_gpus: usize) -> BTreeMap
         uuid: None,
         memory_free: 1 << 40,
         limits: GpuLimits::default(),
+        speed: None,
     };
     let machine = Machine {
         gpus: vec![gpu; virtual_gpus],

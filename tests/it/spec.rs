@@ -83,6 +83,7 @@ validate_every_epochs = 1
 [logging]
 policy = "buffered"
 metrics = ["loss"]
+trace = false
 "#
     );
 }
@@ -314,7 +315,7 @@ fn the_schema_says_what_is_accepted() {
     let linear = &root("model")["properties"]["layers"]["items"]["oneOf"][4]["properties"]["linear"];
     assert_eq!(linear["required"], serde_json::json!(["out_features"]));
     let text = schema.to_string();
-    for later in ["zip", "tensorboard", "checkpoint", "trace", "bf16"] {
+    for later in ["zip", "tensorboard", "checkpoint"] {
         assert!(!text.contains(&format!("\"{later}\"")), "{later}");
     }
     every_property_is_described(&schema, "");

@@ -7,7 +7,6 @@ use super::{
         args::RunOptions,
         describe::{Page, flop},
         exit::{Exit, print},
-        machine::machine,
         run::refuse,
     },
     prepare::{Prepared, prepare},
@@ -23,7 +22,7 @@ use crate::{
 
 /// Runs the command.
 pub fn check(options: &RunOptions, experiment: &Experiment<LabSpec>) -> Exit {
-    let machine = machine(options.virtual_gpus, true);
+    let machine = super::machine(options);
     let prepared = match prepare(experiment, &machine, options.thread_count()) {
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),

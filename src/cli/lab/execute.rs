@@ -1,6 +1,9 @@
 //! One run of the lab from its folder to its last file.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
 
 use super::{
     super::execute::{ExecuteError, Process, resolved},
@@ -26,6 +29,8 @@ pub struct Voice {
     pub verbose: bool,
     /// What stands before each line.
     pub prefix: String,
+    /// Warnings that were given: each trial of a sweep would give the same.
+    pub warned: Mutex<BTreeSet<String>>,
 }
 
 /// Takes findings: into files, and to the user.
@@ -45,7 +50,11 @@ impl Taker<'_> {
         }
         self.table.take(finding);
         match finding {
-            Finding::Notice(Level::Warning, text) => say_plain(self.voice, &format!("warning: {text}")),
+            Finding::Notice(Level::Warning, text) => {
+                if self.voice.warned.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone()) {
+                    say_plain(self.voice, &format!("warning: {text}"));
+                }
+            }
             Finding::Notice(Level::Info, text) if self.voice.verbose => say_plain(self.voice, text),
             Finding::Step(row) if !self.voice.quiet => {
                 let _ = super::print(&step_in_words(row)); // a reader that hung up changes nothing about the run

@@ -4,7 +4,7 @@ mod check;
 mod execute;
 mod prepare;
 
-use std::time::Instant;
+use std::{sync::Mutex, time::Instant};
 
 use chrono::Utc;
 
@@ -20,6 +20,7 @@ use crate::{
     event::Status,
     host::load::Watch,
     lab::LabOutcome,
+    plan::Machine,
     record::{GitQuery, LabTable, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, units},
     spec::{Experiment, LabSpec},
 };
@@ -39,7 +40,7 @@ pub fn run(
     git: GitQuery,
 ) -> Exit {
     let started = Utc::now();
-    let machine = super::machine::machine(options.virtual_gpus, true);
+    let machine = machine(options);
     let stop = catch_signals();
     let prepared = match prepare(experiment, &machine, options.thread_count()) {
         Ok(prepared) => prepared,
@@ -55,6 +56,16 @@ pub fn run(
     } else {
         session.single(&prepared)
     }
+}
+
+/// The machine as the lab can use it: its backends are the host's; real GPUs have none yet.
+fn machine(options: &RunOptions) -> Machine {
+    let mut machine = super::machine::machine(options.virtual_gpus, true);
+    if machine.gpus.iter().any(|gpu| !gpu.is_virtual) {
+        machine.gpus.clear();
+        machine.no_gpu = "the lab of this version computes on the CPU and on virtual GPUs".to_owned();
+    }
+    machine
 }
 
 struct Session<'a> {
@@ -79,7 +90,7 @@ impl Session<'_> {
             self.process.started,
             &trial.spec.hash8(),
         );
-        let voice = Voice { quiet: self.options.quiet, verbose: self.options.verbose, prefix: String::new() };
+        let voice = self.voice();
         let ran = folder
             .map_err(ExecuteError::from)
             .and_then(|folder| Ok((execute(&self.process, trial, &folder, &voice)?, folder)));
@@ -103,6 +114,11 @@ impl Session<'_> {
             }
             Err(e) => fault(&e),
         }
+    }
+
+    fn voice(&self) -> Voice {
+        let (quiet, verbose) = (self.options.quiet, self.options.verbose);
+        Voice { quiet, verbose, prefix: String::new(), warned: Mutex::default() }
     }
 
     fn ended(&self, outcome: &LabOutcome) -> Exit {
@@ -134,6 +150,7 @@ impl Session<'_> {
         let mut ended: Vec<String> = Vec::new();
         let mut first: Option<f64> = None;
         let mut any_virtual = false;
+        let mut voice = self.voice();
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
             let values: Vec<_> = trial.axes.iter().map(|(_, v)| v.clone()).collect();
             let mut own = String::new();
@@ -159,8 +176,7 @@ impl Session<'_> {
                     any_virtual |= planned.devices.any_virtual();
                     let folder = sweep.trial(trial.index, &trial.axes)?;
                     own = folder.name();
-                    let (quiet, verbose) = (self.options.quiet, self.options.verbose);
-                    let voice = Voice { quiet, verbose, prefix: format!("{own}: ") };
+                    voice.prefix = format!("{own}: ");
                     match execute(&self.process, planned, &folder, &voice) {
                         Ok((outcome, found)) => {
                             table.extend(found.of_trial(trial.index, &trial.axes));

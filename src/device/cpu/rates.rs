@@ -76,7 +76,7 @@ pub fn measure(threads: usize) -> Result<Rates, DeviceError> {
     let typical = Rates::typical(kernel.name());
     Ok(Rates {
         origin: Origin::Measured,
-        overhead: typical.overhead,
+        processor: typical.processor,
         flops_per_s,
         elementwise_per_s: together(1, function)?,
         cache_bytes_per_s: together(1, || triad(cache_numbers))?.max(memory_bytes_per_s),

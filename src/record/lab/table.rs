@@ -27,7 +27,7 @@ impl LabTable {
             Finding::Product(row) => {
                 self.head(
                     1,
-                    &["device", "product", "count", "each", "GFLOP/s", "log", "of the time", "norms, summed"],
+                    &["device", "product", "count", "each", "FLOP/s", "log", "of the time", "norms, summed"],
                 );
                 let log = if row.log_s > 0.0 { units::seconds(row.log_s) } else { String::new() };
                 let share =
@@ -37,14 +37,14 @@ impl LabTable {
                     shape_in_words(row),
                     units::count(row.count),
                     units::seconds(row.mean_s()),
-                    row.gflop_per_s().map(units::number).unwrap_or_default(),
+                    row.gflop_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default(),
                     log,
                     share,
                     row.norm_sum.map(units::number).unwrap_or_default(),
                 ]);
             }
             Finding::Copy(row) => {
-                self.head(3, &["from", "to", "memory", "size", "count", "mean", "median", "GB/s"]);
+                self.head(3, &["from", "to", "memory", "size", "count", "mean", "median", "B/s"]);
                 self.rows.push(vec![
                     row.from.clone(),
                     row.to.clone(),
@@ -53,7 +53,7 @@ impl LabTable {
                     units::count(row.count),
                     units::seconds(row.mean_s),
                     units::seconds(row.p50_s),
-                    row.gb_per_s().map(units::number).unwrap_or_default(),
+                    row.gb_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default(),
                 ]);
             }
             Finding::Together { devices, order, shape: [m, k, n], wall_s } if devices.len() > 1 => {

@@ -84,6 +84,12 @@ impl Bench {
     fn sharing_executor(&self, programs: &Programs, threads: usize, sharing: Sharing) -> CpuExecutor {
         let programs = Programs { layout: self.layout.clone(), ..programs.clone() };
         let mut executor = CpuExecutor::new(Job::cpu(programs, threads, SEED, sharing)).unwrap();
+        self.load(&mut executor);
+        executor
+    }
+
+    /// Gives a device all contents.
+    pub fn load(&self, executor: &mut impl Executor) {
         for (i, contents) in self.contents.iter().enumerate() {
             match i {
                 0..4 => executor.bind(BufferId(i), &contents.clone().into()).map(drop).unwrap(),
@@ -94,11 +100,10 @@ impl Bench {
                 _ => executor.write(self.layout.whole(BufferId(i)), contents).map(drop).unwrap(),
             }
         }
-        executor
     }
 
     /// The contents of all buffers but the data.
-    fn read(&self, executor: &mut CpuExecutor) -> Vec<Vec<f32>> {
+    pub fn read(&self, executor: &mut impl Executor) -> Vec<Vec<f32>> {
         let mut all = Vec::new();
         for (i, buffer) in self.layout.buffers.iter().enumerate().skip(5) {
             let mut numbers = vec![0.0; buffer.len];
@@ -111,16 +116,16 @@ impl Bench {
 
 /// Where a block begins.
 #[derive(Clone, Copy)]
-struct At {
-    work: Work,
-    step: u64,
-    position: usize,
-    rows: usize,
-    slot: usize,
+pub struct At {
+    pub work: Work,
+    pub step: u64,
+    pub position: usize,
+    pub rows: usize,
+    pub slot: usize,
 }
 
 /// Runs steps; the first step whose loss was not finite, if any.
-fn run(executor: &mut CpuExecutor, at: At, steps: usize, hyper: &[Hyper]) -> Option<u64> {
+pub fn run(executor: &mut impl Executor, at: At, steps: usize, hyper: &[Hyper]) -> Option<u64> {
     let At { work, step, position, rows, slot } = at;
     let block = Block { work, step, position, offset: 0, rows, steps, hyper, slot };
     let mut clock = Clock::new(Grain::Blocks);
@@ -129,7 +134,7 @@ fn run(executor: &mut CpuExecutor, at: At, steps: usize, hyper: &[Hyper]) -> Opt
     executor.run(&block, &mut meters).unwrap().non_finite
 }
 
-fn sums(executor: &mut CpuExecutor, which: Sums, len: usize) -> Vec<f64> {
+pub fn sums(executor: &mut impl Executor, which: Sums, len: usize) -> Vec<f64> {
     let mut sums = vec![0.0; len];
     executor.take_sums(which, &mut sums).unwrap();
     sums

@@ -14,7 +14,7 @@ use libloading::Library;
 mod sources;
 
 /// Architectures that are held; those that the library does not know are left out.
-const ARCHITECTURES: [i32; 6] = [75, 80, 86, 89, 90, 100];
+const ARCHITECTURES: [i32; 4] = [75, 80, 90, 100];
 
 type Status = i32;
 
@@ -111,7 +111,7 @@ fn every_kernel_compiles_without_a_spill() {
             .compile(&source, architecture)
             .unwrap_or_else(|log| panic!("sm_{architecture} does not compile:\n{log}"));
         assert!(bytes > 0);
-        let entries = log.lines().filter(|line| line.contains("registers")).count();
+        let entries = log.lines().filter(|line| line.contains("Compiling entry function")).count();
         assert_eq!(entries, kernels, "sm_{architecture}: the log tells of other kernels:\n{log}");
         for line in log.lines().filter(|line| line.contains("spill stores")) {
             assert!(line.contains(" 0 bytes spill stores, 0 bytes spill loads"), "sm_{architecture}: {line}");

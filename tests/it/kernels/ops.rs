@@ -115,6 +115,20 @@ fn all_else_follows_the_reference() {
     check(driver, &suite, 1, 2e-6, &[Engine::Kernels { blocks: 3 }, WALKS[2]], "8200 numbers");
 }
 
+/// Longer programs than the table of records in shared memory holds.
+#[test]
+fn a_long_program_follows_the_reference() {
+    let Some(driver) = Driver::get() else { return };
+    let mut suite = Suite::new();
+    for _ in 0..3 {
+        suite.products(3, 5, 2);
+    }
+    suite.elementwise(3, 5);
+    suite.losses(3, 5);
+    assert!(suite.ops.len() > 64, "{}", suite.ops.len());
+    check(driver, &suite, 3, 3e-6, &WALKS, "a long program");
+}
+
 #[test]
 fn no_rows_are_no_work() {
     let Some(driver) = Driver::get() else { return };

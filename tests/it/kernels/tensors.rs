@@ -86,7 +86,7 @@ fn a_product_of_tensors_follows_its_definition() {
 }
 
 #[test]
-fn a_digest_is_the_sum_of_mixed_numbers() {
+fn a_digest_is_that_of_every_device() {
     let Some(driver) = Driver::get() else { return };
     let x = Numbers(3).take(1000);
     let digest = |x: &[f32], blocks| {
