@@ -38,6 +38,17 @@ struct Chunk {
     released: Event,
 }
 
+impl Chunk {
+    fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
+        Ok(Self {
+            memory: DeviceMemory::new(context, bytes, what)?,
+            staging: Pinned::new(context, bytes, what)?,
+            uploaded: Event::plain(context)?,
+            released: Event::plain(context)?,
+        })
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct Feed {
@@ -83,28 +94,22 @@ impl Feed {
         if let Some(current) = &self.chunks[self.current] {
             current.released.record(compute)?;
         }
-        let next = if self.chunks[self.current].is_some() { 1 - self.current } else { self.current };
+        let next = 1 - self.current;
         let bytes = size_of_val(rows);
-        let chunk = match self.chunks[next].take().filter(|chunk| chunk.memory.bytes >= bytes) {
-            Some(mut chunk) => {
+        let mut chunk = match self.chunks[next].take().filter(|chunk| chunk.memory.bytes >= bytes) {
+            Some(chunk) => {
                 // The upload of two chunks ago, long done: the host only asks.
                 ask(&chunk.uploaded, || format!("uploading {what}"))?;
-                chunk.staging.write(0, rows);
                 copies.follow(&chunk.released)?;
                 chunk
             }
             None => {
-                // Only for the first two, since none is larger than the first.
-                let mut chunk = Chunk {
-                    memory: DeviceMemory::new(context, bytes, what)?,
-                    staging: Pinned::new(context, bytes, what)?,
-                    uploaded: Event::plain(context)?,
-                    released: Event::plain(context)?,
-                };
-                chunk.staging.write(0, rows);
-                chunk
+                // The first of all: both places are taken, so that nothing is allocated later. None is larger than this.
+                self.chunks[1 - next] = Some(Chunk::new(context, bytes, what)?);
+                Chunk::new(context, bytes, what)?
             }
         };
+        chunk.staging.write(0, rows);
         copies.upload(chunk.memory.at, &chunk.staging, 0, bytes)?;
         chunk.uploaded.record(copies)?;
         compute.follow(&chunk.uploaded)?;

@@ -24,7 +24,8 @@ fn no_driver_and_no_device() {
         let empty = tempfile::tempdir().unwrap();
         let why = missing("no NVIDIA driver: libcuda.so.1 is not there");
         refused(&Sim::at(empty.path()), &[], &[], 3, &why);
-        let clamped = Sim::at(empty.path()).run(&Place::new(LINREG), &["devices.on_missing=clamp"], &[]);
+        let place = Place::new(LINREG);
+        let clamped = Sim::at(empty.path()).run(&place, &["devices.on_missing=clamp"], &[]);
         assert_eq!(clamped.ended_by(0).summary("devices_used"), "cpu");
     }
     let Some(sim) = Sim::get() else { return };
@@ -102,7 +103,8 @@ fn a_launch_that_fails_ends_the_run_with_all_rows_before_it() {
                \"launch\"`";
     let arguments = ["devices.engine=launch", "logging.policy=immediate", "-q"];
     // A step is seven kernels and its end: the second of the fifth step.
-    let ran = sim.run(&Place::new(LINREG), &arguments, &[("RUNNER_SIM_FAIL", "launch:34")]);
+    let place = Place::new(LINREG);
+    let ran = sim.run(&place, &arguments, &[("RUNNER_SIM_FAIL", "launch:34")]);
     let folder = ran.folder();
     assert_eq!((ran.ended.code, ran.ended.stderr.as_str()), (Some(1), format!("error: {why}\n").as_str()));
     assert_eq!(folder.summary("status"), "failed");

@@ -18,7 +18,8 @@ fn buffered_waits_only_where_it_flushes() {
     for engine in ["persistent", "cooperative", "graph", "launch"] {
         let sim = Sim::at(&sim.libraries);
         let choice = format!("devices.engine={engine}");
-        let folder = sim.run(&Place::new(LINREG), &plus(&arguments, &choice), &[]).ended_by(0);
+        let place = Place::new(LINREG);
+        let folder = sim.run(&place, &plus(&arguments, &choice), &[]).ended_by(0);
         let calls = sim.calls();
         // The loop: from the first copy of learning rates (pinned) to the last flush.
         let first = calls.iter().position(|c| c.starts_with("launch") || c.starts_with("graph")).unwrap();
@@ -83,8 +84,14 @@ fn device_times_stand_beside_the_hosts() {
 fn streamed_chunks_are_uploaded_from_pinned_memory_without_a_wait() {
     let Some(sim) = Sim::get() else { return };
     let arguments = ["data.placement=streamed", "trainer.validate_every_epochs=0", "logging.flush_every=48"];
-    let folder = sim.run(&Place::new(LINREG), &arguments, &[]).ended_by(0);
+    let place = Place::new(LINREG);
+    let folder = sim.run(&place, &arguments, &[]).ended_by(0);
     let calls = sim.calls();
+    let loops = calls.iter().skip_while(|c| !c.starts_with("launch"));
+    assert!(
+        !loops.clone().any(|c| c.starts_with("alloc")),
+        "memory is taken before the first step: {calls:?}"
+    );
     // 500 rows of two features and one target, three times.
     assert_eq!(calls.iter().filter(|c| *c == "h2d 4000 pinned").count(), 3, "{calls:?}");
     assert_eq!(calls.iter().filter(|c| *c == "h2d 2000 pinned").count(), 3);

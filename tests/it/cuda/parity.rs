@@ -119,7 +119,7 @@ fn classes_with_accuracy_and_momentum() {
 
 #[test]
 fn streamed_rows() {
-    every_engine(&classes(), &["data.placement=streamed", "data.batch_size=7"]);
+    every_engine(&classes(), &["data.placement=streamed", "data.batch_size=7", "trainer.max_epochs=1"]);
 }
 
 #[test]
