@@ -128,7 +128,7 @@ fn world(trial: &Trial) -> Result<World, DeviceError> {
         };
         devices.push(Device::new(name.clone(), Box::new(CpuExecutor::new(job)?)));
     }
-    World::new(devices, abort, limit)
+    World::new(devices, abort, 2 * limit)
 }
 
 /// A spec that asks for a team has one whatever it costs.

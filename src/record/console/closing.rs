@@ -146,6 +146,7 @@ mod tests {
           validation loss  0.1000
           accuracy         95.0 %
           logging          1.00 % of the time
+          bound by         log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
     }
