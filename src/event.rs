@@ -1,6 +1,6 @@
 //! All that the outside may learn of a run. The trainer emits events and formats nothing; sinks consume them.
 
-use crate::{plan::Verdict, spec::Metric};
+use crate::{device::LaneTrace, plan::Verdict, spec::Metric};
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
@@ -184,8 +184,21 @@ pub struct Outcome {
     pub transfers: Vec<Transfer>,
     /// The first step's time on the host clock.
     pub warmup_s: Option<f64>,
+    /// `trace.json`; empty where it was not asked for.
+    pub traces: Vec<TraceLane>,
     /// What bounds the run; `None` where nothing can be said.
     pub verdict: Option<Verdict>,
+}
+
+/// A lane of `trace.json`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceLane {
+    /// `host`, or the device's name.
+    pub process: String,
+    /// What it does there.
+    pub name: &'static str,
+    /// What happened when.
+    pub trace: LaneTrace,
 }
 
 /// A row of `timing.csv`.

@@ -2,6 +2,7 @@
 
 pub mod load;
 pub mod nvml;
+pub mod processor;
 
 use std::{
     fs::{self, File},
@@ -11,10 +12,14 @@ use std::{
 
 /// The processor's name.
 pub fn cpu_model() -> Option<String> {
-    // The head is enough for the first core, and on a machine of a hundred cores the whole takes milliseconds to read.
+    model_in(&cpuinfo_head()?)
+}
+
+/// The first core's facts. On a machine of a hundred cores the whole takes milliseconds to read.
+fn cpuinfo_head() -> Option<String> {
     let mut head = vec![0; 4096];
     let length = File::open("/proc/cpuinfo").ok()?.read(&mut head).ok()?;
-    model_in(&String::from_utf8_lossy(head.get(..length)?))
+    Some(String::from_utf8_lossy(head.get(..length)?).into_owned())
 }
 
 fn model_in(cpuinfo: &str) -> Option<String> {
@@ -53,6 +58,12 @@ fn meminfo(text: &str, what: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+/// Bytes of memory that this process has now.
+pub fn process_memory() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    meminfo(&status, "VmRSS")
 }
 
 /// The memory limit of this process's control group, where it is less than the machine's.

@@ -82,6 +82,7 @@ impl Ready {
     }
 
     /// A whole training; its events are counted and dropped.
+    #[allow(dead_code, reason = "the bench of the parts does")]
     pub fn train(&self) -> Result<usize, Fault> {
         let mut events = 0;
         let mut emit = |_| {
@@ -114,6 +115,12 @@ impl Stepper {
     /// Steps in a block.
     pub fn steps(&self) -> u64 {
         self.hyper.len() as u64
+    }
+
+    /// How finely the next blocks are timed, and whether what happens when is kept.
+    #[allow(dead_code, reason = "the bench of the instrument does")]
+    pub fn time_by(&mut self, grain: Grain, traced: bool) {
+        self.clock = Clock::new(grain).traced(traced);
     }
 
     /// Runs a block of steps as the training loop does.

@@ -8,22 +8,24 @@ use super::{
     args::RunOptions,
     describe::describe,
     exit::{Exit, print},
-    machine::machine,
+    lab,
+    machine::{machine, wants_gpu},
     prepare::{Datasets, Prepared, prepare},
     run::refuse,
 };
 use crate::{
     record::units,
-    spec::{self, Experiment},
+    spec::{self, Experiment, Loaded},
 };
 
 /// Runs the command.
 pub fn check(options: &RunOptions) -> Exit {
-    let experiment = match spec::load(&options.spec(), &options.overrides()) {
-        Ok(experiment) => experiment,
+    let experiment = match spec::read(&options.spec(), &options.overrides()) {
+        Ok(Loaded::Train(experiment)) => *experiment,
+        Ok(Loaded::Lab(experiment)) => return lab::check(options, &experiment),
         Err(failure) => return refuse(&failure),
     };
-    let machine = machine(options.virtual_gpus);
+    let machine = machine(options.virtual_gpus, wants_gpu(&experiment));
     let mut datasets = Datasets::new(&machine);
     let prepared = match prepare(&experiment, &mut datasets, &machine, options.thread_count()) {
         Ok(prepared) => prepared,

@@ -2,7 +2,7 @@
 
 use super::{
     args::CompareOptions,
-    exit::{Exit, print, say},
+    exit::{Exit, print, say, tell},
     run::terminal_width,
 };
 use crate::report;
@@ -11,6 +11,9 @@ use crate::report;
 pub fn compare(options: &CompareOptions) -> Exit {
     match report::compare(&options.paths) {
         Ok(comparison) => {
+            if let Some(warning) = comparison.warning() {
+                tell(&format!("warning: {warning}\n"));
+            }
             let text = match options.export {
                 Some(format) => comparison.export(format.into()),
                 None => comparison.table(terminal_width()),

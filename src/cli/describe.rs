@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::measure;
 use crate::{
-    plan::{Machine, Place, Trial},
+    plan::{Machine, Movement, Place, Trial, transfers},
     program::Role,
     record::{devices_in_words, units},
     spec::{self, Optimizer, Rule, Source},
@@ -17,7 +17,7 @@ const NOTES: usize = 8;
 
 /// The page: a line per fact, the layers as a table. `notes` are what reading the data had to say.
 pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
-    let mut page = Page(format!("{}\n\n", trial.spec.name));
+    let mut page = Page::new(&trial.spec.name);
     page.row("devices", devices_in_words(&trial.devices.requested, &trial.devices.used_names()));
     page.more(trial.devices.note.clone());
     shares(&mut page, trial);
@@ -27,6 +27,7 @@ pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
     steps(&mut page, trial);
     cost(&mut page, trial);
     page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
+    page.row("moves", moves(trial));
     memory(&mut page, trial, machine);
     page.0
 }
@@ -59,7 +60,10 @@ fn shares(page: &mut Page, trial: &Trial) {
 fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
     let (mut in_host, mut virtual_devices) = (0, 0);
     for (place, programs) in trial.devices.used.iter().zip(trial.ranks()) {
-        let bytes = programs.layout.arena_bytes() + trial.data_bytes;
+        let bytes = match place {
+            Place::Gpu(_) => trial.gpu_bytes(programs),
+            _ => programs.layout.arena_bytes() + trial.data_bytes,
+        };
         let free = match place {
             Place::Cpu => machine.memory_available,
             Place::Gpu(i) => machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free),
@@ -81,14 +85,31 @@ fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
 }
 
 /// Lines of a name and a value; a value's further lines stand below it.
-struct Page(String);
+pub(super) struct Page(String);
 
 impl Page {
-    fn row(&mut self, name: &str, value: impl AsRef<str>) {
+    /// With a title.
+    pub(super) fn new(title: &str) -> Self {
+        Self(format!("{title}\n\n"))
+    }
+
+    /// The whole of it.
+    pub(super) fn into_text(self) -> String {
+        self.0
+    }
+
+    /// A name and several lines.
+    pub(super) fn list(&mut self, name: &str, lines: impl Iterator<Item = String>) {
+        for (i, line) in lines.enumerate() {
+            self.row(if i == 0 { name } else { "" }, line);
+        }
+    }
+
+    pub(super) fn row(&mut self, name: &str, value: impl AsRef<str>) {
         let _ = writeln!(self.0, "  {name:<10} {}", value.as_ref()); // a String takes every write
     }
 
-    fn more(&mut self, lines: impl IntoIterator<Item = String>) {
+    pub(super) fn more(&mut self, lines: impl IntoIterator<Item = String>) {
         for line in lines {
             self.row("", line);
         }
@@ -187,12 +208,27 @@ fn cost(page: &mut Page, trial: &Trial) {
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
+    if trial.engine.is_gpu() {
+        // The cost model is the CPU's; what it takes for GPUs stands with the engine.
+        return page.more([measured]);
+    }
     page.more([format!(
         "{} by the cost model, from {} rates, bound by {}; {measured}",
         units::seconds(parts.total_s()),
         floor.rates.origin.name(),
         floor.bound_name(parts.bound())
     )]);
+}
+
+/// What passes between host and devices.
+fn moves(trial: &Trial) -> String {
+    let movements = transfers(trial);
+    if movements.is_empty() {
+        return "nothing: the CPU's memory is the host's".to_owned();
+    }
+    let word = |m: &Movement| format!("{} {} {}", m.kind, m.purpose, units::bytes(m.bytes));
+    let words: Vec<String> = movements.iter().map(word).collect();
+    format!("{} over the whole run", words.join(", "))
 }
 
 fn source(trial: &Trial) -> &'static str {
@@ -231,7 +267,7 @@ fn optimizer(trial: &Trial) -> String {
 }
 
 /// `448 FLOP`, `26.75 kFLOP`.
-fn flop(value: f64) -> String {
+pub(super) fn flop(value: f64) -> String {
     if value < 9999.5 { format!("{value:.0} FLOP") } else { format!("{}FLOP", units::rate(value)) }
 }
 

@@ -7,6 +7,7 @@ use chrono::{SecondsFormat, Utc};
 use super::{
     args::DevicesOptions,
     exit::{Exit, print, say},
+    gpus,
     machine::machine,
     rates::{self, Key},
 };
@@ -24,7 +25,7 @@ pub fn devices(options: &DevicesOptions) -> Exit {
     {
         return exit;
     }
-    let machine = machine(None);
+    let machine = machine(None, false);
     let rates = machine.rates;
     let unknown = || "unknown".to_owned();
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64);
@@ -41,13 +42,14 @@ pub fn devices(options: &DevicesOptions) -> Exit {
         let _ = writeln!(text, "  {name:<12} {value}");
     }
     text.push_str(&describe(&rates));
-    text.push_str("\ngpu\n  none: this version computes on the CPU only\n");
+    text.push('\n');
+    text.push_str(&gpus::describe());
     print(&text)
 }
 
 /// Measures this machine and keeps what was found.
 fn measure() -> Result<(), Exit> {
-    let instruction_set = machine(None).instruction_set;
+    let instruction_set = machine(None, false).instruction_set;
     let hint = format!("name a folder that can be written by {}", rates::FOLDER_VARIABLE);
     let failed = |message: String, hint: Option<&str>| {
         say(message, hint);
@@ -66,7 +68,7 @@ fn measure() -> Result<(), Exit> {
 /// The rates that the cost model uses, and where they come from.
 fn describe(rates: &Rates) -> String {
     let threads = host::logical_cores().unwrap_or(1);
-    let instruction_set = machine(None).instruction_set;
+    let instruction_set = machine(None, false).instruction_set;
     let folder = rates::folder();
     let kept = folder.as_ref().and_then(|folder| rates::read(folder, &Key::here(&instruction_set)));
     let origin = match (rates.origin, kept) {

@@ -8,21 +8,18 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
+use super::world::world;
 use crate::{
-    collective::{self, Abort, Collective},
     data::{Dataset, Weights},
-    device::{
-        Device, DeviceError,
-        cpu::{CpuExecutor, Job, Memory, Sharing},
-    },
+    device::{DeviceError, Grain},
     event::{Event, Header, Level, Outcome, Status},
-    host::load::Watch,
-    plan::{self, Place, Trial},
+    host::{self, load::Watch, nvml::Monitor},
+    plan::{self, Choice, Trial},
     record::{
-        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, GitQuery, RecordError, Recorder,
-        RunDir, command_line, open_sinks, write_model,
+        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
+        RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
     },
-    spec::{EngineChoice, Layer, Scaling},
+    spec::{Layer, Scaling},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
 };
 
@@ -46,6 +43,13 @@ pub struct Process<'a> {
     pub load: Watch,
 }
 
+impl Process<'_> {
+    /// Threads that may compute.
+    pub fn available_threads(&self) -> usize {
+        self.threads.map_or_else(|| host::logical_cores().unwrap_or(1), |n| n as usize)
+    }
+}
+
 /// Why a run did not come to its recorded end.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
@@ -55,6 +59,9 @@ pub enum ExecuteError {
     /// The device cannot hold the run.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// An experiment of the lab could not be begun.
+    #[error("{0}")]
+    Lab(String),
     /// What was read when the trials were prepared can no longer be read, or is something else.
     #[error("the data have changed since the start: {0}")]
     Data(String),
@@ -66,6 +73,8 @@ pub struct Ready<'a> {
     dataset: Arc<Dataset>,
     world: World,
     initial: Vec<f32>,
+    /// What is to be said of how its devices are connected.
+    note: Option<String>,
 }
 
 impl<'a> Ready<'a> {
@@ -75,10 +84,10 @@ impl<'a> Ready<'a> {
         dataset: Arc<Dataset>,
         weights: Option<&Weights>,
     ) -> Result<Self, DeviceError> {
-        let world = world(trial)?;
+        let (world, note) = world(trial)?;
         let initial =
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
-        Ok(Self { trial, dataset, world, initial })
+        Ok(Self { trial, dataset, world, initial, note })
     }
 
     /// Trains without a folder.
@@ -90,50 +99,9 @@ impl<'a> Ready<'a> {
         stop: &StopFlag,
         emit: &mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
     ) -> Result<Trained, Closed> {
-        let Self { trial, dataset, world, initial } = self;
+        let Self { trial, dataset, world, initial, .. } = self;
         train::train(train::Job { trial, dataset: &dataset, world, initial: &initial, stop, emit })
     }
-}
-
-/// How long one device waits for another before the run is given up; a step that takes long is waited for longer.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// All devices of a trial, loaded, and what connects them.
-fn world(trial: &Trial) -> Result<World, DeviceError> {
-    let names = trial.devices.used_names();
-    // Rows are copied to a device at more than this.
-    let slow_copy_s = trial.data_bytes as f64 / 100e6;
-    let longest_s = (100.0 * trial.floor.serial_s()).min(3600.0) + slow_copy_s;
-    let limit = PATIENCE + Duration::from_secs_f64(longest_s);
-    let (handles, abort) = match names.len() {
-        1 => (vec![None], Abort::nothing()),
-        _ => {
-            let (ranks, abort) = collective::shared(names.clone(), limit);
-            (ranks.into_iter().map(|r| Some(Box::new(r) as Box<dyn Collective>)).collect(), abort)
-        }
-    };
-    let mut devices = Vec::new();
-    for (((place, name), programs), collective) in
-        trial.devices.used.iter().zip(&names).zip(trial.ranks()).zip(handles)
-    {
-        let memory = if *place == Place::Cpu { Memory::Host } else { Memory::Separate };
-        let job = Job {
-            device: name.clone(),
-            programs: programs.clone(),
-            threads: trial.threads,
-            seed: trial.spec.seed,
-            collective,
-            memory,
-            sharing: sharing(trial),
-        };
-        devices.push(Device::new(name.clone(), Box::new(CpuExecutor::new(job)?)));
-    }
-    World::new(devices, abort, 2 * limit)
-}
-
-/// A spec that asks for a team has one whatever it costs.
-pub fn sharing(trial: &Trial) -> Sharing {
-    if trial.spec.devices.engine == EngineChoice::Auto { Sharing::Adaptive } else { Sharing::Team }
 }
 
 /// Runs a trial in `folder`.
@@ -143,7 +111,7 @@ pub fn execute(
     folder: &RunDir,
     console: ConsoleOptions,
 ) -> Result<Outcome, ExecuteError> {
-    let Ready { trial, dataset, world, initial } = ready;
+    let Ready { trial, dataset, world, initial, note } = ready;
     let dataset = dataset.as_ref();
     folder.write("spec.toml", &resolved_text(process, trial, folder))?;
     let names = trial.devices.used_names();
@@ -155,14 +123,20 @@ pub fn execute(
         virtual_devices: trial.devices.any_virtual(),
         virtual_gpus: process.virtual_gpus,
         threads: trial.threads,
+        available_threads: process.available_threads(),
         instruction_set: trial.instruction_set.clone(),
+        precision: "f32".to_owned(),
+        gpus: trial.gpus.clone(),
+        timed_by: timed_by(trial).to_owned(),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
-    let sinks = open_sinks(folder, &trial.spec.logging.metrics, process.begun, console)?;
+    let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;
     let recorder = Recorder::start(sinks)?;
     let sender = recorder.sender();
     let mut outcome = None;
+    let sampler = sampler(trial, folder)?;
     let result = begin(trial, dataset, &names, &sender).and_then(|()| {
+        note.map_or(Ok(()), |note| send(&sender, Event::Notice(Level::Warning, note)))?;
         let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
         train::train(train::Job {
             trial,
@@ -173,6 +147,10 @@ pub fn execute(
             emit: &mut emit,
         })
     });
+    let findings = sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
+    if let Ok(findings) = &findings {
+        let _ = tell_findings(findings, &sender);
+    }
     if let Ok(Trained { outcome: mut ended, values }) = result {
         let saved = match &values {
             Some(values) => save(trial, dataset, values, folder, &ended).map(|()| {
@@ -187,9 +165,48 @@ pub fn execute(
         outcome = Some(ended);
     }
     let recorded = recorder.finish();
-    environment.finish(process.load.load())?;
+    environment.finish(process.load.load(), findings.as_ref().cloned().unwrap_or_default())?;
     recorded?;
+    findings?;
     outcome.ok_or(ExecuteError::Record(RecordError::Gone))
+}
+
+/// How finely a trial's steps are timed, in words.
+fn timed_by(trial: &Trial) -> &'static str {
+    match train::grain(trial) {
+        Grain::Phases => "phases",
+        Grain::Blocks => {
+            "blocks of steps: one takes less than 10 µs by the cost model, and a clock would be much of that"
+        }
+    }
+}
+
+/// The thread that looks at the machine, where the spec wants that or a GPU can be asked.
+fn sampler(trial: &Trial, folder: &RunDir) -> Result<Option<SystemSampler>, RecordError> {
+    let path = folder.file("system.csv");
+    let every = trial.spec.logging.system_every_s.map(Duration::from_secs_f64);
+    let gpus = trial.gpus.clone();
+    let monitor = if gpus.is_empty() { None } else { Monitor::open().ok() };
+    let probe = monitor.map(|monitor| -> GpuProbe {
+        let sample = move |(name, uuid): &(String, String)| Some((name.clone(), monitor.sample(uuid)?));
+        Box::new(move || gpus.iter().filter_map(&sample).collect())
+    });
+    if every.is_none() && probe.is_none() {
+        return Ok(None);
+    }
+    SystemSampler::start(every.map(|every| (path.as_path(), every)), probe).map(Some)
+}
+
+/// What the GPUs did that a reader of the figures must know.
+fn tell_findings(findings: &Findings, sender: &EventSender) -> Result<(), Closed> {
+    for throttled in &findings.throttled {
+        let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
+        send(sender, Event::Notice(Level::Warning, text))?;
+    }
+    for (name, joules) in &findings.energy_j {
+        send(sender, Event::Notice(Level::Info, format!("{name} took {joules:.1} J")))?;
+    }
+    Ok(())
 }
 
 fn send(sender: &EventSender, event: Event) -> Result<(), Closed> {
@@ -205,7 +222,7 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         virtual_devices: trial.devices.any_virtual(),
         scaling: trial.spec.devices.scaling.name().into(),
         scaling_note: trial.scaling_in_words(),
-        precision: "f32".into(),
+        precision: trial.spec.devices.precision.name().into(),
         engine: trial.engine.name().into(),
         metrics: trial.spec.logging.metrics.clone(),
         classifies: trial.spec.model.loss.classifies(),
@@ -219,7 +236,10 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         send(sender, Event::Notice(Level::Warning, note.clone()))?;
     }
     info(format!("engine {}: {}", trial.engine.name(), trial.engine_reason))?;
-    info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+    if !trial.engine.is_gpu() {
+        info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+    }
+    info(format!("steps are timed by {}", timed_by(trial)))?;
     trial.scaling_in_words().map_or(Ok(()), info)?;
     if plan::global_batch(&trial.spec, trial.world_size()) > trial.facts.train_rows {
         let (batch, rows) = (trial.spec.data.batch_size, trial.facts.train_rows);
@@ -237,6 +257,18 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
 
 /// The resolved spec behind a comment with the command that repeats the run.
 fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> String {
+    let notes = trial.scaling_in_words().into_iter().collect();
+    resolved(process, folder, &trial.devices, notes, &trial.spec.to_toml())
+}
+
+/// The same for a spec of any kind, with further notes below the command.
+pub fn resolved(
+    process: &Process<'_>,
+    folder: &RunDir,
+    devices: &Choice,
+    mut notes: Vec<String>,
+    spec: &str,
+) -> String {
     let path = folder.file("spec.toml");
     let path = std::path::absolute(&path).unwrap_or(path);
     let mut words = vec!["runner".to_owned(), path.to_string_lossy().into_owned()];
@@ -246,13 +278,12 @@ fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> Strin
     if let Some(gpus) = process.virtual_gpus {
         words.extend(["--virtual-gpus".to_owned(), gpus.to_string()]);
     }
-    let mut notes: Vec<String> = trial.scaling_in_words().into_iter().collect();
-    if trial.devices.any_virtual() {
-        let used = trial.devices.used_names().join(", ");
+    if devices.any_virtual() {
+        let used = devices.used_names().join(", ");
         notes.push(format!("ran on virtual devices, which the host posed as: {used}"));
     }
     let notes: String = notes.iter().map(|note| format!("# {note}\n")).collect();
-    format!("# {}\n{notes}{}", command_line(words), trial.spec.to_toml())
+    format!("# {}\n{notes}{spec}", command_line(words))
 }
 
 fn save(

@@ -4,20 +4,27 @@ use super::rates::{self, Key};
 use crate::{
     device::cpu::matmul::Kernel,
     host,
-    plan::{Gpu, Machine, Rates},
+    plan::{Gpu, GpuLimits, Machine, Rates},
+    spec::{DeviceName, Experiment, GpuCount, Request},
 };
 
-/// Asks the host, which may pose as a machine with so many virtual GPUs.
-pub fn machine(virtual_gpus: Option<u32>) -> Machine {
+/// Asks the host, which may pose as a machine with so many virtual GPUs. Real ones are looked for only where that is
+/// wanted: to ask the driver takes longer than a small run.
+pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
     let memory_available = host::usable_memory();
     let instruction_set = Kernel::detect().name().to_owned();
+    let (gpus, no_gpu) = match virtual_gpus {
+        Some(count) => {
+            let hidden = "`--virtual-gpus 0` hides every one";
+            ((0..count).map(|_| Gpu::virtual_of(memory_available)).collect(), hidden.to_owned())
+        }
+        None if look_for_gpus => real_gpus(),
+        None => (Vec::new(), String::new()),
+    };
     let kept = rates::folder().and_then(|folder| rates::read(&folder, &Key::here(&instruction_set)));
     Machine {
-        gpus: (0..virtual_gpus.unwrap_or(0)).map(|_| virtual_gpu(memory_available)).collect(),
-        no_gpu: match virtual_gpus {
-            Some(_) => "`--virtual-gpus 0` hides every one".to_owned(),
-            None => "this version computes on the CPU only".to_owned(),
-        },
+        gpus,
+        no_gpu,
         memory_available,
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
         rates: kept.map_or_else(|| Rates::typical(&instruction_set), |kept| kept.rates),
@@ -25,7 +32,54 @@ pub fn machine(virtual_gpus: Option<u32>) -> Machine {
     }
 }
 
-/// The host's memory, posing as that of a GPU.
-fn virtual_gpu(memory_free: u64) -> Gpu {
-    Gpu { is_virtual: true, model: "virtual GPU".to_owned(), memory_free }
+/// Whether a trial wants a GPU.
+pub fn wants_gpu(experiment: &Experiment) -> bool {
+    experiment.trials.iter().any(|trial| match &trial.spec.devices.request {
+        Request::NumGpus(count) => *count != GpuCount::Exactly(0),
+        Request::Use(names) => names.iter().any(|name| matches!(name, DeviceName::Gpu(_))),
+    })
+}
+
+/// Those that CUDA lists, or why it lists none. How much of their memory is free the monitor tells without taking them;
+/// where there is none, it is found out when the run begins.
+#[cfg(feature = "cuda")]
+fn real_gpus() -> (Vec<Gpu>, String) {
+    use crate::{device::cuda, host::nvml::Monitor};
+
+    let gpus = match cuda::gpus() {
+        Ok(gpus) => gpus,
+        Err(why) => return (Vec::new(), why),
+    };
+    let monitor = Monitor::open().ok();
+    // To open it takes a while, and one GPU has nobody to sum with.
+    let queued_sums = gpus.len() > 1 && cuda::Nccl::open().is_ok();
+    // The monitor knows a GPU, or a part of one, by its UUID with a word before it.
+    let known = |uuid: &str| {
+        let names = [format!("GPU-{uuid}"), format!("MIG-{uuid}")];
+        names.into_iter().find_map(|name| Some((monitor.as_ref()?.sample(&name)?, name)))
+    };
+    let made = |gpu: cuda::Gpu| {
+        let (sample, uuid) = known(&gpu.uuid).unzip();
+        let free = sample.and_then(|s| Some(s.memory_total_bytes?.saturating_sub(s.memory_used_bytes?)));
+        Gpu {
+            is_virtual: false,
+            uuid: Some(uuid.unwrap_or_else(|| format!("GPU-{}", gpu.uuid))),
+            memory_free: free.unwrap_or(gpu.memory_bytes),
+            limits: GpuLimits {
+                multiprocessors: gpu.multiprocessors,
+                shared_bytes: u64::from(gpu.shared_bytes),
+                cooperative: gpu.cooperative,
+                queued_sums,
+                clock_hz: u64::from(gpu.clock_khz) * 1000,
+            },
+            speed: None,
+            model: gpu.name,
+        }
+    };
+    (gpus.into_iter().map(made).collect(), String::new())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn real_gpus() -> (Vec<Gpu>, String) {
+    (Vec::new(), "this program was built without its feature `cuda`".to_owned())
 }

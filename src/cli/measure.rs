@@ -5,13 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::execute::sharing;
+use super::world::{Link, executor};
 use crate::{
-    device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Work,
-        cpu::{CpuExecutor, Job},
-    },
-    plan::Trial,
+    device::{Block, Clock, DeviceError, Grain, Ledger, Meters, Purpose, Work},
+    plan::{Place, Trial},
     program::Hyper,
 };
 
@@ -39,8 +36,11 @@ pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
     let Some(steps) = steps(trial.floor.serial_s(), batch * trial.facts.features, slots) else {
         return Ok(None);
     };
-    let job = Job::cpu(trial.programs.clone(), trial.threads, trial.spec.seed, sharing(trial));
-    let mut executor = CpuExecutor::new(job)?;
+    let place = match trial.devices.used[..] {
+        [place @ Place::Gpu(_)] => place,
+        _ => Place::Cpu,
+    };
+    let mut executor = executor(trial, place, trial.programs.clone(), Link::Alone)?;
     let rows = batch * steps;
     executor.bind(layout.train_features, &Arc::new(vec![0.0; rows * trial.facts.features]))?;
     executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * trial.facts.targets]))?;
@@ -56,7 +56,9 @@ pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
     // The first block fills the caches.
     while times.len() < 2 || begun.elapsed() < LONG {
         let start = Instant::now();
-        executor.run(&block, &mut Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends })?;
+        let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
+        executor.run(&block, &mut meters)?;
+        executor.settle(Purpose::Log, &mut meters)?;
         times.push(start.elapsed());
         ends.clear();
         if begun.elapsed() > 8 * LONG {

@@ -7,6 +7,8 @@ mod describe;
 mod devices;
 mod execute;
 mod exit;
+mod gpus;
+mod lab;
 mod machine;
 mod measure;
 mod parity;
@@ -14,6 +16,7 @@ mod prepare;
 mod rates;
 mod run;
 mod templates;
+mod world;
 
 pub use exit::Exit;
 

@@ -14,12 +14,19 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     host,
-    plan::{Origin, Rates},
+    plan::{Origin, Processor, Rates},
     record::{Durability, RecordError, write_whole},
 };
 
 /// The folder to use instead of the user's own.
 pub const FOLDER_VARIABLE: &str = "RUNNER_CACHE_DIR";
+
+/// A build for debugging is several times slower.
+const VERSION: &str = if cfg!(debug_assertions) {
+    concat!(env!("CARGO_PKG_VERSION"), " debug")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
 
 /// What rates depend on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,7 +79,7 @@ impl Key {
     /// Of this machine.
     pub fn here(instruction_set: &str) -> Self {
         Self {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.to_owned(),
             cpu_model: host::cpu_model().unwrap_or_default(),
             instruction_set: instruction_set.to_owned(),
             logical_cores: host::logical_cores().unwrap_or(1),
@@ -107,7 +114,7 @@ pub fn read(folder: &Path, key: &Key) -> Option<Kept> {
     }
     let rates = Rates {
         origin: Origin::Measured,
-        overhead: Rates::typical(&key.instruction_set).overhead,
+        processor: Processor::Cpu,
         flops_per_s: f.flops_per_s,
         elementwise_per_s: f.elementwise_per_s,
         cache_bytes_per_s: f.cache_bytes_per_s,

@@ -17,7 +17,8 @@ use super::{
     args::{RunOptions, meant_command, on_terminal},
     execute::{ExecuteError, Process, Ready, execute},
     exit::{Exit, print, say, tell},
-    machine::machine,
+    lab,
+    machine::{machine, wants_gpu},
     prepare::{Datasets, Prepared, changed, initial_weights, prepare},
 };
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
         Warned, command_line,
     },
     report,
-    spec::{self, Experiment},
+    spec::{self, Experiment, Loaded},
     train::StopFlag,
 };
 
@@ -38,18 +39,19 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
     let started = Utc::now();
     let path = options.spec();
     let git = GitQuery::ask(&folder_of(&path));
-    let experiment = match spec::load(&path, &options.overrides()) {
-        Ok(experiment) => experiment,
+    let command = command_line(arguments.iter().map(|a| a.to_string_lossy()));
+    let experiment = match spec::read(&path, &options.overrides()) {
+        Ok(Loaded::Train(experiment)) => *experiment,
+        Ok(Loaded::Lab(experiment)) => return lab::run(options, command, &experiment, begun, git),
         Err(failure) => return refuse_spec(&path, &failure),
     };
     let stop = catch_signals();
-    let machine = machine(options.virtual_gpus);
+    let machine = machine(options.virtual_gpus, wants_gpu(&experiment));
     let mut datasets = Datasets::new(&machine);
     let prepared = match prepare(&experiment, &mut datasets, &machine, options.thread_count()) {
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
-    let command = command_line(arguments.iter().map(|a| a.to_string_lossy()));
     let mut load = Watch::default();
     load.mark();
     let process = Process {
@@ -93,7 +95,7 @@ fn refuse_spec(path: &Path, failure: &spec::Failure) -> Exit {
 }
 
 /// The first signal asks the run to end in order; a second one ends the process at once.
-fn catch_signals() -> StopFlag {
+pub fn catch_signals() -> StopFlag {
     let stop = StopFlag::default();
     // The second one may be of the other kind.
     let asked = Arc::new(AtomicBool::new(false));
@@ -271,7 +273,7 @@ pub fn terminal_width() -> u16 {
 }
 
 /// Of two ends of trials, the one that the process ends with.
-fn graver(a: Exit, b: Exit) -> Exit {
+pub fn graver(a: Exit, b: Exit) -> Exit {
     let weight = |e: &Exit| match e {
         Exit::Done => 0,
         Exit::Missing => 1,
@@ -282,7 +284,7 @@ fn graver(a: Exit, b: Exit) -> Exit {
     if weight(&b) > weight(&a) { b } else { a }
 }
 
-fn fault(error: &ExecuteError) -> Exit {
+pub fn fault(error: &ExecuteError) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),
         _ => None,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::Grain;
+use super::{Grain, Lane, Trace};
 use crate::program::Phase;
 
 /// Longest time a histogram tells apart; longer ones count as this in percentiles only.
@@ -17,6 +17,10 @@ pub struct Clock {
     /// How finely steps are timed.
     pub grain: Grain,
     phases: Vec<Samples>,
+    /// What happened when, where that is wanted.
+    pub trace: Option<Box<Trace>>,
+    /// The same by the device's own clock.
+    device: Vec<Samples>,
 }
 
 impl Clock {
@@ -27,8 +31,8 @@ impl Clock {
 
     /// Started then.
     pub fn at(origin: Instant, grain: Grain) -> Self {
-        let phases = Phase::ALL.iter().map(|_| Samples::default()).collect();
-        Self { origin, grain, phases }
+        let phases = || Phase::ALL.iter().map(|_| Samples::default()).collect();
+        Self { origin, grain, phases: phases(), device: phases(), trace: None }
     }
 
     /// When training began.
@@ -41,9 +45,33 @@ impl Clock {
         self.origin.elapsed().as_secs_f64()
     }
 
-    /// One sample of a phase.
+    /// The same, that also keeps what happens when, if `wanted`.
+    pub fn traced(mut self, wanted: bool) -> Self {
+        self.trace = wanted.then(Box::default);
+        self
+    }
+
+    /// One sample of a phase of the host's loop, which ends now.
     pub fn record(&mut self, phase: Phase, time: Duration) {
+        if self.trace.is_some() {
+            let now = Instant::now();
+            self.span(Lane::Host, phase, [now.checked_sub(time).unwrap_or(now), now], 0);
+        }
         self.record_many(phase, time, 1);
+    }
+
+    /// One sample of a phase of the host's loop, with its ends.
+    pub fn record_between(&mut self, phase: Phase, start: Instant, end: Instant) {
+        self.span(Lane::Host, phase, [start, end], 0);
+        self.record_many(phase, end - start, 1);
+    }
+
+    /// Notes when something happened, where that is wanted; see [`Trace::span`].
+    #[inline]
+    pub fn span(&mut self, lane: Lane, phase: Phase, ends: [Instant; 2], steps: u64) {
+        if let Some(trace) = &mut self.trace {
+            trace.span(lane, phase, self.origin, ends, steps);
+        }
     }
 
     /// `count` samples of equal length that took `time` together.
@@ -53,9 +81,25 @@ impl Clock {
         }
     }
 
+    /// More time of a phase that is no sample of its own: the host's wait for what it has queued before.
+    pub fn extend(&mut self, phase: Phase, time: Duration) {
+        let samples = &mut self.phases[phase as usize];
+        if samples.count > 0 {
+            samples.total += time;
+        }
+    }
+
+    /// `count` samples of equal length that took `time` together by the device's own clock.
+    pub fn record_device(&mut self, phase: Phase, time: Duration, count: u64) {
+        if count > 0 {
+            self.device[phase as usize].add(time, count);
+        }
+    }
+
     /// Takes over the samples of another clock.
     pub fn absorb(&mut self, other: &Self) {
         self.phases.iter_mut().zip(&other.phases).for_each(|(own, other)| own.absorb(other));
+        self.device.iter_mut().zip(&other.device).for_each(|(own, other)| own.absorb(other));
     }
 
     /// Sum over a phase's samples.
@@ -65,8 +109,17 @@ impl Clock {
 
     /// What was measured, for the phases that occurred.
     pub fn summaries(&self) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
-        Phase::ALL.into_iter().zip(&self.phases).filter(|(_, s)| s.count > 0).map(|(p, s)| (p, s.summary()))
+        summaries(&self.phases)
     }
+
+    /// What was measured by the device's own clock.
+    pub fn device_summaries(&self) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
+        summaries(&self.device)
+    }
+}
+
+fn summaries(phases: &[Samples]) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
+    Phase::ALL.into_iter().zip(phases).filter(|(_, s)| s.count > 0).map(|(p, s)| (p, s.summary()))
 }
 
 /// The figures of one phase, in seconds.

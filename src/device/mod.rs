@@ -7,13 +7,18 @@
 pub mod backend;
 mod clock;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+#[allow(unsafe_code)]
+pub mod cuda;
 mod ledger;
+mod trace;
 mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
+pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};
 
 use crate::{
@@ -55,6 +60,38 @@ pub enum DeviceError {
         step: u64,
         /// Why.
         source: CollectiveError,
+    },
+    /// It is there, and cannot be used.
+    #[error("`{device}` cannot be used: {why}")]
+    Unusable {
+        /// The device.
+        device: String,
+        /// Why, and the way out.
+        why: String,
+    },
+    /// CUDA refused something.
+    #[error("`{device}` failed while {doing}: {name} ({text}); {way_out}")]
+    Cuda {
+        /// The device.
+        device: String,
+        /// What was being done.
+        doing: String,
+        /// As `CUDA_ERROR_OUT_OF_MEMORY`.
+        name: String,
+        /// As `out of memory`.
+        text: String,
+        /// What a user can do about it.
+        way_out: &'static str,
+    },
+    /// The way to the other devices is broken.
+    #[error("`{device}`, {doing}: {why}")]
+    Broken {
+        /// The device.
+        device: String,
+        /// What it was doing.
+        doing: String,
+        /// Why.
+        why: String,
     },
     /// Replicas that should be equal are not.
     #[error("after step {step}, `{device}` no longer holds the parameters of `{first}`")]
@@ -165,6 +202,8 @@ pub struct Ran {
     pub non_finite: Option<u64>,
     /// How long a step takes, where something new is known of it.
     pub step_time: Option<Duration>,
+    /// How long the host has waited for steps since it was last told.
+    pub waited: Duration,
 }
 
 /// Where a device writes down what it does.
@@ -194,9 +233,9 @@ pub trait Executor: Send {
     /// Runs a block of steps; it may return before they are done. Where the clock takes phases, theirs go to it; a whole
     /// block's time is the caller's to take.
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
-    /// Called when the host has just read from the device, so that all blocks before are done: hands over the times of
-    /// all their steps, and whether a loss was not finite, without a wait of its own.
-    fn settle(&mut self, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
+    /// Hands over the times of all steps so far, and whether a loss was not finite. Where the host has just read from the
+    /// device, all of them are done; else this waits for them, for that purpose.
+    fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
     /// Bytes this trial holds on the device.
     fn bytes(&self) -> u64;
 }
@@ -277,8 +316,13 @@ impl Device {
     }
 
     /// See [`Executor::settle`].
-    pub fn settle(&mut self, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
-        self.executor.settle(&mut Meters { clock, ledger: &mut self.ledger, ends })
+    pub fn settle(
+        &mut self,
+        purpose: Purpose,
+        clock: &mut Clock,
+        ends: &mut Vec<f64>,
+    ) -> Result<Ran, DeviceError> {
+        self.executor.settle(purpose, &mut Meters { clock, ledger: &mut self.ledger, ends })
     }
 
     fn counted(

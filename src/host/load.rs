@@ -14,6 +14,9 @@ const TICKS_PER_S: f64 = 100.0;
 /// Over less time than this, ticks say too little.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
 
+/// The same for a look among many.
+const SHORTEST_LOOK: Duration = Duration::from_millis(50);
+
 /// The counters at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
@@ -32,6 +35,8 @@ struct Ticks {
     busy: u64,
     /// Taken by other virtual machines.
     stolen: u64,
+    /// Spent by nobody.
+    idle: u64,
     /// Spent by this process and the children that have ended.
     own: u64,
 }
@@ -75,6 +80,30 @@ impl Load {
     }
 }
 
+/// How busy the machine and this process were during a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Use {
+    /// Part of the processors' time that anyone spent.
+    pub utilization: f64,
+    /// Processors that this process kept busy, on average.
+    pub process_cores: f64,
+}
+
+impl Use {
+    /// Between two samples; `None` where they are so close that no tick fell in between.
+    pub fn between(before: &Sample, after: &Sample) -> Option<Self> {
+        let window = after.at.checked_duration_since(before.at).filter(|window| *window >= SHORTEST_LOOK)?;
+        let spent =
+            |counter: fn(&Ticks) -> u64| counter(&after.ticks).saturating_sub(counter(&before.ticks)) as f64;
+        let (busy, all) = (spent(|t| t.busy), spent(|t| t.busy + t.idle + t.stolen));
+        let thousandth = |value: f64| (value * 1000.0).round() / 1000.0;
+        (all > 0.0).then(|| Self {
+            utilization: thousandth(busy / all),
+            process_cores: thousandth(spent(|t| t.own) / TICKS_PER_S / window.as_secs_f64()),
+        })
+    }
+}
+
 /// Samples taken at the beginning of runs, to look back from the end of one.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Vec<Sample>);
@@ -101,11 +130,11 @@ pub fn sample() -> Option<Sample> {
     let allowed = fs::read_to_string("/proc/self/status").ok().and_then(|text| allowed_in(&text));
     let machine = fs::read_to_string("/proc/stat").ok()?;
     let own = own_in(&fs::read_to_string("/proc/self/stat").ok()?)?;
-    let (busy, stolen) = machine_in(&machine, allowed.as_deref())?;
+    let [busy, stolen, idle] = machine_in(&machine, allowed.as_deref())?;
     let withheld_us = fs::read_to_string("/sys/fs/cgroup/cpu.stat").ok().and_then(|text| withheld_in(&text));
     Some(Sample {
         at: Instant::now(),
-        ticks: Ticks { busy, stolen, own },
+        ticks: Ticks { busy, stolen, idle, own },
         throttles: throttles(),
         withheld_us: withheld_us.unwrap_or(0),
     })
@@ -127,9 +156,9 @@ fn allowed_in(status: &str) -> Option<Vec<usize>> {
     Some(allowed)
 }
 
-/// Busy and stolen ticks of the allowed processors; of all together where they are not listed.
-fn machine_in(stat: &str, allowed: Option<&[usize]>) -> Option<(u64, u64)> {
-    let mut sum: Option<(u64, u64)> = None;
+/// Busy, stolen and idle ticks of the allowed processors; of all together where they are not listed.
+fn machine_in(stat: &str, allowed: Option<&[usize]>) -> Option<[u64; 3]> {
+    let mut sum: Option<[u64; 3]> = None;
     for line in stat.lines() {
         let Some((name, counters)) = line.split_once(' ') else { continue };
         let wanted = match (name.strip_prefix("cpu"), allowed) {
@@ -142,10 +171,13 @@ fn machine_in(stat: &str, allowed: Option<&[usize]>) -> Option<(u64, u64)> {
         }
         let counters: Vec<u64> = counters.split_whitespace().map_while(|word| word.parse().ok()).collect();
         // user nice system idle iowait irq softirq steal; what guests take is in `user` already.
-        let [user, nice, system, _, _, irq, softirq, rest @ ..] = counters.as_slice() else { return None };
-        let (busy, stolen) = sum.get_or_insert((0, 0));
+        let [user, nice, system, unused, waiting, irq, softirq, rest @ ..] = counters.as_slice() else {
+            return None;
+        };
+        let [busy, stolen, idle] = sum.get_or_insert([0; 3]);
         *busy += user + nice + system + irq + softirq;
         *stolen += rest.first().unwrap_or(&0);
+        *idle += unused + waiting;
     }
     sum
 }
@@ -180,9 +212,9 @@ mod tests {
 
     #[test]
     fn counters_are_read() {
-        assert_eq!(machine_in(STAT, None), Some((116, 40)));
-        assert_eq!(machine_in(STAT, Some(&[1])), Some((48, 10)));
-        assert_eq!(machine_in(STAT, Some(&[0, 1])), Some((116, 40)));
+        assert_eq!(machine_in(STAT, None), Some([116, 40, 5007]));
+        assert_eq!(machine_in(STAT, Some(&[1])), Some([48, 10, 2500]));
+        assert_eq!(machine_in(STAT, Some(&[0, 1])), Some([116, 40, 5007]));
         assert_eq!(machine_in("cpu0 1 2\n", Some(&[0])), None);
         assert_eq!(allowed_in("Name:\tx\nCpus_allowed_list:\t0-2,5\n"), Some(vec![0, 1, 2, 5]));
         let own = "7 (a b) c) R 1 1 1 0 -1 4194304 99 0 0 0 11 22 3 4 20 0 1 0 116914";
@@ -194,17 +226,20 @@ mod tests {
     fn others_are_all_but_this_process() {
         let before = Sample {
             at: Instant::now(),
-            ticks: Ticks { busy: 1000, stolen: 5, own: 100 },
+            ticks: Ticks { busy: 1000, stolen: 5, idle: 0, own: 100 },
             throttles: 3,
             withheld_us: 1000,
         };
-        let ticks = Ticks { busy: 1500, stolen: 25, own: 400 };
+        let ticks = Ticks { busy: 1500, stolen: 25, idle: 480, own: 400 };
         let later =
             |ms| Sample { at: before.at + Duration::from_millis(ms), ticks, throttles: 4, withheld_us: 3000 };
         let load = Load::between(&before, &later(2000)).unwrap();
         assert_eq!((load.window_s, load.others_cores, load.stolen_cores), (2.0, 1.0, 0.1));
         assert_eq!((load.throttles, load.withheld_s), (1, 0.002));
         assert_eq!(Load::between(&before, &later(400)), None);
+        let used = Use { utilization: 0.5, process_cores: 1.5 };
+        assert_eq!(Use::between(&before, &later(2000)), Some(used));
+        assert_eq!(Use::between(&before, &later(10)), None);
     }
 
     #[test]

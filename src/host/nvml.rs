@@ -95,6 +95,20 @@ impl Throttle {
         (0x80, "power_brake"),
         (0x100, "display_clocks"),
     ];
+
+    /// Those that slow a busy GPU down against its kind: limits of power and heat, not idleness or clocks that someone
+    /// set.
+    const SLOWING: u64 = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
+
+    /// Whether a limit of power or heat holds the clocks back.
+    pub fn slows(self) -> bool {
+        self.0 & Self::SLOWING != 0
+    }
+
+    /// Only these reasons.
+    pub fn slowing(self) -> Self {
+        Self(self.0 & Self::SLOWING)
+    }
 }
 
 /// Words joined by `;`, `none` where nothing holds the clocks back.

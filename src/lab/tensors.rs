@@ -12,7 +12,7 @@ use crate::{
     plan::lab::{LabTrial, Outlook, StepPlan},
     spec::{
         Init, Lab,
-        lab::{FileName, Net, Saved, Step, StepOp},
+        lab::{FileName, Net, Saved, Start, Step, StepOp},
     },
     tensor::{self, Device, Devices, Sequential, Tensor, TensorError},
     train::StopFlag,
@@ -159,7 +159,7 @@ impl Made<'_> {
                         net.save(&path)?;
                     }
                     Saved::Tensors(names) => {
-                        let named: Result<Vec<_>, TensorError> =
+                        let named: Result<Vec<(&str, &Tensor)>, TensorError> =
                             names.iter().map(|name| Ok((name.as_str(), self.tensor(name)?))).collect();
                         tensor::save(&path, &named?)?;
                     }
@@ -182,9 +182,9 @@ impl Made<'_> {
             None => input.device(),
         };
         let inputs = input.shape().axes().last().copied().unwrap_or(1);
-        let init = match &net.parameters {
-            Some(file) => Init::File(self.path(file)),
-            None => net.init.clone(),
+        let init = match &net.start {
+            Start::Parameters(file) => Init::File(self.path(file)),
+            Start::Init(init) => init.clone(),
         };
         let built = Sequential::new(own, &net.layers, inputs, &init, self.seed)?;
         let output = built.apply(input)?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Machine;
+use super::{Gpu, Machine};
 use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
 
 /// A device of this machine.
@@ -27,6 +27,14 @@ impl fmt::Display for Place {
 }
 
 impl Place {
+    /// The GPU that it is, where it is a real one.
+    pub fn real_gpu(self, machine: &Machine) -> Option<&Gpu> {
+        match self {
+            Self::Gpu(i) => machine.gpus.get(i as usize),
+            Self::Cpu | Self::Virtual(_) => None,
+        }
+    }
+
     /// What a name of the spec means on this machine; `None` where it is not there.
     pub fn of(name: DeviceName, machine: &Machine) -> Option<Self> {
         match name {
@@ -136,7 +144,7 @@ fn gpu_list(n: u32) -> Vec<DeviceName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Gpu, Rates};
+    use crate::plan::Rates;
     use crate::spec::{EngineChoice, LrScaling, Precision, Scaling};
 
     fn asked(request: Request, on_missing: OnMissing) -> Devices {
@@ -151,7 +159,7 @@ mod tests {
     }
 
     fn machine(gpus: u32) -> Machine {
-        let gpu = Gpu { is_virtual: false, model: "GPU".into(), memory_free: 1 << 30 };
+        let gpu = Gpu { is_virtual: false, ..Gpu::virtual_of(1 << 30) };
         Machine {
             gpus: vec![gpu; gpus as usize],
             no_gpu: "no NVIDIA driver is here".into(),

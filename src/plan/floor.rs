@@ -1,7 +1,7 @@
 //! The least time a step can take on a machine: arithmetic at the rate of its products, bytes at the speed of the
 //! memory they come from, and a fixed cost per instruction.
 
-use super::Rates;
+use super::{Gpu, Place, Rates};
 use crate::program::{Cost, Phase, Programs};
 
 /// What planning must know of a machine.
@@ -21,15 +21,15 @@ pub struct Machine {
     pub rates: Rates,
 }
 
-/// A GPU, as planning must know it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Gpu {
-    /// Whether the host only poses as it.
-    pub is_virtual: bool,
-    /// Its model.
-    pub model: String,
-    /// Bytes of its memory that are free.
-    pub memory_free: u64,
+impl Machine {
+    /// Speeds and cache of what computes on `place`; the host's where a GPU's are not known.
+    pub fn speed(&self, place: Place) -> (Rates, u64) {
+        let gpu = match place {
+            Place::Gpu(i) => self.gpus.get(i as usize).and_then(|gpu| gpu.speed),
+            Place::Cpu | Place::Virtual(_) => None,
+        };
+        gpu.unwrap_or((self.rates, self.cache_bytes))
+    }
 }
 
 /// What bounds a step.
@@ -67,12 +67,11 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Of a trial whose resident data take `data_bytes`.
-    pub fn of(programs: &Programs, machine: &Machine, data_bytes: u64) -> Self {
-        let rates = machine.rates;
+    /// Of a trial whose resident data take `data_bytes`, on a processor of these rates with a cache of so many bytes.
+    pub fn of(programs: &Programs, (rates, cache_bytes): (Rates, u64), data_bytes: u64) -> Self {
         let working_set = programs.layout.arena_bytes();
         let from = |bytes: u64| {
-            if bytes <= machine.cache_bytes { rates.cache_bytes_per_s } else { rates.memory_bytes_per_s }
+            if bytes <= cache_bytes { rates.cache_bytes_per_s } else { rates.memory_bytes_per_s }
         };
         let (arena, data) = (from(working_set), from(working_set + data_bytes));
         let mut floor = Self {
@@ -136,7 +135,7 @@ impl Floor {
         match bound {
             Bound::Arithmetic => "arithmetic",
             Bound::Memory => "memory",
-            Bound::Overhead => self.rates.overhead,
+            Bound::Overhead => self.rates.processor.overhead(),
         }
     }
 }

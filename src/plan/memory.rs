@@ -83,7 +83,7 @@ impl Need<'_> {
             spec.data.batch_size = batch_size;
             let batch = global_batch(&spec, world_size).min(self.facts.train_rows);
             let last = Shard { rank: world_size.saturating_sub(1), world_size };
-            let programs = programs(&spec, self.facts, batch, self.streamed, last);
+            let programs = programs(&spec, self.facts, batch, self.streamed, last, true);
             self.lack(programs.layout.arena_bytes(), machine).is_none()
         };
         // What fits is below `low`, what does not from `high` on.
@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn gpu(is_virtual: bool, memory_free: u64) -> Gpu {
-        Gpu { is_virtual, model: "GPU".into(), memory_free }
+        Gpu { is_virtual, ..Gpu::virtual_of(memory_free) }
     }
 
     fn planned(more: &[&str], machine: &Machine) -> Result<Trial, Problem> {

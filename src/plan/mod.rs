@@ -5,20 +5,24 @@
 
 mod devices;
 mod floor;
+mod gpu;
 pub mod lab;
 mod memory;
 mod rates;
 mod scaling;
 mod schedule;
 mod shapes;
+mod transfers;
 mod verdict;
 
 pub use devices::{Choice, Place};
-pub use floor::{Bound, Floor, Gpu, Machine, Parts};
-pub use rates::{Origin, Rates};
+pub use floor::{Bound, Floor, Machine, Parts};
+pub use gpu::{Gpu, GpuLimits, WALK_BYTES};
+pub use rates::{Origin, Processor, Rates};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
+pub use transfers::{Movement, transfers};
 pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use crate::{
@@ -37,6 +41,9 @@ const MOST_VALIDATION_ROWS: usize = 1 << 24;
 
 /// Bytes of a streamed chunk of rows, about.
 const CHUNK_BYTES: usize = 8 << 20;
+
+/// Chunks that a GPU holds at the same time: two of training rows and two of validation rows.
+const GPU_CHUNKS: u64 = 4;
 
 /// Numbers that a step may hold at the same time, far more than any memory: sizes made of them stay within 64 bits.
 const MOST_NUMBERS: u64 = 1 << 48;
@@ -68,14 +75,31 @@ pub enum Engine {
     Serial,
     /// A team of CPU threads walks it together.
     Team,
+    /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
+    Persistent,
+    /// All blocks of one GPU launch walk the program together.
+    Cooperative,
+    /// Steps are captured once as a CUDA graph and replayed.
+    Graph,
+    /// Every instruction is a launch of its own, timed by itself.
+    Launch,
 }
 
 impl Engine {
+    /// Whether it runs on a GPU, which does not make the host wait for its steps.
+    pub fn is_gpu(self) -> bool {
+        matches!(self, Self::Persistent | Self::Cooperative | Self::Graph | Self::Launch)
+    }
+
     /// The word in `summary.csv`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Serial => "serial",
             Self::Team => "team",
+            Self::Persistent => "persistent",
+            Self::Cooperative => "cooperative",
+            Self::Graph => "graph",
+            Self::Launch => "launch",
         }
     }
 }
@@ -87,6 +111,8 @@ pub struct Trial {
     pub spec: Spec,
     /// What was asked and what is used.
     pub devices: Choice,
+    /// Names and UUIDs of the GPUs among those.
+    pub gpus: Vec<(String, String)>,
     /// What runs the steps.
     pub engine: Engine,
     /// Why that engine.
@@ -116,6 +142,12 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// Bytes that a rank's programs take on a real GPU, its data among them.
+    pub fn gpu_bytes(&self, programs: &Programs) -> u64 {
+        let chunk_bytes = if self.chunk_rows.is_some() { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
+        gpu::bytes(programs, self.data_bytes, chunk_bytes).0
+    }
+
     /// What each device runs, in the order of [`Choice::used`].
     pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
         std::iter::once(&self.programs).chain(&self.peers)
@@ -165,30 +197,57 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         return Err(PlanError::Problems(vec![memory::too_large(needed, parameter_bytes, machine)]));
     }
     let world_size = devices.used.len();
-    let mut ranks =
-        (0..world_size).map(|rank| programs(&spec, facts, batch, streamed, Shard { rank, world_size }));
-    let programs = ranks.next().unwrap_or_else(|| programs(&spec, facts, batch, streamed, Shard::WHOLE));
-    let peers: Vec<_> = ranks.collect();
+    let lowered = |fold_update| -> Vec<Programs> {
+        let shards = (0..world_size).map(|rank| Shard { rank, world_size });
+        shards.map(|shard| programs(&spec, facts, batch, streamed, shard, fold_update)).collect()
+    };
+    let mut ranks = lowered(true);
     let data_rows = facts.train_rows as u64 + facts.validation_rows as u64;
     let row_bytes = 4 * (facts.features as u64).saturating_add(facts.targets as u64);
     let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
+    let refused = |problem| PlanError::Problems(vec![problem]);
+    let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
+    let mut chosen = None;
+    if gpus.is_empty() {
+        gpu::refuse_on_cpu(&spec).map_err(refused)?;
+    } else if let Some(first) = ranks.first() {
+        let gpu = gpu::engine(&spec, first, &gpus, world_size).map_err(refused)?;
+        let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
+        chosen = Some(gpu);
+        if apart {
+            ranks = lowered(false);
+        }
+    }
+    let mut ranks = ranks.into_iter();
+    let programs =
+        ranks.next().unwrap_or_else(|| programs(&spec, facts, batch, streamed, Shard::WHOLE, true));
+    let peers: Vec<_> = ranks.collect();
     memory::Need { spec: &spec, facts, streamed, devices: &devices, data_bytes }
         .check(peers.last().unwrap_or(&programs), machine)
-        .map_err(|p| PlanError::Problems(vec![p]))?;
-    let floor = Floor::of(&programs, machine, data_bytes);
+        .map_err(refused)?;
+    let chunk_bytes = if streamed { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
+    gpu::check_memory(&programs, data_bytes, chunk_bytes, &devices.used, machine).map_err(refused)?;
+    let first = devices.used.first().copied().unwrap_or(Place::Cpu);
+    let floor = Floor::of(&programs, machine.speed(first), data_bytes);
     // Devices that share a run, or that have a memory of their own, have one thread each.
     let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
-    let (engine, engine_reason) = match devices.used[..] {
-        [Place::Cpu] => engine(spec.devices.engine, &floor, threads),
+    let (engine, engine_reason) = match (chosen, &devices.used[..]) {
+        (Some(gpu::Chosen { engine, reason }), _) => (engine, reason),
+        (None, [Place::Cpu]) => engine(spec.devices.engine, &floor, threads),
         _ => (Engine::Serial, "each device has one thread".into()),
     };
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
     let batches = (CHUNK_BYTES / (row_bytes * batch)).max(1);
+    let uuid = |place: &Place| match place {
+        Place::Gpu(i) => Some((place.to_string(), machine.gpus.get(*i as usize)?.uuid.clone()?)),
+        Place::Cpu | Place::Virtual(_) => None,
+    };
     Ok(Trial {
+        gpus: devices.used.iter().filter_map(uuid).collect(),
         devices,
         engine,
         engine_reason,
-        threads: if engine == Engine::Serial { 1 } else { threads },
+        threads: if engine == Engine::Team { threads } else { 1 },
         instruction_set: machine.instruction_set.clone(),
         layers,
         facts,
@@ -203,7 +262,14 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     })
 }
 
-fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool, shard: Shard) -> Programs {
+fn programs(
+    spec: &Spec,
+    facts: Facts,
+    batch: usize,
+    streamed: bool,
+    shard: Shard,
+    fold_update: bool,
+) -> Programs {
     let remainder = |rows: usize, chunk: usize| Some(rows % chunk).filter(|r| *r > 0);
     let log_slots = match spec.logging.policy {
         Policy::Buffered => spec.logging.flush_every.unwrap_or(1).min(MOST_LOG_SLOTS) as usize,
@@ -228,7 +294,7 @@ fn programs(spec: &Spec, facts: Facts, batch: usize, streamed: bool, shard: Shar
         ordered: spec.data.shuffle && !streamed,
         streamed,
         shard,
-        fold_update: true,
+        fold_update,
     })
 }
 

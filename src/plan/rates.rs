@@ -19,13 +19,32 @@ impl Origin {
     }
 }
 
+/// Whose speeds they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Processor {
+    /// The host's.
+    Cpu,
+    /// A GPU's, to which every instruction is a launch.
+    Gpu,
+}
+
+impl Processor {
+    /// What the fixed cost of an instruction is called.
+    pub fn overhead(self) -> &'static str {
+        match self {
+            Self::Cpu => "call overhead",
+            Self::Gpu => "launch latency",
+        }
+    }
+}
+
 /// Speeds of one thread (of a GPU: of the whole device, which has no threads to the plan), and how they grow with threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// Where they come from.
     pub origin: Origin,
-    /// What the fixed cost of an instruction is called: `call overhead`, or `launch latency` on a GPU.
-    pub overhead: &'static str,
+    /// Whose they are.
+    pub processor: Processor,
     /// Of large products.
     pub flops_per_s: f64,
     /// Of everything else.
@@ -57,7 +76,7 @@ impl Rates {
         };
         Self {
             origin: Origin::Typical,
-            overhead: "call overhead",
+            processor: Processor::Cpu,
             flops_per_s,
             elementwise_per_s,
             cache_bytes_per_s: 60e9,

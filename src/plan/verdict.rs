@@ -5,7 +5,7 @@
 //! blocks as far as that explains it (a policy that reads the loss after every step hands over every step), else to the
 //! largest part of the floor, which is what runs slower than it could.
 
-use super::{Bound, Floor, Origin, Parts, Place, Trial};
+use super::{Bound, Floor, Origin, Parts, Place, Processor, Trial};
 use crate::spec::{Placement, Policy};
 
 /// What a run spent its training time on, in seconds over all its steps, as measured.
@@ -97,9 +97,11 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// `None` where nothing was trained.
+    /// `None` where nothing was trained, or the floor is that of another processor: a virtual GPU's speed says nothing, and
+    /// that of a real one may not be known.
     pub fn of(floor: &Floor, spent: &Spent, setting: &Setting) -> Option<Self> {
-        if spent.steps == 0 || spent.train_s <= 0.0 {
+        let is_gpu = floor.rates.processor == Processor::Gpu;
+        if spent.steps == 0 || spent.train_s <= 0.0 || setting.on_gpu != is_gpu {
             return None;
         }
         let steps = spent.steps as f64;
@@ -333,7 +335,7 @@ mod tests {
     fn a_tiny_model_on_a_gpu_is_bound_by_launch_latency() {
         let trial = planned(LINE, "", 2, 1000, 1);
         let rates = Rates {
-            overhead: "launch latency",
+            processor: Processor::Gpu,
             flops_per_s: 50e12,
             elementwise_per_s: 10e12,
             cache_bytes_per_s: 5e12,
@@ -342,21 +344,20 @@ mod tests {
             block_s: 10e-6,
             ..Rates::typical("avx2")
         };
-        let machine = Machine {
-            gpus: Vec::new(),
-            no_gpu: String::new(),
-            memory_available: 1 << 36,
-            cache_bytes: 50 << 20,
-            instruction_set: "avx2".into(),
-            rates,
-        };
-        let floor = Floor::of(&trial.programs, &machine, trial.data_bytes);
+        let floor = Floor::of(&trial.programs, (rates, 50 << 20), trial.data_bytes);
         let setting = Setting { on_gpu: true, ..setting(&trial) };
         let compute_s = floor.serial_s() * 320.0 * 1.5;
         let spent = Spent { steps: 320, train_s: compute_s, compute_s, ..Spent::default() };
         let verdict = Verdict::of(&floor, &spent, &setting).unwrap();
         assert_eq!((verdict.limit_name, verdict.share), ("launch latency", verdict.share));
         assert!((verdict.distance() - 1.5).abs() < 1e-9 && verdict.share > 0.99, "{verdict:?}");
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_processor_by_the_rates_of_another() {
+        let trial = planned(LINE, "", 2, 1000, 1);
+        let setting = Setting { on_gpu: true, ..setting(&trial) };
+        assert_eq!(Verdict::of(&trial.floor, &computing(&trial, 320, 1.5), &setting), None);
     }
 
     #[test]

@@ -26,6 +26,10 @@ impl Sum for Cost {
     }
 }
 
+/// Multiply-adds from which a GPU's products are left to a library, whose tuned tiles and tensor cores then pay for a call
+/// of its own: an estimate.
+pub const LARGE_PRODUCT: f64 = 2e7;
+
 /// Operations of an exponential: range reduction and a polynomial.
 const FUNCTION: usize = 20;
 
@@ -39,6 +43,18 @@ impl Op {
     /// Whether this is a matrix product, which runs at another rate than all else.
     pub fn is_product(&self) -> bool {
         matches!(self, Op::Linear { .. } | Op::InputGradient { .. } | Op::WeightGradient { .. })
+    }
+
+    /// Multiply-adds of a matrix product; 0 for all else.
+    pub fn multiply_adds(&self) -> f64 {
+        match *self {
+            Op::Linear { rows, inputs, outputs, .. }
+            | Op::InputGradient { rows, inputs, outputs, .. }
+            | Op::WeightGradient { rows, inputs, outputs, .. } => {
+                rows as f64 * inputs as f64 * outputs as f64
+            }
+            _ => 0.0,
+        }
     }
 
     /// The cost of one run. An exponential, and a function made of one, counts as some twenty operations.

@@ -11,13 +11,15 @@ mod initial;
 mod layout;
 mod lower;
 mod op;
+mod places;
 pub mod reference;
 
-pub use cost::Cost;
+pub use cost::{Cost, LARGE_PRODUCT};
 pub use initial::{exported, imported, initial_parameter};
 pub use layout::{Buffer, BufferId, Layout, Parameter, Role, Slice};
 pub use lower::{Options, Shard, lower};
 pub use op::{Activation, Hyper, Instruction, LossKind, Op, Phase, RowSource, Sums, UpdateRule};
+pub use places::{Arena, Places};
 
 /// The instructions of one kind of step, for one number of rows.
 #[derive(Clone, Debug, PartialEq)]

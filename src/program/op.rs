@@ -139,7 +139,9 @@ impl UpdateRule {
 }
 
 /// What an update needs that may change at every step; computed on the host in f64, rounded once.
+/// Devices read it as C lays it out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
 pub struct Hyper {
     /// SGD: the learning rate. Adam: lr / (1 - beta1^t).
     pub rate: f32,
@@ -391,6 +393,35 @@ pub enum Op {
         /// The loss.
         cell: Slice,
     },
+}
+
+impl Op {
+    /// Every slice that it reads or writes, in the order of its fields.
+    pub fn each_slice(&self, mut each: impl FnMut(Slice)) {
+        let mut all = |slices: &[Option<Slice>]| slices.iter().flatten().for_each(|slice| each(*slice));
+        match *self {
+            Self::Gather { x, y, .. } | Self::Activate { x, y, .. } | Self::Dropout { x, y, .. } => {
+                all(&[Some(x), Some(y)]);
+            }
+            Self::Linear { x, weight, bias, pre, y, .. } => all(&[Some(x), Some(weight), bias, pre, Some(y)]),
+            Self::Loss { prediction, target, per_row, hits, gradient, .. } => {
+                all(&[Some(prediction), Some(target), Some(per_row), hits, gradient]);
+            }
+            Self::InputGradient { dy, weight, dx, derivative, .. } => {
+                all(&[Some(dy), Some(weight), Some(dx), derivative.map(|(_, saved)| saved)]);
+            }
+            Self::ActivateBackward { saved, dy, .. } => all(&[Some(saved), Some(dy)]),
+            Self::DropoutBackward { dy, .. } => all(&[Some(dy)]),
+            Self::WeightGradient { x, dy, to, .. } => all(&[Some(x), Some(dy), Some(to)]),
+            Self::BiasGradient { dy, to, .. } => all(&[Some(dy), Some(to)]),
+            Self::AllReduce { of } | Self::Zero { of } => all(&[Some(of)]),
+            Self::Norm { of, cell } | Self::Mean { of, cell, .. } => all(&[Some(of), Some(cell)]),
+            Self::Clip { gradients, norm, .. } => all(&[Some(gradients), Some(norm)]),
+            Self::Update { values, gradients, state, .. } => all(&[Some(values), Some(gradients), state]),
+            Self::LogAppend { cells, .. } | Self::Accumulate { cells, .. } => all(&[Some(cells)]),
+            Self::Watch { cell } => all(&[Some(cell)]),
+        }
+    }
 }
 
 /// Which row of the data is row i of a device's share of a batch.

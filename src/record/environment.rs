@@ -5,15 +5,18 @@
 //! meantime. Git's answer takes some 10 ms, as long as a small run itself, so it is asked for in the background, by
 //! [`GitQuery`].
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
-use crate::host::{self, load::Load};
+use crate::host::{self, load::Load, nvml::Monitor, processor};
 
 use super::{
-    RecordError,
+    Findings, RecordError,
     git::GitQuery,
     whole::{Durability, write_whole},
 };
@@ -35,8 +38,16 @@ pub struct EnvironmentFacts {
     pub virtual_gpus: Option<u32>,
     /// Threads that compute.
     pub threads: usize,
+    /// Threads that may: `--threads`, or else all cores.
+    pub available_threads: usize,
     /// The instruction set in use; it may change the last bits of a product.
     pub instruction_set: String,
+    /// The number format of the products.
+    pub precision: String,
+    /// Names and UUIDs of the GPUs that train.
+    pub gpus: Vec<(String, String)>,
+    /// How finely steps are timed, and why.
+    pub timed_by: String,
 }
 
 /// The content of `environment.toml`.
@@ -54,6 +65,9 @@ pub struct Environment {
     pub cpu: Cpu,
     /// The host's memory.
     pub memory: Memory,
+    /// The GPUs that train, as the driver's monitor sees them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuFacts>,
     /// The system.
     pub os: Os,
     /// Of this program and what it loads.
@@ -64,6 +78,18 @@ pub struct Environment {
     /// What else the machine did; known at the end of a run, where it or the runs before it took long enough to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<MachineLoad>,
+    /// What the GPUs did during the run, where there are some that tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub during: Option<During>,
+}
+
+/// What the GPUs of a run did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct During {
+    /// Those whose clocks a limit of power or heat held back: `gpu:0: power_cap`.
+    pub throttled: Vec<String>,
+    /// Joules by GPU, from the start of training to its end.
+    pub energy_j: BTreeMap<String, f64>,
 }
 
 /// What else the machine did during a run (and, where that was short, the runs before it).
@@ -102,6 +128,78 @@ pub struct Devices {
     /// Whether they are virtual.
     #[serde(rename = "virtual")]
     pub virtual_devices: bool,
+    /// The number format of the products.
+    pub precision: String,
+    /// How finely steps are timed, and why.
+    pub timed_by: String,
+}
+
+/// A GPU of the run. What the driver does not tell is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GpuFacts {
+    /// `gpu:0`.
+    pub name: String,
+    /// As `nvidia-smi` prints it.
+    pub uuid: String,
+    /// As `NVIDIA H100 80GB HBM3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The driver's version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// The newest CUDA that it serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<String>,
+    /// As `gen5 x16`, when the run began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie: Option<String>,
+    /// `Default`, `Exclusive` or `Prohibited`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_mode: Option<&'static str>,
+    /// Whether the whole is cut into parts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mig: Option<bool>,
+    /// Whether the driver stays loaded while nobody uses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistence: Option<bool>,
+    /// Power allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_limit_w: Option<f64>,
+    /// Clock of the multiprocessors when the run began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sm_clock_mhz: Option<u32>,
+    /// Clock of the memory when the run began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_clock_mhz: Option<u32>,
+}
+
+/// What the monitor tells of those GPUs; nothing where it cannot be opened.
+fn gpu_facts(gpus: Vec<(String, String)>) -> Vec<GpuFacts> {
+    if gpus.is_empty() {
+        return Vec::new();
+    }
+    let monitor = Monitor::open().ok();
+    let driver = monitor.as_ref().map(Monitor::driver).unwrap_or_default();
+    let table = monitor.as_ref().map(Monitor::gpus).unwrap_or_default();
+    let facts = gpus.into_iter().map(|(name, uuid)| {
+        let known = table.iter().find(|gpu| gpu.uuid == uuid).cloned().unwrap_or_default();
+        let now = monitor.as_ref().and_then(|monitor| monitor.sample(&uuid)).unwrap_or_default();
+        GpuFacts {
+            name,
+            uuid,
+            model: known.name,
+            driver: driver.version.clone(),
+            cuda: driver.cuda.clone(),
+            pcie: known.pcie.map(|(generation, lanes)| format!("gen{generation} x{lanes}")),
+            compute_mode: known.compute_mode,
+            mig: known.mig,
+            persistence: known.persistence,
+            power_limit_w: now.power_limit_w,
+            sm_clock_mhz: now.sm_clock_mhz,
+            memory_clock_mhz: now.memory_clock_mhz,
+        }
+    });
+    facts.collect()
 }
 
 /// Options that concern the machine.
@@ -112,6 +210,8 @@ pub struct HostOptions {
     pub virtual_gpus: Option<u32>,
     /// Threads that compute.
     pub threads: usize,
+    /// Threads that may: `--threads`, or else all cores.
+    pub available_threads: usize,
 }
 
 /// The processor.
@@ -125,8 +225,22 @@ pub struct Cpu {
     pub logical_cores: Option<usize>,
     /// The instruction set in use.
     pub instruction_set: String,
+    /// Vector instruction sets that it has.
+    pub flags: Vec<String>,
     /// Caches of the first core.
     pub caches: Vec<String>,
+    /// How its frequency is governed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    /// Whether a core runs two threads at once: `on`, `off`, `notsupported`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simultaneous_threads: Option<String>,
+    /// Nodes of memory with processors of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa_nodes: Option<usize>,
+    /// Processors' worth of time that the control group may take, where it is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_cores: Option<f64>,
 }
 
 /// The host's memory.
@@ -160,6 +274,8 @@ pub struct Os {
 pub struct Versions {
     /// This program's.
     pub runner: &'static str,
+    /// `release`, or `debug`, which is several times slower.
+    pub build: &'static str,
 }
 
 /// The repository that the spec is in.
@@ -182,23 +298,39 @@ impl Environment {
                 requested: facts.devices_requested,
                 used: facts.devices_used,
                 virtual_devices: facts.virtual_devices,
+                precision: facts.precision,
+                timed_by: facts.timed_by,
             },
-            host: HostOptions { virtual_gpus: facts.virtual_gpus, threads: facts.threads },
+            host: HostOptions {
+                virtual_gpus: facts.virtual_gpus,
+                threads: facts.threads,
+                available_threads: facts.available_threads,
+            },
             cpu: Cpu {
                 model: host::cpu_model(),
                 logical_cores: host::logical_cores(),
                 instruction_set: facts.instruction_set,
+                flags: processor::flags(),
                 caches: host::caches(),
+                governor: processor::governor(),
+                simultaneous_threads: processor::simultaneous_threads(),
+                numa_nodes: processor::numa_nodes(),
+                quota_cores: processor::quota_cores(),
             },
+            gpus: gpu_facts(facts.gpus),
             memory: Memory {
                 total_bytes,
                 available_bytes: host::memory("MemAvailable"),
                 limit_bytes: host::memory_limit(total_bytes),
             },
             os: Os { name: std::env::consts::OS, arch: std::env::consts::ARCH, kernel: host::kernel() },
-            versions: Versions { runner: env!("CARGO_PKG_VERSION") },
+            versions: Versions {
+                runner: env!("CARGO_PKG_VERSION"),
+                build: if cfg!(debug_assertions) { "debug" } else { "release" },
+            },
             git: commit.map(|commit| Git { commit, dirty: None }),
             load: None,
+            during: None,
         }
     }
 
@@ -227,12 +359,16 @@ impl EnvironmentFile {
         Ok(Self { path: path.to_owned(), environment, git })
     }
 
-    /// Takes git's answer and what else the machine did, and writes the file whole again.
+    /// Takes git's answer, what else the machine did and what its GPUs did, and writes the file whole again.
     ///
     /// # Errors
     /// Where it cannot be written; the first version stays then.
-    pub fn finish(mut self, load: Option<Load>) -> Result<(), RecordError> {
+    pub fn finish(mut self, load: Option<Load>, findings: Findings) -> Result<(), RecordError> {
         self.environment.load = load.map(MachineLoad::new);
+        let during =
+            During { throttled: findings.throttled, energy_j: findings.energy_j.into_iter().collect() };
+        let is_known = !during.throttled.is_empty() || !during.energy_j.is_empty();
+        self.environment.during = is_known.then_some(during);
         if let Some(git) = &mut self.environment.git {
             git.dirty = self.git.dirty();
         }
@@ -253,7 +389,11 @@ mod tests {
             virtual_devices: false,
             virtual_gpus: None,
             threads: 2,
+            available_threads: 2,
             instruction_set: "avx512".to_owned(),
+            precision: "f32".to_owned(),
+            gpus: Vec::new(),
+            timed_by: "phases".to_owned(),
         }
     }
 
@@ -266,7 +406,12 @@ mod tests {
         environment.memory =
             Memory { total_bytes: Some(8_192_000), available_bytes: Some(4096), limit_bytes: None };
         environment.os = Os { name: "linux", arch: "x86_64", kernel: Some("6.1".to_owned()) };
-        environment.versions = Versions { runner: "0.1.0" };
+        environment.versions = Versions { runner: "0.1.0", build: "release" };
+        environment.cpu.flags = vec!["avx2".to_owned()];
+        environment.cpu.governor = Some("performance".to_owned());
+        environment.cpu.simultaneous_threads = Some("off".to_owned());
+        environment.cpu.numa_nodes = Some(1);
+        environment.cpu.quota_cores = Some(1.5);
         environment.git = Some(Git { commit: "0123".to_owned(), dirty: Some(false) });
         insta::assert_snapshot!(toml::to_string(&environment).unwrap(), @r#"
         started = "2027-01-15T08:00:00.000Z"
@@ -276,15 +421,23 @@ mod tests {
         requested = "1"
         used = ["cpu"]
         virtual = false
+        precision = "f32"
+        timed_by = "phases"
 
         [host]
         threads = 2
+        available_threads = 2
 
         [cpu]
         model = 'A "fast" one'
         logical_cores = 2
         instruction_set = "avx512"
+        flags = ["avx2"]
         caches = ["L1 data 48K"]
+        governor = "performance"
+        simultaneous_threads = "off"
+        numa_nodes = 1
+        quota_cores = 1.5
 
         [memory]
         total_bytes = 8192000
@@ -297,6 +450,7 @@ mod tests {
 
         [versions]
         runner = "0.1.0"
+        build = "release"
 
         [git]
         commit = "0123"
@@ -308,7 +462,10 @@ mod tests {
     fn outside_of_git_there_is_no_git() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("environment.toml");
-        EnvironmentFile::create(&path, facts(), GitQuery::ask(folder.path())).unwrap().finish(None).unwrap();
+        EnvironmentFile::create(&path, facts(), GitQuery::ask(folder.path()))
+            .unwrap()
+            .finish(None, Findings::default())
+            .unwrap();
         let text = std::fs::read_to_string(path).unwrap();
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table["started"].as_str(), Some("2027-01-15T08:00:00.000Z"));

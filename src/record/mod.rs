@@ -13,6 +13,7 @@ mod console;
 mod environment;
 mod error;
 mod git;
+mod lab;
 mod lines;
 mod metrics;
 mod model_file;
@@ -25,23 +26,27 @@ mod sample;
 mod story;
 mod summary;
 mod sweep_table;
+mod system;
 mod timing;
+mod trace;
 mod transfers;
 pub(crate) mod units;
 mod whole;
 
 use std::time::Instant;
 
-use crate::{event::Event, spec::Metric};
+use crate::{event::Event, spec::Logging};
 
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, Ending, Verbosity, Warned};
 pub use environment::{
-    Cpu, Devices, Environment, EnvironmentFacts, EnvironmentFile, Git, HostOptions, MachineLoad, Memory, Os,
-    Versions,
+    Cpu, Devices, During, Environment, EnvironmentFacts, EnvironmentFile, Git, GpuFacts, HostOptions,
+    MachineLoad, Memory, Os, Versions,
 };
 pub use error::RecordError;
 pub use git::GitQuery;
+pub(crate) use lab::step_in_words;
+pub use lab::{LabFacts, LabFiles, LabTable};
 pub(crate) use lines::Lines;
 pub use metrics::MetricsCsv;
 pub use model_file::write_model;
@@ -50,7 +55,9 @@ pub use run_dir::{RunDir, SweepDir, folder_name, trial_name};
 pub use run_log::RunLog;
 pub use summary::{SUMMARY_COLUMNS, SummaryCsv};
 pub use sweep_table::{SweepTable, TrialEnd};
+pub use system::{Findings, GpuProbe, SystemSampler};
 pub use timing::TimingCsv;
+pub use trace::TraceJson;
 pub use transfers::TransfersCsv;
 pub use whole::{Durability, write_whole};
 
@@ -79,17 +86,21 @@ pub trait Sink: Send {
 /// Where one cannot be written.
 pub fn open_sinks(
     run: &RunDir,
-    metrics: &[Metric],
+    logging: &Logging,
     begun: Instant,
     console: ConsoleOptions,
 ) -> Result<Vec<Box<dyn Sink>>, RecordError> {
     // The console comes last: when it names the folder, the files in it are written.
-    Ok(vec![
-        Box::new(MetricsCsv::create(&run.file("metrics.csv"), metrics)?),
+    let mut sinks: Vec<Box<dyn Sink>> = vec![
+        Box::new(MetricsCsv::create(&run.file("metrics.csv"), &logging.metrics)?),
         Box::new(TimingCsv::create(&run.file("timing.csv"))?),
         Box::new(TransfersCsv::create(&run.file("transfers.csv"))?),
         Box::new(SummaryCsv::create(&run.file("summary.csv"), &run.name(), begun)?),
         Box::new(RunLog::create(&run.file("run.log"))?),
-        Box::new(Console::new(run.path(), begun, console)),
-    ])
+    ];
+    if logging.trace {
+        sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
+    }
+    sinks.push(Box::new(Console::new(run.path(), begun, console)));
+    Ok(sinks)
 }

@@ -110,6 +110,7 @@ pub(super) fn outcome() -> Outcome {
             transfer("sync", "log", "gpu:0", "cpu", 2, 0, None, 0.001),
         ],
         warmup_s: Some(0.2),
+        traces: Vec::new(),
         verdict: Some(Verdict {
             limit: Limit::Log,
             limit_name: "log",

@@ -113,7 +113,7 @@ fn bytes_moved(outcome: &Outcome, kind: &str) -> u64 {
 }
 
 /// The most memory this process has had at once, where the system tells.
-fn peak_rss_bytes() -> Option<u64> {
+pub(super) fn peak_rss_bytes() -> Option<u64> {
     peak_rss_in(&fs::read_to_string("/proc/self/status").ok()?)
 }
 

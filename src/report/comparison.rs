@@ -11,8 +11,32 @@ use super::{
 };
 
 /// Keys of the environment that differ between any two runs and say nothing of whether they can be compared.
-const NOT_THE_MACHINE: [&str; 6] =
-    ["started", "command", "devices.requested", "devices.used", "devices.virtual", "memory.available_bytes"];
+const NOT_THE_MACHINE: [&str; 8] = [
+    "started",
+    "command",
+    "devices.requested",
+    "devices.used",
+    "devices.virtual",
+    "devices.timed_by",
+    "memory.available_bytes",
+    // The plan's choice; what it chose from is `host.available_threads`.
+    "host.threads",
+];
+
+/// Keys of the environment in which runs must be equal for their times to say something of each other.
+const DECIDES_TIMES: [&str; 8] = [
+    "cpu.model",
+    "cpu.instruction_set",
+    "cpu.governor",
+    "cpu.simultaneous_threads",
+    "cpu.quota_cores",
+    "host.available_threads",
+    "devices.precision",
+    "versions.build",
+];
+
+/// The same of GPUs, among the runs that have one.
+const DECIDES_GPU_TIMES: [&str; 5] = ["model", "driver", "pcie", "power_limit_w", "mig"];
 
 /// Runs side by side. The first is what the others are held against.
 #[derive(Clone, Debug)]
@@ -59,7 +83,11 @@ impl Comparison {
         let mut environment = differing(&runs, |run| run.environment.as_ref());
         environment.retain(|difference| {
             let key = difference.key.as_str();
-            !NOT_THE_MACHINE.contains(&key) && !key.starts_with("load.")
+            let is_gpu_of_some = key.starts_with("gpus.") && known_values(difference) < 2;
+            !is_gpu_of_some
+                && !NOT_THE_MACHINE.contains(&key)
+                && !key.starts_with("load.")
+                && !key.starts_with("during.")
         });
         Self {
             axes: axes(&runs, &spec),
@@ -83,8 +111,13 @@ impl Comparison {
         let unknown = self.places(|run| run.environment.is_none() && !is_not_run(run));
         let dirty = self.places(|run| environment(run, "git.dirty") == Some("true"));
         let keys: Vec<&str> = self.environment.iter().map(|difference| difference.key.as_str()).collect();
+        let decisive: Vec<&str> = keys.iter().copied().filter(|key| decides_times(key)).collect();
         let mut sentence = match keys.as_slice() {
             _ if !unknown.is_empty() => format!("{runs}; no environment.toml in run {unknown}"),
+            _ if !decisive.is_empty() => {
+                let verb = if decisive.len() == 1 { "differs" } else { "differ" };
+                format!("{runs}, whose times say nothing of each other: {} {verb}", decisive.join(", "))
+            }
             [] => format!("{runs}, comparable: same processor, instruction set, threads and version"),
             [key] => format!("{runs}, to be compared with care: {key} differs"),
             _ => format!("{runs}, to be compared with care: {} differ", keys.join(", ")),
@@ -95,11 +128,32 @@ impl Comparison {
         sentence
     }
 
+    /// Why times of these runs must not be held against each other, in a sentence; `None` where they may.
+    pub fn warning(&self) -> Option<String> {
+        let keys = self.environment.iter().map(|difference| difference.key.as_str());
+        let decisive: Vec<String> =
+            keys.filter(|key| decides_times(key)).map(|key| format!("`{key}`")).collect();
+        let verb = if decisive.len() == 1 { "differs" } else { "differ" };
+        let keys = decisive.join(", ");
+        (!decisive.is_empty())
+            .then(|| format!("{keys} {verb} between the runs: their times say nothing of each other"))
+    }
+
     /// The numbers of the runs that are so, as `1, 3`.
     fn places(&self, so: impl Fn(&Run) -> bool) -> String {
         let places = self.runs.iter().enumerate().filter(|(_, run)| so(run));
         places.map(|(place, _)| (place + 1).to_string()).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Values that some run has.
+fn known_values(difference: &Difference) -> usize {
+    difference.values.iter().filter(|(value, _)| value.is_some()).count()
+}
+
+fn decides_times(key: &str) -> bool {
+    let of_gpu = key.strip_prefix("gpus.").and_then(|rest| rest.split_once('.')).map(|(_, key)| key);
+    DECIDES_TIMES.contains(&key) || of_gpu.is_some_and(|key| DECIDES_GPU_TIMES.contains(&key))
 }
 
 fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {

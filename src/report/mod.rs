@@ -26,4 +26,5 @@ pub use comparison::{Comparison, compare};
 pub use curve::{CurveDifference, CurveParting};
 pub use error::ReportError;
 pub use export::Format;
+pub use statistics::Estimate;
 pub use sweep_end::sweep_end;

@@ -39,6 +39,14 @@ pub(super) fn warnings(
     if let Some(places) = places(&|run| load(run, "throttles").is_some_and(|count| count > 0.0)) {
         lines.push(format!("the processor slowed down for its heat during {word} {places}"));
     }
+    let gpus =
+        |run: &Run| run.environment.as_ref()?.get("during.throttled").filter(|text| *text != "[]").cloned();
+    if let Some(places) = places(&|run| gpus(run).is_some()) {
+        let which = runs.iter().find_map(gpus).unwrap_or_default();
+        lines.push(format!(
+            "a limit of power or heat held a GPU's clocks back during {word} {places}: {which}"
+        ));
+    }
     if let Some(places) = places(&|run| load(run, "withheld_s").is_some_and(|seconds| seconds > 0.0)) {
         let most = units::seconds(worst("withheld_s"));
         lines.push(format!(

@@ -62,7 +62,7 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
     columns.extend([
         Column::of_numbers("train time", cells(&|c, _| word(c.train_s, units::seconds))),
         Column::of_numbers(INTERVAL, cells(&|c, _| interval(c.train_s, units::seconds))),
-        Column::of_numbers("share of log", cells(&|c, _| word(c.logging_share, units::percent))),
+        Column::of_numbers("logging", cells(&|c, _| word(c.logging_share, units::percent))),
         Column::of_numbers("factor", cells(&|_, cost| word(cost.factor, factor))),
         Column::of_numbers(INTERVAL, cells(&|_, cost| interval(cost.factor, factor))),
         Column::of_numbers("more per step", cells(&|_, cost| word(cost.more_per_step_s, difference))),

@@ -6,6 +6,9 @@ use crate::record::units;
 /// Above an interval.
 pub(super) const INTERVAL: &str = "95 % interval";
 
+/// Longer keys are shortened in a heading.
+const LONG: usize = 24;
+
 /// A row per configuration: axes, number of runs, median times and rates with their intervals, the ratio of the rates.
 pub(super) fn columns(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
     let cells = |cell: &dyn Fn(&Configuration) -> String| configurations.iter().map(cell).collect::<Vec<_>>();
@@ -25,7 +28,6 @@ pub(super) fn columns(runs: &[Run], configurations: &[Configuration]) -> Vec<Col
             |c: &Configuration| rate(c).map_or_else(String::new, |rate| format!("{:.2}x", rate / base));
         columns.push(Column::of_numbers("ratio", cells(&ratio)));
     }
-    columns.push(Column::of_numbers("logging", cells(&|c| word(c.logging_share, units::percent))));
     columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
     columns
 }
@@ -41,9 +43,17 @@ pub(super) fn axes(configurations: &[Configuration]) -> Vec<Column> {
     let value = |c: &Configuration, key: &str| {
         c.axes.iter().find(|(axis, _)| axis == key).map_or_else(|| "-".to_owned(), |(_, value)| value.clone())
     };
-    keys.into_iter()
-        .map(|key| Column::of_numbers(key, configurations.iter().map(|c| value(c, key))))
-        .collect()
+    let heads: Vec<&str> = keys.iter().map(|key| short(key)).collect();
+    let is_unique = |head: &str| heads.iter().filter(|other| **other == head).count() == 1;
+    let head = |key| if is_unique(short(key)) { short(key) } else { key };
+    let column = |key| Column::of_numbers(head(key), configurations.iter().map(|c| value(c, key)));
+    keys.iter().copied().map(column).collect()
+}
+
+/// The last two words of a long key: `linear.out_features`.
+fn short(key: &str) -> &str {
+    let mut dots = key.rmatch_indices('.').map(|(at, _)| at);
+    if key.len() <= LONG { key } else { dots.nth(1).map_or(key, |at| &key[at + 1..]) }
 }
 
 /// The median.

@@ -25,18 +25,18 @@ const SEED: u64 = 1;
 
 /// The median of some values, and the interval that the true one lies in.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Estimate {
+pub struct Estimate {
     /// How many values.
-    pub(super) count: usize,
+    pub count: usize,
     /// The middle one, or the mean of the two in the middle.
-    pub(super) median: f64,
+    pub median: f64,
     /// Lower and upper end; a single value has none.
-    pub(super) interval: Option<[f64; 2]>,
+    pub interval: Option<[f64; 2]>,
 }
 
 impl Estimate {
     /// `None` without values, or with one that is no number.
-    pub(super) fn of(values: &[f64]) -> Option<Self> {
+    pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| v.is_nan()) {
             return None;
         }
@@ -47,7 +47,7 @@ impl Estimate {
     }
 
     /// The interval's width over the median.
-    pub(super) fn relative_width(&self) -> Option<f64> {
+    pub fn relative_width(&self) -> Option<f64> {
         let [low, high] = self.interval?;
         (self.median != 0.0).then(|| (high - low) / self.median.abs())
     }

@@ -142,6 +142,21 @@ impl LrScaling {
 pub enum Precision {
     /// IEEE single precision.
     F32,
+    /// Operands rounded to 10 bits of mantissa, sums in single precision; on GPUs.
+    Tf32,
+    /// Operands rounded to bfloat16, sums in single precision; on GPUs.
+    Bf16,
+}
+
+impl Precision {
+    /// The word in a spec and in `summary.csv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Tf32 => "tf32",
+            Self::Bf16 => "bf16",
+        }
+    }
 }
 
 /// What runs the steps.
@@ -154,6 +169,29 @@ pub enum EngineChoice {
     Serial,
     /// A team of CPU threads walks the program together.
     Team,
+    /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
+    Persistent,
+    /// All blocks of one GPU launch walk the program together.
+    Cooperative,
+    /// Steps are captured once as a CUDA graph and replayed.
+    Graph,
+    /// Every instruction is a launch of its own, timed by itself.
+    Launch,
+}
+
+impl EngineChoice {
+    /// The word in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Serial => "serial",
+            Self::Team => "team",
+            Self::Persistent => "persistent",
+            Self::Cooperative => "cooperative",
+            Self::Graph => "graph",
+            Self::Launch => "launch",
+        }
+    }
 }
 
 impl Devices {
@@ -223,8 +261,22 @@ impl Devices {
                 },
             ),
             precision: t.default("precision", "the number format of the products", Precision::F32, |v| {
-                let doc = "IEEE single precision";
-                v.word(&[Word { name: "f32", value: Precision::F32, doc }], &["tf32", "bf16"])
+                v.word(
+                    &[
+                        Word { name: "f32", value: Precision::F32, doc: "IEEE single precision" },
+                        Word {
+                            name: "tf32",
+                            value: Precision::Tf32,
+                            doc: "operands of products rounded to 10 bits of mantissa; GPUs only",
+                        },
+                        Word {
+                            name: "bf16",
+                            value: Precision::Bf16,
+                            doc: "operands of products rounded to bfloat16; GPUs only",
+                        },
+                    ],
+                    &[],
+                )
             }),
             engine: t.default("engine", "what runs the steps", EngineChoice::Auto, |v| {
                 v.word(
@@ -232,6 +284,26 @@ impl Devices {
                         Word { name: "auto", value: EngineChoice::Auto, doc: "picked by the plan" },
                         Word { name: "serial", value: EngineChoice::Serial, doc: "one CPU thread" },
                         Word { name: "team", value: EngineChoice::Team, doc: "a team of CPU threads" },
+                        Word {
+                            name: "persistent",
+                            value: EngineChoice::Persistent,
+                            doc: "one block of a GPU keeps the trial in its shared memory",
+                        },
+                        Word {
+                            name: "cooperative",
+                            value: EngineChoice::Cooperative,
+                            doc: "all blocks of one GPU launch together",
+                        },
+                        Word {
+                            name: "graph",
+                            value: EngineChoice::Graph,
+                            doc: "a captured CUDA graph of steps",
+                        },
+                        Word {
+                            name: "launch",
+                            value: EngineChoice::Launch,
+                            doc: "a GPU launch per instruction, each phase timed",
+                        },
                     ],
                     &[],
                 )

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::reader::{Fields, Item, Word};
+use super::reader::{Fields, Item, Range, Word};
 
 /// The table `[logging]`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,6 +14,11 @@ pub struct Logging {
     pub flush_every: Option<u64>,
     /// The columns, loss first.
     pub metrics: Vec<Metric>,
+    /// Whether a timeline is written.
+    pub trace: bool,
+    /// Seconds between two samples of the machine; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_every_s: Option<f64>,
 }
 
 /// When training rows leave the device.
@@ -102,9 +107,14 @@ impl Logging {
                 );
             }
         }
-        t.later(&["trace", "system_every_s", "tensorboard"]);
+        let doc = "whether `trace.json` is written, a timeline for Perfetto and Chrome's tracing";
+        let trace = t.default("trace", doc, false, |v| v.boolean());
+        let doc = "seconds between two rows of `system.csv`: processors, memory, GPUs; absent: no such file";
+        let system_every_s = t.optional("system_every_s", doc, |v| v.float(Range::Interval));
+        t.later(&["tensorboard"]);
         let others = metrics.into_iter().filter(|m| *m != Metric::Loss);
-        Self { policy, flush_every, metrics: std::iter::once(Metric::Loss).chain(others).collect() }
+        let metrics = std::iter::once(Metric::Loss).chain(others).collect();
+        Self { policy, flush_every, metrics, trace, system_every_s }
     }
 }
 

@@ -221,6 +221,8 @@ fn logging() -> impl Strategy<Value = Logging> {
         policy,
         flush_every: flush_every.filter(|_| policy == Policy::Buffered),
         metrics: if more { vec![Metric::Loss, Metric::Lr, Metric::GradNorm] } else { vec![Metric::Loss] },
+        trace: more,
+        system_every_s: more.then_some(0.25),
     })
 }
 

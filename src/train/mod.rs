@@ -15,6 +15,6 @@ mod world;
 
 pub use crate::program::exported;
 pub use init::initial_values;
-pub use session::{Closed, Job, Trained, train};
+pub use session::{Closed, Job, Trained, grain, train};
 pub use stop::StopFlag;
 pub use world::World;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::session::Session;
+use super::{session::Session, world::Rank};
 use crate::{
-    device::{Clock, Device, Kind, Line, Purpose},
-    event::{Event, Level, Outcome, PhaseTime, Status, Transfer},
+    device::{Clock, Device, Kind, Lane, Line, PhaseSummary, Purpose},
+    event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     host,
     plan::{Setting, Spent, Verdict},
     program::Phase,
@@ -30,9 +30,10 @@ impl Session<'_> {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
             let total = |phase| clocks.iter().flatten().map(|c| c.total(phase).as_secs_f64()).sum::<f64>();
             let spent = spent(&first.device, total, self.step, train_time, self.trial.chunk_rows.is_some());
-            // Virtual devices share one processor: nothing can be said of what bounds real ones.
+            // Virtual devices share one processor: nothing can be said of what bounds real ones. The floor is a CPU's.
+            let known = !self.trial.devices.any_virtual() && !self.trial.engine.is_gpu();
             let setting = Setting::of(self.trial, host::logical_cores().unwrap_or(1));
-            Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| !self.trial.devices.any_virtual())
+            Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| known)
         });
         let mut rows = Vec::new();
         for rank in &ranks {
@@ -65,9 +66,22 @@ impl Session<'_> {
             timing: rows,
             transfers: ranks.iter().flat_map(|r| transfers(&r.device)).collect(),
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
+            traces: traces(&self.clock, &ranks),
             verdict,
         }
     }
+}
+
+/// What happened when: the host's loop first, then each device.
+fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
+    let lane = |process: &str, lane: Lane, clock: &Clock| {
+        let trace = clock.trace.as_ref()?.lane(lane).clone();
+        Some(TraceLane { process: process.to_owned(), name: lane.name(), trace })
+    };
+    let host = lane("host", Lane::Host, run);
+    let devices =
+        ranks.iter().filter_map(|r| lane(r.device.name(), Lane::Device, r.clock.as_ref().unwrap_or(run)));
+    host.into_iter().chain(devices).collect()
 }
 
 /// What the training time went into, by the phases' totals.
@@ -114,13 +128,9 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
         max_s: time.as_secs_f64(),
         share: (share(time) * 1e6).round() / 1e6,
     };
-    let mut rows = Vec::new();
-    let mut told = Duration::ZERO;
-    // What was recorded as `other` is part of what is left, too.
-    for (phase, s) in clock.summaries().filter(|(phase, _)| *phase != Phase::Other) {
-        told += s.total;
+    let row = |phase: Phase, s: PhaseSummary| {
         let [p50_s, p95_s, p99_s] = s.percentiles_s;
-        rows.push(PhaseTime {
+        PhaseTime {
             count: s.count,
             mean_s: picoseconds(s.total.as_secs_f64() / s.count as f64),
             std_s: s.std_s.map(picoseconds),
@@ -130,8 +140,16 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
             p99_s,
             max_s: s.max_s,
             ..single(phase.name(), s.total)
-        });
+        }
+    };
+    let mut rows = Vec::new();
+    let mut told = Duration::ZERO;
+    // What was recorded as `other` is part of what is left, too.
+    for (phase, s) in clock.summaries().filter(|(phase, _)| *phase != Phase::Other) {
+        told += s.total;
+        rows.push(row(phase, s));
     }
+    rows.extend(clock.device_summaries().map(|(phase, s)| PhaseTime { clock: "device", ..row(phase, s) }));
     rows.push(single(Phase::Other.name(), loop_time.saturating_sub(told)));
     rows.push(single("total", loop_time));
     rows.extend(warmup.map(|w| single("warmup", w)));

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     data::{Dataset, Part, Store, epoch_order},
-    device::{Block, Clock, DeviceError, Grain, Purpose, SHORTEST_TIMED_STEP, Work},
+    device::{Block, Clock, DeviceError, Grain, Lane, Purpose, SHORTEST_TIMED_STEP, Work},
     event::{Event, Outcome, Progress, Status, ValidationRow},
     plan::Trial,
     program::{Hyper, Phase, Slice, Sums},
@@ -81,10 +81,17 @@ impl From<io::Error> for Halt {
     }
 }
 
+/// How finely a trial's steps are timed.
+pub fn grain(trial: &Trial) -> Grain {
+    let step_s = trial.floor.serial_s();
+    // A GPU times its steps itself, while the host is elsewhere.
+    let blocks = trial.engine.is_gpu() || step_s < SHORTEST_TIMED_STEP.as_secs_f64();
+    if blocks { Grain::Blocks } else { Grain::Phases }
+}
+
 /// Trains; an error only where nobody listens. The last event is the caller's to emit, with what it adds.
 pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
-    let step_s = job.trial.floor.serial_s();
-    let grain = if step_s < SHORTEST_TIMED_STEP.as_secs_f64() { Grain::Blocks } else { Grain::Phases };
+    let grain = grain(job.trial);
     let mut session = Session::new(job, grain);
     let ran = session.run();
     // The rows of the steps before the fault are the run's own. That there was a fault is known already. A device's
@@ -137,8 +144,10 @@ pub(super) struct Session<'a> {
     pub(super) warmup: Option<Duration>,
     /// Comparisons of the devices' parameters that found them equal, and the time they took.
     pub(super) comparing: (u64, Duration),
-    /// Estimate of a step's time, for the length of blocks.
+    /// Estimate of a step's time, for the length of blocks; zero while nothing is known of it.
     pub(super) step_time: Duration,
+    /// Steps of the block before.
+    pub(super) before: usize,
     /// Events that wait to be handed over.
     pub(super) outbox: Vec<Event>,
     pub(super) told: Instant,
@@ -161,7 +170,7 @@ impl<'a> Session<'a> {
             initial,
             stop,
             emit,
-            clock: Clock::new(grain),
+            clock: Clock::new(grain).traced(spec.logging.trace),
             timetable: Timetable::new(&optimizer, &schedule),
             logbook: Logbook::new(spec.logging.policy, lr, layout.log_width, layout.log_slots),
             patience: spec.trainer.early_stopping.clone().map(Patience::new),
@@ -175,6 +184,7 @@ impl<'a> Session<'a> {
             warmup: None,
             comparing: (0, Duration::ZERO),
             step_time: Duration::ZERO,
+            before: 1,
             outbox: Vec::new(),
             told: Instant::now(),
             last_validation: None,
@@ -188,7 +198,7 @@ impl<'a> Session<'a> {
 
     fn run(&mut self) -> Result<(), Halt> {
         let start = Instant::now();
-        self.world.start(self.clock.origin(), self.clock.grain)?;
+        self.world.start(&self.clock)?;
         self.world.write(Purpose::Parameters, self.values(), self.initial)?;
         let train = self.open(&self.dataset.train, Work::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
@@ -339,9 +349,11 @@ impl<'a> Session<'a> {
                 last_rows: last32,
             };
             self.logbook.ran(ended, &self.lrs);
+            self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
             if self.clock.grain == Grain::Blocks {
                 self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
             }
+            self.before = steps;
             position += rows;
             self.step += steps as u64;
             self.samples += rows as u64;
@@ -360,6 +372,10 @@ impl<'a> Session<'a> {
         if self.warmup.is_none() {
             return 1;
         }
+        if self.step_time.is_zero() {
+            // A device that is not waited for has not told yet.
+            return self.before.saturating_mul(2);
+        }
         let ns = self.step_time.as_nanos().max(1);
         usize::try_from(BLOCK.as_nanos() / ns).unwrap_or(usize::MAX).max(1)
     }
@@ -368,11 +384,13 @@ impl<'a> Session<'a> {
         if let Some(step) = self.non_finite {
             // The steps of this block that came after it never happened.
             let facts = self.trial.facts;
-            let before = (self.epoch - 1) * facts.train_rows as u64;
-            let within = step - (self.epoch - 1) * self.trial.steps_per_epoch;
+            // A device that is not waited for may be an epoch further.
+            let epochs = (step - 1) / self.trial.steps_per_epoch;
+            let before = epochs * facts.train_rows as u64;
+            let within = step - epochs * self.trial.steps_per_epoch;
             let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
             self.logbook.cut_epoch(rows);
-            (self.step, self.samples) = (step, before + rows);
+            (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
             let lr = self.trial.rates().0.lr();
             let reason = format!(
                 "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \
@@ -401,18 +419,18 @@ impl<'a> Session<'a> {
         match self.trial.spec.logging.policy {
             Policy::Immediate | Policy::Buffered => {}
             Policy::Off => {
-                self.settle()?;
+                self.settle(Purpose::Log)?;
                 self.logbook.take_epoch_rows();
             }
             Policy::PerEpoch => {
                 let start = Instant::now();
                 let mut sums = vec![0.0; self.trial.programs.layout.log_width];
                 self.world.take_sums(Purpose::Log, Sums::Epoch, &mut sums)?;
-                self.settle()?;
+                let waited = self.settle(Purpose::Log)?;
                 let lr = self.timetable.rates(self.step.saturating_sub(1), self.epoch - 1).lr;
                 let row = self.logbook.epoch_mean(self.epoch, self.step, lr, &sums);
                 self.outbox.extend(row);
-                self.clock.record(Phase::Log, start.elapsed());
+                self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
             }
         }
         Ok(())
@@ -440,28 +458,30 @@ impl<'a> Session<'a> {
     /// Moves the log's rows to the host and hands them over.
     fn flush(&mut self) -> Result<(), Halt> {
         let start = Instant::now();
+        let mut waited = Duration::ZERO;
         let layout = &self.trial.programs.layout;
         let len = self.logbook.pending();
         self.read.resize(len, 0.0);
         if len > 0 {
             let rows = Slice { buffer: layout.log, offset: 0, len };
             self.world.read(Purpose::Log, rows, &mut self.read)?;
-            self.settle()?;
+            waited = self.settle(Purpose::Log)?;
         }
         let events = self.logbook.flush(&self.read, self.non_finite.unwrap_or(u64::MAX));
         self.outbox.extend(events);
         if len > 0 {
-            self.clock.record(Phase::Log, start.elapsed());
+            self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
         }
         Ok(())
     }
 
-    /// The times and the first loss that is not finite, of all steps so far.
-    fn settle(&mut self) -> Result<(), Halt> {
-        let ran = self.world.settle(&mut self.clock, &mut self.logbook.ends)?;
+    /// The times and the first loss that is not finite, of all steps so far. What the host has waited for them is theirs.
+    pub(super) fn settle(&mut self, purpose: Purpose) -> Result<Duration, Halt> {
+        let ran = self.world.settle(purpose, &mut self.clock, &mut self.logbook.ends)?;
         self.non_finite = ran.non_finite;
         self.step_time = ran.step_time.unwrap_or(self.step_time);
-        Ok(())
+        self.clock.extend(Phase::Step, ran.waited);
+        Ok(ran.waited)
     }
 
     /// Hands over what has happened, if it is time; called at the end of every block.

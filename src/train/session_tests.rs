@@ -78,8 +78,8 @@ impl Executor for Faulty {
         }
         Ok(ran)
     }
-    fn settle(&mut self, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
-        self.executor.settle(meters)
+    fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        self.executor.settle(purpose, meters)
     }
     fn bytes(&self) -> u64 {
         self.executor.bytes()
@@ -93,7 +93,7 @@ fn trial(folder: &std::path::Path, policy: &str) -> Trial {
         spec::load(&path, &[format!("logging.policy={policy}")]).unwrap_or_else(|_| panic!("a spec"));
     let spec = &experiment.trials[0].spec;
     let facts = data::open(&spec.data, Task::Regression, 0, u64::MAX).expect("data").facts();
-    let gpu = Gpu { is_virtual: true, model: String::new(), memory_free: 1 << 30 };
+    let gpu = Gpu::virtual_of(1 << 30);
     let machine = Machine {
         gpus: vec![gpu; 2],
         no_gpu: String::new(),

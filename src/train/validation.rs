@@ -15,6 +15,8 @@ use crate::{
 impl Session<'_> {
     /// One pass; a signal ends it without a row.
     pub(super) fn validate(&mut self, rows: usize, stream: Option<&Stream>) -> Result<(), Halt> {
+        // What is left of the training steps is not validation's time.
+        self.settle(Purpose::Validation)?;
         let start = Instant::now();
         let whole = match stream {
             None => self.validate_rows(0, 0, rows, rows)?,
@@ -36,7 +38,7 @@ impl Session<'_> {
             elapsed_s: self.clock.elapsed_s(),
         };
         let end = Instant::now();
-        self.clock.record(Phase::Validation, end - start);
+        self.clock.record_between(Phase::Validation, start, end);
         if let Some(why) = self.patience.as_mut().and_then(|p| p.observe(&row)) {
             self.ended = Some((Status::Finished, Some(why)));
         }

@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     collective::{Abort, CollectiveError},
-    device::{Block, Clock, Device, DeviceError, Grain, Purpose, Ran, Work},
+    device::{Block, Clock, Device, DeviceError, Purpose, Ran, Work},
     program::{BufferId, Hyper, Slice, Sums},
 };
 
@@ -95,9 +95,10 @@ impl World {
     }
 
     /// Gives each of several devices a clock of its own; one alone uses the run's.
-    pub fn start(&mut self, origin: Instant, grain: Grain) -> Result<(), DeviceError> {
+    pub fn start(&mut self, run: &Clock) -> Result<(), DeviceError> {
+        let (origin, grain, traced) = (run.origin(), run.grain, run.trace.is_some());
         let order = move |rank: &mut Rank| {
-            rank.clock = Some(Clock::at(origin, grain));
+            rank.clock = Some(Clock::at(origin, grain).traced(traced));
             Ok(Answer::Done)
         };
         if self.members.is_empty() { Ok(()) } else { self.all(order).map(drop) }
@@ -213,11 +214,16 @@ impl World {
     }
 
     /// See [`Device::settle`].
-    pub fn settle(&mut self, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
+    pub fn settle(
+        &mut self,
+        purpose: Purpose,
+        clock: &mut Clock,
+        ends: &mut Vec<f64>,
+    ) -> Result<Ran, DeviceError> {
         if let Some(rank) = &mut self.alone {
-            return rank.device.settle(clock, ends);
+            return rank.device.settle(purpose, clock, ends);
         }
-        self.timed(Device::settle, ends)
+        self.timed(move |device, clock, ends| device.settle(purpose, clock, ends), ends)
     }
 
     /// The digests of what each device holds there, in their order; see [`crate::device::digest()`].

@@ -8,11 +8,11 @@ use std::sync::{
 use super::*;
 use crate::{
     collective::{Collective, Shared, shared},
-    device::{Executor, Kind, Meters, Moved},
+    device::{Executor, Grain, Kind, Meters, Moved},
 };
 
 /// How long devices wait for each other here.
-const SHORT: Duration = Duration::from_millis(50);
+const SHORT: Duration = Duration::from_millis(500);
 
 /// A device that has gone wrong may do so for as long as this; nothing here waits for it.
 const FOR_EVER: Duration = Duration::from_secs(600);
@@ -85,7 +85,7 @@ impl Executor for Pretended {
         }
         Ok(Ran::default())
     }
-    fn settle(&mut self, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+    fn settle(&mut self, _: Purpose, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
         Ok(Ran::default())
     }
     fn bytes(&self) -> u64 {
@@ -105,7 +105,7 @@ fn world(faults: &[Fault], limits: [Duration; 2], stall: &Arc<Mutex<()>>) -> (Wo
         Device::new(name, Box::new(made))
     });
     let mut world = World::new(devices.collect(), abort, limits[1]).expect("threads");
-    world.start(Instant::now(), Grain::Phases).expect("started");
+    world.start(&Clock::new(Grain::Phases)).expect("started");
     (world, alive)
 }
 
@@ -128,7 +128,7 @@ fn after(faults: &[Fault], limits: [Duration; 2]) -> (String, usize) {
     let said = steps(&mut world, 2, 7).map(drop).map_err(|e| e.to_string());
     // What is asked after a fault is answered by a device that can, or refused at once.
     let _ = world.read(Purpose::Log, VALUE, &mut [0.0]);
-    let _ = world.settle(&mut Clock::new(Grain::Phases), &mut Vec::new());
+    let _ = world.settle(Purpose::Log, &mut Clock::new(Grain::Phases), &mut Vec::new());
     let ended = world.finish().len();
     assert!(begun.elapsed() < FOR_EVER, "somebody was waited for");
     // Those that came to an end are gone; only a stalled one lives until it is let go.
@@ -160,15 +160,15 @@ fn a_device_that_stalls_is_named_by_those_that_wait() {
         (
             vec![Stall, None],
             [SHORT, FOR_EVER],
-            "`gpu:1`, step 3: `gpu:0` did not come to the sum over devices within 50ms",
+            "`gpu:1`, step 3: `gpu:0` did not come to the sum over devices within 500ms",
         ),
         (
             vec![None, Stall],
             [SHORT, FOR_EVER],
-            "`gpu:0`, step 3: `gpu:1` did not come to the sum over devices within 50ms",
+            "`gpu:0`, step 3: `gpu:1` did not come to the sum over devices within 500ms",
         ),
         // None is left to tell of the other.
-        (vec![Stall, Stall], [FOR_EVER, SHORT], "`gpu:0` did not answer within 50ms, at steps 3 to 9"),
+        (vec![Stall, Stall], [FOR_EVER, SHORT], "`gpu:0` did not answer within 500ms, at steps 3 to 9"),
     ] {
         assert_eq!(after(&faults, limits).0, said);
     }

@@ -31,7 +31,7 @@ fn told(path: &Path) -> String {
         Some(line) => line.split(" | ").map(str::to_owned).collect(),
         None => Vec::new(),
     };
-    match runner::spec::load(path, &overrides) {
+    match runner::spec::read(path, &overrides) {
         Ok(_) => "no problem\n".to_owned(),
         Err(failure) => failure.render(false),
     }

@@ -181,6 +181,14 @@ fn two_runs_of_the_same_bits() {
        1  finished  cpu          3       1.000           0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
        2  finished  cpu          3       1.000           0.5000     3.00 ms     2000  2.00x   0.30 %  4 KiB  12 B
 
+    repeats taken together
+
+     runs  train time    95 % interval  steps/s  95 % interval
+        2     3.00 ms  3.00 to 3.00 ms     1500   1000 to 2000
+
+    noise
+      noise:  an interval of 2 runs is at most 50.0 % sure, whatever it is called; six can give 95 %
+
     runs
       1  RUNS/linreg/a
       2  RUNS/linreg/b
@@ -198,7 +206,7 @@ fn runs_that_differ_in_everything() {
     runs.run("linreg/b", &Facts { commit: "dead", ..other });
     runs.run("linreg/c", &Facts { num_gpus: 2, devices: "virtual:0;virtual:1", ..FACTS });
     insta::assert_snapshot!(runs.table(&["linreg"], 200), @r"
-    3 runs, to be compared with care: cpu.model, git.commit differ
+    3 runs, whose times say nothing of each other: cpu.model differs
 
      run  devices.num_gpus  trainer.max_epochs  status    devices              steps  train loss  validation loss  train time  steps/s  ratio  logging    h2d   d2h
        1                 0                   3  finished  cpu                      3       1.000           0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
@@ -289,6 +297,15 @@ fn the_end_of_a_sweep() {
          1                 1  same_as
          2                 2  finished    gpu:0 gpu:1      3       1.000           0.5000     3.00 ms     2500  2.50x
          3                 3  unfinished                   1       4.000
+
+    more devices
+
+     devices      rows per step     step   rows/s  all-reduce   data    log
+     cpu                  32.00  1.00 ms  32.00 k              0.0 %  0.0 %
+     gpu:0 gpu:1          12.80   400 µs  32.00 k       0.0 %  0.0 %  0.0 %
+
+      2 GPUs: all-reduce is 0 % of a step
+      no speed-up is told: no trial ran on one GPU, which the others could be held against
 
       trial 1 same_as: equals trial 0 in all but the request
       trial 3 unfinished: still running, or killed

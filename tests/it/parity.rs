@@ -9,21 +9,22 @@ use std::{fs, path::PathBuf, process::Command};
 use super::process::{Ended, Place, Table, tensors};
 
 fn folder(case: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests", "parity", case].iter().collect()
+    // Tests run in the package's folder, which need not be where they were built.
+    std::path::absolute(PathBuf::from_iter(["tests", "parity", case])).unwrap()
 }
 
 /// The largest differences of a run from PyTorch's.
 #[derive(Clone, Copy, Debug, Default)]
-struct Worst {
+pub struct Worst {
     /// Relative, of any loss, norm or accuracy of any step.
-    metrics: f64,
+    pub metrics: f64,
     /// Of a learning rate, relative to the largest one.
     lr: f64,
     /// Of a final weight, relative to the largest one of its tensor.
     weights: f64,
 }
 
-fn worst(case: &str, options: &[&str]) -> Worst {
+pub fn worst(case: &str, options: &[&str]) -> Worst {
     let place = Place::of(&folder(case).join("spec.toml"));
     let run = place.run(options).ended_by(0);
     let expected = Table::read(&fs::read_to_string(folder(case).join("steps.csv")).unwrap());

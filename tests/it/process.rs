@@ -45,8 +45,12 @@ impl Place {
 
     /// The same, not yet started.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(RUNNER);
+        // The binary may have been carried to another machine with the tests.
+        let binary = std::env::var_os("RUNNER_BINARY").unwrap_or_else(|| RUNNER.into());
+        let mut command = Command::new(binary);
         command.args(arguments).current_dir(self.path());
+        // What was measured of this machine must not change what a test sees.
+        command.env("RUNNER_CACHE_DIR", self.path().join("cache"));
         command
     }
 

@@ -56,17 +56,17 @@ fn medians_intervals_and_the_cost_of_a_policy() {
     insta::assert_snapshot!(end(&DRIFTING, 0.0), @r"
     costs: 21 trials, 21 finished
 
-     logging.policy  runs  train time    95 % interval  steps/s     95 % interval  ratio  logging
-          immediate     7     2.60 ms  2.20 to 3.00 ms  384.6 k  333.3 to 454.5 k  1.00x   25.0 %
-           buffered     7     1.43 ms  1.21 to 1.65 ms  699.3 k  606.1 to 826.4 k  1.82x   25.0 %
-                off     7     1.30 ms  1.10 to 1.50 ms  769.2 k  666.7 to 909.1 k  2.00x    0.0 %
+     logging.policy  runs  train time    95 % interval  steps/s     95 % interval  ratio
+          immediate     7     2.60 ms  2.20 to 3.00 ms  384.6 k  333.3 to 454.5 k  1.00x
+           buffered     7     1.43 ms  1.21 to 1.65 ms  699.3 k  606.1 to 826.4 k  1.82x
+                off     7     1.30 ms  1.10 to 1.50 ms  769.2 k  666.7 to 909.1 k  2.00x
 
     what a logging policy costs, held against `off`
 
-     logging.policy  train time    95 % interval  share of log  factor   95 % interval  more per step
-          immediate     2.60 ms  2.20 to 3.00 ms        25.0 %   2.00x  2.00x to 2.00x        1.30 µs
-           buffered     1.43 ms  1.21 to 1.65 ms        25.0 %   1.10x  1.10x to 1.10x        0.13 µs
-                off     1.30 ms  1.10 to 1.50 ms         0.0 %
+     logging.policy  train time    95 % interval  logging  factor   95 % interval  more per step
+          immediate     2.60 ms  2.20 to 3.00 ms   25.0 %   2.00x  2.00x to 2.00x        1.30 µs
+           buffered     1.43 ms  1.21 to 1.65 ms   25.0 %   1.10x  1.10x to 1.10x        0.13 µs
+                off     1.30 ms  1.10 to 1.50 ms    0.0 %
 
       noise: in 3 of 3 configurations the interval of the train time spans more than 5.00 % of the median, 30.8 % at most (at logging.policy=buffered)
       folder RUNS/costs/S

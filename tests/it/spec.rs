@@ -83,6 +83,7 @@ validate_every_epochs = 1
 [logging]
 policy = "buffered"
 metrics = ["loss"]
+trace = false
 "#
     );
 }
@@ -301,14 +302,20 @@ fn the_schema_says_what_is_accepted() {
     let schema = spec::schema();
     let root = |name: &str| schema["properties"][name].clone();
     assert_eq!(schema["additionalProperties"], false);
-    assert_eq!(schema["required"], serde_json::json!(["data", "model", "optimizer"]));
+    let required = |rule: usize| schema["allOf"][rule]["then"]["required"].clone();
+    assert_eq!(required(0), serde_json::json!(["data", "model", "optimizer"]));
+    assert_eq!(schema["allOf"][1]["if"]["properties"]["kind"]["const"], "matmul");
+    assert_eq!(required(1), serde_json::json!(["kind"]));
+    assert_eq!(schema["allOf"][1]["then"]["properties"]["data"], false);
+    assert_eq!(required(3), serde_json::json!(["kind", "tensors"]));
+    assert_eq!(root("matmul")["properties"]["norm"]["default"], "frobenius");
     assert_eq!(root("data")["properties"]["batch_size"]["default"], 32);
     assert_eq!(root("logging")["properties"]["policy"]["enum"][3], "off");
     assert_eq!(root("optimizer")["allOf"][0]["oneOf"][2]["required"][0], "adamw");
     let linear = &root("model")["properties"]["layers"]["items"]["oneOf"][4]["properties"]["linear"];
     assert_eq!(linear["required"], serde_json::json!(["out_features"]));
     let text = schema.to_string();
-    for later in ["zip", "tensorboard", "checkpoint", "matmul", "trace", "bf16"] {
+    for later in ["zip", "tensorboard", "checkpoint"] {
         assert!(!text.contains(&format!("\"{later}\"")), "{later}");
     }
     every_property_is_described(&schema, "");

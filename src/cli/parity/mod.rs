@@ -30,7 +30,7 @@ pub fn parity(options: &ParityOptions) -> Exit {
         Err(failure) => return refuse(&failure),
     };
     let Some(trial) = experiment.trials.first() else { return Exit::Done };
-    let machine = machine(run.virtual_gpus);
+    let machine = machine(run.virtual_gpus, true);
     if machine.gpus.is_empty() {
         say(
             format!("there is nothing to hold the CPU against: no GPU can be used ({})", machine.no_gpu),

@@ -43,7 +43,7 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, of_sweep: bool) -> (String
             last(curve),
             units::number(difference.loss),
             units::count(difference.step as u64),
-            units::percent(difference.of_limit),
+            units::number(difference.of_limit),
             units::number(difference.parameters),
             verdict.to_owned(),
         ]);

@@ -16,9 +16,10 @@ use super::{
 use crate::{
     collective::Collective,
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Kind, Ledger, Meters, Moved, Purpose, Ran, Work, digest,
+        Block, Clock, DeviceError, Executor, Grain, Kind, Lane, Ledger, Meters, Moved, Purpose, Ran, Work,
+        digest,
     },
-    program::{BufferId, Layout, Programs, Slice, Sums},
+    program::{BufferId, Layout, Phase, Programs, Slice, Sums},
 };
 
 /// Whose memory an executor works in.
@@ -264,14 +265,16 @@ impl Executor for CpuExecutor {
         self.count_sums(meters.ledger);
         let time = start.elapsed();
         if block.work == Work::Train && meters.clock.grain == Grain::Blocks {
+            meters.clock.span(Lane::Device, Phase::Step, [start, start + time], block.steps as u64);
             let end = (start + time - meters.clock.origin()).as_secs_f64();
             meters.ends.extend(std::iter::repeat_n(end, block.steps));
         }
-        Ok(Ran { non_finite: self.tally.non_finite, step_time: Some(time / block.steps.max(1) as u32) })
+        let step_time = Some(time / block.steps.max(1) as u32);
+        Ok(Ran { non_finite: self.tally.non_finite, step_time, waited: Duration::ZERO })
     }
 
-    fn settle(&mut self, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
-        Ok(Ran { non_finite: self.tally.non_finite, step_time: None })
+    fn settle(&mut self, _: Purpose, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        Ok(Ran { non_finite: self.tally.non_finite, ..Ran::default() })
     }
 
     fn bytes(&self) -> u64 {

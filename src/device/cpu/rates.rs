@@ -40,14 +40,14 @@ const FEW: usize = 2048;
 /// Rows, terms and columns of the measured product.
 const PRODUCT: [usize; 3] = [240, 512, 512];
 
-/// Layers of the tiny model by which instructions are measured.
-const LAYERS: usize = 16;
+/// Activations of the two tiny models by which instructions are measured.
+const LAYERS: [usize; 2] = [2, 34];
 
 /// Steps of a block of it.
 const STEPS: usize = 64;
 
 /// Meetings in a run of the measured team.
-const MEETINGS: usize = 256;
+const MEETINGS: usize = 32;
 
 /// Bytes of memory that are measured at most.
 const MOST_BYTES: u64 = 1 << 30;
@@ -76,7 +76,7 @@ pub fn measure(threads: usize) -> Result<Rates, DeviceError> {
     let typical = Rates::typical(kernel.name());
     Ok(Rates {
         origin: Origin::Measured,
-        overhead: typical.overhead,
+        processor: typical.processor,
         flops_per_s,
         elementwise_per_s: together(1, function)?,
         cache_bytes_per_s: together(1, || triad(cache_numbers))?.max(memory_bytes_per_s),
@@ -176,10 +176,19 @@ fn beyond_caches() -> u64 {
     (4 * last).clamp(1 << 26, MOST_BYTES).min(host::usable_memory() / 8)
 }
 
-/// Seconds of an instruction and of a block: a model of one-number layers on one row does next to no work.
+/// Seconds of an instruction and of a block. A model of rectifiers on one number does next to no work: what a longer one
+/// takes longer is the cost of its further instructions.
 fn instruction() -> Result<(f64, f64), DeviceError> {
-    let programs = tiny();
-    let instructions = programs.train.instructions.len() as f64;
+    let [short, long] = LAYERS.map(tiny);
+    let instructions = |programs: &Programs| programs.train.instructions.len() as f64;
+    let further = instructions(&long) - instructions(&short);
+    let (short_s, block_s) = step_and_block(short)?;
+    let (long_s, _) = step_and_block(long)?;
+    Ok(((long_s - short_s).max(0.0) / further, block_s))
+}
+
+/// Seconds of a step among many, and what a step alone takes longer.
+fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
     let layout = programs.layout.clone();
     let mut executor = CpuExecutor::new(Job {
         device: "cpu".into(),
@@ -206,27 +215,28 @@ fn instruction() -> Result<(f64, f64), DeviceError> {
             hyper: &hyper[..steps],
             slot: 0,
         };
+        // As many steps either way, so that what interrupts one way interrupts the other as often.
+        let blocks = (STEPS / steps) as u32;
         let mut least = f64::INFINITY;
         let begun = Instant::now();
         while begun.elapsed() < 2 * ROUND {
-            const BLOCKS: u32 = 16;
             let start = Instant::now();
-            for _ in 0..BLOCKS {
+            for _ in 0..blocks {
                 executor
                     .run(&block, &mut Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends })?;
                 ends.clear();
             }
-            least = least.min((start.elapsed() / BLOCKS).as_secs_f64());
+            least = least.min((start.elapsed() / blocks).as_secs_f64());
         }
         Ok(least)
     };
-    let (one, many) = (least(1)?, least(STEPS)?);
-    let step = many / STEPS as f64;
-    Ok((step / instructions, (one - step).max(0.0)))
+    let step_s = least(STEPS)? / STEPS as f64;
+    Ok((step_s, (least(1)? - step_s).max(0.0)))
 }
 
-fn tiny() -> Programs {
-    let layers = vec![Layer::Linear(Linear { out_features: 1, in_features: Some(1), bias: true }); LAYERS];
+fn tiny(activations: usize) -> Programs {
+    let mut layers = vec![Layer::Linear(Linear { out_features: 1, in_features: Some(1), bias: true })];
+    layers.resize(1 + activations, Layer::Relu);
     lower(&Options {
         layers: &layers,
         loss: Loss::Mse,

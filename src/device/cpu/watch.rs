@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{device::Clock, program::Phase};
+use crate::{
+    device::{Clock, Lane},
+    program::Phase,
+};
 
 /// Sees the first thread through its steps.
 pub trait Watcher {
@@ -31,6 +34,7 @@ pub struct PhaseWatch<'a> {
     clock: &'a mut Clock,
     ends: &'a mut Vec<f64>,
     since: Instant,
+    step_began: Instant,
     phase: Phase,
     times: [Duration; Phase::ALL.len()],
 }
@@ -38,7 +42,7 @@ pub struct PhaseWatch<'a> {
 impl<'a> PhaseWatch<'a> {
     /// Counts from `since` on; each step's end, in seconds since the clock's origin, is pushed to `ends`.
     pub fn new(clock: &'a mut Clock, ends: &'a mut Vec<f64>, since: Instant) -> Self {
-        Self { clock, ends, since, phase: Phase::Data, times: Default::default() }
+        Self { clock, ends, since, step_began: since, phase: Phase::Data, times: Default::default() }
     }
 
     /// All members of the team are done. The wait for the slowest one counts as what it did last: the update, which
@@ -54,7 +58,7 @@ impl<'a> PhaseWatch<'a> {
     fn record(&mut self) {
         for (phase, time) in Phase::ALL.into_iter().zip(std::mem::take(&mut self.times)) {
             if !time.is_zero() {
-                self.clock.record(phase, time);
+                self.clock.record_many(phase, time, 1);
             }
         }
     }
@@ -62,6 +66,7 @@ impl<'a> PhaseWatch<'a> {
     fn take(&mut self) {
         let now = Instant::now();
         self.times[self.phase as usize] += now - self.since;
+        self.clock.span(Lane::Device, self.phase, [self.since, now], 0);
         self.since = now;
     }
 }
@@ -80,6 +85,8 @@ impl Watcher for PhaseWatch<'_> {
 
     fn end_step(&mut self) {
         self.take();
+        self.clock.span(Lane::Device, Phase::Step, [self.step_began, self.since], 1);
+        self.step_began = self.since;
         self.ends.push((self.since - self.clock.origin()).as_secs_f64());
     }
 }

@@ -9,7 +9,7 @@ mod transfer;
 
 pub use devices::LabDevices;
 pub use matmul::{LabLogging, Matmul, Norm, Operands, Order};
-pub use steps::{Expect, FileName, Load, Net, Numbers, Save, Saved, Step, StepOp};
+pub use steps::{Expect, FileName, Load, Net, Numbers, Save, Saved, Start, Step, StepOp};
 pub use tensors::Tensors;
 pub use transfer::{Direction, Memory, Transfer};
 

@@ -147,11 +147,19 @@ pub struct Net {
     pub layers: Vec<Layer>,
     /// The tensor it is applied to: `[rows, in]`.
     pub input: String,
-    /// How its parameters begin, where no file holds them.
-    pub init: Init,
-    /// The file that holds its parameters.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parameters: Option<FileName>,
+    /// Where its parameters come from.
+    #[serde(flatten)]
+    pub start: Start,
+}
+
+/// Where the parameters of a net come from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// A rule.
+    Init(Init),
+    /// A safetensors file with the names of PyTorch's `nn.Sequential`.
+    Parameters(FileName),
 }
 
 /// What is saved, and where.
@@ -305,16 +313,25 @@ impl Step {
 
 impl Net {
     fn read(t: &mut Fields<'_>) -> Self {
-        let net = Self {
-            layers: t.required("layers", "the layers, first to last", |v| v.list(1..=1000, Layer::read)),
-            input: t.required("input", "the tensor it is applied to, [rows, in]", read_operand),
-            init: t.default("init", "how its parameters begin", Init::Pytorch, Init::read),
-            parameters: t.optional("parameters", "a safetensors file with its parameters", read_file),
-        };
-        if net.parameters.is_some() && t.has("init") {
-            t.refuse("init", &["parameters"], "the parameters come from a file", "remove one of them");
-        }
-        net
+        let layers = t.required("layers", "the layers, first to last", |v| v.list(1..=1000, Layer::read));
+        let input = t.required("input", "the tensor it is applied to, [rows, in]", read_operand);
+        let by_rule = Start::Init(Init::Pytorch);
+        let start = t.one_of(
+            Some(by_rule.clone()),
+            &[
+                Choice {
+                    name: "init",
+                    doc: "how its parameters begin (pytorch)",
+                    read: |v| Start::Init(Init::read(v)),
+                },
+                Choice {
+                    name: "parameters",
+                    doc: "a safetensors file with its parameters",
+                    read: |v| Start::Parameters(read_file(v)),
+                },
+            ],
+        );
+        Self { layers, input, start: start.unwrap_or(by_rule) }
     }
 }
 

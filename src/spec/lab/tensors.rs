@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::{FileName, Saved, Step, StepOp};
+use super::{FileName, Saved, Start, Step, StepOp};
 use crate::spec::{reader::Fields, suggest};
 
 /// Steps of a tour at most.
@@ -36,7 +36,11 @@ impl Tensors {
             let mark = |file: &mut FileName| file.is_saved = saved.contains(&file.text);
             match &mut step.op {
                 StepOp::Load(load) => mark(&mut load.file),
-                StepOp::Net(net) => net.parameters.iter_mut().for_each(mark),
+                StepOp::Net(net) => {
+                    if let Start::Parameters(file) = &mut net.start {
+                        mark(file);
+                    }
+                }
                 StepOp::Save(save) => {
                     saved.insert(save.file.clone());
                 }

@@ -19,6 +19,8 @@ pub(in crate::spec) enum Range {
     Unit,
     /// In (0, 1].
     PositiveUnit,
+    /// Seconds between two looks at something: from a hundredth to a day.
+    Interval,
 }
 
 /// Numbers become f32 on the devices; one that overflows there would train nothing.
@@ -35,6 +37,7 @@ impl Range {
                 Self::BelowOne => (0.0..1.0).contains(&x),
                 Self::Unit => (0.0..=1.0).contains(&x),
                 Self::PositiveUnit => x > 0.0 && x <= 1.0,
+                Self::Interval => (0.01..=86_400.0).contains(&x),
             }
     }
 
@@ -46,6 +49,7 @@ impl Range {
             Self::BelowOne => &[("minimum", 0.0), ("exclusiveMaximum", 1.0)],
             Self::Unit => &[("minimum", 0.0), ("maximum", 1.0)],
             Self::PositiveUnit => &[("exclusiveMinimum", 0.0), ("maximum", 1.0)],
+            Self::Interval => &[("minimum", 0.01), ("maximum", 86_400.0)],
         };
         schema.extend(bounds.iter().map(|(name, bound)| ((*name).to_owned(), (*bound).into())));
     }
@@ -60,6 +64,7 @@ impl fmt::Display for Range {
             Self::BelowOne => "a number of at least 0 and below 1",
             Self::Unit => "a number from 0 to 1",
             Self::PositiveUnit => "a number above 0 and at most 1",
+            Self::Interval => "a number from 0.01 to 86400",
         })?;
         if matches!(self, Self::Finite | Self::Positive | Self::NonNegative) {
             // Said only where it is news: see `Item::float`.

@@ -1,10 +1,10 @@
 //! The CPU beside the f64 references of `program::reference`: every instruction, whole programs, gradients; and the
 //! same bits from any number of threads.
 
-mod gradients;
-mod ops;
+pub mod gradients;
+pub mod ops;
 mod poison;
-mod programs;
+pub mod programs;
 
 use runner::{
     device::{
@@ -17,13 +17,13 @@ use runner::{
 /// Teams whose bits must agree.
 const TEAMS: [usize; 4] = [1, 2, 3, 5];
 
-const SEED: u64 = 11;
+pub const SEED: u64 = 11;
 
 /// Numbers that look random, from SplitMix64: uniform in (-1, 1) in f32.
-struct Numbers(u64);
+pub struct Numbers(pub u64);
 
 impl Numbers {
-    fn next(&mut self) -> f32 {
+    pub fn next(&mut self) -> f32 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -31,19 +31,19 @@ impl Numbers {
         ((z ^ (z >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
-    fn take(&mut self, len: usize) -> Vec<f32> {
+    pub fn take(&mut self, len: usize) -> Vec<f32> {
         (0..len).map(|_| self.next()).collect()
     }
 }
 
 /// A layout with the contents of all its buffers. The first five are the data.
-struct Bench {
-    layout: Layout,
-    contents: Vec<Vec<f32>>,
+pub struct Bench {
+    pub layout: Layout,
+    pub contents: Vec<Vec<f32>>,
 }
 
 impl Bench {
-    fn new(programs_layout: Option<&Layout>) -> Self {
+    pub fn new(programs_layout: Option<&Layout>) -> Self {
         let id = BufferId;
         let layout = programs_layout.cloned().unwrap_or_else(|| Layout {
             buffers: (0..5).map(|i| Buffer { name: format!("data_{i}"), len: 0, role: Role::Data }).collect(),
@@ -63,7 +63,7 @@ impl Bench {
     }
 
     /// Adds a buffer that holds `numbers`.
-    fn holding(&mut self, numbers: Vec<f32>) -> Slice {
+    pub fn holding(&mut self, numbers: Vec<f32>) -> Slice {
         let buffer = BufferId(self.layout.buffers.len());
         let len = numbers.len();
         self.layout.buffers.push(Buffer { name: String::new(), len, role: Role::Activation });
@@ -71,7 +71,7 @@ impl Bench {
         Slice { buffer, offset: 0, len }
     }
 
-    fn memory(&self) -> Memory {
+    pub fn memory(&self) -> Memory {
         let wide = |numbers: &Vec<f32>| numbers.iter().copied().map(f64::from).collect();
         Memory { buffers: self.contents.iter().map(wide).collect(), seed: SEED, ..Memory::default() }
     }
@@ -84,6 +84,12 @@ impl Bench {
     fn sharing_executor(&self, programs: &Programs, threads: usize, sharing: Sharing) -> CpuExecutor {
         let programs = Programs { layout: self.layout.clone(), ..programs.clone() };
         let mut executor = CpuExecutor::new(Job::cpu(programs, threads, SEED, sharing)).unwrap();
+        self.load(&mut executor);
+        executor
+    }
+
+    /// Gives a device all contents.
+    pub fn load(&self, executor: &mut impl Executor) {
         for (i, contents) in self.contents.iter().enumerate() {
             match i {
                 0..4 => executor.bind(BufferId(i), &contents.clone().into()).map(drop).unwrap(),
@@ -94,11 +100,10 @@ impl Bench {
                 _ => executor.write(self.layout.whole(BufferId(i)), contents).map(drop).unwrap(),
             }
         }
-        executor
     }
 
     /// The contents of all buffers but the data.
-    fn read(&self, executor: &mut CpuExecutor) -> Vec<Vec<f32>> {
+    pub fn read(&self, executor: &mut impl Executor) -> Vec<Vec<f32>> {
         let mut all = Vec::new();
         for (i, buffer) in self.layout.buffers.iter().enumerate().skip(5) {
             let mut numbers = vec![0.0; buffer.len];
@@ -111,16 +116,16 @@ impl Bench {
 
 /// Where a block begins.
 #[derive(Clone, Copy)]
-struct At {
-    work: Work,
-    step: u64,
-    position: usize,
-    rows: usize,
-    slot: usize,
+pub struct At {
+    pub work: Work,
+    pub step: u64,
+    pub position: usize,
+    pub rows: usize,
+    pub slot: usize,
 }
 
 /// Runs steps; the first step whose loss was not finite, if any.
-fn run(executor: &mut CpuExecutor, at: At, steps: usize, hyper: &[Hyper]) -> Option<u64> {
+pub fn run(executor: &mut impl Executor, at: At, steps: usize, hyper: &[Hyper]) -> Option<u64> {
     let At { work, step, position, rows, slot } = at;
     let block = Block { work, step, position, offset: 0, rows, steps, hyper, slot };
     let mut clock = Clock::new(Grain::Blocks);
@@ -129,7 +134,7 @@ fn run(executor: &mut CpuExecutor, at: At, steps: usize, hyper: &[Hyper]) -> Opt
     executor.run(&block, &mut meters).unwrap().non_finite
 }
 
-fn sums(executor: &mut CpuExecutor, which: Sums, len: usize) -> Vec<f64> {
+pub fn sums(executor: &mut impl Executor, which: Sums, len: usize) -> Vec<f64> {
     let mut sums = vec![0.0; len];
     executor.take_sums(which, &mut sums).unwrap();
     sums
@@ -137,7 +142,7 @@ fn sums(executor: &mut CpuExecutor, which: Sums, len: usize) -> Vec<f64> {
 
 /// All numbers agree to `tolerance`, relative to the largest of their buffer where that is above 1.
 #[track_caller]
-fn close(got: &[f32], want: &[f64], tolerance: f64, what: &str) {
+pub fn close(got: &[f32], want: &[f64], tolerance: f64, what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
     let largest = want.iter().fold(1.0, |a: f64, w| a.max(w.abs()));
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
@@ -146,6 +151,6 @@ fn close(got: &[f32], want: &[f64], tolerance: f64, what: &str) {
     }
 }
 
-fn bits(all: &[Vec<f32>]) -> Vec<Vec<u32>> {
+pub fn bits(all: &[Vec<f32>]) -> Vec<Vec<u32>> {
     all.iter().map(|numbers| numbers.iter().map(|n| n.to_bits()).collect()).collect()
 }

@@ -4,7 +4,7 @@ use runner::{
     device::Work,
     program::{
         Activation, BufferId, Hyper, Instruction, LossKind, Op, Phase, Program, Programs, RowSource, Slice,
-        Sums, UpdateRule,
+        Sums, UpdateRule, reference::Memory,
     },
 };
 
@@ -16,20 +16,20 @@ const ACTIVATIONS: [Activation; 4] =
     [Activation::Relu, Activation::Gelu, Activation::Tanh, Activation::Sigmoid];
 
 /// Rows of data before the batch.
-const BEFORE: usize = 3;
-const STEP: u64 = 7;
-const SLOT: usize = 2;
-const HYPER: Hyper = Hyper { rate: 0.05, first: 0.3, correction: 0.4, shrink: 0.99 };
+pub const BEFORE: usize = 3;
+pub const STEP: u64 = 7;
+pub const SLOT: usize = 2;
+pub const HYPER: Hyper = Hyper { rate: 0.05, first: 0.3, correction: 0.4, shrink: 0.99 };
 
 /// A program of instructions that do not depend on each other.
-struct Suite {
-    bench: Bench,
+pub struct Suite {
+    pub bench: Bench,
     numbers: Numbers,
-    ops: Vec<Op>,
+    pub ops: Vec<Op>,
 }
 
 impl Suite {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut suite = Self { bench: Bench::new(None), numbers: Numbers(5), ops: Vec::new() };
         assert_eq!(suite.random(1).buffer, suite.bench.layout.values);
         assert_eq!(suite.random(8).buffer, suite.bench.layout.log);
@@ -52,7 +52,7 @@ impl Suite {
         self.bench.holding(numbers)
     }
 
-    fn products(&mut self, rows: usize, inputs: usize, outputs: usize) {
+    pub fn products(&mut self, rows: usize, inputs: usize, outputs: usize) {
         let x = self.random(rows * inputs);
         let dy = self.random(rows * outputs);
         let weight = self.random(inputs * outputs);
@@ -85,7 +85,7 @@ impl Suite {
         }
     }
 
-    fn elementwise(&mut self, rows: usize, width: usize) {
+    pub fn elementwise(&mut self, rows: usize, width: usize) {
         let x = self.wide(rows * width);
         for activation in ACTIVATIONS {
             let y = self.random(rows * width);
@@ -101,7 +101,7 @@ impl Suite {
         }
     }
 
-    fn losses(&mut self, rows: usize, width: usize) {
+    pub fn losses(&mut self, rows: usize, width: usize) {
         let prediction = self.wide(rows * width);
         let numbers = self.random(rows * width);
         let classes: Vec<f32> = (0..rows).map(|row| (row * 7 % width) as f32).collect();
@@ -127,7 +127,7 @@ impl Suite {
         }
     }
 
-    fn updates(&mut self, len: usize) {
+    pub fn updates(&mut self, len: usize) {
         let adam = |decoupled| UpdateRule::Adam {
             beta2: 0.9,
             one_minus_beta2: 0.1,
@@ -155,7 +155,7 @@ impl Suite {
         self.ops.push(Op::Zero { of });
     }
 
-    fn data(&mut self, rows: usize, width: usize) {
+    pub fn data(&mut self, rows: usize, width: usize) {
         let all = rows + BEFORE + 2;
         for buffer in [0, 1] {
             self.bench.contents[buffer] = self.numbers.take(all * if buffer == 0 { width } else { 2 });
@@ -171,7 +171,7 @@ impl Suite {
         }
     }
 
-    fn log(&mut self, rows: usize) {
+    pub fn log(&mut self, rows: usize) {
         let cells = self.random(2);
         self.ops.push(Op::LogAppend { cells, log: BufferId(6) });
         self.ops.push(Op::Accumulate { cells, rows, sums: Sums::Epoch });
@@ -185,13 +185,41 @@ impl Suite {
         self.check(rows, 1e-6 * (1.0 + longest.sqrt()), &format!("{rows} rows, {inputs} to {outputs}"));
     }
 
-    /// Runs all by teams and by the reference.
-    fn check(self, rows: usize, tolerance: f64, what: &str) {
+    /// All as one program, and what the reference makes of it.
+    pub fn reference(&self, rows: usize) -> (Program, Memory) {
         let instruction = |op: &Op| Instruction { op: op.clone(), phase: Phase::Other };
-        let train = Program { batch: rows, rows, instructions: self.ops.iter().map(instruction).collect() };
+        let program = Program { batch: rows, rows, instructions: self.ops.iter().map(instruction).collect() };
         let mut memory = self.bench.memory();
         (memory.position, memory.step, memory.slot, memory.hyper) = (BEFORE, STEP, SLOT, HYPER);
-        memory.run(&train);
+        memory.run(&program);
+        (program, memory)
+    }
+
+    /// Holds the contents of all buffers but the data against the reference.
+    pub fn compare(&self, got: &[Vec<f32>], memory: &Memory, tolerance: f64, what: &str) {
+        for (i, (got, want)) in got.iter().zip(&memory.buffers[5..]).enumerate() {
+            let id = BufferId(i + 5);
+            let op = self.ops.iter().find(|op| format!("{op:?}").contains(&format!("{id:?}")));
+            // A mean's gradients are as small as its terms are many.
+            let terms = match op {
+                Some(Op::Loss { gradient: Some(g), kind, total_rows: rows, width, .. }) if g.buffer == id => {
+                    if kind.classifies() {
+                        *rows
+                    } else {
+                        rows * width
+                    }
+                }
+                _ => 1,
+            };
+            let got: Vec<f32> = got.iter().map(|x| x * terms as f32).collect();
+            let want: Vec<f64> = want.iter().map(|x| x * terms as f64).collect();
+            close(&got, &want, tolerance, &format!("{what}: {op:?}"));
+        }
+    }
+
+    /// Runs all by teams and by the reference.
+    fn check(self, rows: usize, tolerance: f64, what: &str) {
+        let (train, memory) = self.reference(rows);
         let layout = self.bench.layout.clone();
         let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };
         let at = At { work: Work::Train, step: STEP, position: BEFORE, rows: BEFORE + rows, slot: SLOT };
@@ -206,26 +234,7 @@ impl Suite {
                 assert_eq!(&sums, seen_sums);
                 continue;
             }
-            for (i, (got, want)) in got.iter().zip(&memory.buffers[5..]).enumerate() {
-                let id = BufferId(i + 5);
-                let op = self.ops.iter().find(|op| format!("{op:?}").contains(&format!("{id:?}")));
-                // A mean's gradients are as small as its terms are many.
-                let terms = match op {
-                    Some(Op::Loss { gradient: Some(g), kind, total_rows: rows, width, .. })
-                        if g.buffer == id =>
-                    {
-                        if kind.classifies() {
-                            *rows
-                        } else {
-                            rows * width
-                        }
-                    }
-                    _ => 1,
-                };
-                let got: Vec<f32> = got.iter().map(|x| x * terms as f32).collect();
-                let want: Vec<f64> = want.iter().map(|x| x * terms as f64).collect();
-                close(&got, &want, tolerance, &format!("{what}: {op:?}"));
-            }
+            self.compare(&got, &memory, tolerance, what);
             sums.iter().zip(&memory.sums[0]).for_each(|(got, want)| assert!((got - want).abs() < 1e-9));
             first = Some((got, sums));
         }

@@ -14,17 +14,23 @@ const CLASSES: usize = 10;
 
 /// Sizes of an experiment.
 #[derive(Clone, Copy)]
-struct Sizes {
-    rows: usize,
-    batch: usize,
-    validation: usize,
+pub struct Sizes {
+    pub rows: usize,
+    pub batch: usize,
+    pub validation: usize,
 }
 
 fn remainder(rows: usize, chunk: usize) -> Option<usize> {
     Some(rows % chunk).filter(|rest| *rest > 0)
 }
 
-fn lowered(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, sizes: Sizes) -> Programs {
+pub fn lowered(
+    layers: &[Layer],
+    rule: UpdateRule,
+    clip: Option<f32>,
+    policy: Policy,
+    sizes: Sizes,
+) -> Programs {
     let Sizes { rows, batch, validation } = sizes;
     let chunk = 32.min(validation);
     let all = [Metric::Loss, Metric::Accuracy, Metric::GradNorm, Metric::ParamNorm];
@@ -49,7 +55,7 @@ fn lowered(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy
     })
 }
 
-fn bench(programs: &Programs, sizes: Sizes) -> Bench {
+pub fn bench(programs: &Programs, sizes: Sizes) -> Bench {
     let mut numbers = Numbers(17);
     let mut bench = Bench::new(Some(&programs.layout));
     for (features, rows) in [(0, sizes.rows), (2, sizes.validation)] {
@@ -139,7 +145,7 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
     }
 }
 
-fn mlp() -> Vec<Layer> {
+pub fn mlp() -> Vec<Layer> {
     vec![
         Layer::Dropout { p: 0.1 },
         linear(100, true),

@@ -1,0 +1,109 @@
+//! What the instrument itself costs: the same steps with every phase timed, with a timeline kept as well, and with
+//! nothing but blocks timed, in turns.
+//!
+//! `cargo bench --bench instrument` prints a line per job. Steps below [`SHORTEST_TIMED_STEP`] are timed by blocks in
+//! every run, so for them the cost shown is what is avoided. `--check` fails where a job whose steps are timed by phases
+//! pays more than a hundredth.
+
+#[path = "support/trial.rs"]
+mod trial;
+
+use std::{process::ExitCode, time::Instant};
+
+use runner::{
+    device::{Grain, SHORTEST_TIMED_STEP},
+    report::Estimate,
+};
+use trial::{Fault, Ready, Stepper};
+
+/// Rounds of the three ways in turn.
+const ROUNDS: usize = 31;
+
+/// A round of a way takes about this long, in seconds.
+const ROUND_S: f64 = 0.02;
+
+/// The part of a step's time that its timing may take.
+const MOST: f64 = 0.01;
+
+fn main() -> ExitCode {
+    let check = std::env::args().any(|argument| argument == "--check");
+    println!(
+        "medians of {ROUNDS} rounds in turns; 95 % intervals of the extra time, from pairs of one round"
+    );
+    let jobs = [
+        ("linear 2 -> 1, batch 32", spec(2, "", 32)),
+        ("2-32-1, batch 32", spec(2, "{ linear = { out_features = 32 } }, \"relu\", ", 32)),
+        ("16-64-1, batch 64", spec(16, "{ linear = { out_features = 64 } }, \"relu\", ", 64)),
+        (
+            "64-256-256-1, batch 64",
+            spec(64, &"{ linear = { out_features = 256 } }, \"relu\", ".repeat(2), 64),
+        ),
+        ("256-1024-1, batch 128", spec(256, "{ linear = { out_features = 1024 } }, \"relu\", ", 128)),
+    ];
+    let mut fine = true;
+    for (name, text) in jobs {
+        match cost(name, &text) {
+            Ok(within) => fine &= within,
+            Err(e) => {
+                eprintln!("{name}: {e}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    if check && !fine { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn spec(features: usize, hidden: &str, batch: usize) -> String {
+    let weights = vec!["0.5"; features].join(", ");
+    format!(
+        "[data]\nbatch_size = {batch}\n[data.synthetic_regression]\nweights = [{weights}]\ntrain_rows = 8192\n\
+         [model]\nlayers = [{hidden}{{ linear = {{ out_features = 1 }} }}]\n[optimizer.sgd]\nlr = 0.01\n"
+    )
+}
+
+/// Prints a job's line; whether its cost is within what it may be.
+fn cost(name: &str, text: &str) -> Result<bool, Fault> {
+    let ready = Ready::new(text)?;
+    let mut stepper = ready.stepper()?;
+    let first = seconds(&mut stepper, 1)?;
+    let blocks = ((ROUND_S / first) as usize).max(1);
+    let ways = [(Grain::Blocks, false), (Grain::Phases, false), (Grain::Phases, true)];
+    let mut times: [Vec<f64>; 3] = Default::default();
+    for _ in 0..ROUNDS {
+        for ((grain, traced), times) in ways.into_iter().zip(&mut times) {
+            stepper.time_by(grain, traced);
+            times.push(seconds(&mut stepper, blocks)? / stepper.steps() as f64);
+        }
+    }
+    let [plain, phases, traced] = &times;
+    let extra = |way: &[f64]| {
+        let pairs: Vec<f64> = way.iter().zip(plain).map(|(way, plain)| way / plain - 1.0).collect();
+        Estimate::of(&pairs)
+    };
+    let (Some(step), Some(phases), Some(traced)) = (Estimate::of(plain), extra(phases), extra(traced)) else {
+        return Err("nothing was measured".into());
+    };
+    let by_block = step.median < SHORTEST_TIMED_STEP.as_secs_f64();
+    println!(
+        "{name:<26} {:>9.2} µs a step   phases {}   and a timeline {}   {}",
+        step.median * 1e6,
+        words(phases),
+        words(traced),
+        if by_block { "timed by blocks" } else { "timed by phases" }
+    );
+    Ok(by_block || phases.median < MOST)
+}
+
+fn words(extra: Estimate) -> String {
+    let [low, high] = extra.interval.unwrap_or([extra.median; 2]).map(|part| part * 100.0);
+    format!("{:+6.2} % ({low:+.2} to {high:+.2})", extra.median * 100.0)
+}
+
+/// Seconds of a block, of the mean of some.
+fn seconds(stepper: &mut Stepper, blocks: usize) -> Result<f64, Fault> {
+    let start = Instant::now();
+    for _ in 0..blocks {
+        stepper.run()?;
+    }
+    Ok(start.elapsed().as_secs_f64() / blocks as f64)
+}

@@ -1,0 +1,58 @@
+// Elementwise functions and their derivatives.
+//
+// The derivative is computed from what the forward pass kept: the input for GELU, the output for all others
+// (program::Activation). Rectification comes first: it is most common, and a comparison.
+
+__device__ __forceinline__ float curved(int activation, float x) {
+    switch (activation) {
+        case GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+        case TANH: return tanhf(x);
+        default: return 1.0f / (1.0f + expf(-x));
+    }
+}
+
+__device__ __forceinline__ float curved_derivative(int activation, float saved) {
+    switch (activation) {
+        case GELU:
+            return 0.5f * (1.0f + erff(saved * 0.70710678118654752f)) +
+                   saved * expf(-0.5f * saved * saved) * 0.39894228040143268f;
+        case TANH: return 1.0f - saved * saved;
+        default: return saved * (1.0f - saved);
+    }
+}
+
+// PyTorch's: a NaN stays a NaN.
+__device__ __forceinline__ float activated(int activation, float x) {
+    if (activation == NO_ACTIVATION) return x;
+    if (activation == RELU) return x < 0.0f ? 0.0f : x;
+    return curved(activation, x);
+}
+
+// A selection for RELU, not a product: a unit that is off has gradient 0 even where d is not finite.
+__device__ __forceinline__ float times_derivative(int activation, float saved, float d) {
+    if (activation == NO_ACTIVATION) return d;
+    if (activation == RELU) return saved > 0.0f ? d : 0.0f;
+    return d * curved_derivative(activation, saved);
+}
+
+// Reads activation, n. Places: x, y. A thread owns every threads-th number.
+template <class S>
+__device__ void activate_op(const Op& op, float* arena, const Run&, S s) {
+    const float* x = arena + op.at[0];
+    float* y = arena + op.at[1];
+    for (unsigned i = s.thread; i < (unsigned)op.n; i += s.threads) y[i] = activated(op.activation, x[i]);
+}
+
+// Reads activation, n. Places: saved, dy (in place). A thread owns every threads-th number.
+template <class S>
+__device__ void activate_backward_op(const Op& op, float* arena, const Run&, S s) {
+    const float* saved = arena + op.at[0];
+    float* dy = arena + op.at[1];
+    for (unsigned i = s.thread; i < (unsigned)op.n; i += s.threads)
+        dy[i] = times_derivative(op.activation, saved[i], dy[i]);
+}
+
+extern "C" __global__ void op_activate(Op op, float* arena, Run* run) { activate_op(op, arena, *run, Launch()); }
+extern "C" __global__ void op_activate_backward(Op op, float* arena, Run* run) {
+    activate_backward_op(op, arena, *run, Launch());
+}

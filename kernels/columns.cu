@@ -1,0 +1,60 @@
+// Gradients of biases: column sums of dy, with the plain SGD update where it is folded in.
+//
+// Rows are shared so that the reads of a warp are whole cache lines and the sum of a column still has one order: in the
+// stand-alone kernel eight warps take every eighth row of 32 columns; in `walk` and `walk_grid` lanes share a column where
+// columns are few.
+
+// The gradient itself, or b -= rate db.
+struct Learn {
+    float* to;
+    bool update;
+    float rate;
+
+    __device__ void operator()(int j, float d) const { to[j] = update ? fmaf(-rate, d, to[j]) : d; }
+};
+
+__device__ __forceinline__ Learn bias_gradient_out(const Op& op, float* arena, const Run& run) {
+    return {arena + op.at[1], (op.flags & FLAG_UPDATE) != 0, rate_of(op, run)};
+}
+
+// Reads rows, outputs, flags. Places: dy, to. `lanes` consecutive lanes own a column together.
+template <class S>
+__device__ void bias_gradient_op(const Op& op, float* arena, const Run& run, S s) {
+    const float* dy = arena + op.at[0];
+    Learn out = bias_gradient_out(op, arena, run);
+    int columns = op.outputs, shift = share(columns, s.threads, op.rows), lanes = 1 << shift;
+    int part = s.thread & (lanes - 1);
+    for (u64 first = s.thread - lane_of(s.thread); first < (u64)columns << shift; first += s.threads) {
+        int j = (int)((first + lane_of(s.thread)) >> shift);
+        float sum = 0.0f;
+        if (j < columns) {
+#pragma unroll 4
+            for (int i = part; i < op.rows; i += lanes) sum += dy[(u64)i * columns + j];
+        }
+        if (lanes > 1) sum = group_sum(sum, lanes);
+        if (j < columns && part == 0) out(j, sum);
+    }
+}
+
+// A block owns strips of 32 columns; lane = column, warp w of 8 owns rows w, w + 8, ...; the first warp joins in order.
+extern "C" __global__ void __launch_bounds__(256) op_bias_gradient(Op op, float* arena, Run* run) {
+    __shared__ float sums[8][32];
+    const float* dy = arena + op.at[0];
+    Learn out = bias_gradient_out(op, arena, *run);
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (int first = blockIdx.x * 32; first < op.outputs; first += gridDim.x * 32) {
+        int j = first + lane;
+        float sum = 0.0f;
+        if (j < op.outputs) {
+#pragma unroll 4
+            for (int i = warp; i < op.rows; i += 8) sum += dy[(u64)i * op.outputs + j];
+        }
+        __syncthreads();   // the strip before has been read
+        sums[warp][lane] = sum;
+        __syncthreads();
+        if (warp == 0 && j < op.outputs) {
+            for (int w = 1; w < 8; w++) sum += sums[w][lane];
+            out(j, sum);
+        }
+    }
+}

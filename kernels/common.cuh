@@ -1,0 +1,262 @@
+// What all kernels share: the records they read, and the scopes they run in.
+//
+// The clever part. An op is written once, as a `__device__` function over a scope: a set of threads that share its work.
+// Three engines run the same text. A stand-alone kernel is one op over a whole launch (`Launch`). `walk` runs whole
+// programs in one block whose arena lies in shared memory (`Solo`). `walk_grid` runs them in all blocks of a cooperative
+// launch (`Team`). An op never meets its threads by itself; where a sum needs all of them, the scope's `sum` does it.
+//
+// No CUDA header is included and none is needed, so that a machine without a toolkit can compile this at run time, and
+// so that a C++ compiler can run it on the processor (tests/cuda_sim; CUSIM is defined there). The host joins this file
+// and all *.cu files of its folder into one source text, in the order of kernels/sources.rs.
+//
+// Every kernel is right for any grid of one-dimensional blocks of a multiple of 32 threads (products: of 256).
+
+typedef unsigned long long u64;
+typedef unsigned int u32;
+
+// ---------------------------------------------------------------------------------------------------------- records
+
+// Held against the host's twins by size and offset: src/device/cuda and tests/it/kernels.
+const u64 NONE = ~0ull;
+
+enum Kind {
+    OP_GATHER, OP_LINEAR, OP_ACTIVATE, OP_DROPOUT, OP_LOSS, OP_INPUT_GRADIENT, OP_ACTIVATE_BACKWARD,
+    OP_DROPOUT_BACKWARD, OP_WEIGHT_GRADIENT, OP_BIAS_GRADIENT, OP_NORM, OP_CLIP, OP_UPDATE, OP_MEAN, OP_LOG_APPEND,
+    OP_ACCUMULATE, OP_WATCH, OP_ZERO
+};
+enum Activation { NO_ACTIVATION, RELU, GELU, TANH, SIGMOID };
+enum Loss { MSE, L1, HUBER, CROSS_ENTROPY };
+enum Rule { SGD, SGD_MOMENTUM, SGD_NESTEROV, ADAM, ADAMW };
+enum Flag {
+    FLAG_UPDATE = 1,       // a product's gradient goes into the weight: W -= rate dW
+    FLAG_ORDERED = 2,      // rows are fetched by the epoch's order
+    FLAG_VALIDATION = 4,   // the validation's data, the validation's sums
+    FLAG_TF32 = 8,         // operands of products rounded to tf32
+    FLAG_BF16 = 16,        // to bfloat16
+    FLAG_CHUNK = 32        // rows come from a streamed chunk: row number = offset + i
+};
+
+// An instruction: src/program/op.rs. Places are offsets in floats from the arena's base, in the order of that op's
+// fields. Which numbers a kind reads stands above its function.
+struct Op {
+    int kind, rows, inputs, outputs;
+    int activation, loss, rule, flags;
+    int layer;           // of dropout
+    int first;           // this device's first row within the global batch
+    int total_rows;      // of the global batch: means divide by it
+    int n;               // numbers of an elementwise op, of a reduction, of cells
+    float f[6];          // dropout: p. clip: max_norm. update: weight_decay, beta2, 1 - beta2, eps
+    double scale;        // of a mean
+    u64 at[8];
+};
+
+// What an update needs that changes from step to step: program::Hyper.
+struct Hyper {
+    float rate, first, correction, shrink;
+};
+
+// Where a run is. The host writes it before a block of steps; the device counts on.
+struct Run {
+    const float* data[4];   // training features and targets, validation features and targets
+    const u32* order;       // row by position
+    float* log;             // [slots, width]; always in global memory
+    const Hyper* hyper;     // one per step of the block
+    double* sums;           // [2][16]: of the epoch, of the validation
+    u64* non_finite;        // first step (1-based) whose loss was not finite; 0: none
+    double* partial;        // [PARTIALS + 1], zeroed once by the host: sums of blocks, then a counter
+    u64 seed;
+    u64 step;               // optimizer steps done
+    u64 position;           // first row of the global batch within the epoch
+    u64 offset;             // this device's first row within the streamed chunk
+    u64 batch;
+    u32 index, slot;        // next row of `hyper`, next row of `log`
+};
+
+static_assert(sizeof(Op) == 144 && sizeof(Hyper) == 16 && sizeof(Run) == 128, "the host's twins have these sizes");
+
+const unsigned PARTIALS = 1024;   // the most blocks that a launch with a sum may have
+
+// ------------------------------------------------------------------------------------------------------------ warps
+
+const unsigned ALL_LANES = 0xffffffffu;
+
+__device__ __forceinline__ unsigned lane_of(unsigned thread) { return thread & 31u; }
+
+// In a fixed order; the total is in every lane.
+template <class T>
+__device__ __forceinline__ T warp_sum(T own) {
+    for (int d = 16; d > 0; d >>= 1) own += __shfl_xor_sync(ALL_LANES, own, d);
+    return own;
+}
+
+// Among each group of `lanes` lanes (a power of two).
+template <class T>
+__device__ __forceinline__ T group_sum(T own, int lanes) {
+    for (int d = lanes >> 1; d > 0; d >>= 1) own += __shfl_xor_sync(ALL_LANES, own, d);
+    return own;
+}
+
+// Lanes that should share an item, as a power of two: as many as there are threads to spare and the item gives work to.
+__device__ __forceinline__ int share(u64 items, unsigned threads, int work) {
+    int shift = 0;
+    while (shift < 5 && items << (shift + 1) <= threads && 4 << shift <= work) shift++;
+    return shift;
+}
+
+// All threads of a block; the total is right in its first warp.
+__device__ __forceinline__ double block_sum(double own) {
+    __shared__ double of_warp[32];
+    own = warp_sum(own);
+    __syncthreads();   // the sum before this one has been read
+    if (lane_of(threadIdx.x) == 0) of_warp[threadIdx.x / 32] = own;
+    __syncthreads();
+    double total = 0.0;
+    if (threadIdx.x < 32) total = warp_sum(threadIdx.x < blockDim.x / 32 ? of_warp[threadIdx.x] : 0.0);
+    return total;
+}
+
+// Threads of a spinning wait.
+__device__ __forceinline__ void relax() {
+#ifdef CUSIM
+    cusim_pause();
+#endif
+}
+
+// ----------------------------------------------------------------------------------------------------------- scopes
+//
+// `thread` of `threads`: consecutive threads of a warp have consecutive numbers, beginning at a multiple of 32.
+// `sum(run, n, term, finish)`: adds term(i) of all i below n in double precision, in an order that depends on nothing
+// but n and the launch; then one thread calls finish(total). Called by all threads of the scope.
+
+// All threads of a stand-alone launch. They cannot meet: the last block to arrive finishes a sum.
+struct Launch {
+    unsigned thread, threads;
+
+    __device__ Launch() : thread(blockIdx.x * blockDim.x + threadIdx.x), threads(gridDim.x * blockDim.x) {}
+
+    template <class Term, class Finish>
+    __device__ void sum(double* partial, unsigned n, Term term, Finish finish) const {
+        double own = 0.0;
+        for (unsigned i = thread; i < n; i += threads) own += term(i);
+        double total = block_sum(own);
+        if (gridDim.x > 1) {
+            __shared__ bool last;
+            unsigned* arrived = (unsigned*)(partial + PARTIALS);
+            if (threadIdx.x == 0) {
+                partial[blockIdx.x] = total;
+                __threadfence();   // the partial sum is seen before the arrival
+                last = atomicAdd(arrived, 1u) == gridDim.x - 1;
+            }
+            __syncthreads();
+            if (!last) return;
+            __threadfence();
+            own = 0.0;
+            for (unsigned b = threadIdx.x; b < gridDim.x; b += blockDim.x) own += ((volatile double*)partial)[b];
+            total = block_sum(own);
+            if (threadIdx.x == 0) *arrived = 0;
+        }
+        if (threadIdx.x == 0) finish(total);
+    }
+};
+
+// The threads of one block. `turn` moves the first thread on by warps, so that small ops that need not wait for each
+// other fall to different warps and run at once.
+struct Solo {
+    unsigned thread, threads;
+
+    __device__ Solo() : thread(threadIdx.x), threads(blockDim.x) {}
+    __device__ void turn() { thread = thread >= 32 ? thread - 32 : thread + threads - 32; }
+
+    template <class Term, class Finish>
+    __device__ void sum(double*, unsigned n, Term term, Finish finish) const {
+        if (n <= 512) {   // one warp is done sooner than a block meets twice
+            if (thread >= 32) return;
+            double own = 0.0;
+            for (unsigned i = thread; i < n; i += 32) own += term(i);
+            own = warp_sum(own);
+            if (thread == 0) finish(own);
+            return;
+        }
+        double own = 0.0;
+        for (unsigned i = thread; i < n; i += threads) own += term(i);
+        own = block_sum(own);
+        if (threadIdx.x == 0) finish(own);
+    }
+};
+
+// A barrier of all blocks of a cooperative launch. `barrier`: arrivals, generation; zeroed once by the host.
+__device__ __forceinline__ void meet(unsigned* barrier) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        volatile unsigned* generation = barrier + 1;
+        unsigned seen = *generation;
+        __threadfence();   // the block's writes are seen before its arrival
+        if (atomicAdd(barrier, 1u) == gridDim.x - 1) {
+            *(volatile unsigned*)barrier = 0;
+            __threadfence();
+            *generation = seen + 1;
+        } else {
+            while (*generation == seen) relax();
+        }
+        __threadfence();   // and drops what this multiprocessor's first-level cache holds of the others' memory
+    }
+    __syncthreads();
+}
+
+const int TEAM_SUM = 8192;   // up to so many numbers the first block is done sooner than all meet
+
+// All threads of a cooperative launch.
+struct Team {
+    unsigned thread, threads;
+    unsigned* barrier;
+
+    __device__ Team(unsigned* barrier)
+        : thread(blockIdx.x * blockDim.x + threadIdx.x), threads(gridDim.x * blockDim.x), barrier(barrier) {}
+
+    template <class Term, class Finish>
+    __device__ void sum(double* partial, unsigned n, Term term, Finish finish) const {
+        bool alone = n <= TEAM_SUM || gridDim.x == 1;
+        if (alone && blockIdx.x > 0) return;
+        unsigned stride = alone ? blockDim.x : threads;
+        double own = 0.0;
+        for (unsigned i = thread; i < n; i += stride) own += term(i);
+        double total = block_sum(own);
+        if (!alone) {
+            if (threadIdx.x == 0) partial[blockIdx.x] = total;
+            meet(barrier);
+            if (blockIdx.x > 0) return;
+            own = 0.0;
+            for (unsigned b = threadIdx.x; b < gridDim.x; b += blockDim.x) own += ((volatile double*)partial)[b];
+            total = block_sum(own);
+        }
+        if (threadIdx.x == 0) finish(total);
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------------- numbers
+
+__device__ __forceinline__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
+
+// To bfloat16 and back: round to nearest, ties to even; a NaN stays one.
+__device__ __forceinline__ float to_bf16(float x) {
+    u32 bits = __float_as_uint(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return x;
+    bits += 0x7fffu + (bits >> 16 & 1u);
+    return __uint_as_float(bits & 0xffff0000u);
+}
+
+// To tf32 (10 bits of mantissa) and back, likewise.
+__device__ __forceinline__ float to_tf32(float x) {
+    u32 bits = __float_as_uint(x);
+    if ((bits & 0x7f800000u) == 0x7f800000u) return x;
+    bits += 0xfffu + (bits >> 13 & 1u);
+    return __uint_as_float(bits & 0xffffe000u);
+}
+
+// An operand of a product, as the op's precision has it.
+__device__ __forceinline__ float operand(float x, int flags) {
+    if (flags & (FLAG_BF16 | FLAG_TF32)) return flags & FLAG_BF16 ? to_bf16(x) : to_tf32(x);
+    return x;
+}
+
+__device__ __forceinline__ bool quads(u64 a, u64 b, u64 n) { return ((a | b | n) & 3) == 0; }

@@ -1,0 +1,37 @@
+// The batch's rows of features and targets, fetched from the device's own copy of the data.
+//
+// Row numbers come from the run's counters, so that nothing of this changes from step to step and a captured graph can
+// be replayed as it is. Features and targets go in one op: their loads are in flight together.
+
+// The row number that row i of this device's batch has in the data.
+__device__ __forceinline__ u64 data_row(const Op& op, const Run& run, unsigned i) {
+    if (op.flags & FLAG_CHUNK) return run.offset + i;
+    u64 position = run.position + op.first + i;
+    return op.flags & FLAG_ORDERED ? run.order[position] : position;
+}
+
+// Reads rows, inputs (width of x), outputs (width of y), first, flags. Places: x, y.
+// A thread owns every threads-th number (four of them where rows are whole quads) of x, then of y.
+template <class S>
+__device__ void gather_op(const Op& op, float* arena, const Run& run, S s) {
+    bool validation = op.flags & FLAG_VALIDATION;
+    const float* features = validation ? run.data[2] : run.data[0];
+    const float* targets = validation ? run.data[3] : run.data[1];
+    float *x = arena + op.at[0], *y = arena + op.at[1];
+    unsigned width = op.inputs, target_width = op.outputs;
+    u64 wide = (u64)op.rows * width, narrow = (u64)op.rows * target_width;
+    if (quads(op.at[0], width, (u64)features >> 2)) {
+        unsigned per_row = width / 4;
+        for (u64 i = s.thread; i < wide / 4; i += s.threads) {
+            u64 row = data_row(op, run, i / per_row);
+            ((float4*)x)[i] = ((const float4*)(features + row * width))[i % per_row];
+        }
+    } else {
+        for (u64 i = s.thread; i < wide; i += s.threads)
+            x[i] = features[data_row(op, run, i / width) * width + i % width];
+    }
+    for (u64 i = s.thread; i < narrow; i += s.threads)
+        y[i] = targets[data_row(op, run, i / target_width) * target_width + i % target_width];
+}
+
+extern "C" __global__ void op_gather(Op op, float* arena, Run* run) { gather_op(op, arena, *run, Launch()); }

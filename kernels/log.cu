@@ -1,0 +1,62 @@
+// What a step leaves for the host: a row of the log, running sums, the flag of a loss that is not finite; and the counters
+// by which the next step knows itself.
+//
+// All of it stays on the device until the host asks. One warp does each of these: they are a handful of numbers.
+
+const int SUMS = 16;   // doubles per set of running sums
+
+__device__ __forceinline__ void raise_unless_finite(float loss, const Run& run) {
+    if (!finite(loss) && *run.non_finite == 0) *run.non_finite = run.step + 1;
+}
+
+// Reads n. Place: cells, the loss first. Thread i owns cell i.
+template <class S>
+__device__ void log_append_op(const Op& op, float* arena, const Run& run, S s) {
+    const float* cells = arena + op.at[0];
+    for (unsigned i = s.thread; i < (unsigned)op.n; i += s.threads) run.log[(u64)run.slot * op.n + i] = cells[i];
+    if (s.thread == 0) raise_unless_finite(cells[0], run);
+}
+
+// Reads n (at most 16), rows (the weight), flags. Place: cells. Thread i of the first warp owns sum i. The epoch's sums
+// take nothing once the flag is raised; those of the validation know nothing of it.
+template <class S>
+__device__ void accumulate_op(const Op& op, float* arena, const Run& run, S s) {
+    if (s.thread >= 32) return;
+    const float* cells = arena + op.at[0];
+    bool validation = op.flags & FLAG_VALIDATION;
+    double* sums = run.sums + (validation ? SUMS : 0);
+    bool taken = validation || *run.non_finite == 0;
+    __syncwarp();   // all have read the flag
+    if (taken && s.thread < (unsigned)op.n) sums[s.thread] += (double)cells[s.thread] * op.rows;
+    if (!validation && s.thread == 0) raise_unless_finite(cells[0], run);
+}
+
+// Place: cell. The first thread does it.
+template <class S>
+__device__ void watch_op(const Op& op, float* arena, const Run& run, S s) {
+    if (s.thread == 0) raise_unless_finite(arena[op.at[0]], run);
+}
+
+// Reads n. Place: of. A thread owns every threads-th number.
+template <class S>
+__device__ void zero_op(const Op& op, float* arena, const Run&, S s) {
+    for (unsigned i = s.thread; i < (unsigned)op.n; i += s.threads) arena[op.at[0] + i] = 0.0f;
+}
+
+__device__ __forceinline__ void next_step(Run& run, int rows, int own_rows) {
+    run.step += 1;
+    run.index += 1;
+    run.slot += 1;
+    run.position += rows;
+    run.offset += own_rows;
+}
+
+extern "C" __global__ void op_log_append(Op op, float* arena, Run* run) { log_append_op(op, arena, *run, Launch()); }
+extern "C" __global__ void op_accumulate(Op op, float* arena, Run* run) { accumulate_op(op, arena, *run, Launch()); }
+extern "C" __global__ void op_watch(Op op, float* arena, Run* run) { watch_op(op, arena, *run, Launch()); }
+extern "C" __global__ void op_zero(Op op, float* arena, Run* run) { zero_op(op, arena, *run, Launch()); }
+
+// The end of a step, where a launch is an op. The first thread does it.
+extern "C" __global__ void advance(Run* run, int rows, int own_rows) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) next_step(*run, rows, own_rows);
+}

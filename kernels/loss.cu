@@ -1,0 +1,70 @@
+// Losses per row, whether the row is right, and the gradient of the mean, in one pass over the predictions.
+//
+// A row is shared by as many lanes of a warp as it has work for (a power of two), which meet by shuffles only: a narrow
+// row costs a thread, a wide one a warp, and no block ever waits. Largest outputs are taken out before exponentials.
+
+struct Term {
+    float loss, gradient;
+};
+
+__device__ __forceinline__ Term term_of(int loss, float d) {
+    float size = fabsf(d), sign = d > 0.0f ? 1.0f : d < 0.0f ? -1.0f : d;
+    if (loss == MSE) return {d * d, 2.0f * d};
+    if (loss == L1) return {size, sign};
+    return size <= 1.0f ? Term{0.5f * d * d, d} : Term{size - 0.5f, sign};
+}
+
+// A NaN wins, so that it reaches the loss.
+__device__ __forceinline__ float larger(float a, float b) { return a != a ? a : b != b ? b : a < b ? b : a; }
+
+// Reads loss, rows, inputs (width), total_rows. Places: prediction, target, per_row, hits, gradient.
+// `lanes` consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole warps stay in the loop.
+template <class S>
+__device__ void loss_op(const Op& op, float* arena, const Run&, S s) {
+    int width = op.inputs, shift = share(0, s.threads, width), lanes = 1 << shift, part = s.thread & (lanes - 1);
+    float *hits = place(arena, op.at[3]), *gradients = place(arena, op.at[4]);
+    for (u64 first = s.thread - lane_of(s.thread); first < (u64)op.rows << shift; first += s.threads) {
+        u64 row = (first + lane_of(s.thread)) >> shift;
+        bool inside = row < (u64)op.rows;
+        int mine = inside ? width : 0;   // a lane outside has no outputs, but meets the others
+        const float* p = arena + op.at[0] + row * width;
+        float* gradient = gradients ? gradients + row * width : 0;
+        float loss = 0.0f;
+        if (op.loss != CROSS_ENTROPY) {
+            const float* t = arena + op.at[1] + row * width;
+            float scale = 1.0f / ((float)op.total_rows * width);
+            for (int j = part; j < mine; j += lanes) {
+                Term term = term_of(op.loss, p[j] - t[j]);
+                loss += term.loss;
+                if (gradient) gradient[j] = term.gradient * scale;
+            }
+            loss = group_sum(loss, lanes);
+        } else {
+            // A label that is no class makes the loss NaN: it must not become an address.
+            float label = inside ? arena[op.at[1] + row] : 0.0f;
+            bool known = label >= 0.0f && label < width;
+            int correct = known ? (int)label : 0;
+            float most = __uint_as_float(0xff800000u), total = 0.0f;
+            for (int j = part; j < mine; j += lanes) most = larger(most, p[j]);
+            for (int d = lanes >> 1; d > 0; d >>= 1) most = larger(most, __shfl_xor_sync(ALL_LANES, most, d));
+            int earlier = 0;   // outputs before the label's that are as large: ties go to the first
+            for (int j = part; j < mine; j += lanes) {
+                total += expf(p[j] - most);
+                earlier += j < correct && p[j] == most;
+            }
+            total = group_sum(total, lanes);
+            earlier = group_sum(earlier, lanes);
+            float scale = 1.0f / op.total_rows;
+            for (int j = part; gradient && j < mine; j += lanes)
+                gradient[j] = (expf(p[j] - most) / total - (j == correct ? 1.0f : 0.0f)) * scale;
+            if (inside) {
+                loss = logf(total) + most - p[correct];
+                if (!known) loss = __uint_as_float(0x7fc00000u);
+                if (hits && part == 0) hits[row] = known && p[correct] == most && earlier == 0 ? 1.0f : 0.0f;
+            }
+        }
+        if (inside && part == 0) arena[op.at[2] + row] = loss;
+    }
+}
+
+extern "C" __global__ void op_loss(Op op, float* arena, Run* run) { loss_op(op, arena, *run, Launch()); }

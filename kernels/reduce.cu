@@ -1,0 +1,26 @@
+// Sums over a whole buffer into one cell: norms and means, in double precision and one fixed order.
+//
+// The order is that of the scope's `sum`: strided sums of threads, shuffles of warps, warps of a block, blocks in order.
+// No float is ever added by an atomic, so the same launch has the same bits.
+
+// Reads n. Places: of, cell. Threads own every threads-th number.
+template <class S>
+__device__ void norm_op(const Op& op, float* arena, const Run& run, S s) {
+    const float* of = arena + op.at[0];
+    float* cell = arena + op.at[1];
+    s.sum(run.partial, op.n, [=](unsigned i) { return (double)of[i] * of[i]; },
+          [=](double total) { *cell = (float)sqrt(total); });
+}
+
+// Reads n, scale. Places: of, cell. Threads own every threads-th number.
+template <class S>
+__device__ void mean_op(const Op& op, float* arena, const Run& run, S s) {
+    const float* of = arena + op.at[0];
+    float* cell = arena + op.at[1];
+    double scale = op.scale;
+    s.sum(run.partial, op.n, [=](unsigned i) { return (double)of[i]; },
+          [=](double total) { *cell = (float)(total * scale); });
+}
+
+extern "C" __global__ void op_norm(Op op, float* arena, Run* run) { norm_op(op, arena, *run, Launch()); }
+extern "C" __global__ void op_mean(Op op, float* arena, Run* run) { mean_op(op, arena, *run, Launch()); }

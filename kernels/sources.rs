@@ -1,0 +1,22 @@
+//! The kernels' source text, in the order in which it is joined into one program.
+
+/// Names and texts.
+pub const SOURCES: &[(&str, &str)] = &[
+    ("common.cuh", include_str!("common.cuh")),
+    ("gather.cu", include_str!("gather.cu")),
+    ("activation.cu", include_str!("activation.cu")),
+    ("dropout.cu", include_str!("dropout.cu")),
+    ("product.cu", include_str!("product.cu")),
+    ("columns.cu", include_str!("columns.cu")),
+    ("loss.cu", include_str!("loss.cu")),
+    ("reduce.cu", include_str!("reduce.cu")),
+    ("optimizer.cu", include_str!("optimizer.cu")),
+    ("log.cu", include_str!("log.cu")),
+    ("tensor.cu", include_str!("tensor.cu")),
+    ("walk.cu", include_str!("walk.cu")),
+];
+
+/// One source text whose compiler messages name the files.
+pub fn joined() -> String {
+    SOURCES.iter().map(|(name, text)| format!("#line 1 \"{name}\"\n{text}\n")).collect()
+}

@@ -1,0 +1,45 @@
+// Whole tensors, outside of programs: fill, copy, add, norms, and a digest by which devices compare memory.
+
+// A thread owns every threads-th number.
+extern "C" __global__ void tensor_fill(float* x, u64 n, float value) {
+    Launch s;
+    for (u64 i = s.thread; i < n; i += s.threads) x[i] = value;
+}
+
+// A thread owns every threads-th number.
+extern "C" __global__ void tensor_copy(const float* x, float* y, u64 n) {
+    Launch s;
+    for (u64 i = s.thread; i < n; i += s.threads) y[i] = x[i];
+}
+
+// y = a + b. A thread owns every threads-th number.
+extern "C" __global__ void tensor_add(const float* a, const float* b, float* y, u64 n) {
+    Launch s;
+    for (u64 i = s.thread; i < n; i += s.threads) y[i] = a[i] + b[i];
+}
+
+// out = the sum of squares of x, which is the trace of M M^T, or (`root`) its root, the Frobenius norm of M. `partial` is
+// as in Run. Threads own every threads-th number.
+extern "C" __global__ void tensor_squared_norm(const float* x, u32 n, int root, double* partial, float* out) {
+    Launch().sum(partial, n, [=](unsigned i) { return (double)x[i] * x[i]; },
+                 [=](double total) { *out = (float)(root ? sqrt(total) : total); });
+}
+
+// SplitMix64's finalizer over a number's bits and its place, as device::digest has it: equal memory has an equal digest, and exchanged or shifted
+// numbers have another.
+__device__ __forceinline__ u64 mixed(u32 bits, u64 place) {
+    u64 z = (place << 32 | bits) + 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+// out += the wrapping sum of all mixed numbers: whole numbers, so the order of atomics does not matter. A thread owns
+// every threads-th number.
+extern "C" __global__ void digest(const float* x, u64 n, u64* out) {
+    Launch s;
+    u64 own = 0;
+    for (u64 i = s.thread; i < n; i += s.threads) own += mixed(__float_as_uint(x[i]), i);
+    own = warp_sum(own);
+    if (lane_of(threadIdx.x) == 0 && own != 0) atomicAdd(out, own);
+}

@@ -1,0 +1,145 @@
+//! The devices of a trial, each loaded with its programs, and what connects them.
+
+use std::time::Duration;
+
+use crate::{
+    collective::{self, Abort, Collective},
+    device::{
+        Device, DeviceError, Executor,
+        cpu::{CpuExecutor, Job, Memory, Sharing},
+    },
+    plan::{Place, Trial},
+    program::Programs,
+    spec::EngineChoice,
+    train::World,
+};
+
+/// How long one device waits for another before the run is given up; a step that takes long is waited for longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a device sums with the others of its run.
+pub enum Link {
+    /// There are none.
+    Alone,
+    /// Among threads, through the host's memory.
+    Host(Box<dyn Collective>),
+    /// Among GPUs.
+    #[cfg(feature = "cuda")]
+    Nccl(crate::device::cuda::Communicator),
+}
+
+/// One for each device of a run, what lets all of them go, and what is to be said of them.
+type Links = (Vec<Link>, Abort, Option<String>);
+
+/// All devices of a trial, loaded, and what connects them.
+pub fn world(trial: &Trial) -> Result<(World, Option<String>), DeviceError> {
+    // Rows are copied to a device at more than this.
+    let slow_copy_s = trial.data_bytes as f64 / 100e6;
+    let longest_s = (100.0 * trial.floor.serial_s()).min(3600.0) + slow_copy_s;
+    let limit = PATIENCE + Duration::from_secs_f64(longest_s);
+    let (links, abort, note) = links(trial, limit);
+    let mut devices = Vec::new();
+    for ((place, programs), link) in trial.devices.used.iter().zip(trial.ranks()).zip(links) {
+        let executor = executor(trial, *place, programs.clone(), link)?;
+        devices.push(Device::new(place.to_string(), executor));
+    }
+    Ok((World::new(devices, abort, 2 * limit)?, note))
+}
+
+/// What connects the devices; each waits for the others no longer than `limit`.
+fn links(trial: &Trial, limit: Duration) -> Links {
+    let used = &trial.devices.used;
+    if used.len() == 1 {
+        return (vec![Link::Alone], Abort::nothing(), None);
+    }
+    let ordinals: Vec<u32> =
+        used.iter().filter_map(|p| if let Place::Gpu(i) = p { Some(*i) } else { None }).collect();
+    let mut note = None;
+    if ordinals.len() == used.len() {
+        match among_gpus(&ordinals, limit) {
+            Ok((links, abort)) => return (links, abort, None),
+            Err(why) => {
+                note = Some(format!(
+                    "gradients are summed through the host's memory, with a wait in every step: {why}"
+                ));
+            }
+        }
+    }
+    let (ranks, abort) = collective::shared(trial.devices.used_names(), limit);
+    (ranks.into_iter().map(|rank| Link::Host(Box::new(rank))).collect(), abort, note)
+}
+
+#[cfg(feature = "cuda")]
+fn among_gpus(ordinals: &[u32], limit: Duration) -> Result<(Vec<Link>, Abort), String> {
+    use crate::device::cuda::Nccl;
+
+    let nccl = Nccl::open().map_err(|why| format!("NCCL is not there: {why}"))?;
+    let (ranks, abort) = nccl.communicators(ordinals, limit)?;
+    Ok((ranks.into_iter().map(Link::Nccl).collect(), abort))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn among_gpus(_: &[u32], _: Duration) -> Result<(Vec<Link>, Abort), String> {
+    Err("this program was built without its feature `cuda`".into())
+}
+
+/// A device with a trial loaded.
+pub fn executor(
+    trial: &Trial,
+    place: Place,
+    programs: Programs,
+    link: Link,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    let memory = match place {
+        Place::Gpu(ordinal) => return gpu_executor(trial, ordinal, programs, link),
+        Place::Virtual(_) => Memory::Separate,
+        Place::Cpu => Memory::Host,
+    };
+    let job = Job {
+        device: place.to_string(),
+        programs,
+        threads: trial.threads,
+        seed: trial.spec.seed,
+        collective: if let Link::Host(ranks) = link { Some(ranks) } else { None },
+        memory,
+        sharing: sharing(trial),
+    };
+    Ok(Box::new(CpuExecutor::new(job)?))
+}
+
+#[cfg(feature = "cuda")]
+fn gpu_executor(
+    trial: &Trial,
+    ordinal: u32,
+    programs: Programs,
+    link: Link,
+) -> Result<Box<dyn Executor>, DeviceError> {
+    use crate::device::cuda;
+
+    let unusable = |why: String| DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why };
+    let gpu = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
+    let job = cuda::Job {
+        gpu: gpu.ok_or_else(|| unusable("it is no longer there".into()))?,
+        programs,
+        engine: trial.engine,
+        precision: trial.spec.devices.precision,
+        seed: trial.spec.seed,
+        way: match link {
+            Link::Alone => cuda::Way::Alone,
+            Link::Host(ranks) => cuda::Way::Host(ranks),
+            Link::Nccl(ranks) => cuda::Way::Nccl(ranks),
+        },
+    };
+    Ok(Box::new(cuda::CudaExecutor::new(job)?))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu_executor(_: &Trial, ordinal: u32, _: Programs, _: Link) -> Result<Box<dyn Executor>, DeviceError> {
+    let why = "this program was built without its feature `cuda`".into();
+    Err(DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why })
+}
+
+/// A spec that asks for a team has one whatever it costs.
+pub fn sharing(trial: &Trial) -> Sharing {
+    if trial.spec.devices.engine == EngineChoice::Auto { Sharing::Adaptive } else { Sharing::Team }
+}

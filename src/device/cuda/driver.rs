@@ -1,0 +1,161 @@
+//! The CUDA driver: the table of its functions, and its errors in words.
+
+use std::{
+    ffi::{CStr, c_char, c_void},
+    ptr,
+    sync::OnceLock,
+};
+
+use cudarc::driver::sys::{
+    CUcontext, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream, CUuuid,
+};
+
+use super::library::{self, functions};
+
+functions! {
+    /// `libcuda.so.1`. Every function is one that drivers since CUDA 11.4 have, under the name that they have it by.
+    Functions {
+        fn cuInit(u32);
+        fn cuDriverGetVersion(*mut i32);
+        fn cuGetErrorName(i32, *mut *const c_char);
+        fn cuGetErrorString(i32, *mut *const c_char);
+        fn cuDeviceGetCount(*mut i32);
+        fn cuDeviceGet(*mut i32, i32);
+        fn cuDeviceGetName(*mut c_char, i32, i32);
+        fn cuDeviceGetUuid_v2(*mut CUuuid, i32);
+        fn cuDeviceTotalMem_v2(*mut usize, i32);
+        fn cuDeviceGetAttribute(*mut i32, i32, i32);
+        fn cuDevicePrimaryCtxRetain(*mut CUcontext, i32);
+        fn cuDevicePrimaryCtxRelease_v2(i32);
+        fn cuCtxSetCurrent(CUcontext);
+        fn cuMemGetInfo_v2(*mut usize, *mut usize);
+        fn cuMemAlloc_v2(*mut CUdeviceptr, usize);
+        fn cuMemFree_v2(CUdeviceptr);
+        fn cuMemHostAlloc(*mut *mut c_void, usize, u32);
+        fn cuMemFreeHost(*mut c_void);
+        fn cuMemsetD8Async(CUdeviceptr, u8, usize, CUstream);
+        fn cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream);
+        fn cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream);
+        fn cuStreamCreate(*mut CUstream, u32);
+        fn cuStreamDestroy_v2(CUstream);
+        fn cuStreamSynchronize(CUstream);
+        fn cuStreamWaitEvent(CUstream, CUevent, u32);
+        fn cuStreamBeginCapture_v2(CUstream, i32);
+        fn cuStreamEndCapture(CUstream, *mut CUgraph);
+        fn cuGraphInstantiateWithFlags(*mut CUgraphExec, CUgraph, u64);
+        fn cuGraphUpload(CUgraphExec, CUstream);
+        fn cuGraphLaunch(CUgraphExec, CUstream);
+        fn cuGraphExecDestroy(CUgraphExec);
+        fn cuGraphDestroy(CUgraph);
+        fn cuEventCreate(*mut CUevent, u32);
+        fn cuEventDestroy_v2(CUevent);
+        fn cuEventRecord(CUevent, CUstream);
+        fn cuEventSynchronize(CUevent);
+        fn cuEventQuery(CUevent);
+        fn cuEventElapsedTime(*mut f32, CUevent, CUevent);
+        fn cuModuleLoadData(*mut CUmodule, *const c_void);
+        fn cuModuleUnload(CUmodule);
+        fn cuModuleGetFunction(*mut CUfunction, CUmodule, *const c_char);
+        fn cuFuncSetAttribute(CUfunction, i32, i32);
+        fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(*mut i32, CUfunction, i32, usize, u32);
+        fn cuLaunchKernel(
+            CUfunction, u32, u32, u32, u32, u32, u32, u32, CUstream, *mut *mut c_void, *mut *mut c_void,
+        );
+        fn cuLaunchCooperativeKernel(
+            CUfunction, u32, u32, u32, u32, u32, u32, u32, CUstream, *mut *mut c_void,
+        );
+    }
+}
+
+/// A status other than success, as the driver names and explains it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its number.
+    pub code: i32,
+    /// As `CUDA_ERROR_OUT_OF_MEMORY`.
+    pub name: String,
+    /// As `out of memory`.
+    pub text: String,
+}
+
+/// The driver's `CUDA_ERROR_OUT_OF_MEMORY`.
+pub const OUT_OF_MEMORY: i32 = 2;
+/// The driver's `CUDA_ERROR_NO_DEVICE`.
+pub const NO_DEVICE: i32 = 100;
+/// The driver's `CUDA_ERROR_NOT_READY`: an event that was asked for has not happened yet.
+pub const NOT_READY: i32 = 600;
+
+/// The opened driver.
+pub struct Driver {
+    functions: Functions,
+    /// The newest CUDA that it serves: 12080 is 12.8.
+    pub version: i32,
+    /// Its file, where that is known.
+    pub path: Option<std::path::PathBuf>,
+}
+
+impl std::ops::Deref for Driver {
+    type Target = Functions;
+
+    fn deref(&self) -> &Functions {
+        &self.functions
+    }
+}
+
+impl Driver {
+    /// The driver of this process: opened and initialized at the first call, kept till the end.
+    ///
+    /// # Errors
+    /// One sentence on why there is none, or no device.
+    pub fn get() -> Result<&'static Self, &'static str> {
+        static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
+        DRIVER.get_or_init(Self::open).as_ref().map_err(String::as_str)
+    }
+
+    fn open() -> Result<Self, String> {
+        let opened = library::find(&["libcuda.so.1"], None, |opened| {
+            let functions = Functions::of(opened.library).map_err(|name| {
+                format!("is too old: it has no function {name} (a driver for CUDA 11.4 or newer has)")
+            })?;
+            Ok((functions, opened.path))
+        });
+        let (functions, path) = opened.map_err(|missing| match &missing.faults[..] {
+            [] => "no NVIDIA driver: libcuda.so.1 is not there".to_owned(),
+            _ => format!("the NVIDIA driver cannot be used: {missing}"),
+        })?;
+        let mut driver = Self { functions, version: 0, path };
+        // SAFETY: the first call of all, as the driver demands; the pointers are to live locals.
+        let status = unsafe { (driver.cuInit)(0) };
+        driver.check(status).map_err(|status| match status.code {
+            NO_DEVICE => "the NVIDIA driver is there, but no GPU that it can use".to_owned(),
+            _ => format!("the NVIDIA driver does not start: {} ({})", status.name, status.text),
+        })?;
+        let mut version = 0;
+        // SAFETY: as above.
+        let status = unsafe { (driver.cuDriverGetVersion)(&raw mut version) };
+        driver
+            .check(status)
+            .map_err(|s| format!("the NVIDIA driver does not tell its version: {}", s.name))?;
+        driver.version = version;
+        Ok(driver)
+    }
+
+    /// Success, or the status in words.
+    pub fn check(&self, code: i32) -> Result<(), Status> {
+        if code == 0 {
+            return Ok(());
+        }
+        let words = |get: unsafe extern "C" fn(i32, *mut *const c_char) -> i32| {
+            let mut text: *const c_char = ptr::null();
+            // SAFETY: the pointer is to a live local; what the driver puts there is null or a constant of its own.
+            let known = unsafe { get(code, &raw mut text) } == 0 && !text.is_null();
+            // SAFETY: not null, hence a constant string that ends in a zero.
+            known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+        };
+        Err(Status {
+            code,
+            name: words(self.cuGetErrorName).unwrap_or_else(|| format!("CUDA error {code}")),
+            text: words(self.cuGetErrorString).unwrap_or_else(|| "unknown to this driver".into()),
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! The GPUs that CUDA lets this process use, before any of them is taken: `CUDA_VISIBLE_DEVICES` decides which and in
+//! what order, so their numbers need not be those of `nvidia-smi`.
+
+use std::{ffi::c_char, fmt::Write};
+
+use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUuuid};
+
+use super::driver::{Driver, Status};
+
+/// A GPU and what planning must know of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// `gpu:N`'s number.
+    pub ordinal: u32,
+    /// As `NVIDIA H100 80GB HBM3`.
+    pub name: String,
+    /// Without `GPU-` or `MIG-` before it.
+    pub uuid: String,
+    /// Compute capability, as (9, 0).
+    pub capability: (i32, i32),
+    /// All of its memory.
+    pub memory_bytes: u64,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Shared memory that one block may have, where it asks for it.
+    pub shared_bytes: u32,
+    /// Whether a kernel may have a barrier over its whole grid.
+    pub cooperative: bool,
+    /// Clock of the multiprocessors at most.
+    pub clock_khz: u32,
+}
+
+impl Gpu {
+    /// The number that names its machine code: 90 for sm_90.
+    pub fn architecture(&self) -> i32 {
+        self.capability.0 * 10 + self.capability.1
+    }
+}
+
+/// All of them, in CUDA's order.
+///
+/// # Errors
+/// One sentence on why there are none.
+pub fn gpus() -> Result<Vec<Gpu>, String> {
+    let driver = Driver::get()?;
+    let failed =
+        |status: Status| format!("the NVIDIA driver cannot list its GPUs: {} ({})", status.name, status.text);
+    let mut count = 0;
+    // SAFETY: the pointer is to a live local.
+    driver.check(unsafe { (driver.cuDeviceGetCount)(&raw mut count) }).map_err(failed)?;
+    if count == 0 {
+        return Err("the NVIDIA driver is there, but no GPU that it can use".into());
+    }
+    (0..count).map(|ordinal| gpu(driver, ordinal).map_err(failed)).collect()
+}
+
+fn gpu(driver: &Driver, ordinal: i32) -> Result<Gpu, Status> {
+    let mut device = 0;
+    // SAFETY: the pointer is to a live local; so in all calls below, which are told the true length of what they fill.
+    driver.check(unsafe { (driver.cuDeviceGet)(&raw mut device, ordinal) })?;
+    let mut name = [0 as c_char; 256];
+    // SAFETY: see above.
+    driver.check(unsafe { (driver.cuDeviceGetName)(name.as_mut_ptr(), name.len() as i32, device) })?;
+    let name: Vec<u8> = name.iter().map(|c| *c as u8).take_while(|c| *c != 0).collect();
+    let mut uuid = CUuuid { bytes: [0; 16] };
+    // SAFETY: see above.
+    driver.check(unsafe { (driver.cuDeviceGetUuid_v2)(&raw mut uuid, device) })?;
+    let mut memory_bytes = 0;
+    // SAFETY: see above.
+    driver.check(unsafe { (driver.cuDeviceTotalMem_v2)(&raw mut memory_bytes, device) })?;
+    let attribute = |attribute: Attribute| {
+        let mut value = 0;
+        // SAFETY: see above.
+        driver.check(unsafe { (driver.cuDeviceGetAttribute)(&raw mut value, attribute as i32, device) })?;
+        Ok(value)
+    };
+    let counted = |a: Attribute| attribute(a).map(|value| u32::try_from(value).unwrap_or(0));
+    Ok(Gpu {
+        ordinal: u32::try_from(ordinal).unwrap_or(0),
+        name: String::from_utf8_lossy(&name).into_owned(),
+        uuid: uuid_text(&uuid.bytes.map(|c| c as u8)),
+        capability: (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        memory_bytes: memory_bytes as u64,
+        multiprocessors: counted(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        shared_bytes: counted(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        cooperative: attribute(Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? != 0,
+        clock_khz: counted(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+    })
+}
+
+fn uuid_text(bytes: &[u8; 16]) -> String {
+    let mut text = String::new();
+    for (i, byte) in bytes.iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uuid_text;
+
+    #[test]
+    fn a_uuid_is_written_as_nvidia_smi_writes_it() {
+        let bytes = std::array::from_fn(|i| i as u8 * 16 + 1);
+        assert_eq!(uuid_text(&bytes), "01112131-4151-6171-8191-a1b1c1d1e1f1");
+    }
+}

@@ -1,0 +1,224 @@
+//! Shared libraries that are opened while the program runs: each is a table of functions, looked up by name when the
+//! library is opened. A library that is missing, or lacks a function, is a value that says so.
+//!
+//! cudarc gives the types and constants of NVIDIA's libraries. Its own loader is not used: it panics where a library or
+//! a function is missing, asks for `libx.so` before `libx.so.12` (so that a file chosen by the user may lose against one
+//! that the system happens to have), and hands a status that it does not know to Rust as an invalid enum.
+
+use std::{
+    env, fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use libloading::Library;
+
+/// The user's own folders, looked into first.
+pub const PATH_VARIABLE: &str = "RUNNER_CUDA_PATH";
+
+/// Declares a library's table of functions; all of them return a status, 0 for success.
+macro_rules! functions {
+    ($(#[$doc:meta])* $table:ident { $(fn $name:ident($($argument:ty),* $(,)?);)* }) => {
+        $(#[$doc])*
+        #[allow(non_snake_case, reason = "functions bear their own names")]
+        pub struct $table {
+            $(
+                /// As the library's own documentation says.
+                pub $name: unsafe extern "C" fn($($argument),*) -> i32,
+            )*
+            /// Never unloaded: graphs and threads of the library's own may outlive the last of its users.
+            _library: std::mem::ManuallyDrop<libloading::Library>,
+        }
+
+        impl $table {
+            /// Looks every function up; the name of one that is not there is the error.
+            pub fn of(library: libloading::Library) -> Result<Self, &'static str> {
+                Ok(Self {
+                    $(
+                        $name: {
+                            // SAFETY: the signature is the one of the library's header; the pointer lives as long as
+                            // the library, which the table owns.
+                            let found = unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) };
+                            *found.map_err(|_| stringify!($name))?
+                        },
+                    )*
+                    _library: std::mem::ManuallyDrop::new(library),
+                })
+            }
+        }
+    };
+}
+pub(crate) use functions;
+
+/// An opened library.
+pub struct Opened {
+    /// The handle.
+    pub library: Library,
+    /// Where it lies, where that can be known.
+    pub path: Option<PathBuf>,
+}
+
+/// What was looked for, where, and what was in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotFound {
+    names: Vec<String>,
+    places: Vec<String>,
+    /// Files that were there and could not be used, with the reasons.
+    pub faults: Vec<String>,
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "looked for {} in {}", self.names.join(", "), self.places.join(", "))?;
+        self.faults.iter().try_for_each(|fault| write!(f, "; {fault}"))
+    }
+}
+
+/// Opens the first library that `usable` accepts. Of each place the names are tried in their order.
+///
+/// `companion`: files whose names begin so are opened before, from the same folder, for a library that would look for
+/// them elsewhere.
+pub fn find<T>(
+    names: &[&str],
+    companion: Option<&str>,
+    mut usable: impl FnMut(Opened) -> Result<T, String>,
+) -> Result<T, NotFound> {
+    let mut missing =
+        NotFound { names: names.iter().map(|n| (*n).to_owned()).collect(), places: vec![], faults: vec![] };
+    for place in places() {
+        missing.places.push(place.name);
+        let files: Vec<PathBuf> = match &place.folders {
+            None => names.iter().map(PathBuf::from).collect(),
+            Some(folders) => folders
+                .iter()
+                .flat_map(|folder| names.iter().map(|name| folder.join(name)))
+                .filter(|path| path.is_file())
+                .collect(),
+        };
+        for file in files {
+            if let (Some(companion), Some(folder)) = (companion, file.parent()) {
+                open_companions(folder, companion);
+            }
+            // SAFETY: NVIDIA's libraries do nothing at their loading but set themselves up.
+            let library = match unsafe { Library::new(&file) } {
+                Ok(library) => library,
+                // By name alone it simply is not there; a file that is there must say why it does not open.
+                Err(_) if place.folders.is_none() => continue,
+                Err(error) => {
+                    missing.faults.push(format!("{} does not open: {}", file.display(), reason(&error)));
+                    continue;
+                }
+            };
+            let path = place.folders.is_some().then(|| file.clone()).or_else(|| loaded_path(&file));
+            let name = path.as_ref().unwrap_or(&file).display().to_string();
+            match usable(Opened { library, path }) {
+                Ok(table) => return Ok(table),
+                Err(why) => missing.faults.push(format!("{name} {why}")),
+            }
+        }
+    }
+    Err(missing)
+}
+
+/// The loader's own words, without a file's name at their head.
+fn reason(error: &libloading::Error) -> String {
+    let text = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    text.split_once(": ").map_or(text.clone(), |(_, rest)| rest.to_owned())
+}
+
+fn open_companions(folder: &Path, prefix: &str) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            // SAFETY: as above. The handle is given up, so that the library stays.
+            if let Ok(library) = unsafe { Library::new(entry.path()) } {
+                std::mem::forget(library);
+            }
+        }
+    }
+}
+
+/// Where a library that the loader found by name lies.
+fn loaded_path(name: &Path) -> Option<PathBuf> {
+    let name = name.file_name()?.to_str()?;
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let path = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).find(|path| {
+        let file = Path::new(path).file_name().and_then(|f| f.to_str()).unwrap_or_default();
+        // `libcuda.so.1` is a link to `libcuda.so.570.86.10`.
+        let stem = name.split(".so").next().unwrap_or(name);
+        file.split(".so").next() == Some(stem)
+    })?;
+    Some(PathBuf::from(path))
+}
+
+/// A place where libraries are looked for.
+struct Place {
+    /// For a message.
+    name: String,
+    /// `None`: the loader's own search.
+    folders: Option<Vec<PathBuf>>,
+}
+
+fn places() -> Vec<Place> {
+    let set = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty());
+    let own = set(PATH_VARIABLE);
+    let own_folders = own.iter().flat_map(env::split_paths);
+    let own_folders = own_folders.flat_map(|f| [f.join("lib64"), f.join("lib"), f]).collect();
+    let word = |variable: &str, there: bool| {
+        if there { format!("${variable}") } else { format!("${variable} (not set)") }
+    };
+    let mut places = vec![
+        Place { name: word(PATH_VARIABLE, own.is_some()), folders: Some(own_folders) },
+        Place { name: "the loader's path".into(), folders: None },
+    ];
+    for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+        let root = set(variable);
+        let folders = root.iter().flat_map(|root| environment_folders(Path::new(root))).collect();
+        places.push(Place { name: word(variable, root.is_some()), folders: Some(folders) });
+    }
+    let toolkit = PathBuf::from("/usr/local/cuda/lib64");
+    places.push(Place { name: toolkit.display().to_string(), folders: Some(vec![toolkit]) });
+    places
+}
+
+/// Where the wheels of CUDA 12 (`nvidia/cuda_nvrtc/lib`) and of CUDA 13 (`nvidia/cu13/lib`) put their libraries.
+fn environment_folders(root: &Path) -> Vec<PathBuf> {
+    let entries = |folder: PathBuf| {
+        let mut paths: Vec<PathBuf> =
+            fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+    };
+    let mut folders = Vec::new();
+    for python in entries(root.join("lib")) {
+        let packages = entries(python.join("site-packages/nvidia"));
+        folders.extend(packages.into_iter().map(|package| package.join("lib")).filter(|lib| lib.is_dir()));
+    }
+    folders.push(root.join("lib"));
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wheels_of_both_layouts_are_found() {
+        let root = tempfile::tempdir().expect("a folder");
+        let site = root.path().join("lib/python3.11/site-packages/nvidia");
+        for folder in ["cuda_nvrtc/lib", "cu13/lib", "nccl/include"] {
+            fs::create_dir_all(site.join(folder)).expect("a folder");
+        }
+        let found = environment_folders(root.path());
+        assert_eq!(found, [site.join("cu13/lib"), site.join("cuda_nvrtc/lib"), root.path().join("lib")]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_with_all_places() {
+        let Err(missing) = find(&["libno_such.so.7"], None, |_| Ok::<(), String>(())) else {
+            panic!("there is such a library");
+        };
+        let text = missing.to_string();
+        assert!(text.starts_with("looked for libno_such.so.7 in $RUNNER_CUDA_PATH"), "{text}");
+        assert!(text.ends_with("/usr/local/cuda/lib64"), "{text}");
+    }
+}

@@ -1,0 +1,46 @@
+//! NVIDIA GPUs by the CUDA driver, with kernels of our own that are compiled for the very device where the program
+//! runs. Nothing of CUDA is needed to build; what is missing at run time is a sentence, never a crash.
+//!
+//! | file | owns |
+//! | --- | --- |
+//! | `library`, `driver`, `compiler`, `blas`, `libraries` | NVIDIA's libraries: where they are looked for, their functions |
+//! | `gpu`, `context` | the GPUs that there are, and one that was taken |
+//! | `memory`, `stream`, `graph`, `launch` | the driver's things, each freed by its owner |
+//! | `cache`, `kernels` | our kernels: compiled, cached, loaded |
+//! | `abi`, `encode`, `steps` | programs as records that kernels read |
+//! | `product` | large products by cuBLASLt |
+//! | `nccl`, `sums` | sums over the devices of a run: by NCCL, or through the host |
+//! | `engine` | the four ways to run steps |
+//! | `feed`, `ring`, `mailbox` | what goes to the device and what comes back, without a wait |
+//! | `executor` | all of it behind the [`Executor`](super::Executor) of every device |
+
+mod abi;
+mod blas;
+mod cache;
+mod compiler;
+mod context;
+mod driver;
+mod encode;
+mod engine;
+mod executor;
+mod feed;
+mod gpu;
+mod graph;
+mod kernels;
+mod launch;
+mod libraries;
+mod library;
+mod mailbox;
+mod memory;
+mod nccl;
+mod product;
+mod ring;
+mod steps;
+mod stream;
+mod sums;
+
+pub use executor::{CudaExecutor, Job};
+pub use gpu::{Gpu, gpus};
+pub use libraries::{LibraryRow, libraries};
+pub use nccl::{Communicator, Nccl};
+pub use sums::Way;

@@ -1,0 +1,219 @@
+//! NCCL: sums over the GPUs of one process, queued in their streams. A binding of the few functions that are needed, by
+//! the library's own name (`libnccl.so.2`), since its packages hold no other.
+
+use std::{
+    ffi::c_void,
+    path::PathBuf,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{
+    feed::ASK_AGAIN,
+    library::{self, functions},
+    stream::Stream,
+};
+use crate::collective::Abort;
+
+/// `ncclComm_t`.
+type Handle = *mut c_void;
+
+functions! {
+    /// `libnccl.so.2`.
+    Functions {
+        fn ncclGetVersion(*mut i32);
+        fn ncclCommInitAll(*mut Handle, i32, *const i32);
+        fn ncclCommDestroy(Handle);
+        fn ncclCommAbort(Handle);
+        fn ncclCommGetAsyncError(Handle, *mut i32);
+        fn ncclAllReduce(*const c_void, *mut c_void, usize, i32, i32, Handle, *mut c_void);
+    }
+}
+
+/// `ncclFloat32`.
+const FLOAT32: i32 = 7;
+/// `ncclSum`.
+const SUM: i32 = 0;
+/// `ncclInProgress`: not an error.
+const IN_PROGRESS: i32 = 7;
+
+/// The opened library.
+pub struct Nccl {
+    functions: Functions,
+    /// Major and minor version.
+    pub version: (i32, i32),
+    /// Its file, where that is known.
+    pub path: Option<PathBuf>,
+}
+
+impl Nccl {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// What was looked for, and where.
+    pub fn open() -> Result<Self, String> {
+        let found = library::find(&["libnccl.so.2"], None, |opened| {
+            let functions =
+                Functions::of(opened.library).map_err(|name| format!("has no function {name}"))?;
+            let mut version = 0;
+            // SAFETY: the pointer is to a live local.
+            match unsafe { (functions.ncclGetVersion)(&raw mut version) } {
+                0 => {
+                    let version = (version / 10_000, version % 10_000 / 100);
+                    Ok(Self { functions, version, path: opened.path })
+                }
+                status => Err(format!("does not tell its version ({})", words(status))),
+            }
+        });
+        found.map_err(|missing| missing.to_string())
+    }
+
+    /// A communicator for each of these GPUs, in their order, and what ends all their waits. Each waits for the others no
+    /// longer than `limit`.
+    ///
+    /// # Errors
+    /// What NCCL says.
+    pub fn communicators(
+        self,
+        ordinals: &[u32],
+        limit: Duration,
+    ) -> Result<(Vec<Communicator>, Abort), String> {
+        let nccl = Arc::new(self);
+        let devices: Vec<i32> = ordinals.iter().filter_map(|i| i32::try_from(*i).ok()).collect();
+        let mut handles: Vec<Handle> = vec![ptr::null_mut(); devices.len()];
+        let count = i32::try_from(devices.len()).unwrap_or(0);
+        // SAFETY: both arrays have `count` entries.
+        let status =
+            unsafe { (nccl.functions.ncclCommInitAll)(handles.as_mut_ptr(), count, devices.as_ptr()) };
+        if status != 0 {
+            return Err(format!("NCCL cannot connect the GPUs: {}", words(status)));
+        }
+        let shared: Vec<Arc<Shared>> = handles
+            .into_iter()
+            .map(|handle| {
+                Arc::new(Shared { nccl: Arc::clone(&nccl), handle, limit, gone: AtomicBool::new(false) })
+            })
+            .collect();
+        let all = shared.clone();
+        let abort = Abort::new(move || all.iter().for_each(|shared| shared.abort()));
+        Ok((shared.into_iter().map(Communicator).collect(), abort))
+    }
+}
+
+/// A communicator that its rank and the abort share.
+struct Shared {
+    nccl: Arc<Nccl>,
+    handle: Handle,
+    limit: Duration,
+    gone: AtomicBool,
+}
+
+// SAFETY: NCCL takes a handle from any thread; its calls are made by the rank's thread alone, but for the abort, which
+// NCCL means to be called beside them.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn abort(&self) {
+        if !self.gone.swap(true, Ordering::AcqRel) {
+            // SAFETY: alive, and ended only once. An error cannot be acted upon any more.
+            unsafe { (self.nccl.functions.ncclCommAbort)(self.handle) };
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.gone.swap(true, Ordering::AcqRel) {
+            // SAFETY: alive, and ended only once.
+            unsafe { (self.nccl.functions.ncclCommDestroy)(self.handle) };
+        }
+    }
+}
+
+/// Why the other GPUs are lost.
+pub struct Lost(pub String);
+
+/// One GPU's way to the others.
+pub struct Communicator(Arc<Shared>);
+
+impl Communicator {
+    /// Queues the sum over all GPUs, in place, of so many numbers at an address of its GPU's memory. Every GPU must queue
+    /// the same sums in the same order.
+    ///
+    /// # Errors
+    /// What NCCL says.
+    pub fn all_reduce(&self, stream: &Stream, at: u64, numbers: usize) -> Result<(), String> {
+        let Shared { nccl, handle, gone, .. } = &*self.0;
+        if gone.load(Ordering::Acquire) {
+            return Err("the sum over GPUs was ended".into());
+        }
+        let memory = at as *mut c_void;
+        // SAFETY: the caller owns so many numbers there, and the stream is alive.
+        let status = unsafe {
+            (nccl.functions.ncclAllReduce)(
+                memory,
+                memory,
+                numbers,
+                FLOAT32,
+                SUM,
+                *handle,
+                stream.handle.cast(),
+            )
+        };
+        if status == 0 { Ok(()) } else { Err(format!("NCCL cannot sum over the GPUs: {}", words(status))) }
+    }
+
+    /// Waits until `done` says so, as long as all GPUs may still come; a GPU that does not come would be waited for for
+    /// ever by the device itself.
+    ///
+    /// # Errors
+    /// What went wrong, in words, or an error of `done`.
+    pub fn wait<E: From<Lost>>(&self, mut done: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
+        let start = Instant::now();
+        while !done()? {
+            if let Some(why) = self.fault() {
+                return Err(Lost(why).into());
+            }
+            if start.elapsed() > self.0.limit {
+                self.0.abort();
+                let why = format!("the other GPUs did not come to the sum within {:?}", self.0.limit);
+                return Err(Lost(why).into());
+            }
+            std::thread::sleep(ASK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Whether something went wrong since, in words.
+    pub fn fault(&self) -> Option<String> {
+        let Shared { nccl, handle, gone, .. } = &*self.0;
+        if gone.load(Ordering::Acquire) {
+            return Some("the sum over GPUs was ended".into());
+        }
+        let mut status = 0;
+        // SAFETY: alive; the pointer is to a live local.
+        let asked = unsafe { (nccl.functions.ncclCommGetAsyncError)(*handle, &raw mut status) };
+        let status = if asked == 0 { status } else { asked };
+        (status != 0 && status != IN_PROGRESS).then(|| format!("NCCL: {}", words(status)))
+    }
+}
+
+/// A status of NCCL (`nccl.h`), in words.
+fn words(status: i32) -> String {
+    let text = match status {
+        1 => "a call of CUDA failed (ncclUnhandledCudaError)",
+        2 => "a call of the system failed (ncclSystemError)",
+        3 => "an internal error (ncclInternalError)",
+        4 => "an argument is wrong (ncclInvalidArgument)",
+        5 => "a wrong use (ncclInvalidUsage)",
+        6 => "another process or a network failed (ncclRemoteError)",
+        _ => return format!("status {status}"),
+    };
+    format!("{text}; NCCL_DEBUG=WARN makes it say more")
+}

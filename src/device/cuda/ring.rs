@@ -1,0 +1,205 @@
+//! Blocks under way: while one runs another is queued behind it, and the host gives the device no more than that.
+//!
+//! Each has a place of pinned memory from which its counters and learning rates are uploaded, and events that tell when
+//! it began and ended. The host never waits for them: it asks, and it learns the times of a block when it next has
+//! something to say to the device.
+
+use std::{sync::Arc, time::Instant};
+
+use super::{
+    abi::{Run, bytes_of},
+    context::Context,
+    feed::ask,
+    memory::Pinned,
+    stream::{Event, Stream},
+};
+use crate::{
+    device::DeviceError,
+    program::{Hyper, Phase},
+};
+
+/// Blocks on the device: the one that runs, and the one behind it.
+const PLACES: usize = 2;
+
+/// What is known of a block that was queued.
+#[derive(Clone, Debug)]
+pub struct Queued {
+    /// Whether its steps are training steps.
+    pub trains: bool,
+    /// Its first step, from 1.
+    pub first: u64,
+    /// Its steps.
+    pub steps: usize,
+    /// The phases between its marks, in order; none where the engine does not tell them apart.
+    pub phases: Vec<Phase>,
+}
+
+impl Queued {
+    /// For an error.
+    pub fn doing(&self) -> String {
+        let last = self.first + (self.steps as u64).saturating_sub(1);
+        match self.trains {
+            true => format!("running steps {} to {last}", self.first),
+            false => "running the validation".into(),
+        }
+    }
+}
+
+/// A block that is done.
+pub struct Done {
+    /// What was queued.
+    pub queued: Queued,
+    /// When it ended.
+    pub end: Instant,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// Seconds of each phase, in the order of [`Queued::phases`].
+    pub phases: Vec<(Phase, f64)>,
+}
+
+/// One place of the ring.
+struct Place {
+    staging: Pinned,
+    begin: Event,
+    end: Event,
+    marks: Vec<Event>,
+    queued: Option<Queued>,
+}
+
+/// See the module.
+pub struct Ring {
+    context: Arc<Context>,
+    places: Vec<Place>,
+    next: usize,
+    /// An event that has happened, and when: how times of the device become times of the host.
+    anchor: (Event, Instant),
+    /// The anchor-to-be.
+    spare: Event,
+}
+
+impl Ring {
+    /// For blocks of so many steps at most, with so many marks between phases.
+    pub fn new(
+        context: &Arc<Context>,
+        stream: &Stream,
+        most_steps: usize,
+        marks: usize,
+    ) -> Result<Self, DeviceError> {
+        let bytes = size_of::<Run>() + most_steps * size_of::<Hyper>();
+        let place = || {
+            Ok(Place {
+                staging: Pinned::new(context, bytes, "learning rates")?,
+                begin: Event::timed(context)?,
+                end: Event::timed(context)?,
+                marks: (0..marks).map(|_| Event::timed(context)).collect::<Result<_, DeviceError>>()?,
+                queued: None,
+            })
+        };
+        let places = (0..PLACES).map(|_| place()).collect::<Result<_, DeviceError>>()?;
+        let anchor = Event::timed(context)?;
+        anchor.record(stream)?;
+        anchor.synchronize(|| "starting".into())?;
+        let anchor = (anchor, Instant::now());
+        Ok(Self { context: Arc::clone(context), places, next: 0, anchor, spare: Event::timed(context)? })
+    }
+
+    /// The place for the next block; what was in it is done before, and handed over.
+    pub fn free(&mut self) -> Result<Option<Done>, DeviceError> {
+        let place = &self.places[self.next];
+        let Some(queued) = &place.queued else { return Ok(None) };
+        ask(&place.end, || queued.doing())?;
+        self.take(self.next)
+    }
+
+    /// Uploads counters and rates for the next block and marks its beginning.
+    pub fn begin(&mut self, stream: &Stream, to: u64, run: Run, hyper: &[Hyper]) -> Result<u64, DeviceError> {
+        let place = &mut self.places[self.next];
+        let (head, table) = (bytes_of(std::slice::from_ref(&run)), bytes_of(hyper));
+        place.staging.write(0, head);
+        place.staging.write(head.len(), table);
+        let bytes = head.len() + table.len();
+        stream.upload(to, &place.staging, 0, bytes)?;
+        place.begin.record(stream)?;
+        Ok(bytes as u64)
+    }
+
+    /// Marks the end of a phase within the block.
+    pub fn mark(&self, number: usize, stream: &Stream) -> Result<(), DeviceError> {
+        match self.places[self.next].marks.get(number) {
+            Some(mark) => mark.record(stream),
+            None => Ok(()),
+        }
+    }
+
+    /// Marks the block's end.
+    pub fn end(&mut self, stream: &Stream, queued: Queued) -> Result<(), DeviceError> {
+        let place = &mut self.places[self.next];
+        place.end.record(stream)?;
+        place.queued = Some(queued);
+        self.next = (self.next + 1) % PLACES;
+        Ok(())
+    }
+
+    /// Puts a new anchor behind what the stream has been given.
+    pub fn set_anchor(&mut self, stream: &Stream) -> Result<(), DeviceError> {
+        self.spare.record(stream)
+    }
+
+    /// Whether the device has come to the new anchor.
+    pub fn at_anchor(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
+        self.spare.happened(doing)
+    }
+
+    /// The host has just waited for the anchor.
+    pub fn anchored(&mut self) {
+        std::mem::swap(&mut self.anchor.0, &mut self.spare);
+        self.anchor.1 = Instant::now();
+    }
+
+    /// The last block whose end the host has not seen; `None` where all are done.
+    pub fn unfinished(&self) -> Result<Option<&Queued>, DeviceError> {
+        let last = (self.next + PLACES - 1) % PLACES;
+        let place = &self.places[last];
+        match &place.queued {
+            Some(queued) if !place.end.happened(|| queued.doing())? => Ok(Some(queued)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Waits for the last block.
+    pub fn wait(&self) -> Result<(), DeviceError> {
+        let place = &self.places[(self.next + PLACES - 1) % PLACES];
+        match &place.queued {
+            Some(queued) => place.end.synchronize(|| queued.doing()),
+            None => Ok(()),
+        }
+    }
+
+    /// All blocks, in order; they are done.
+    pub fn all(&mut self) -> Result<Vec<Done>, DeviceError> {
+        let mut done = Vec::new();
+        for i in 0..PLACES {
+            done.extend(self.take((self.next + i) % PLACES)?);
+        }
+        Ok(done)
+    }
+
+    fn take(&mut self, number: usize) -> Result<Option<Done>, DeviceError> {
+        self.context.enter()?;
+        let place = &mut self.places[number];
+        let Some(queued) = place.queued.take() else { return Ok(None) };
+        let seconds = place.end.seconds_after(&place.begin)?;
+        let mut phases = Vec::with_capacity(queued.phases.len());
+        let mut earlier = &place.begin;
+        for (phase, mark) in queued.phases.iter().zip(&place.marks) {
+            phases.push((*phase, mark.seconds_after(earlier)?));
+            earlier = mark;
+        }
+        // Before the anchor or behind it: one of the two differences is not zero.
+        let (event, at) = &self.anchor;
+        let later = std::time::Duration::from_secs_f64(place.end.seconds_after(event)?);
+        let before = std::time::Duration::from_secs_f64(event.seconds_after(&place.end)?);
+        let end = (*at + later).checked_sub(before).unwrap_or(*at);
+        Ok(Some(Done { queued, end, seconds, phases }))
+    }
+}

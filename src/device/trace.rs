@@ -1,0 +1,221 @@
+//! What happened when: spans of time by lane, in detail for the first steps and in ever coarser windows after them, so
+//! that a run of any length has a trace of bounded size.
+
+use std::time::{Duration, Instant};
+
+use crate::program::Phase;
+
+/// Steps of a lane that are kept in detail.
+pub const DETAILED_STEPS: u64 = 200;
+
+/// Spans of a lane that are kept in detail, however few steps they are.
+const MOST_SPANS: usize = 8192;
+
+/// Windows of a lane; when there are so many, neighbours are joined.
+const MOST_WINDOWS: usize = 2048;
+
+/// The first windows are this long.
+const WINDOW: Duration = Duration::from_millis(1);
+
+/// Who spends the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// The host's loop: rows, blocks of steps, validation, log.
+    Host,
+    /// The device's own work: steps and their phases.
+    Device,
+}
+
+impl Lane {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Host, Self::Device];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host loop",
+            Self::Device => "steps",
+        }
+    }
+}
+
+/// A span of time, in nanoseconds since training began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// What was done.
+    pub phase: Phase,
+    /// Its start.
+    pub start_ns: u64,
+    /// Its end.
+    pub end_ns: u64,
+    /// Optimizer steps in it, where it holds whole ones.
+    pub steps: u64,
+}
+
+/// Spans of which only sums are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The first one's start.
+    pub start_ns: u64,
+    /// The last one's end.
+    pub end_ns: u64,
+    /// Optimizer steps.
+    pub steps: u64,
+    /// Nanoseconds by phase.
+    pub phases_ns: [u64; Phase::ALL.len()],
+}
+
+/// The trace of one lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneTrace {
+    /// In the order of their ends.
+    pub spans: Vec<Span>,
+    /// What came after, in order.
+    pub windows: Vec<Window>,
+    steps: u64,
+    window_ns: u64,
+    /// What the parts of the step under way have taken, where only sums are kept.
+    parts_ns: [u64; Phase::ALL.len()],
+}
+
+/// The lanes of one clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    lanes: [LaneTrace; 2],
+}
+
+impl Trace {
+    /// The trace of a lane.
+    pub fn lane(&self, lane: Lane) -> &LaneTrace {
+        &self.lanes[lane as usize]
+    }
+
+    /// Takes a span; those of a lane must come in the order of their ends. A span of whole steps bears their number.
+    pub fn span(
+        &mut self,
+        lane: Lane,
+        phase: Phase,
+        origin: Instant,
+        [start, end]: [Instant; 2],
+        steps: u64,
+    ) {
+        let ns = |at: Instant| u64::try_from((at - origin).as_nanos()).unwrap_or(u64::MAX);
+        self.lanes[lane as usize].take(lane, Span { phase, start_ns: ns(start), end_ns: ns(end), steps });
+    }
+}
+
+impl LaneTrace {
+    fn take(&mut self, lane: Lane, span: Span) {
+        if self.windows.is_empty() && self.steps < DETAILED_STEPS && self.spans.len() < MOST_SPANS {
+            self.steps += span.steps;
+            self.spans.push(span);
+            return;
+        }
+        self.window_ns = self.window_ns.max(WINDOW.as_nanos() as u64);
+        // On a device's lane a step comes after its parts and holds them: it alone says where they were.
+        self.parts_ns[span.phase as usize] += span.end_ns.saturating_sub(span.start_ns);
+        if lane == Lane::Device && span.steps == 0 {
+            return;
+        }
+        let parts_ns = std::mem::take(&mut self.parts_ns);
+        let fits = |w: &&mut Window| span.end_ns.saturating_sub(w.start_ns) <= self.window_ns;
+        match self.windows.last_mut().filter(fits) {
+            Some(window) => window.add(&span, parts_ns),
+            None => {
+                let Span { start_ns, end_ns, steps, .. } = span;
+                self.windows.push(Window { start_ns, end_ns, steps, phases_ns: parts_ns });
+            }
+        }
+        if self.windows.len() >= MOST_WINDOWS {
+            self.join();
+        }
+    }
+
+    /// Joins neighbours two by two.
+    fn join(&mut self) {
+        self.window_ns *= 2;
+        let joined = self.windows.chunks(2).map(|pair| {
+            let mut window = pair[0].clone();
+            for other in &pair[1..] {
+                window.end_ns = other.end_ns;
+                window.steps += other.steps;
+                window.phases_ns.iter_mut().zip(other.phases_ns).for_each(|(own, more)| *own += more);
+            }
+            window
+        });
+        self.windows = joined.collect();
+    }
+}
+
+impl Window {
+    fn add(&mut self, span: &Span, parts_ns: [u64; Phase::ALL.len()]) {
+        self.end_ns = self.end_ns.max(span.end_ns);
+        self.steps += span.steps;
+        self.phases_ns.iter_mut().zip(parts_ns).for_each(|(own, more)| *own += more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_has_a_short_trace() {
+        let mut lane = LaneTrace::default();
+        const STEPS: u64 = 1_000_000;
+        for step in 0..STEPS {
+            let start_ns = step * 50_000;
+            lane.take(Lane::Host, Span { phase: Phase::Log, start_ns, end_ns: start_ns + 10_000, steps: 0 });
+            let end_ns = start_ns + 50_000;
+            lane.take(Lane::Host, Span { phase: Phase::Step, start_ns: start_ns + 10_000, end_ns, steps: 1 });
+        }
+        assert_eq!(lane.spans.len() as u64, 2 * DETAILED_STEPS);
+        assert!((MOST_WINDOWS / 4..MOST_WINDOWS).contains(&lane.windows.len()), "{}", lane.windows.len());
+        // Nothing is lost, and nothing overlaps.
+        let detailed: u64 = lane.spans.iter().map(|s| s.steps).sum();
+        assert_eq!(detailed + lane.windows.iter().map(|w| w.steps).sum::<u64>(), STEPS);
+        let log_ns: u64 = lane.windows.iter().map(|w| w.phases_ns[Phase::Log as usize]).sum();
+        assert_eq!(log_ns, (STEPS - DETAILED_STEPS) * 10_000);
+        assert!(lane.windows.windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns));
+        assert_eq!(lane.windows.last().unwrap().end_ns, STEPS * 50_000);
+    }
+
+    /// On a device's lane parts come before the step that holds them.
+    #[test]
+    fn a_step_and_its_parts_share_a_window() {
+        let mut lane = LaneTrace::default();
+        for step in 0..1000 {
+            let start_ns = step * 2_000_000;
+            lane.take(
+                Lane::Device,
+                Span { phase: Phase::Forward, start_ns, end_ns: start_ns + 1_500_000, steps: 0 },
+            );
+            let end_ns = start_ns + 2_000_000;
+            lane.take(
+                Lane::Device,
+                Span { phase: Phase::Loss, start_ns: start_ns + 1_500_000, end_ns, steps: 0 },
+            );
+            lane.take(Lane::Device, Span { phase: Phase::Step, start_ns, end_ns, steps: 1 });
+        }
+        assert_eq!(lane.windows.len(), 800);
+        assert!(lane.windows.windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns));
+        let ns = |phase: Phase| lane.windows.iter().map(|w| w.phases_ns[phase as usize]).sum::<u64>();
+        assert_eq!(
+            [Phase::Forward, Phase::Loss, Phase::Step].map(ns),
+            [1_200_000_000, 400_000_000, 1_600_000_000]
+        );
+    }
+
+    #[test]
+    fn spans_without_steps_are_bounded_too() {
+        let mut lane = LaneTrace::default();
+        for n in 0..100_000 {
+            lane.take(
+                Lane::Host,
+                Span { phase: Phase::Data, start_ns: n * 10, end_ns: n * 10 + 5, steps: 0 },
+            );
+        }
+        assert_eq!(lane.spans.len(), MOST_SPANS);
+        assert!(!lane.windows.is_empty() && lane.windows.len() < MOST_WINDOWS);
+    }
+}

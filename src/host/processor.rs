@@ -1,0 +1,131 @@
+//! What of the processor and its surroundings a time depends on, beside its name: all as Linux tells it, unknown where
+//! it does not.
+
+use std::{fs, path::Path};
+
+/// Instruction sets that change what compiled code or a library does; of some hundred flags the others do not matter.
+const FLAGS: [&str; 14] = [
+    "sse4_2",
+    "avx",
+    "f16c",
+    "fma",
+    "avx2",
+    "avx512f",
+    "avx512dq",
+    "avx512bw",
+    "avx512vl",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_tile",
+    "amx_bf16",
+];
+
+/// On ARM.
+const ARM_FLAGS: [&str; 6] = ["asimd", "asimddp", "bf16", "i8mm", "sve", "sve2"];
+
+/// The processor's vector instruction sets, by the kernel's names.
+pub fn flags() -> Vec<String> {
+    super::cpuinfo_head().map(|text| flags_in(&text)).unwrap_or_default()
+}
+
+fn flags_in(cpuinfo: &str) -> Vec<String> {
+    let line = cpuinfo
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| matches!(key.trim(), "flags" | "Features"));
+    let there: Vec<&str> = line.map(|(_, flags)| flags.split_whitespace().collect()).unwrap_or_default();
+    let known = FLAGS.iter().chain(&ARM_FLAGS).filter(|flag| there.contains(flag));
+    known.map(|&flag| flag.to_owned()).collect()
+}
+
+/// How the first processor's frequency is governed: `performance`, `powersave`, `schedutil`; unknown in most virtual
+/// machines.
+pub fn governor() -> Option<String> {
+    line(Path::new("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
+}
+
+/// Whether a core runs two threads at once: `on`, `off`, `notsupported`, ...
+pub fn simultaneous_threads() -> Option<String> {
+    line(Path::new("/sys/devices/system/cpu/smt/control"))
+}
+
+/// Nodes of memory with processors of their own.
+pub fn numa_nodes() -> Option<usize> {
+    let entries = fs::read_dir("/sys/devices/system/node").ok()?;
+    let is_node = |name: &str| name.strip_prefix("node").is_some_and(|n| n.parse::<u32>().is_ok());
+    let nodes = entries.flatten().filter(|e| is_node(&e.file_name().to_string_lossy())).count();
+    (nodes > 0).then_some(nodes)
+}
+
+/// Processors' worth of time that this process's control group may take, where it is limited.
+pub fn quota_cores() -> Option<f64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    quota_in(&groups, Path::new("/sys/fs/cgroup"))
+}
+
+/// The least quota of the group and of those above it, in version 2's one tree or version 1's tree for processors.
+fn quota_in(groups: &str, mount: &Path) -> Option<f64> {
+    let quotas = groups.lines().flat_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let is_cpu = controllers.split(',').any(|c| c == "cpu");
+        let tree = match controllers {
+            "" => mount.to_owned(),
+            _ if is_cpu => mount.join("cpu"),
+            _ => return Vec::new(),
+        };
+        let group = tree.join(path.trim_start_matches('/'));
+        let folders = group.ancestors().take_while(|folder| folder.starts_with(&tree)).map(Path::to_owned);
+        folders.filter_map(|folder| quota_of(&folder)).collect::<Vec<f64>>()
+    });
+    quotas.min_by(f64::total_cmp)
+}
+
+fn quota_of(folder: &Path) -> Option<f64> {
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| *n > 0.0);
+    if let Some(text) = line(&folder.join("cpu.max")) {
+        let (quota, period) = text.split_once(' ')?;
+        return Some(number(quota)? / number(period)?);
+    }
+    let quota = number(&line(&folder.join("cpu.cfs_quota_us"))?)?;
+    Some(quota / number(&line(&folder.join("cpu.cfs_period_us"))?)?)
+}
+
+fn line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_flags_that_matter_are_kept_and_in_one_order() {
+        let text =
+            "processor : 0\nflags\t: fpu avx2 sse4_2 amx_bf16 lm avx512f\nprocessor : 1\nflags : fpu\n";
+        assert_eq!(flags_in(text), ["sse4_2", "avx2", "avx512f", "amx_bf16"]);
+        assert_eq!(flags_in("Features : fp asimd sve2\n"), ["asimd", "sve2"]);
+        assert_eq!(flags_in(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_least_quota_above_counts() {
+        let mount = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = mount.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("a/cpu.max", "150000 100000\n");
+        write("a/b/cpu.max", "max 100000\n");
+        assert_eq!(quota_in("0::/a/b\n", mount.path()), Some(1.5));
+        write("cpu/c/cpu.cfs_quota_us", "50000\n");
+        write("cpu/c/cpu.cfs_period_us", "100000\n");
+        write("cpu/cpu.cfs_quota_us", "-1\n");
+        write("cpu/cpu.cfs_period_us", "100000\n");
+        assert_eq!(quota_in("4:cpu,cpuacct:/c\n", mount.path()), Some(0.5));
+        assert_eq!(quota_in("3:cpuset:/\n0::/x\n", mount.path()), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! What planning knows of GPUs: which engine runs the steps there, and whether the job fits.
+
+use super::{Engine, Machine, Place, Rates};
+use crate::{
+    program::{Arena, LARGE_PRODUCT, Programs, Role},
+    spec::{EngineChoice, Precision, Problem, Spec},
+};
+
+/// A GPU, as planning must know it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gpu {
+    /// Whether the host only poses as it.
+    pub is_virtual: bool,
+    /// Its model.
+    pub model: String,
+    /// As `nvidia-smi` prints it, with `GPU-` or `MIG-` before it, where it is a real one.
+    pub uuid: Option<String>,
+    /// Bytes of its memory that are free.
+    pub memory_free: u64,
+    /// What its engines need; all 0 for a virtual one.
+    pub limits: GpuLimits,
+    /// Its speeds and the bytes of its second-level cache, where they are known; else nothing is said of what bounds a
+    /// run on it.
+    pub speed: Option<(Rates, u64)>,
+}
+
+impl Gpu {
+    /// One that the host poses as, in so much of its own memory.
+    pub fn virtual_of(memory_free: u64) -> Self {
+        let (model, limits) = ("virtual GPU".to_owned(), GpuLimits::default());
+        Self { is_virtual: true, model, uuid: None, memory_free, limits, speed: None }
+    }
+}
+
+/// What the engines of a GPU depend on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuLimits {
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Shared memory that one block may have.
+    pub shared_bytes: u64,
+    /// Whether a kernel may have a barrier over its whole grid.
+    pub cooperative: bool,
+    /// Whether a sum over GPUs can be queued like a kernel: NCCL is there.
+    pub queued_sums: bool,
+    /// Clock of the multiprocessors at most.
+    pub clock_hz: u64,
+}
+
+/// Shared memory that the persistent kernel needs beside the job's own (kernels/walk.cu).
+pub const WALK_BYTES: u64 = 12 << 10;
+
+/// Bytes that a job takes on a GPU whatever it is: tables of counters and rates, and up to 32 MiB that cuBLASLt works in.
+const FIXED_BYTES: u64 = 40 << 20;
+
+/// Estimates of what an instruction costs beside its work, in seconds: in the persistent block (a few hundred cycles
+/// with the meeting behind it), in a grid (its barrier: 0.7 to 2 µs are reported), as a node of a graph (1.3 µs between
+/// dependent kernels on an H100 are reported, and a kernel's own start and end).
+const COSTS_S: [f64; 3] = [0.3e-6, 1.5e-6, 2.0e-6];
+
+/// The part of its peak at which small products run, an estimate: in one block, in a grid, as tuned kernels.
+const PARTS: [f64; 3] = [0.2, 0.25, 0.5];
+
+/// Multiply-adds of a multiprocessor per clock in f32 (CUDA C++ programming guide, arithmetic instructions).
+const FMA_PER_CLOCK: f64 = 128.0;
+
+/// What was chosen.
+pub struct Chosen {
+    /// What runs the steps.
+    pub engine: Engine,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// Picks the engine of GPUs that share a run; `queued`: whether their sums are queued like kernels.
+fn among_several(choice: EngineChoice, queued: bool) -> Result<Chosen, Problem> {
+    let (engine, reason) = match choice {
+        EngineChoice::Auto if queued => (Engine::Graph, "sums over GPUs are queued among the kernels"),
+        EngineChoice::Auto => (Engine::Launch, "gradients are summed over devices between launches"),
+        EngineChoice::Launch => (Engine::Launch, "the spec asks for it"),
+        EngineChoice::Graph if queued => (Engine::Graph, "the spec asks for it"),
+        other => {
+            let message = format!("the engine `{}` cannot sum over several devices", other.name());
+            let hint = match other {
+                EngineChoice::Graph => {
+                    "it needs NCCL, which is not there; `runner devices` says what was looked for"
+                }
+                _ => "leave `devices.engine` out: the plan picks one that fits",
+            };
+            return Err(Problem::at_key("devices.engine", message).hint(hint));
+        }
+    };
+    Ok(Chosen { engine, reason: reason.into() })
+}
+
+/// Picks the engine of real GPUs.
+pub fn engine(spec: &Spec, programs: &Programs, gpus: &[&Gpu], world_size: usize) -> Result<Chosen, Problem> {
+    let choice = spec.devices.engine;
+    let at = |message: String| Problem::at_key("devices.engine", message);
+    let leave = "leave `devices.engine` out: the plan picks one that fits";
+    if world_size > 1 {
+        let queued = gpus.len() == world_size && gpus.iter().all(|gpu| gpu.limits.queued_sums);
+        return among_several(choice, queued);
+    }
+    let limits = gpus.first().map(|gpu| gpu.limits).unwrap_or_default();
+    let needed = 4 * Arena::of(programs).train.numbers as u64;
+    let room = limits.shared_bytes.saturating_sub(WALK_BYTES);
+    let fits = needed <= room;
+    let given = |engine| Ok(Chosen { engine, reason: "the spec asks for it".into() });
+    match choice {
+        EngineChoice::Serial | EngineChoice::Team => {
+            Err(at(format!("the engine `{}` runs on the CPU, and this run uses a GPU", choice.name())).hint(leave))
+        }
+        EngineChoice::Persistent if !fits => Err(at(format!(
+            "the engine `persistent` keeps {needed} bytes of this job in shared memory, and a block of this GPU has {room}"
+        ))
+        .hint(leave)),
+        EngineChoice::Cooperative if !limits.cooperative => {
+            Err(at("this GPU has no cooperative launches".into()).hint(leave))
+        }
+        EngineChoice::Persistent => given(Engine::Persistent),
+        EngineChoice::Cooperative => given(Engine::Cooperative),
+        EngineChoice::Graph => given(Engine::Graph),
+        EngineChoice::Launch => given(Engine::Launch),
+        EngineChoice::Auto => Ok(pick(programs, limits, fits)),
+    }
+}
+
+/// The least estimate among the engines that can.
+fn pick(programs: &Programs, limits: GpuLimits, fits: bool) -> Chosen {
+    let [persistent, cooperative, graph] = estimates(programs, limits);
+    let mut all = vec![(Engine::Graph, graph)];
+    if limits.cooperative {
+        all.push((Engine::Cooperative, cooperative));
+    }
+    if fits {
+        all.push((Engine::Persistent, persistent));
+    }
+    all.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let words: Vec<_> = all.iter().map(|(e, s)| format!("`{}` {:.1} µs", e.name(), s * 1e6)).collect();
+    let engine = all.first().map_or(Engine::Graph, |(engine, _)| *engine);
+    Chosen { engine, reason: format!("a step may take, as estimated: {}", words.join(", ")) }
+}
+
+/// Seconds of a step: persistent, cooperative, graph.
+fn estimates(programs: &Programs, limits: GpuLimits) -> [f64; 3] {
+    let instructions = programs.train.instructions.len() as f64;
+    let flops = programs.train.cost().flops;
+    let of_one = 2.0 * FMA_PER_CLOCK * limits.clock_hz.max(1) as f64;
+    let of_all = of_one * f64::from(limits.multiprocessors.max(1));
+    let at = |i: usize, peak: f64| instructions * COSTS_S[i] + flops / (peak * PARTS[i]);
+    [at(0, of_one), at(1, of_all), at(2, of_all)]
+}
+
+/// Whether a program has a product that the library does, so that its update must stand apart from it.
+pub fn has_large_product(programs: &Programs) -> bool {
+    programs.train.instructions.iter().any(|i| i.op.multiply_adds() >= LARGE_PRODUCT)
+}
+
+/// An explicit choice that only GPUs have is refused on the CPU: nothing is changed silently.
+pub fn refuse_on_cpu(spec: &Spec) -> Result<(), Problem> {
+    let devices = &spec.devices;
+    if devices.precision != Precision::F32 {
+        let message =
+            format!("`precision = \"{}\"` needs a GPU, and this run uses the CPU", devices.precision.name());
+        return Err(
+            Problem::at_key("devices.precision", message).hint("leave it out: the CPU computes in f32")
+        );
+    }
+    match devices.engine {
+        EngineChoice::Auto | EngineChoice::Serial | EngineChoice::Team => Ok(()),
+        other => {
+            let message = format!("the engine `{}` runs on a GPU, and this run uses the CPU", other.name());
+            Err(Problem::at_key("devices.engine", message)
+                .hint("leave it out: the plan picks one of the CPU's"))
+        }
+    }
+}
+
+/// Bytes of a job on one GPU, and those of them that grow with the batch.
+pub fn bytes(programs: &Programs, data_bytes: u64, chunk_bytes: u64) -> (u64, u64) {
+    let layout = &programs.layout;
+    let of = |role: Role| {
+        let buffers = layout.buffers.iter().filter(|b| b.role == role);
+        buffers.fold(0u64, |sum, b| sum.saturating_add((b.len as u64).saturating_mul(4)))
+    };
+    let arena = 4 * Arena::of(programs).numbers() as u64;
+    let lasting = of(Role::Values).saturating_add(of(Role::State)).saturating_add(of(Role::Gradients));
+    let needed = arena.saturating_add(of(Role::Log)).saturating_add(data_bytes).saturating_add(chunk_bytes);
+    let needed = needed.saturating_add(FIXED_BYTES);
+    (needed, arena.saturating_sub(lasting))
+}
+
+/// Refuses a job that a GPU of the run cannot hold, with the batch that it could.
+pub fn check_memory(
+    programs: &Programs,
+    data_bytes: u64,
+    chunk_bytes: u64,
+    used: &[Place],
+    machine: &Machine,
+) -> Result<(), Problem> {
+    let free = used.iter().filter_map(|place| match place {
+        Place::Gpu(i) => machine.gpus.get(*i as usize).map(|gpu| (gpu.memory_free, place)),
+        _ => None,
+    });
+    let Some((free, place)) = free.min() else { return Ok(()) };
+    let (needed, growing) = bytes(programs, data_bytes, chunk_bytes);
+    if needed <= free {
+        return Ok(());
+    }
+    let gb = |bytes: u64| bytes as f64 / 1e9;
+    let message = format!(
+        "the job needs {:.3} GB of memory on `{place}` for parameters, activations and data, and {:.3} GB are free",
+        gb(needed),
+        gb(free)
+    );
+    let fixed = needed - growing.min(needed);
+    let per_row = growing / programs.train.rows.max(1) as u64;
+    let batch = free.saturating_sub(fixed) / per_row.max(1);
+    let problem = Problem::at_key("data.batch_size", message);
+    Err(match batch {
+        0 if data_bytes > free / 2 => {
+            problem.hint("`data.placement = \"streamed\"` leaves the data on the host")
+        }
+        0 => problem.hint("make the model smaller"),
+        batch => problem.hint(format!("`data.batch_size = {batch}` would fit")),
+    })
+}

@@ -1,0 +1,115 @@
+//! What a trial will move between host and devices, to the byte, by kind and purpose: what the ledger will have counted
+//! when the run has come to its planned end.
+//!
+//! On a device whose memory is the host's nothing moves. A run that ends early moves less.
+
+use super::{Place, Trial};
+use crate::{
+    program::{Hyper, Op},
+    spec::Policy,
+};
+
+/// Bytes of one kind and purpose, over all devices, by the words of `transfers.csv`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Movement {
+    /// `h2d`, `d2h` or `all_reduce`.
+    pub kind: &'static str,
+    /// `dataset`, `batch`, `parameters`, `log`, `validation` or `gradients`.
+    pub purpose: &'static str,
+    /// How many.
+    pub bytes: u64,
+}
+
+/// Bytes of a number.
+const NUMBER: u64 = 4;
+
+/// Bytes of a sum.
+const SUM: u64 = 8;
+
+/// All that moves, in the order of `transfers.csv`; what would be zero is left out.
+pub fn transfers(trial: &Trial) -> Vec<Movement> {
+    let devices = trial.devices.used.iter().filter(|place| **place != Place::Cpu).count() as u64;
+    if devices == 0 {
+        return Vec::new();
+    }
+    // What is said of one device alone is said of the first: it keeps the log, and the parameters are read from it.
+    let each = |bytes: u64| devices.saturating_mul(bytes);
+    let movement = |kind, purpose, bytes| Movement { kind, purpose, bytes };
+    let counts = Counts::of(trial);
+    let Counts { row_bytes, epochs, passes, .. } = counts;
+    let steps = trial.steps;
+    let (train_rows, validation_rows) = (trial.facts.train_rows as u64, trial.facts.validation_rows as u64);
+    let validates = if trial.programs.validate.is_some() { 1 } else { 0 };
+    let resident = if trial.chunk_rows.is_some() { 0 } else { 1 };
+    let streamed = 1 - resident;
+    // Every device has all resident rows; of streamed ones each has its share.
+    let dataset = resident * each((train_rows + validates * validation_rows) * row_bytes);
+    let order = if trial.spec.data.shuffle { resident * each(epochs * train_rows * NUMBER) } else { 0 };
+    let batches = order + streamed * counts.streamed_rows * row_bytes;
+    let validation_batches = streamed * passes * validation_rows * row_bytes;
+    let layout = &trial.programs.layout;
+    let values = layout.buffers[layout.values.0].len as u64 * NUMBER;
+    let rates = steps * size_of::<Hyper>() as u64;
+    // Several devices compare what they hold once per epoch.
+    let digests = if devices > 1 { each(epochs * SUM) } else { 0 };
+    let width = layout.log_width as u64;
+    let log = match trial.spec.logging.policy {
+        Policy::Immediate | Policy::Buffered => steps * width * NUMBER,
+        Policy::PerEpoch => epochs * width * SUM,
+        Policy::Off => 0,
+    };
+    let summed = trial.programs.train.instructions.iter().map(|i| match i.op {
+        Op::AllReduce { of } => of.len as u64 * NUMBER,
+        _ => 0,
+    });
+    let mut all = vec![
+        movement("h2d", "batch", batches),
+        movement("h2d", "dataset", dataset),
+        movement("h2d", "parameters", each(values + rates)),
+        movement("h2d", "validation", validation_batches),
+        movement("d2h", "parameters", values + digests),
+        movement("d2h", "log", log),
+        // Loss and hits.
+        movement("d2h", "validation", each(passes * 2 * SUM)),
+        movement("all_reduce", "gradients", each(steps * summed.sum::<u64>())),
+    ];
+    all.retain(|movement| movement.bytes > 0);
+    all
+}
+
+/// How often things happen in a run that comes to its planned end.
+struct Counts {
+    /// Of features and targets.
+    row_bytes: u64,
+    /// Epochs begun.
+    epochs: u64,
+    /// Passes over the validation rows.
+    passes: u64,
+    /// Training rows that are streamed: whole chunks.
+    streamed_rows: u64,
+}
+
+impl Counts {
+    fn of(trial: &Trial) -> Self {
+        let facts = trial.facts;
+        let rows = facts.train_rows as u64;
+        let epochs = trial.steps.div_ceil(trial.steps_per_epoch.max(1));
+        let every = trial.spec.trainer.validate_every_epochs;
+        let passes = match (&trial.programs.validate, every) {
+            (None, _) | (_, 0) => 0,
+            // After every so many epochs, and after the last.
+            _ => epochs / every + u64::from(!epochs.is_multiple_of(every)),
+        };
+        let batch = trial.programs.train.batch as u64;
+        let chunk = trial.chunk_rows.map_or(rows, |chunk| (chunk as u64 / batch).max(1) * batch);
+        let whole = trial.steps / trial.steps_per_epoch.max(1);
+        let last = (trial.steps % trial.steps_per_epoch.max(1)) * batch;
+        let last = (last.div_ceil(chunk.max(1)) * chunk).min(rows);
+        Self {
+            row_bytes: (facts.features + facts.targets) as u64 * NUMBER,
+            epochs,
+            passes,
+            streamed_rows: whole * rows + last,
+        }
+    }
+}

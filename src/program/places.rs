@@ -1,0 +1,156 @@
+//! Where each buffer of a trial lies in a GPU's one block of memory, the arena.
+//!
+//! What lasts from step to step comes first: parameters, the optimizer's state, and gradients, whose gaps between
+//! parameters stay zero. What is made anew in every step lies
+//! behind it, once as training needs it and once, over the same memory, as validation does: the two never run at the
+//! same time. So a small model's training needs no room for validation's larger chunks, and fits a multiprocessor.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Program, Programs,
+    layout::{ALIGN, BufferId, Role, Slice},
+};
+
+/// The places of one kind of program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    bases: BTreeMap<BufferId, usize>,
+    /// Numbers from the arena's base to the end of the last place.
+    pub numbers: usize,
+}
+
+impl Places {
+    /// Of a slice; `None` where its buffer has none.
+    pub fn of(&self, slice: Slice) -> Option<u64> {
+        self.bases.get(&slice.buffer).map(|base| (base + slice.offset) as u64)
+    }
+
+    fn add(&mut self, buffer: BufferId, numbers: usize) {
+        self.bases.insert(buffer, self.numbers);
+        self.numbers = (self.numbers + numbers).next_multiple_of(ALIGN);
+    }
+}
+
+/// All places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arena {
+    /// Of training.
+    pub train: Places,
+    /// Of validation.
+    pub validate: Places,
+}
+
+impl Arena {
+    /// Lays out a trial.
+    pub fn of(programs: &Programs) -> Self {
+        let layout = &programs.layout;
+        let mut lasting = Places::default();
+        for (i, buffer) in layout.buffers.iter().enumerate() {
+            if matches!(buffer.role, Role::Values | Role::Gradients | Role::State) {
+                lasting.add(BufferId(i), buffer.len);
+            }
+        }
+        let behind = |programs: [Option<&Program>; 2]| {
+            let mut places = lasting.clone();
+            for (buffer, numbers) in extents(programs) {
+                if !places.bases.contains_key(&buffer) {
+                    places.add(buffer, numbers);
+                }
+            }
+            places
+        };
+        Self {
+            train: behind([Some(&programs.train), programs.train_last.as_ref()]),
+            validate: behind([programs.validate.as_ref(), programs.validate_last.as_ref()]),
+        }
+    }
+
+    /// Numbers of the whole.
+    pub fn numbers(&self) -> usize {
+        self.train.numbers.max(self.validate.numbers)
+    }
+
+    /// Where the host reads and writes a slice.
+    pub fn place(&self, slice: Slice) -> Option<u64> {
+        self.train.of(slice).or_else(|| self.validate.of(slice))
+    }
+}
+
+/// How much of each buffer the programs touch. The log lies elsewhere, and data are no part of the arena.
+fn extents(programs: [Option<&Program>; 2]) -> BTreeMap<BufferId, usize> {
+    let mut extents = BTreeMap::new();
+    for instruction in programs.into_iter().flatten().flat_map(|program| &program.instructions) {
+        instruction.op.each_slice(|slice| {
+            let extent = extents.entry(slice.buffer).or_default();
+            *extent = slice.offset.saturating_add(slice.len).max(*extent);
+        });
+    }
+    extents
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Buffer, Instruction, Layout, Op, Phase, RowSource};
+
+    #[test]
+    fn validation_lies_over_what_training_makes_anew() {
+        let buffer = |name: &str, len, role| Buffer { name: name.to_owned(), len, role };
+        let layout = Layout {
+            buffers: vec![
+                buffer("train_features", 0, Role::Data),
+                buffer("train_targets", 0, Role::Data),
+                buffer("values", 5, Role::Values),
+                buffer("gradients", 5, Role::Gradients),
+                buffer("state", 10, Role::State),
+                buffer("x", 600, Role::Activation),
+                buffer("y", 300, Role::Activation),
+            ],
+            parameters: vec![],
+            train_features: BufferId(0),
+            train_targets: BufferId(1),
+            validation_features: BufferId(0),
+            validation_targets: BufferId(1),
+            order: BufferId(0),
+            values: BufferId(2),
+            log: BufferId(1),
+            log_width: 1,
+            log_slots: 1,
+        };
+        let slice = |buffer, len| Slice { buffer: BufferId(buffer), offset: 0, len };
+        let program = |rows: usize, more: Option<Op>| {
+            let gather = Op::Gather {
+                features: BufferId(0),
+                targets: BufferId(1),
+                source: RowSource::Position,
+                first: 0,
+                x: slice(5, 2 * rows),
+                y: slice(6, rows),
+                rows,
+                width: 2,
+                target_width: 1,
+            };
+            let ops = [Some(gather), more].into_iter().flatten();
+            let instructions = ops.map(|op| Instruction { op, phase: Phase::Data }).collect();
+            Program { batch: rows, rows, instructions }
+        };
+        let programs = Programs {
+            layout,
+            train: program(10, Some(Op::Zero { of: slice(3, 5) })),
+            train_last: Some(program(3, None)),
+            validate: Some(program(300, None)),
+            validate_last: None,
+        };
+        let arena = Arena::of(&programs);
+        let at = |places: &Places, buffer| places.of(slice(buffer, 1));
+        assert_eq!(
+            (at(&arena.train, 2), at(&arena.train, 3), at(&arena.train, 4)),
+            (Some(0), Some(16), Some(32))
+        );
+        assert_eq!((at(&arena.train, 5), at(&arena.train, 6)), (Some(48), Some(80)));
+        assert_eq!(arena.train.numbers, 96);
+        assert_eq!((at(&arena.validate, 5), at(&arena.validate, 6)), (Some(48), Some(656)));
+        assert_eq!(arena.numbers(), arena.validate.numbers);
+    }
+}

@@ -1,0 +1,169 @@
+//! What was found as a person reads it: a table of products or copies, or the steps of a tour one by one.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::{
+    lab::{Finding, ProductRow, StepRow, StepStatus},
+    record::units,
+    spec::lab::Order,
+};
+
+/// Rows that share a header.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LabTable {
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+    /// Columns on the left that are words.
+    words: usize,
+    notes: Vec<String>,
+}
+
+impl LabTable {
+    /// Takes a finding that makes a row.
+    pub fn take(&mut self, finding: &Finding) {
+        match finding {
+            Finding::Product(row) => {
+                self.head(
+                    1,
+                    &["device", "product", "count", "each", "FLOP/s", "log", "of the time", "norms, summed"],
+                );
+                let log = if row.log_s > 0.0 { units::seconds(row.log_s) } else { String::new() };
+                let share =
+                    if row.log_s > 0.0 { units::percent(row.log_s / row.total_s) } else { String::new() };
+                self.rows.push(vec![
+                    row.device.clone(),
+                    shape_in_words(row),
+                    units::count(row.count),
+                    units::seconds(row.mean_s()),
+                    row.gflop_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default(),
+                    log,
+                    share,
+                    row.norm_sum.map(units::number).unwrap_or_default(),
+                ]);
+            }
+            Finding::Copy(row) => {
+                self.head(3, &["from", "to", "memory", "size", "count", "mean", "median", "B/s"]);
+                self.rows.push(vec![
+                    row.from.clone(),
+                    row.to.clone(),
+                    row.memory.unwrap_or_default().to_owned(),
+                    units::bytes(row.bytes),
+                    units::count(row.count),
+                    units::seconds(row.mean_s),
+                    units::seconds(row.p50_s),
+                    row.gb_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default(),
+                ]);
+            }
+            Finding::Together { devices, order, shape: [m, k, n], wall_s } if devices.len() > 1 => {
+                let how = match order {
+                    Order::Sequential => "one after the other",
+                    Order::Concurrent => "at once",
+                };
+                let names = devices.join(", ");
+                let seconds = units::seconds(*wall_s);
+                self.notes.push(format!("{m} x {k} x {n} on {names}, {how}: {seconds}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether there is nothing to show.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Adds a sentence below the rows, once.
+    pub fn note(&mut self, note: &str) {
+        if !self.rows.is_empty() && !self.notes.iter().any(|own| own == note) {
+            self.notes.push(note.to_owned());
+        }
+    }
+
+    /// Puts a trial's axes before every row, and its name before every note.
+    pub fn of_trial(mut self, trial: usize, axes: &[(String, String)]) -> Self {
+        let names = ["trial".to_owned()].into_iter().chain(axes.iter().map(|(key, _)| key.clone()));
+        self.columns.splice(0..0, names);
+        for row in &mut self.rows {
+            let values = [trial.to_string()].into_iter().chain(axes.iter().map(|(_, value)| value.clone()));
+            row.splice(0..0, values);
+        }
+        self.words += 1 + axes.len();
+        self.notes.iter_mut().for_each(|note| *note = format!("trial {trial}, {note}"));
+        self
+    }
+
+    /// Adds the rows of another trial.
+    pub fn extend(&mut self, other: Self) {
+        if self.columns.len() <= 1 + self.words {
+            (self.columns, self.words) = (other.columns, other.words);
+        }
+        self.rows.extend(other.rows);
+        self.notes.extend(other.notes);
+    }
+
+    /// As lines.
+    pub fn draw(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(&self.columns);
+        table.add_rows(&self.rows);
+        let empty: Vec<bool> = (0..self.columns.len())
+            .map(|i| self.rows.iter().all(|row| row.get(i).is_none_or(String::is_empty)))
+            .collect();
+        for (place, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((if place == 0 { 2 } else { 0 }, 2));
+            if place >= self.words {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+            if empty.get(place) == Some(&true) {
+                column.set_constraint(comfy_table::ColumnConstraint::Hidden);
+            }
+        }
+        let mut text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+        for note in &self.notes {
+            let _ = writeln!(text, "  {note}"); // a String takes every write
+        }
+        text
+    }
+
+    fn head(&mut self, words: usize, columns: &[&str]) {
+        if self.columns.is_empty() {
+            (self.columns, self.words) = (columns.iter().map(|c| (*c).to_owned()).collect(), words);
+        }
+    }
+}
+
+/// `100 x 100 x 100`: m, k and n of `[m, k]` times `[k, n]`.
+fn shape_in_words(row: &ProductRow) -> String {
+    let [m, k, n] = row.shape;
+    format!("{m} x {k} x {n}")
+}
+
+/// A step of a tour, and what it gave.
+pub(crate) fn step_in_words(row: &StepRow) -> String {
+    let mut text = format!("{}. {}\n", row.step, row.expression);
+    for (name, shape, device) in &row.parameters {
+        let _ = writeln!(text, "   {name} {shape:?} on {device}");
+    }
+    match (row.status, &row.message) {
+        (StepStatus::Same, _) => text.push_str("   it is there already: the same tensor, nothing is moved\n"),
+        (StepStatus::Raised, Some(message)) => {
+            let _ = writeln!(text, "   raises, as declared: {message}");
+        }
+        (StepStatus::Skipped, Some(message)) => {
+            let _ = writeln!(text, "   skipped: {message}");
+        }
+        (StepStatus::Failed, Some(message)) => {
+            let _ = writeln!(text, "   failed: {message}");
+        }
+        _ if row.copied_bytes > 0 => {
+            let _ = writeln!(text, "   {} copied", units::bytes(row.copied_bytes));
+        }
+        _ => {}
+    }
+    if let Some(shown) = &row.shown {
+        let _ = writeln!(text, "{shown}");
+    }
+    text
+}

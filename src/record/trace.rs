@@ -1,0 +1,117 @@
+//! `trace.json`: what happened when, in Chrome's Trace Event Format ("JSON Object Format" of the document of that name),
+//! which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+//!
+//! A process is a device (and the host), a thread one of its lanes. Every span is a complete event (`"ph": "X"`) with its
+//! start and length in microseconds; spans of a lane nest or follow each other. The first steps are there in detail; what
+//! comes after them is summed up in windows, which name their steps and the milliseconds of each phase.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    RecordError, Sink, units,
+    whole::{Durability, write_whole},
+};
+use crate::{
+    device::{DETAILED_STEPS, Span, Window},
+    event::{Event, TraceLane},
+    program::Phase,
+};
+
+/// The sink of `trace.json`, which is there whole once a run has ended, or not at all.
+pub struct TraceJson {
+    path: PathBuf,
+}
+
+impl TraceJson {
+    /// For a file of that path.
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+}
+
+impl Sink for TraceJson {
+    fn event(&mut self, event: &Event) -> Result<(), RecordError> {
+        let Event::Finished(outcome) = event else { return Ok(()) };
+        write_whole(&self.path, Durability::Process, |out| write(out, &outcome.traces))
+    }
+}
+
+fn write(out: &mut impl Write, lanes: &[TraceLane]) -> io::Result<()> {
+    let about = format!("the first {DETAILED_STEPS} steps in detail, then sums over windows");
+    writeln!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"detail\":\"{about}\"}},\"traceEvents\":[")?;
+    let mut first = true;
+    let mut line = |event: Value| {
+        let comma = if std::mem::take(&mut first) { "" } else { ",\n" };
+        write!(out, "{comma}{event}")
+    };
+    let mut processes: Vec<&str> = Vec::new();
+    for (thread, lane) in lanes.iter().enumerate() {
+        let known = processes.iter().position(|process| *process == lane.process);
+        let process = known.unwrap_or_else(|| {
+            processes.push(&lane.process);
+            processes.len() - 1
+        });
+        let (pid, tid) = (process + 1, thread + 1);
+        let meta = |what: &str, arguments: Value| json!({ "name": what, "ph": "M", "pid": pid, "tid": tid, "args": arguments });
+        line(meta("process_name", json!({ "name": lane.process })))?;
+        line(meta("process_sort_index", json!({ "sort_index": pid })))?;
+        line(meta("thread_name", json!({ "name": lane.name })))?;
+        let mut spans = lane.trace.spans.clone();
+        // What holds others stands before them.
+        spans.sort_by_key(|span| (span.start_ns, u64::MAX - span.end_ns));
+        let mut step = 0;
+        for span in &spans {
+            line(complete(
+                span_name(span, &lane.process),
+                [span.start_ns, span.end_ns],
+                pid,
+                tid,
+                arguments(span, step),
+            ))?;
+            step += span.steps;
+        }
+        for window in &lane.trace.windows {
+            let name = units::counted(window.steps, "step");
+            line(complete(name, [window.start_ns, window.end_ns], pid, tid, sums(window)))?;
+        }
+    }
+    writeln!(out, "\n]}}")
+}
+
+fn complete(name: String, [start, end]: [u64; 2], pid: usize, tid: usize, arguments: Value) -> Value {
+    let us = |ns: u64| ns as f64 / 1000.0;
+    let length = us(end.saturating_sub(start));
+    json!({ "name": name, "cat": "train", "ph": "X", "ts": us(start), "dur": length, "pid": pid, "tid": tid, "args": arguments })
+}
+
+fn span_name(span: &Span, process: &str) -> String {
+    match (span.phase, span.steps) {
+        (Phase::Step, 1) if process != "host" => "step".to_owned(),
+        (Phase::Step, steps) => format!("block of {}", units::counted(steps, "step")),
+        (phase, _) => phase.name().to_owned(),
+    }
+}
+
+/// The steps that a span holds, counted from 1.
+fn arguments(span: &Span, before: u64) -> Value {
+    match span.steps {
+        0 => json!({}),
+        1 => json!({ "step": before + 1 }),
+        steps => json!({ "first_step": before + 1, "last_step": before + steps }),
+    }
+}
+
+/// Milliseconds by phase; on a device's lane `step` is the whole of which the others are parts.
+fn sums(window: &Window) -> Value {
+    let mut sums = Map::new();
+    sums.insert("steps".to_owned(), window.steps.into());
+    for (phase, ns) in Phase::ALL.into_iter().zip(window.phases_ns).filter(|(_, ns)| *ns > 0) {
+        sums.insert(format!("{}_ms", phase.name()), (ns as f64 / 1e6).into());
+    }
+    sums.into()
+}

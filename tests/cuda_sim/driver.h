@@ -1,0 +1,21 @@
+// The stand-in driver's inside, for the stand-in libraries that work on its streams (cublaslt.cpp, nccl.cpp).
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace cusim {
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+// Does work in the order of a stream, or records it where the stream is captured. `log`: the line for RUNNER_SIM_LOG, or "".
+// Returns a CUresult, which the work may decide, too.
+__attribute__((visibility("default"))) int in_stream(void* stream, const char* log, std::function<int()> work);
+
+// Whether a run of bytes lies within memory that a stream's device may use.
+__attribute__((visibility("default"))) bool usable(void* stream, const void* at, size_t bytes);
+
+// Whether this call is the one that RUNNER_SIM_FAIL names: "alloc:3,launch:5" has the third allocation fail.
+__attribute__((visibility("default"))) bool fails(const char* kind);
+
+}   // namespace cusim

@@ -1,0 +1,70 @@
+// How the stand-in driver finds kernels and has them run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+struct Run;   // kernels/common.cuh
+
+namespace cusim {
+
+const size_t SHARED_BYTES = 232448;   // per block, as on sm_90
+const size_t CANARY_BYTES = 256;
+
+struct Grid {
+    unsigned blocks[3], threads[3], shared_bytes;
+    bool cooperative;
+};
+
+// Runs `body` as every thread of a grid; what went wrong, or nothing.
+std::string run_grid(const std::function<void()>& body, const Grid& grid);
+
+// A launch with its arguments, copied; and the device addresses among them.
+struct Bound {
+    std::function<void()> body;
+    std::vector<std::pair<const void*, bool>> addresses;   // the second: points to a Run
+};
+
+struct Kernel {
+    const char* name;
+    Bound (*bind)(void** arguments);
+};
+
+std::vector<Kernel>& kernels();
+
+template <class T>
+struct Address {
+    static void note(Bound&, const T&) {}
+};
+template <class T>
+struct Address<T*> {
+    static void note(Bound& bound, T* const& address) {
+        bound.addresses.push_back({(const void*)address, std::is_same_v<std::remove_cv_t<T>, Run>});
+    }
+};
+
+// Takes a kernel's parameter list from its type.
+template <auto Function>
+struct Binder;
+template <class... Parameters, void (*Function)(Parameters...)>
+struct Binder<Function> {
+    template <size_t... I>
+    static Bound unpack(void** arguments, std::index_sequence<I...>) {
+        std::tuple<Parameters...> copy(*(Parameters*)arguments[I]...);
+        Bound bound;
+        (Address<Parameters>::note(bound, std::get<I>(copy)), ...);
+        bound.body = [copy] { std::apply(Function, copy); };
+        return bound;
+    }
+    static Bound bind(void** arguments) { return unpack(arguments, std::index_sequence_for<Parameters...>{}); }
+};
+
+#define KERNEL(name) static int registered_##name = (cusim::kernels().push_back({#name, &cusim::Binder<name>::bind}), 0)
+
+}   // namespace cusim

@@ -1,0 +1,248 @@
+// A stand-in for libnccl.so.2: collectives between the stand-in driver's devices, within one process.
+//
+// A rank's part of a collective arrives, then waits; the last to arrive does the work, in the order of ranks. So ranks need
+// a thread each, or one thread calls for all of them between ncclGroupStart and ncclGroupEnd; the parts of a captured
+// graph wait when it is launched. A collective that not all ranks join fails after RUNNER_SIM_NCCL_SECONDS (20).
+
+#include "driver.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+extern "C" int cuCtxGetCurrent(void**);
+
+namespace {
+
+enum Result { SUCCESS = 0, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE_ERROR = 6 };
+enum Type { FLOAT32 = 7, FLOAT64 = 8 };
+enum Reduction { SUM = 0, AVERAGE = 4 };
+
+struct Id {
+    char bytes[128];
+};
+
+// One rank's part of a collective.
+struct Part {
+    const void* from;
+    void* to;
+    size_t count;
+    int type, reduction, root;   // root: of a broadcast, else -1
+    void* stream;
+
+    size_t bytes() const { return count * (type == FLOAT64 ? 8 : 4); }
+    bool same(const Part& o) const {
+        return count == o.count && type == o.type && reduction == o.reduction && root == o.root;
+    }
+};
+
+// The ranks that work together.
+struct Clique {
+    std::mutex lock;
+    std::condition_variable changed;
+    int size;
+    int joined = 0, arrived = 0;
+    bool aborted = false;
+    unsigned long round = 0;
+    int result = SUCCESS;   // of the round before
+    std::vector<Part> parts;
+
+    explicit Clique(int size) : size(size), parts(size) {}
+
+    template <class T>
+    void reduce() {
+        std::vector<T> total(parts[0].count);
+        for (const Part& part : parts)
+            for (size_t i = 0; i < part.count; i++) total[i] += ((const T*)part.from)[i];
+        if (parts[0].reduction == AVERAGE)
+            for (T& x : total) x /= (T)size;
+        for (const Part& part : parts) memcpy(part.to, total.data(), part.bytes());
+    }
+
+    int work() {
+        for (const Part& part : parts) {
+            if (!part.same(parts[0])) return INVALID_USAGE;
+            bool sends = part.root < 0 || &part == &parts[part.root];
+            if (sends && !cusim::usable(part.stream, part.from, part.bytes())) return INVALID_ARGUMENT;
+            if (!cusim::usable(part.stream, part.to, part.bytes())) return INVALID_ARGUMENT;
+        }
+        if (parts[0].root >= 0) {
+            const Part& root = parts[parts[0].root];
+            for (const Part& part : parts) memmove(part.to, root.from, root.bytes());
+        } else if (parts[0].type == FLOAT64) {
+            reduce<double>();
+        } else {
+            reduce<float>();
+        }
+        return SUCCESS;
+    }
+
+    // Returns the round to wait for.
+    unsigned long arrive(int rank, const Part& part) {
+        std::lock_guard<std::mutex> guard(lock);
+        parts[rank] = part;
+        unsigned long own = round;
+        if (++arrived == size) {
+            result = work();
+            arrived = 0;
+            round++;
+            changed.notify_all();
+        }
+        return own;
+    }
+
+    int wait(unsigned long own) {
+        std::unique_lock<std::mutex> guard(lock);
+        const char* seconds = getenv("RUNNER_SIM_NCCL_SECONDS");
+        auto limit = std::chrono::seconds(seconds ? atol(seconds) : 20);
+        bool met = changed.wait_for(guard, limit, [&] { return round != own || aborted; });
+        if (aborted) return REMOTE_ERROR;
+        return met ? result : SYSTEM_ERROR;
+    }
+
+    int join(bool waits) {
+        std::unique_lock<std::mutex> guard(lock);
+        joined++;
+        changed.notify_all();
+        bool all = !waits || changed.wait_for(guard, std::chrono::seconds(20), [&] { return joined >= size || aborted; });
+        return all ? SUCCESS : SYSTEM_ERROR;
+    }
+};
+
+struct Communicator {
+    std::shared_ptr<Clique> clique;
+    int rank;
+};
+
+struct Pending {
+    Communicator* communicator;
+    Part part;
+    std::string text;
+};
+
+thread_local int group_depth = 0;
+thread_local std::vector<Pending> group;
+
+std::mutex cliques_lock;
+std::map<std::string, std::shared_ptr<Clique>>& cliques() {
+    static auto* all = new std::map<std::string, std::shared_ptr<Clique>>;
+    return *all;
+}
+
+// All arrive before any waits. What a captured part meets is told when its graph is launched.
+int perform(const std::vector<Pending>& all) {
+    int result = SUCCESS;
+    std::vector<std::shared_ptr<unsigned long>> rounds;
+    for (const Pending& p : all) {
+        auto round = std::make_shared<unsigned long>(0);
+        rounds.push_back(round);
+        auto clique = p.communicator->clique;
+        int rank = p.communicator->rank;
+        Part part = p.part;
+        cusim::in_stream(part.stream, p.text.c_str(), [=] { return *round = clique->arrive(rank, part), 0; });
+    }
+    for (size_t i = 0; i < all.size(); i++) {
+        auto clique = all[i].communicator->clique;
+        auto round = rounds[i];
+        auto outcome = std::make_shared<int>(SUCCESS);
+        cusim::in_stream(all[i].part.stream, "", [=] { return (*outcome = clique->wait(*round)) ? 719 : 0; });
+        if (*outcome) result = *outcome;
+    }
+    return result;
+}
+
+int collective(Communicator* communicator, Part part, const char* name) {
+    if (!communicator || (part.type != FLOAT32 && part.type != FLOAT64)) return INVALID_ARGUMENT;
+    if (part.root < 0 && part.reduction != SUM && part.reduction != AVERAGE) return INVALID_ARGUMENT;
+    if (cusim::fails("nccl")) return SYSTEM_ERROR;
+    char text[64];
+    snprintf(text, sizeof text, "%s %zu", name, part.bytes());
+    Pending pending{communicator, part, text};
+    if (group_depth > 0) return group.push_back(pending), SUCCESS;
+    return perform({pending});
+}
+
+}   // namespace
+
+EXPORT int ncclGetVersion(int* version) { return *version = 22706, SUCCESS; }
+EXPORT const char* ncclGetErrorString(int code) {
+    static const char* const texts[] = {"no error", "unhandled cuda error", "unhandled system error", "internal error",
+                                        "invalid argument", "invalid usage", "remote process exited or there was a network error"};
+    return code >= 0 && code < 7 ? texts[code] : "unknown result code";
+}
+EXPORT const char* ncclGetLastError(Communicator*) { return ""; }
+EXPORT int ncclGetUniqueId(Id* id) {
+    static std::mutex lock;
+    static unsigned next = 0;
+    std::lock_guard<std::mutex> guard(lock);
+    memset(id, 0, sizeof *id);
+    snprintf(id->bytes, sizeof id->bytes, "clique %u", next++);
+    return SUCCESS;
+}
+EXPORT int ncclCommInitRank(Communicator** communicator, int ranks, Id id, int rank) {
+    if (ranks < 1 || rank < 0 || rank >= ranks) return INVALID_ARGUMENT;
+    void* context = nullptr;
+    if (cuCtxGetCurrent(&context) || !context) return INVALID_USAGE;
+    if (cusim::fails("nccl")) return SYSTEM_ERROR;
+    std::shared_ptr<Clique> clique;
+    {
+        std::lock_guard<std::mutex> guard(cliques_lock);
+        auto& known = cliques()[std::string(id.bytes, sizeof id.bytes)];
+        if (!known) known = std::make_shared<Clique>(ranks);
+        clique = known;
+    }
+    if (clique->size != ranks) return INVALID_ARGUMENT;
+    *communicator = new Communicator{clique, rank};
+    return clique->join(group_depth == 0);
+}
+EXPORT int ncclCommInitAll(Communicator** communicators, int count, const int*) {
+    if (count < 1) return INVALID_ARGUMENT;
+    if (cusim::fails("nccl")) return SYSTEM_ERROR;
+    auto clique = std::make_shared<Clique>(count);
+    for (int rank = 0; rank < count; rank++) communicators[rank] = new Communicator{clique, rank};
+    return SUCCESS;
+}
+EXPORT int ncclCommCount(const Communicator* communicator, int* count) {
+    return *count = communicator->clique->size, SUCCESS;
+}
+EXPORT int ncclCommUserRank(const Communicator* communicator, int* rank) { return *rank = communicator->rank, SUCCESS; }
+EXPORT int ncclCommFinalize(Communicator*) { return SUCCESS; }
+EXPORT int ncclCommDestroy(Communicator* communicator) { return delete communicator, SUCCESS; }
+EXPORT int ncclCommAbort(Communicator* communicator) {
+    {
+        std::lock_guard<std::mutex> guard(communicator->clique->lock);
+        communicator->clique->aborted = true;
+        communicator->clique->changed.notify_all();
+    }
+    return delete communicator, SUCCESS;
+}
+EXPORT int ncclCommGetAsyncError(Communicator* communicator, int* error) {
+    std::lock_guard<std::mutex> guard(communicator->clique->lock);
+    return *error = communicator->clique->aborted ? REMOTE_ERROR : SUCCESS, SUCCESS;
+}
+EXPORT int ncclGroupStart() { return group_depth++, SUCCESS; }
+EXPORT int ncclGroupEnd() {
+    if (group_depth == 0) return INVALID_USAGE;
+    if (--group_depth > 0) return SUCCESS;
+    std::vector<Pending> all;
+    all.swap(group);
+    return perform(all);
+}
+EXPORT int ncclAllReduce(const void* from, void* to, size_t count, int type, int reduction, Communicator* communicator,
+                         void* stream) {
+    return collective(communicator, {from, to, count, type, reduction, -1, stream}, "all_reduce");
+}
+EXPORT int ncclBroadcast(const void* from, void* to, size_t count, int type, int root, Communicator* communicator,
+                         void* stream) {
+    if (communicator && (root < 0 || root >= communicator->clique->size)) return INVALID_ARGUMENT;
+    return collective(communicator, {from, to, count, type, SUM, root, stream}, "broadcast");
+}

@@ -1,0 +1,42 @@
+// Kernels with planted bugs, and one without: tests of the tests.
+
+// Sums 256 numbers in shared memory by a tree.
+extern "C" __global__ void planted_nothing(const float* x, float* out) {
+    __shared__ float sums[256];
+    sums[threadIdx.x] = x[threadIdx.x];
+    for (unsigned half = 128; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) *out = sums[0];
+}
+
+// The same without the barriers.
+extern "C" __global__ void planted_missing_barrier(const float* x, float* out) {
+    __shared__ float sums[256];
+    sums[threadIdx.x] = x[threadIdx.x];
+    for (unsigned half = 128; half > 0; half /= 2)
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    if (threadIdx.x == 0) *out = sums[0];
+}
+
+// Half of the threads leave before a barrier.
+extern "C" __global__ void planted_skipped_barrier(const float* x, float* out) {
+    if (threadIdx.x >= 128) return;
+    __syncthreads();
+    if (threadIdx.x == 0) *out = x[0];
+}
+
+// Reads one number past the end of n.
+extern "C" __global__ void planted_read_beyond(const float* x, float* out, int n) {
+    if (threadIdx.x == 0) *out = x[n];
+}
+
+// Writes one number past the block's dynamic shared memory of n numbers.
+extern "C" __global__ void planted_write_beyond_shared(float* out, int n) {
+    extern __shared__ unsigned char dyn_smem[];
+    if (threadIdx.x == 0) {
+        ((float*)dyn_smem)[n] = 1.0f;
+        *out = ((float*)dyn_smem)[n];
+    }
+}

@@ -1,0 +1,56 @@
+//! Compiled kernels on disk: found again, made anew when damaged, shared by processes that start together.
+
+use std::fs;
+
+use super::{LINREG, Sim};
+use crate::process::Place;
+
+/// The cache's only entry.
+fn entry(sim: &Sim) -> std::path::PathBuf {
+    let entries: Vec<_> = fs::read_dir(sim.kernels()).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    entries.into_iter().next().unwrap()
+}
+
+#[test]
+fn the_second_run_needs_no_compiler_and_a_damaged_entry_is_made_anew() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Place::new(LINREG);
+    let broken = [("RUNNER_SIM_FAIL", "compile:1")];
+    sim.run(&place, &[], &[]).ended_by(0);
+    let whole = fs::read(entry(&sim)).unwrap();
+    sim.run(&place, &[], &broken).ended_by(0);
+    fs::write(entry(&sim), &whole[..whole.len() - 1]).unwrap();
+    let refused = sim.run(&place, &[], &broken).ended;
+    assert_eq!(
+        (refused.code, refused.stderr.as_str()),
+        (
+            Some(2),
+            "error: `gpu:0` cannot be used: NVRTC cannot compile `kernels.cu` (status 6): error: #error directive\n"
+        )
+    );
+    sim.run(&place, &[], &[]).ended_by(0);
+    assert_eq!(fs::read(entry(&sim)).unwrap(), whole);
+}
+
+#[test]
+fn processes_that_start_together_share_an_entry() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Place::new(LINREG);
+    let mut running = Vec::new();
+    for _ in 0..3 {
+        let (mut command, runs) = place.prepared(&["-q"]);
+        running.push((sim.on(&mut command, &[]).spawn().unwrap(), runs));
+    }
+    for (mut child, _) in running {
+        assert!(child.wait().unwrap().success());
+    }
+    entry(&sim);
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_done_without() {
+    let Some(sim) = Sim::get() else { return };
+    fs::write(sim.kernels(), "a file").unwrap();
+    sim.run(&Place::new(LINREG), &[], &[]).ended_by(0);
+}

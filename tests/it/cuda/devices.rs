@@ -1,0 +1,105 @@
+//! `runner devices`: the GPUs there are, matched by UUID between CUDA and the monitor, and what is missing and why.
+
+use super::{LINREG, Sim, has_real_driver};
+use crate::process::Place;
+
+/// What stands behind the CPU.
+fn section(sim: &Sim, variables: &[(&str, &str)]) -> String {
+    let ended = sim.runner(&Place::new(LINREG), &["devices"], variables);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let text = ended.stdout;
+    let text = text[text.find("\ngpu\n").unwrap() + 1..].to_owned();
+    // Folders differ from run to run.
+    text.replace(sim.libraries.to_str().unwrap(), "LIBRARIES")
+        .replace(sim.kernels().to_str().unwrap(), "KERNELS")
+}
+
+#[test]
+fn without_a_driver_it_says_so_in_one_line() {
+    if has_real_driver() {
+        return;
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let text = section(&Sim::at(empty.path()), &[]);
+    assert_eq!(text, "gpu\n  none: no NVIDIA driver: libcuda.so.1 is not there\n");
+}
+
+#[test]
+fn a_driver_without_a_gpu_is_told_apart_from_no_driver() {
+    let Some(sim) = Sim::get() else { return };
+    let text = section(&sim, &[("RUNNER_SIM_DEVICES", "0")]);
+    assert_eq!(text, "gpu\n  none: the NVIDIA driver is there, but no GPU that it can use\n");
+}
+
+#[test]
+fn the_table_the_links_and_the_libraries() {
+    let Some(sim) = Sim::get() else { return };
+    let want = "\
+gpu
+  device  GPU  name           bus id            temp  perf  power        memory           GPU-util  compute
+  gpu:1   0    Simulated GPU  00000000:02:00.0  31C   P0    68W / 700W   4MiB / 1024MiB   0%        9.0
+  gpu:0   1    Simulated GPU  00000000:01:00.0  30C   P0    68W / 700W   4MiB / 1024MiB   10%       9.0
+
+links
+  gpu:1 - gpu:0  NV4   each reads the other's memory
+
+libraries
+  driver       580.65.06, CUDA 13.0, LIBRARIES/libcuda.so.1
+  NVRTC        13.0, LIBRARIES/libnvrtc.so.12
+  cuBLASLt     13.0, LIBRARIES/libcublasLt.so.12
+  NCCL         2.27, LIBRARIES/libnccl.so.2
+  kernel cache KERNELS
+";
+    let got = section(&sim, &[("RUNNER_SIM_DEVICES", "2")]);
+    // Widths follow the cells; their order and content are what matters.
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&got), words(want), "{got}");
+}
+
+#[test]
+fn what_is_missing_is_told_with_where_it_was_looked_for() {
+    let Some((sim, _folder)) = Sim::only(&["libcuda.so.1"]) else { return };
+    let looked = |names: &str| {
+        format!(
+            "looked for {names} in $RUNNER_CUDA_PATH (not set), the loader's path, $VIRTUAL_ENV (not set), \
+             $CONDA_PREFIX (not set), /usr/local/cuda/lib64"
+        )
+    };
+    let want = format!(
+        "
+  no load, temperature and power: libnvidia-ml.so.1, which comes with the NVIDIA driver, is not there
+
+libraries
+  driver       13.0, LIBRARIES/libcuda.so.1
+  NVRTC        NVRTC, the CUDA run-time compiler, is not there: {}; `pip install nvidia-cuda-nvrtc` in an active \
+         virtual environment, or install the CUDA toolkit, or name its folder in $RUNNER_CUDA_PATH
+  cuBLASLt     not there, so our own kernels do the large products: {}
+  NCCL         not there: {}
+  kernel cache KERNELS
+",
+        looked("libnvrtc.so.13, libnvrtc.so.12"),
+        looked("libcublasLt.so.13, libcublasLt.so.12"),
+        looked("libnccl.so.2"),
+    );
+    let got = section(&sim, &[]);
+    // The driver's link leads into the folder of all libraries.
+    let got: Vec<&str> =
+        got.lines().skip(3).filter(|line| !line.trim_start().starts_with("driver")).collect();
+    let want: Vec<&str> = want.lines().filter(|line| !line.trim_start().starts_with("driver")).collect();
+    assert_eq!(got, want);
+}
+
+#[test]
+fn folders_of_the_user_and_of_an_environment_are_looked_into() {
+    let Some(all) = Sim::get() else { return };
+    let Some((sim, _folder)) = Sim::only(&["libcuda.so.1"]) else { return };
+    let libraries = all.libraries.to_str().unwrap();
+    let text = section(&sim, &[("RUNNER_CUDA_PATH", &format!("/nowhere:{libraries}"))]);
+    assert!(text.contains(&format!("NVRTC        13.0, {libraries}/libnvrtc.so.12\n")), "{text}");
+    let environment = tempfile::tempdir().unwrap();
+    let wheel = environment.path().join("lib/python3.12/site-packages/nvidia/cuda_nvrtc/lib");
+    std::fs::create_dir_all(&wheel).unwrap();
+    std::os::unix::fs::symlink(all.libraries.join("libnvrtc.so.12"), wheel.join("libnvrtc.so.12")).unwrap();
+    let text = section(&sim, &[("VIRTUAL_ENV", environment.path().to_str().unwrap())]);
+    assert!(text.contains(&format!("NVRTC        13.0, {}/libnvrtc.so.12\n", wheel.display())), "{text}");
+}

@@ -1,0 +1,188 @@
+//! What goes wrong is told in whole sentences, before the start where that can be known, and never ends in a crash.
+
+use super::{LINREG, Sim, has_real_driver};
+use crate::process::{Folder, Place};
+
+/// Refused before anything began: exit code, message, no folder.
+#[track_caller]
+fn refused(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)], code: i32, message: &str) {
+    let ran = sim.run(&Place::new(LINREG), arguments, variables);
+    assert_eq!((ran.ended.code, ran.ended.stderr.as_str()), (Some(code), message));
+    assert!(Folder::within(&ran.runs).is_none(), "a folder was made");
+}
+
+#[test]
+fn no_driver_and_no_device() {
+    let missing = |why: &str| {
+        format!(
+            "error: `gpu:0` is not there\n --> spec.toml:4:12\n  |\n4 | num_gpus = 1\n  |            ^ no GPU can be used \
+             ({why})\n  |\n  = hint: `devices.on_missing = \"clamp\"` uses the devices that are there, the CPU where \
+             none is\n"
+        )
+    };
+    if !has_real_driver() {
+        let empty = tempfile::tempdir().unwrap();
+        let why = missing("no NVIDIA driver: libcuda.so.1 is not there");
+        refused(&Sim::at(empty.path()), &[], &[], 3, &why);
+        let clamped = Sim::at(empty.path()).run(&Place::new(LINREG), &["devices.on_missing=clamp"], &[]);
+        assert_eq!(clamped.ended_by(0).summary("devices_used"), "cpu");
+    }
+    let Some(sim) = Sim::get() else { return };
+    let why = missing("the NVIDIA driver is there, but no GPU that it can use");
+    refused(&sim, &[], &[("RUNNER_SIM_DEVICES", "0")], 3, &why);
+}
+
+#[test]
+fn an_old_driver() {
+    let Some(all) = Sim::get() else { return };
+    let old = tempfile::tempdir().unwrap();
+    // A library that has none of the driver's functions.
+    std::fs::copy(all.libraries.join("libnvidia-ml.so.1"), old.path().join("libcuda.so.1")).unwrap();
+    let ended = Sim::at(old.path()).runner(&Place::new(LINREG), &["devices"], &[]);
+    let text = &ended.stdout[ended.stdout.find("\ngpu\n").unwrap()..];
+    let told = "is too old: it has no function cuInit (a driver for CUDA 11.4 or newer has)";
+    assert!(
+        text.starts_with("\ngpu\n  none: the NVIDIA driver cannot be used: looked for libcuda.so.1 in "),
+        "{text}"
+    );
+    assert!(text.contains(told), "{text}");
+}
+
+#[test]
+fn no_compiler() {
+    let Some((sim, _folder)) = Sim::only(&["libcuda.so.1"]) else { return };
+    let message = "error: `gpu:0` cannot be used: NVRTC, the CUDA run-time compiler, is not there: looked for \
+                   libnvrtc.so.13, libnvrtc.so.12 in $RUNNER_CUDA_PATH (not set), the loader's path, $VIRTUAL_ENV (not \
+                   set), $CONDA_PREFIX (not set), /usr/local/cuda/lib64; `pip install nvidia-cuda-nvrtc` in an active \
+                   virtual environment, or install the CUDA toolkit, or name its folder in $RUNNER_CUDA_PATH\n";
+    refused(&sim, &[], &[], 2, message);
+}
+
+#[test]
+fn memory_that_is_not_there() {
+    let Some(sim) = Sim::get() else { return };
+    let fails = |what: &'static str| [("RUNNER_SIM_FAIL", what)];
+    let end = "CUDA_ERROR_OUT_OF_MEMORY (out of memory); lower `data.batch_size`, set `data.placement = \"streamed\"`, or \
+               end what else uses the GPU\n";
+    let text = format!("error: `gpu:0` failed while taking 5312 bytes for parameters and activations: {end}");
+    refused(&sim, &[], &fails("alloc:1"), 2, &text);
+    let text =
+        format!("error: `gpu:0` failed while taking 384 bytes of pinned host memory for the log: {end}");
+    refused(&sim, &[], &fails("pinned:1"), 2, &text);
+}
+
+#[test]
+fn a_job_that_does_not_fit_names_the_batch_that_would() {
+    let Some(sim) = Sim::get() else { return };
+    let wide =
+        "model.layers=[{ linear = { out_features = 20000 } }, \"tanh\", { linear = { out_features = 1 } }]";
+    let memory = [("RUNNER_SIM_MEMORY", "100000000")];
+    let short = ["trainer.max_steps=1", "trainer.validate_every_epochs=0"];
+    let arguments = [wide, short[0], short[1], "data.batch_size=500"];
+    let ended = sim.run(&Place::new(LINREG), &arguments, &memory).ended;
+    let message = "error: the job needs 0.123 GB of memory on `gpu:0` for parameters, activations and data, and 0.096 GB \
+                   are free\n --> argument:1:17\n  |\n1 | data.batch_size=500\n  |                 ^^^\n  |\n  = hint: \
+                   `data.batch_size = ";
+    assert_eq!(ended.code, Some(2));
+    let rest = ended.stderr.strip_prefix(message).unwrap_or_else(|| panic!("{}", ended.stderr));
+    let batch: u32 = rest.strip_suffix("` would fit\n").unwrap().parse().unwrap();
+    let with = |batch: u32| {
+        let size = format!("data.batch_size={batch}");
+        sim.run(&Place::new(LINREG), &[wide, short[0], short[1], &size], &memory).ended.code
+    };
+    // A smaller batch may fold its update into the products, and so save the gradients.
+    assert_eq!((with(batch), with(batch + 5)), (Some(0), Some(2)), "{batch}");
+}
+
+#[test]
+fn a_launch_that_fails_ends_the_run_with_all_rows_before_it() {
+    let Some(sim) = Sim::get() else { return };
+    let why = "`gpu:0` failed while launching the kernel `op_linear`: CUDA_ERROR_LAUNCH_FAILED (unspecified launch \
+               failure); the GPU is lost to this process; look at `dmesg` and `nvidia-smi -q`, and try `devices.engine = \
+               \"launch\"`";
+    let arguments = ["devices.engine=launch", "logging.policy=immediate", "-q"];
+    // A step is seven kernels and its end: the second of the fifth step.
+    let ran = sim.run(&Place::new(LINREG), &arguments, &[("RUNNER_SIM_FAIL", "launch:34")]);
+    let folder = ran.folder();
+    assert_eq!((ran.ended.code, ran.ended.stderr.as_str()), (Some(1), format!("error: {why}\n").as_str()));
+    assert_eq!(folder.summary("status"), "failed");
+    assert_eq!(folder.metrics().rows.len(), 4, "the steps before it");
+}
+
+#[test]
+fn copies_modules_graphs_and_waits_that_fail() {
+    let Some(sim) = Sim::get() else { return };
+    let cases = [
+        (
+            "copy:5",
+            "persistent",
+            "copying 128 bytes to it: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was",
+        ),
+        (
+            "module:1",
+            "persistent",
+            "loading its kernels: CUDA_ERROR_INVALID_IMAGE (device kernel image is invalid)",
+        ),
+        ("graph:1", "graph", "making a graph of its steps: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"),
+        (
+            "launch:2",
+            "cooperative",
+            "launching the kernel `walk_grid`: CUDA_ERROR_LAUNCH_FAILED (unspecified launch",
+        ),
+        (
+            "synchronize:2",
+            "persistent",
+            "reading the log: CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)",
+        ),
+    ];
+    for (fails, engine, words) in cases {
+        let engine = format!("devices.engine={engine}");
+        let ended = sim.run(&Place::new(LINREG), &[&engine, "-q"], &[("RUNNER_SIM_FAIL", fails)]).ended;
+        assert!(matches!(ended.code, Some(1 | 2)), "{fails}: {ended:?}");
+        let start = format!("error: `gpu:0` failed while {words}");
+        assert!(ended.stderr.starts_with(&start), "{fails}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn what_only_a_gpu_has_is_refused_on_the_cpu_and_the_other_way_round() {
+    let Some(sim) = Sim::get() else { return };
+    let cases = [
+        (
+            "devices.precision=tf32",
+            0,
+            "`precision = \"tf32\"` needs a GPU, and this run uses the CPU",
+            19,
+            4,
+            "leave it out: the CPU computes in f32",
+        ),
+        (
+            "devices.engine=graph",
+            0,
+            "the engine `graph` runs on a GPU, and this run uses the CPU",
+            16,
+            5,
+            "leave it out: the plan picks one of the CPU's",
+        ),
+        (
+            "devices.engine=team",
+            1,
+            "the engine `team` runs on the CPU, and this run uses a GPU",
+            16,
+            4,
+            "leave `devices.engine` out: the plan picks one that fits",
+        ),
+    ];
+    for (argument, gpus, what, column, length, hint) in cases {
+        let (bars, marks) = (" ".repeat(column), "^".repeat(length));
+        let message = format!(
+            "error: {what}\n --> argument:1:{column}\n  |\n1 | {argument}\n  |{bars}{marks}\n  |\n  = hint: {hint}\n"
+        );
+        refused(&sim, &[argument, &format!("devices.num_gpus={gpus}")], &[], 2, &message);
+    }
+    let large = "model.layers=[{ linear = { out_features = 3000 } }, { linear = { out_features = 1 } }]";
+    let ended = sim.run(&Place::new(LINREG), &[large, "devices.engine=persistent"], &[]).ended;
+    assert_eq!(ended.code, Some(2));
+    let words = "in shared memory, and a block of this GPU has 220160";
+    assert!(ended.stderr.lines().next().unwrap_or_default().ends_with(words), "{}", ended.stderr);
+}

@@ -1,0 +1,94 @@
+//! Nothing waits that need not: the calls that the driver saw, and what the run wrote of itself.
+
+use super::{LINREG, Sim, plus};
+use crate::process::{Place, Table};
+
+/// Count and bytes of a line of `transfers.csv`.
+fn line(transfers: &Table, kind: &str, purpose: &str) -> Option<(u64, String)> {
+    let rows = 0..transfers.rows.len();
+    let mut found =
+        rows.filter(|r| transfers.cell(*r, "kind") == kind && transfers.cell(*r, "purpose") == purpose);
+    found.next().map(|r| (transfers.cell(r, "count").parse().unwrap(), transfers.cell(r, "bytes").to_owned()))
+}
+
+#[test]
+fn buffered_waits_only_where_it_flushes() {
+    let Some(sim) = Sim::get() else { return };
+    let arguments = ["logging.flush_every=40", "trainer.max_epochs=10", "trainer.validate_every_epochs=0"];
+    for engine in ["persistent", "cooperative", "graph", "launch"] {
+        let sim = Sim::at(&sim.libraries);
+        let choice = format!("devices.engine={engine}");
+        let folder = sim.run(&Place::new(LINREG), &plus(&arguments, &choice), &[]).ended_by(0);
+        let calls = sim.calls();
+        // The loop: from the first copy of learning rates (pinned) to the last flush.
+        let first = calls.iter().position(|c| c.starts_with("launch") || c.starts_with("graph")).unwrap();
+        let flushes: Vec<usize> = (0..calls.len()).filter(|i| calls[*i] == "d2h 160 pinned").collect();
+        assert_eq!(flushes.len(), 4, "160 steps by 40: {calls:?}");
+        for (i, call) in calls.iter().enumerate().skip(first).take(flushes[3] + 2 - first) {
+            let waits = call.starts_with("synchronize") || call.ends_with("pageable");
+            let flushed = i > 0 && flushes.contains(&(i - 1));
+            assert_eq!(waits, flushed, "{engine}: call {i}, `{call}`, in {calls:?}");
+            assert!(!call.starts_with("alloc") && !call.starts_with("free"), "{engine}: {call} in the loop");
+        }
+        let transfers = folder.table("transfers.csv");
+        assert_eq!(line(&transfers, "sync", "log"), Some((4, String::new())), "{engine}");
+        assert_eq!(line(&transfers, "d2h", "log"), Some((4, "640".into())));
+        assert_eq!(line(&transfers, "h2d", "dataset"), Some((2, "6000".into())));
+        assert_eq!(line(&transfers, "h2d", "batch"), Some((10, "20000".into())), "an order per epoch");
+        assert_eq!(line(&transfers, "d2h", "parameters").map(|l| l.0), Some(1), "the model, once");
+    }
+}
+
+#[test]
+fn immediate_reads_every_step_and_off_reads_none() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Place::new(LINREG);
+    let run = |policy: &str| {
+        let arguments = [format!("logging.policy={policy}"), "trainer.validate_every_epochs=0".into()];
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        sim.run(&place, &arguments, &[]).ended_by(0).table("transfers.csv")
+    };
+    let immediate = run("immediate");
+    assert_eq!(line(&immediate, "d2h", "log"), Some((48, "192".into())));
+    assert_eq!(line(&immediate, "sync", "log"), Some((48, String::new())));
+    let off = run("off");
+    assert_eq!(line(&off, "d2h", "log"), None);
+    assert!(line(&off, "sync", "log").is_none_or(|(count, _)| count <= 3), "an epoch's end at most");
+}
+
+#[test]
+fn device_times_stand_beside_the_hosts() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Place::new(LINREG);
+    let phases = |engine: &str| {
+        let folder = sim.run(&place, &[&format!("devices.engine={engine}")], &[]).ended_by(0);
+        let timing = folder.table("timing.csv");
+        let host = folder.table("timing.csv").only("clock", "host");
+        let sum: f64 = (0..host.rows.len())
+            .filter(|r| !matches!(host.cell(*r, "phase"), "total" | "warmup"))
+            .map(|r| host.cell(r, "total_s").parse::<f64>().unwrap())
+            .sum();
+        let total: f64 = host.only("phase", "total").cell(0, "total_s").parse().unwrap();
+        assert!((sum / total - 1.0).abs() < 0.02, "host phases add up to {sum} of {total}");
+        let device = timing.only("clock", "device");
+        let counted = device.column("phase").into_iter().zip(device.column("count"));
+        counted.map(|(phase, count)| format!("{phase} {count}")).collect::<Vec<_>>()
+    };
+    assert_eq!(phases("persistent"), ["step 48"]);
+    assert_eq!(phases("graph"), ["step 48"]);
+    assert_eq!(phases("launch"), ["data 48", "forward 48", "loss 48", "backward 48", "log 48"]);
+}
+
+#[test]
+fn streamed_chunks_are_uploaded_from_pinned_memory_without_a_wait() {
+    let Some(sim) = Sim::get() else { return };
+    let arguments = ["data.placement=streamed", "trainer.validate_every_epochs=0", "logging.flush_every=48"];
+    let folder = sim.run(&Place::new(LINREG), &arguments, &[]).ended_by(0);
+    let calls = sim.calls();
+    // 500 rows of two features and one target, three times.
+    assert_eq!(calls.iter().filter(|c| *c == "h2d 4000 pinned").count(), 3, "{calls:?}");
+    assert_eq!(calls.iter().filter(|c| *c == "h2d 2000 pinned").count(), 3);
+    let transfers = folder.table("transfers.csv");
+    assert_eq!(line(&transfers, "h2d", "batch"), Some((6, "18000".into())));
+    assert_eq!(line(&transfers, "sync", "log").map(|l| l.0), Some(1));
+}

@@ -1,0 +1,116 @@
+//! The CUDA backend from end to end: the program itself on the stand-in libraries of `tests/cuda_sim`, so with no GPU.
+
+mod cache;
+mod devices;
+mod faults;
+mod flow;
+mod parity;
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    kernels::driver::folder,
+    process::{Ended, Place, Ran},
+};
+
+/// Linear regression on 500 rows, with a smaller last batch and a smaller last chunk of validation.
+pub const LINREG: &str = r#"
+name = "linreg"
+[devices]
+num_gpus = 1
+[data]
+batch_size = 32
+[data.synthetic_regression]
+weights = [2.0, -3.4]
+bias = 4.2
+train_rows = 500
+validation_rows = 300
+[model]
+layers = [ { linear = { out_features = 1 } } ]
+[optimizer.sgd]
+lr = 0.03
+[trainer]
+max_epochs = 3
+"#;
+
+/// The stand-in libraries, and an empty cache.
+pub struct Sim {
+    libraries: PathBuf,
+    cache: tempfile::TempDir,
+    /// Where the call log goes.
+    log: PathBuf,
+}
+
+impl Sim {
+    /// `None` without a compiler to build them with.
+    pub fn get() -> Option<Self> {
+        folder().map(|libraries| Self::at(libraries))
+    }
+
+    /// Only those of the libraries that are named.
+    pub fn only(names: &[&str]) -> Option<(Self, tempfile::TempDir)> {
+        let all = folder()?;
+        let some = tempfile::tempdir().unwrap();
+        names.iter().for_each(|name| symlink(all.join(name), some.path().join(name)).unwrap());
+        Some((Self::at(some.path()), some))
+    }
+
+    /// Whatever lies in a folder.
+    pub fn at(libraries: &Path) -> Self {
+        let cache = tempfile::tempdir().unwrap();
+        let log = cache.path().join("calls");
+        Self { libraries: libraries.to_owned(), cache, log }
+    }
+
+    /// The folder of compiled kernels.
+    pub fn kernels(&self) -> PathBuf {
+        self.cache.path().join("kernels")
+    }
+
+    /// Has a command find these libraries and no others, with further variables.
+    pub fn on<'a>(&self, command: &'a mut Command, variables: &[(&str, &str)]) -> &'a mut Command {
+        for variable in ["VIRTUAL_ENV", "CONDA_PREFIX", "RUNNER_CUDA_PATH", "CUDA_VISIBLE_DEVICES"] {
+            command.env_remove(variable);
+        }
+        command
+            .env_remove("RUNNER_VIRTUAL_GPUS")
+            .env("LD_LIBRARY_PATH", &self.libraries)
+            .env("RUNNER_CACHE_DIR", self.cache.path())
+            .env("RUNNER_SIM_LOG", &self.log)
+            .envs(variables.iter().copied())
+    }
+
+    /// Runs a place's spec on them.
+    pub fn run(&self, place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+        let (mut command, runs) = place.prepared(arguments);
+        Ran { ended: Ended::of(self.on(&mut command, variables).output().unwrap()), runs }
+    }
+
+    /// `runner ARGUMENTS` on them.
+    pub fn runner(&self, place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+        Ended::of(self.on(&mut place.command(arguments), variables).output().unwrap())
+    }
+
+    /// The calls so far, without the device's number before them.
+    pub fn calls(&self) -> Vec<String> {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        text.lines().map(|line| line.split_once(' ').map_or(line, |(_, call)| call).to_owned()).collect()
+    }
+}
+
+/// Arguments and one more.
+pub fn plus<'a>(arguments: &[&'a str], more: &'a str) -> Vec<&'a str> {
+    let mut all = arguments.to_vec();
+    all.push(more);
+    all
+}
+
+/// Whether a driver of this machine's own would be found.
+pub fn has_real_driver() -> bool {
+    Path::new("/proc/driver/nvidia/version").exists()
+}

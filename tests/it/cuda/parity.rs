@@ -1,0 +1,207 @@
+//! The same jobs on the CPU and by every engine of a GPU: the same rows, the same numbers within the rounding of sums.
+
+use super::{LINREG, Sim, plus};
+use crate::process::{Folder, Place};
+
+const ENGINES: [&str; 4] = ["persistent", "cooperative", "graph", "launch"];
+
+/// Every layer, dropout, clipping, Adam, all metrics.
+const MLP: &str = r#"
+name = "mlp"
+[devices]
+num_gpus = 1
+[data]
+batch_size = 40
+[data.synthetic_regression]
+weights = [2.0, -3.4, 1.0, 0.5, 0.2, -0.7]
+bias = 4.2
+train_rows = 300
+validation_rows = 130
+[model]
+layers = [
+    { linear = { out_features = 24 } }, "gelu", { dropout = { p = 0.2 } },
+    { linear = { out_features = 17, bias = false } }, "tanh", { linear = { out_features = 9 } }, "sigmoid",
+    { linear = { out_features = 1 } },
+]
+[optimizer.adam]
+lr = 0.01
+[trainer]
+max_epochs = 3
+gradient_clip_val = 1.0
+[logging]
+metrics = ["loss", "grad_norm", "param_norm", "lr"]
+"#;
+
+/// Classes, accuracy, momentum; the label is the largest of the first three features.
+const CLASSES: &str = r#"
+name = "classes"
+[devices]
+num_gpus = 1
+[data]
+batch_size = 32
+[data.csv]
+path = "rows.csv"
+target = "label"
+validation_fraction = 0.3
+[model]
+layers = [ { linear = { out_features = 32 } }, "relu", { linear = { out_features = 3 } } ]
+loss = "cross_entropy"
+[optimizer.sgd]
+lr = 0.1
+momentum = 0.9
+nesterov = true
+[trainer]
+max_epochs = 3
+[logging]
+metrics = ["loss", "accuracy"]
+"#;
+
+/// A place with the rows of `CLASSES`.
+fn classes() -> Place {
+    let place = Place::new(CLASSES);
+    let mut text = "a,b,c,label\n".to_owned();
+    let mut state = 1u32;
+    for _ in 0..400 {
+        let row: [f64; 3] = std::array::from_fn(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(state >> 8) / f64::from(1u32 << 24) - 0.5
+        });
+        let label = (0..3).max_by(|i, j| row[*i].total_cmp(&row[*j])).unwrap();
+        text.push_str(&format!("{},{},{},{label}\n", row[0], row[1], row[2]));
+    }
+    std::fs::write(place.path().join("rows.csv"), text).unwrap();
+    place
+}
+
+/// Every cell of `metrics.csv` but the times.
+#[track_caller]
+fn same(cpu: &Folder, gpu: &Folder, tolerance: f64, what: &str) {
+    let (cpu, gpu) = (cpu.metrics(), gpu.metrics());
+    assert_eq!(cpu.columns, gpu.columns);
+    assert_eq!(cpu.rows.len(), gpu.rows.len(), "{what}");
+    let times = cpu.columns.len() - 1;
+    for (a, b) in cpu.rows.iter().zip(&gpu.rows) {
+        for (a_cell, b_cell) in a[..times].iter().zip(&b[..times]) {
+            let near = match (a_cell.parse::<f64>(), b_cell.parse::<f64>()) {
+                (Ok(x), Ok(y)) => (x - y).abs() <= tolerance * (1.0 + x.abs()),
+                _ => a_cell == b_cell,
+            };
+            assert!(near, "{what}: {a:?} on the CPU, {b:?} on the GPU");
+        }
+    }
+}
+
+fn every_engine(place: &Place, arguments: &[&str]) {
+    let Some(sim) = Sim::get() else { return };
+    let cpu = place.run(&plus(arguments, "devices.num_gpus=0")).ended_by(0);
+    for engine in ENGINES {
+        let choice = format!("devices.engine={engine}");
+        let gpu = sim.run(place, &plus(arguments, &choice), &[]).ended_by(0);
+        assert_eq!((gpu.summary("engine").as_str(), gpu.summary("devices_used").as_str()), (engine, "gpu:0"));
+        same(&cpu, &gpu, 2e-6, engine);
+    }
+}
+
+#[test]
+fn linear_regression() {
+    every_engine(&Place::new(LINREG), &[]);
+}
+
+#[test]
+fn all_layers_dropout_clipping_and_adam() {
+    every_engine(&Place::new(MLP), &[]);
+}
+
+#[test]
+fn classes_with_accuracy_and_momentum() {
+    every_engine(&classes(), &[]);
+}
+
+#[test]
+fn streamed_rows() {
+    every_engine(&classes(), &["data.placement=streamed", "data.batch_size=7"]);
+}
+
+#[test]
+fn every_policy() {
+    for policy in ["immediate", "per_epoch", "off"] {
+        every_engine(&Place::new(LINREG), &[&format!("logging.policy={policy}")]);
+    }
+}
+
+#[test]
+fn adamw_without_shuffling_and_one_step_more_than_a_graph_holds() {
+    let arguments =
+        ["data.shuffle=false", "~optimizer.sgd", "optimizer.adamw.lr=0.05", "trainer.max_steps=33"];
+    every_engine(&Place::new(LINREG), &arguments);
+}
+
+#[test]
+fn a_loss_that_is_not_finite_ends_the_run_at_its_step() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Place::new(LINREG);
+    for policy in ["buffered", "per_epoch", "off"] {
+        let arguments = ["optimizer.sgd.lr=9", "trainer.max_epochs=30", &format!("logging.policy={policy}")];
+        let cpu = place.run(&plus(&arguments, "devices.num_gpus=0")).ended_by(1);
+        for engine in ["persistent", "graph"] {
+            let gpu =
+                sim.run(&place, &[&arguments[..], &[&format!("devices.engine={engine}")]].concat(), &[]);
+            let gpu = gpu.ended_by(1);
+            assert_eq!(gpu.summary("status"), "diverged");
+            assert_eq!(gpu.summary("steps"), cpu.summary("steps"), "{policy} {engine}");
+        }
+    }
+}
+
+/// Layers so large that the library takes them: with its epilogues, and with kernels behind it.
+const WIDE: &str = r#"model.layers=[{ linear = { out_features = 1300 } }, "relu", { linear = { out_features = 600 } }, "gelu", { linear = { out_features = 3 } }]"#;
+
+#[test]
+fn large_products_go_to_the_library_where_it_is_there() {
+    let Some(sim) = Sim::get() else { return };
+    let Some((without, _folder)) = Sim::only(&["libcuda.so.1", "libnvrtc.so.12"]) else { return };
+    let place = classes();
+    let arguments = [WIDE, "trainer.max_steps=2"];
+    let cpu = place.run(&plus(&arguments, "devices.num_gpus=0")).ended_by(0);
+    for engine in ["graph", "launch"] {
+        let choice = format!("devices.engine={engine}");
+        let arguments = plus(&arguments, &choice);
+        same(&cpu, &sim.run(&place, &arguments, &[]).ended_by(0), 2e-6, engine);
+        same(&cpu, &without.run(&place, &arguments, &[]).ended_by(0), 2e-6, engine);
+    }
+    let calls = sim.calls();
+    let count = |what: &str| calls.iter().filter(|call| **call == what).count();
+    // By launches, twice each: forward with its bias, both gradients. In a graph they are nodes.
+    assert_eq!(count("matmul 600 32 1300 epilogue 4 compute 68"), 2, "{calls:?}");
+    assert_eq!(count("matmul 1300 32 600 epilogue 1 compute 68"), 2);
+    assert_eq!(count("matmul 600 1300 32 epilogue 1 compute 68"), 2);
+    assert!(without.calls().iter().all(|call| !call.starts_with("matmul")));
+}
+
+#[test]
+fn precision_is_what_the_spec_says() {
+    let Some(sim) = Sim::get() else { return };
+    let place = classes();
+    let exact = sim.run(&place, &[], &[]).ended_by(0);
+    for (precision, compute) in [("tf32", 77), ("bf16", 75)] {
+        let rounded = sim.run(&place, &[&format!("devices.precision={precision}")], &[]).ended_by(0);
+        assert_eq!(rounded.summary("precision"), precision);
+        assert_ne!(rounded.numbers(), exact.numbers(), "operands are rounded");
+        same(&exact, &rounded, 0.05, precision);
+        let wide =
+            [WIDE, "trainer.max_steps=1", "devices.engine=launch", &format!("devices.precision={precision}")];
+        sim.run(&place, &wide, &[]).ended_by(0);
+        let end = format!("compute {compute}");
+        assert!(sim.calls().iter().any(|call| call.starts_with("matmul") && call.ends_with(&end)), "{end}");
+    }
+}
+
+#[test]
+fn two_gpus_do_what_one_does() {
+    let Some(sim) = Sim::get() else { return };
+    let place = classes();
+    let cpu = place.run(&["devices.num_gpus=0"]).ended_by(0);
+    let gpus = sim.run(&place, &["devices.num_gpus=2"], &[("RUNNER_SIM_DEVICES", "2")]).ended_by(0);
+    assert_eq!(gpus.summary("devices_used"), "gpu:0;gpu:1");
+    same(&cpu, &gpus, 2e-6, "two GPUs");
+}

@@ -1,0 +1,121 @@
+//! The kernels through NVIDIA's run-time compiler, for every architecture: they compile, and nothing spills.
+//!
+//! Needs the library, not a GPU: RUNNER_NVRTC is its path (`scripts/nvrtc-wheels` installs two). A process can hold one.
+
+use std::{
+    ffi::{CStr, CString, c_char, c_void},
+    path::Path,
+    ptr::null,
+};
+
+use libloading::Library;
+
+#[path = "../../../kernels/sources.rs"]
+mod sources;
+
+/// Architectures that are held; those that the library does not know are left out.
+const ARCHITECTURES: [i32; 4] = [75, 80, 90, 100];
+
+type Status = i32;
+
+/// The library, and the builtins that some of its versions do not find by themselves.
+struct Compiler {
+    library: Library,
+    _builtins: Vec<Library>,
+}
+
+impl Compiler {
+    fn open(path: &Path) -> Self {
+        let folder = path.parent().unwrap();
+        let mut builtins = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_name().to_string_lossy().starts_with("libnvrtc-builtins.so") {
+                // SAFETY: NVIDIA's library; its initialization has no precondition.
+                builtins.push(unsafe { Library::new(entry.path()) }.unwrap());
+            }
+        }
+        // SAFETY: as above.
+        Self { library: unsafe { Library::new(path) }.unwrap(), _builtins: builtins }
+    }
+
+    fn function<T: Copy>(&self, name: &str) -> T {
+        // SAFETY: each caller names the type that NVRTC's documentation gives this function.
+        *unsafe { self.library.get::<T>(name.as_bytes()) }.unwrap()
+    }
+
+    fn architectures(&self) -> Vec<i32> {
+        let mut count = 0;
+        type Count = unsafe extern "C" fn(*mut i32) -> Status;
+        // SAFETY: the pointers are to live variables, the second to as many numbers as the library has told.
+        unsafe {
+            assert_eq!(self.function::<Count>("nvrtcGetNumSupportedArchs")(&mut count), 0);
+            let mut all = vec![0; count as usize];
+            assert_eq!(self.function::<Count>("nvrtcGetSupportedArchs")(all.as_mut_ptr()), 0);
+            all
+        }
+    }
+
+    /// A cubin's length and the compiler's log.
+    fn compile(&self, source: &str, architecture: i32) -> Result<(usize, String), String> {
+        type Create = unsafe extern "C" fn(
+            *mut *mut c_void,
+            *const c_char,
+            *const c_char,
+            i32,
+            *const c_void,
+            *const c_void,
+        ) -> Status;
+        type Compile = unsafe extern "C" fn(*mut c_void, i32, *const *const c_char) -> Status;
+        type Size = unsafe extern "C" fn(*mut c_void, *mut usize) -> Status;
+        type Text = unsafe extern "C" fn(*mut c_void, *mut c_char) -> Status;
+        type Destroy = unsafe extern "C" fn(*mut *mut c_void) -> Status;
+        let source = CString::new(source).unwrap();
+        let architecture = CString::new(format!("--gpu-architecture=sm_{architecture}")).unwrap();
+        let options = [architecture.as_ptr(), c"--std=c++17".as_ptr(), c"--ptxas-options=-v".as_ptr()];
+        let mut program = std::ptr::null_mut();
+        // SAFETY: all strings end in NUL and live through the calls; the log has as much room as the library asked for.
+        unsafe {
+            let create = self.function::<Create>("nvrtcCreateProgram");
+            let name = c"kernels.cu".as_ptr();
+            assert_eq!(create(&mut program, source.as_ptr(), name, 0, null(), null()), 0);
+            let status = self.function::<Compile>("nvrtcCompileProgram")(program, 3, options.as_ptr());
+            let mut size = 0;
+            assert_eq!(self.function::<Size>("nvrtcGetProgramLogSize")(program, &mut size), 0);
+            let mut log: Vec<c_char> = vec![0; size.max(1)];
+            assert_eq!(self.function::<Text>("nvrtcGetProgramLog")(program, log.as_mut_ptr()), 0);
+            let log = CStr::from_ptr(log.as_ptr()).to_string_lossy().into_owned();
+            let mut bytes = 0;
+            let got = self.function::<Size>("nvrtcGetCUBINSize")(program, &mut bytes);
+            self.function::<Destroy>("nvrtcDestroyProgram")(&mut program);
+            if status == 0 && got == 0 { Ok((bytes, log)) } else { Err(log) }
+        }
+    }
+}
+
+#[test]
+fn every_kernel_compiles_without_a_spill() {
+    let Some(path) = std::env::var_os("RUNNER_NVRTC") else {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "CI must name NVRTC in RUNNER_NVRTC (scripts/nvrtc-wheels)"
+        );
+        println!("skipped: RUNNER_NVRTC does not name NVIDIA's run-time compiler (scripts/nvrtc-wheels)");
+        return;
+    };
+    let compiler = Compiler::open(Path::new(&path));
+    let known = compiler.architectures();
+    let source = sources::joined();
+    let kernels = source.matches("extern \"C\" __global__").count();
+    for architecture in ARCHITECTURES.into_iter().filter(|a| known.contains(a)) {
+        let (bytes, log) = compiler
+            .compile(&source, architecture)
+            .unwrap_or_else(|log| panic!("sm_{architecture} does not compile:\n{log}"));
+        assert!(bytes > 0);
+        let entries = log.lines().filter(|line| line.contains("Compiling entry function")).count();
+        assert_eq!(entries, kernels, "sm_{architecture}: the log tells of other kernels:\n{log}");
+        for line in log.lines().filter(|line| line.contains("spill stores")) {
+            assert!(line.contains(" 0 bytes spill stores, 0 bytes spill loads"), "sm_{architecture}: {line}");
+        }
+    }
+    assert!(compiler.compile("extern \"C\" __global__ void f() { no }", 80).unwrap_err().contains("error"));
+}

@@ -1,0 +1,190 @@
+//! A bench's buffers in the device's memory, and three engines that run programs over them.
+
+use runner::program::{Hyper, Program, Slice};
+
+use super::{
+    abi::{self, Op, Run},
+    driver::{Driver, Grid, Memory, argument},
+};
+use crate::conformance::{Bench, SEED};
+
+/// Numbers between buffers that nobody may touch.
+const GAP: usize = 16;
+
+/// How programs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// A launch per op, of so many blocks.
+    Kernels { blocks: u32 },
+    /// One block, its arena in shared memory.
+    Walk { threads: u32 },
+    /// A cooperative launch.
+    Grid { blocks: u32, threads: u32 },
+}
+
+/// A bench on the device.
+pub struct Machine<'a> {
+    driver: &'a Driver,
+    bench: &'a Bench,
+    /// Where each buffer begins in the arena; the data has none.
+    places: Vec<usize>,
+    arena: Memory<'a>,
+    arena_floats: usize,
+    _data: Vec<Memory<'a>>,
+    log: Memory<'a>,
+    sums: Memory<'a>,
+    non_finite: Memory<'a>,
+    _partial: Memory<'a>,
+    barrier: Memory<'a>,
+    run: Memory<'a>,
+    /// What the counters are to be before the next block.
+    pub at: Run,
+    /// Added to the flags of every product.
+    pub precision: i32,
+}
+
+impl<'a> Machine<'a> {
+    pub fn new(driver: &'a Driver, bench: &'a Bench) -> Self {
+        let mut arena = vec![f32::NAN; GAP];
+        let mut places = Vec::new();
+        for (i, contents) in bench.contents.iter().enumerate() {
+            places.push(arena.len());
+            if i >= 5 {
+                arena.extend_from_slice(contents);
+                arena.resize(arena.len().next_multiple_of(GAP) + GAP, f32::NAN);
+            }
+        }
+        let data: Vec<Memory<'a>> = bench.contents[..4].iter().map(|c| driver.holding(c)).collect();
+        let order: Vec<u32> = bench.contents[4].iter().map(|row| *row as u32).collect();
+        let order = driver.holding(&order);
+        let log = driver.holding(&bench.contents[bench.layout.log.0]);
+        let sums = driver.holding(&[0.0f64; 32]);
+        let non_finite = driver.holding(&[0u64]);
+        let partial = driver.holding(&[0.0f64; 1025]);
+        let at = Run {
+            data: std::array::from_fn(|i| data[i].address),
+            order: order.address,
+            log: log.address,
+            sums: sums.address,
+            non_finite: non_finite.address,
+            partial: partial.address,
+            seed: SEED,
+            ..Run::default()
+        };
+        Self {
+            driver,
+            bench,
+            places,
+            arena_floats: arena.len(),
+            arena: driver.holding(&arena),
+            _data: data.into_iter().chain([order]).collect(),
+            log,
+            sums,
+            non_finite,
+            _partial: partial,
+            barrier: driver.holding(&[0u32; 2]),
+            run: driver.holding(&[at]),
+            at,
+            precision: 0,
+        }
+    }
+
+    pub fn records(&self, program: &Program) -> Vec<Op> {
+        let place = |s: Slice| (self.places[s.buffer.0] + s.offset) as u64;
+        let record = |op| {
+            let op = abi::encode(op, &self.bench.layout, place);
+            Op { flags: op.flags | self.precision, ..op }
+        };
+        program.instructions.iter().map(|i| record(&i.op)).collect()
+    }
+
+    /// Runs a program once per `hyper`, or `steps` times without any; the counters go on.
+    pub fn run(&mut self, engine: Engine, program: &Program, steps: usize, hyper: &[Hyper]) {
+        let mut records = self.records(program);
+        let table = self.driver.holding(&hyper.iter().map(abi::hyper).collect::<Vec<_>>());
+        let before = self.at;
+        self.at.hyper = if hyper.is_empty() { 0 } else { table.address };
+        self.at.index = 0;
+        self.run.write(&[self.at]);
+        let (mut rows, mut own_rows) = (program.batch as i32, program.rows as i32);
+        let (mut arena, mut run, mut count) = (self.arena.address, self.run.address, records.len() as i32);
+        let mut steps = steps as i32;
+        let ops = self.driver.holding(&records);
+        let (mut ops, mut barrier, mut floats) =
+            (ops.address, self.barrier.address, self.arena_floats as i32);
+        match engine {
+            Engine::Kernels { blocks } => {
+                for _ in 0..steps {
+                    for record in &mut records {
+                        let name = record.kernel();
+                        let arguments = &mut [argument(record), argument(&mut arena), argument(&mut run)];
+                        self.driver.launch(name, Grid::of(blocks, 256), arguments);
+                    }
+                    let arguments = &mut [argument(&mut run), argument(&mut rows), argument(&mut own_rows)];
+                    self.driver.launch("advance", Grid::of(1, 32), arguments);
+                }
+            }
+            Engine::Walk { threads } => {
+                let grid = Grid { shared_bytes: 4 * floats as u32, ..Grid::of(1, threads) };
+                let arguments = &mut [
+                    argument(&mut ops),
+                    argument(&mut count),
+                    argument(&mut arena),
+                    argument(&mut floats),
+                    argument(&mut run),
+                    argument(&mut steps),
+                    argument(&mut rows),
+                    argument(&mut own_rows),
+                ];
+                self.driver.launch("walk", grid, arguments);
+            }
+            Engine::Grid { blocks, threads } => {
+                let grid = Grid { cooperative: true, ..Grid::of(blocks, threads) };
+                let arguments = &mut [
+                    argument(&mut ops),
+                    argument(&mut count),
+                    argument(&mut arena),
+                    argument(&mut run),
+                    argument(&mut barrier),
+                    argument(&mut steps),
+                    argument(&mut rows),
+                    argument(&mut own_rows),
+                ];
+                self.driver.launch("walk_grid", grid, arguments);
+            }
+        }
+        self.at = self.run.read::<Run>(1)[0];
+        let steps = steps as u64;
+        assert_eq!(self.at.step, before.step + steps);
+        assert_eq!(self.at.position, before.position + steps * program.batch as u64);
+        assert_eq!(self.at.offset, before.offset + steps * program.rows as u64);
+        assert_eq!((self.at.index, self.at.slot), (steps as u32, before.slot + steps as u32));
+    }
+
+    /// The contents of all buffers but the data; panics where something was written between them.
+    pub fn read(&self) -> Vec<Vec<f32>> {
+        let arena: Vec<f32> = self.arena.read(self.arena_floats);
+        let mut all = Vec::new();
+        let mut end = 0;
+        for (i, buffer) in self.bench.layout.buffers.iter().enumerate().skip(5) {
+            let place = self.places[i];
+            let touched = arena[end..place].iter().position(|x| !x.is_nan());
+            assert_eq!(touched, None, "something was written before buffer {i} (`{}`)", buffer.name);
+            end = place + buffer.len;
+            all.push(arena[place..end].to_vec());
+        }
+        assert!(arena[end..].iter().all(|x| x.is_nan()), "something was written behind the last buffer");
+        let log = self.bench.layout.log.0;
+        all[log - 5] = self.log.read(self.bench.layout.buffers[log].len);
+        all
+    }
+
+    /// Of the epoch, then of the validation.
+    pub fn sums(&self) -> Vec<f64> {
+        self.sums.read(32)
+    }
+
+    pub fn non_finite(&self) -> u64 {
+        self.non_finite.read::<u64>(1)[0]
+    }
+}

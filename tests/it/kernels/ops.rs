@@ -1,0 +1,217 @@
+//! Every op by itself in every engine, at sizes around those of warps and tiles.
+
+use runner::program::{Op, Slice};
+
+use super::{
+    abi,
+    driver::{Driver, Order},
+    machine::{Engine, Machine},
+};
+use crate::conformance::{
+    bits,
+    ops::{BEFORE, HYPER, SLOT, STEP, Suite},
+};
+
+/// Few blocks, so that threads own several numbers each; and one, whose sums end at once.
+const KERNELS: [Engine; 2] = [Engine::Kernels { blocks: 3 }, Engine::Kernels { blocks: 1 }];
+const WALKS: [Engine; 4] = [
+    Engine::Walk { threads: 32 },
+    Engine::Walk { threads: 96 },
+    Engine::Grid { blocks: 3, threads: 64 },
+    Engine::Grid { blocks: 1, threads: 32 },
+];
+
+/// Runs a suite in each engine and order: close to the reference, the same bits in every order and again.
+fn check(driver: &Driver, suite: &Suite, rows: usize, tolerance: f64, engines: &[Engine], what: &str) {
+    let (program, memory) = suite.reference(rows);
+    for engine in engines {
+        let what = format!("{what}, {engine:?}");
+        let mut first: Option<(Vec<Vec<u32>>, Vec<f64>)> = None;
+        for order in Order::ALL.into_iter().chain([Order::Forward]) {
+            driver.order(order);
+            let mut machine = Machine::new(driver, &suite.bench);
+            (machine.at.step, machine.at.position, machine.at.slot) = (STEP, BEFORE as u64, SLOT as u32);
+            machine.run(*engine, &program, 1, &[HYPER]);
+            let (got, sums) = (machine.read(), machine.sums());
+            match &first {
+                Some(first) => assert!(*first == (bits(&got), sums), "{what}, {order:?}: other bits"),
+                None => {
+                    suite.compare(&got, &memory, tolerance, &what);
+                    let pairs = sums.iter().zip(&memory.sums[0]);
+                    pairs.for_each(|(got, want)| assert!((got - want).abs() < 1e-9, "{what}: {got} {want}"));
+                    assert_eq!(machine.non_finite(), 0, "{what}");
+                    first = Some((bits(&got), sums));
+                }
+            }
+        }
+    }
+}
+
+/// Rounding adds up over the longest sum.
+fn product_tolerance([rows, inputs, outputs]: [usize; 3]) -> f64 {
+    1e-6 * (1.0 + (rows.max(inputs).max(outputs) as f64).sqrt())
+}
+
+fn products(driver: &Driver, shape: [usize; 3], engines: &[Engine]) {
+    let [rows, inputs, outputs] = shape;
+    let mut suite = Suite::new();
+    suite.products(rows, inputs, outputs);
+    let what = format!("{rows} rows, {inputs} to {outputs}");
+    check(driver, &suite, rows, product_tolerance(shape), engines, &what);
+}
+
+#[test]
+fn products_follow_the_reference() {
+    let Some(driver) = Driver::get() else { return };
+    for shape in [
+        [1, 1, 1],
+        [1, 33, 2],
+        [31, 2, 1],
+        [33, 31, 10],
+        [32, 16, 16],
+        [2, 17, 100],
+        [64, 17, 17],
+        [65, 33, 31],
+        [5, 300, 10],
+    ] {
+        products(driver, shape, &KERNELS);
+    }
+    // Enough large tiles for three blocks: the large tiles' way.
+    products(driver, [130, 65, 129], &[Engine::Kernels { blocks: 3 }]);
+    products(driver, [257, 100, 3], &[Engine::Kernels { blocks: 3 }]);
+}
+
+#[test]
+fn products_follow_the_reference_within_programs() {
+    let Some(driver) = Driver::get() else { return };
+    for shape in [[1, 1, 1], [31, 2, 1], [33, 31, 10], [5, 33, 2], [2, 100, 3], [33, 33, 32]] {
+        products(driver, shape, &WALKS);
+    }
+}
+
+#[test]
+fn all_else_follows_the_reference() {
+    let Some(driver) = Driver::get() else { return };
+    let sizes = [(1, 1), (1, 257), (2, 3), (31, 10), (33, 4), (257, 2), (33, 33), (1025, 1)];
+    for (rows, width) in sizes {
+        let what = format!("{rows} rows of {width}");
+        let fill: [fn(&mut Suite, usize, usize); 5] = [
+            |suite, rows, width| suite.data(rows, width),
+            |suite, rows, width| suite.elementwise(rows, width),
+            |suite, rows, width| suite.losses(rows, width),
+            |suite, rows, width| suite.updates(rows * width),
+            |suite, rows, _| suite.log(rows),
+        ];
+        for fill in fill {
+            let mut suite = Suite::new();
+            fill(&mut suite, rows, width);
+            check(driver, &suite, rows, 2e-6, &KERNELS, &what);
+            check(driver, &suite, rows, 2e-6, &WALKS, &what);
+        }
+    }
+    // Sums over more numbers than one block of a grid takes alone.
+    let mut suite = Suite::new();
+    suite.updates(8200);
+    check(driver, &suite, 1, 2e-6, &[Engine::Kernels { blocks: 3 }, WALKS[2]], "8200 numbers");
+}
+
+/// Longer programs than the table of records in shared memory holds.
+#[test]
+fn a_long_program_follows_the_reference() {
+    let Some(driver) = Driver::get() else { return };
+    let mut suite = Suite::new();
+    for _ in 0..3 {
+        suite.products(3, 5, 2);
+    }
+    suite.elementwise(3, 5);
+    suite.losses(3, 5);
+    assert!(suite.ops.len() > 64, "{}", suite.ops.len());
+    check(driver, &suite, 3, 3e-6, &WALKS, "a long program");
+}
+
+#[test]
+fn no_rows_are_no_work() {
+    let Some(driver) = Driver::get() else { return };
+    let mut suite = Suite::new();
+    suite.data(0, 3);
+    suite.products(0, 5, 20);
+    suite.elementwise(0, 3);
+    suite.losses(0, 3);
+    check(driver, &suite, 0, 1e-6, &[KERNELS[0], WALKS[0], WALKS[2]], "no rows");
+}
+
+#[test]
+fn operands_are_rounded_as_told() {
+    let Some(driver) = Driver::get() else { return };
+    // A product of operands that were rounded beforehand is what a rounding product must give, to the bit.
+    let keep = |bits: u32| {
+        move |x: &f32| {
+            let dropped = 23 - bits;
+            let n = x.to_bits();
+            let rounded = n + (1 << (dropped - 1)) - 1 + (n >> dropped & 1);
+            f32::from_bits(rounded >> dropped << dropped)
+        }
+    };
+    for (flag, kept) in [(abi::FLAG_BF16, 7), (abi::FLAG_TF32, 10)] {
+        for (shape, engine) in [
+            ([33, 31, 20], KERNELS[0]),
+            ([33, 70, 3], KERNELS[0]),
+            ([9, 31, 20], WALKS[1]),
+            ([9, 5, 20], WALKS[2]),
+        ] {
+            let [rows, inputs, outputs] = shape;
+            let mut suite = Suite::new();
+            suite.products(rows, inputs, outputs);
+            // The first three buffers of products are x, dy, weight. A sum over rows rounds nothing.
+            suite.ops.retain(|op| !matches!(op, Op::BiasGradient { .. }));
+            let (program, _) = suite.reference(rows);
+            let run = |suite: &Suite, precision| {
+                let mut machine = Machine::new(driver, &suite.bench);
+                machine.precision = precision;
+                machine.run(engine, &program, 1, &[HYPER]);
+                machine.read()
+            };
+            let exact = run(&suite, 0);
+            let got = run(&suite, flag);
+            for operand in 7..10 {
+                let numbers = &mut suite.bench.contents[operand];
+                *numbers = numbers.iter().map(keep(kept)).collect();
+            }
+            let want = run(&suite, 0);
+            assert!(bits(&got[5..]) == bits(&want[5..]), "{engine:?} {shape:?} {kept} bits");
+            assert!(bits(&got[5..]) != bits(&exact[5..]), "{engine:?} {shape:?} {kept} bits");
+        }
+    }
+}
+
+#[test]
+fn losses_that_are_not_finite_are_flagged() {
+    let Some(driver) = Driver::get() else { return };
+    for engine in [KERNELS[0], WALKS[0], WALKS[2]] {
+        for loss in [f32::NAN, f32::INFINITY] {
+            let mut suite = Suite::new();
+            let cells = suite.bench.holding(vec![loss, 2.0]);
+            let cell = Slice { len: 1, ..cells };
+            suite.ops = vec![Op::Watch { cell }];
+            let (program, _) = suite.reference(1);
+            let mut machine = Machine::new(driver, &suite.bench);
+            machine.at.step = 41;
+            machine.run(engine, &program, 1, &[HYPER]);
+            machine.run(engine, &program, 1, &[HYPER]);
+            assert_eq!(machine.non_finite(), 42, "the first step, counted from 1");
+
+            // The epoch's sums take the loss that raises the flag, and nothing after it.
+            suite.ops = vec![Op::Accumulate { cells, rows: 3, sums: runner::program::Sums::Epoch }];
+            let (program, _) = suite.reference(1);
+            let mut machine = Machine::new(driver, &suite.bench);
+            machine.run(engine, &program, 2, &[HYPER; 2]);
+            assert_eq!(machine.sums()[1], 6.0, "{engine:?}");
+            assert_eq!(machine.non_finite(), 1, "{engine:?}");
+            suite.ops = vec![Op::Accumulate { cells, rows: 3, sums: runner::program::Sums::Validation }];
+            let (program, _) = suite.reference(1);
+            let mut machine = Machine::new(driver, &suite.bench);
+            machine.run(engine, &program, 2, &[HYPER; 2]);
+            assert_eq!((machine.sums()[17], machine.non_finite()), (12.0, 0), "{engine:?}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Tests of the tests: bugs planted into kernels are found.
+
+use std::process::Command;
+
+use super::driver::{Driver, Grid, Order, argument, build};
+
+/// Sums 1, 2, ... 256 by a kernel, in each order.
+fn sums(driver: &Driver, kernel: &str) -> Vec<f32> {
+    let numbers: Vec<f32> = (1..=256).map(|i| i as f32).collect();
+    let (x, out) = (driver.holding(&numbers), driver.holding(&[0.0f32]));
+    let mut all = Vec::new();
+    for order in Order::ALL {
+        driver.order(order);
+        let (mut x, mut to) = (x.address, out.address);
+        driver.launch(kernel, Grid::of(1, 256), &mut [argument(&mut x), argument(&mut to)]);
+        all.push(out.read::<f32>(1)[0]);
+    }
+    all
+}
+
+#[test]
+fn a_missing_barrier_shows_as_other_numbers_in_another_order() {
+    let Some(driver) = Driver::get() else { return };
+    let right = 256.0 * 257.0 / 2.0;
+    assert_eq!(sums(driver, "planted_nothing"), [right; 3]);
+    let found = sums(driver, "planted_missing_barrier");
+    assert!(found.iter().any(|sum| *sum != right), "{found:?}");
+}
+
+#[test]
+fn a_barrier_that_some_skip_is_an_error() {
+    let Some(driver) = Driver::get() else { return };
+    let (x, out) = (driver.holding(&[1.0f32; 256]), driver.holding(&[0.0f32]));
+    let (mut x, mut to) = (x.address, out.address);
+    let arguments = &mut [argument(&mut x), argument(&mut to)];
+    let status = driver.try_launch("planted_skipped_barrier", Grid::of(1, 256), arguments);
+    assert_eq!(status, 719, "launch failed");
+}
+
+#[test]
+fn a_write_beyond_shared_memory_is_an_error() {
+    let Some(driver) = Driver::get() else { return };
+    let out = driver.holding(&[0.0f32]);
+    let (mut to, mut n) = (out.address, 64i32);
+    let arguments = &mut [argument(&mut to), argument(&mut n)];
+    let grid = |shared_bytes| Grid { shared_bytes, ..Grid::of(1, 32) };
+    assert_eq!(driver.try_launch("planted_write_beyond_shared", grid(4 * 65), arguments), 0);
+    assert_eq!(driver.try_launch("planted_write_beyond_shared", grid(4 * 64), arguments), 719);
+}
+
+#[test]
+fn an_address_of_nothing_is_an_error() {
+    let Some(driver) = Driver::get() else { return };
+    let out = driver.holding(&[0.0f32]);
+    let freed = driver.holding(&[0.0f32; 256]).address;
+    let (mut x, mut to) = (freed, out.address);
+    let arguments = &mut [argument(&mut x), argument(&mut to)];
+    assert_eq!(driver.try_launch("planted_nothing", Grid::of(1, 256), arguments), 700, "illegal address");
+}
+
+/// In a process of its own: AddressSanitizer must be there before anything is allocated, and ends the process.
+#[test]
+fn a_read_beyond_the_end_is_named_by_the_sanitizer() {
+    let Some(folder) = build("cuda_sim_sanitized", &[("CUSIM_SANITIZE", "1")]) else { return };
+    let run = |kernel: &str| {
+        // What the process leaves to its end is no matter here.
+        let launch = folder.join("launch");
+        let output = Command::new(launch).arg(kernel).env("ASAN_OPTIONS", "detect_leaks=0").output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (fine, text) = run("planted_nothing");
+    assert!(fine, "{text}");
+    let (fine, text) = run("planted_read_beyond");
+    assert!(!fine, "{text}");
+    assert!(text.contains("heap-buffer-overflow"), "{text}");
+    assert!(text.contains("planted.cu"), "{text}");
+}

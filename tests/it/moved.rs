@@ -1,0 +1,123 @@
+//! The ledger against the plan: what a run moves is what was predicted, to the byte.
+
+use std::{collections::BTreeMap, path::Path};
+
+use runner::{
+    data::{self, Task},
+    plan::{Gpu, Machine, Rates, plan, transfers},
+    spec,
+};
+
+use super::process::{Folder, Place};
+
+/// 103 rows by 20, 50 to validate on, two layers.
+const SPEC: &str = r#"
+[devices]
+num_gpus = 1
+[data]
+batch_size = 20
+[data.synthetic_regression]
+weights = [2.0, -3.4, 0.5]
+bias = 4.2
+train_rows = 103
+validation_rows = 50
+[model]
+layers = [{ linear = { out_features = 7 } }, "relu", { linear = { out_features = 1 } }]
+[optimizer.adam]
+lr = 0.01
+[trainer]
+max_epochs = 5
+validate_every_epochs = 2
+[logging]
+metrics = ["loss", "grad_norm", "lr"]
+"#;
+
+/// Bytes by kind and purpose, as the plan says for a machine of so many virtual GPUs.
+fn predicted(place: &Place, overrides: &[&str], virtual_gpus: usize) -> BTreeMap<(String, String), u64> {
+    let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
+    let path = place.path().join("spec.toml");
+    let experiment = spec::load(Path::new(&path), &overrides).unwrap();
+    let spec = &experiment.trials[0].spec;
+    let dataset = data::open(&spec.data, Task::Regression, spec.seed, u64::MAX).unwrap();
+    let gpu = Gpu::virtual_of(1 << 40);
+    let machine = Machine {
+        gpus: vec![gpu; virtual_gpus],
+        no_gpu: String::new(),
+        memory_available: 1 << 40,
+        cache_bytes: 1 << 20,
+        instruction_set: "avx2".into(),
+        rates: Rates::typical("avx2"),
+    };
+    let trial = plan(spec, dataset.facts(), &machine, 2).unwrap();
+    let movements = transfers(&trial).into_iter();
+    movements.map(|m| ((m.kind.to_owned(), m.purpose.to_owned()), m.bytes)).collect()
+}
+
+/// The same, as the run's ledger has them.
+fn counted(run: &Folder) -> BTreeMap<(String, String), u64> {
+    let table = run.table("transfers.csv");
+    let mut sums = BTreeMap::new();
+    let (kinds, purposes, bytes) = (table.column("kind"), table.column("purpose"), table.column("bytes"));
+    for ((kind, purpose), bytes) in kinds.into_iter().zip(purposes).zip(bytes) {
+        // A wait moves nothing.
+        let bytes: u64 = if bytes.is_empty() { 0 } else { bytes.parse().unwrap() };
+        if bytes > 0 {
+            *sums.entry((kind.to_owned(), purpose.to_owned())).or_insert(0) += bytes;
+        }
+    }
+    sums
+}
+
+#[test]
+fn runs_move_what_was_predicted_to_the_byte() {
+    let place = Place::new(SPEC);
+    let policies = ["immediate", "buffered", "per_epoch", "off"].map(|p| format!("logging.policy={p}"));
+    let more: [&[&str]; 4] = [
+        &[],
+        &["data.placement=streamed"],
+        &["data.shuffle=false", "logging.flush_every=4"],
+        &["data.placement=streamed", "trainer.max_steps=8"],
+    ];
+    for gpus in [1, 2, 3] {
+        let devices = format!("devices.num_gpus={gpus}");
+        for policy in &policies {
+            for more in more {
+                let overrides: Vec<&str> =
+                    [devices.as_str(), policy].into_iter().chain(more.iter().copied()).collect();
+                let options = [&overrides[..], &["--virtual-gpus", "3"]].concat();
+                let run = place.run(&options).ended_by(0);
+                assert_eq!(counted(&run), predicted(&place, &overrides, 3), "{overrides:?}");
+            }
+        }
+    }
+}
+
+/// By hand: one device, resident rows, every step's losses.
+#[test]
+fn the_prediction_is_that_of_a_sheet_of_paper() {
+    let place = Place::new(SPEC);
+    let bytes = predicted(&place, &[], 3);
+    let of = |kind: &str, purpose: &str| bytes.get(&(kind.to_owned(), purpose.to_owned())).copied();
+    // Five epochs' orders of 103 rows; 153 rows of three features and a target.
+    assert_eq!(of("h2d", "batch"), Some(5 * 103 * 4));
+    assert_eq!(of("h2d", "dataset"), Some(153 * 4 * 4));
+    // 30 steps of two metrics; rates stay on the host. Validations after epochs 2, 4 and 5.
+    assert_eq!(of("d2h", "log"), Some(30 * 2 * 4));
+    assert_eq!(of("d2h", "validation"), Some(3 * 2 * 8));
+    assert_eq!((of("h2d", "validation"), of("all_reduce", "gradients")), (None, None));
+}
+
+/// The CPU's memory is the host's.
+#[test]
+fn on_the_cpu_nothing_moves() {
+    let place = Place::new(SPEC);
+    for more in [None, Some("data.placement=streamed")] {
+        let overrides: Vec<&str> = ["devices.num_gpus=0"].into_iter().chain(more).collect();
+        assert_eq!(predicted(&place, &overrides, 3), BTreeMap::new());
+        assert_eq!(counted(&place.run(&overrides).ended_by(0)), BTreeMap::new());
+    }
+    let check = place.runner(&["check", "spec.toml", "devices.num_gpus=0"]);
+    assert!(check.stdout.contains("\n  moves      nothing: the CPU's memory is the host's\n"), "{check:?}");
+    let check = place.runner(&["check", "spec.toml", "--virtual-gpus", "1"]);
+    assert!(check.stdout.contains("\n  moves      h2d batch 2.0 KiB, h2d dataset 2.4 KiB, "), "{check:?}");
+}
