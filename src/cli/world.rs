@@ -43,7 +43,7 @@ pub fn world(trial: &Trial) -> Result<(World, Option<String>), DeviceError> {
         let executor = executor(trial, *place, programs.clone(), link)?;
         devices.push(Device::new(place.to_string(), executor));
     }
-    Ok((World::new(devices, abort, limit)?, note))
+    Ok((World::new(devices, abort, 2 * limit)?, note))
 }
 
 /// What connects the devices; each waits for the others no longer than `limit`.

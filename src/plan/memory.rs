@@ -159,7 +159,7 @@ mod tests {
     /// A job that does not fit names both numbers, and the batch that it names is the largest that does.
     #[test]
     fn the_batch_that_would_fit_is_named() {
-        let (batch, free) = ("data.batch_size=40000", 45_000_000);
+        let (batch, free) = ("data.batch_size=40000", 40_000_000);
         // Rows of 100 features and a target, the same on the host where a device has its own.
         let data = 50_000 * 101 * 4;
         let virtual_gpus = |n: usize| machine(&vec![gpu(true, 1); n], free + n as u64 * data);

@@ -36,7 +36,7 @@ impl Trial {
             return None;
         }
         let (each, whole) = (self.spec.data.batch_size, self.programs.train.batch);
-        let capped = if each.saturating_mul(devices) > whole { ", all there are," } else { "" };
+        let capped = if each.saturating_mul(devices) > whole { ", all there are" } else { "" };
         let batch =
             format!("weak scaling: a step takes {whole} rows{capped}, {each} for each of {devices} devices");
         let rule = match self.spec.devices.lr_scaling {

@@ -73,9 +73,8 @@ pub struct World {
 }
 
 impl World {
-    /// Starts a thread for each of several devices. `abort` ends what they wait for together; `limit` is how long they
-    /// wait for each other, and half of what an answer is waited for here, so that they are the first to tell who is
-    /// missing.
+    /// Starts a thread for each of several devices. `abort` ends what they wait for together; `limit` is how long an
+    /// answer is waited for: longer than they wait for each other, so that they are the first to tell who is missing.
     ///
     /// # Errors
     /// Where a thread cannot be started.
@@ -86,7 +85,7 @@ impl World {
         let (answer, answers) = channel();
         let members = ranks.into_iter().map(|rank| member(rank, answer.clone(), abort.clone()));
         let members = members.collect::<Result<Vec<_>, _>>()?;
-        let (limit, doing) = (2 * limit, "the start".to_owned());
+        let doing = "the start".to_owned();
         Ok(Self { alone, members, answers, asked: 0, abort, limit, doing, failed: false })
     }
 

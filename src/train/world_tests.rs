@@ -93,17 +93,18 @@ impl Executor for Pretended {
     }
 }
 
-/// A world of devices with these faults, and what tells how many of them still live.
-fn world(faults: &[Fault], limit: Duration, stall: &Arc<Mutex<()>>) -> (World, Arc<AtomicUsize>) {
+/// A world of devices with these faults, and what tells how many of them still live. The limits are of each other's
+/// waits and of an answer's.
+fn world(faults: &[Fault], limits: [Duration; 2], stall: &Arc<Mutex<()>>) -> (World, Arc<AtomicUsize>) {
     let names: Vec<String> = (0..faults.len()).map(|rank| format!("gpu:{rank}")).collect();
-    let (handles, abort) = shared(names.clone(), limit);
+    let (handles, abort) = shared(names.clone(), limits[0]);
     let alive = Arc::new(AtomicUsize::new(faults.len()));
     let devices = handles.into_iter().zip(faults).zip(names).map(|((collective, fault), name)| {
         let (alive, stall) = (Arc::clone(&alive), Arc::clone(stall));
         let made = Pretended { name: name.clone(), fault: *fault, collective, value: 0.0, alive, stall };
         Device::new(name, Box::new(made))
     });
-    let mut world = World::new(devices.collect(), abort, limit).expect("threads");
+    let mut world = World::new(devices.collect(), abort, limits[1]).expect("threads");
     world.start(&Clock::new(Grain::Phases)).expect("started");
     (world, alive)
 }
@@ -118,10 +119,10 @@ fn steps(world: &mut World, step: u64, steps: usize) -> Result<Ran, DeviceError>
 }
 
 /// Two good steps, then a block in which something goes wrong: what is said, and how many devices come to an end.
-fn after(faults: &[Fault], limit: Duration) -> (String, usize) {
+fn after(faults: &[Fault], limits: [Duration; 2]) -> (String, usize) {
     let stall = Arc::new(Mutex::new(()));
     let stalled = stall.lock().expect("no panic");
-    let (mut world, alive) = world(faults, limit, &stall);
+    let (mut world, alive) = world(faults, limits, &stall);
     steps(&mut world, 0, 2).expect("the first steps");
     let begun = Instant::now();
     let said = steps(&mut world, 2, 7).map(drop).map_err(|e| e.to_string());
@@ -148,26 +149,35 @@ fn a_device_that_fails_ends_the_work_of_all() {
         (vec![None, None, Panic], "`gpu:2` panicked at steps 3 to 9: the end of gpu:2"),
     ] {
         // The others wait for ever but for being let go.
-        assert_eq!(after(&faults, FOR_EVER), (said.to_owned(), faults.len()));
+        assert_eq!(after(&faults, [FOR_EVER; 2]), (said.to_owned(), faults.len()));
     }
 }
 
 #[test]
 fn a_device_that_stalls_is_named_by_those_that_wait() {
     use Fault::*;
-    for (faults, said) in [
-        (vec![Stall, None], "`gpu:1`, step 3: `gpu:0` did not come to the sum over devices within 500ms"),
-        (vec![None, Stall], "`gpu:0`, step 3: `gpu:1` did not come to the sum over devices within 500ms"),
-        (vec![Stall, Stall], "`gpu:0` did not answer within 1s, at steps 3 to 9"),
+    for (faults, limits, said) in [
+        (
+            vec![Stall, None],
+            [SHORT, FOR_EVER],
+            "`gpu:1`, step 3: `gpu:0` did not come to the sum over devices within 500ms",
+        ),
+        (
+            vec![None, Stall],
+            [SHORT, FOR_EVER],
+            "`gpu:0`, step 3: `gpu:1` did not come to the sum over devices within 500ms",
+        ),
+        // None is left to tell of the other.
+        (vec![Stall, Stall], [FOR_EVER, SHORT], "`gpu:0` did not answer within 500ms, at steps 3 to 9"),
     ] {
-        assert_eq!(after(&faults, SHORT).0, said);
+        assert_eq!(after(&faults, limits).0, said);
     }
 }
 
 #[test]
 fn what_is_asked_of_several_comes_in_their_order() {
     let stall = Arc::default();
-    let (mut world, _) = world(&[Fault::None, Fault::Differ, Fault::None], FOR_EVER, &stall);
+    let (mut world, _) = world(&[Fault::None, Fault::Differ, Fault::None], [FOR_EVER; 2], &stall);
     world.write(Purpose::Parameters, VALUE, &[0.5]).expect("written");
     steps(&mut world, 0, 3).expect("three steps");
     assert_eq!(world.names(), ["gpu:0", "gpu:1", "gpu:2"]);

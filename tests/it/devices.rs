@@ -65,17 +65,22 @@ fn on(place: &Place, count: u32, arguments: &[&str]) -> Folder {
     place.run(&[&own, arguments].concat()).ended_by(0)
 }
 
-/// The same rows, and every number within `relative` of the reference's and `absolute` more.
+/// The same rows; losses of training within `relative` of the reference's and `absolute` more, and what else there is
+/// (norms, and the validation's three rows) within ten times that.
 #[track_caller]
 fn near(run: &Folder, reference: &Folder, relative: f64, absolute: f64, what: &str) {
     let (got, want) = (run.metrics(), reference.metrics());
     assert_eq!((&got.columns, got.rows.len()), (&want.columns, want.rows.len()), "{what}");
     for (got, want) in got.rows.iter().zip(&want.rows) {
         assert_eq!(got[..4], want[..4], "{what}");
-        for (a, b) in got[4..got.len() - 1].iter().zip(&want[4..]) {
+        for (place, (a, b)) in got[4..got.len() - 1].iter().zip(&want[4..]).enumerate() {
+            let times = if got[2] == "train" && place == 0 { 1.0 } else { 10.0 };
             match (a.parse::<f64>(), b.parse::<f64>()) {
                 (Ok(a), Ok(b)) => {
-                    assert!((a - b).abs() <= relative * b.abs() + absolute, "{what}: {got:?} {want:?}");
+                    assert!(
+                        (a - b).abs() <= times * (relative * b.abs() + absolute),
+                        "{what}: {got:?} {want:?}"
+                    );
                 }
                 _ => assert_eq!(a, b, "{what}"),
             }
@@ -183,7 +188,8 @@ fn sums_that_are_exact_are_equal_on_any_count() {
 
 #[test]
 fn everything_that_virtual_devices_touch_is_labelled() {
-    let run = on(&Place::new(LINREG), 2, &[]);
+    let place = Place::new(LINREG);
+    let run = on(&place, 2, &[]);
     let spec = run.text("spec.toml");
     let comments: Vec<&str> = spec.lines().take_while(|line| line.starts_with('#')).collect();
     assert_eq!(comments[1], "# ran on virtual devices, which the host posed as: virtual:0, virtual:1");
@@ -207,7 +213,7 @@ fn everything_that_virtual_devices_touch_is_labelled() {
     let sums = transfers.only("kind", "all_reduce");
     assert_eq!((sums.column("count"), sums.column("bytes")), (vec!["24"; 2], vec!["4608"; 2]));
     assert!(run.text("run.log").contains("replicas compared 4 times in "), "{}", run.text("run.log"));
-    assert!(on(&Place::new(LINREG), 1, &[]).text("run.log").lines().all(|l| !l.contains("replicas")));
+    assert!(on(&place, 1, &[]).text("run.log").lines().all(|l| !l.contains("replicas")));
 }
 
 #[test]
@@ -308,11 +314,13 @@ fn weak_scaling_is_the_larger_batch_with_the_declared_rate() {
 
 #[test]
 fn parity_holds_every_count_against_the_cpu() {
-    for (place, count) in [(Place::new(RAGGED), "207"), (classes(), "200")] {
-        let ended = place.runner(&["parity", "spec.toml", "--virtual-gpus", "7", "--steps", "1000"]);
+    for (place, count) in [(Place::new(RAGGED), "150"), (classes(), "200")] {
+        let steps = ["--steps", count];
+        let ended = place.runner(&[&["parity", "spec.toml", "--virtual-gpus", "7"], &steps[..]].concat());
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
         assert!(ended.stdout.starts_with(&format!("spec: {count} steps of ")), "{}", ended.stdout);
-        assert_eq!(ended.stdout.matches(" the same").count(), 7 + 1, "{}", ended.stdout);
+        assert_eq!(ended.stdout.matches("  the same").count(), 7, "{}", ended.stdout);
+        assert!(ended.stdout.ends_with("\n  all 7 other counts of devices do the same mathematics\n"));
         let names: Vec<_> = fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, ["spec.toml"], "parity writes nothing");
     }

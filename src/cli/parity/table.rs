@@ -15,8 +15,7 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, of_sweep: bool) -> (String
     let sweep = if of_sweep { ", by the first trial of the sweep" } else { "" };
     let mut text = format!("{name}: {steps} of {}{sweep}\n\n", reference.rows);
     let mut table = Table::new();
-    let header =
-        ["devices", "last loss", "largest difference", "at step", "of the limit", "parameters", "verdict"];
+    let header = ["devices", "last loss", "difference", "at step", "of the limit", "parameters", "verdict"];
     table.load_style(presets::NOTHING).set_header(header);
     let last = |curve: &Curve| curve.losses.last().map_or(String::new(), |loss| units::number(*loss));
     let nothing = String::new;
@@ -44,7 +43,7 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, of_sweep: bool) -> (String
             last(curve),
             units::number(difference.loss),
             units::count(difference.step as u64),
-            units::percent(difference.of_limit),
+            units::number(difference.of_limit),
             units::number(difference.parameters),
             verdict.to_owned(),
         ]);
@@ -62,7 +61,11 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, of_sweep: bool) -> (String
     };
     let reference = &reference.devices;
     // A String takes every write.
-    let _ = writeln!(text, "\n  a loss may differ from that of {reference} by 1e-5 of it{targets};");
+    let _ = writeln!(
+        text,
+        "\n  shown is the step whose loss comes nearest to the limit, or goes furthest beyond it:"
+    );
+    let _ = writeln!(text, "  a loss may differ from that of {reference} by 1e-5 of it{targets},");
     let _ = writeln!(
         text,
         "  the parameters after the last step, as one vector, by {PARAMETERS:e} of its length"
@@ -110,6 +113,17 @@ mod tests {
         ");
         let (text, holds) = page("x", &[cpu.clone(), cpu], Rule { target_square: 0.0 }, false);
         assert!(holds);
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r"
+        x: 2 steps of 32 rows
+
+          devices  last loss  largest difference  at step  of the limit  parameters  verdict
+          cpu          1.000                                                         reference
+          cpu          1.000                   0        1         0.0 %           0  the same bits
+
+          shown is the step whose loss comes nearest to the limit, or goes furthest beyond it:
+          a loss may differ from that of cpu by 1e-5 of it,
+          the parameters after the last step, as one vector, by 1e-4 of its length
+          the other count of devices does the same mathematics
+        ");
     }
 }
