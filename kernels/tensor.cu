@@ -25,10 +25,10 @@ extern "C" __global__ void tensor_squared_norm(const float* x, u32 n, int root, 
                  [=](double total) { *out = (float)(root ? sqrt(total) : total); });
 }
 
-// SplitMix64's finalizer over a number's bits and its place, as device::digest has it: equal memory has an equal digest, and exchanged or shifted
-// numbers have another.
+// SplitMix64's finalizer over a number's bits and its place, as device::digest has it: equal memory has an equal digest,
+// and exchanged or shifted numbers have another.
 __device__ __forceinline__ u64 mixed(u32 bits, u64 place) {
-    u64 z = (place << 32 | bits) + 0x9E3779B97F4A7C15ull;
+    u64 z = bits ^ ((place + 1) * 0x9E3779B97F4A7C15ull);
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);

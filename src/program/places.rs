@@ -15,19 +15,21 @@ use super::{
 /// The places of one kind of program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    bases: BTreeMap<BufferId, usize>,
+    /// First number and length of each buffer's place.
+    bases: BTreeMap<BufferId, (usize, usize)>,
     /// Numbers from the arena's base to the end of the last place.
     pub numbers: usize,
 }
 
 impl Places {
-    /// Of a slice; `None` where its buffer has none.
+    /// Of a slice; `None` where its buffer has none, or a shorter one.
     pub fn of(&self, slice: Slice) -> Option<u64> {
-        self.bases.get(&slice.buffer).map(|base| (base + slice.offset) as u64)
+        let (base, len) = *self.bases.get(&slice.buffer)?;
+        (slice.offset.checked_add(slice.len)? <= len).then_some((base + slice.offset) as u64)
     }
 
     fn add(&mut self, buffer: BufferId, numbers: usize) {
-        self.bases.insert(buffer, self.numbers);
+        self.bases.insert(buffer, (self.numbers, numbers));
         self.numbers = (self.numbers + numbers).next_multiple_of(ALIGN);
     }
 }
@@ -51,18 +53,27 @@ impl Arena {
                 lasting.add(BufferId(i), buffer.len);
             }
         }
-        let behind = |programs: [Option<&Program>; 2]| {
+        let behind = |programs: [Option<&Program>; 2], all: &[(BufferId, usize)]| {
             let mut places = lasting.clone();
-            for (buffer, numbers) in extents(programs) {
+            let mut extents = extents(programs);
+            extents.extend(all.iter().copied());
+            for (buffer, numbers) in extents {
                 if !places.bases.contains_key(&buffer) {
                     places.add(buffer, numbers);
                 }
             }
             places
         };
+        // With no validation nothing is sized for it: every buffer is there as a whole.
+        let whole = |(i, buffer): (usize, &super::Buffer)| {
+            let lies_here = matches!(buffer.role, Role::Activation | Role::Cells);
+            lies_here.then_some((BufferId(i), buffer.len))
+        };
+        let alone = programs.validate.is_none();
+        let all: Vec<_> = layout.buffers.iter().enumerate().filter(|_| alone).filter_map(whole).collect();
         Self {
-            train: behind([Some(&programs.train), programs.train_last.as_ref()]),
-            validate: behind([programs.validate.as_ref(), programs.validate_last.as_ref()]),
+            train: behind([Some(&programs.train), programs.train_last.as_ref()], &all),
+            validate: behind([programs.validate.as_ref(), programs.validate_last.as_ref()], &[]),
         }
     }
 

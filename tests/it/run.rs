@@ -255,7 +255,7 @@ fn streamed_rows_give_the_same_numbers() {
     for shuffle in ["data.shuffle=true", "data.shuffle=false"] {
         // One thread reads while a team computes.
         let team: &[&str] = &["devices.engine=team", "--threads=3"];
-        for more in [team, &[], &["trainer.max_steps=6"], &["logging.policy=immediate"]] {
+        for more in [&[][..], &["trainer.max_steps=6"], &["logging.policy=immediate"], team] {
             let run = |placement: &str| {
                 let arguments: Vec<&str> = [shuffle, placement].iter().chain(more).copied().collect();
                 place.run(&arguments).ended_by(0)

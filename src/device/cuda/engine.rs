@@ -290,4 +290,4 @@ fn walk_threads(widest: u64) -> u32 {
     widest.div_ceil(4).next_power_of_two().clamp(64, 512) as u32
 }
 
-const _: () = assert!(size_of::<Run>() % 16 == 0, "learning rates follow the counters");
+const _: () = assert!(size_of::<Run>().is_multiple_of(16), "learning rates follow the counters");
