@@ -45,7 +45,7 @@ impl Configuration {
 
 /// The configurations of finished runs, in the order of their first run.
 pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
-    let mut groups: Vec<(Vec<(&str, &str)>, Vec<usize>)> = Vec::new();
+    let mut groups: Vec<(Identity<'_>, Vec<usize>)> = Vec::new();
     for (place, run) in runs.iter().enumerate().filter(|(_, run)| run.status == "finished") {
         let identity = identity(run);
         match groups.iter_mut().find(|(known, _)| *known == identity) {
@@ -56,8 +56,10 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
     groups.into_iter().map(|(_, places)| Configuration::of(runs, places)).collect()
 }
 
-/// What two repeats have in common.
-fn identity(run: &Run) -> Vec<(&str, &str)> {
+/// What two repeats have in common: keys and values.
+type Identity<'a> = Vec<(&'a str, &'a str)>;
+
+fn identity(run: &Run) -> Identity<'_> {
     let axes = run.axes.iter().filter(|(key, _)| key != REPEAT);
     let spec = run.spec.iter().flatten().filter(|(key, _)| !NOT_THE_CONFIGURATION.contains(&key.as_str()));
     let machine = run.environment.iter().flatten().filter(|(key, _)| THE_MACHINE.contains(&key.as_str()));

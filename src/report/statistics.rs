@@ -71,7 +71,7 @@ fn median(sorted: &[f64]) -> f64 {
 fn bootstrap(sorted: &[f64]) -> [f64; 2] {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
     // Multiplied and shifted: the bias of n parts in 2⁶⁴ is of no account.
-    let mut below = |n: usize| (u128::from(random.next_u64()) * n as u128 >> 64) as usize;
+    let mut below = |n: usize| ((u128::from(random.next_u64()) * n as u128) >> 64) as usize;
     let mut sample = vec![0; sorted.len()];
     let mut medians: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
