@@ -177,52 +177,14 @@ pub fn refuse_on_cpu(spec: &Spec) -> Result<(), Problem> {
     }
 }
 
-/// Bytes of a job on one GPU, and those of them that grow with the batch.
-pub fn bytes(programs: &Programs, data_bytes: u64, chunk_bytes: u64) -> (u64, u64) {
+/// Bytes of a job on one GPU.
+pub fn bytes(programs: &Programs, data_bytes: u64, chunk_bytes: u64) -> u64 {
     let layout = &programs.layout;
     let of = |role: Role| {
         let buffers = layout.buffers.iter().filter(|b| b.role == role);
         buffers.fold(0u64, |sum, b| sum.saturating_add((b.len as u64).saturating_mul(4)))
     };
     let arena = 4 * Arena::of(programs).numbers() as u64;
-    let lasting = of(Role::Values).saturating_add(of(Role::State)).saturating_add(of(Role::Gradients));
-    let needed = arena.saturating_add(of(Role::Log)).saturating_add(data_bytes).saturating_add(chunk_bytes);
-    let needed = needed.saturating_add(FIXED_BYTES);
-    (needed, arena.saturating_sub(lasting))
-}
-
-/// Refuses a job that a GPU of the run cannot hold, with the batch that it could.
-pub fn check_memory(
-    programs: &Programs,
-    data_bytes: u64,
-    chunk_bytes: u64,
-    used: &[Place],
-    machine: &Machine,
-) -> Result<(), Problem> {
-    let free = used.iter().filter_map(|place| match place {
-        Place::Gpu(i) => machine.gpus.get(*i as usize).map(|gpu| (gpu.memory_free, place)),
-        _ => None,
-    });
-    let Some((free, place)) = free.min() else { return Ok(()) };
-    let (needed, growing) = bytes(programs, data_bytes, chunk_bytes);
-    if needed <= free {
-        return Ok(());
-    }
-    let gb = |bytes: u64| bytes as f64 / 1e9;
-    let message = format!(
-        "the job needs {:.3} GB of memory on `{place}` for parameters, activations and data, and {:.3} GB are free",
-        gb(needed),
-        gb(free)
-    );
-    let fixed = needed - growing.min(needed);
-    let per_row = growing / programs.train.rows.max(1) as u64;
-    let batch = free.saturating_sub(fixed) / per_row.max(1);
-    let problem = Problem::at_key("data.batch_size", message);
-    Err(match batch {
-        0 if data_bytes > free / 2 => {
-            problem.hint("`data.placement = \"streamed\"` leaves the data on the host")
-        }
-        0 => problem.hint("make the model smaller"),
-        batch => problem.hint(format!("`data.batch_size = {batch}` would fit")),
-    })
+    let own = arena.saturating_add(of(Role::Log)).saturating_add(FIXED_BYTES);
+    own.saturating_add(data_bytes).saturating_add(chunk_bytes)
 }

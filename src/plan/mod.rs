@@ -145,7 +145,7 @@ impl Trial {
     /// Bytes that a rank's programs take on a real GPU, its data among them.
     pub fn gpu_bytes(&self, programs: &Programs) -> u64 {
         let chunk_bytes = if self.chunk_rows.is_some() { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
-        gpu::bytes(programs, self.data_bytes, chunk_bytes).0
+        gpu::bytes(programs, self.data_bytes, chunk_bytes)
     }
 
     /// What each device runs, in the order of [`Choice::used`].
@@ -207,7 +207,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
     let refused = |problem| PlanError::Problems(vec![problem]);
     let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
-    let mut chosen = None;
+    let (mut chosen, mut fold_update) = (None, true);
     if gpus.is_empty() {
         gpu::refuse_on_cpu(&spec).map_err(refused)?;
     } else if let Some(first) = ranks.first() {
@@ -215,18 +215,18 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
         chosen = Some(gpu);
         if apart {
-            ranks = lowered(false);
+            fold_update = false;
+            ranks = lowered(fold_update);
         }
     }
     let mut ranks = ranks.into_iter();
     let programs =
         ranks.next().unwrap_or_else(|| programs(&spec, facts, batch, streamed, Shard::WHOLE, true));
     let peers: Vec<_> = ranks.collect();
-    memory::Need { spec: &spec, facts, streamed, devices: &devices, data_bytes }
+    let chunk_bytes = if streamed { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
+    memory::Need { spec: &spec, facts, streamed, fold_update, devices: &devices, data_bytes, chunk_bytes }
         .check(peers.last().unwrap_or(&programs), machine)
         .map_err(refused)?;
-    let chunk_bytes = if streamed { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
-    gpu::check_memory(&programs, data_bytes, chunk_bytes, &devices.used, machine).map_err(refused)?;
     let first = devices.used.first().copied().unwrap_or(Place::Cpu);
     let floor = Floor::of(&programs, machine.speed(first), data_bytes);
     // Devices that share a run, or that have a memory of their own, have one thread each.
