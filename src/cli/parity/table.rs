@@ -101,13 +101,14 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         x: 2 steps of 32 rows, by the first trial of the sweep
 
-          devices                          last loss  largest difference  at step  of the limit  parameters  verdict
-          cpu                                  1.000                                                         reference
-          virtual:0                            1.000                   0        1         0.0 %           0  the same bits
-          virtual:0, virtual:1                 1.000            1.000e-6        2        10.0 %    7.081e-6  the same
-          virtual:0, virtual:1, virtual:2      1.500              0.5000        2   4998000.8 %      0.7071  **differs**
+          devices                          last loss  difference  at step  of the limit  parameters  verdict
+          cpu                                  1.000                                                 reference
+          virtual:0                            1.000           0        1             0           0  the same bits
+          virtual:0, virtual:1                 1.000    1.000e-6        2       0.09996    7.081e-6  the same
+          virtual:0, virtual:1, virtual:2      1.500      0.5000        2         49980      0.7071  **differs**
 
-          a loss may differ from that of cpu by 1e-5 of it + 1e-9 times 4.000, the mean square of the targets;
+          shown is the step whose loss comes nearest to the limit, or goes furthest beyond it:
+          a loss may differ from that of cpu by 1e-5 of it + 1e-9 times 4.000, the mean square of the targets,
           the parameters after the last step, as one vector, by 1e-4 of its length
           1 of 3 counts do not do the same mathematics
         ");
@@ -116,9 +117,9 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         x: 2 steps of 32 rows
 
-          devices  last loss  largest difference  at step  of the limit  parameters  verdict
-          cpu          1.000                                                         reference
-          cpu          1.000                   0        1         0.0 %           0  the same bits
+          devices  last loss  difference  at step  of the limit  parameters  verdict
+          cpu          1.000                                                 reference
+          cpu          1.000           0        1             0           0  the same bits
 
           shown is the step whose loss comes nearest to the limit, or goes furthest beyond it:
           a loss may differ from that of cpu by 1e-5 of it,

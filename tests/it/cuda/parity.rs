@@ -196,12 +196,52 @@ fn precision_is_what_the_spec_says() {
     }
 }
 
+/// Sums over GPUs are nodes of a graph, or launches, or go through the host: the curve is that of the CPU.
 #[test]
-fn two_gpus_do_what_one_does() {
+fn several_gpus_do_what_one_does() {
     let Some(sim) = Sim::get() else { return };
+    let Some((without_nccl, _folder)) =
+        Sim::only(&["libcuda.so.1", "libnvrtc.so.12", "libcublasLt.so.12", "libnvidia-ml.so.1"])
+    else {
+        return;
+    };
     let place = classes();
     let cpu = place.run(&["devices.num_gpus=0"]).ended_by(0);
-    let gpus = sim.run(&place, &["devices.num_gpus=2"], &[("RUNNER_SIM_DEVICES", "2")]).ended_by(0);
-    assert_eq!(gpus.summary("devices_used"), "gpu:0;gpu:1");
-    same(&cpu, &gpus, 2e-6, "two GPUs");
+    let four = [("RUNNER_SIM_DEVICES", "4")];
+    for (sim, count, engine, chosen) in [
+        (&sim, 2, "auto", "graph"),
+        (&sim, 4, "auto", "graph"),
+        (&sim, 2, "launch", "launch"),
+        (&without_nccl, 2, "auto", "launch"),
+        (&without_nccl, 4, "auto", "launch"),
+    ] {
+        let arguments = [format!("devices.num_gpus={count}"), format!("devices.engine={engine}")];
+        let gpus = sim.run(&place, &[&arguments[0], &arguments[1]], &four).ended_by(0);
+        let names: Vec<String> = (0..count).map(|i| format!("gpu:{i}")).collect();
+        assert_eq!((gpus.summary("devices_used"), gpus.summary("engine")), (names.join(";"), chosen.into()));
+        same(&cpu, &gpus, 2e-6, &format!("{count} GPUs, {chosen}"));
+    }
+    let warned = without_nccl.run(&place, &["devices.num_gpus=2"], &four).ended;
+    let warning = "warning: gradients are summed through the host's memory, with a wait in every step: NCCL is not there: \
+                   looked for libnccl.so.2 in ";
+    assert!(warned.stderr.contains(warning), "{}", warned.stderr);
+    let graph = without_nccl.run(&place, &["devices.num_gpus=2", "devices.engine=graph"], &four).ended;
+    assert_eq!(graph.code, Some(2));
+    let refused = "error: the engine `graph` cannot sum over several devices";
+    assert!(graph.stderr.starts_with(refused), "{}", graph.stderr);
+}
+
+/// Whichever GPU fails, nobody waits for it, and it is named.
+#[test]
+fn a_gpu_that_fails_ends_the_run_of_all() {
+    let Some(sim) = Sim::get() else { return };
+    let place = classes();
+    for engine in ["devices.engine=graph", "devices.engine=launch"] {
+        let variables = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_FAIL", "launch:700")];
+        let ended = sim.run(&place, &["devices.num_gpus=2", engine], &variables).ended;
+        assert_eq!(ended.code, Some(1), "{engine}: {}", ended.stderr);
+        let named = ["error: `gpu:0` failed while launching ", "error: `gpu:1` failed while launching "];
+        let last = ended.stderr.lines().last().unwrap_or_default();
+        assert!(named.iter().any(|head| last.starts_with(head)), "{engine}: {}", ended.stderr);
+    }
 }
