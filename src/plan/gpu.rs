@@ -1,6 +1,6 @@
 //! What planning knows of GPUs: which engine runs the steps there, and whether the job fits.
 
-use super::{Engine, Machine, Place, Rates};
+use super::{Engine, Rates};
 use crate::{
     program::{Arena, LARGE_PRODUCT, Programs, Role},
     spec::{EngineChoice, Precision, Problem, Spec},
