@@ -1,4 +1,4 @@
-// Whole tensors, outside of programs: fill, copy, add, norms, and a digest by which devices compare memory.
+// Whole tensors, outside of programs: fill, copy, add, sums and norms, and a digest by which devices compare memory.
 
 // A thread owns every threads-th number.
 extern "C" __global__ void tensor_fill(float* x, u64 n, float value) {
@@ -18,11 +18,17 @@ extern "C" __global__ void tensor_add(const float* a, const float* b, float* y, 
     for (u64 i = s.thread; i < n; i += s.threads) y[i] = a[i] + b[i];
 }
 
-// out = the sum of squares of x, which is the trace of M M^T, or (`root`) its root, the Frobenius norm of M. `partial` is
-// as in Run. Threads own every threads-th number.
-extern "C" __global__ void tensor_squared_norm(const float* x, u32 n, int root, double* partial, float* out) {
-    Launch().sum(partial, n, [=](unsigned i) { return (double)x[i] * x[i]; },
-                 [=](double total) { *out = (float)(root ? sqrt(total) : total); });
+// y += bias, to every row. A thread owns every threads-th number.
+extern "C" __global__ void tensor_add_rows(float* y, const float* bias, u64 n, u64 width) {
+    Launch s;
+    for (u64 i = s.thread; i < n; i += s.threads) y[i] += bias[i % width];
+}
+
+// out = the sum of squares of x, which is the trace of M M^T (mode 0), its root, the Frobenius norm of M (1), or the sum
+// of x (2). `partial` is as in Run. Threads own every threads-th number.
+extern "C" __global__ void tensor_reduce(const float* x, u32 n, int mode, double* partial, float* out) {
+    Launch().sum(partial, n, [=](unsigned i) { return mode == 2 ? (double)x[i] : (double)x[i] * x[i]; },
+                 [=](double total) { *out = (float)(mode == 1 ? sqrt(total) : total); });
 }
 
 // SplitMix64's finalizer over a number's bits and its place, as device::digest has it: equal memory has an equal digest,

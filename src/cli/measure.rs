@@ -38,6 +38,8 @@ pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
     };
     let place = match trial.devices.used[..] {
         [place @ Place::Gpu(_)] => place,
+        // Its sums need the others.
+        [Place::Gpu(_), ..] => return Ok(None),
         _ => Place::Cpu,
     };
     let mut executor = executor(trial, place, trial.programs.clone(), Link::Alone)?;

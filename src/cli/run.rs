@@ -225,6 +225,9 @@ impl Session<'_> {
                 Prepared::Missing(problem) => {
                     worst = graver(worst, Exit::Missing);
                     let there = problem.label.clone().map_or(String::new(), |l| format!(": {l}"));
+                    if self.options.quiet {
+                        say(format!("trial {}: {}{there}", trial.index, problem.message), None);
+                    }
                     TrialEnd::Skipped { reason: format!("{}{there}", problem.message.replace('`', "")) }
                 }
                 Prepared::Run(planned) => {

@@ -53,9 +53,10 @@ impl Meeting {
         if self.poisoned.load(Ordering::Acquire) {
             return Err(CollectiveError::Poisoned);
         }
-        let mine = self.came[rank].fetch_add(1, Ordering::AcqRel) + 1;
+        // One order of all arrivals and looks: of two that come last, one sees the other.
+        let mine = self.came[rank].fetch_add(1, Ordering::SeqCst) + 1;
         // The one that sees all there says so; several may, and say the same.
-        if self.came.iter().all(|c| c.load(Ordering::Acquire) >= mine) {
+        if self.came.iter().all(|c| c.load(Ordering::SeqCst) >= mine) {
             self.complete.fetch_max(mine, Ordering::AcqRel);
             return Ok(());
         }

@@ -35,6 +35,9 @@ pub enum LabError {
     /// A device or a tensor refused.
     #[error(transparent)]
     Tensor(#[from] TensorError),
+    /// A GPU cannot be used.
+    #[error(transparent)]
+    Device(crate::device::DeviceError),
     /// A step did not do what it declares.
     #[error("{0}")]
     Step(String),
@@ -44,8 +47,8 @@ pub enum LabError {
         /// The device.
         device: String,
     },
-    /// A GPU that this version cannot compute on.
-    #[error("`{device}` cannot be used: this version has no backend for it")]
+    /// A GPU, in a program without CUDA.
+    #[error("`{device}` cannot be used: this program was built without its feature `cuda`")]
     NoBackend {
         /// The device.
         device: String,
@@ -81,10 +84,26 @@ pub fn devices(trial: &LabTrial) -> Result<Devices, LabError> {
         match place {
             Place::Cpu => Ok(Box::new(HostBackend::cpu(trial.threads))),
             Place::Virtual(i) => Ok(Box::new(HostBackend::virtual_gpu(i))),
-            Place::Gpu(_) => Err(LabError::NoBackend { device: place.to_string() }),
+            Place::Gpu(ordinal) => gpu(ordinal),
         }
     };
     Ok(Devices::new(places.into_iter().map(backend).collect::<Result<_, _>>()?))
+}
+
+#[cfg(feature = "cuda")]
+fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, LabError> {
+    use crate::device::{DeviceError, cuda};
+
+    let unusable =
+        |why: String| LabError::Device(DeviceError::Unusable { device: format!("gpu:{ordinal}"), why });
+    let found = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
+    let gpu = found.ok_or_else(|| unusable("it is no longer there".into()))?;
+    Ok(Box::new(cuda::CudaBackend::open(gpu).map_err(LabError::Device)?))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, LabError> {
+    Err(LabError::NoBackend { device: format!("gpu:{ordinal}") })
 }
 
 /// Runs a trial. Files that steps save go to `folder`.

@@ -161,7 +161,9 @@ fn divided(floor: &Floor, parts: Parts, spent: &Spent) -> (Parts, f64) {
 }
 
 fn advice(limit: Limit, floor: &Floor, setting: &Setting) -> String {
-    let threads = (!setting.on_gpu && setting.threads < setting.cores)
+    // What the plan itself would reject is no advice.
+    let pays = floor.team_s(setting.cores) < super::TEAM_MARGIN * floor.serial_s();
+    let threads = (!setting.on_gpu && setting.threads < setting.cores && pays)
         .then(|| format!("more threads (`--threads {}`, `devices.engine=team`)", setting.cores));
     match limit {
         Limit::Log => match setting.policy {

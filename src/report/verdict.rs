@@ -113,7 +113,8 @@ fn point(run: &Run) -> Result<Option<Point>, ReportError> {
         step_s: 1.0 / steps_per_s,
         // Steps too short to be timed by phases have their sums in the ledger.
         all_reduce: part(&|name| {
-            let counted = || transfers.of(name, "all_reduce", "gradients");
+            // Sums that a GPU queues among its kernels have no time of their own: a 0 in the ledger is not known.
+            let counted = || transfers.of(name, "all_reduce", "gradients").filter(|s| *s > 0.0);
             phase(name, "all_reduce").or_else(counted).unwrap_or(0.0)
         }),
         data: part(&|name| or_nothing(name, "data") + or_nothing(name, "upload")),
@@ -198,7 +199,7 @@ fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {
         }));
     }
     columns.push(make("all-reduce", true, &|p| {
-        if p.devices > 1 { units::percent(p.all_reduce) } else { String::new() }
+        if p.devices > 1 && p.all_reduce > 0.0 { units::percent(p.all_reduce) } else { String::new() }
     }));
     columns.push(make("data", true, &|p| units::percent(p.data)));
     columns.push(make("log", true, &|p| units::percent(p.log)));
@@ -214,13 +215,17 @@ fn sentence(point: &Point, one: Option<&Point>) -> String {
     if let Some(one) = one {
         words.push(format!("{:.2} x", speed_up(one, point)));
     }
-    words.push(format!("all-reduce is {} of a step", percent(point.all_reduce)));
+    let known = point.all_reduce > 0.0;
+    words.push(match known {
+        true => format!("all-reduce is {} of a step", percent(point.all_reduce)),
+        false => "the time of its all-reduce is not known: `devices.engine=launch` tells it".to_owned(),
+    });
     for (share, name) in [(point.data, "data"), (point.log, "the log")] {
         if share >= WORTH_TELLING {
             words.push(format!("{name} is {}", percent(share)));
         }
     }
-    words.extend(one.map(|one| match break_even(one, point) {
+    words.extend(one.filter(|_| known).map(|one| match break_even(one, point) {
         Some(rows) => {
             let devices = if point.weak { point.devices as f64 } else { 1.0 };
             let each = if point.weak { " per device" } else { "" };

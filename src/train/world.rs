@@ -367,10 +367,13 @@ fn member(
                 let (device, doing) = (rank.device.name().to_owned(), String::new());
                 Err(DeviceError::Panicked { device, doing, reason: words_of(&*panic) })
             });
-            if answered.is_err() {
+            // The cause is told before those whom it lets go tell theirs.
+            let failed = answered.is_err();
+            let gone = answer.send((asked, rank.index, answered)).is_err();
+            if failed {
                 abort.now();
             }
-            if answer.send((asked, rank.index, answered)).is_err() || panicked {
+            if gone || panicked {
                 break;
             }
         }

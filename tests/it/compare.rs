@@ -300,11 +300,11 @@ fn the_end_of_a_sweep() {
 
     more devices
 
-     devices      rows per step     step   rows/s  all-reduce   data    log
-     cpu                  32.00  1.00 ms  32.00 k              0.0 %  0.0 %
-     gpu:0 gpu:1          12.80   400 µs  32.00 k       0.0 %  0.0 %  0.0 %
+     devices      rows per step     step   rows/s   data    log
+     cpu                  32.00  1.00 ms  32.00 k  0.0 %  0.0 %
+     gpu:0 gpu:1          12.80   400 µs  32.00 k  0.0 %  0.0 %
 
-      2 GPUs: all-reduce is 0 % of a step
+      2 GPUs: the time of its all-reduce is not known: `devices.engine=launch` tells it
       no speed-up is told: no trial ran on one GPU, which the others could be held against
 
       trial 1 same_as: equals trial 0 in all but the request

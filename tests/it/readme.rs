@@ -188,6 +188,11 @@ fn words(line: &str) -> Vec<Word> {
             line.split("  ").find(|cell| !cell.is_empty()).unwrap_or_default().to_owned(),
         )];
     }
+    if has_interval(line) {
+        // What the row is of; its times, and the units they are told in, depend on the machine.
+        let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+        return cells.take(2).map(|cell| Word::Exact(cell.to_owned())).collect();
+    }
     if line.contains(" by the cost model, ") {
         // The model's figures are those of the instruction set.
         return Vec::new();
@@ -195,22 +200,24 @@ fn words(line: &str) -> Vec<Word> {
     let mut found: Vec<Word> = Vec::new();
     for word in line.split_whitespace() {
         let bare = word.trim_end_matches([',', ';', ':']);
-        let is_unit =
-            ["µs", "ms", "s", "min", "h", "k", "M", "G", "steps/s", "rows/s", "%", "GiB"].contains(&bare);
+        let is_unit = UNITS.contains(&bare);
         match found.last_mut() {
             Some(last @ (Word::Near(_) | Word::Any)) if is_unit => *last = Word::Any,
             _ => found.push(number_or_text(bare)),
         }
     }
-    // `1.2 to 1.5 ms` is two times.
-    for i in 2..found.len() {
-        if found[i] == Word::Any && found[i - 1] == Word::Exact("to".to_owned()) {
-            found[i - 2] = Word::Any;
-        }
-    }
     // `2 min 05 s` is one time, as `3 ms` is.
     found.dedup_by(|b, a| *a == Word::Any && *b == Word::Any);
     found
+}
+
+const UNITS: [&str; 12] = ["µs", "ms", "s", "min", "h", "k", "M", "G", "steps/s", "rows/s", "%", "GiB"];
+
+/// Whether a line holds something like `1.2 to 1.5 ms`.
+fn has_interval(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let is_number = |word: &str| word.trim_end_matches('x').parse::<f64>().is_ok();
+    words.windows(3).any(|w| w[1] == "to" && is_number(w[2]) && (is_number(w[0]) || UNITS.contains(&w[0])))
 }
 
 fn number_or_text(word: &str) -> Word {
@@ -281,6 +288,8 @@ fn lines_are_compared_by_what_they_say() {
     assert!(same("1,1,train,32,34.464943,0.5", "1,1,train,32,34.464942,0.0001"));
     assert!(!same("1,1,train,32,34.464943,0.5", "1,1,train,32,38.4,0.5"));
     assert!(!same("validation loss  0.1", "validation loss  0.2"));
+    assert!(same("  64  off  92.4 ms  75.9 to 95.0 ms  10.8 k", "  64  off  1.5 s  626 ms to 4.6 s  665.3"));
+    assert!(!same("  64  off  92.4 ms  75.9 to 95.0 ms", "  1  off  92.4 ms  75.9 to 95.0 ms"));
     assert!(same("folder  runs/a/20270115T080000Z-0123abcd", "folder runs/a/20280115T080000Z-ffffffff"));
     assert!(!same("folder  runs/a/20270115T080000Z-0123abcd", "folder runs/b/20270115T080000Z-0123abcd"));
 }

@@ -7,6 +7,7 @@ use super::{
         args::RunOptions,
         describe::{Page, flop},
         exit::{Exit, print},
+        machine::machine,
         run::refuse,
     },
     prepare::{Prepared, prepare},
@@ -22,7 +23,7 @@ use crate::{
 
 /// Runs the command.
 pub fn check(options: &RunOptions, experiment: &Experiment<LabSpec>) -> Exit {
-    let machine = super::machine(options);
+    let machine = machine(options.virtual_gpus, true);
     let prepared = match prepare(experiment, &machine, options.thread_count()) {
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),

@@ -20,7 +20,6 @@ use crate::{
     event::Status,
     host::load::Watch,
     lab::LabOutcome,
-    plan::Machine,
     record::{GitQuery, LabTable, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, units},
     spec::{Experiment, LabSpec},
 };
@@ -40,7 +39,7 @@ pub fn run(
     git: GitQuery,
 ) -> Exit {
     let started = Utc::now();
-    let machine = machine(options);
+    let machine = super::machine::machine(options.virtual_gpus, true);
     let stop = catch_signals();
     let prepared = match prepare(experiment, &machine, options.thread_count()) {
         Ok(prepared) => prepared,
@@ -56,16 +55,6 @@ pub fn run(
     } else {
         session.single(&prepared)
     }
-}
-
-/// The machine as the lab can use it: its backends are the host's; real GPUs have none yet.
-fn machine(options: &RunOptions) -> Machine {
-    let mut machine = super::machine::machine(options.virtual_gpus, true);
-    if machine.gpus.iter().any(|gpu| !gpu.is_virtual) {
-        machine.gpus.clear();
-        machine.no_gpu = "the lab of this version computes on the CPU and on virtual GPUs".to_owned();
-    }
-    machine
 }
 
 struct Session<'a> {

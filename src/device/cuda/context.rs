@@ -61,6 +61,11 @@ impl Context {
         })
     }
 
+    /// The driver's handle.
+    pub fn handle(&self) -> CUcontext {
+        self.handle
+    }
+
     /// Bytes that are free, of all there are.
     pub fn memory(&self) -> Result<(u64, u64), DeviceError> {
         let (mut free, mut total) = (0, 0);

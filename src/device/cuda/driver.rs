@@ -36,6 +36,7 @@ functions! {
         fn cuMemsetD8Async(CUdeviceptr, u8, usize, CUstream);
         fn cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream);
         fn cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream);
+        fn cuMemcpyPeerAsync(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
         fn cuStreamCreate(*mut CUstream, u32);
         fn cuStreamDestroy_v2(CUstream);
         fn cuStreamSynchronize(CUstream);

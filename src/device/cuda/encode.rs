@@ -161,7 +161,8 @@ pub fn encode(
     Ok(r)
 }
 
-fn activation_number(activation: Option<Activation>) -> i32 {
+/// As kernels count activations.
+pub fn activation_number(activation: Option<Activation>) -> i32 {
     match activation {
         None => 0,
         Some(Activation::Relu) => 1,

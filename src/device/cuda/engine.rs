@@ -153,8 +153,9 @@ impl Runner {
                 }
                 let set = context.driver.cuFuncSetAttribute;
                 // SAFETY: the kernel is loaded.
-                let status = unsafe { set(ground.kernels.walk, MOST_DYNAMIC_SHARED, bytes as i32) };
-                context.check(status, || format!("giving `walk` {bytes} bytes of shared memory"))?;
+                // All there is: the limit is the kernel's, and training and validation share it.
+                let status = unsafe { set(ground.kernels.walk, MOST_DYNAMIC_SHARED, room as i32) };
+                context.check(status, || format!("giving `walk` {room} bytes of shared memory"))?;
                 Ok(Self::Persistent { threads: walk_threads(full.widest), numbers })
             }
             plan::Engine::Cooperative => {

@@ -35,6 +35,10 @@ impl Graph {
         let mut graph = ptr::null_mut();
         // SAFETY: as above; the pointer is to a live local. Also after an error, so that the capture ends.
         let ended = unsafe { (driver.cuStreamEndCapture)(stream.handle, &raw mut graph) };
+        if queued.is_err() && !graph.is_null() {
+            // SAFETY: made by the capture, and of no use.
+            unsafe { (driver.cuGraphDestroy)(graph) };
+        }
         queued?;
         context.check(ended, doing)?;
         let mut handle = ptr::null_mut();

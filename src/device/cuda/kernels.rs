@@ -62,7 +62,8 @@ impl Kernels {
         self.of_kind[kind as usize]
     }
 
-    fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+    /// Any kernel, by name.
+    pub fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
         let text = CString::new(name).unwrap_or_default();
         let mut function = ptr::null_mut();
         // SAFETY: the module is loaded, the name alive.

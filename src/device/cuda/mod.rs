@@ -12,9 +12,11 @@
 //! | `nccl`, `sums` | sums over the devices of a run: by NCCL, or through the host |
 //! | `engine` | the four ways to run steps |
 //! | `feed`, `ring`, `mailbox` | what goes to the device and what comes back, without a wait |
+//! | `backend` | a GPU's memory and kernels below tensors |
 //! | `executor` | all of it behind the [`Executor`](super::Executor) of every device |
 
 mod abi;
+mod backend;
 mod blas;
 mod cache;
 mod compiler;
@@ -39,6 +41,7 @@ mod steps;
 mod stream;
 mod sums;
 
+pub use backend::CudaBackend;
 pub use executor::{CudaExecutor, Job};
 pub use gpu::{Gpu, gpus};
 pub use libraries::{LibraryRow, libraries};

@@ -6,9 +6,10 @@ use std::{
     path::PathBuf,
     ptr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -38,6 +39,8 @@ functions! {
 const FLOAT32: i32 = 7;
 /// `ncclSum`.
 const SUM: i32 = 0;
+/// What a GPU says that was let go since another one failed.
+const ENDED: &str = "the sum over GPUs was ended, since another of them failed";
 /// `ncclInProgress`: not an error.
 const IN_PROGRESS: i32 = 7;
 
@@ -95,6 +98,7 @@ impl Nccl {
         let shared: Vec<Arc<Shared>> = handles
             .into_iter()
             .map(|handle| {
+                let handle = Mutex::new(Some(Owned(handle)));
                 Arc::new(Shared { nccl: Arc::clone(&nccl), handle, limit, gone: AtomicBool::new(false) })
             })
             .collect();
@@ -107,31 +111,46 @@ impl Nccl {
 /// A communicator that its rank and the abort share.
 struct Shared {
     nccl: Arc<Nccl>,
-    handle: Handle,
+    /// None once it was ended: nobody uses a handle that was given back.
+    handle: Mutex<Option<Owned>>,
     limit: Duration,
+    /// Set before the handle is taken, so that a wait for it can be left.
     gone: AtomicBool,
 }
 
-// SAFETY: NCCL takes a handle from any thread; its calls are made by the rank's thread alone, but for the abort, which
-// NCCL means to be called beside them.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
+/// A handle that may change threads.
+#[derive(Clone, Copy)]
+struct Owned(Handle);
+
+// SAFETY: NCCL takes a handle from any thread; the lock around it keeps its calls apart.
+unsafe impl Send for Owned {}
 
 impl Shared {
-    fn abort(&self) {
+    /// Lets those go that wait. The library itself then waits until no captured graph holds a sum, which their owners see
+    /// to when they are let go: so that happens on a thread that nobody waits for.
+    fn abort(self: &Arc<Self>) {
         if !self.gone.swap(true, Ordering::AcqRel) {
-            // SAFETY: alive, and ended only once. An error cannot be acted upon any more.
-            unsafe { (self.nccl.functions.ncclCommAbort)(self.handle) };
+            let shared = Arc::clone(self);
+            // Without the thread the communicator stays as it is till the process ends.
+            let _ = thread::Builder::new().name("nccl-abort".into()).spawn(move || {
+                if let Some(Owned(handle)) = shared.taken() {
+                    // SAFETY: alive, and taken only once. An error cannot be acted upon any more.
+                    unsafe { (shared.nccl.functions.ncclCommAbort)(handle) };
+                }
+            });
         }
+    }
+
+    fn taken(&self) -> Option<Owned> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if !self.gone.swap(true, Ordering::AcqRel) {
-            // SAFETY: alive, and ended only once.
-            unsafe { (self.nccl.functions.ncclCommDestroy)(self.handle) };
+        if let Some(Owned(handle)) = self.taken().filter(|_| !self.gone.load(Ordering::Acquire)) {
+            // SAFETY: alive, and taken only once.
+            unsafe { (self.nccl.functions.ncclCommDestroy)(handle) };
         }
     }
 }
@@ -149,10 +168,11 @@ impl Communicator {
     /// # Errors
     /// What NCCL says.
     pub fn all_reduce(&self, stream: &Stream, at: u64, numbers: usize) -> Result<(), String> {
-        let Shared { nccl, handle, gone, .. } = &*self.0;
-        if gone.load(Ordering::Acquire) {
-            return Err("the sum over GPUs was ended".into());
-        }
+        let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
+            return Err(ENDED.into());
+        };
+        let nccl = &self.0.nccl;
         let memory = at as *mut c_void;
         // SAFETY: the caller owns so many numbers there, and the stream is alive.
         let status = unsafe {
@@ -162,7 +182,7 @@ impl Communicator {
                 numbers,
                 FLOAT32,
                 SUM,
-                *handle,
+                handle,
                 stream.handle.cast(),
             )
         };
@@ -185,20 +205,21 @@ impl Communicator {
                 let why = format!("the other GPUs did not come to the sum within {:?}", self.0.limit);
                 return Err(Lost(why).into());
             }
-            std::thread::sleep(ASK_AGAIN);
+            thread::sleep(ASK_AGAIN);
         }
         Ok(())
     }
 
     /// Whether something went wrong since, in words.
     pub fn fault(&self) -> Option<String> {
-        let Shared { nccl, handle, gone, .. } = &*self.0;
-        if gone.load(Ordering::Acquire) {
-            return Some("the sum over GPUs was ended".into());
-        }
+        let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
+            return Some(ENDED.into());
+        };
+        let nccl = &self.0.nccl;
         let mut status = 0;
         // SAFETY: alive; the pointer is to a live local.
-        let asked = unsafe { (nccl.functions.ncclCommGetAsyncError)(*handle, &raw mut status) };
+        let asked = unsafe { (nccl.functions.ncclCommGetAsyncError)(handle, &raw mut status) };
         let status = if asked == 0 { status } else { asked };
         (status != 0 && status != IN_PROGRESS).then(|| format!("NCCL: {}", words(status)))
     }

@@ -87,6 +87,26 @@ impl Stream {
         self.context.check(status, || format!("copying {bytes} bytes from it"))
     }
 
+    /// From the memory of another GPU to this one's, straight where they reach each other, else by the driver's own way
+    /// through the host.
+    pub fn copy_between(
+        &self,
+        to: u64,
+        here: &Context,
+        from: u64,
+        there: &Context,
+        bytes: usize,
+    ) -> Result<(), DeviceError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (here, there) = (here.handle(), there.handle());
+        // SAFETY: the caller owns so much memory at both places, in these contexts.
+        let status =
+            unsafe { (self.context.driver.cuMemcpyPeerAsync)(to, here, from, there, bytes, self.handle) };
+        self.context.check(status, || format!("copying {bytes} bytes from another GPU"))
+    }
+
     /// Sets bytes of the device to a value.
     pub fn fill(&self, at: u64, value: u8, bytes: usize) -> Result<(), DeviceError> {
         if bytes == 0 {

@@ -4,6 +4,7 @@ mod cache;
 mod devices;
 mod faults;
 mod flow;
+mod lab;
 mod parity;
 
 use std::{

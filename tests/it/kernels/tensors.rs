@@ -37,7 +37,7 @@ fn tensors_follow_their_definitions() {
         for (mut root, want) in [(0, squares), (1, squares.sqrt())] {
             let (mut count, mut pp, mut po) = (n as u32, partial.address, out.address);
             driver.launch(
-                "tensor_squared_norm",
+                "tensor_reduce",
                 Grid::of(3, 64),
                 &mut [
                     argument(&mut pa),

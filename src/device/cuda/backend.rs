@@ -1,0 +1,375 @@
+//! A GPU as a backend: tensors live in its memory, and our kernels compute with them, in order on one stream.
+
+use std::{
+    any::Any,
+    collections::HashMap,
+    ffi::c_void,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    abi::{Kind, NONE, Op, PARTIALS},
+    context::Context,
+    gpu::Gpu,
+    kernels::Kernels,
+    launch::{Shape, argument, launch, shape},
+    memory::{DeviceMemory, Pinned},
+    stream::Stream,
+};
+use crate::{
+    device::{
+        DeviceError, Moved,
+        backend::{Backend, BackendError, BackendId, Handle, HostMemory, Linear, Reduction, Staging},
+    },
+    program::Activation,
+};
+
+/// See the module.
+pub struct CudaBackend {
+    id: BackendId,
+    name: String,
+    // What uses the context goes before it.
+    blocks: HashMap<u64, DeviceMemory>,
+    partial: DeviceMemory,
+    stream: Stream,
+    kernels: Kernels,
+    context: Arc<Context>,
+    /// By number, which is never given twice: what was freed stays unknown.
+    next: u64,
+}
+
+impl fmt::Debug for CudaBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaBackend").field("name", &self.name).field("blocks", &self.blocks.len()).finish()
+    }
+}
+
+impl CudaBackend {
+    /// Takes the GPU and its kernels.
+    ///
+    /// # Errors
+    /// What is missing, and the way out.
+    pub fn open(gpu: Gpu) -> Result<Self, DeviceError> {
+        let context = Context::open(gpu)?;
+        let kernels = Kernels::load(&context)?;
+        let stream = Stream::new(&context)?;
+        let partial = DeviceMemory::new(&context, (PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
+        stream.fill(partial.at, 0, partial.bytes)?;
+        let (id, name) = (BackendId::unique(), context.name.clone());
+        Ok(Self { id, name, blocks: HashMap::new(), partial, stream, kernels, context, next: 0 })
+    }
+
+    fn failed(&self, error: DeviceError) -> BackendError {
+        let text = error.to_string();
+        let named = format!("`{}` ", self.name);
+        let message = text.strip_prefix(&named).unwrap_or(&text).to_owned();
+        BackendError::Device { place: self.name.clone(), message }
+    }
+
+    /// The address of a block of its own.
+    fn address(&self, handle: Handle) -> Result<u64, BackendError> {
+        if handle.place != self.id {
+            return Err(BackendError::Foreign { place: self.name.clone() });
+        }
+        let block = self.blocks.get(&handle.block);
+        block.map(|memory| memory.at).ok_or_else(|| BackendError::Freed { place: self.name.clone() })
+    }
+
+    /// The address of a block of exactly so many numbers.
+    fn sized(&self, handle: Handle, expected: usize) -> Result<u64, BackendError> {
+        let at = self.address(handle)?;
+        self.check(handle.len, expected)?;
+        Ok(at)
+    }
+
+    fn check(&self, found: usize, expected: usize) -> Result<(), BackendError> {
+        if found == expected {
+            return Ok(());
+        }
+        Err(BackendError::Length { place: self.name.clone(), expected, found })
+    }
+
+    /// The address of a result that is none of its operands.
+    fn result(&self, out: Handle, operands: &[Handle], expected: usize) -> Result<u64, BackendError> {
+        let at = self.sized(out, expected)?;
+        if operands.contains(&out) {
+            return Err(BackendError::Overlap { place: self.name.clone() });
+        }
+        Ok(at)
+    }
+
+    /// A size as kernels count.
+    fn int(&self, n: usize) -> Result<i32, BackendError> {
+        i32::try_from(n).map_err(|_| BackendError::Device {
+            place: self.name.clone(),
+            message: format!("its kernels count to 2147483647, and there are {n} numbers"),
+        })
+    }
+
+    /// Queues a kernel of whole tensors, over so many numbers.
+    ///
+    /// # Safety
+    /// As for [`launch`].
+    unsafe fn queue(
+        &self,
+        name: &'static str,
+        numbers: usize,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), BackendError> {
+        let entered = self.context.enter().and_then(|()| self.kernels.function(name));
+        let function = entered.map_err(|e| self.failed(e))?;
+        let most = 4 * self.context.gpu.multiprocessors.max(1) as usize;
+        let blocks = numbers.div_ceil(256).clamp(1, most.min(PARTIALS));
+        let shape = Shape { blocks: blocks as u32, threads: 256, shared_bytes: 0 };
+        // SAFETY: the caller's.
+        let queued = unsafe { launch(&self.context, &self.stream, function, shape, arguments, name) };
+        queued.map_err(|e| self.failed(e))
+    }
+
+    /// Queues an instruction's kernel; its places are offsets from `base`, whichever block they lie in.
+    fn instruction(&self, kind: Kind, mut op: Op, base: u64, places: &[u64]) -> Result<(), BackendError> {
+        for (at, place) in op.at.iter_mut().zip(places) {
+            // Addresses are multiples of four, and the kernel's own addition wraps as this subtraction does.
+            *at = if *place == NONE { NONE } else { (place.wrapping_sub(base) as i64 / 4) as u64 };
+        }
+        self.context.enter().map_err(|e| self.failed(e))?;
+        let shape = shape(&op, kind, self.context.gpu.multiprocessors);
+        let (mut arena, mut run) = (base, 0u64);
+        let mut arguments = [argument(&mut op), argument(&mut arena), argument(&mut run)];
+        let function = self.kernels.of(kind);
+        // SAFETY: (Op, float*, Run*); places lie in blocks of this backend, whose lengths the caller has checked, and
+        // the kernels of these kinds do not read the run.
+        let queued =
+            unsafe { launch(&self.context, &self.stream, function, shape, &mut arguments, kind.kernel()) };
+        queued.map_err(|e| self.failed(e))
+    }
+
+    fn wait(&self, doing: &str) -> Result<Duration, BackendError> {
+        let start = Instant::now();
+        let waited = self.context.enter().and_then(|()| self.stream.synchronize(|| doing.to_owned()));
+        waited.map_err(|e| self.failed(e))?;
+        Ok(start.elapsed())
+    }
+}
+
+/// Pinned host memory as numbers.
+struct PinnedNumbers {
+    memory: Pinned,
+    len: usize,
+}
+
+impl Staging for PinnedNumbers {
+    fn values(&self) -> &[f32] {
+        // SAFETY: so many numbers were allocated, aligned to a page and zeroed; copies from and to it are waited for
+        // before the backend returns.
+        unsafe { std::slice::from_raw_parts(self.memory.at() as *const f32, self.len) }
+    }
+
+    fn values_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as above, and `&mut self` is the only way to it.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.at() as *mut f32, self.len) }
+    }
+}
+
+impl Backend for CudaBackend {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn id(&self) -> BackendId {
+        self.id
+    }
+
+    fn is_host(&self) -> bool {
+        false
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<Handle, BackendError> {
+        let bytes = len.saturating_mul(4);
+        let made = self.context.enter().and_then(|()| DeviceMemory::new(&self.context, bytes, "a tensor"));
+        let memory = made.map_err(|e| match e {
+            DeviceError::Cuda { ref name, .. } if name == "CUDA_ERROR_OUT_OF_MEMORY" => {
+                BackendError::OutOfMemory { place: self.name.clone(), bytes: bytes as u64 }
+            }
+            e => self.failed(e),
+        })?;
+        // All bits set are a NaN.
+        self.stream.fill(memory.at, 0xff, bytes).map_err(|e| self.failed(e))?;
+        let block = self.next;
+        self.next += 1;
+        self.blocks.insert(block, memory);
+        Ok(Handle { place: self.id, block, len })
+    }
+
+    fn free(&mut self, memory: Handle) {
+        // The driver itself waits for kernels that use it.
+        if memory.place == self.id {
+            self.blocks.remove(&memory.block);
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.blocks.values().map(|memory| memory.bytes as u64).sum()
+    }
+
+    fn staging(&mut self, memory: HostMemory, len: usize) -> Result<Box<dyn Staging>, BackendError> {
+        match memory {
+            HostMemory::Pageable => Ok(Box::new(vec![0.0; len])),
+            HostMemory::Pinned => {
+                let bytes = len.saturating_mul(4);
+                let made = self.context.enter().and_then(|()| Pinned::new(&self.context, bytes, "copies"));
+                Ok(Box::new(PinnedNumbers { memory: made.map_err(|e| self.failed(e))?, len }))
+            }
+        }
+    }
+
+    fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, BackendError> {
+        let at = self.sized(to, from.len())?;
+        let queued = self.context.enter().and_then(|()| self.stream.upload_staged(at, from));
+        queued.map_err(|e| self.failed(e))?;
+        // Pinned memory is read by the device itself, so the caller may change it only after this.
+        let wait = self.wait("copying to it")?;
+        Ok(Moved::AfterWait { bytes: size_of_val(from) as u64, wait })
+    }
+
+    fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, BackendError> {
+        let at = self.address(from)?;
+        if first.saturating_add(to.len()) > from.len {
+            self.check(from.len, first.saturating_add(to.len()))?;
+        }
+        self.context.enter().map_err(|e| self.failed(e))?;
+        let bytes = size_of_val(to) as u64;
+        // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
+        let queued = unsafe { self.stream.download_into(to, at + 4 * first as u64) };
+        queued.map_err(|e| self.failed(e))?;
+        let wait = self.wait("copying from it")?;
+        Ok(Moved::AfterWait { bytes, wait })
+    }
+
+    fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, BackendError> {
+        let (mut source, mut count) = (self.sized(from, to.len)?, to.len as u64);
+        let mut target = self.result(to, &[from], to.len)?;
+        let mut arguments = [argument(&mut source), argument(&mut target), argument(&mut count)];
+        // SAFETY: (const float*, float*, u64), both blocks of that length.
+        unsafe { self.queue("tensor_copy", to.len, &mut arguments)? };
+        Ok(Moved::Bytes(4 * count))
+    }
+
+    fn copy_from(
+        &mut self,
+        to: Handle,
+        peer: &mut dyn Backend,
+        from: Handle,
+    ) -> Result<Option<Moved>, BackendError> {
+        let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Ok(None) };
+        let (target, source) = (self.sized(to, from.len)?, peer.sized(from, to.len)?);
+        // Its own stream may still write what is to be copied; and it may be freed or written once this returns.
+        let before = peer.wait("computing what is copied from it")?;
+        let bytes = 4 * to.len;
+        let queued = self
+            .context
+            .enter()
+            .and_then(|()| self.stream.copy_between(target, &self.context, source, &peer.context, bytes));
+        queued.map_err(|e| self.failed(e))?;
+        let wait = before + self.wait("copying from another GPU")?;
+        Ok(Some(Moved::AfterWait { bytes: bytes as u64, wait }))
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn fill(&mut self, to: Handle, value: f32) -> Result<(), BackendError> {
+        let (mut at, mut count, mut value) = (self.address(to)?, to.len as u64, value);
+        let mut arguments = [argument(&mut at), argument(&mut count), argument(&mut value)];
+        // SAFETY: (float*, u64, float), a block of that length.
+        unsafe { self.queue("tensor_fill", to.len, &mut arguments) }
+    }
+
+    fn add(&mut self, a: Handle, b: Handle, out: Handle) -> Result<(), BackendError> {
+        let (mut left, mut right) = (self.sized(a, out.len)?, self.sized(b, out.len)?);
+        let (mut to, mut count) = (self.result(out, &[a, b], out.len)?, out.len as u64);
+        let mut arguments =
+            [argument(&mut left), argument(&mut right), argument(&mut to), argument(&mut count)];
+        // SAFETY: (const float*, const float*, float*, u64), blocks of that length.
+        unsafe { self.queue("tensor_add", out.len, &mut arguments) }
+    }
+
+    fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), BackendError> {
+        let [m, k, n] = mkn;
+        let (left, right) = (self.sized(a, m * k)?, self.sized(b, k * n)?);
+        let to = self.result(out, &[a, b], m * n)?;
+        let op =
+            Op { rows: self.int(m)?, inputs: self.int(k)?, outputs: self.int(n)?, ..Op::of(Kind::Linear) };
+        self.instruction(Kind::Linear, op, left, &[left, right, NONE, NONE, to])
+    }
+
+    fn linear(&mut self, linear: Linear) -> Result<(), BackendError> {
+        let Linear { x, weight, bias, y, shape: [rows, inputs, outputs] } = linear;
+        let (from, by) = (self.sized(x, rows * inputs)?, self.sized(weight, outputs * inputs)?);
+        let to = self.result(y, &[x, weight], rows * outputs)?;
+        // dx = dy Wᵀ has the same shape of operands: what comes in is its dy, the weight lies as [outputs, inputs].
+        let op = Op {
+            rows: self.int(rows)?,
+            inputs: self.int(outputs)?,
+            outputs: self.int(inputs)?,
+            ..Op::of(Kind::InputGradient)
+        };
+        self.instruction(Kind::InputGradient, op, from, &[from, by, to, NONE])?;
+        let Some(bias) = bias else { return Ok(()) };
+        let (mut to, mut bias) = (to, self.sized(bias, outputs)?);
+        let (mut count, mut width) = ((rows * outputs) as u64, outputs as u64);
+        let mut arguments =
+            [argument(&mut to), argument(&mut bias), argument(&mut count), argument(&mut width)];
+        // SAFETY: (float*, const float*, u64, u64), blocks of these lengths.
+        unsafe { self.queue("tensor_add_rows", rows * outputs, &mut arguments) }
+    }
+
+    fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), BackendError> {
+        let (from, to) = (self.sized(x, y.len)?, self.result(y, &[x], y.len)?);
+        let op = Op {
+            activation: super::encode::activation_number(Some(activation)),
+            n: self.int(y.len)?,
+            ..Op::of(Kind::Activate)
+        };
+        self.instruction(Kind::Activate, op, from, &[from, to])
+    }
+
+    fn reduce(
+        &mut self,
+        reduction: Reduction,
+        of: Handle,
+        to: Handle,
+        at: usize,
+    ) -> Result<(), BackendError> {
+        let (mut from, mut count) = (self.address(of)?, self.int(of.len)? as u32);
+        let out = self.address(to)?;
+        if at >= to.len {
+            self.check(to.len, at + 1)?;
+        }
+        if of == to {
+            return Err(BackendError::Overlap { place: self.name.clone() });
+        }
+        let (mut out, mut partial) = (out + 4 * at as u64, self.partial.at);
+        let mut mode = match reduction {
+            Reduction::Trace => 0i32,
+            Reduction::Frobenius => 1,
+            Reduction::Sum => 2,
+        };
+        let mut arguments = [
+            argument(&mut from),
+            argument(&mut count),
+            argument(&mut mode),
+            argument(&mut partial),
+            argument(&mut out),
+        ];
+        // SAFETY: (const float*, u32, int, double*, float*); the blocks have these lengths.
+        unsafe { self.queue("tensor_reduce", of.len.div_ceil(16), &mut arguments) }
+    }
+
+    fn synchronize(&mut self) -> Result<(), BackendError> {
+        self.wait("computing").map(drop)
+    }
+}

@@ -1,0 +1,84 @@
+//! The lab on GPUs: tensors, products and copies do on them what they do on virtual ones.
+
+use std::path::Path;
+
+use super::Sim;
+use crate::process::{Place, Table};
+
+const TWO: [(&str, &str); 1] = [("RUNNER_SIM_DEVICES", "2")];
+
+fn spec(name: &str) -> Place {
+    Place::of(&std::path::absolute(Path::new("experiments").join(name)).unwrap())
+}
+
+/// What was printed, word by word, without times and folders; virtual GPUs as if they were real.
+fn words(text: &str) -> Vec<String> {
+    let kept = text.lines().filter(|line| !line.contains(" finished in ") && !line.contains("folder"));
+    kept.flat_map(str::split_whitespace).map(|word| word.replace("virtual:", "gpu:")).collect()
+}
+
+#[test]
+fn tensors_and_parameters_are_those_of_virtual_gpus() {
+    let Some(sim) = Sim::get() else { return };
+    for name in ["tensors.toml", "parameters.toml"] {
+        let place = spec(name);
+        let (expected, got) = (place.run(&["--virtual-gpus", "2"]), sim.run(&place, &[], &TWO));
+        assert_eq!((expected.ended.code, got.ended.code), (Some(0), Some(0)), "{}", got.ended.stderr);
+        assert!(expected.ended.stdout.contains("device='virtual:1'"), "{}", expected.ended.stdout);
+        assert_eq!(words(&got.ended.stdout), words(&expected.ended.stdout), "{name}");
+        let (expected, got) = (expected.folder(), got.folder());
+        for file in ["tensors.csv", "transfers.csv"] {
+            let columns = |folder: &crate::process::Folder| {
+                let table = Table::read(&folder.text(file).replace("virtual:", "gpu:"));
+                let counted: Vec<String> =
+                    table.rows.iter().filter(|row| row[0] != "sync").map(|row| row[..7].join(",")).collect();
+                counted
+            };
+            assert_eq!(columns(&got), columns(&expected), "{name}: {file}");
+        }
+    }
+}
+
+#[test]
+fn products_and_their_norms_agree_with_the_cpu() {
+    let Some(sim) = Sim::get() else { return };
+    for norm in ["frobenius", "trace"] {
+        for policy in ["immediate", "buffered"] {
+            let arguments = [
+                "devices.use=[\"cpu\", \"gpu:0\", \"gpu:1\"]",
+                "~matmul.sizes",
+                "matmul.shapes=[[3, 5, 7], [33, 20, 17]]",
+                "matmul.count=9",
+                &format!("matmul.norm={norm}"),
+                &format!("logging.policy={policy}"),
+            ];
+            let place = spec("matmul.toml");
+            let run = sim.run(&place, &arguments, &TWO).ended_by(0);
+            let table = run.table("matmul.csv");
+            let sums = table.f64s("norm_sum");
+            assert_eq!(table.column("device"), ["cpu", "gpu:0", "gpu:1"].repeat(2));
+            for sums in sums.chunks(3) {
+                let near = |sum: &f64| (sum - sums[0]).abs() < 1e-5 * sums[0].abs();
+                assert!(sums.iter().all(near), "{norm}, {policy}: {sums:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn copies_go_through_pageable_and_pinned_memory_and_between_gpus() {
+    let Some(sim) = Sim::get() else { return };
+    let place = spec("transfer.toml");
+    let run = sim.run(&place, &["transfer.count=2"], &TWO).ended_by(0);
+    let table = run.table("transfer.csv");
+    let (from, to, memory) = (table.column("from"), table.column("to"), table.column("memory"));
+    for wanted in [
+        ("cpu", "gpu:0", "pinned"),
+        ("gpu:1", "cpu", "pageable"),
+        ("gpu:0", "cpu", "pinned"),
+        ("gpu:0", "gpu:1", ""),
+    ] {
+        let there = (0..from.len()).any(|i| (from[i], to[i], memory[i]) == wanted);
+        assert!(there, "{wanted:?} is not in\n{}", run.text("transfer.csv"));
+    }
+}
