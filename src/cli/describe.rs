@@ -208,9 +208,10 @@ fn cost(page: &mut Page, trial: &Trial) {
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
-    if trial.engine.is_gpu() {
-        // The cost model is the CPU's; what it takes for GPUs stands with the engine.
-        return page.more([measured]);
+    if trial.engine.is_gpu() && !floor.rates.processor.is_gpu() {
+        // The rates are the CPU's; what is estimated of GPUs stands with the engine.
+        let more = "; `runner devices --measure` measures the rates that a floor is made of";
+        return page.more([format!("{measured}{more}")]);
     }
     page.more([format!(
         "{} by the cost model, from {} rates, bound by {}; {measured}",

@@ -1,6 +1,6 @@
 //! `runner devices`: the machine.
 
-use std::fmt::Write;
+use std::{fmt::Write, path::Path};
 
 use chrono::{SecondsFormat, Utc};
 
@@ -44,6 +44,8 @@ pub fn devices(options: &DevicesOptions) -> Exit {
     text.push_str(&describe(&rates));
     text.push('\n');
     text.push_str(&gpus::describe());
+    #[cfg(feature = "cuda")]
+    text.push_str(&super::gpu_measure::describe(rates::folder().as_deref()));
     print(&text)
 }
 
@@ -61,8 +63,27 @@ fn measure() -> Result<(), Exit> {
     let measured = measure_rates(host::logical_cores().unwrap_or(1));
     let measured = measured.map_err(|e| failed(e.to_string(), None))?;
     let now = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
-    let written = rates::write(&folder, &Key::here(&instruction_set), &measured, now);
-    written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))
+    let written = rates::write(&folder, &Key::here(&instruction_set), &measured, now.clone());
+    written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))?;
+    let mut faults = gpu_faults(&folder, &now);
+    match faults.pop() {
+        None => Ok(()),
+        Some(last) => {
+            faults.into_iter().for_each(|fault| say(fault, None));
+            Err(failed(last, None))
+        }
+    }
+}
+
+/// Measures the GPUs; what could not be measured.
+#[cfg(feature = "cuda")]
+fn gpu_faults(folder: &Path, now: &str) -> Vec<String> {
+    super::gpu_measure::measure(folder, now)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu_faults(_: &Path, _: &str) -> Vec<String> {
+    Vec::new()
 }
 
 /// The rates that the cost model uses, and where they come from.

@@ -107,6 +107,11 @@ impl Clock {
         self.phases[phase as usize].total
     }
 
+    /// Sum over a phase's samples by the device's own clock.
+    pub fn device_total(&self, phase: Phase) -> Duration {
+        self.device[phase as usize].total
+    }
+
     /// What was measured, for the phases that occurred.
     pub fn summaries(&self) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
         summaries(&self.phases)

@@ -11,6 +11,7 @@ pub mod cpu;
 #[allow(unsafe_code)]
 pub mod cuda;
 mod ledger;
+mod probe;
 mod trace;
 mod traffic;
 

@@ -28,10 +28,19 @@ impl Session<'_> {
         let ranks = self.world.finish();
         let verdict = ranks.first().and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
-            let total = |phase| clocks.iter().flatten().map(|c| c.total(phase).as_secs_f64()).sum::<f64>();
-            let spent = spent(&first.device, total, self.step, train_time, self.trial.chunk_rows.is_some());
-            // Virtual devices share one processor: nothing can be said of what bounds real ones. The floor is a CPU's.
-            let known = !self.trial.devices.any_virtual() && !self.trial.engine.is_gpu();
+            let of = |total: fn(&Clock, Phase) -> Duration, phase| {
+                clocks.iter().flatten().map(|c| total(c, phase).as_secs_f64()).sum::<f64>()
+            };
+            let host = |phase| of(Clock::total, phase);
+            let device = |phase| of(Clock::device_total, phase);
+            let streamed = self.trial.chunk_rows.is_some();
+            let work = Work { device: &device, host: &host, streamed };
+            let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
+            let train_s = train_time.as_secs_f64();
+            let log_waits = log_waits(&first.device);
+            let spent = Spent { steps: self.step, train_s, log_waits, ..work };
+            // Virtual devices share one processor: nothing can be said of what bounds real ones.
+            let known = !self.trial.devices.any_virtual();
             let setting = Setting::of(self.trial, host::logical_cores().unwrap_or(1));
             Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| known)
         });
@@ -84,30 +93,54 @@ fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
     host.into_iter().chain(devices).collect()
 }
 
-/// What the training time went into, by the phases' totals.
-fn spent(
-    device: &Device,
-    total: impl Fn(Phase) -> f64,
-    steps: u64,
-    train_time: Duration,
+/// Seconds by phase, of which what the training time went into is made.
+struct Work<'a> {
+    /// By the device's clock.
+    device: &'a dyn Fn(Phase) -> f64,
+    /// By the host's.
+    host: &'a dyn Fn(Phase) -> f64,
+    /// Whether rows are streamed.
     streamed: bool,
-) -> Spent {
-    let work = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
-    let compute_s = work.into_iter().map(&total).sum::<f64>();
-    // Rows that are there are fetched by the step itself; others are waited for.
-    let (rows_s, waited_s) = if streamed { (0.0, total(Phase::Data)) } else { (total(Phase::Data), 0.0) };
+}
+
+impl Work<'_> {
+    const PHASES: [Phase; 5] =
+        [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
+
+    fn of_cpu(&self) -> Spent {
+        let compute_s = Self::PHASES.into_iter().map(self.host).sum::<f64>();
+        // Rows that are there are fetched by the step itself; others are waited for.
+        let data_s = (self.host)(Phase::Data);
+        let (rows_s, waited_s) = if self.streamed { (0.0, data_s) } else { (data_s, 0.0) };
+        Spent {
+            compute_s: compute_s + rows_s,
+            transfer_s: (self.host)(Phase::Upload) + waited_s,
+            log_s: (self.host)(Phase::Log),
+            all_reduce_s: (self.host)(Phase::AllReduce),
+            ..Spent::default()
+        }
+    }
+
+    /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
+    /// that they append to.
+    fn of_gpu(&self) -> Spent {
+        let work = Self::PHASES.into_iter().chain([Phase::Data, Phase::Log]).map(self.device);
+        let waited_s = if self.streamed { (self.host)(Phase::Data) } else { 0.0 };
+        Spent {
+            compute_s: work.sum(),
+            transfer_s: (self.host)(Phase::Upload) + waited_s,
+            log_s: (self.host)(Phase::Log),
+            all_reduce_s: (self.device)(Phase::AllReduce),
+            ..Spent::default()
+        }
+    }
+}
+
+/// Times that the host read the log.
+fn log_waits(device: &Device) -> u64 {
     let is_log =
         |(kind, purpose, _): &(Kind, Purpose, Line)| *kind == Kind::DeviceToHost && *purpose == Purpose::Log;
-    let reads = device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count);
-    Spent {
-        steps,
-        train_s: train_time.as_secs_f64(),
-        compute_s: compute_s + rows_s,
-        transfer_s: total(Phase::Upload) + waited_s,
-        log_s: total(Phase::Log),
-        all_reduce_s: total(Phase::AllReduce),
-        log_waits: reads.sum(),
-    }
+    device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count).sum()
 }
 
 /// The rows of `timing.csv`: phases, `other` as what is left of the loop, `total`, `warmup`.

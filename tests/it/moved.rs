@@ -47,6 +47,7 @@ fn predicted(place: &Place, overrides: &[&str], virtual_gpus: usize) -> BTreeMap
         cache_bytes: 1 << 20,
         instruction_set: "avx2".into(),
         rates: Rates::typical("avx2"),
+            sums: None,
     };
     let trial = plan(spec, dataset.facts(), &machine, 2).unwrap();
     let movements = transfers(&trial).into_iter();

@@ -12,6 +12,7 @@
 //! | `nccl`, `sums` | sums over the devices of a run: by NCCL, or through the host |
 //! | `engine` | the four ways to run steps |
 //! | `feed`, `ring`, `mailbox` | what goes to the device and what comes back, without a wait |
+//! | `rates` | a GPU's speeds, measured |
 //! | `backend` | a GPU's memory and kernels below tensors |
 //! | `executor` | all of it behind the [`Executor`](super::Executor) of every device |
 
@@ -36,6 +37,7 @@ mod mailbox;
 mod memory;
 mod nccl;
 mod product;
+mod rates;
 mod ring;
 mod steps;
 mod stream;
@@ -46,4 +48,5 @@ pub use executor::{CudaExecutor, Job};
 pub use gpu::{Gpu, gpus};
 pub use libraries::{LibraryRow, libraries};
 pub use nccl::{Communicator, Nccl};
+pub use rates::{measure as measure_rates, measure_sums};
 pub use sums::Way;
