@@ -249,6 +249,7 @@ pub struct Transfer {
     pub noop_count: u64,
     /// Bytes moved; `None` for a wait.
     pub bytes: Option<u64>,
-    /// Time the host spent; 0 for no-ops.
-    pub total_s: f64,
+    /// Time that the host spent, or the device where it tells; 0 for no-ops, `None` where nobody knows: a sum that is queued
+    /// among a device's own work.
+    pub total_s: Option<f64>,
 }

@@ -87,7 +87,7 @@ pub(super) fn outcome() -> Outcome {
         count,
         noop_count,
         bytes,
-        total_s,
+        total_s: Some(total_s),
     };
     Outcome {
         status: Status::Finished,

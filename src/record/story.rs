@@ -6,6 +6,9 @@ use crate::{
     plan::Verdict,
 };
 
+/// From this part of a run's wall time on, what lies outside of its training is what bounds it.
+const MOSTLY: f64 = 0.5;
+
 /// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.
 pub(super) fn started(name: &str, header: &Header) -> String {
     format!(
@@ -36,6 +39,25 @@ pub(super) fn ended(outcome: &Outcome) -> String {
         units::counted(outcome.epochs, "epoch"),
         units::seconds(outcome.loop_s),
     )
+}
+
+/// What bounds a run: of one that is over before it has done much, its start and its files; what bounds its training comes
+/// after that.
+pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
+    let training = outcome.verdict.as_ref().map(verdict);
+    let outside = 1.0 - outcome.loop_s / wall_s.max(f64::MIN_POSITIVE);
+    if outside < MOSTLY || outcome.steps == 0 {
+        return training;
+    }
+    let start = format!(
+        "start-up and files, {} of {}; first: more epochs, or several trials in one sweep",
+        units::percent(outside),
+        units::seconds(wall_s)
+    );
+    Some(match training {
+        Some(training) => format!("{start}. The training itself: {training}"),
+        None => start,
+    })
 }
 
 /// `log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: ...`.

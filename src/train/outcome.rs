@@ -73,7 +73,7 @@ impl Session<'_> {
             peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0)
                 + self.trial.data_bytes,
             timing: rows,
-            transfers: ranks.iter().flat_map(|r| transfers(&r.device)).collect(),
+            transfers: ranks.iter().flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock))).collect(),
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
             traces: traces(&self.clock, &ranks),
             verdict,
@@ -194,8 +194,10 @@ fn picoseconds(seconds: f64) -> f64 {
     (seconds * 1e12).round() / 1e12
 }
 
-fn transfers(device: &Device) -> Vec<Transfer> {
+fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
     let host = || "cpu".to_owned();
+    // Sums that were queued as work of their own have their time by the device's clock.
+    let summed_s = Some(clock.device_total(Phase::AllReduce).as_secs_f64()).filter(|seconds| *seconds > 0.0);
     device
         .ledger
         .lines()
@@ -214,7 +216,7 @@ fn transfers(device: &Device) -> Vec<Transfer> {
                 count: line.count,
                 noop_count: line.noop_count,
                 bytes: (kind != Kind::Sync).then_some(line.bytes),
-                total_s: line.time.as_secs_f64(),
+                total_s: line.seconds().or(summed_s.filter(|_| kind == Kind::AllReduce)),
             }
         })
         .collect()

@@ -13,6 +13,7 @@
 //   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call, details
 //   RUNNER_SIM_ORDER     forward, reverse or shuffled: the order of threads and blocks
 //   RUNNER_SIM_PEER      0: no device can reach another's memory
+//   RUNNER_SIM_SLOW      microseconds that work takes longer whose line in the log begins so: "h2d 4000:5000,all_reduce:900"
 
 #include "driver.h"
 #include "launch.h"
@@ -247,6 +248,23 @@ void log(const Device* device, const std::string& text) {
 
 // ------------------------------------------------------------------------------------------------------------ streams
 
+// Work of this kind takes longer than it would.
+void dawdle(const std::string& text) {
+    static const std::vector<std::pair<std::string, long>> all = [] {
+        std::vector<std::pair<std::string, long>> found;
+        const char* setting = getenv("RUNNER_SIM_SLOW");
+        std::string rest = setting ? setting : "";
+        while (!rest.empty()) {
+            size_t comma = std::min(rest.find(','), rest.size()), colon = rest.find(':');
+            if (colon < comma) found.push_back({rest.substr(0, colon), atol(rest.c_str() + colon + 1)});
+            rest.erase(0, comma + 1);
+        }
+        return found;
+    }();
+    for (const auto& [start, us] : all)
+        if (text.compare(0, start.size(), start) == 0) usleep((useconds_t)us);
+}
+
 int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> work) {
     Stream* stream = stream_of(handle);
     if (!stream) return INVALID_CONTEXT;
@@ -255,6 +273,7 @@ int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> w
         return SUCCESS;
     }
     if (!text.empty()) log(stream->device, text);
+    dawdle(text);
     return work(stream);
 }
 

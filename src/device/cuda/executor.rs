@@ -286,7 +286,7 @@ impl CudaExecutor {
         if trains && self.ground.others.is_some() {
             // When they end only the device knows.
             let bytes = (steps * 4 * self.reduced) as u64;
-            meters.ledger.copies(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes, Duration::ZERO);
+            meters.ledger.queued(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes);
         }
         let first = block.step + first as u64 + 1;
         self.ring.end(&self.ground.stream, Queued { trains, first, steps, phases })

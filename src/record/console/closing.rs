@@ -13,7 +13,7 @@ use crate::event::{Header, Outcome, Status};
 pub(super) fn table(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path, color: bool) -> String {
     let mut text =
         format!("{} {} in {}\n\n", header.name, painted(outcome.status, color), units::seconds(wall_s));
-    for (name, value) in rows(header, outcome, folder) {
+    for (name, value) in rows(header, outcome, wall_s, folder) {
         let _ = writeln!(text, "  {name:<16} {value}"); // a String takes every write
     }
     text
@@ -29,7 +29,7 @@ pub(super) fn folder_name(folder: &Path) -> String {
     folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-fn rows(header: &Header, outcome: &Outcome, folder: &Path) -> Vec<(&'static str, String)> {
+fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if let Some(reason) = &outcome.reason {
         rows.push(("reason", reason.clone()));
@@ -59,9 +59,7 @@ fn rows(header: &Header, outcome: &Outcome, folder: &Path) -> Vec<(&'static str,
     if let Some(share) = logging_share(outcome) {
         rows.push(("logging", format!("{} of the time", units::percent(share))));
     }
-    if let Some(verdict) = &outcome.verdict {
-        rows.push(("bound by", story::verdict(verdict)));
-    }
+    rows.extend(story::bound_by(outcome, wall_s).map(|words| ("bound by", words)));
     rows.push(("folder", folder.display().to_string()));
     rows
 }
