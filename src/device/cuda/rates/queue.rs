@@ -12,6 +12,9 @@ use crate::device::{
         kernels::Kernels,
         launch::{Shape, argument, launch},
         memory::DeviceMemory,
+        nccl::Communicator,
+        staging::Staging,
+        steps::Work,
         stream::{Event, Stream},
     },
 };
@@ -36,11 +39,17 @@ pub struct Bench {
     begin: Event,
     end: Event,
     noise: Vec<f32>,
+    staging: Staging,
 }
 
 impl Bench {
     /// Takes it.
     pub fn open(gpu: Gpu) -> Result<Self, DeviceError> {
+        Self::among(gpu, None)
+    }
+
+    /// Takes it, with a way to other GPUs.
+    pub fn among(gpu: Gpu, others: Option<Communicator>) -> Result<Self, DeviceError> {
         let context = Context::open(gpu)?;
         let kernels = Kernels::load(&context)?;
         let stream = Stream::new(&context)?;
@@ -51,7 +60,8 @@ impl Bench {
             arena: memory(16)?,
             run: memory(size_of::<Run>())?,
             barrier: memory(16)?,
-            others: None,
+            others,
+            step: 0,
             context: Arc::clone(&context),
         };
         let mut state = 1u32;
@@ -61,7 +71,7 @@ impl Bench {
             f32::from((state >> 16) as u16) / 65_536.0 - 0.5
         };
         let noise = (0..NOISE).map(|_| next()).collect();
-        Ok(Self { ground, begin: Event::timed(&context)?, end: Event::timed(&context)?, noise })
+        Ok(Self { ground, begin: Event::timed(&context)?, end: Event::timed(&context)?, noise, staging: Staging::default() })
     }
 
     /// Whether there is room for so many bytes with much to spare.
@@ -81,7 +91,7 @@ impl Bench {
         let mut left = numbers;
         while left > 0 {
             let part = left.min(self.noise.len());
-            ground.stream.upload_staged(at, &self.noise[..part])?;
+            self.staging.upload(ground, at, &self.noise[..part])?;
             at += 4 * part as u64;
             left -= part;
         }
@@ -98,9 +108,19 @@ impl Bench {
         let mut arguments = [argument(&mut a), argument(&mut b), argument(&mut y), argument(&mut count)];
         let most = 4 * ground.context.gpu.multiprocessors.max(1);
         let blocks = u32::try_from(numbers.div_ceil(256)).unwrap_or(most).clamp(1, most);
-        let shape = Shape { blocks, threads: 256, shared_bytes: 0 };
+        let shape = Shape::of(u64::from(blocks), most);
         // SAFETY: (const float*, const float*, float*, u64); the arena has three such vectors.
         unsafe { launch(&ground.context, &ground.stream, function, shape, &mut arguments, "tensor_add") }
+    }
+
+    /// Seconds of so many sums over all GPUs, of so many numbers each.
+    pub fn sums_s(&self, numbers: usize, count: usize) -> Result<f64, DeviceError> {
+        let work = Work::AllReduce { at: 0, len: numbers };
+        self.begin.record(&self.ground.stream)?;
+        (0..count).try_for_each(|_| self.ground.queue(&work))?;
+        self.end.record(&self.ground.stream)?;
+        self.ground.wait(&self.end, || "measuring sums".into())?;
+        self.end.seconds_after(&self.begin)
     }
 
     /// Seconds of what `queue` puts into the stream, by the device's clock: the median of some rounds.

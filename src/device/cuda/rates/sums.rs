@@ -1,17 +1,14 @@
 //! What a sum over several GPUs takes: of a few numbers, and of many.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{thread, time::Duration};
 
-use super::queue::median;
+use super::queue::{Bench, median};
 use crate::{
     device::{
         DeviceError,
         cuda::{
-            context::Context,
             gpu::Gpu,
-            memory::DeviceMemory,
-            nccl::{Communicator, Lost, Nccl},
-            stream::{Event, Stream},
+            nccl::{Communicator, Nccl},
         },
     },
     plan::SumRates,
@@ -37,7 +34,10 @@ pub fn measure(gpus: &[Gpu]) -> Result<SumRates, String> {
     let measured = thread::scope(|scope| {
         let start = |(gpu, rank): (&Gpu, Communicator)| {
             let gpu = gpu.clone();
-            scope.spawn(move || Ok::<_, DeviceError>([rounds(&gpu, &rank, SMALL)?, rounds(&gpu, &rank, LARGE)?]))
+            scope.spawn(move || {
+                let mut bench = Bench::among(gpu, Some(rank))?;
+                Ok::<_, DeviceError>([rounds(&mut bench, SMALL)?, rounds(&mut bench, LARGE)?])
+            })
         };
         let threads: Vec<_> = gpus.iter().zip(ranks).map(start).collect();
         let joined = threads.into_iter().map(|t| t.join().map_err(|_| "a thread panicked".to_owned()));
@@ -55,45 +55,11 @@ pub fn measure(gpus: &[Gpu]) -> Result<SumRates, String> {
 }
 
 /// Seconds of a sum, by round.
-fn rounds(gpu: &Gpu, rank: &Communicator, (numbers, count): (usize, usize)) -> Result<Vec<f64>, DeviceError> {
-    let context = Context::open(gpu.clone())?;
-    let stream = Stream::new(&context)?;
-    let memory = DeviceMemory::new(&context, 4 * numbers, "measuring sums")?;
-    stream.fill(memory.at, 0, 4 * numbers)?;
-    let (begin, end) = (Event::timed(&context)?, Event::timed(&context)?);
-    let broken = |context: &Arc<Context>, why: String| DeviceError::Broken {
-        device: context.name.clone(),
-        doing: "measuring sums".into(),
-        why,
-    };
-    let mut times = Vec::with_capacity(ROUNDS);
-    for round in 0..=ROUNDS {
-        begin.record(&stream)?;
-        for _ in 0..count {
-            rank.all_reduce(&stream, memory.at, numbers).map_err(|why| broken(&context, why))?;
-        }
-        end.record(&stream)?;
-        rank.wait(|| end.happened(|| "measuring sums".into()).map_err(Fault::Device)).map_err(
-            |fault| match fault {
-                Fault::Device(e) => e,
-                Fault::Lost(why) => broken(&context, why),
-            },
-        )?;
-        if round > 0 {
-            times.push(end.seconds_after(&begin)? / count as f64);
-        }
-    }
+fn rounds(bench: &mut Bench, (numbers, count): (usize, usize)) -> Result<Vec<f64>, DeviceError> {
+    bench.take(numbers)?;
+    let times = (0..=ROUNDS).map(|_| Ok(bench.sums_s(numbers, count)? / count as f64));
+    let mut times = times.collect::<Result<Vec<f64>, DeviceError>>()?;
+    // The first warms up.
+    times.remove(0);
     Ok(times)
-}
-
-/// What ends a wait.
-enum Fault {
-    Device(DeviceError),
-    Lost(String),
-}
-
-impl From<Lost> for Fault {
-    fn from(Lost(why): Lost) -> Self {
-        Self::Lost(why)
-    }
 }
