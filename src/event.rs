@@ -1,6 +1,10 @@
 //! All that the outside may learn of a run. The trainer emits events and formats nothing; sinks consume them.
 
-use crate::{device::LaneTrace, plan::Verdict, spec::Metric};
+use crate::{
+    device::{ClockCost, LaneTrace},
+    plan::Verdict,
+    spec::Metric,
+};
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
@@ -184,6 +188,8 @@ pub struct Outcome {
     pub transfers: Vec<Transfer>,
     /// The first step's time on the host clock.
     pub warmup_s: Option<f64>,
+    /// What it took to read the host's clock and to write its times down.
+    pub instrument: ClockCost,
     /// `trace.json`; empty where it was not asked for.
     pub traces: Vec<TraceLane>,
     /// What bounds the run; `None` where nothing can be said.

@@ -87,10 +87,7 @@ mod tests {
         assert_eq!(read_sums(folder.path(), &of_two), None);
         let now = "2027-01-15T08:00:00Z".to_owned();
         let path = write_sums(folder.path(), &of_two, sums, now.clone()).unwrap();
-        assert_eq!(
-            read_sums(folder.path(), &of_two),
-            Some(Kept { figures: sums, measured: now.clone() })
-        );
+        assert_eq!(read_sums(folder.path(), &of_two), Some(Kept { figures: sums, measured: now.clone() }));
         for other in [
             SumsKey::new(vec![key.clone()]),
             SumsKey::new(vec![key.clone(), GpuKey::new("0-2", "A GPU", "580.2")]),

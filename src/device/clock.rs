@@ -21,6 +21,24 @@ pub struct Clock {
     pub trace: Option<Box<Trace>>,
     /// The same by the device's own clock.
     device: Vec<Samples>,
+    /// Times that something was written down, of the host's clock.
+    readings: u64,
+}
+
+/// What the clock itself took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClockCost {
+    /// Times that it was read and the time was written down.
+    pub readings: u64,
+    /// Seconds of one.
+    pub each_s: f64,
+}
+
+impl ClockCost {
+    /// Seconds of all.
+    pub fn total_s(&self) -> f64 {
+        self.readings as f64 * self.each_s
+    }
 }
 
 impl Clock {
@@ -32,7 +50,7 @@ impl Clock {
     /// Started then.
     pub fn at(origin: Instant, grain: Grain) -> Self {
         let phases = || Phase::ALL.iter().map(|_| Samples::default()).collect();
-        Self { origin, grain, phases: phases(), device: phases(), trace: None }
+        Self { origin, grain, phases: phases(), device: phases(), trace: None, readings: 0 }
     }
 
     /// When training began.
@@ -77,8 +95,35 @@ impl Clock {
     /// `count` samples of equal length that took `time` together.
     pub fn record_many(&mut self, phase: Phase, time: Duration, count: u64) {
         if count > 0 {
+            self.readings += 1;
             self.phases[phase as usize].add(time, count);
         }
+    }
+
+    /// Times that something was written down.
+    pub fn readings(&self) -> u64 {
+        self.readings
+    }
+
+    /// What it cost so far to read this clock and write its times down: as often as that was done, at what it takes now on
+    /// the same phases' memory.
+    pub fn cost(&self) -> ClockCost {
+        const READINGS: u32 = 64;
+        let mut scratch = Samples::default();
+        let mut round = || {
+            let begun = Instant::now();
+            let mut earlier = begun;
+            for _ in 0..READINGS {
+                let now = Instant::now();
+                scratch.add(now - earlier, 1);
+                earlier = now;
+            }
+            begun.elapsed() / READINGS
+        };
+        // The first warms up, and the least of the others is what it takes where nothing else comes in between.
+        round();
+        let each = (0..4).map(|_| round()).min().unwrap_or_default();
+        ClockCost { readings: self.readings, each_s: each.as_secs_f64() }
     }
 
     /// More time of a phase that is no sample of its own: the host's wait for what it has queued before.
@@ -98,6 +143,7 @@ impl Clock {
 
     /// Takes over the samples of another clock.
     pub fn absorb(&mut self, other: &Self) {
+        self.readings += other.readings;
         self.phases.iter_mut().zip(&other.phases).for_each(|(own, other)| own.absorb(other));
         self.device.iter_mut().zip(&other.device).for_each(|(own, other)| own.absorb(other));
     }
@@ -264,6 +310,19 @@ mod tests {
         let std = |s: &PhaseSummary| s.std_s.unwrap_or_default();
         assert!((std(&got) / std(&want) - 1.0).abs() < 1e-12);
         assert_eq!(PhaseSummary { std_s: None, ..got }, PhaseSummary { std_s: None, ..want });
+    }
+
+    #[test]
+    fn what_was_written_down_has_its_cost() {
+        let mut clock = Clock::new(Grain::Phases);
+        assert_eq!(clock.cost().readings, 0);
+        clock.record_many(Phase::Step, Duration::from_micros(300), 100);
+        clock.record(Phase::Log, Duration::from_micros(3));
+        clock.record_many(Phase::Step, Duration::ZERO, 0);
+        let cost = clock.cost();
+        assert_eq!(cost.readings, 2);
+        assert!(cost.each_s > 0.0 && cost.each_s < 1e-3, "{cost:?}");
+        assert!((cost.total_s() / cost.each_s - 2.0).abs() < 1e-9);
     }
 
     #[test]

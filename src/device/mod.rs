@@ -17,7 +17,7 @@ mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
-pub use clock::{Clock, PhaseSummary};
+pub use clock::{Clock, ClockCost, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};

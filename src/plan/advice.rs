@@ -19,14 +19,21 @@ pub fn advice(limit: Limit, floor: &Floor, setting: &Setting) -> String {
             Policy::PerEpoch => "`logging.policy=off`".to_owned(),
             Policy::Off => "longer epochs: each hands over its validation".to_owned(),
         },
-        Limit::Transfer | Limit::Step(Bound::Transfer) if !setting.streamed => "more epochs: the rows are moved once".to_owned(),
+        Limit::Transfer | Limit::Step(Bound::Transfer) if !setting.streamed => {
+            "more epochs: the rows are moved once".to_owned()
+        }
         Limit::Transfer | Limit::Step(Bound::Transfer) if setting.placement == Placement::Streamed => {
             "`data.placement=auto` keeps the rows on the device where they fit".to_owned()
         }
-        Limit::Transfer | Limit::Step(Bound::Transfer) => "more memory or a quicker disk: the rows come from their file".to_owned(),
-        Limit::AllReduce | Limit::Step(Bound::AllReduce) => "a larger `data.batch_size`: gradients are summed once per step".to_owned(),
+        Limit::Transfer | Limit::Step(Bound::Transfer) => {
+            "more memory or a quicker disk: the rows come from their file".to_owned()
+        }
+        Limit::AllReduce | Limit::Step(Bound::AllReduce) => {
+            "a larger `data.batch_size`: gradients are summed once per step".to_owned()
+        }
         Limit::Step(Bound::Overhead) if setting.asked == EngineChoice::Launch => {
-            "`devices.engine=auto`: the plan has ways to run a step without a launch per instruction".to_owned()
+            "`devices.engine=auto`: the plan has ways to run a step without a launch per instruction"
+                .to_owned()
         }
         Limit::Step(Bound::Overhead) => {
             "a larger `data.batch_size`: more rows share a step's fixed costs".to_owned()

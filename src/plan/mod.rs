@@ -151,6 +151,11 @@ impl Trial {
         gpu::bytes(programs, self.data_bytes, chunk_bytes)
     }
 
+    /// Whether a step has a product that a GPU's library does.
+    pub fn has_large_product(&self) -> bool {
+        gpu::has_large_product(&self.programs)
+    }
+
     /// What each device runs, in the order of [`Choice::used`].
     pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
         std::iter::once(&self.programs).chain(&self.peers)

@@ -17,14 +17,8 @@ fn planned(model: &str, more: &str, features: usize, rows: usize, threads: usize
     );
     std::fs::write(&path, text).unwrap();
     let experiment = load(&path, &[]).unwrap();
-    let facts = Facts {
-        train_rows: rows,
-        validation_rows: 0,
-        features,
-        targets: 1,
-        classes: None,
-        in_file: false,
-    };
+    let facts =
+        Facts { train_rows: rows, validation_rows: 0, features, targets: 1, classes: None, in_file: false };
     let machine = Machine {
         gpus: Vec::new(),
         no_gpu: String::new(),
@@ -102,10 +96,7 @@ fn large_weights_and_few_rows_are_bound_by_memory_too() {
     let trial = planned(WIDE, "data.batch_size = 2", 512, 4096, CORES);
     let (limit, _, advice) = told(&trial, computing(&trial, 40, 1.1));
     assert_eq!(limit, Limit::Step(Bound::Memory));
-    assert_eq!(
-        advice,
-        "a larger `data.batch_size`: weights are read once per step, for however many rows"
-    );
+    assert_eq!(advice, "a larger `data.batch_size`: weights are read once per step, for however many rows");
 }
 
 #[test]
@@ -126,11 +117,8 @@ fn a_slow_source_bounds_by_transfer() {
 fn sums_over_devices_bound_small_steps() {
     let trial = planned(LINE, "", 2, 1000, 1);
     let computing = computing(&trial, 320, 2.0);
-    let spent = Spent {
-        all_reduce_s: 3.0 * computing.compute_s,
-        train_s: 4.0 * computing.compute_s,
-        ..computing
-    };
+    let spent =
+        Spent { all_reduce_s: 3.0 * computing.compute_s, train_s: 4.0 * computing.compute_s, ..computing };
     assert_eq!(told(&trial, spent).1, "all-reduce");
 }
 
@@ -238,12 +226,8 @@ fn a_gpu_that_waits_between_its_blocks_waits_for_its_log_or_its_rows() {
     let (floor, setting) = on_gpu(&trial, gpu(), Engine::Persistent, Precision::F32);
     let steps = busy(&floor, 320, 1.1);
     // A hand-over per step; 2 µs of it on the host.
-    let spent = Spent {
-        train_s: steps.train_s + 320.0 * 14e-6,
-        log_s: 320.0 * 2e-6,
-        log_waits: 320,
-        ..steps
-    };
+    let spent =
+        Spent { train_s: steps.train_s + 320.0 * 14e-6, log_s: 320.0 * 2e-6, log_waits: 320, ..steps };
     assert_eq!(
         said(&floor, &spent, &setting),
         ("log", "`logging.policy=buffered` moves the losses in blocks".into())

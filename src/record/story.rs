@@ -73,6 +73,19 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
     )
 }
 
+/// `0.08 % of the time: 10,000 readings of the clock at 0.04 µs`.
+pub(super) fn instrument(outcome: &Outcome) -> Option<String> {
+    let cost = outcome.instrument;
+    (outcome.loop_s > 0.0).then(|| {
+        format!(
+            "{} of the time: {} of the clock at {:.0} ns",
+            units::percent(cost.total_s() / outcome.loop_s),
+            units::counted(cost.readings, "reading"),
+            cost.each_s * 1e9
+        )
+    })
+}
+
 /// The devices that train and, where it is something else, what was asked for.
 pub(crate) fn devices_in_words(asked: &str, devices_used: &[String]) -> String {
     let used = devices_used.join(", ");

@@ -91,7 +91,18 @@ pub(super) mod tests {
     pub(in super::super) fn point(devices: usize, rows: f64, step_s: f64, all_reduce: f64) -> Point {
         let names = (0..devices).map(|i| format!("gpu:{i}")).collect::<Vec<_>>().join(" ");
         let (kind, weak) = (Kind::Gpu, false);
-        Point { names, devices, kind, weak, rows, step_s, all_reduce, data: 0.05, log: 0.01, rates: Vec::new() }
+        Point {
+            names,
+            devices,
+            kind,
+            weak,
+            rows,
+            step_s,
+            all_reduce,
+            data: 0.05,
+            log: 0.01,
+            rates: Vec::new(),
+        }
     }
 
     fn near(a: f64, b: f64) {

@@ -196,7 +196,10 @@ fn how_sure(points: &[Point]) -> String {
     } else {
         String::new()
     };
-    format!("medians of {} with 95 % intervals of the ratio repeat by repeat{sure}", units::counted(runs as u64, "repeat"))
+    format!(
+        "medians of {} with 95 % intervals of the ratio repeat by repeat{sure}",
+        units::counted(runs as u64, "repeat")
+    )
 }
 
 fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {

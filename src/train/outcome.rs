@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{session::Session, world::Rank};
 use crate::{
-    device::{Clock, Device, Kind, Lane, Line, PhaseSummary, Purpose},
+    device::{Clock, ClockCost, Device, Kind, Lane, Line, PhaseSummary, Purpose},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     host,
     plan::{Setting, Spent, Verdict},
@@ -73,12 +73,24 @@ impl Session<'_> {
             peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0)
                 + self.trial.data_bytes,
             timing: rows,
-            transfers: ranks.iter().flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock))).collect(),
+            transfers: ranks
+                .iter()
+                .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock)))
+                .collect(),
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
+            instrument: instrument(&self.clock, &ranks),
             traces: traces(&self.clock, &ranks),
             verdict,
         }
     }
+}
+
+/// What the clock took of the run: its own readings, and those of the device with the most, since devices are timed side by
+/// side.
+fn instrument(run: &Clock, ranks: &[Rank]) -> ClockCost {
+    let of_rank = |rank: &Rank| rank.clock.as_ref().map_or(0, Clock::readings);
+    let cost = run.cost();
+    ClockCost { readings: cost.readings + ranks.iter().map(of_rank).max().unwrap_or(0), ..cost }
 }
 
 /// What happened when: the host's loop first, then each device.
@@ -88,8 +100,13 @@ fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
         Some(TraceLane { process: process.to_owned(), name: lane.name(), trace })
     };
     let host = lane("host", Lane::Host, run);
-    let devices =
-        ranks.iter().filter_map(|r| lane(r.device.name(), Lane::Device, r.clock.as_ref().unwrap_or(run)));
+    let devices = ranks.iter().flat_map(|rank| {
+        let clock = rank.clock.as_ref().unwrap_or(run);
+        let lanes = Lane::OF_DEVICE.map(|of| lane(rank.device.name(), of, clock));
+        // A device without streams of its own has no lanes for copies.
+        let lanes = lanes.into_iter().flatten();
+        lanes.enumerate().filter(|(i, lane)| *i == 0 || !lane.trace.is_empty()).map(|(_, lane)| lane)
+    });
     host.into_iter().chain(devices).collect()
 }
 
@@ -104,8 +121,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    const PHASES: [Phase; 5] =
-        [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
+    const PHASES: [Phase; 5] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
 
     fn of_cpu(&self) -> Spent {
         let compute_s = Self::PHASES.into_iter().map(self.host).sum::<f64>();

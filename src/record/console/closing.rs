@@ -59,6 +59,7 @@ fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(
     if let Some(share) = logging_share(outcome) {
         rows.push(("logging", format!("{} of the time", units::percent(share))));
     }
+    rows.extend(story::instrument(outcome).map(|words| ("instrument", words)));
     rows.extend(story::bound_by(outcome, wall_s).map(|words| ("bound by", words)));
     rows.push(("folder", folder.display().to_string()));
     rows

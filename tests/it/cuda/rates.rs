@@ -90,17 +90,17 @@ fn plant_sums(sim: &Sim, small_s: f64) {
 }
 
 fn canonical_sums(small_s: f64) -> String {
-    format!("gpus = 2\nsmall_s = {small_s:?}\nbytes_per_s = {}\n", 1e18)
-        .replace("bytes_per_s = 1000000000000000000", "bytes_per_s = 1e18")
+    let one = |name: &str, value: toml::Value| {
+        toml::to_string(&toml::Table::from_iter([(name.to_owned(), value)])).unwrap()
+    };
+    [one("gpus", 2.into()), one("small_s", small_s.into()), one("bytes_per_s", 1e18.into())].concat()
 }
 
-/// The words after `bound by` at the end of a run.
+/// What is said to bound a run's training.
 fn bound_by(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let ended = sim.run(&Place::new(LINREG), arguments, variables).ended;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let all = format!("{}{}", ended.stdout, ended.stderr);
-    let line = all.lines().find_map(|line| line.trim().strip_prefix("bound by "));
-    line.map_or_else(|| "nothing is said".to_owned(), |words| words.trim().to_owned())
+    let log = sim.run(&Place::new(LINREG), arguments, variables).ended_by(0).text("run.log");
+    let words = log.lines().find_map(|line| line.split_once(" bound by "));
+    words.map_or_else(|| "nothing is said".to_owned(), |(_, words)| words.trim().to_owned())
 }
 
 /// The name of what bounds, and the advice.
@@ -127,8 +127,16 @@ fn every_figure_is_measured_kept_and_told() {
     };
     let told = ended.stdout.split("\nrates of gpu:0\n").nth(1).unwrap();
     let of_gpu_rows = [
-        "measured", "products", "functions", "from cache", "from memory", "copies", "launch", "instruction",
-        "wait", "block",
+        "measured",
+        "products",
+        "functions",
+        "from cache",
+        "from memory",
+        "copies",
+        "launch",
+        "instruction",
+        "wait",
+        "block",
     ];
     let expected = [&of_gpu_rows[..], &of_gpu_rows, &["measured", "few numbers", "many"]].concat();
     assert_eq!(rows(told), expected, "{told}");
@@ -242,7 +250,8 @@ fn without_measured_rates_nothing_is_said_of_what_bounds_a_gpu() {
     let Some(sim) = Sim::get() else { return };
     assert_eq!(bound_by(&sim, &[], &[]), "nothing is said");
     let check = sim.runner(&Place::new(LINREG), &["check", "spec.toml"], &[]);
-    let words = "measured on blank rows; `runner devices --measure` measures the rates that a floor is made of";
+    let words =
+        "measured on blank rows; `runner devices --measure` measures the rates that a floor is made of";
     assert!(check.stdout.contains(words), "{check:?}");
     assert!(check.stdout.contains("a step may take, as estimated: "), "{check:?}");
     // A damaged file is as good as none.

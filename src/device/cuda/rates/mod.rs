@@ -94,7 +94,8 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
         op.at = [0, square, NONE, NONE, 2 * square, NONE, NONE, NONE];
         let ground = &bench.ground;
         let mut library = Products::open(&ground.context, ground.arena.at)?;
-        let planned = library.as_mut().map(|library| library.plan(&op, Kind::Linear, &ground.stream)).transpose()?;
+        let planned =
+            library.as_mut().map(|library| library.plan(&op, Kind::Linear, &ground.stream)).transpose()?;
         let work = match planned.flatten() {
             Some(product) => Work::Product(Box::new(product)),
             None => {

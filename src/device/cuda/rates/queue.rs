@@ -71,7 +71,13 @@ impl Bench {
             f32::from((state >> 16) as u16) / 65_536.0 - 0.5
         };
         let noise = (0..NOISE).map(|_| next()).collect();
-        Ok(Self { ground, begin: Event::timed(&context)?, end: Event::timed(&context)?, noise, staging: Staging::default() })
+        Ok(Self {
+            ground,
+            begin: Event::timed(&context)?,
+            end: Event::timed(&context)?,
+            noise,
+            staging: Staging::default(),
+        })
     }
 
     /// Whether there is room for so many bytes with much to spare.
