@@ -216,8 +216,9 @@ fn cost(page: &mut Page, trial: &Trial) {
         let more = "; `runner devices --measure` measures the rates that a floor is made of";
         return page.more([format!("{measured}{more}")]);
     }
+    let of = if floor.rates.processor.is_gpu() && trial.world_size() > 1 { " of the slowest GPU" } else { "" };
     page.more([format!(
-        "{} by the cost model, from {} rates, bound by {}; {measured}",
+        "{} by the cost model, from {} rates{of}, bound by {}; {measured}",
         units::seconds(parts.total_s()),
         floor.rates.origin.name(),
         floor.bound_name(parts.bound())

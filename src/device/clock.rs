@@ -42,15 +42,17 @@ impl ClockCost {
 }
 
 impl Clock {
-    /// Starts now.
+    /// Starts when it is made: the time that this takes is none of a run's.
     pub fn new(grain: Grain) -> Self {
-        Self::at(Instant::now(), grain)
+        let clock = Self::at(Instant::now(), grain);
+        Self { origin: Instant::now(), ..clock }
     }
 
     /// Started then.
     pub fn at(origin: Instant, grain: Grain) -> Self {
-        let phases = || Phase::ALL.iter().map(|_| Samples::default()).collect();
-        Self { origin, grain, phases: phases(), device: phases(), trace: None, readings: 0 }
+        let phases = Phase::ALL.iter().map(|_| Samples::default()).collect();
+        let device = Phase::ALL.iter().map(|_| Samples::without_histogram()).collect();
+        Self { origin, grain, phases, device, trace: None, readings: 0 }
     }
 
     /// When training began.
@@ -203,6 +205,19 @@ struct Samples {
 
 impl Default for Samples {
     fn default() -> Self {
+        // Made beforehand, so that the first sample costs no more than the others.
+        Self { histogram: histogram(), ..Self::without_histogram() }
+    }
+}
+
+/// Cannot fail with these bounds.
+fn histogram() -> Option<Histogram<u32>> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 2).ok()
+}
+
+impl Samples {
+    /// Those of a device's own clock, which most runs have none of; they are taken where nothing waits.
+    fn without_histogram() -> Self {
         let zero = Duration::ZERO;
         Self {
             count: 0,
@@ -211,13 +226,10 @@ impl Default for Samples {
             mean_s: 0.0,
             min: Duration::MAX,
             max: zero,
-            // Made beforehand, so that the first sample costs no more than the others; cannot fail with these bounds.
-            histogram: Histogram::new_with_bounds(1, LONGEST_NS, 2).ok(),
+            histogram: None,
         }
     }
-}
 
-impl Samples {
     fn add(&mut self, time: Duration, count: u64) {
         let each = if count == 1 { time } else { Duration::from_secs_f64(time.as_secs_f64() / count as f64) };
         self.count += count;
@@ -228,6 +240,9 @@ impl Samples {
         self.squares += delta * (each_s - self.mean_s) * count as f64;
         self.min = self.min.min(each);
         self.max = self.max.max(each);
+        if self.histogram.is_none() {
+            self.histogram = histogram();
+        }
         if let Some(histogram) = &mut self.histogram {
             let ns = u64::try_from(each.as_nanos()).unwrap_or(LONGEST_NS);
             // Cannot fail within the bounds; counts beyond u32 saturate.
@@ -248,6 +263,9 @@ impl Samples {
         self.total += other.total;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
+        if self.histogram.is_none() {
+            self.histogram = histogram();
+        }
         if let (Some(own), Some(other)) = (&mut self.histogram, &other.histogram) {
             // Cannot fail: both have the same bounds.
             let _ = own.add(other);

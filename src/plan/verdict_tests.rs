@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    plan::{Facts, GpuRates, Machine, Rates, Speed, SumRates, plan},
+    plan::{Facts, Gpu, GpuRates, Machine, Rates, Speed, SumRates, plan},
     spec::load,
 };
 
@@ -244,6 +244,32 @@ fn a_gpu_that_waits_between_its_blocks_waits_for_its_log_or_its_rows() {
     let (floor, _) = on_gpu(&trial, slow, Engine::Graph, Precision::F32);
     assert_eq!(floor.bound_name(floor.bound()), "transfer");
     assert_eq!(floor.serial_s(), (32 * 513 * 4) as f64 / 1e8);
+}
+
+/// Of several GPUs the slowest one's floor is the run's; one that was not measured leaves nothing to say.
+#[test]
+fn the_slowest_gpu_is_the_floor_of_all() {
+    let trial = planned(WIDE, "data.batch_size = 1024", 512, 4096, 1);
+    let real = |speed| Gpu { is_virtual: false, speed, ..Gpu::virtual_of(1 << 36) };
+    let slow = GpuRates { f32_flops_per_s: 5e12, ..gpu() };
+    let floor = |speeds: [Option<GpuRates>; 2]| {
+        let machine = Machine {
+            gpus: speeds.into_iter().map(real).collect(),
+            no_gpu: String::new(),
+            memory_available: 1 << 36,
+            cache_bytes: 1 << 20,
+            instruction_set: "avx2".into(),
+            rates: Rates::typical("avx2"),
+            sums: None,
+        };
+        let (places, programs) = ([Place::Gpu(0), Place::Gpu(1)], &trial.programs);
+        let ranks = places.iter().map(|place| (place, programs));
+        machine.gpu_floor(ranks, (Engine::Graph, Precision::F32), trial.data_bytes)
+    };
+    let both = floor([Some(gpu()), Some(slow)]).unwrap();
+    assert_eq!(both.rates.flops_per_s, 5e12);
+    assert_eq!(floor([Some(slow), Some(gpu())]), Some(both));
+    assert_eq!(floor([Some(gpu()), None]), None);
 }
 
 /// In a graph the sum has no time of its own: it takes its part of the step. Timed by itself it is not counted twice.
