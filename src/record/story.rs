@@ -1,9 +1,9 @@
 //! What the log and the console say of a run, in the same words.
 
-use super::units;
 use crate::{
     event::{Header, Outcome, Status, ValidationRow},
     plan::Verdict,
+    units,
 };
 
 /// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::{comparison::Comparison, run::Run};
-use crate::record::units;
+use crate::units;
 
 /// Axes shown in a table on the screen when they are merely what differs between specs; an export shows all.
 const MOST_KEYS: usize = 4;

@@ -6,7 +6,7 @@ use super::{
     run::Run,
     statistics::{are_too_few, most_sureness},
 };
-use crate::record::units;
+use crate::units;
 
 /// An interval wider than this part of its median is told.
 const WIDE: f64 = 0.05;

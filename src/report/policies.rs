@@ -12,7 +12,7 @@ use super::{
     run::Run,
     statistics::Estimate,
 };
-use crate::record::units;
+use crate::units;
 
 /// The axis that this is about.
 const POLICY: &str = "logging.policy";

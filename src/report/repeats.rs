@@ -1,7 +1,7 @@
 //! The table of configurations: repeats taken together, with medians and intervals.
 
 use super::{configurations::Configuration, grid::Column, run::Run, statistics::Estimate};
-use crate::record::units;
+use crate::units;
 
 /// Above an interval.
 pub(super) const INTERVAL: &str = "95 % interval";

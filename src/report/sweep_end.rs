@@ -6,7 +6,7 @@ use super::{
     ReportError, comparison::Comparison, configurations::has_repeats, grid, noise, policies, repeats,
     run::Run, sweep, verdict,
 };
-use crate::record::units;
+use crate::units;
 
 /// The end of the sweep in `folder` for a terminal of `width` columns: its trials with axes, status and key figures,
 /// what more devices bring where they are an axis, the reasons of those that did not finish, and the folder.

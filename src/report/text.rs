@@ -9,7 +9,7 @@ use super::{
     differences::Difference,
     grid, noise, policies, repeats,
 };
-use crate::record::units;
+use crate::units;
 
 impl Comparison {
     /// The whole comparison for a terminal of `width` columns: whether the runs can be compared, the table, the runs'

@@ -8,7 +8,7 @@ use super::{
     run::Run,
     scaling::{Kind, Point, break_even, serial_fraction, speed_up},
 };
-use crate::record::units;
+use crate::units;
 
 /// Axes that choose devices.
 const DEVICE_AXES: [&str; 2] = ["devices.num_gpus", "devices.use"];

@@ -17,9 +17,9 @@ use super::{
 use crate::{
     event::{Event, Status},
     plan::{Machine, PlanError},
-    record::units,
     spec::{self, Experiment, GpuCount, LrScaling, Metric, OnMissing, Request, Scaling, Spec},
     train::StopFlag,
+    units,
 };
 
 /// Runs the command.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::rule::{Curve, PARAMETERS, Rule};
-use crate::record::units;
+use crate::units;
 
 /// The page, and whether every count of devices did the same mathematics. The first curve is what the others are held
 /// against.

@@ -1,7 +1,10 @@
 //! Progress in words, and how often words are due where there is no terminal to redraw.
 
-use super::super::{summary::per_second, units};
-use crate::event::{Header, Progress, ValidationRow};
+use super::super::summary::per_second;
+use crate::{
+    event::{Header, Progress, ValidationRow},
+    units,
+};
 
 /// Seconds between two lines of progress.
 const QUIET_S: f64 = 5.0;
