@@ -93,9 +93,14 @@ pub fn describe_virtual(count: u32, memory_available: u64, measured: bool) -> St
     }
     let memory = units::bytes(memory_available);
     let row = |i: u32| {
-        vec![format!("virtual:{i}"), format!("gpu:{i}"), format!("one of its own, of the host's {memory} usable")]
+        vec![
+            format!("virtual:{i}"),
+            format!("gpu:{i}"),
+            format!("one of its own, of the host's {memory} usable"),
+        ]
     };
-    let mut text = format!("gpu\n{}", table(&["device", "in a spec", "memory"], (0..count).map(row).collect()));
+    let mut text =
+        format!("gpu\n{}", table(&["device", "in a spec", "memory"], (0..count).map(row).collect()));
     text.push_str("\n  virtual: the host poses as a machine with exactly these; real ones are hidden\n");
     text.push_str(if measured {
         "  nothing of them is measured: they share the host's processor, so their times say nothing of GPUs\n"

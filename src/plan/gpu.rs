@@ -110,7 +110,8 @@ pub fn engine(spec: &Spec, programs: &Programs, gpus: &[&Gpu], world_size: usize
     let given = |engine| Ok(Chosen { engine, reason: "the spec asks for it".into() });
     match choice {
         EngineChoice::Serial | EngineChoice::Team => {
-            Err(at(format!("the engine `{}` runs on the CPU, and this run uses a GPU", choice.name())).hint(leave))
+            Err(at(format!("the engine `{}` runs on the CPU, and this run uses a GPU", choice.name()))
+                .hint(leave))
         }
         EngineChoice::Persistent if !fits => Err(at(format!(
             "the engine `persistent` keeps {} of this job in shared memory, and a block of this GPU has {}",

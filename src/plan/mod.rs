@@ -323,9 +323,15 @@ fn engine(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, Strin
         _ if threads <= 1 => (Engine::Serial, "there is one thread".into()),
         _ if together < TEAM_MARGIN * alone => (
             Engine::Team,
-            format!("a step of {} shared by {threads} threads may take {}", units::seconds(alone), units::seconds(together)),
+            format!(
+                "a step of {} shared by {threads} threads may take {}",
+                units::seconds(alone),
+                units::seconds(together)
+            ),
         ),
-        _ => (Engine::Serial, format!("a step of {} is too short for threads to share", units::seconds(alone))),
+        _ => {
+            (Engine::Serial, format!("a step of {} is too short for threads to share", units::seconds(alone)))
+        }
     }
 }
 
@@ -363,8 +369,8 @@ mod tests {
         let refused = plan(&experiment.trials[0].spec, facts, &machine, 2).err();
         let message = "the job needs at least 16 EiB of memory for parameters, activations and data, and 7.5 GiB are \
                        available";
-        let problem = Problem::at_key("model.layers.0.linear.out_features", message)
-            .hint("make the model smaller");
+        let problem =
+            Problem::at_key("model.layers.0.linear.out_features", message).hint("make the model smaller");
         assert_eq!(refused, Some(PlanError::Problems(vec![problem])));
     }
 }

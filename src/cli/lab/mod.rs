@@ -108,7 +108,11 @@ impl Session<'_> {
                     if !table.is_empty() {
                         text = format!("{}\n", table.draw());
                     }
-                    text.push_str(&format!("{} {}\n", trial.spec.name, ended_in_words(&outcome, outcome.wall_s)));
+                    text.push_str(&format!(
+                        "{} {}\n",
+                        trial.spec.name,
+                        ended_in_words(&outcome, outcome.wall_s)
+                    ));
                     text.push_str(&format!("  folder {}\n", folder.path().display()));
                 } else {
                     text.push_str(&format!("{}\n", folder.path().display()));
@@ -187,7 +191,8 @@ impl Session<'_> {
                         Ok((outcome, found)) => {
                             table.extend(found.of_trial(trial.index, &trial.axes));
                             let speed = Speed::of(trial.index, trial.repeat, planned, &outcome);
-                            let ratio = speed.as_ref().and_then(|own| own.against(&speeds)).unwrap_or_default();
+                            let ratio =
+                                speed.as_ref().and_then(|own| own.against(&speeds)).unwrap_or_default();
                             speeds.extend(speed);
                             let line = ended_in_words(&outcome, outcome.work_s);
                             ended.push(format!("trial {}: {line}{ratio}", trial.index));

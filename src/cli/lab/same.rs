@@ -13,7 +13,8 @@ use crate::{
 /// device.
 pub fn repeats(a: &LabTrial, b: &LabTrial) -> bool {
     let asks_for_others = a.spec.devices.request != b.spec.devices.request;
-    if a.devices.used != b.devices.used || (asks_for_others && b.spec.devices.on_missing != OnMissing::Clamp) {
+    if a.devices.used != b.devices.used || (asks_for_others && b.spec.devices.on_missing != OnMissing::Clamp)
+    {
         return false;
     }
     let alone = b.devices.used.len() == 1;

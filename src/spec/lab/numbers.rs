@@ -49,7 +49,10 @@ pub(super) fn read_numbers(v: Item<'_>) -> Numbers {
         }
         let fault = |words: String| Fault { at: Vec::new(), span: node.span, words };
         if shape.len() > MOST_AXES {
-            return Err(fault(format!(" has {} axes, more than the {MOST_AXES} that a tensor can have", shape.len())));
+            return Err(fault(format!(
+                " has {} axes, more than the {MOST_AXES} that a tensor can have",
+                shape.len()
+            )));
         }
         let mut nest = Nest { shape, values: Vec::new(), at: Vec::new() };
         nest.take(node)?;
@@ -81,11 +84,16 @@ impl Nest {
                 return Ok(());
             }
             (Value::Array(items), Some(length)) => {
-                let count = if items.len() == 1 { "1 entry".to_owned() } else { format!("{} entries", items.len()) };
-                return Err(self.fault(node, format!(" has {count}, and the first one beside it has {length}")));
+                let count =
+                    if items.len() == 1 { "1 entry".to_owned() } else { format!("{} entries", items.len()) };
+                return Err(
+                    self.fault(node, format!(" has {count}, and the first one beside it has {length}"))
+                );
             }
             (Value::Array(_), None) => {
-                return Err(self.fault(node, " is an array, and the first one beside it is a number".to_owned()));
+                return Err(
+                    self.fault(node, " is an array, and the first one beside it is a number".to_owned())
+                );
             }
             (_, Some(length)) => {
                 let found = node.value.found();
@@ -102,7 +110,9 @@ impl Nest {
             return Err(self.fault(node, format!(": expected a finite f32, found {}", node.value.found())));
         }
         if self.values.len() >= MOST_NUMBERS {
-            return Err(self.fault(node, format!(" is one number more than the {MOST_NUMBERS} that a spec may hold")));
+            return Err(
+                self.fault(node, format!(" is one number more than the {MOST_NUMBERS} that a spec may hold"))
+            );
         }
         self.values.push(number as f32);
         Ok(())

@@ -367,7 +367,11 @@ fn read_operand(v: Item<'_>) -> String {
 }
 
 fn read_pair(v: Item<'_>) -> [String; 2] {
-    v.array("the names of two tensors, such as `[\"X\", \"Y\"]`", [String::new(), String::new()], read_operand)
+    v.array(
+        "the names of two tensors, such as `[\"X\", \"Y\"]`",
+        [String::new(), String::new()],
+        read_operand,
+    )
 }
 
 fn read_file(v: Item<'_>) -> FileName {
