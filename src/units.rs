@@ -85,11 +85,8 @@ pub fn bytes(value: u64) -> String {
 /// What is needed and what is there, told apart however near they are.
 pub fn two_sizes(needed: u64, there: u64) -> [String; 2] {
     let words = [needed, there].map(bytes);
-    if words[0] == words[1] && needed != there {
-        [needed, there].map(|b| format!("{} B", count(b)))
-    } else {
-        words
-    }
+    let same = words[0].replace(".0 ", " ") == words[1].replace(".0 ", " ");
+    if same && needed != there { [needed, there].map(|b| format!("{} B", count(b))) } else { words }
 }
 
 /// `93.4 %`, `0.42 %`.

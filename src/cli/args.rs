@@ -228,7 +228,9 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
 
 /// Options may stand before the command as well: `runner -q run SPEC.toml`. It is put first, where the parser looks for it.
 fn command_first(arguments: &[OsString]) -> Vec<OsString> {
-    let cli = Cli::command();
+    let mut cli = Cli::command();
+    // Only then is it known which options take a value.
+    cli.build();
     let takes_value = |word: &str| {
         cli.get_opts().any(|option| {
             let long = option.get_long().is_some_and(|name| word.strip_prefix("--") == Some(name));

@@ -196,7 +196,7 @@ fn ratios(runs: &[Run]) -> Vec<Option<f64>> {
     let mut kinds: HashMap<_, (&Run, f64, usize)> = HashMap::new();
     for run in runs {
         if let Some(rate) = speed(run) {
-            kinds.entry(run.work()).or_insert((run, rate, 0)).2 += 1;
+            kinds.entry(run.work()).or_insert((run, rate, 0)).2 += usize::from(!run.is_virtual());
         }
     }
     let ratio = |run: &Run| {

@@ -68,8 +68,9 @@ fn a_ratio_is_given_only_between_trials_that_do_the_same() {
 #[test]
 fn one_device_has_no_order() {
     let place = Place::new(SPEC);
+    let order = "matmul.order=sequential,concurrent";
     for devices in ["devices.use=[\"cpu\"]", "devices.use=[\"gpu:0\", \"gpu:1\"]"] {
-        let ran = place.run(&[devices, "matmul.order=sequential,concurrent", "--virtual-gpus", "0"]);
+        let ran = place.run(&[devices, "devices.on_missing=clamp", order, "--virtual-gpus", "0"]);
         let table = ran.ended_by(0).table("sweep.csv");
         assert_eq!(table.column("status"), ["finished", "same_as"], "{table:?}");
         assert_eq!(table.column("folder"), ["000-matmul.order=sequential"; 2]);
@@ -78,11 +79,10 @@ fn one_device_has_no_order() {
             ["trial 0: finished in TIME", "trial 1: same_as trial 0, not run twice"]
         );
     }
-    let check = place.runner(&["check", "spec.toml", "matmul.order=sequential,concurrent"]);
+    let check = place.runner(&["check", "spec.toml", order]);
     assert!(check.stdout.starts_with("products: 2 trials, 1 run\n"), "{}", check.stdout);
     // Two devices have an order.
-    let two =
-        ["devices.use=[\"cpu\", \"gpu:0\"]", "matmul.order=sequential,concurrent", "--virtual-gpus", "1"];
+    let two = ["devices.use=[\"cpu\", \"gpu:0\"]", order, "--virtual-gpus", "1"];
     let table = place.run(&two).ended_by(0).table("sweep.csv");
     assert_eq!(table.column("status"), ["finished", "finished"]);
 }

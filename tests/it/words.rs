@@ -36,8 +36,25 @@ fn what_is_too_large_is_underlined_where_it_was_written() {
     ");
     let place = Place::new(LINREG);
     let wide = "model.layers=[{ linear = { out_features = 2000000000 } }, { linear = { out_features = 1 } }]";
-    insta::assert_snapshot!(refused(&place, &[wide]), @"");
-    insta::assert_snapshot!(refused(&place, &["data.synthetic_regression.train_rows=4000000000"]), @"");
+    let weights = format!("data.synthetic_regression.weights=[{}0]", "0, ".repeat(1999));
+    insta::assert_snapshot!(refused(&place, &[wide]), @r"
+    error: the job needs 775 GiB of memory for parameters, activations and data, and FREE are available
+     --> argument:1:43
+      |
+    1 | model.layers=[{ linear = { out_features = 2000000000 } }, { linear = { out_features = 1 } }]
+      |                                           ^^^^^^^^^^
+      |
+      = hint: make the model smaller
+    ");
+    insta::assert_snapshot!(refused(&place, &["data.synthetic_regression.train_rows=4000000000", &weights]), @r"
+    error: 4,000,000,050 synthetic rows need 29.1 TiB of memory, and FREE are available
+     --> argument:1:38
+      |
+    1 | data.synthetic_regression.train_rows=4000000000
+      |                                      ^^^^^^^^^^
+      |
+      = hint: lower it
+    ");
 }
 
 #[test]
@@ -52,7 +69,15 @@ fn the_machine_with_virtual_gpus() {
             _ => text,
         }
     };
-    insta::assert_snapshot!(gpus(place.runner(&["devices", "--virtual-gpus", "2"])), @"");
+    insta::assert_snapshot!(gpus(place.runner(&["devices", "--virtual-gpus", "2"])), @r"
+    gpu
+      device     in a spec  memory
+      virtual:0  gpu:0      one of its own, of the host's FREE usable
+      virtual:1  gpu:1      one of its own, of the host's FREE usable
+
+      virtual: the host poses as a machine with exactly these; real ones are hidden
+      they share the host's processor: their times say nothing of GPUs
+    ");
     assert_eq!(
         gpus(place.runner(&["devices", "--virtual-gpus", "0"])),
         "gpu\n  none: `--virtual-gpus 0` hides every one\n"

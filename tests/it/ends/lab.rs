@@ -53,7 +53,7 @@ fn a_signal_keeps_the_products_that_were_done() {
             let count: usize = rows.cell(row, "count").parse().unwrap();
             assert!(numbers(&norms, "index").into_iter().eq(1..=count));
             let (sum, want) = (norms.f64s("norm").iter().sum::<f64>(), rows.f64s("norm_sum")[row]);
-            assert!((sum / want - 1.0).abs() < 1e-9, "{sum} {want}");
+            assert!((sum / want - 1.0).abs() < 1e-6, "{sum} {want}");
             done += count;
         }
         assert!(done >= lines - 1);
@@ -94,9 +94,9 @@ fn a_signal_keeps_the_copies_that_were_done() {
 #[test]
 fn a_signal_keeps_the_steps_that_were_done() {
     let steps: String =
-        (0..3000).map(|i| format!("[[tensors.step]]\nname = \"n{i}\"\nnorm = \"X\"\n")).collect();
+        (0..900).map(|i| format!("[[tensors.step]]\nname = \"n{i}\"\nnorm = \"X\"\n")).collect();
     let place = Place::new(&format!(
-        "kind = \"tensors\"\nname = \"tour\"\n[[tensors.step]]\nname = \"X\"\nrand = [2000, 2000]\n{steps}"
+        "kind = \"tensors\"\nname = \"tour\"\n[[tensors.step]]\nname = \"X\"\nrand = [3000, 3000]\n{steps}"
     ));
     let (command, runs) = place.prepared(&[]);
     let child = quiet(command);
@@ -105,9 +105,9 @@ fn a_signal_keeps_the_steps_that_were_done() {
     let ended = Ended::of(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(130), "{ended:?}");
     let done = numbers(&folder.table("tensors.csv"), "step");
-    assert!(done.iter().copied().eq(1..=done.len()) && (3..3001).contains(&done.len()), "{}", done.len());
+    assert!(done.iter().copied().eq(1..=done.len()) && (3..901).contains(&done.len()), "{}", done.len());
     assert_eq!(folder.summary("steps"), done.len().to_string());
-    let reason = format!("Ctrl-C (SIGINT) after {} of 3001 steps", done.len());
+    let reason = format!("Ctrl-C (SIGINT) after {} of 901 steps", done.len());
     assert!(folder.text("run.log").trim_end().ends_with(&reason), "{}", folder.text("run.log"));
 }
 
