@@ -8,9 +8,10 @@ use super::measure::{self, Measured};
 use crate::{
     plan::{Machine, Movement, Place, Trial, transfers},
     program::Role,
-    record::{devices_in_words, units},
+    record::devices_in_words,
     report::Estimate,
     spec::{self, Optimizer, Rule, Source},
+    units,
 };
 
 /// Sentences about the data that are shown; a wide table may have one per column, and `run.log` keeps all.
@@ -216,7 +217,8 @@ fn cost(page: &mut Page, trial: &Trial) {
         let more = "; `runner devices --measure` measures the rates that a floor is made of";
         return page.more([format!("{measured}{more}")]);
     }
-    let of = if floor.rates.processor.is_gpu() && trial.world_size() > 1 { " of the slowest GPU" } else { "" };
+    let of =
+        if floor.rates.processor.is_gpu() && trial.world_size() > 1 { " of the slowest GPU" } else { "" };
     page.more([format!(
         "{} by the cost model, from {} rates{of}, bound by {}; {measured}",
         units::seconds(parts.total_s()),
@@ -289,6 +291,6 @@ mod tests {
     #[test]
     fn flop_with_prefixes() {
         let words = [0.0, 448.0, 9999.0, 26_752.0, 2.75e6, 3.2e13].map(flop);
-        assert_eq!(words, ["0 FLOP", "448 FLOP", "9999 FLOP", "26.75 kFLOP", "2.750 MFLOP", "32000 GFLOP"]);
+        assert_eq!(words, ["0 FLOP", "448 FLOP", "9999 FLOP", "26.75 kFLOP", "2.750 MFLOP", "32.00 TFLOP"]);
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     device::cuda,
     host::nvml::Monitor,
     plan::{GpuRates, SumRates},
-    record::units,
+    units,
 };
 
 /// What the kept rates of a GPU go by.

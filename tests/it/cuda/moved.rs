@@ -30,7 +30,8 @@ fn gpus_move_what_was_predicted_to_the_byte_and_their_counters() {
             let is_sent = |r: &usize| {
                 transfers.cell(*r, "kind") == "h2d" && transfers.cell(*r, "purpose") == "parameters"
             };
-            let sent: u64 = rows.filter(is_sent).map(|r| transfers.cell(r, "count").parse::<u64>().unwrap()).sum();
+            let sent: u64 =
+                rows.filter(is_sent).map(|r| transfers.cell(r, "count").parse::<u64>().unwrap()).sum();
             // The initial values went by one copy, every block by another.
             let parameters = got.get_mut(&("h2d".to_owned(), "parameters".to_owned())).unwrap();
             *parameters -= (sent - 1) * COUNTERS;

@@ -79,7 +79,7 @@ fn launches_are_steps_of_phases() {
     }
 }
 
-/// Short steps are told by blocks, long ones each by itself.
+/// Short steps are told by blocks, long ones each by itself, as soon as it is known that they are.
 #[test]
 fn long_steps_are_told_one_by_one() {
     let Some(all) = Sim::get() else { return };
@@ -92,5 +92,6 @@ fn long_steps_are_told_one_by_one() {
         assert_eq!(steps(&spans), 48);
         spans.iter().filter(|span| span.name == "step").count()
     };
-    assert_eq!(whole("launch walk:500"), 48);
+    let one_by_one = whole("launch walk:500");
+    assert!(one_by_one >= 24, "{one_by_one}");
 }
