@@ -14,7 +14,7 @@ use crate::{
     device::{DeviceError, Grain},
     event::{Event, Header, Level, Outcome, Status},
     host::{self, load::Watch, nvml::Monitor},
-    plan::{self, Choice, Engine, Trial},
+    plan::{self, Choice, Engine, Place, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
         RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
@@ -128,7 +128,10 @@ pub fn execute(
         precision: trial.spec.devices.precision.name().to_owned(),
         gpus: trial.gpus.clone(),
         timed_by: timed_by(trial).to_owned(),
-        libraries: libraries(trial),
+        libraries: libraries(
+            &trial.devices.used,
+            [trial.engine.is_gpu() && trial.has_large_product(), trial.world_size() > 1],
+        ),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;
@@ -172,20 +175,18 @@ pub fn execute(
     outcome.ok_or(ExecuteError::Record(RecordError::Gone))
 }
 
-/// What a GPU's run loads of NVIDIA's libraries, with versions.
+/// What a run on these devices loads of NVIDIA's libraries, with versions: whether it has large products and sums over GPUs.
 #[cfg(feature = "cuda")]
-fn libraries(trial: &Trial) -> BTreeMap<String, String> {
-    use crate::{device::cuda, plan::Place};
+pub fn libraries(used: &[Place], [products, sums]: [bool; 2]) -> BTreeMap<String, String> {
+    use crate::device::cuda;
 
-    let first = trial.devices.used.iter().find_map(|p| if let Place::Gpu(i) = p { Some(*i) } else { None });
+    let first = used.iter().find_map(|p| if let Place::Gpu(i) = p { Some(*i) } else { None });
     let gpu = first.and_then(|i| cuda::gpus().ok()?.into_iter().find(|gpu| gpu.ordinal == i));
-    let Some(gpu) = gpu else { return BTreeMap::new() };
-    let products = matches!(trial.engine, Engine::Graph | Engine::Launch) && trial.has_large_product();
-    cuda::versions(&gpu, products, trial.world_size() > 1).into_iter().collect()
+    gpu.map_or_else(BTreeMap::new, |gpu| cuda::versions(&gpu, products, sums).into_iter().collect())
 }
 
 #[cfg(not(feature = "cuda"))]
-fn libraries(_: &Trial) -> BTreeMap<String, String> {
+pub fn libraries(_: &[Place], _: [bool; 2]) -> BTreeMap<String, String> {
     BTreeMap::new()
 }
 

@@ -249,12 +249,8 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     };
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
     let batches = (CHUNK_BYTES / (row_bytes * batch)).max(1);
-    let uuid = |place: &Place| match place {
-        Place::Gpu(i) => Some((place.to_string(), machine.gpus.get(*i as usize)?.uuid.clone()?)),
-        Place::Cpu | Place::Virtual(_) => None,
-    };
     Ok(Trial {
-        gpus: devices.used.iter().filter_map(uuid).collect(),
+        gpus: devices.gpus(machine),
         devices,
         engine,
         engine_reason,

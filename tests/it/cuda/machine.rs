@@ -104,3 +104,14 @@ fn the_gpus_in_use_are_looked_at_and_held_back_ones_mark_the_run() {
     assert!(log.contains(warning), "{log}");
     assert!(log.contains("INFO  gpu:0 took "), "{log}");
 }
+
+#[test]
+fn an_experiment_of_the_lab_tells_its_gpus_too() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Place::of(&std::path::absolute("experiments/tensors.toml").unwrap());
+    let run = sim.run(&place, &[], &[("RUNNER_SIM_DEVICES", "2")]).ended_by(0);
+    let environment: toml::Table = run.text("environment.toml").parse().unwrap();
+    let names: Vec<_> = environment["gpus"].as_array().unwrap().iter().map(|gpu| gpu["name"].as_str()).collect();
+    assert_eq!(names, [Some("gpu:0"), Some("gpu:1")]);
+    assert_eq!(environment["versions"]["libraries"]["NVRTC"].as_str(), Some("13.0"));
+}
