@@ -43,7 +43,9 @@ pub fn world(trial: &Trial) -> Result<(World, Option<String>), DeviceError> {
         let executor = executor(trial, *place, programs.clone(), link)?;
         devices.push(Device::new(place.to_string(), executor));
     }
-    Ok((World::new(devices, abort, 2 * limit)?, note))
+    let mut world = World::new(devices, abort, 2 * limit)?;
+    world.warm_up()?;
+    Ok((world, note))
 }
 
 /// What connects the devices; each waits for the others no longer than `limit`.

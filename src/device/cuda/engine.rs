@@ -8,7 +8,7 @@ use super::{
     context::Context,
     graph::Graph,
     kernels::Kernels,
-    launch::{Shape, argument, launch, launch_together},
+    launch::{Shape, argument, launch},
     memory::DeviceMemory,
     nccl::Communicator,
     steps::{Node, Steps, Work},
@@ -28,12 +28,10 @@ const GRID_THREADS: u32 = 256;
 /// Steps per graph, so that the cost of its launch is shared by many.
 const GRAPH_STEPS: usize = 16;
 
-/// What all engines need.
+/// What all engines need. Each thing goes before what it uses.
 pub struct Ground {
-    /// The GPU.
-    pub context: Arc<Context>,
-    /// The kernels.
-    pub kernels: Kernels,
+    /// The way to the other GPUs, where sums over them are queued like kernels.
+    pub others: Option<Communicator>,
     /// The queue of all steps.
     pub stream: Stream,
     /// Parameters and what steps make.
@@ -42,8 +40,12 @@ pub struct Ground {
     pub run: DeviceMemory,
     /// Two words for the barrier of a grid.
     pub barrier: DeviceMemory,
-    /// The way to the other GPUs, where sums over them are queued like kernels.
-    pub others: Option<Communicator>,
+    /// The kernels.
+    pub kernels: Kernels,
+    /// The GPU.
+    pub context: Arc<Context>,
+    /// The last step that was queued, from 1.
+    pub step: u64,
 }
 
 impl Ground {
@@ -60,9 +62,8 @@ impl Ground {
             }
             Work::AllReduce { at, len } => match &self.others {
                 Some(others) => {
-                    let name = || self.context.name.clone();
                     let queued = others.all_reduce(&self.stream, self.arena.at + 4 * at, *len);
-                    queued.map_err(|why| DeviceError::Unusable { device: name(), why })
+                    queued.map_err(|lost| self.lost(lost, "queuing a sum over GPUs".into()))
                 }
                 None => Ok(()),
             },
@@ -209,7 +210,8 @@ impl Runner {
     ) -> Result<(), DeviceError> {
         match self {
             Self::Persistent { threads, numbers } => {
-                let shape = Shape { blocks: 1, threads: *threads, shared_bytes: 4 * *numbers as u32 };
+                let shared_bytes = 4 * *numbers as u32;
+                let shape = Shape { threads: *threads, shared_bytes, ..Shape::WARP };
                 parts(full, full_steps, last).try_for_each(|(steps, count)| {
                     let (mut arena, mut run) = (ground.arena.at, ground.run.at);
                     let (mut records, mut ops, mut numbers) =
@@ -231,7 +233,7 @@ impl Runner {
                 })
             }
             Self::Cooperative { blocks } => {
-                let shape = Shape { blocks: *blocks, threads: GRID_THREADS, shared_bytes: 0 };
+                let shape = Shape { blocks: *blocks, threads: GRID_THREADS, shared_bytes: 0, together: true };
                 parts(full, full_steps, last).try_for_each(|(steps, count)| {
                     let (mut arena, mut run) = (ground.arena.at, ground.run.at);
                     let (mut records, mut ops, mut barrier) =
@@ -247,18 +249,9 @@ impl Runner {
                         argument(&mut rows),
                         argument(&mut own),
                     ];
-                    let grid = ground.kernels.walk_grid;
+                    let (grid, name) = (ground.kernels.walk_grid, "walk_grid");
                     // SAFETY: (const Op*, int, float*, Run*, unsigned*, int, int, int).
-                    unsafe {
-                        launch_together(
-                            &ground.context,
-                            &ground.stream,
-                            grid,
-                            shape,
-                            &mut arguments,
-                            "walk_grid",
-                        )
-                    }
+                    unsafe { launch(&ground.context, &ground.stream, grid, shape, &mut arguments, name) }
                 })
             }
             Self::Graph { many, one, last: end } => {
