@@ -48,6 +48,8 @@ pub struct EnvironmentFacts {
     pub gpus: Vec<(String, String)>,
     /// How finely steps are timed, and why.
     pub timed_by: String,
+    /// How the devices sum, and why, where GPUs are among several.
+    pub sums: Option<String>,
 }
 
 /// The content of `environment.toml`.
@@ -132,6 +134,9 @@ pub struct Devices {
     pub precision: String,
     /// How finely steps are timed, and why.
     pub timed_by: String,
+    /// How they sum their gradients, and why, where GPUs are among several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sums: Option<String>,
 }
 
 /// A GPU of the run. What the driver does not tell is absent.
@@ -300,6 +305,7 @@ impl Environment {
                 virtual_devices: facts.virtual_devices,
                 precision: facts.precision,
                 timed_by: facts.timed_by,
+                sums: facts.sums,
             },
             host: HostOptions {
                 virtual_gpus: facts.virtual_gpus,
@@ -394,6 +400,7 @@ mod tests {
             precision: "f32".to_owned(),
             gpus: Vec::new(),
             timed_by: "phases".to_owned(),
+            sums: None,
         }
     }
 

@@ -12,7 +12,7 @@
 //                        synchronize, module, graph, peer, matmul, nccl, compile
 //   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call, details
 //   RUNNER_SIM_ORDER     forward, reverse or shuffled: the order of threads and blocks
-//   RUNNER_SIM_PEER      0: no device can reach another's memory
+//   RUNNER_SIM_PEER      0: no device can reach another's memory; 0-2: those two cannot
 
 #include "driver.h"
 #include "launch.h"
@@ -20,6 +20,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdarg>
@@ -87,6 +88,14 @@ const unsigned SHARED_BY_DEFAULT = 48 << 10;
 long setting(const char* name, long otherwise) {
     const char* text = getenv(name);
     return text && *text ? atol(text) : otherwise;
+}
+
+bool reaches(int device, int peer) {
+    const char* text = getenv("RUNNER_SIM_PEER");
+    int a = -1, b = -1;
+    if (text && sscanf(text, "%d-%d", &a, &b) == 2)
+        return device != peer && std::minmax(a, b) != std::minmax(device, peer);
+    return device != peer && setting("RUNNER_SIM_PEER", 1) != 0;
 }
 
 int device_count() {
@@ -280,16 +289,16 @@ int synchronize(Device* device, const char* what, Stream* stream, unsigned long 
 }
 
 int run_kernel(Stream* stream, const char* name, const Bound& bound, const Grid& grid) {
-    for (auto [at, is_run] : bound.addresses) {
+    for (auto [at, inner_addresses] : bound.addresses) {
         if (!at) continue;
         if (!usable_by(stream->device, at, 1)) {
             fprintf(stderr, "cusim: %s: an argument is no address of the device: %p\n", name, at);
             return ILLEGAL_ADDRESS;
         }
-        for (int i = 0; is_run && i < 10; i++) {   // a Run begins with ten addresses
+        for (int i = 0; i < inner_addresses; i++) {
             const void* inner = ((void* const*)at)[i];
             if (inner && !usable_by(stream->device, inner, 1)) {
-                fprintf(stderr, "cusim: %s: address %d of its Run is no address of the device: %p\n", name, i, inner);
+                fprintf(stderr, "cusim: %s: address %d of a record is no address of the device: %p\n", name, i, inner);
                 return ILLEGAL_ADDRESS;
             }
         }
@@ -462,7 +471,7 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
     return SUCCESS;
 }
 EXPORT int cuDeviceCanAccessPeer(int* can, int device, int peer) {
-    return *can = device != peer && setting("RUNNER_SIM_PEER", 1) != 0, SUCCESS;
+    return *can = reaches(device, peer), SUCCESS;
 }
 
 // ----------------------------------------------------------------------------------------------------------- contexts
@@ -507,7 +516,7 @@ EXPORT int cuCtxSynchronize() {
 EXPORT int cuCtxEnablePeerAccess(Handle peer, unsigned) {
     if (!current || !peer) return INVALID_CONTEXT;
     int other = ((Device*)peer)->ordinal;
-    if (setting("RUNNER_SIM_PEER", 1) == 0 || fails("peer")) return PEER_ACCESS_UNSUPPORTED;
+    if (!reaches(current->ordinal, other) || fails("peer")) return PEER_ACCESS_UNSUPPORTED;
     std::lock_guard<std::mutex> guard(everything);
     return current->peers.insert(other).second ? SUCCESS : PEER_ACCESS_ALREADY_ENABLED;
 }

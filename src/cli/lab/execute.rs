@@ -94,6 +94,7 @@ pub fn execute(
         precision: "f32".to_owned(),
         gpus: Vec::new(),
         timed_by: "operations".to_owned(),
+        sums: None,
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let facts = LabFacts {

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     device::{Block, DeviceError, Executor, Kind, Ledger, Meters, Moved, Purpose, Ran, Work},
-    plan::{Engine, WALK_BYTES},
+    plan::{Engine, WALK_BYTES, summed},
     program::{Arena, BufferId, Hyper, Layout, Op, Phase, Program, Programs, RowSource, Slice, Sums},
 };
 
@@ -128,13 +128,16 @@ impl CudaExecutor {
             Engine::Graph | Engine::Launch => Products::open(&context, arena.at)?,
             _ => None,
         };
-        let reduced = reduced_numbers(&programs.train);
-        let (others, sums) = match way {
-            Way::Alone => (None, None),
-            Way::Nccl(others) => (Some(others), None),
-            Way::Host(collective) => (None, Some(HostSums::new(&context, collective, reduced)?)),
-        };
-        let ground = Ground { context: Arc::clone(&context), kernels, stream, arena, run, barrier, others };
+        let reduced = summed(&programs.train);
+        let (mut others, mut peers, mut sums) = (None, None, None);
+        match way {
+            Way::Alone => {}
+            Way::Peers(ranks) => peers = Some(ranks),
+            Way::Nccl(ranks) => others = Some(ranks),
+            Way::Host(collective) => sums = Some(HostSums::new(&context, collective, reduced)?),
+        }
+        let ground =
+            Ground { context: Arc::clone(&context), kernels, stream, arena, run, barrier, others, peers };
         let mut encode = |program: &Program, validates: bool| {
             let places = if validates { &places.validate } else { &places.train };
             let products = products.as_mut();
@@ -164,7 +167,7 @@ impl CudaExecutor {
         let scratch = Pinned::new(&context, size_of::<u64>(), "digests")?;
         let first = programs.train.instructions.first().map(|i| &i.op);
         let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
-        let bytes = ground.arena.bytes + ground.run.bytes + partial.bytes + mailbox.bytes();
+        let bytes = ground.bytes() + partial.bytes + mailbox.bytes();
         let bytes = (bytes + products.as_ref().map_or(0, Products::bytes)) as u64;
         let copies = Stream::new(&context)?;
         Ok(Self {
@@ -206,6 +209,7 @@ impl CudaExecutor {
             }
         }
         self.ring.anchored();
+        self.ground.check_peers()?;
         let wait = start.elapsed();
         self.waited += wait;
         Ok(wait)
@@ -283,7 +287,7 @@ impl CudaExecutor {
             runner.map_or(Ok(()), |runner| runner.queue(&self.ground, &loaded.full, whole, last))?;
             Vec::new()
         };
-        if trains && self.ground.others.is_some() {
+        if trains && self.ground.queues_sums() {
             // When they end only the device knows.
             let bytes = (steps * 4 * self.reduced) as u64;
             meters.ledger.copies(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes, Duration::ZERO);
@@ -447,6 +451,7 @@ impl Executor for CudaExecutor {
             self.part(block, first, steps, meters)?;
             first += steps;
         }
+        self.ground.check_peers()?;
         Ok(self.ran())
     }
 
@@ -491,15 +496,6 @@ impl From<Lost> for Fault {
     fn from(lost: Lost) -> Self {
         Self::Others(lost)
     }
-}
-
-/// Numbers of a step's sum over devices.
-fn reduced_numbers(program: &Program) -> usize {
-    let sums = program.instructions.iter().map(|i| match i.op {
-        Op::AllReduce { of } => of.len,
-        _ => 0,
-    });
-    sums.max().unwrap_or(0)
 }
 
 /// Validation chunks are larger than batches: where they do not fit, the grid takes them, or single launches.

@@ -9,13 +9,14 @@
 //! | `cache`, `kernels` | our kernels: compiled, cached, loaded |
 //! | `abi`, `encode`, `steps` | programs as records that kernels read |
 //! | `product` | large products by cuBLASLt |
-//! | `nccl`, `sums` | sums over the devices of a run: by NCCL, or through the host |
+//! | `access`, `peer`, `nccl`, `sums` | sums over the devices of a run: from memory to memory, by NCCL, or through the host |
 //! | `engine` | the four ways to run steps |
 //! | `feed`, `ring`, `mailbox` | what goes to the device and what comes back, without a wait |
 //! | `backend` | a GPU's memory and kernels below tensors |
 //! | `executor` | all of it behind the [`Executor`](super::Executor) of every device |
 
 mod abi;
+mod access;
 mod backend;
 mod blas;
 mod cache;
@@ -35,15 +36,18 @@ mod library;
 mod mailbox;
 mod memory;
 mod nccl;
+mod peer;
 mod product;
 mod ring;
 mod steps;
 mod stream;
 mod sums;
 
+pub use access::reaches;
 pub use backend::CudaBackend;
 pub use executor::{CudaExecutor, Job};
 pub use gpu::{Gpu, gpus};
 pub use libraries::{LibraryRow, libraries};
 pub use nccl::{Communicator, Nccl};
+pub use peer::{PeerSums, connect};
 pub use sums::Way;

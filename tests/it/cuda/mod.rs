@@ -6,6 +6,7 @@ mod faults;
 mod flow;
 mod lab;
 mod parity;
+mod peers;
 
 use std::{
     fs,
