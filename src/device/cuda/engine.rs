@@ -79,7 +79,7 @@ impl Ground {
             Work::AllReduce { at, len } => {
                 let at = self.arena.at + 4 * at;
                 if let Some(peers) = &self.peers {
-                    return peers.all_reduce(&self.stream, self.kernels.peer_sum, at, *len, self.run.at);
+                    return peers.all_reduce(&self.stream, at, *len, self.run.at);
                 }
                 let Some(others) = &self.others else { return Ok(()) };
                 let name = || self.context.name.clone();

@@ -52,8 +52,8 @@ pub struct Job {
 
 /// Programs of one kind and their engine.
 struct Loaded {
-    /// Made when it is first used: to capture a sum over GPUs each of them needs a thread of its own, since the library
-    /// may connect them then. It goes first: graphs hold what they captured.
+    /// Made when it is first used: to capture a sum by NCCL each GPU needs a thread of its own, since the library may
+    /// connect them then. It goes first: graphs hold what they captured.
     runner: Option<Runner>,
     full: Steps,
     last: Option<Steps>,
@@ -154,7 +154,7 @@ impl CudaExecutor {
             };
             let reduces = full.reduces();
             let mut loaded = Loaded { runner: None, full, last, engine, numbers };
-            if !reduces {
+            if !reduces || ground.peers.is_some() {
                 loaded.runner(&ground)?;
             }
             Ok::<_, DeviceError>(loaded)

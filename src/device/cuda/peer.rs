@@ -4,6 +4,8 @@
 //! Nobody waits for ever: a GPU that does not come within the limit, or is told to stop, makes the kernel leave, and the
 //! host reads why when it next looks.
 
+mod probe;
+
 use std::{
     sync::{
         Arc,
@@ -11,8 +13,6 @@ use std::{
     },
     time::Duration,
 };
-
-use cudarc::driver::sys::CUfunction;
 
 use super::{
     access,
@@ -33,8 +33,6 @@ use crate::{
 const THREADS: u32 = 256;
 /// Blocks of a sum at most: some 36 are best, with twice the threads, by vLLM's search (csrc/custom_all_reduce.cuh).
 const MOST_BLOCKS: usize = 32;
-/// How long the others are waited for at least when they are tried.
-const PROBE_LIMIT: Duration = Duration::from_secs(10);
 /// `STOPPED` of kernels/peer.cu.
 const STOPPED: u64 = 0xff;
 /// Bytes of a word.
@@ -108,11 +106,12 @@ struct Shared {
 pub struct PeerSums {
     shared: Arc<Shared>,
     rank: usize,
+    /// The GPU's own.
+    kernels: Kernels,
 }
 
 /// Connects GPUs, in the order of ranks, for sums of so many numbers at most; and what ends all their waits. Each waits for
-/// the others no longer than `limit`. A sum of known numbers shows that memory is where it seems to be: with some settings
-/// of a machine's IOMMU it is not, without a word.
+/// the others no longer than `limit`.
 ///
 /// # Errors
 /// What stands against it, in words.
@@ -126,28 +125,32 @@ pub fn connect(gpus: &[Gpu], numbers: usize, limit: Duration) -> Result<(Vec<Pee
         return Err(format!("there are {} GPUs, and a peer kernel is for {MOST_PEERS} at most", gpus.len()));
     }
     let words = |e: DeviceError| e.to_string();
-    let contexts: Vec<_> =
-        gpus.iter().map(|gpu| Context::open(gpu.clone())).collect::<Result<_, _>>().map_err(words)?;
+    let contexts = gpus.iter().map(|gpu| Context::open(gpu.clone())).collect::<Result<Vec<_>, _>>();
+    let contexts = contexts.map_err(words)?;
     access::enable(&contexts)?;
+    connected(&contexts, numbers, limit).map_err(words)
+}
+
+fn connected(
+    contexts: &[Arc<Context>],
+    numbers: usize,
+    limit: Duration,
+) -> Result<(Vec<PeerSums>, Abort), DeviceError> {
     let mut kernels = Vec::new();
     let mut blocks = numbers.div_ceil(4 * THREADS as usize).clamp(1, MOST_BLOCKS);
-    for context in &contexts {
-        context.enter().map_err(words)?;
-        let loaded = Kernels::load(context).map_err(words)?;
-        let at_once = loaded.at_once(loaded.peer_sum, THREADS).map_err(words)?;
-        // All blocks run at the same time, on every GPU.
+    for context in contexts {
+        context.enter()?;
+        let loaded = Kernels::load(context)?;
+        // All blocks run at the same time, on every GPU; to ask how many do loads the kernel, too.
+        let at_once = loaded.at_once(loaded.peer_sum, THREADS)?;
         blocks = blocks.min(usize::try_from(at_once).unwrap_or(0));
         kernels.push(loaded);
     }
-    if blocks == 0 {
-        return Err("a GPU has no room for a block of the peer kernel".into());
-    }
-    let room = numbers.next_multiple_of(4);
-    let shared = Shared::new(&contexts, room, blocks as u32, limit).map_err(words)?;
-    let shared = Arc::new(shared);
-    let ranks = |rank| PeerSums { shared: Arc::clone(&shared), rank };
-    let ranks: Vec<_> = (0..gpus.len()).map(ranks).collect();
-    probe(&ranks, kernels)?;
+    let shared = Arc::new(Shared::new(contexts, numbers.next_multiple_of(4), blocks as u32, limit)?);
+    let ranks = kernels.into_iter().enumerate();
+    let ranks = ranks.map(|(rank, kernels)| PeerSums { shared: Arc::clone(&shared), rank, kernels });
+    let mut ranks: Vec<_> = ranks.collect();
+    probe::all(&mut ranks)?;
     Ok((ranks, Abort::new(move || shared.stop())))
 }
 
@@ -206,26 +209,18 @@ impl PeerSums {
         own.memory.bytes + own.table.bytes
     }
 
-    /// Queues the sum over all GPUs, in place, of so many numbers at an address of its GPU's memory, by the GPU's own copy
-    /// of the kernel. Every GPU must queue the same sums in the same order. `run`: where the step's number lies, or 0.
+    /// Queues the sum over all GPUs, in place, of so many numbers at an address of its GPU's memory. Every GPU must
+    /// queue the same sums in the same order. `run`: where the step's number lies, or 0.
     ///
     /// # Errors
     /// What the driver says.
-    pub fn all_reduce(
-        &self,
-        stream: &Stream,
-        kernel: CUfunction,
-        at: u64,
-        numbers: usize,
-        run: u64,
-    ) -> Result<(), DeviceError> {
-        self.queue(stream, kernel, at, numbers, run, self.shared.limit)
+    pub fn all_reduce(&self, stream: &Stream, at: u64, numbers: usize, run: u64) -> Result<(), DeviceError> {
+        self.queue(stream, at, numbers, run, self.shared.limit)
     }
 
     fn queue(
         &self,
         stream: &Stream,
-        kernel: CUfunction,
         at: u64,
         numbers: usize,
         run: u64,
@@ -248,7 +243,7 @@ impl PeerSums {
         let shape = Shape { blocks: self.shared.blocks, threads: THREADS, shared_bytes: 0 };
         // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the numbers, and what the table names lives as
         // long as this does.
-        unsafe { launch_together(context, stream, kernel, shape, &mut arguments, "peer_sum") }
+        unsafe { launch_together(context, stream, self.kernels.peer_sum, shape, &mut arguments, "peer_sum") }
     }
 
     /// Why a sum was given up, if one was.
@@ -266,51 +261,4 @@ impl PeerSums {
         };
         Err(DeviceError::Collective { device: own.context.name.clone(), step, source })
     }
-
-    /// Sums known numbers with the others, twice, so that both places are used; each rank on a thread of its own.
-    fn probe(&self, kernels: &Kernels) -> Result<(), DeviceError> {
-        const PROBED: usize = 1021;
-        let shared = &self.shared;
-        let context = &shared.members[self.rank].context;
-        context.enter()?;
-        let stream = Stream::new(context)?;
-        let len = PROBED.min(shared.room);
-        let memory = DeviceMemory::new(context, len * size_of::<f32>(), "a sum over GPUs")?;
-        for round in 1..=2 {
-            // Whole numbers, whose sums are exact.
-            let brought = |rank: usize, i: usize| ((i * 7 + rank * 1009) * round) as f32;
-            let mut numbers: Vec<f32> = (0..len).map(|i| brought(self.rank, i)).collect();
-            stream.upload_staged(memory.at, &numbers)?;
-            self.queue(&stream, kernels.peer_sum, memory.at, len, 0, shared.limit.max(PROBE_LIMIT))?;
-            // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
-            unsafe { stream.download_into(&mut numbers, memory.at)? };
-            stream.synchronize(|| "summing with the others".into())?;
-            self.fault()?;
-            let want = |i: usize| (0..shared.members.len()).map(|rank| brought(rank, i)).sum::<f32>();
-            if numbers.iter().enumerate().any(|(i, sum)| *sum != want(i)) {
-                let why = "what it reads from the others' memory is not what they hold".into();
-                return Err(DeviceError::Unusable { device: context.name.clone(), why });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether all ranks sum what they should.
-fn probe(ranks: &[PeerSums], kernels: Vec<Kernels>) -> Result<(), String> {
-    let one = |(rank, kernels): (&PeerSums, Kernels)| {
-        let probed = rank.probe(&kernels);
-        // Nobody waits for one that has failed.
-        probed.inspect_err(|_| rank.shared.stop())
-    };
-    let faults: Vec<DeviceError> = std::thread::scope(|scope| {
-        let asked: Vec<_> = ranks.iter().zip(kernels).map(|both| scope.spawn(move || one(both))).collect();
-        let ended = || DeviceError::Ended { device: "a GPU".into() };
-        asked.into_iter().filter_map(|thread| thread.join().unwrap_or_else(|_| Err(ended())).err()).collect()
-    });
-    // Those that were let go say nothing of why.
-    let released =
-        |e: &&DeviceError| matches!(e, DeviceError::Collective { source: CollectiveError::Poisoned, .. });
-    let cause = faults.iter().find(|e| !released(e)).or(faults.first());
-    cause.map_or(Ok(()), |e| Err(e.to_string()))
 }
