@@ -46,7 +46,9 @@ pub fn world(trial: &Trial) -> Result<(World, Option<Sums>), DeviceError> {
         let executor = executor(trial, *place, programs.clone(), link)?;
         devices.push(Device::new(place.to_string(), executor));
     }
-    Ok((World::new(devices, abort, 2 * limit)?, sums))
+    let mut world = World::new(devices, abort, 2 * limit)?;
+    world.warm_up()?;
+    Ok((world, sums))
 }
 
 /// What connects the devices; each waits for the others no longer than `limit`.

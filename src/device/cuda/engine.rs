@@ -8,7 +8,7 @@ use super::{
     context::Context,
     graph::Graph,
     kernels::Kernels,
-    launch::{Shape, argument, launch, launch_together},
+    launch::{Shape, argument, launch},
     memory::DeviceMemory,
     nccl::Communicator,
     peer::PeerSums,
@@ -29,12 +29,12 @@ const GRID_THREADS: u32 = 256;
 /// Steps per graph, so that the cost of its launch is shared by many.
 const GRAPH_STEPS: usize = 16;
 
-/// What all engines need.
+/// What all engines need. Each thing goes before what it uses.
 pub struct Ground {
-    /// The GPU.
-    pub context: Arc<Context>,
-    /// The kernels.
-    pub kernels: Kernels,
+    /// The way to the other GPUs by NCCL.
+    pub others: Option<Communicator>,
+    /// The way to them by a kernel of ours.
+    pub peers: Option<PeerSums>,
     /// The queue of all steps.
     pub stream: Stream,
     /// Parameters and what steps make.
@@ -43,10 +43,12 @@ pub struct Ground {
     pub run: DeviceMemory,
     /// Two words for the barrier of a grid.
     pub barrier: DeviceMemory,
-    /// The way to the other GPUs by NCCL.
-    pub others: Option<Communicator>,
-    /// The way to them by a kernel of ours.
-    pub peers: Option<PeerSums>,
+    /// The kernels.
+    pub kernels: Kernels,
+    /// The GPU.
+    pub context: Arc<Context>,
+    /// The last step that was queued, from 1.
+    pub step: u64,
 }
 
 impl Ground {
@@ -82,9 +84,8 @@ impl Ground {
                     return peers.all_reduce(&self.stream, at, *len, self.run.at);
                 }
                 let Some(others) = &self.others else { return Ok(()) };
-                let name = || self.context.name.clone();
                 let queued = others.all_reduce(&self.stream, at, *len);
-                queued.map_err(|why| DeviceError::Unusable { device: name(), why })
+                queued.map_err(|lost| self.lost(lost, "queuing a sum over GPUs".into()))
             }
         }
     }
@@ -216,7 +217,8 @@ impl Runner {
     ) -> Result<(), DeviceError> {
         match self {
             Self::Persistent { threads, numbers } => {
-                let shape = Shape { blocks: 1, threads: *threads, shared_bytes: 4 * *numbers as u32 };
+                let shared_bytes = 4 * *numbers as u32;
+                let shape = Shape { threads: *threads, shared_bytes, ..Shape::WARP };
                 parts(full, full_steps, last).try_for_each(|(steps, count)| {
                     let (mut arena, mut run) = (ground.arena.at, ground.run.at);
                     let (mut records, mut ops, mut numbers) =
@@ -238,7 +240,7 @@ impl Runner {
                 })
             }
             Self::Cooperative { blocks } => {
-                let shape = Shape { blocks: *blocks, threads: GRID_THREADS, shared_bytes: 0 };
+                let shape = Shape { blocks: *blocks, threads: GRID_THREADS, shared_bytes: 0, together: true };
                 parts(full, full_steps, last).try_for_each(|(steps, count)| {
                     let (mut arena, mut run) = (ground.arena.at, ground.run.at);
                     let (mut records, mut ops, mut barrier) =
@@ -254,18 +256,9 @@ impl Runner {
                         argument(&mut rows),
                         argument(&mut own),
                     ];
-                    let grid = ground.kernels.walk_grid;
+                    let (grid, name) = (ground.kernels.walk_grid, "walk_grid");
                     // SAFETY: (const Op*, int, float*, Run*, unsigned*, int, int, int).
-                    unsafe {
-                        launch_together(
-                            &ground.context,
-                            &ground.stream,
-                            grid,
-                            shape,
-                            &mut arguments,
-                            "walk_grid",
-                        )
-                    }
+                    unsafe { launch(&ground.context, &ground.stream, grid, shape, &mut arguments, name) }
                 })
             }
             Self::Graph { many, one, last: end } => {

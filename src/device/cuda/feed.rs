@@ -1,32 +1,16 @@
 //! A data buffer on the device: all rows at once, or two chunks in turn, of which one is computed with while the other
 //! is on its way.
 
-use std::{
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use super::{
     context::Context,
+    engine::Ground,
     memory::{DeviceMemory, Pinned},
+    staging::Staging,
     stream::{Event, Stream},
 };
 use crate::device::DeviceError;
-
-/// So long the host asks again and again; a sleep is longer than a short block.
-const EAGER: Duration = Duration::from_micros(200);
-/// Then it sleeps so long before it asks again.
-pub const ASK_AGAIN: Duration = Duration::from_micros(20);
-
-/// Asks an event until it has happened: no wait of the driver, and the device has more to do meanwhile.
-pub fn ask(event: &Event, doing: impl Fn() -> String) -> Result<(), DeviceError> {
-    let begun = Instant::now();
-    while !event.happened(&doing)? {
-        if begun.elapsed() < EAGER { thread::yield_now() } else { thread::sleep(ASK_AGAIN) }
-    }
-    Ok(())
-}
 
 /// One of a feed's two places.
 struct Chunk {
@@ -64,47 +48,56 @@ impl Feed {
         chunk.or_else(|| self.whole.as_ref().map(|m| m.at)).unwrap_or(0)
     }
 
-    /// Brings all rows to the device, once.
+    /// Brings all rows to the device, once. How long the host waited for a place to copy from.
     pub fn bind_whole(
         &mut self,
-        context: &Arc<Context>,
-        stream: &Stream,
+        ground: &Ground,
+        staging: &mut Staging,
         rows: &[f32],
         what: &str,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<Duration, DeviceError> {
         let bytes = size_of_val(rows);
         let memory = match self.whole.take().filter(|memory| memory.bytes == bytes) {
             Some(memory) => memory,
-            None => DeviceMemory::new(context, bytes, what)?,
+            None => DeviceMemory::new(&ground.context, bytes, what)?,
         };
-        stream.upload_staged(memory.at, rows)?;
+        let waited = staging.upload(ground, memory.at, rows)?;
         self.whole = Some(memory);
-        Ok(())
+        Ok(waited)
     }
 
     /// Begins to bring the next chunk to the device. What `compute` is given from now on waits for it, and nothing else.
     pub fn bind_chunk(
         &mut self,
-        context: &Arc<Context>,
+        ground: &Ground,
         copies: &Stream,
-        compute: &Stream,
         rows: &[f32],
         what: &str,
     ) -> Result<(), DeviceError> {
+        let (context, compute) = (&ground.context, &ground.stream);
         if let Some(current) = &self.chunks[self.current] {
             current.released.record(compute)?;
         }
         let next = 1 - self.current;
         let bytes = size_of_val(rows);
-        let mut chunk = match self.chunks[next].take().filter(|chunk| chunk.memory.bytes >= bytes) {
+        let doing = || format!("uploading {what}");
+        let mut chunk = match self.chunks[next].take() {
             Some(chunk) => {
                 // The upload of two chunks ago, long done: the host only asks.
-                ask(&chunk.uploaded, || format!("uploading {what}"))?;
-                copies.follow(&chunk.released)?;
-                chunk
+                ground.until(&chunk.uploaded, doing)?;
+                if chunk.memory.bytes >= bytes {
+                    copies.follow(&chunk.released)?;
+                    chunk
+                } else {
+                    // Larger than all before it, which the loader does not send: this place alone grows, and only when
+                    // nothing reads it any more.
+                    ground.until(&chunk.released, doing)?;
+                    drop(chunk);
+                    Chunk::new(context, bytes, what)?
+                }
             }
             None => {
-                // The first of all: both places are taken, so that nothing is allocated later. None is larger than this.
+                // The first of all: both places are taken, so that nothing is allocated later.
                 self.chunks[1 - next] = Some(Chunk::new(context, bytes, what)?);
                 Chunk::new(context, bytes, what)?
             }
@@ -138,12 +131,8 @@ impl OrderFeed {
     }
 
     /// Brings it to the device, behind all steps that use the one before.
-    pub fn bind(
-        &mut self,
-        context: &Arc<Context>,
-        stream: &Stream,
-        order: &[u32],
-    ) -> Result<(), DeviceError> {
+    pub fn bind(&mut self, ground: &Ground, order: &[u32]) -> Result<(), DeviceError> {
+        let (context, stream) = (&ground.context, &ground.stream);
         let bytes = size_of_val(order);
         let what = "the order of rows";
         let memory = match self.memory.take().filter(|memory| memory.bytes >= bytes) {
@@ -153,7 +142,7 @@ impl OrderFeed {
         let place = &mut self.staging[self.next];
         self.next = 1 - self.next;
         if let Some((_, uploaded)) = place {
-            ask(uploaded, || format!("uploading {what}"))?;
+            ground.until(uploaded, || format!("uploading {what}"))?;
         }
         if place.as_ref().is_none_or(|(staging, _)| staging.pointer(0, bytes).is_none()) {
             *place = Some((Pinned::new(context, bytes, what)?, Event::plain(context)?));

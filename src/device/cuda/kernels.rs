@@ -91,7 +91,7 @@ impl Kernels {
 
 impl Drop for Kernels {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if self.context.enter_to_free() {
             // SAFETY: loaded by `load`, unloaded once.
             unsafe { (self.context.driver.cuModuleUnload)(self.module) };
         }

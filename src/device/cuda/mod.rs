@@ -11,9 +11,10 @@
 //! | `product` | large products by cuBLASLt |
 //! | `access`, `peer`, `nccl`, `sums` | sums over the devices of a run: from memory to memory, by NCCL, or through the host |
 //! | `engine` | the four ways to run steps |
-//! | `feed`, `ring`, `mailbox` | what goes to the device and what comes back, without a wait |
+//! | `feed`, `staging`, `ring`, `mailbox` | what goes to the device and what comes back |
+//! | `wait` | every wait of the host |
 //! | `backend` | a GPU's memory and kernels below tensors |
-//! | `executor` | all of it behind the [`Executor`](super::Executor) of every device |
+//! | `load`, `executor` | all of it behind the [`Executor`](super::Executor) of every device |
 
 mod abi;
 mod access;
@@ -33,21 +34,25 @@ mod kernels;
 mod launch;
 mod libraries;
 mod library;
+mod load;
 mod mailbox;
 mod memory;
 mod nccl;
 mod peer;
 mod product;
 mod ring;
+mod staging;
 mod steps;
 mod stream;
 mod sums;
+mod wait;
 
 pub use access::reaches;
 pub use backend::CudaBackend;
-pub use executor::{CudaExecutor, Job};
+pub use executor::CudaExecutor;
 pub use gpu::{Gpu, gpus};
 pub use libraries::{LibraryRow, libraries};
+pub use load::Job;
 pub use nccl::{Communicator, Nccl};
 pub use peer::{PeerSums, connect};
 pub use sums::Way;

@@ -19,7 +19,7 @@ use super::{
     context::Context,
     gpu::Gpu,
     kernels::Kernels,
-    launch::{Shape, argument, launch_together},
+    launch::{Shape, argument, launch},
     memory::{DeviceMemory, Pinned, Plain},
     stream::Stream,
 };
@@ -190,7 +190,9 @@ impl Shared {
             member.context.enter()?;
             let stream = Stream::new(&member.context)?;
             stream.fill(member.memory.at, 0, WORDS * WORD)?;
-            stream.upload_staged(member.table.at, &[table])?;
+            let mut staging = Pinned::new(&member.context, size_of::<Peers>(), what)?;
+            staging.write(0, &[table]);
+            stream.upload(member.table.at, &staging, 0, size_of::<Peers>())?;
             // The others count on it before this GPU has a stream of its own.
             stream.synchronize(|| "connecting it with the others".into())?;
         }
@@ -240,10 +242,10 @@ impl PeerSums {
             argument(&mut run),
             argument(&mut limit_ns),
         ];
-        let shape = Shape { blocks: self.shared.blocks, threads: THREADS, shared_bytes: 0 };
+        let shape = Shape { blocks: self.shared.blocks, threads: THREADS, shared_bytes: 0, together: true };
         // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the numbers, and what the table names lives as
         // long as this does.
-        unsafe { launch_together(context, stream, self.kernels.peer_sum, shape, &mut arguments, "peer_sum") }
+        unsafe { launch(context, stream, self.kernels.peer_sum, shape, &mut arguments, "peer_sum") }
     }
 
     /// Why a sum was given up, if one was.

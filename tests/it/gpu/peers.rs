@@ -117,7 +117,7 @@ fn a_gpu_that_does_not_come_is_named_with_the_step() {
         let mut ranks = ranks.into_iter();
         let mut first = executor(&gpus[0], &bench, of, engine, ranks.next().unwrap());
         let fault = steps(&mut first, of, 2).unwrap_err().to_string();
-        assert_eq!(fault, "`gpu:0`, step 1: `gpu:1` did not come to the sum over devices within 20ms");
+        assert_eq!(fault, "`gpu:0`, step 1: `gpu:1` did not come to the sum over devices within 20.0 ms");
     }
 }
 

@@ -4,7 +4,10 @@
 use std::{thread, time::Duration};
 
 use super::{
-    super::{memory::DeviceMemory, stream::Stream},
+    super::{
+        memory::{DeviceMemory, Pinned},
+        stream::Stream,
+    },
     PeerSums,
 };
 use crate::{collective::CollectiveError, device::DeviceError};
@@ -14,9 +17,17 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Numbers of the sum.
 const NUMBERS: usize = 1021;
 
+/// What a rank needs for it.
+struct Ground {
+    stream: Stream,
+    memory: DeviceMemory,
+    staging: Pinned,
+}
+
 impl PeerSums {
     /// Sums known numbers with the others, twice, so that both places are used; each rank on a thread of its own.
-    fn probe(&self, stream: &Stream, memory: &DeviceMemory) -> Result<(), DeviceError> {
+    fn probe(&self, ground: &mut Ground) -> Result<(), DeviceError> {
+        let Ground { stream, memory, staging } = ground;
         let shared = &self.shared;
         let context = &shared.members[self.rank].context;
         context.enter()?;
@@ -25,12 +36,13 @@ impl PeerSums {
             // Whole numbers, whose sums are exact.
             let brought = |rank: usize, i: usize| ((i * 7 + rank * 1009) * round) as f32;
             let mut numbers: Vec<f32> = (0..len).map(|i| brought(self.rank, i)).collect();
-            stream.upload_staged(memory.at, &numbers)?;
+            staging.write(0, &numbers);
+            stream.upload(memory.at, staging, 0, memory.bytes)?;
             self.queue(stream, memory.at, len, 0, shared.limit.max(LIMIT))?;
-            // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
-            unsafe { stream.download_into(&mut numbers, memory.at)? };
+            stream.download(staging, 0, memory.at, memory.bytes)?;
             stream.synchronize(|| "summing with the others".into())?;
             self.fault()?;
+            staging.read(0, &mut numbers);
             let want = |i: usize| (0..shared.members.len()).map(|rank| brought(rank, i)).sum::<f32>();
             if numbers.iter().enumerate().any(|(i, sum)| *sum != want(i)) {
                 let why = "what it reads from the others' memory is not what they hold".into();
@@ -47,13 +59,14 @@ pub fn all(ranks: &mut [PeerSums]) -> Result<(), DeviceError> {
     let ground = |rank: &PeerSums| {
         let context = &rank.shared.members[rank.rank].context;
         context.enter()?;
-        let bytes = NUMBERS.min(rank.shared.room) * size_of::<f32>();
-        Ok((Stream::new(context)?, DeviceMemory::new(context, bytes, "a sum over GPUs")?))
+        let (bytes, what) = (NUMBERS.min(rank.shared.room) * size_of::<f32>(), "a sum over GPUs");
+        let (stream, memory) = (Stream::new(context)?, DeviceMemory::new(context, bytes, what)?);
+        Ok(Ground { stream, memory, staging: Pinned::new(context, bytes, what)? })
     };
     let mut grounds = ranks.iter().map(ground).collect::<Result<Vec<_>, DeviceError>>()?;
-    let one = |(rank, (stream, memory)): (&mut PeerSums, &mut (Stream, DeviceMemory))| {
+    let one = |(rank, ground): (&mut PeerSums, &mut Ground)| {
         // Nobody waits for one that has failed.
-        rank.probe(stream, memory).inspect_err(|_| rank.shared.stop())
+        rank.probe(ground).inspect_err(|_| rank.shared.stop())
     };
     let faults: Vec<DeviceError> = thread::scope(|scope| {
         let both = ranks.iter_mut().zip(&mut grounds);
