@@ -13,7 +13,7 @@ use crate::{
 pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
     let memory_available = host::usable_memory();
     let instruction_set = Kernel::detect().name().to_owned();
-    let (gpus, no_gpu, sums) = match virtual_gpus {
+    let (gpus, no_gpu, sum_rates) = match virtual_gpus {
         Some(count) => {
             let hidden = "`--virtual-gpus 0` hides every one";
             ((0..count).map(|_| Gpu::virtual_of(memory_available)).collect(), hidden.to_owned(), None)
@@ -29,7 +29,7 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
         rates: kept.map_or_else(|| Rates::typical(&instruction_set), |kept| kept.rates),
         instruction_set,
-        sums,
+        sum_rates,
     }
 }
 
@@ -63,7 +63,8 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
         let kept = gpu_rates::read(folder.as_deref()?, &gpu_measure::key(gpu, &driver))?;
         Some(kept.figures)
     };
-    let sums = folder.as_deref().and_then(|folder| gpu_rates::read_sums(folder, &SumsKey::new(keys)));
+    let kept_sums = folder.as_deref().and_then(|folder| gpu_rates::read_sums(folder, &SumsKey::new(keys)));
+    let mut reaches = cuda::reaches(&gpus).into_iter();
     // To open it takes a while, and one GPU has nobody to sum with.
     let queued_sums = gpus.len() > 1 && cuda::Nccl::open().is_ok();
     // The monitor knows a GPU, or a part of one, by its UUID with a word before it.
@@ -71,13 +72,14 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
         let names = [format!("GPU-{uuid}"), format!("MIG-{uuid}")];
         names.into_iter().find_map(|name| Some((monitor.as_ref()?.sample(&name)?, name)))
     };
-    let made = |gpu: cuda::Gpu| {
+    let mut made = |gpu: cuda::Gpu| {
         let (sample, uuid) = known(&gpu.uuid).unzip();
         let free = sample.and_then(|s| Some(s.memory_total_bytes?.saturating_sub(s.memory_used_bytes?)));
         Gpu {
             is_virtual: false,
             uuid: Some(uuid.unwrap_or_else(|| format!("GPU-{}", gpu.uuid))),
             memory_free: free.unwrap_or(gpu.memory_bytes),
+            reaches: reaches.next().unwrap_or_default(),
             limits: GpuLimits {
                 multiprocessors: gpu.multiprocessors,
                 shared_bytes: u64::from(gpu.shared_bytes),
@@ -89,8 +91,8 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
             model: gpu.name,
         }
     };
-    let sums = sums.filter(|_| queued_sums).map(|kept| kept.figures);
-    (gpus.into_iter().map(made).collect(), String::new(), sums)
+    let kept_sums = kept_sums.map(|kept| kept.figures);
+    (gpus.into_iter().map(&mut made).collect(), String::new(), kept_sums)
 }
 
 #[cfg(not(feature = "cuda"))]
