@@ -21,6 +21,7 @@ use crate::{
     },
     spec::{Layer, Scaling},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
+    units,
 };
 
 /// What all runs of a process share.
@@ -272,6 +273,7 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
             Scaling::Weak if trial.world_size() > 1 => format!(" for each of {} devices", trial.world_size()),
             _ => String::new(),
         };
+        let (batch, rows) = (units::count(batch as u64), units::count(rows as u64));
         let text = format!(
             "`data.batch_size` is {batch}{each}, and there are {rows} training rows: a step takes them all"
         );

@@ -5,6 +5,9 @@ use std::fmt;
 use super::{Gpu, Machine};
 use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
 
+/// Names that are told one by one.
+const MOST_NAMES: usize = 8;
+
 /// A device of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
@@ -101,7 +104,7 @@ pub fn choose_of(request: &Request, on_missing: OnMissing, machine: &Machine) ->
         match on_missing {
             OnMissing::Error => {
                 let verb = if missing.len() == 1 { "is" } else { "are" };
-                let problem = Problem::at_key(key, format!("`{}` {verb} not there", missing.join("`, `")));
+                let problem = Problem::at_key(key, format!("{} {verb} not there", shortened(&missing)));
                 let hint =
                     "`devices.on_missing = \"clamp\"` uses the devices that are there, the CPU where none is";
                 return Err(problem.label(there).hint(hint));
@@ -136,6 +139,14 @@ pub(super) fn gpus_in_words(machine: &Machine) -> String {
         0 => format!("no GPU can be used ({})", machine.no_gpu),
         1 => format!("this machine has 1 {gpu}"),
         n => format!("this machine has {n} {gpu}s"),
+    }
+}
+
+/// Names in backticks; of many the first and the last.
+fn shortened(names: &[String]) -> String {
+    match names {
+        [first, .., last] if names.len() > MOST_NAMES => format!("`{first}` to `{last}`"),
+        _ => format!("`{}`", names.join("`, `")),
     }
 }
 
@@ -198,6 +209,7 @@ mod tests {
             (n(4), Cpu, 2, "cpu"),
             (n(2), Error, 1, "`gpu:1` is not there"),
             (n(3), Error, 1, "`gpu:1`, `gpu:2` are not there"),
+            (n(1000), Error, 1, "`gpu:1` to `gpu:999` are not there"),
             (all.clone(), Error, 3, "gpu:0;gpu:1;gpu:2"),
             (all, Error, 0, "cpu"),
             (named(&[1]), Clamp, 1, "cpu"),

@@ -7,11 +7,11 @@ use crate::{
     collective::{Collective, shared},
     data::{self, Task},
     device::{
-        Device, Executor, Meters, Moved, Ran,
+        Block, Device, Executor, Meters, Moved, Ran,
         cpu::{CpuExecutor, Job as CpuJob, Memory, Sharing},
     },
     plan::{Gpu, Machine, Rates, Trial, plan},
-    program::BufferId,
+    program::{BufferId, Sums},
     spec,
     train::initial_values,
 };
