@@ -144,7 +144,7 @@ mod tests {
     fn a_block_is_bounded_by_time_memory_and_log() {
         assert_eq!(steps(1e-7, 32, 1 << 20), Some(64));
         assert_eq!(steps(1e-7, 32, 10), Some(10));
-        assert_eq!(steps(1e-7, 1 << 20, 64), Some(4));
+        assert_eq!(steps(1e-7, 1 << 23, 64), Some(4));
         assert_eq!(steps(0.02, 32, 64), Some(3));
         assert_eq!(steps(0.4, 32, 64), Some(1));
         assert_eq!(steps(0.6, 32, 64), None);
