@@ -126,7 +126,8 @@ fn a_sweep_is_read_from_its_folders() {
 /// What the repeats do not tell is not claimed: no break-even where the interval holds both faster and slower.
 #[test]
 fn an_interval_that_holds_one_claims_nothing() {
-    let one = Point { rates: vec![100.0, 120.0, 100.0, 110.0, 105.0, 100.0, 98.0], ..point(1, 256.0, 1e-3, 0.0) };
+    let one =
+        Point { rates: vec![100.0, 120.0, 100.0, 110.0, 105.0, 100.0, 98.0], ..point(1, 256.0, 1e-3, 0.0) };
     let two = |rates: [f64; 7]| Point { rates: rates.to_vec(), ..point(2, 256.0, 0.9e-3, 0.5) };
     let told = |two: Point| sentence(&two, Some(&one));
     assert_eq!(
