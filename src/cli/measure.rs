@@ -54,9 +54,12 @@ pub fn step(trial: &Trial) -> Result<Option<Measured>, DeviceError> {
         [Place::Gpu(_), ..] => return Ok(None),
         _ => Place::Cpu,
     };
+    let grain = train::grain(trial);
+    // Pairs of short blocks tell more than few long ones.
+    let short = (LONG.as_secs_f64() / 16.0 / trial.floor.serial_s()) as usize; // a float as an integer saturates
+    let steps = if grain == Grain::Phases { steps.min(short.max(1)) } else { steps };
     let executor = executor(trial, place, trial.programs.clone(), Link::Alone)?;
     let mut stepper = Stepper::new(trial, executor, steps)?;
-    let grain = train::grain(trial);
     let (mut plain, mut extra) = (Vec::new(), Vec::new());
     let begun = Instant::now();
     // The first block fills the caches.
