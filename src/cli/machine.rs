@@ -13,7 +13,7 @@ use crate::{
 pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
     let memory_available = host::usable_memory();
     let instruction_set = Kernel::detect().name().to_owned();
-    let (gpus, no_gpu, sums) = match virtual_gpus {
+    let (gpus, no_gpu, sum_rates) = match virtual_gpus {
         Some(count) => {
             let hidden = "`--virtual-gpus 0` hides every one";
             ((0..count).map(|_| Gpu::virtual_of(memory_available)).collect(), hidden.to_owned(), None)
@@ -29,7 +29,7 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
         rates: kept.map_or_else(|| Rates::typical(&instruction_set), |kept| kept.rates),
         instruction_set,
-        sums,
+        sum_rates,
     }
 }
 
@@ -63,7 +63,7 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
         let kept = gpu_rates::read(folder.as_deref()?, &gpu_measure::key(gpu, &driver))?;
         Some(kept.figures)
     };
-    let sums = folder.as_deref().and_then(|folder| gpu_rates::read_sums(folder, &SumsKey::new(keys)));
+    let kept_sums = folder.as_deref().and_then(|folder| gpu_rates::read_sums(folder, &SumsKey::new(keys)));
     let mut reaches = cuda::reaches(&gpus).into_iter();
     // To open it takes a while, and one GPU has nobody to sum with.
     let queued_sums = gpus.len() > 1 && cuda::Nccl::open().is_ok();
@@ -91,8 +91,8 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
             model: gpu.name,
         }
     };
-    let sums = sums.filter(|_| queued_sums).map(|kept| kept.figures);
-    (gpus.into_iter().map(&mut made).collect(), String::new(), sums)
+    let kept_sums = kept_sums.map(|kept| kept.figures);
+    (gpus.into_iter().map(&mut made).collect(), String::new(), kept_sums)
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -54,9 +54,12 @@ pub fn step(trial: &Trial) -> Result<Option<Measured>, DeviceError> {
         [Place::Gpu(_), ..] => return Ok(None),
         _ => Place::Cpu,
     };
+    let grain = train::grain(trial);
+    // Pairs of short blocks tell more than few long ones.
+    let short = (LONG.as_secs_f64() / 16.0 / trial.floor.serial_s()) as usize; // a float as an integer saturates
+    let steps = if grain == Grain::Phases { steps.min(short.max(1)) } else { steps };
     let executor = executor(trial, place, trial.programs.clone(), Link::Alone)?;
     let mut stepper = Stepper::new(trial, executor, steps)?;
-    let grain = train::grain(trial);
     let (mut plain, mut extra) = (Vec::new(), Vec::new());
     let begun = Instant::now();
     // The first block fills the caches.
@@ -144,7 +147,7 @@ mod tests {
     fn a_block_is_bounded_by_time_memory_and_log() {
         assert_eq!(steps(1e-7, 32, 1 << 20), Some(64));
         assert_eq!(steps(1e-7, 32, 10), Some(10));
-        assert_eq!(steps(1e-7, 1 << 20, 64), Some(4));
+        assert_eq!(steps(1e-7, 1 << 23, 64), Some(4));
         assert_eq!(steps(0.02, 32, 64), Some(3));
         assert_eq!(steps(0.4, 32, 64), Some(1));
         assert_eq!(steps(0.6, 32, 64), None);

@@ -23,7 +23,7 @@ pub struct Machine {
     /// Speeds of its processor.
     pub rates: Rates,
     /// What a sum over its GPUs takes, where that was measured.
-    pub sums: Option<SumRates>,
+    pub sum_rates: Option<SumRates>,
 }
 
 /// What a step goes by on a device.
@@ -46,13 +46,13 @@ impl Machine {
         Speed { rates, cache_bytes, sums: None, upload_bytes_per_s: None }
     }
 
-    /// The same for an engine of a GPU; `None` where it was not measured.
-    pub fn gpu_speed(&self, gpu: &Gpu, engine: Engine, precision: Precision) -> Option<Speed> {
+    /// The same for an engine of a GPU, whose sums are `queued` among its kernels or not; `None` where it was not measured.
+    fn gpu_speed(&self, gpu: &Gpu, (engine, precision, queued): (Engine, Precision, bool)) -> Option<Speed> {
         let speed = gpu.speed?;
         Some(Speed {
             rates: speed.by(engine, precision),
             cache_bytes: speed.cache_bytes,
-            sums: self.sums,
+            sums: if queued { self.sum_rates } else { None },
             upload_bytes_per_s: Some(speed.h2d_bytes_per_s),
         })
     }
@@ -62,13 +62,13 @@ impl Machine {
     pub fn gpu_floor<'a>(
         &self,
         ranks: impl Iterator<Item = (&'a Place, &'a Programs)>,
-        (engine, precision): (Engine, Precision),
+        by: (Engine, Precision, bool),
         data_bytes: u64,
     ) -> Option<Floor> {
         let mut slowest: Option<Floor> = None;
         for (place, programs) in ranks {
             let Some(gpu) = place.real_gpu(self) else { continue };
-            let floor = Floor::of(programs, self.gpu_speed(gpu, engine, precision)?, data_bytes);
+            let floor = Floor::of(programs, self.gpu_speed(gpu, by)?, data_bytes);
             if slowest.is_none_or(|known| known.serial_s() < floor.serial_s()) {
                 slowest = Some(floor);
             }

@@ -95,13 +95,12 @@ fn among_several(choice: EngineChoice, queued: bool) -> Result<Chosen, Problem> 
     Ok(Chosen { engine, reason: reason.into() })
 }
 
-/// Picks the engine of real GPUs; of several, their sums decide.
+/// Picks the engine of real GPUs. Of several, their sums decide.
 pub fn engine(
     spec: &Spec,
     programs: &Programs,
     gpus: &[&Gpu],
-    data_bytes: u64,
-    sums: Option<&Sums>,
+    (sums, data_bytes): (Option<&Sums>, u64),
 ) -> Result<Chosen, Problem> {
     let choice = spec.devices.engine;
     let at = |message: String| Problem::at_key("devices.engine", message);

@@ -26,7 +26,7 @@ pub use rates::{Origin, Processor, Rates};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
-pub use sums::{MOST_PEERS, NO_NCCL, Sums, SumsBy, summed};
+pub use sums::{MOST_PEERS, NO_NCCL, Sums, SumsBy, peer_bytes, summed};
 pub use transfers::{Movement, transfers};
 pub use verdict::{Limit, Setting, Spent, Verdict};
 
@@ -225,7 +225,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         gpu::refuse_on_cpu(&spec).map_err(refused)?;
     } else if let Some(first) = ranks.first() {
         sums = sums::among(&devices.used, machine, summed(&first.train));
-        let gpu = gpu::engine(&spec, first, &gpus, data_bytes, sums.as_ref()).map_err(refused)?;
+        let gpu = gpu::engine(&spec, first, &gpus, (sums.as_ref(), data_bytes)).map_err(refused)?;
         let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
         chosen = Some(gpu);
         if apart {
@@ -242,7 +242,8 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         .check(peers.last().unwrap_or(&programs), machine)
         .map_err(refused)?;
     let all = devices.used.iter().zip(std::iter::once(&programs).chain(&peers));
-    let by = chosen.as_ref().map(|chosen| (chosen.engine, spec.devices.precision));
+    let queued = sums.as_ref().is_some_and(|sums| sums.by.is_queued());
+    let by = chosen.as_ref().map(|chosen| (chosen.engine, spec.devices.precision, queued));
     let floor = by.and_then(|by| machine.gpu_floor(all, by, data_bytes));
     let floor = floor.unwrap_or_else(|| Floor::of(&programs, machine.speed(), data_bytes));
     // Devices that share a run, or that have a memory of their own, have one thread each.
@@ -377,7 +378,7 @@ mod tests {
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
             rates: Rates::typical("avx2"),
-            sums: None,
+            sum_rates: None,
         };
         let refused = plan(&experiment.trials[0].spec, facts, &machine, 2).err();
         let message = "the job needs at least 16 EiB of memory for parameters, activations and data, and 7.5 GiB are \

@@ -26,7 +26,7 @@ fn planned(model: &str, more: &str, features: usize, rows: usize, threads: usize
         cache_bytes: 1 << 20,
         instruction_set: "avx2".into(),
         rates: Rates::typical("avx2"),
-        sums: None,
+        sum_rates: None,
     };
     plan(&experiment.trials[0].spec, facts, &machine, threads).unwrap()
 }
@@ -260,11 +260,11 @@ fn the_slowest_gpu_is_the_floor_of_all() {
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
             rates: Rates::typical("avx2"),
-            sums: None,
+            sum_rates: None,
         };
         let (places, programs) = ([Place::Gpu(0), Place::Gpu(1)], &trial.programs);
         let ranks = places.iter().map(|place| (place, programs));
-        machine.gpu_floor(ranks, (Engine::Graph, Precision::F32), trial.data_bytes)
+        machine.gpu_floor(ranks, (Engine::Graph, Precision::F32, true), trial.data_bytes)
     };
     let both = floor([Some(gpu()), Some(slow)]).unwrap();
     assert_eq!(both.rates.flops_per_s, 5e12);

@@ -192,12 +192,12 @@ fn how_sure(points: &[Point]) -> String {
         return "one run each: how far another would be off is not known; `sweep.repeats=6` tells".to_owned();
     }
     let sure = if are_too_few(runs) {
-        format!(", which are at most {} sure", units::percent(most_sureness(runs)))
+        format!("at most {} sure with so few", units::percent(most_sureness(runs)))
     } else {
-        String::new()
+        "95 % sure".to_owned()
     };
     format!(
-        "medians of {} with 95 % intervals of the ratio repeat by repeat{sure}",
+        "medians of {}, with intervals of the ratio within each of them, {sure}",
         units::counted(runs as u64, "repeat")
     )
 }

@@ -26,6 +26,7 @@ fn real_gpus_that_do_not_pay() {
      2 GPUs: 0.69 x; all-reduce is 61 % of a step; breaks even from batch 522 on
      4 GPUs: 0.25 x; all-reduce is 70 % of a step; no batch breaks even: without its all-reduce the step is no shorter than on one GPU
      serial fraction: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, the rest grows with the rows
+     one run each: how far another would be off is not known; `sweep.repeats=6` tells
     ");
 }
 
@@ -44,6 +45,7 @@ fn real_gpus_that_pay_under_weak_scaling() {
      2 GPUs: 1.82 x; all-reduce is 10 % of a step; breaks even from batch 7 per device on
      4 GPUs: 3.20 x; all-reduce is 20 % of a step; data is 31 %; breaks even from batch 6 per device on
      serial fraction: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, the rest grows with the rows
+     one run each: how far another would be off is not known; `sweep.repeats=6` tells
     ");
 }
 
@@ -111,11 +113,30 @@ fn a_sweep_is_read_from_its_folders() {
     insta::assert_snapshot!(verdict(&runs, 200).unwrap().unwrap(), @r"
     more devices
 
-     devices      rows per step     step   rows/s  speed-up  efficiency  serial fraction  all-reduce    data     log
-     gpu:0                32.00   833 µs  38.40 k     1.00x                                           25.0 %  1.00 %
-     gpu:0 gpu:1          32.00  1.11 ms  28.80 k     0.75x      37.5 %            1.667      50.0 %  25.0 %  1.00 %
+     devices      rows per step     step   rows/s  speed-up  95 % interval  efficiency  serial fraction  all-reduce    data     log
+     gpu:0                32.00   833 µs  38.40 k     1.00x                                                          25.0 %  1.00 %
+     gpu:0 gpu:1          32.00  1.11 ms  28.80 k     0.78x   0.75 to 0.80      38.8 %            1.581      50.0 %  25.0 %  1.00 %
 
-      2 GPUs: 0.75 x; all-reduce is 50 % of a step; data is 25 %; breaks even from batch 64 on
+      2 GPUs: 0.78 x (0.75 to 0.80); all-reduce is 50 % of a step; data is 25 %; breaks even from batch 64 on
       serial fraction: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, the rest grows with the rows
+      medians of 2 repeats, with intervals of the ratio within each of them, at most 50.0 % sure with so few
     ");
+}
+
+/// What the repeats do not tell is not claimed: no break-even where the interval holds both faster and slower.
+#[test]
+fn an_interval_that_holds_one_claims_nothing() {
+    let one =
+        Point { rates: vec![100.0, 120.0, 100.0, 110.0, 105.0, 100.0, 98.0], ..point(1, 256.0, 1e-3, 0.0) };
+    let two = |rates: [f64; 7]| Point { rates: rates.to_vec(), ..point(2, 256.0, 0.9e-3, 0.5) };
+    let told = |two: Point| sentence(&two, Some(&one));
+    assert_eq!(
+        told(two([90.0, 130.0, 95.0, 115.0, 99.0, 110.0, 97.0])),
+        "2 GPUs: 0.99 x (0.94 to 1.08); the repeats do not tell whether that is faster than one GPU; all-reduce is \
+         50 % of a step"
+    );
+    assert_eq!(
+        told(two([150.0, 180.0, 151.0, 166.0, 156.0, 149.0, 148.0])),
+        "2 GPUs: 1.50 x (1.49 to 1.51); all-reduce is 50 % of a step; breaks even from batch 210 on"
+    );
 }

@@ -47,7 +47,7 @@ pub fn predicted(place: &Place, overrides: &[&str], virtual_gpus: usize) -> BTre
         cache_bytes: 1 << 20,
         instruction_set: "avx2".into(),
         rates: Rates::typical("avx2"),
-        sums: None,
+        sum_rates: None,
     };
     let trial = plan(spec, dataset.facts(), &machine, 2).unwrap();
     let movements = transfers(&trial).into_iter();

@@ -13,6 +13,7 @@ use crate::device::{
         launch::{Shape, argument, launch},
         memory::DeviceMemory,
         nccl::Communicator,
+        peer::PeerSums,
         staging::Staging,
         steps::Work,
         stream::{Event, Stream},
@@ -45,11 +46,20 @@ pub struct Bench {
 impl Bench {
     /// Takes it.
     pub fn open(gpu: Gpu) -> Result<Self, DeviceError> {
-        Self::among(gpu, None)
+        Self::with(gpu, None, None)
     }
 
-    /// Takes it, with a way to other GPUs.
-    pub fn among(gpu: Gpu, others: Option<Communicator>) -> Result<Self, DeviceError> {
+    /// Takes it, with a way to other GPUs by NCCL.
+    pub fn by_nccl(gpu: Gpu, others: Communicator) -> Result<Self, DeviceError> {
+        Self::with(gpu, Some(others), None)
+    }
+
+    /// Takes it, with a way to other GPUs by our own kernel.
+    pub fn by_peers(gpu: Gpu, peers: PeerSums) -> Result<Self, DeviceError> {
+        Self::with(gpu, None, Some(peers))
+    }
+
+    fn with(gpu: Gpu, others: Option<Communicator>, peers: Option<PeerSums>) -> Result<Self, DeviceError> {
         let context = Context::open(gpu)?;
         let kernels = Kernels::load(&context)?;
         let stream = Stream::new(&context)?;
@@ -61,10 +71,11 @@ impl Bench {
             run: memory(size_of::<Run>())?,
             barrier: memory(16)?,
             others,
-            peers: None,
+            peers,
             step: 0,
             context: Arc::clone(&context),
         };
+        ground.stream.fill(ground.run.at, 0, ground.run.bytes)?;
         let mut state = 1u32;
         let mut next = || {
             // Numerical Recipes' generator modulo 2^32: any numbers will do.
@@ -127,6 +138,7 @@ impl Bench {
         (0..count).try_for_each(|_| self.ground.queue(&work))?;
         self.end.record(&self.ground.stream)?;
         self.ground.wait(&self.end, || "measuring sums".into())?;
+        self.ground.check_peers()?;
         self.end.seconds_after(&self.begin)
     }
 
