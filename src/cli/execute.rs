@@ -131,7 +131,10 @@ pub fn execute(
         timed_by: timed_by(trial).to_owned(),
         libraries: libraries(
             &trial.devices.used,
-            [trial.engine.is_gpu() && trial.has_large_product(), trial.world_size() > 1],
+            [
+                trial.engine.is_gpu() && trial.has_large_product(),
+                sums.as_ref().is_some_and(|sums| sums.by == SumsBy::Nccl),
+            ],
         ),
         sums: sums.as_ref().map(Sums::in_words),
     };

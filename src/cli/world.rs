@@ -8,7 +8,7 @@ use crate::{
         Device, DeviceError, Executor,
         cpu::{CpuExecutor, Job, Memory, Sharing},
     },
-    plan::{NO_NCCL, Place, Sums, SumsBy, Trial, summed},
+    plan::{Engine, Place, Sums, SumsBy, Trial},
     program::Programs,
     spec::EngineChoice,
     train::World,
@@ -41,6 +41,15 @@ pub fn world(trial: &Trial) -> Result<(World, Option<Sums>), DeviceError> {
     let longest_s = (100.0 * trial.floor.serial_s()).min(3600.0) + slow_copy_s;
     let limit = PATIENCE + Duration::from_secs_f64(longest_s);
     let (links, abort, sums) = links(trial, limit);
+    if let Some(sums) = sums.as_ref().filter(|sums| !sums.by.is_queued() && trial.engine == Engine::Graph) {
+        // The plan counted on a way that is not there when it comes to it.
+        let device = trial.devices.used.first().map_or_else(String::new, Place::to_string);
+        let way = sums.in_words();
+        let why = format!(
+            "gradients would be summed {way}; that cannot be part of the engine `graph`: set `devices.engine = \"launch\"`"
+        );
+        return Err(DeviceError::Unusable { device, why });
+    }
     let mut devices = Vec::new();
     for ((place, programs), link) in trial.devices.used.iter().zip(trial.ranks()).zip(links) {
         let executor = executor(trial, *place, programs.clone(), link)?;
@@ -78,7 +87,10 @@ fn among_gpus(
     ordinals: &[u32],
     limit: Duration,
 ) -> Result<(Vec<Link>, Abort, Sums), String> {
-    use crate::device::cuda::{self, Nccl};
+    use crate::{
+        device::cuda::{self, Nccl},
+        plan::{NO_NCCL, summed},
+    };
 
     let mut why = planned.without_nccl().to_owned();
     if planned.by == SumsBy::PeerKernel {

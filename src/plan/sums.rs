@@ -139,7 +139,6 @@ mod tests {
             rates: Rates::typical("avx2"),
             sum_rates: None,
             instruction_set: "avx2".into(),
-            sums: None,
         }
     }
 

@@ -6,7 +6,7 @@ use crate::process::Place;
 #[test]
 fn the_environment_holds_what_makes_runs_on_gpus_comparable() {
     let Some(sim) = Sim::get() else { return };
-    let two = [("RUNNER_SIM_DEVICES", "2")];
+    let two = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_PEER", "0")];
     let place = Place::new(LINREG);
     let run = sim.run(&place, &["devices.num_gpus=2", "devices.precision=tf32"], &two).ended_by(0);
     let environment: toml::Table = run.text("environment.toml").parse().unwrap();

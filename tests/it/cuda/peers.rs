@@ -137,6 +137,15 @@ fn neither_peers_nor_nccl() {
     let stderr = ran.ended.stderr.clone();
     assert!(stderr.contains(start) && stderr.contains(end), "{stderr}");
     assert!(way(&ran.ended_by(0)).starts_with("through the host's memory, with a wait in every step: NCCL"));
+    // Peers that are promised and do not come about.
+    let broken = sim.run(&place, &["devices.num_gpus=2"], &[FOUR, ("RUNNER_SIM_FAIL", "peer:1")]).ended;
+    assert_eq!(broken.code, Some(2), "{}", broken.stderr);
+    let start = "error: `gpu:0` cannot be used: gradients would be summed through the host's memory, with a wait in every \
+                 step: NCCL is not there: looked for libnccl.so.2 in ";
+    let end = "; no peer kernel, since `gpu:0` cannot access the memory of `gpu:1`: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED \
+               (peer access is not supported between these two devices); that cannot be part of the engine `graph`: set \
+               `devices.engine = \"launch\"`\n";
+    assert!(broken.stderr.starts_with(start) && broken.stderr.ends_with(end), "{}", broken.stderr);
 }
 
 /// Each trial connects its GPUs anew: access that an earlier one has opened is there already.
