@@ -17,7 +17,7 @@ use crate::{
     plan::{self, Choice, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
-        RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
+        RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, units, write_model,
     },
     spec::{Layer, Scaling},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
@@ -73,8 +73,10 @@ pub struct Ready<'a> {
     dataset: Arc<Dataset>,
     world: World,
     initial: Vec<f32>,
-    /// What is to be said of how its devices are connected.
-    note: Option<String>,
+    /// What is to be said of its devices.
+    notes: Vec<String>,
+    /// How long it took to load them and to warm them up.
+    loading: Duration,
 }
 
 impl<'a> Ready<'a> {
@@ -84,10 +86,12 @@ impl<'a> Ready<'a> {
         dataset: Arc<Dataset>,
         weights: Option<&Weights>,
     ) -> Result<Self, DeviceError> {
-        let (world, note) = world(trial)?;
+        let begun = Instant::now();
+        let (world, notes) = world(trial)?;
+        let loading = begun.elapsed();
         let initial =
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
-        Ok(Self { trial, dataset, world, initial, note })
+        Ok(Self { trial, dataset, world, initial, notes, loading })
     }
 
     /// Trains without a folder.
@@ -111,7 +115,7 @@ pub fn execute(
     folder: &RunDir,
     console: ConsoleOptions,
 ) -> Result<Outcome, ExecuteError> {
-    let Ready { trial, dataset, world, initial, note } = ready;
+    let Ready { trial, dataset, world, initial, notes, loading } = ready;
     let dataset = dataset.as_ref();
     folder.write("spec.toml", &resolved_text(process, trial, folder))?;
     let names = trial.devices.used_names();
@@ -125,7 +129,7 @@ pub fn execute(
         threads: trial.threads,
         available_threads: process.available_threads(),
         instruction_set: trial.instruction_set.clone(),
-        precision: "f32".to_owned(),
+        precision: trial.spec.devices.precision.name().to_owned(),
         gpus: trial.gpus.clone(),
         timed_by: timed_by(trial).to_owned(),
     };
@@ -136,7 +140,14 @@ pub fn execute(
     let mut outcome = None;
     let sampler = sampler(trial, folder)?;
     let result = begin(trial, dataset, &names, &sender).and_then(|()| {
-        note.map_or(Ok(()), |note| send(&sender, Event::Notice(Level::Warning, note)))?;
+        if trial.engine.is_gpu() {
+            let text = format!(
+                "loaded and warmed up in {}, before the first step: kernels, memory, graphs, connections",
+                units::seconds(loading.as_secs_f64())
+            );
+            send(&sender, Event::Notice(Level::Info, text))?;
+        }
+        notes.into_iter().try_for_each(|note| send(&sender, Event::Notice(Level::Warning, note)))?;
         let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
         train::train(train::Job {
             trial,

@@ -31,8 +31,8 @@ pub enum Link {
 /// One for each device of a run, what lets all of them go, and what is to be said of them.
 type Links = (Vec<Link>, Abort, Option<String>);
 
-/// All devices of a trial, loaded, and what connects them.
-pub fn world(trial: &Trial) -> Result<(World, Option<String>), DeviceError> {
+/// All devices of a trial, loaded and warmed up, what connects them, and what is to be said of them.
+pub fn world(trial: &Trial) -> Result<(World, Vec<String>), DeviceError> {
     // Rows are copied to a device at more than this.
     let slow_copy_s = trial.data_bytes as f64 / 100e6;
     let longest_s = (100.0 * trial.floor.serial_s()).min(3600.0) + slow_copy_s;
@@ -45,7 +45,27 @@ pub fn world(trial: &Trial) -> Result<(World, Option<String>), DeviceError> {
     }
     let mut world = World::new(devices, abort, 2 * limit)?;
     world.warm_up()?;
-    Ok((world, note))
+    let notes = note.into_iter().chain(own_products(trial)).collect();
+    Ok((world, notes))
+}
+
+/// What is to be said where kernels of ours do what a library would do faster.
+#[cfg(feature = "cuda")]
+fn own_products(trial: &Trial) -> Option<String> {
+    use crate::plan::{self, Engine};
+
+    let wanted = matches!(trial.engine, Engine::Graph | Engine::Launch)
+        && plan::has_large_product(&trial.programs)
+        && trial.devices.used.iter().any(|place| matches!(place, Place::Gpu(_)));
+    let missing = wanted.then(crate::device::cuda::products_library)?.err()?;
+    Some(format!(
+        "large products are done by kernels of our own, which are slower: cuBLASLt is not there: {missing}"
+    ))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn own_products(_: &Trial) -> Option<String> {
+    None
 }
 
 /// What connects the devices; each waits for the others no longer than `limit`.

@@ -15,6 +15,14 @@ pub struct LibraryRow {
     pub found: bool,
 }
 
+/// Whether cuBLASLt is there.
+///
+/// # Errors
+/// What was looked for, and where.
+pub fn products_library() -> Result<(), String> {
+    Blas::open(Driver::get()?.version / 1000).map(drop)
+}
+
 /// The driver, the compiler, the products, the sums over GPUs; for the first GPU where they differ.
 pub fn libraries(first: &Gpu) -> Vec<LibraryRow> {
     let Ok(driver) = Driver::get() else { return Vec::new() };

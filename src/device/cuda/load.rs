@@ -124,10 +124,8 @@ impl CudaExecutor {
         let partial = zeros((PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
         let digest = zeros(size_of::<u64>(), "a digest")?;
         let mailbox = Mailbox::new(&context, &stream, &programs)?;
-        let products = match engine {
-            Engine::Graph | Engine::Launch => Products::open(&context, arena.at)?,
-            _ => None,
-        };
+        let by_library = matches!(engine, Engine::Graph | Engine::Launch);
+        let products = by_library.then(|| Products::new(&context, arena.at));
         let reduced = reduced_numbers(&programs.train);
         let (others, sums) = match way {
             Way::Alone => (None, None),

@@ -48,7 +48,7 @@ mod wait;
 pub use backend::CudaBackend;
 pub use executor::CudaExecutor;
 pub use gpu::{Gpu, gpus};
-pub use libraries::{LibraryRow, libraries};
+pub use libraries::{LibraryRow, libraries, products_library};
 pub use load::Job;
 pub use nccl::{Communicator, Nccl};
 pub use sums::Way;

@@ -6,6 +6,7 @@ mod faults;
 mod flow;
 mod lab;
 mod parity;
+mod waits;
 
 use std::{
     fs,
