@@ -57,6 +57,8 @@ pub struct Header {
     pub steps_planned: u64,
     /// Epochs the run takes if nothing ends it early.
     pub epochs_planned: u64,
+    /// Seconds after which it ends in any case.
+    pub max_time_s: Option<f64>,
 }
 
 /// Consecutive steps of one epoch (or, under `per_epoch`, one row that stands for the epoch).

@@ -8,8 +8,9 @@ use super::measure;
 use crate::{
     plan::{Machine, Movement, Place, Trial, transfers},
     program::Role,
-    record::{devices_in_words, units},
+    record::devices_in_words,
     spec::{self, Optimizer, Rule, Source},
+    units,
 };
 
 /// Sentences about the data that are shown; a wide table may have one per column, and `run.log` keeps all.
@@ -278,6 +279,6 @@ mod tests {
     #[test]
     fn flop_with_prefixes() {
         let words = [0.0, 448.0, 9999.0, 26_752.0, 2.75e6, 3.2e13].map(flop);
-        assert_eq!(words, ["0 FLOP", "448 FLOP", "9999 FLOP", "26.75 kFLOP", "2.750 MFLOP", "32000 GFLOP"]);
+        assert_eq!(words, ["0 FLOP", "448 FLOP", "9999 FLOP", "26.75 kFLOP", "2.750 MFLOP", "32.00 TFLOP"]);
     }
 }

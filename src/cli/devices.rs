@@ -15,7 +15,7 @@ use crate::{
     device::cpu::measure_rates,
     host,
     plan::{Origin, Rates},
-    record::units,
+    units,
 };
 
 /// Runs the command.
@@ -28,14 +28,13 @@ pub fn devices(options: &DevicesOptions) -> Exit {
     let machine = machine(None, false);
     let rates = machine.rates;
     let unknown = || "unknown".to_owned();
-    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64);
     let rows = [
         ("processor", host::cpu_model().unwrap_or_else(unknown)),
         ("cores", host::logical_cores().map_or_else(unknown, |n| n.to_string())),
         ("products by", machine.instruction_set),
         ("caches", host::caches().join(", ")),
-        ("memory", host::memory("MemTotal").map_or_else(unknown, gib)),
-        ("usable now", gib(machine.memory_available)),
+        ("memory", host::memory("MemTotal").map_or_else(unknown, units::bytes)),
+        ("usable now", units::bytes(machine.memory_available)),
     ];
     let mut text = "cpu\n".to_owned();
     for (name, value) in rows {
@@ -43,7 +42,10 @@ pub fn devices(options: &DevicesOptions) -> Exit {
     }
     text.push_str(&describe(&rates));
     text.push('\n');
-    text.push_str(&gpus::describe());
+    text.push_str(&match options.virtual_gpus {
+        Some(count) => gpus::describe_virtual(count, machine.memory_available, options.measure),
+        None => gpus::describe(),
+    });
     print(&text)
 }
 

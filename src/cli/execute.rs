@@ -240,6 +240,7 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         train_rows: trial.facts.train_rows as u64,
         steps_planned: trial.steps,
         epochs_planned: trial.steps.div_ceil(trial.steps_per_epoch),
+        max_time_s: trial.spec.trainer.max_time.map(|most| most.as_secs_f64()),
     };
     send(sender, Event::Started(Box::new(header)))?;
     let info = |text: String| send(sender, Event::Notice(Level::Info, text));

@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The memory is not there.
-    #[error("`{device}` has no room for {bytes} bytes")]
+    #[error("`{device}` has no room for {}", crate::units::bytes(*bytes))]
     OutOfMemory {
         /// The device.
         device: String,
@@ -104,7 +104,7 @@ pub enum DeviceError {
         step: u64,
     },
     /// A device did not answer.
-    #[error("`{device}` did not answer within {waited:?}, at {doing}")]
+    #[error("`{device}` did not answer within {}, at {doing}", crate::units::seconds(waited.as_secs_f64()))]
     Stalled {
         /// The device.
         device: String,

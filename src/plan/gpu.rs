@@ -4,6 +4,7 @@ use super::{Engine, Rates};
 use crate::{
     program::{Arena, LARGE_PRODUCT, Programs, Role},
     spec::{EngineChoice, Precision, Problem, Spec},
+    units,
 };
 
 /// A GPU, as planning must know it.
@@ -113,10 +114,13 @@ pub fn engine(spec: &Spec, programs: &Programs, gpus: &[&Gpu], world_size: usize
     let given = |engine| Ok(Chosen { engine, reason: "the spec asks for it".into() });
     match choice {
         EngineChoice::Serial | EngineChoice::Team => {
-            Err(at(format!("the engine `{}` runs on the CPU, and this run uses a GPU", choice.name())).hint(leave))
+            Err(at(format!("the engine `{}` runs on the CPU, and this run uses a GPU", choice.name()))
+                .hint(leave))
         }
         EngineChoice::Persistent if !fits => Err(at(format!(
-            "the engine `persistent` keeps {needed} bytes of this job in shared memory, and a block of this GPU has {room}"
+            "the engine `persistent` keeps {} of this job in shared memory, and a block of this GPU has {}",
+            units::bytes(needed),
+            units::bytes(room)
         ))
         .hint(leave)),
         EngineChoice::Cooperative if !limits.cooperative => {
@@ -141,7 +145,7 @@ fn pick(programs: &Programs, limits: GpuLimits, fits: bool) -> Chosen {
         all.push((Engine::Persistent, persistent));
     }
     all.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let words: Vec<_> = all.iter().map(|(e, s)| format!("`{}` {:.1} µs", e.name(), s * 1e6)).collect();
+    let words: Vec<_> = all.iter().map(|(e, s)| format!("`{}` {}", e.name(), units::seconds(*s))).collect();
     let engine = all.first().map_or(Engine::Graph, |(engine, _)| *engine);
     Chosen { engine, reason: format!("a step may take, as estimated: {}", words.join(", ")) }
 }

@@ -28,6 +28,7 @@ pub use verdict::{Limit, Setting, Spent, Verdict};
 use crate::{
     program::{Options, Programs, Shard, lower},
     spec::{EngineChoice, Placement, Policy, Problem, Spec},
+    units,
 };
 
 /// Steps that a device's log holds at most, however long `flush_every` or an epoch is.
@@ -194,7 +195,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if least > MOST_NUMBERS {
         let needed = least.saturating_mul(4);
         let parameter_bytes = 4 * layers.iter().map(|layer| layer.parameters).sum::<u64>();
-        return Err(PlanError::Problems(vec![memory::too_large(needed, parameter_bytes, machine)]));
+        return Err(PlanError::Problems(vec![memory::too_large(&spec, needed, parameter_bytes, machine)]));
     }
     let world_size = devices.used.len();
     let lowered = |fold_update| -> Vec<Programs> {
@@ -315,7 +316,6 @@ fn least_numbers(layers: &[LayerRow], facts: Facts, batch: usize) -> u64 {
 
 /// A team pays off where its meetings cost less than the work it shares.
 fn engine(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, String) {
-    let us = |s: f64| format!("{:.2} µs", s * 1e6);
     let alone = floor.serial_s();
     let together = floor.team_s(threads);
     match choice {
@@ -324,9 +324,15 @@ fn engine(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, Strin
         _ if threads <= 1 => (Engine::Serial, "there is one thread".into()),
         _ if together < TEAM_MARGIN * alone => (
             Engine::Team,
-            format!("a step of {} shared by {threads} threads may take {}", us(alone), us(together)),
+            format!(
+                "a step of {} shared by {threads} threads may take {}",
+                units::seconds(alone),
+                units::seconds(together)
+            ),
         ),
-        _ => (Engine::Serial, format!("a step of {} is too short for threads to share", us(alone))),
+        _ => {
+            (Engine::Serial, format!("a step of {} is too short for threads to share", units::seconds(alone)))
+        }
     }
 }
 
@@ -362,9 +368,10 @@ mod tests {
             rates: Rates::typical("avx2"),
         };
         let refused = plan(&experiment.trials[0].spec, facts, &machine, 2).err();
-        let message = "the job needs at least 18446744073.710 GB of memory for parameters, activations and data, \
-                       and 8.000 GB are available";
-        let problem = Problem::at_key("model.layers", message).hint("make the model smaller");
+        let message = "the job needs at least 16 EiB of memory for parameters, activations and data, and 7.5 GiB are \
+                       available";
+        let problem =
+            Problem::at_key("model.layers.0.linear.out_features", message).hint("make the model smaller");
         assert_eq!(refused, Some(PlanError::Problems(vec![problem])));
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn header() -> Header {
         train_rows: 80,
         steps_planned: 6,
         epochs_planned: 2,
+        max_time_s: None,
     }
 }
 

@@ -1,15 +1,17 @@
 //! What the log and the console say of a run, in the same words.
 
-use super::units;
 use crate::{
     event::{Header, Outcome, Status, ValidationRow},
     plan::Verdict,
+    units,
 };
 
 /// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.
 pub(super) fn started(name: &str, header: &Header) -> String {
+    let most =
+        header.max_time_s.map(|most| format!("at most {}, ", units::seconds(most))).unwrap_or_default();
     format!(
-        "{name}: {} of {}, {}, on {}, engine {}, {}",
+        "{name}: {most}{} of {}, {}, on {}, engine {}, {}",
         units::counted(header.epochs_planned, "epoch"),
         units::counted(header.train_rows, "row"),
         units::counted(header.steps_planned, "step"),

@@ -13,13 +13,14 @@ use std::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    RecordError, Sink, units,
+    RecordError, Sink,
     whole::{Durability, write_whole},
 };
 use crate::{
     device::{DETAILED_STEPS, Span, Window},
     event::{Event, TraceLane},
     program::Phase,
+    units,
 };
 
 /// The sink of `trace.json`, which is there whole once a run has ended, or not at all.

@@ -8,7 +8,7 @@ use super::{
     run::Run,
     scaling::{Kind, Point, break_even, serial_fraction, speed_up},
 };
-use crate::record::units;
+use crate::units;
 
 /// Axes that choose devices.
 const DEVICE_AXES: [&str; 2] = ["devices.num_gpus", "devices.use"];
@@ -159,7 +159,7 @@ fn section(points: &[Point], width: u16) -> String {
     let any_virtual = points.iter().any(|point| point.kind == Kind::Virtual);
     let one = points.iter().find(|point| point.kind == Kind::Gpu && point.devices == 1);
     let one = one.filter(|_| !any_virtual);
-    let mut text = grid::table(&columns(points, one), width);
+    let mut text = grid::table(&columns(points, one), 1, width);
     text.push('\n');
     for point in points.iter().filter(|point| point.devices > 1) {
         let _ = writeln!(text, "  {}", sentence(point, one)); // a String takes every write

@@ -9,15 +9,16 @@ use crate::{
     host,
     plan::{Setting, Spent, Verdict},
     program::Phase,
+    units,
 };
 
 impl Session<'_> {
     /// Hands over what is left, and adds up.
     pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
         if let (count @ 1.., time) = self.comparing {
-            let ms = time.as_secs_f64() * 1e3;
+            let time = units::seconds(time.as_secs_f64());
             let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
-            let text = format!("replicas compared {times} in {ms:.2} ms, equal");
+            let text = format!("replicas compared {times} in {time}, equal");
             self.outbox.push(Event::Notice(Level::Info, text));
         }
         self.outbox.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));

@@ -399,9 +399,9 @@ impl<'a> Session<'a> {
             self.ended = Some((Status::Diverged, Some(reason)));
             return Ok(());
         }
-        if let Some(signal) = self.stop.signal() {
-            let name = if signal == 15 { "SIGTERM" } else { "Ctrl-C (SIGINT)" };
-            self.ended = Some((Status::Interrupted, Some(format!("{name} after step {}", self.step))));
+        if self.stop.signal().is_some() {
+            let reason = format!("{} after step {}", self.stop.name(), self.step);
+            self.ended = Some((Status::Interrupted, Some(reason)));
         } else if self.trial.spec.trainer.max_time.is_some_and(|most| self.clock.origin().elapsed() >= most) {
             self.ended = Some((Status::Finished, Some("`trainer.max_time` is over".into())));
         }

@@ -5,9 +5,11 @@ use std::{fmt::Write, path::Path};
 use super::super::{
     story,
     summary::{logging_share, per_second},
+};
+use crate::{
+    event::{Header, Outcome, Status},
     units,
 };
-use crate::event::{Header, Outcome, Status};
 
 /// The table at the end: how it went, and where it is kept.
 pub(super) fn table(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path, color: bool) -> String {

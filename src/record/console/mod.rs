@@ -123,7 +123,7 @@ impl Console {
         if self.options.terminal {
             let width = terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
             self.bar.show(header, progress, width, &mut self.err);
-        } else if self.pace.progress_is_due(progress) {
+        } else if self.pace.progress_is_due(header, progress) {
             let line = plain::progress(header, progress);
             self.say(&line);
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
+use super::numbers::{Numbers, read_numbers};
 use crate::spec::{
     DeviceName, Init, Layer,
     reader::{Choice, Fields, Item, Word},
@@ -12,10 +13,7 @@ use crate::spec::{
 };
 
 /// Axes of a tensor at most; more are a slip.
-const MOST_AXES: usize = 8;
-
-/// Numbers that a spec may write out.
-const MOST_NUMBERS: usize = 1 << 20;
+pub(super) const MOST_AXES: usize = 8;
 
 /// One `[[tensors.step]]`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -112,31 +110,6 @@ impl StepOp {
                 }
             },
         }
-    }
-}
-
-/// Numbers as they were written: nested arrays.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Numbers {
-    /// Lengths of the axes.
-    pub shape: Vec<usize>,
-    /// The last axis lying together.
-    pub values: Vec<f32>,
-}
-
-impl Serialize for Numbers {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        fn nested(values: &[f32], shape: &[usize]) -> serde_json::Value {
-            match shape {
-                // Through the shortest decimal, so that 0.1 stays 0.1.
-                [] => values.first().and_then(|v| v.to_string().parse::<f64>().ok()).unwrap_or(0.0).into(),
-                [_, inner @ ..] => {
-                    let size = inner.iter().product::<usize>().max(1);
-                    values.chunks(size).map(|part| nested(part, inner)).collect()
-                }
-            }
-        }
-        nested(&self.values, &self.shape).serialize(s)
     }
 }
 
@@ -394,18 +367,11 @@ fn read_operand(v: Item<'_>) -> String {
 }
 
 fn read_pair(v: Item<'_>) -> [String; 2] {
-    let schema = json!({ "type": "array", "items": { "type": "string" }, "minItems": 2, "maxItems": 2 });
-    let none = || [String::new(), String::new()];
-    v.custom("the names of two tensors, such as `[\"X\", \"Y\"]`", schema, none(), |v| match v {
-        Value::Array(items) => match &items[..] {
-            [a, b] => match (&a.value, &b.value) {
-                (Value::String(a), Value::String(b)) => Some([a.clone(), b.clone()]),
-                _ => None,
-            },
-            _ => None,
-        },
-        _ => None,
-    })
+    v.array(
+        "the names of two tensors, such as `[\"X\", \"Y\"]`",
+        [String::new(), String::new()],
+        read_operand,
+    )
 }
 
 fn read_file(v: Item<'_>) -> FileName {
@@ -414,48 +380,5 @@ fn read_file(v: Item<'_>) -> FileName {
 }
 
 fn read_shape(v: Item<'_>) -> Vec<usize> {
-    let axis = json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX });
-    let schema = json!({ "type": "array", "items": axis, "maxItems": MOST_AXES });
-    v.custom("a shape of at most 8 axes, such as `[2, 3]`", schema, Vec::new(), |v| {
-        let axes = v.integers().filter(|axes| axes.len() <= MOST_AXES)?;
-        axes.iter().map(|n| u32::try_from(*n).ok().map(|n| n as usize)).collect()
-    })
-}
-
-fn read_numbers(v: Item<'_>) -> Numbers {
-    let schema = json!({ "type": ["array", "number"] });
-    let none = Numbers { shape: Vec::new(), values: vec![0.0] };
-    v.custom(
-        "finite numbers in nested arrays of equal lengths, such as `[[1, 2], [3, 4]]`",
-        schema,
-        none,
-        |v| {
-            let (mut shape, mut values) = (Vec::new(), Vec::new());
-            let mut first = v;
-            while let Value::Array(items) = first {
-                shape.push(items.len());
-                first = &items.first()?.value;
-            }
-            (shape.len() <= MOST_AXES && collect(v, &shape, &mut values)).then_some(Numbers { shape, values })
-        },
-    )
-}
-
-/// Takes the numbers of a nest whose every level has the length that the shape says.
-fn collect(value: &Value, shape: &[usize], values: &mut Vec<f32>) -> bool {
-    let number = match value {
-        Value::Integer(i) => *i as f64,
-        Value::Float(x) => *x,
-        Value::Array(items) => {
-            return match shape {
-                [length, inner @ ..] if *length == items.len() => {
-                    items.iter().all(|item| collect(&item.value, inner, values))
-                }
-                _ => false,
-            };
-        }
-        _ => return false,
-    };
-    values.push(number as f32);
-    shape.is_empty() && (number as f32).is_finite() && values.len() <= MOST_NUMBERS
+    v.list(0..=MOST_AXES, |v| v.size(0))
 }
