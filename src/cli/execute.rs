@@ -17,10 +17,11 @@ use crate::{
     plan::{self, Choice, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
-        RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, units, write_model,
+        RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
     },
     spec::{Layer, Scaling},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
+    units,
 };
 
 /// What all runs of a process share.

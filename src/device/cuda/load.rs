@@ -25,6 +25,7 @@ use crate::{
     device::DeviceError,
     plan::{Engine, WALK_BYTES},
     program::{Arena, Hyper, Layout, Op, Phase, Places, Program, Programs, RowSource},
+    units,
 };
 
 /// What a trial asks of a GPU.
@@ -215,14 +216,12 @@ fn check_room(context: &Context, places: &Arena, programs: &Programs) -> Result<
     if needed <= free {
         return Ok(());
     }
-    let gb = |bytes: u64| bytes as f64 / 1e9;
     Err(DeviceError::Unusable {
         device: context.name.clone(),
         why: format!(
-            "the job needs {:.3} GB of its memory, and {:.3} GB are free; lower `data.batch_size`, or end what else \
-             uses the GPU",
-            gb(needed),
-            gb(free)
+            "the job needs {} of its memory, and {} are free; lower `data.batch_size`, or end what else uses the GPU",
+            units::bytes(needed),
+            units::bytes(free)
         ),
     })
 }

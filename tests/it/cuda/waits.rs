@@ -1,7 +1,12 @@
 //! A GPU whose sum over the others does not end is not waited for for ever, whatever the host wants of it: in the stand-in
 //! libraries a stream stands still, and a call that would wait for it ends the process.
 
-use std::{process::Command, sync::Arc, thread, time::Duration};
+use std::{
+    process::Command,
+    sync::{Arc, Barrier},
+    thread,
+    time::Duration,
+};
 
 use runner::{
     collective::Abort,
@@ -169,13 +174,16 @@ fn alone() {
         }
         // Whoever is let go since another failed says no more than that.
         let (executors, abort) = pair(engine, false);
+        let meet = Barrier::new(2);
         let ended: Vec<String> = thread::scope(|scope| {
+            let meet = &meet;
             let ranks = executors.into_iter().enumerate().map(|(rank, executor)| {
                 let abort = abort.clone();
                 scope.spawn(move || {
                     let mut rank = Rank { executor, programs: programs(rank, false), step: 0 };
                     rank.executor.warm_up().and_then(|()| rank.bind()).unwrap();
                     rank.step().and_then(|()| rank.step()).unwrap();
+                    meet.wait();
                     abort.now();
                     rank.step().expect_err("ended").to_string()
                 })
