@@ -47,8 +47,7 @@ impl Job {
         if spec.devices.scaling == Scaling::Weak {
             let rows = spec.data.batch_size;
             notes.push(format!(
-                "weak scaling is left out, with its `lr_scaling`: every count takes steps of {rows} rows in all, since a \
-                 batch per device would be another job on each count"
+                "`scaling = \"weak\"` is left out, which makes another job of each count: a step takes {rows} rows in all"
             ));
         }
         (spec.devices.scaling, spec.devices.lr_scaling) = (Scaling::Strong, LrScaling::None);
@@ -96,12 +95,12 @@ impl Job {
         let engine = self.spec.devices.engine;
         let own = self.requests.iter().filter(|request| self.on(request).devices.engine == engine).count();
         if own < self.requests.len() {
-            let where_it_can =
-                if own == 0 { "on none of these devices" } else { "not on all of these devices" };
-            self.notes.push(format!(
-                "the engine `{}` runs {where_it_can}: the plan picks one for the others",
-                engine.name()
-            ));
+            let name = engine.name();
+            self.notes.push(if own == 0 {
+                format!("the engine `{name}` runs on none of these devices: the plan picks one")
+            } else {
+                format!("the engine `{name}` does not run on all of these devices: the plan picks one for the others")
+            });
         }
         self
     }

@@ -24,6 +24,9 @@ use crate::{
     units,
 };
 
+const REQUESTS: &str =
+    "`devices.num_gpus=1,2` compares these counts; without it parity takes every count that there is";
+
 /// Runs the command.
 pub fn parity(options: &ParityOptions) -> Exit {
     let ParityOptions { run, steps } = options;
@@ -41,6 +44,10 @@ pub fn parity(options: &ParityOptions) -> Exit {
         return Exit::Missing;
     }
     let job = Job::of(&experiment, run, trial.spec.clone(), *steps, &machine);
+    if job.requests.len() < 2 {
+        say("there is nothing to hold the CPU against: no GPU is asked for", Some(REQUESTS));
+        return Exit::Refused;
+    }
     let mut datasets = Datasets::new(&machine);
     let mut curves: Vec<Curve> = Vec::new();
     for request in &job.requests {
@@ -74,7 +81,10 @@ fn curve(
     let planned = plan_trial(&spec, datasets, machine, threads).map_err(|e| match e {
         PlanError::Problems(problems) => refused(problems),
         PlanError::Missing(problem) => {
-            refused(vec![problem]);
+            // What is to happen elsewhere where a device is missing means nothing here.
+            refused(vec![
+                problem.hint("parity compares what is there: leave it out for every count that there is"),
+            ]);
             Exit::Missing
         }
     })?;

@@ -96,7 +96,6 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> (Stri
     }
     let counts = others.len() as u64;
     let verdict = match failing {
-        0 if counts == 0 => "there was nothing to hold against it".to_owned(),
         0 if counts == 1 => "the other count of devices does the same mathematics".to_owned(),
         0 => format!("all {counts} other counts of devices do the same mathematics"),
         n => format!("{n} of {} do not do the same mathematics", units::counted(counts, "count")),

@@ -19,7 +19,7 @@ use bar::Bar;
 use plain::Pace;
 use terminal_size::terminal_size_of;
 
-use super::{RecordError, Sink, story};
+use super::{RecordError, Sink, error::STANDARD_OUTPUT, story};
 use crate::event::{Event, Header, Level, Outcome, Progress, ValidationRow};
 
 /// How much is said.
@@ -200,7 +200,7 @@ impl Sink for Console {
         match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
             // `runner spec.toml | head -1` is no error.
             Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-                Err(RecordError::write(Path::new("standard output"), e))
+                Err(RecordError::write(Path::new(STANDARD_OUTPUT), e))
             }
             _ => Ok(()),
         }

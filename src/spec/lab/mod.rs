@@ -4,6 +4,7 @@ mod bytes;
 mod devices;
 mod matmul;
 mod numbers;
+mod read_steps;
 mod steps;
 mod tensors;
 mod transfer;

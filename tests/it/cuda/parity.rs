@@ -264,6 +264,11 @@ fn several_gpus_do_what_one_does() {
         assert_eq!((gpus.summary("devices_used"), gpus.summary("engine")), (names.join(";"), chosen.into()));
         same(&cpu, &gpus, 2e-6, &format!("{count} GPUs, {chosen}"));
     }
+    // Each takes its own rows of every chunk.
+    let streamed = ["data.placement=streamed", "data.batch_size=7", "trainer.max_epochs=1"];
+    let cpu = place.run(&plus(&streamed, "devices.num_gpus=0")).ended_by(0);
+    let gpus = sim.run(&place, &plus(&streamed, "devices.num_gpus=2"), &four).ended_by(0);
+    same(&cpu, &gpus, 2e-6, "2 GPUs, streamed rows");
     let warned = without_nccl.run(&place, &["devices.num_gpus=2"], &four).ended;
     let warning = "warning: gradients are summed through the host's memory, with a wait in every step: NCCL is not there: \
                    looked for libnccl.so.2 in ";
