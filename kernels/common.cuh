@@ -10,6 +10,10 @@
 // and all *.cu files of its folder into one source text, in the order of kernels/sources.rs.
 //
 // Every kernel is right for any grid of one-dimensional blocks of a multiple of 32 threads (products: of 256).
+//
+// Sizes of a record are ints, and the host lets none of them, and no product of two that is a matrix, be above 2147000000
+// (plan::MOST_COUNTED): a loop that strides by all threads of a launch then ends before 2^31. Whatever may be larger, such
+// as a place in the data or in a tensor, is counted in 64 bits.
 
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -135,9 +139,9 @@ struct Launch {
     __device__ Launch() : thread(blockIdx.x * blockDim.x + threadIdx.x), threads(gridDim.x * blockDim.x) {}
 
     template <class Term, class Finish>
-    __device__ void sum(double* partial, unsigned n, Term term, Finish finish) const {
+    __device__ void sum(double* partial, u64 n, Term term, Finish finish) const {
         double own = 0.0;
-        for (unsigned i = thread; i < n; i += threads) own += term(i);
+        for (u64 i = thread; i < n; i += threads) own += term(i);
         double total = block_sum(own);
         if (gridDim.x > 1) {
             __shared__ bool last;

@@ -220,8 +220,9 @@ template <class S>
 __device__ __forceinline__ void direct_squares(const Product& c, S s) {
     const int R = 4;
     int down = (c.m + R - 1) / R, across = (c.n + R - 1) / R;
-    for (int t = s.thread; t < down * across; t += s.threads) {
-        int i0 = t / across, j0 = t % across;
+    u64 squares = (u64)down * across;
+    for (u64 t = s.thread; t < squares; t += s.threads) {
+        int i0 = (int)(t / across), j0 = (int)(t % across);
         float sum[R][R] = {};
         const float *a[R], *b[R];   // rows and columns beyond the last read the first and are not finished
 #pragma unroll
@@ -253,9 +254,9 @@ __device__ __forceinline__ void direct_shared(const Product& c, S s) {
     u64 elements = (u64)c.m * c.n;
     int shift = share(elements, s.threads, c.k), lanes = 1 << shift, part = s.thread & (lanes - 1);
     for (u64 first = s.thread - lane_of(s.thread); first < elements << shift; first += s.threads) {
-        unsigned element = (unsigned)((first + lane_of(s.thread)) >> shift);
+        u64 element = (first + lane_of(s.thread)) >> shift;
         bool inside = element < elements;
-        int i = element / c.n, j = element % c.n;
+        int i = (int)(element / c.n), j = (int)(element % c.n);
         float sum = 0.0f;
         if (inside) {
 #pragma unroll 4

@@ -8,7 +8,7 @@ template <class S>
 __device__ void norm_op(const Op& op, float* arena, const Run& run, S s) {
     const float* of = arena + op.at[0];
     float* cell = arena + op.at[1];
-    s.sum(run.partial, op.n, [=](unsigned i) { return (double)of[i] * of[i]; },
+    s.sum(run.partial, op.n, [=](u64 i) { return (double)of[i] * of[i]; },
           [=](double total) { *cell = (float)sqrt(total); });
 }
 
@@ -18,7 +18,7 @@ __device__ void mean_op(const Op& op, float* arena, const Run& run, S s) {
     const float* of = arena + op.at[0];
     float* cell = arena + op.at[1];
     double scale = op.scale;
-    s.sum(run.partial, op.n, [=](unsigned i) { return (double)of[i]; },
+    s.sum(run.partial, op.n, [=](u64 i) { return (double)of[i]; },
           [=](double total) { *cell = (float)(total * scale); });
 }
 

@@ -26,8 +26,8 @@ extern "C" __global__ void tensor_add_rows(float* y, const float* bias, u64 n, u
 
 // out = the sum of squares of x, which is the trace of M M^T (mode 0), its root, the Frobenius norm of M (1), or the sum
 // of x (2). `partial` is as in Run. Threads own every threads-th number.
-extern "C" __global__ void tensor_reduce(const float* x, u32 n, int mode, double* partial, float* out) {
-    Launch().sum(partial, n, [=](unsigned i) { return mode == 2 ? (double)x[i] : (double)x[i] * x[i]; },
+extern "C" __global__ void tensor_reduce(const float* x, u64 n, int mode, double* partial, float* out) {
+    Launch().sum(partial, n, [=](u64 i) { return mode == 2 ? (double)x[i] : (double)x[i] * x[i]; },
                  [=](double total) { *out = (float)(mode == 1 ? sqrt(total) : total); });
 }
 

@@ -132,7 +132,7 @@ __device__ __forceinline__ const Op* records(const Op* ops, int count, Op* own) 
 extern "C" __global__ void __launch_bounds__(512, 1) walk(const Op* ops, int count, float* arena, int arena_floats,
                                                        Run* run, int steps, int rows, int own_rows) {
     if (blockIdx.x > 0) return;
-    extern __shared__ unsigned char dyn_smem[];
+    extern __shared__ __align__(16) unsigned char dyn_smem[];   // four numbers at a time are read
     __shared__ Op own_ops[MOST_OPS];
     __shared__ Hyper hyper[HYPER_AHEAD];
     __shared__ double sums[2 * SUMS];

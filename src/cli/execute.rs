@@ -8,7 +8,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::world::world;
+use super::world::{own_products, world};
 use crate::{
     data::{Dataset, Weights},
     device::{DeviceError, Grain},
@@ -76,6 +76,10 @@ pub struct Ready<'a> {
     initial: Vec<f32>,
     /// How its devices sum, where that is to be said.
     sums: Option<Sums>,
+    /// What else is to be said of its devices.
+    note: Option<String>,
+    /// How long it took to load them and to warm them up.
+    loading: Duration,
 }
 
 impl<'a> Ready<'a> {
@@ -85,10 +89,12 @@ impl<'a> Ready<'a> {
         dataset: Arc<Dataset>,
         weights: Option<&Weights>,
     ) -> Result<Self, DeviceError> {
+        let begun = Instant::now();
         let (world, sums) = world(trial)?;
+        let (loading, note) = (begun.elapsed(), own_products(trial));
         let initial =
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
-        Ok(Self { trial, dataset, world, initial, sums })
+        Ok(Self { trial, dataset, world, initial, sums, note, loading })
     }
 
     /// Trains without a folder.
@@ -112,7 +118,7 @@ pub fn execute(
     folder: &RunDir,
     console: ConsoleOptions,
 ) -> Result<Outcome, ExecuteError> {
-    let Ready { trial, dataset, world, initial, sums } = ready;
+    let Ready { trial, dataset, world, initial, sums, note, loading } = ready;
     let dataset = dataset.as_ref();
     folder.write("spec.toml", &resolved_text(process, trial, folder))?;
     let names = trial.devices.used_names();
@@ -145,6 +151,14 @@ pub fn execute(
     let mut outcome = None;
     let sampler = sampler(trial, folder)?;
     let result = begin(trial, dataset, &names, &sender).and_then(|()| {
+        if trial.engine.is_gpu() {
+            let text = format!(
+                "loaded and warmed up in {}, before the first step: kernels, memory, graphs, connections",
+                units::seconds(loading.as_secs_f64())
+            );
+            send(&sender, Event::Notice(Level::Info, text))?;
+        }
+        note.map_or(Ok(()), |note| send(&sender, Event::Notice(Level::Warning, note)))?;
         sums.map_or(Ok(()), |sums| tell_sums(trial, &sums, &sender))?;
         let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
         train::train(train::Job {

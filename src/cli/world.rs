@@ -34,7 +34,7 @@ pub enum Link {
 /// One for each device of a run, what lets all of them go, and how they sum, where that is to be said.
 type Links = (Vec<Link>, Abort, Option<Sums>);
 
-/// All devices of a trial, loaded, and how they sum.
+/// All devices of a trial, loaded and warmed up, and how they sum.
 pub fn world(trial: &Trial) -> Result<(World, Option<Sums>), DeviceError> {
     // Rows are copied to a device at more than this.
     let slow_copy_s = trial.data_bytes as f64 / 100e6;
@@ -58,6 +58,26 @@ pub fn world(trial: &Trial) -> Result<(World, Option<Sums>), DeviceError> {
     let mut world = World::new(devices, abort, 2 * limit)?;
     world.warm_up()?;
     Ok((world, sums))
+}
+
+/// What is to be said where kernels of ours do what a library would do faster.
+#[cfg(feature = "cuda")]
+pub fn own_products(trial: &Trial) -> Option<String> {
+    use crate::plan::{self, Engine};
+
+    let wanted = matches!(trial.engine, Engine::Graph | Engine::Launch)
+        && plan::has_large_product(&trial.programs)
+        && trial.devices.used.iter().any(|place| matches!(place, Place::Gpu(_)));
+    let missing = wanted.then(crate::device::cuda::products_library)?.err()?;
+    Some(format!(
+        "large products are done by kernels of our own, which are slower: cuBLASLt is not there: {missing}"
+    ))
+}
+
+#[cfg(not(feature = "cuda"))]
+/// See the other build's.
+pub fn own_products(_: &Trial) -> Option<String> {
+    None
 }
 
 /// What connects the devices; each waits for the others no longer than `limit`.

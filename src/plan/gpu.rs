@@ -52,6 +52,10 @@ pub struct GpuLimits {
 /// Shared memory that the persistent kernel needs beside the job's own (kernels/walk.cu).
 pub const WALK_BYTES: u64 = 12 << 10;
 
+/// The largest size that a record of an instruction may hold. Kernels count in 32 bits, and stride beyond the end by up to
+/// a launch's threads.
+pub const MOST_COUNTED: usize = 2_147_000_000;
+
 /// Bytes that a job takes on a GPU whatever it is: tables of counters and rates, and up to 32 MiB that cuBLASLt works in.
 const FIXED_BYTES: u64 = 40 << 20;
 
@@ -178,6 +182,25 @@ fn estimates(programs: &Programs, limits: GpuLimits) -> [f64; 3] {
     [at(0, of_one), at(1, of_all), at(2, of_all)]
 }
 
+/// Refuses an instruction with more numbers than kernels count.
+pub fn countable(programs: &Programs) -> Result<(), Problem> {
+    let all = [Some(&programs.train), programs.validate.as_ref()];
+    let mut most = 0;
+    for instruction in all.into_iter().flatten().flat_map(|program| &program.instructions) {
+        instruction.op.each_slice(|slice| most = most.max(slice.len));
+    }
+    if most <= MOST_COUNTED {
+        return Ok(());
+    }
+    let message =
+        format!("the kernels of a GPU count to {MOST_COUNTED}, and an instruction has {most} numbers");
+    Err(if programs.layout.parameter_count() > MOST_COUNTED as u64 {
+        Problem::at_key("model.layers", message).hint("make the model smaller")
+    } else {
+        Problem::at_key("data.batch_size", message).hint("lower it")
+    })
+}
+
 /// Whether a program has a product that the library does, so that its update must stand apart from it.
 pub fn has_large_product(programs: &Programs) -> bool {
     programs.train.instructions.iter().any(|i| i.op.multiply_adds() >= LARGE_PRODUCT)
@@ -213,4 +236,46 @@ pub fn bytes(programs: &Programs, data_bytes: u64, chunk_bytes: u64) -> u64 {
     let arena = 4 * Arena::of(programs).numbers() as u64;
     let own = arena.saturating_add(of(Role::Log)).saturating_add(FIXED_BYTES);
     own.saturating_add(data_bytes).saturating_add(chunk_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        program::{LossKind, Options, Shard, UpdateRule, lower},
+        spec::{Layer, Linear, Metric, Policy},
+    };
+
+    fn programs(batch: usize, width: usize) -> Programs {
+        let linear = |out_features| Layer::Linear(Linear { out_features, in_features: None, bias: true });
+        lower(&Options {
+            layers: &[linear(width), Layer::Relu, linear(1)],
+            loss: LossKind::Mse,
+            features: 1000,
+            targets: 1,
+            rule: UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 },
+            clip: None,
+            metrics: &[Metric::Loss],
+            policy: Policy::Buffered,
+            log_slots: 1,
+            batch,
+            last: None,
+            validation: None,
+            ordered: true,
+            streamed: false,
+            shard: Shard::WHOLE,
+            fold_update: false,
+        })
+    }
+
+    #[test]
+    fn what_kernels_cannot_count_is_refused() {
+        assert_eq!(countable(&programs(1 << 20, 2047)), Ok(()));
+        // Eight and a half gigabytes of activations; weights of that size.
+        let message = "the kernels of a GPU count to 2147000000, and an instruction has 2147483648 numbers";
+        let want = Problem::at_key("data.batch_size", message).hint("lower it");
+        assert_eq!(countable(&programs(1 << 20, 2048)), Err(want));
+        let refused = countable(&programs(1, 2_147_483)).expect_err("too large");
+        assert_eq!(refused.hint.as_deref(), Some("make the model smaller"));
+    }
 }

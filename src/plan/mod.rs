@@ -20,7 +20,7 @@ mod verdict;
 
 pub use devices::{Choice, Place};
 pub use floor::{Bound, Floor, Machine, Parts, Speed};
-pub use gpu::{Gpu, GpuLimits, WALK_BYTES};
+pub use gpu::{Gpu, GpuLimits, MOST_COUNTED, WALK_BYTES, has_large_product};
 pub use gpu_rates::{GpuRates, SumRates};
 pub use rates::{Origin, Processor, Rates};
 pub use scaling::global_batch;
@@ -224,6 +224,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if gpus.is_empty() {
         gpu::refuse_on_cpu(&spec).map_err(refused)?;
     } else if let Some(first) = ranks.first() {
+        gpu::countable(first).map_err(refused)?;
         sums = sums::among(&devices.used, machine, summed(&first.train));
         let gpu = gpu::engine(&spec, first, &gpus, (sums.as_ref(), data_bytes)).map_err(refused)?;
         let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);

@@ -1,7 +1,8 @@
 //! What a trial will move between host and devices, to the byte, by kind and purpose: what the ledger will have counted
 //! when the run has come to its planned end.
 //!
-//! On a device whose memory is the host's nothing moves. A run that ends early moves less.
+//! On a device whose memory is the host's nothing moves. A run that ends early moves less. A GPU's counters, 128 bytes for
+//! each block of steps, come on top: how many blocks there are depends on the time that steps take.
 
 use super::{Place, Trial};
 use crate::{

@@ -14,6 +14,9 @@ pub(super) const INTERVAL: &str = "95 % interval";
 /// Longer keys are shortened in a heading.
 const LONG: usize = 24;
 
+/// A heading, its figure of a configuration, and its words.
+type Figure = (&'static str, fn(&Configuration) -> Option<Estimate>, fn(f64) -> String);
+
 /// Repeats taken together.
 pub(super) struct Repeats {
     columns: Vec<Column>,
@@ -35,7 +38,7 @@ impl Repeats {
         columns.push(Column::of_numbers("steps/s", cells(&|c| word(c.steps_per_s, units::rate))));
         columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.steps_per_s, units::rate))));
         columns.push(Column::of_numbers("ratio", ratios(runs, configurations)));
-        let losses: [(&str, fn(&Configuration) -> Option<Estimate>, fn(f64) -> String); 3] = [
+        let losses: [Figure; 3] = [
             ("train loss", |c| c.train_loss, units::number),
             ("validation loss", |c| c.validation_loss, units::number),
             ("accuracy", |c| c.accuracy, units::percent),

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -31,7 +32,12 @@ pub fn save(path: &Path, tensors: &[(&str, &Tensor)]) -> Result<(), TensorError>
     let bytes = safetensors::serialize(views, None).map_err(|e| content(e.to_string()))?;
     let failed = |source| TensorError::File { verb: "write", path: path.to_owned(), source };
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).map_err(|e| {
+    // Whole on the disk before it bears its name.
+    let written = fs::File::create(&temporary).and_then(|mut file| {
+        file.write_all(&bytes)?;
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(&temporary, path)).map_err(|e| {
         let _ = fs::remove_file(&temporary); // it may never have been made
         failed(e)
     })

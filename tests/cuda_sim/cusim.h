@@ -52,6 +52,7 @@ T shuffled(unsigned mask, T value, int source) {
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __shared__ thread_local
+#define __align__(bytes) __attribute__((aligned(bytes)))
 
 // Dynamic shared memory of the block that runs on this thread.
 extern thread_local unsigned char dyn_smem[];

@@ -123,7 +123,7 @@ struct Clique {
 struct Communicator {
     std::shared_ptr<Clique> clique;
     int rank;
-    long sums_left = stalls_at();   // till one stands still; 0: none does
+    std::shared_ptr<long> sums_left = std::make_shared<long>(stalls_at());   // till one stands still; 0: none does
 
     static long stalls_at() {
         const char* list = getenv("RUNNER_SIM_FAIL");
@@ -157,9 +157,9 @@ int perform(const std::vector<Pending>& all) {
         auto clique = p.communicator->clique;
         int rank = p.communicator->rank;
         Part part = p.part;
-        Communicator* own = p.communicator;
+        auto left = p.communicator->sums_left;
         cusim::in_stream(part.stream, p.text.c_str(), [=] {
-            if (own->sums_left > 0 && --own->sums_left == 0) return cusim::stall(part.stream, own), 0;
+            if (*left > 0 && --*left == 0) return cusim::stall(part.stream, left.get()), 0;
             return *round = clique->arrive(rank, part), 0;
         });
     }
@@ -241,7 +241,7 @@ EXPORT int ncclCommAbort(Communicator* communicator) {
         communicator->clique->aborted = true;
         communicator->clique->changed.notify_all();
     }
-    cusim::release(communicator);
+    cusim::release(communicator->sums_left.get());
     return delete communicator, SUCCESS;
 }
 EXPORT int ncclCommGetAsyncError(Communicator* communicator, int* error) {

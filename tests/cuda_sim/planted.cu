@@ -34,9 +34,22 @@ extern "C" __global__ void planted_read_beyond(const float* x, float* out, int n
 
 // Writes one number past the block's dynamic shared memory of n numbers.
 extern "C" __global__ void planted_write_beyond_shared(float* out, int n) {
-    extern __shared__ unsigned char dyn_smem[];
+    extern __shared__ __align__(16) unsigned char dyn_smem[];
     if (threadIdx.x == 0) {
         ((float*)dyn_smem)[n] = 1.0f;
         *out = ((float*)dyn_smem)[n];
     }
+}
+
+// A sum of more ones than 32 bits count, by threads that stride so far that each adds but a few: *out is how many of n.
+extern "C" __global__ void planted_count(u64 n, u32 stride, double* partial, double* out) {
+    Launch s;
+    s.threads = stride;
+    s.sum(partial, n, [](u64) { return 1.0; }, [=](double total) { *out = total; });
+}
+
+// Whether the block's dynamic shared memory begins where four numbers may be read at once.
+extern "C" __global__ void planted_alignment(u64* out) {
+    extern __shared__ __align__(16) unsigned char dyn_smem[];
+    if (threadIdx.x == 0) *out = (u64)dyn_smem % 16;
 }

@@ -59,6 +59,7 @@ struct Stream {
     Graph* capture = nullptr;
     bool captures_alone = false;
     unsigned long tickets = 0;
+    unsigned long marks = 0, passed = 0;   // events recorded; of these, those that the host knows to have happened
     std::vector<Delivery> pending;
     std::mutex lock;
     const void* cause = nullptr;   // of what it waits for, where that does not come
@@ -76,7 +77,7 @@ struct Device {
 struct Event {
     double ms = -1;
     Stream* stream = nullptr;
-    unsigned long ticket = 0;
+    unsigned long ticket = 0, mark = 0;
     Graph* capture = nullptr;
     const void* cause = nullptr;   // of its stream, when it was recorded
     long asked = 0;                // times since then

@@ -2,6 +2,7 @@
 
 #include "state.h"
 
+#include <algorithm>
 #include <chrono>
 
 using namespace cusim;
@@ -39,6 +40,7 @@ EXPORT int cuStreamSynchronize(Handle handle) {
     Stream* stream = stream_of(handle);
     if (!stream) return INVALID_CONTEXT;
     refuse_to_hang(stream->cause, "cuStreamSynchronize");
+    stream->passed = stream->marks;
     return synchronize(stream->device, "stream", stream, ~0ul);
 }
 EXPORT int cuStreamQuery(Handle handle) {
@@ -74,16 +76,20 @@ EXPORT int cuEventRecord(Handle handle, Handle stream_handle) {
     event->asked = 0;
     event->stream = stream;
     event->ticket = stream->tickets;
+    event->mark = ++stream->marks;
     return SUCCESS;
 }
 EXPORT int cuEventSynchronize(Handle handle) {
     Event* event = (Event*)handle;
     refuse_to_hang(event->cause, "cuEventSynchronize");
+    if (event->stream) event->stream->passed = std::max(event->stream->passed, event->mark);
     return synchronize(event->stream ? event->stream->device : current, "event", event->stream, event->ticket);
 }
 EXPORT int cuEventQuery(Handle handle) {
     Event* event = (Event*)handle;
-    if (stalled(event->cause) || event->asked++ < setting("RUNNER_SIM_LATE", 0)) return NOT_READY;
+    bool passed = !event->stream || event->mark <= event->stream->passed;
+    if (stalled(event->cause) || (!passed && event->asked++ < setting("RUNNER_SIM_LATE", 0))) return NOT_READY;
+    if (event->stream) event->stream->passed = std::max(event->stream->passed, event->mark);
     if (event->stream) deliver(event->stream, event->ticket);
     return SUCCESS;
 }

@@ -23,6 +23,7 @@ use crate::{
         DeviceError, Moved,
         backend::{Backend, BackendError, BackendId, Handle, HostMemory, Linear, Reduction, Staging},
     },
+    plan::MOST_COUNTED,
     program::Activation,
 };
 
@@ -102,9 +103,9 @@ impl CudaBackend {
 
     /// A size as kernels count.
     fn int(&self, n: usize) -> Result<i32, BackendError> {
-        i32::try_from(n).map_err(|_| BackendError::Device {
+        super::encode::counted(n).ok_or_else(|| BackendError::Device {
             place: self.name.clone(),
-            message: format!("its kernels count to 2147483647, and there are {n} numbers"),
+            message: format!("its kernels count to {MOST_COUNTED}, and there are {n} numbers"),
         })
     }
 
@@ -344,7 +345,7 @@ impl Backend for CudaBackend {
         to: Handle,
         at: usize,
     ) -> Result<(), BackendError> {
-        let (mut from, mut count) = (self.address(of)?, self.int(of.len)? as u32);
+        let (mut from, mut count) = (self.address(of)?, of.len as u64);
         let out = self.address(to)?;
         if at >= to.len {
             self.check(to.len, at + 1)?;
@@ -365,7 +366,7 @@ impl Backend for CudaBackend {
             argument(&mut partial),
             argument(&mut out),
         ];
-        // SAFETY: (const float*, u32, int, double*, float*); the blocks have these lengths.
+        // SAFETY: (const float*, u64, int, double*, float*); the blocks have these lengths.
         unsafe { self.queue("tensor_reduce", of.len.div_ceil(16), &mut arguments) }
     }
 

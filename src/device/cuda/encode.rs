@@ -4,6 +4,7 @@ use super::abi::{
     FLAG_BF16, FLAG_CHUNK, FLAG_ORDERED, FLAG_TF32, FLAG_UPDATE, FLAG_VALIDATION, Kind, NONE, Op as Record,
 };
 use crate::{
+    plan::MOST_COUNTED,
     program::{Activation, Layout, LossKind, Op, RowSource, Slice, Sums, UpdateRule},
     spec,
 };
@@ -29,7 +30,7 @@ pub fn encode(
     precision: Precision,
     mut place: impl FnMut(Slice) -> Option<u64>,
 ) -> Result<Record, Refused> {
-    let int = |n: usize| i32::try_from(n).map_err(|_| Refused::TooLarge(n));
+    let int = |n: usize| counted(n).ok_or(Refused::TooLarge(n));
     let mut at = |slice: Slice| place(slice).ok_or(Refused::NoPlace(slice));
     let product = match precision {
         Precision::F32 => 0,
@@ -151,14 +152,17 @@ pub fn encode(
             r.at[0] = at(cell)?;
         }
     }
-    // Products count the numbers of their matrices in 32 bits at places.
+    // So are the numbers of matrices.
     for (a, b) in [(r.rows, r.inputs), (r.rows, r.outputs), (r.inputs, r.outputs)] {
-        let numbers = i64::from(a) * i64::from(b);
-        if i32::try_from(numbers).is_err() {
-            return Err(Refused::TooLarge(usize::try_from(numbers).unwrap_or(usize::MAX)));
-        }
+        let numbers = usize::try_from(i64::from(a) * i64::from(b)).unwrap_or(usize::MAX);
+        int(numbers)?;
     }
     Ok(r)
+}
+
+/// A size as kernels count; `None` where they do not count so far.
+pub fn counted(n: usize) -> Option<i32> {
+    i32::try_from(n).ok().filter(|_| n <= MOST_COUNTED)
 }
 
 /// As kernels count activations.

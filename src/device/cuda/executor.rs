@@ -116,6 +116,7 @@ impl CudaExecutor {
         steps: usize,
         meters: &mut Meters<'_>,
     ) -> Result<(), DeviceError> {
+        self.ground.together(|| "queuing steps".into())?;
         if let Some(done) = self.ring.free(&self.ground)? {
             self.learn(&done, meters);
         }

@@ -99,24 +99,24 @@ impl Feed {
         }
         let next = 1 - self.current;
         let bytes = size_of_val(rows);
-        let doing = || format!("uploading {what}");
         let mut told = None;
-        let mut chunk = match self.chunks[next].take() {
-            Some(mut chunk) => {
-                // The upload of two chunks ago, long done: the host only asks.
-                ground.until(&chunk.uploaded, doing)?;
-                told = chunk.told(ring)?;
-                if chunk.memory.bytes >= bytes {
-                    copies.follow(&chunk.released)?;
-                    chunk
-                } else {
-                    // Larger than all before it, which the loader does not send: this place alone grows, and only when
-                    // nothing reads it any more.
-                    ground.until(&chunk.released, doing)?;
-                    drop(chunk);
-                    Chunk::new(context, bytes, what)?
-                }
+        if let Some(chunk) = &mut self.chunks[next] {
+            let doing = || format!("uploading {what}");
+            // The upload of two chunks ago, long done: the host only asks.
+            ground.until(&chunk.uploaded, doing)?;
+            told = chunk.told(ring)?;
+            if chunk.memory.bytes < bytes {
+                ground.until(&chunk.released, doing)?;
             }
+        }
+        // What may still be in use stays where it is if a wait fails: to free it would be a wait, too.
+        let mut chunk = match self.chunks[next].take() {
+            Some(chunk) if chunk.memory.bytes >= bytes => {
+                copies.follow(&chunk.released)?;
+                chunk
+            }
+            // Larger than all before it, which the loader does not send: this place alone grows.
+            Some(_) => Chunk::new(context, bytes, what)?,
             None => {
                 // The first of all: both places are taken, so that nothing is allocated later.
                 self.chunks[1 - next] = Some(Chunk::new(context, bytes, what)?);
@@ -170,15 +170,15 @@ impl OrderFeed {
         let (context, stream) = (&ground.context, &ground.stream);
         let bytes = size_of_val(order);
         let what = "the order of rows";
+        if let Some((_, uploaded)) = &self.staging[self.next] {
+            ground.until(uploaded, || format!("uploading {what}"))?;
+        }
         let memory = match self.memory.take().filter(|memory| memory.bytes >= bytes) {
             Some(memory) => memory,
             None => DeviceMemory::new(context, bytes, what)?,
         };
         let place = &mut self.staging[self.next];
         self.next = 1 - self.next;
-        if let Some((_, uploaded)) = place {
-            ground.until(uploaded, || format!("uploading {what}"))?;
-        }
         if place.as_ref().is_none_or(|(staging, _)| staging.pointer(0, bytes).is_none()) {
             *place = Some((Pinned::new(context, bytes, what)?, Event::plain(context)?));
         }

@@ -66,9 +66,10 @@ pub fn shape(op: &Op, kind: Kind, multiprocessors: u32) -> Shape {
             let wide = size(op.rows, op.inputs);
             Shape::of(blocks_for((wide / 4).max(size(op.rows, op.outputs))), most)
         }
-        Kind::Activate | Kind::ActivateBackward | Kind::Clip | Kind::Zero => Shape::of(blocks_for(n), most),
+        Kind::Clip | Kind::Zero => Shape::of(blocks_for(n), most),
         Kind::Dropout | Kind::DropoutBackward => Shape::of(blocks_for(size(op.rows, op.inputs)), most),
-        Kind::Update => Shape::of(blocks_for(n.div_ceil(4)), most),
+        // Four numbers per thread.
+        Kind::Update | Kind::Activate | Kind::ActivateBackward => Shape::of(blocks_for(n.div_ceil(4)), most),
         Kind::Loss => {
             // Up to 32 lanes share a row.
             let lanes = u64::try_from(op.inputs / 2).unwrap_or(0).clamp(1, 32).next_power_of_two();

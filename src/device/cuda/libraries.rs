@@ -15,6 +15,14 @@ pub struct LibraryRow {
     pub found: bool,
 }
 
+/// Whether cuBLASLt is there.
+///
+/// # Errors
+/// What was looked for, and where.
+pub fn products_library() -> Result<(), String> {
+    Blas::open(Driver::get()?.version / 1000).map(drop)
+}
+
 /// Names and versions of those libraries that a run on this GPU loads: the compiler, and those of large products and of
 /// sums where it has such.
 pub fn versions(gpu: &Gpu, products: bool, sums: bool) -> Vec<(String, String)> {

@@ -26,6 +26,7 @@ use crate::{
     device::DeviceError,
     plan::{Engine, WALK_BYTES, summed},
     program::{Arena, Hyper, Layout, Op, Phase, Places, Program, Programs, RowSource},
+    units,
 };
 
 /// What a trial asks of a GPU.
@@ -125,10 +126,8 @@ impl CudaExecutor {
         let partial = zeros((PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
         let digest = zeros(size_of::<u64>(), "a digest")?;
         let mailbox = Mailbox::new(&context, &stream, &programs)?;
-        let products = match engine {
-            Engine::Graph | Engine::Launch => Products::open(&context, arena.at)?,
-            _ => None,
-        };
+        let by_library = matches!(engine, Engine::Graph | Engine::Launch);
+        let products = by_library.then(|| Products::new(&context, arena.at));
         let reduced = summed(&programs.train);
         let (mut others, mut peers, mut sums) = (None, None, None);
         match way {
@@ -213,14 +212,12 @@ fn check_room(context: &Context, places: &Arena, programs: &Programs) -> Result<
     if needed <= free {
         return Ok(());
     }
-    let gb = |bytes: u64| bytes as f64 / 1e9;
     Err(DeviceError::Unusable {
         device: context.name.clone(),
         why: format!(
-            "the job needs {:.3} GB of its memory, and {:.3} GB are free; lower `data.batch_size`, or end what else \
-             uses the GPU",
-            gb(needed),
-            gb(free)
+            "the job needs {} of its memory, and {} are free; lower `data.batch_size`, or end what else uses the GPU",
+            units::bytes(needed),
+            units::bytes(free)
         ),
     })
 }

@@ -55,7 +55,7 @@ pub use access::reaches;
 pub use backend::CudaBackend;
 pub use executor::CudaExecutor;
 pub use gpu::{Gpu, gpus};
-pub use libraries::{LibraryRow, libraries, versions};
+pub use libraries::{LibraryRow, libraries, products_library, versions};
 pub use load::Job;
 pub use nccl::{Communicator, Nccl};
 pub use peer::{PeerSums, connect};

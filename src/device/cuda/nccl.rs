@@ -233,6 +233,11 @@ impl Communicator {
         Err(Lost::Why(format!("the other GPUs did not come to the sum within {:?}", self.0.limit)))
     }
 
+    /// Whether its sums were ended, by itself or for another's sake.
+    pub fn ended(&self) -> bool {
+        self.0.gone.load(Ordering::Acquire)
+    }
+
     /// Lets this GPU go that waits for the others.
     pub fn abort(&self) {
         self.0.abort();

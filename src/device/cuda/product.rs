@@ -1,8 +1,10 @@
 //! Large matrix products by cuBLASLt: planned once, with what follows them folded in where the library can.
 //!
 //! Our matrices are row-major, the library's column-major: it is given C' = B' A', where a prime reads the same memory
-//! by columns. Bias and ReLU are the library's own epilogues. It has no tanh and no sigmoid, its GELU is the
-//! approximation by tanh, and its backward epilogues want masks of its own: there a kernel of ours follows.
+//! by columns. The bias is the library's own epilogue; of activations a kernel of ours follows: it has no tanh and no
+//! sigmoid, its GELU is the approximation by tanh, its backward epilogues want masks of its own, and its ReLU makes 0 of
+//! what is no number (NVIDIA's forum, t/329783, "Incorrect result of cublasLtMatmul with CUBLASLT_EPILOGUE_RELU when
+//! input is NaN"), where PyTorch's, the CPU's and ours keep it: a run that has diverged would go on as if it had not.
 
 use std::{collections::HashMap, ffi::c_void, ptr, sync::Arc};
 
@@ -29,9 +31,7 @@ mod number {
     pub const PREF_MAX_WORKSPACE_BYTES: i32 = 1;
     pub const PREF_MIN_ALIGNMENT_BYTES: [i32; 4] = [5, 6, 7, 8];
     pub const EPILOGUE_DEFAULT: u32 = 1;
-    pub const EPILOGUE_RELU: u32 = 2;
     pub const EPILOGUE_BIAS: u32 = 4;
-    pub const EPILOGUE_RELU_BIAS: u32 = 6;
 }
 
 /// Bytes to which every place of the arena is aligned.
@@ -59,10 +59,11 @@ struct Key {
     epilogue: u32,
 }
 
-/// The opened library with its working memory.
+/// The library, once a product needs it, and what it was asked for.
 pub struct Products {
     context: Arc<Context>,
-    library: Arc<Library>,
+    /// The inner `None`: it is not there.
+    library: Option<Option<Arc<Library>>>,
     arena: u64,
     found: HashMap<Key, Option<[u64; 8]>>,
 }
@@ -86,25 +87,29 @@ impl Drop for Library {
     }
 }
 
-impl Products {
-    /// Opens the library, where it is there; `arena` is the base of all places.
-    pub fn open(context: &Arc<Context>, arena: u64) -> Result<Option<Self>, DeviceError> {
+impl Library {
+    /// Opens it, where it is there.
+    fn open(context: &Arc<Context>) -> Result<Option<Self>, DeviceError> {
         let Ok(blas) = Blas::open(context.driver.version / 1000) else { return Ok(None) };
         // NVIDIA's advice (cuBLAS guide, cublasSetWorkspace): 32 MiB for Hopper and later, 4 MiB before.
         let bytes = if context.gpu.capability.0 >= 9 { 32 << 20 } else { 4 << 20 };
         let workspace = DeviceMemory::new(context, bytes, "the working memory of products")?;
         let mut handle = ptr::null_mut();
         // SAFETY: the pointer is to a live local, and the context is the thread's.
-        if unsafe { (blas.functions.cublasLtCreate)(&raw mut handle) } != 0 {
-            return Ok(None);
-        }
-        let library = Arc::new(Library { blas, handle, workspace });
-        Ok(Some(Self { context: Arc::clone(context), library, arena, found: HashMap::new() }))
+        let made = unsafe { (blas.functions.cublasLtCreate)(&raw mut handle) };
+        Ok((made == 0).then_some(Self { blas, handle, workspace }))
+    }
+}
+
+impl Products {
+    /// Of nothing so far; `arena` is the base of all places.
+    pub fn new(context: &Arc<Context>, arena: u64) -> Self {
+        Self { context: Arc::clone(context), library: None, arena, found: HashMap::new() }
     }
 
     /// Bytes on the device.
     pub fn bytes(&self) -> usize {
-        self.library.workspace.bytes
+        self.library.iter().flatten().map(|library| library.workspace.bytes).sum()
     }
 
     /// Whether any product was planned.
@@ -120,6 +125,11 @@ impl Products {
             return Ok(None);
         }
         let Some(form) = Form::of(op, kind, self.context.gpu.multiprocessors) else { return Ok(None) };
+        let library = match &self.library {
+            Some(library) => library,
+            None => self.library.insert(Library::open(&self.context)?.map(Arc::new)),
+        };
+        let Some(library) = library else { return Ok(None) };
         let compute = match op.flags & (FLAG_TF32 | FLAG_BF16) {
             0 => number::COMPUTE_32F,
             FLAG_TF32 => number::COMPUTE_32F_FAST_TF32,
@@ -127,13 +137,13 @@ impl Products {
         };
         let at = |place: u64| self.arena + 4 * place;
         let bias = form.bias.map(at);
-        let Some(plan) = Plan::new(&self.library, &form, compute, bias) else { return Ok(None) };
+        let Some(plan) = Plan::new(library, &form, compute, bias) else { return Ok(None) };
         let Form { m, n, k, transposed, epilogue, .. } = form;
         let key = Key { m, n, k, transposed, compute, epilogue };
         let algorithm = *self.found.entry(key).or_insert_with(|| plan.search());
         let Some(algorithm) = algorithm else { return Ok(None) };
         let (left, right, to) = (at(form.left), at(form.right), at(form.to));
-        let library = Arc::clone(&self.library);
+        let library = Arc::clone(library);
         let product = Product { library, plan, algorithm, left, right, to, follow: form.follow };
         product.queue(&self.context, stream)?;
         Ok(Some(product))
@@ -181,14 +191,10 @@ impl Form {
                 let to = if pre == NONE { y } else { pre };
                 let mut form = plain(outputs, rows, inputs, [false, false], weight, x, to);
                 form.bias = Some(bias).filter(|bias| *bias != NONE);
-                let relu = op.activation == 1;
-                form.epilogue = match (relu, form.bias.is_some()) {
-                    (true, true) => number::EPILOGUE_RELU_BIAS,
-                    (true, false) => number::EPILOGUE_RELU,
-                    (false, true) => number::EPILOGUE_BIAS,
-                    (false, false) => number::EPILOGUE_DEFAULT,
-                };
-                if op.activation > 1 {
+                if form.bias.is_some() {
+                    form.epilogue = number::EPILOGUE_BIAS;
+                }
+                if op.activation > 0 {
                     form.follow = Some(follow(Kind::Activate, [to, y], op.rows * op.outputs));
                 }
                 Some(form)

@@ -2,7 +2,7 @@
 
 use super::{
     abi::{Kind, Op, bytes_of},
-    encode::{Precision, Refused, encode},
+    encode::{Precision, Refused, counted, encode},
     engine::Ground,
     launch::{Shape, shape},
     memory::DeviceMemory,
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     device::DeviceError,
+    plan::MOST_COUNTED,
     program::{Layout, Phase, Places, Program},
 };
 
@@ -73,7 +74,7 @@ impl Steps {
     ) -> Result<Self, DeviceError> {
         let context = &ground.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
-        let rows = |n: usize| i32::try_from(n).map_err(|_| unusable(too_large(n)));
+        let rows = |n: usize| counted(n).ok_or_else(|| unusable(too_large(n)));
         let (mut nodes, mut records, mut widest) = (Vec::new(), Vec::new(), 1);
         for instruction in &program.instructions {
             let phase = instruction.phase;
@@ -123,7 +124,9 @@ impl Steps {
 }
 
 fn too_large(n: usize) -> String {
-    format!("its kernels count to 2147483647, and an instruction has {n} numbers; lower `data.batch_size`")
+    format!(
+        "its kernels count to {MOST_COUNTED}, and an instruction has {n} numbers; lower `data.batch_size`"
+    )
 }
 
 /// Numbers that an instruction makes.

@@ -31,7 +31,7 @@ impl Ground {
     /// What the device says of the work before the event; or why the other GPUs do not come.
     pub fn until(&self, event: &Event, doing: impl Fn() -> String) -> Result<Duration, DeviceError> {
         if event.happened(&doing)? {
-            return Ok(Duration::ZERO);
+            return self.together(&doing).map(|()| Duration::ZERO);
         }
         let begun = Instant::now();
         loop {
@@ -45,8 +45,19 @@ impl Ground {
                 thread::sleep(ASK_AGAIN);
             }
             if event.happened(&doing)? {
-                return Ok(begun.elapsed());
+                return self.together(&doing).map(|()| begun.elapsed());
             }
+        }
+    }
+
+    /// Refuses to go on where the sums over GPUs were ended: what they have made since means nothing.
+    ///
+    /// # Errors
+    /// That another GPU has failed.
+    pub fn together(&self, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
+        match &self.others {
+            Some(others) if others.ended() => Err(self.lost(Lost::Ended, doing())),
+            _ => Ok(()),
         }
     }
 

@@ -49,7 +49,8 @@ impl Monitor {
             let parts = if whole.mig == Some(true) { device.mig_device_count().unwrap_or(0) } else { 0 };
             all.push(whole);
             let parts = (0..parts).filter_map(|part| device.mig_device_by_index(part).ok());
-            all.extend(parts.map(|part| gpu(index, &part)));
+            // A part does not tell that it is one.
+            all.extend(parts.map(|part| Gpu { mig: Some(true), ..gpu(index, &part) }));
         }
         all.retain(|gpu| !gpu.uuid.is_empty());
         all

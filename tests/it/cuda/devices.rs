@@ -62,6 +62,34 @@ rates of gpu:1
     assert_eq!(words(&got), words(want), "{got}");
 }
 
+/// A GPU that was cut into two parts, of which CUDA lets this process use the first.
+#[test]
+fn a_part_of_a_gpu_is_told_from_the_whole() {
+    let Some(sim) = Sim::get() else { return };
+    let want = "\
+gpu
+  device  GPU    name                       bus id            temp  perf  power        memory           GPU-util  compute
+  -       0      Simulated GPU              00000000:01:00.0  30C   P0    68W / 700W   4MiB / 1024MiB   0%        9.0
+  gpu:0   0 MIG  Simulated GPU MIG 1g.10gb  N/A               N/A   N/A   N/A          4MiB / 1024MiB   N/A       9.0
+  -       0 MIG  Simulated GPU MIG 1g.10gb  N/A               N/A   N/A   N/A          4MiB / 1024MiB   N/A       9.0
+";
+    let cut = [("RUNNER_SIM_MIG", "1")];
+    let got = section(&sim, &cut);
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert!(words(&got).starts_with(&words(want)), "{got}");
+    let place = Place::new(LINREG);
+    let folder = sim.run(&place, &["trainer.max_epochs=1"], &cut).ended_by(0);
+    let environment = folder.text("environment.toml");
+    for line in [
+        "name = \"gpu:0\"\n",
+        "uuid = \"MIG-63757369-6d00-0000-0000-000000000100\"\n",
+        "model = \"Simulated GPU MIG 1g.10gb\"\n",
+        "mig = true\n",
+    ] {
+        assert!(environment.contains(line), "{line}{environment}");
+    }
+}
+
 #[test]
 fn what_is_missing_is_told_with_where_it_was_looked_for() {
     let Some((sim, _folder)) = Sim::only(&["libcuda.so.1"]) else { return };

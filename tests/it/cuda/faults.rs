@@ -125,6 +125,11 @@ fn copies_modules_graphs_and_waits_that_fail() {
             "persistent",
             "loading its kernels: CUDA_ERROR_INVALID_IMAGE (device kernel image is invalid)",
         ),
+        (
+            "alloc:11",
+            "persistent",
+            "taking 4000 bytes for training features: CUDA_ERROR_OUT_OF_MEMORY (out of memory); lower",
+        ),
         ("graph:1", "graph", "making a graph of its steps: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"),
         (
             "launch:2",
@@ -144,6 +149,30 @@ fn copies_modules_graphs_and_waits_that_fail() {
         let start = format!("error: `gpu:0` failed while {words}");
         assert!(ended.stderr.starts_with(&start), "{fails}: {}", ended.stderr);
     }
+}
+
+/// The library of large products fails: while they are tried, within the run, or for want of memory.
+#[test]
+fn large_products_that_fail() {
+    let Some(sim) = Sim::get() else { return };
+    let layers = r#"model.layers=[{ linear = { out_features = 1300 } }, { linear = { out_features = 600 } }, { linear = { out_features = 1 } }]"#;
+    let arguments = [layers, "data.batch_size=32", "trainer.max_epochs=1", "devices.engine=launch", "-q"];
+    let failed = "error: `gpu:0` failed while multiplying matrices by cuBLASLt: CUBLAS_STATUS_EXECUTION_FAILED (the kernel \
+                  failed); look at `nvidia-smi` and `dmesg`, or run on the CPU by `devices.num_gpus = 0`\n";
+    // Three products of a step, and one of the validation, are tried; two steps are done, and one product of the third.
+    for (fails, code) in [("matmul:3", 2), ("matmul:15", 1)] {
+        let place = Place::new(LINREG);
+        let ran = sim.run(&place, &arguments, &[("RUNNER_SIM_FAIL", fails)]);
+        assert_eq!((ran.ended.code, ran.ended.stderr.as_str()), (Some(code), failed), "{fails}");
+        if code == 1 {
+            assert_eq!(ran.folder().summary("status"), "failed");
+        }
+    }
+    let ended = sim.run(&Place::new(LINREG), &arguments, &[("RUNNER_SIM_FAIL", "alloc:7")]).ended;
+    let message = "error: `gpu:0` failed while taking 33554432 bytes for the working memory of products: \
+                   CUDA_ERROR_OUT_OF_MEMORY (out of memory); lower `data.batch_size`, set `data.placement = \"streamed\"`, \
+                   or end what else uses the GPU\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message));
 }
 
 #[test]

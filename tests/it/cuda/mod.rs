@@ -11,6 +11,7 @@ mod parity;
 mod peers;
 mod rates;
 mod timeline;
+mod waits;
 
 use std::{
     fs,

@@ -167,7 +167,11 @@ fn large_products_go_to_the_library_where_it_is_there() {
         let choice = format!("devices.engine={engine}");
         let arguments = plus(&arguments, &choice);
         same(&cpu, &sim.run(&place, &arguments, &[]).ended_by(0), 2e-6, engine);
-        same(&cpu, &without.run(&place, &arguments, &[]).ended_by(0), 2e-6, engine);
+        let own = without.run(&place, &arguments, &[]);
+        let warning = "warning: large products are done by kernels of our own, which are slower: cuBLASLt is not there: \
+                       looked for libcublasLt.so.13, libcublasLt.so.12 in ";
+        assert!(own.ended.stderr.contains(warning), "{}", own.ended.stderr);
+        same(&cpu, &own.ended_by(0), 2e-6, engine);
     }
     let calls = sim.calls();
     let count = |what: &str| calls.iter().filter(|call| **call == what).count();
@@ -185,6 +189,36 @@ fn large_products_go_to_the_library_where_it_is_there() {
         "and what they wrote is gone: {calls:?}"
     );
     assert!(without.calls().iter().all(|call| !call.starts_with("matmul")));
+}
+
+/// The library's own ReLU makes 0 of what is no number, so that a loss would stay finite: it is not used, and a run ends at
+/// the step at which it ends on the CPU.
+#[test]
+fn what_is_no_number_is_not_hidden_by_large_products() {
+    let Some(sim) = Sim::get() else { return };
+    let place = classes();
+    let layers = r#"model.layers=[{ linear = { out_features = 1300 } }, "relu", { linear = { out_features = 600 } }, "relu", { linear = { out_features = 3 } }]"#;
+    let arguments = [layers, "optimizer.sgd.lr=1e30", "trainer.max_steps=8", "-q"];
+    let cpu = place.run(&plus(&arguments, "devices.num_gpus=0")).ended_by(1);
+    let gpu = sim.run(&place, &plus(&arguments, "devices.engine=graph"), &[]).ended_by(1);
+    assert_eq!((gpu.summary("status"), gpu.summary("steps")), ("diverged".into(), cpu.summary("steps")));
+    let products: Vec<_> = sim.calls().into_iter().filter(|call| call.starts_with("matmul")).collect();
+    assert!(products.iter().any(|call| call == "matmul 600 32 1300 epilogue 4 compute 68"), "{products:?}");
+    let hides = |call: &&String| [" epilogue 2 ", " epilogue 6 "].iter().any(|name| call.contains(name));
+    assert_eq!(products.iter().find(hides), None);
+}
+
+#[test]
+fn a_product_that_the_library_has_no_way_for_is_our_own() {
+    let Some(sim) = Sim::get() else { return };
+    let place = classes();
+    let arguments = [WIDE, "trainer.max_steps=2", "devices.engine=graph"];
+    let with = sim.run(&place, &arguments, &[]).ended_by(0);
+    let own = Sim::at(&sim.libraries);
+    let none = [("RUNNER_SIM_FAIL", "plan:1,plan:2,plan:3,plan:4")];
+    let without = own.run(&place, &arguments, &none).ended_by(0);
+    same(&with, &without, 2e-6, "no plan");
+    assert_eq!(own.calls().iter().find(|call| call.starts_with("matmul")), None);
 }
 
 #[test]
@@ -231,10 +265,20 @@ fn several_gpus_do_what_one_does() {
         assert_eq!((gpus.summary("devices_used"), gpus.summary("engine")), (names.join(";"), chosen.into()));
         same(&cpu, &gpus, 2e-6, &format!("{count} GPUs, {chosen}"));
     }
+    // Each takes its own rows of every chunk.
+    let streamed = ["data.placement=streamed", "data.batch_size=7", "trainer.max_epochs=1"];
+    let cpu = place.run(&plus(&streamed, "devices.num_gpus=0")).ended_by(0);
+    let gpus = sim.run(&place, &plus(&streamed, "devices.num_gpus=2"), &four).ended_by(0);
+    same(&cpu, &gpus, 2e-6, "2 GPUs, streamed rows");
     let warned = without_nccl.run(&place, &["devices.num_gpus=2"], &four).ended;
     let warning = "warning: gradients are summed through the host's memory, with a wait in every step: NCCL is not there: \
                    looked for libnccl.so.2 in ";
     assert!(warned.stderr.contains(warning), "{}", warned.stderr);
+    // One that is there and too old is not used, and says why.
+    let old = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_NCCL_VERSION", "2804")];
+    let warned = sim.run(&place, &["devices.num_gpus=2"], &old).ended;
+    let told = "libnccl.so.2 is too old: it is 2.8, and graphs hold sums from 2.9 on";
+    assert!(warned.stderr.contains(told) && warned.stderr.contains(warning), "{}", warned.stderr);
     let graph = without_nccl.run(&place, &["devices.num_gpus=2", "devices.engine=graph"], &four).ended;
     assert_eq!(graph.code, Some(2));
     let refused = "error: the engine `graph` cannot sum over several devices";

@@ -55,5 +55,41 @@ fn the_suites_pass_on_the_stand_in_libraries() {
         .unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
-    assert!(said.contains("test result: ok. 7 passed"), "{said}");
+    assert!(said.contains("test result: ok. 8 passed"), "{said}");
+}
+
+/// `scripts/gpu-check` finds its binaries and the GPUs, a part of one among them, and says what is not there.
+#[test]
+fn the_check_of_a_machine_finds_its_gpus() {
+    if std::env::var_os(REQUIRED).is_some() {
+        return;
+    }
+    let Some(libraries) = folder() else { return };
+    let check = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let output = Command::new("scripts/gpu-check")
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", libraries)
+            .env("RUNNER_BINARY", env!("CARGO_BIN_EXE_runner"))
+            .env("RUNNER_TESTS", std::env::current_exe().unwrap())
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let nothing = ["--skip-suites", "--skip-bench"];
+    for (variable, gpus) in [(("RUNNER_SIM_DEVICES", "3"), "3 to use"), (("RUNNER_SIM_MIG", "1"), "1 to use")]
+    {
+        let (code, said, complained) = check(&[variable], &nothing);
+        assert_eq!((code, complained.as_str()), (Some(0), ""), "{said}");
+        assert!(said.contains(gpus) && said.ends_with("\n== all passed\n"), "{said}");
+    }
+    let (code, said, complained) = check(&[("RUNNER_SIM_DEVICES", "0")], &nothing);
+    let message = "gpu-check: `runner devices` lists no GPU that can be used\n";
+    assert_eq!((code, complained.as_str()), (Some(3), message), "{said}");
+    let (code, _, complained) = check(&[("RUNNER_TESTS", "/nowhere/it")], &nothing);
+    assert_eq!(code, Some(2));
+    assert!(complained.starts_with("gpu-check: `/nowhere/it` is not there; build it"), "{complained}");
+    let (code, _, complained) = check(&[], &["--out"]);
+    assert_eq!((code, complained.as_str()), (Some(2), "gpu-check: --out wants a value\n"));
 }

@@ -1,5 +1,7 @@
 //! Whole trainings on a GPU beside PyTorch's curves (tests/parity), in every engine.
 
+use runner::device::cuda;
+
 use super::{first_gpu, some};
 use crate::parity::worst;
 
@@ -34,6 +36,27 @@ fn every_engine_follows_pytorch() {
             let engine = format!("devices.engine={engine}");
             let worst = worst(case, &["devices.num_gpus=1", &engine]);
             assert!(worst.metrics < LIMIT, "{case}, {engine}: {worst:?}");
+        }
+    }
+}
+
+/// Two GPUs, and all of them: summed in a graph, between launches, and (where NCCL is not there) through the host.
+#[test]
+fn several_gpus_follow_pytorch() {
+    let all = cuda::gpus().map_or(0, |gpus| gpus.len());
+    if first_gpu().is_none() || all < 2 {
+        eprintln!("skipped: {all} GPUs are not several");
+        return;
+    }
+    let counts = if all > 2 { vec![2, all] } else { vec![2] };
+    for case in some(&CASES, 2) {
+        for count in &counts {
+            for engine in ["auto", "launch"] {
+                let (count, engine) =
+                    (format!("devices.num_gpus={count}"), format!("devices.engine={engine}"));
+                let worst = worst(case, &[&count, &engine]);
+                assert!(worst.metrics < LIMIT, "{case}, {count}, {engine}: {worst:?}");
+            }
         }
     }
 }

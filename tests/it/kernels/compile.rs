@@ -11,7 +11,7 @@ use std::{
 use libloading::Library;
 
 #[path = "../../../kernels/sources.rs"]
-mod sources;
+pub mod sources;
 
 /// Architectures that are held; those that the library does not know are left out.
 const ARCHITECTURES: [i32; 4] = [75, 80, 90, 100];

@@ -2,7 +2,10 @@
 
 use std::process::Command;
 
-use super::driver::{Driver, Grid, Order, argument, build};
+use super::{
+    compile::sources::SOURCES,
+    driver::{Driver, Grid, Order, argument, build},
+};
 
 /// Sums 1, 2, ... 256 by a kernel, in each order.
 fn sums(driver: &Driver, kernel: &str) -> Vec<f32> {
@@ -46,6 +49,39 @@ fn a_write_beyond_shared_memory_is_an_error() {
     let grid = |shared_bytes| Grid { shared_bytes, ..Grid::of(1, 32) };
     assert_eq!(driver.try_launch("planted_write_beyond_shared", grid(4 * 65), arguments), 0);
     assert_eq!(driver.try_launch("planted_write_beyond_shared", grid(4 * 64), arguments), 719);
+}
+
+/// More numbers than 32 bits count: an index that wraps would count few of them, or never end.
+#[test]
+fn a_sum_counts_beyond_32_bits() {
+    let Some(driver) = Driver::get() else { return };
+    let (partial, out) = (driver.holding(&[0.0f64; 1025]), driver.holding(&[0.0f64]));
+    let threads = 64u64;
+    for (n, stride) in [((1u64 << 32) + 5, 1u32 << 31), ((1 << 32) - 1, 3 << 30), ((1 << 33) + 70, u32::MAX)]
+    {
+        let (mut pp, mut po) = (partial.address, out.address);
+        let (mut count, mut step) = (n, stride);
+        let arguments =
+            &mut [argument(&mut count), argument(&mut step), argument(&mut pp), argument(&mut po)];
+        driver.launch("planted_count", Grid::of(1, threads as u32), arguments);
+        let want: u64 = (0..threads).map(|thread| (n - thread).div_ceil(u64::from(stride))).sum();
+        assert_eq!(out.read::<f64>(1), [want as f64], "{n} by {stride}");
+    }
+}
+
+#[test]
+fn shared_memory_is_aligned_for_four_numbers() {
+    let Some(driver) = Driver::get() else { return };
+    let out = driver.holding(&[1u64]);
+    let mut to = out.address;
+    let grid = Grid { shared_bytes: 256, ..Grid::of(1, 32) };
+    driver.launch("planted_alignment", grid, &mut [argument(&mut to)]);
+    assert_eq!(out.read::<u64>(1), [0]);
+    // What the simulator aligns anyhow, a device does only where it is told to.
+    for (name, text) in SOURCES {
+        let all = text.matches("extern __shared__").count();
+        assert_eq!(text.matches("extern __shared__ __align__(16)").count(), all, "{name}");
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn tensors_follow_their_definitions() {
         let out = driver.holding(&[f32::NAN]);
         let squares: f64 = a.iter().map(|x| f64::from(*x).powi(2)).sum();
         for (mut root, want) in [(0, squares), (1, squares.sqrt())] {
-            let (mut count, mut pp, mut po) = (n as u32, partial.address, out.address);
+            let (mut count, mut pp, mut po) = (n as u64, partial.address, out.address);
             driver.launch(
                 "tensor_reduce",
                 Grid::of(3, 64),

@@ -93,10 +93,8 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
         let square = (side * side) as u64;
         op.at = [0, square, NONE, NONE, 2 * square, NONE, NONE, NONE];
         let ground = &bench.ground;
-        let mut library = Products::open(&ground.context, ground.arena.at)?;
-        let planned =
-            library.as_mut().map(|library| library.plan(&op, Kind::Linear, &ground.stream)).transpose()?;
-        let work = match planned.flatten() {
+        let mut library = Products::new(&ground.context, ground.arena.at);
+        let work = match library.plan(&op, Kind::Linear, &ground.stream)? {
             Some(product) => Work::Product(Box::new(product)),
             None => {
                 let shape = shape(&op, Kind::Linear, ground.context.gpu.multiprocessors);
