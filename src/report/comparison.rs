@@ -76,8 +76,10 @@ pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
             },
         }
     }
+    // First, since a curve that cannot be read marks its run.
+    let (reference, differences) = curves(&mut runs, &mut fault);
     let mut comparison = Comparison::of(runs);
-    (comparison.curve_reference, comparison.curves) = curves(&mut comparison.runs, &mut fault);
+    (comparison.curve_reference, comparison.curves) = (reference, differences);
     // What is left is compared; where nothing is, that is no comparison.
     match fault {
         Some(fault) if comparison.runs.iter().all(|run| run.status == DAMAGED) => Err(fault),

@@ -81,7 +81,7 @@ fn a_job_that_does_not_fit_names_the_batch_that_would() {
     let short = ["trainer.max_steps=1", "trainer.validate_every_epochs=0"];
     let arguments = [wide, short[0], short[1], "data.batch_size=500"];
     let ended = sim.run(&Place::new(LINREG), &arguments, &memory).ended;
-    let message = "error: the job needs 0.123 GB of memory on `gpu:0` for parameters, activations and data, and 0.096 GB \
+    let message = "error: the job needs 117 MiB of memory on `gpu:0` for parameters, activations and data, and 91.4 MiB \
                    are free\n --> argument:1:17\n  |\n1 | data.batch_size=500\n  |                 ^^^\n  |\n  = hint: \
                    `data.batch_size = ";
     assert_eq!(ended.code, Some(2));
@@ -185,6 +185,6 @@ fn what_only_a_gpu_has_is_refused_on_the_cpu_and_the_other_way_round() {
     let large = "model.layers=[{ linear = { out_features = 3000 } }, { linear = { out_features = 1 } }]";
     let ended = sim.run(&Place::new(LINREG), &[large, "devices.engine=persistent"], &[]).ended;
     assert_eq!(ended.code, Some(2));
-    let words = "in shared memory, and a block of this GPU has 220160";
+    let words = "in shared memory, and a block of this GPU has 215 KiB";
     assert!(ended.stderr.lines().next().unwrap_or_default().ends_with(words), "{}", ended.stderr);
 }
