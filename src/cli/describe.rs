@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::measure;
+use super::measure::{self, Measured};
 use crate::{
     plan::{Machine, Movement, Place, Trial, transfers},
     program::Role,
     record::devices_in_words,
+    report::Estimate,
     spec::{self, Optimizer, Rule, Source},
     units,
 };
@@ -199,26 +200,37 @@ fn cost(page: &mut Page, trial: &Trial) {
         ),
     );
     let parts = floor.by(trial.threads);
-    let measured = match measure::step_s(trial) {
-        Ok(Some(seconds)) if trial.world_size() == 1 => {
-            format!("{} measured on blank rows", units::seconds(seconds))
-        }
-        Ok(Some(seconds)) => {
-            format!("{} measured on blank rows, without the all-reduce", units::seconds(seconds))
+    let measured = match measure::step(trial) {
+        Ok(Some(Measured { step_s, instrument })) => {
+            let alone = if trial.world_size() == 1 { "" } else { ", without the all-reduce" };
+            format!(
+                "{} measured on blank rows{alone}{}",
+                units::seconds(step_s),
+                instrument.map(timing).unwrap_or_default()
+            )
         }
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
-    if trial.engine.is_gpu() {
-        // The cost model is the CPU's; what it takes for GPUs stands with the engine.
-        return page.more([measured]);
+    if trial.engine.is_gpu() && !floor.rates.processor.is_gpu() {
+        // The rates are the CPU's; what is estimated of GPUs stands with the engine.
+        let more = "; `runner devices --measure` measures the rates that a floor is made of";
+        return page.more([format!("{measured}{more}")]);
     }
+    let of =
+        if floor.rates.processor.is_gpu() && trial.world_size() > 1 { " of the slowest GPU" } else { "" };
     page.more([format!(
-        "{} by the cost model, from {} rates, bound by {}; {measured}",
+        "{} by the cost model, from {} rates{of}, bound by {}; {measured}",
         units::seconds(parts.total_s()),
         floor.rates.origin.name(),
         floor.bound_name(parts.bound())
     )]);
+}
+
+/// `, to which timing its phases adds 0.26 % (0.10 to 0.40)`.
+fn timing(adds: Estimate) -> String {
+    let [low, high] = adds.interval.unwrap_or([adds.median; 2]).map(|part| part * 100.0);
+    format!(", to which timing its phases adds {:.2} % ({low:.2} to {high:.2})", adds.median * 100.0)
 }
 
 /// What passes between host and devices.

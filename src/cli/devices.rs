@@ -1,6 +1,6 @@
 //! `runner devices`: the machine.
 
-use std::fmt::Write;
+use std::{fmt::Write, path::Path};
 
 use chrono::{SecondsFormat, Utc};
 
@@ -21,7 +21,7 @@ use crate::{
 /// Runs the command.
 pub fn devices(options: &DevicesOptions) -> Exit {
     if options.measure
-        && let Err(exit) = measure()
+        && let Err(exit) = measure(options.virtual_gpus.is_none())
     {
         return exit;
     }
@@ -46,11 +46,15 @@ pub fn devices(options: &DevicesOptions) -> Exit {
         Some(count) => gpus::describe_virtual(count, machine.memory_available, options.measure),
         None => gpus::describe(),
     });
+    #[cfg(feature = "cuda")]
+    if options.virtual_gpus.is_none() {
+        text.push_str(&super::gpu_measure::describe(rates::folder().as_deref()));
+    }
     print(&text)
 }
 
-/// Measures this machine and keeps what was found.
-fn measure() -> Result<(), Exit> {
+/// Measures this machine, with its GPUs where these are not hidden, and keeps what was found.
+fn measure(with_gpus: bool) -> Result<(), Exit> {
     let instruction_set = machine(None, false).instruction_set;
     let hint = format!("name a folder that can be written by {}", rates::FOLDER_VARIABLE);
     let failed = |message: String, hint: Option<&str>| {
@@ -63,8 +67,27 @@ fn measure() -> Result<(), Exit> {
     let measured = measure_rates(host::logical_cores().unwrap_or(1));
     let measured = measured.map_err(|e| failed(e.to_string(), None))?;
     let now = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
-    let written = rates::write(&folder, &Key::here(&instruction_set), &measured, now);
-    written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))
+    let written = rates::write(&folder, &Key::here(&instruction_set), &measured, now.clone());
+    written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))?;
+    let mut faults = if with_gpus { gpu_faults(&folder, &now) } else { Vec::new() };
+    match faults.pop() {
+        None => Ok(()),
+        Some(last) => {
+            faults.into_iter().for_each(|fault| say(fault, None));
+            Err(failed(last, None))
+        }
+    }
+}
+
+/// Measures the GPUs; what could not be measured.
+#[cfg(feature = "cuda")]
+fn gpu_faults(folder: &Path, now: &str) -> Vec<String> {
+    super::gpu_measure::measure(folder, now)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu_faults(_: &Path, _: &str) -> Vec<String> {
+    Vec::new()
 }
 
 /// The rates that the cost model uses, and where they come from.

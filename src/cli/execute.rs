@@ -14,7 +14,7 @@ use crate::{
     device::{DeviceError, Grain},
     event::{Event, Header, Level, Outcome, Status},
     host::{self, load::Watch, nvml::Monitor},
-    plan::{self, Choice, Trial},
+    plan::{self, Choice, Engine, Place, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
         RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
@@ -126,9 +126,13 @@ pub fn execute(
         threads: trial.threads,
         available_threads: process.available_threads(),
         instruction_set: trial.instruction_set.clone(),
-        precision: "f32".to_owned(),
+        precision: trial.spec.devices.precision.name().to_owned(),
         gpus: trial.gpus.clone(),
         timed_by: timed_by(trial).to_owned(),
+        libraries: libraries(
+            &trial.devices.used,
+            [trial.engine.is_gpu() && trial.has_large_product(), trial.world_size() > 1],
+        ),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;
@@ -172,11 +176,30 @@ pub fn execute(
     outcome.ok_or(ExecuteError::Record(RecordError::Gone))
 }
 
-/// How finely a trial's steps are timed, in words.
+/// What a run on these devices loads of NVIDIA's libraries, with versions: whether it has large products and sums over GPUs.
+#[cfg(feature = "cuda")]
+pub fn libraries(used: &[Place], [products, sums]: [bool; 2]) -> BTreeMap<String, String> {
+    use crate::device::cuda;
+
+    let first = used.iter().find_map(|p| if let Place::Gpu(i) = p { Some(*i) } else { None });
+    let gpu = first.and_then(|i| cuda::gpus().ok()?.into_iter().find(|gpu| gpu.ordinal == i));
+    gpu.map_or_else(BTreeMap::new, |gpu| cuda::versions(&gpu, products, sums).into_iter().collect())
+}
+
+#[cfg(not(feature = "cuda"))]
+pub fn libraries(_: &[Place], _: [bool; 2]) -> BTreeMap<String, String> {
+    BTreeMap::new()
+}
+
+/// How finely a trial's steps are timed and by whose clock, in words.
 fn timed_by(trial: &Trial) -> &'static str {
-    match train::grain(trial) {
-        Grain::Phases => "phases",
-        Grain::Blocks => {
+    match (trial.engine, train::grain(trial)) {
+        (Engine::Launch, _) => "phases, by events of the GPU, which are read later",
+        (engine, _) if engine.is_gpu() => {
+            "blocks of steps, by events of the GPU, which are read later: this engine runs many steps as one piece of work"
+        }
+        (_, Grain::Phases) => "phases",
+        (_, Grain::Blocks) => {
             "blocks of steps: one takes less than 10 µs by the cost model, and a clock would be much of that"
         }
     }

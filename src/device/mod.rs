@@ -11,12 +11,13 @@ pub mod cpu;
 #[allow(unsafe_code)]
 pub mod cuda;
 mod ledger;
+mod probe;
 mod trace;
 mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
-pub use clock::{Clock, PhaseSummary};
+pub use clock::{Clock, ClockCost, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};

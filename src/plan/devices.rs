@@ -62,6 +62,12 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// Names and UUIDs of the real GPUs in use.
+    pub fn gpus(&self, machine: &Machine) -> Vec<(String, String)> {
+        let named = |place: &Place| Some((place.to_string(), place.real_gpu(machine)?.uuid.clone()?));
+        self.used.iter().filter_map(named).collect()
+    }
+
     /// The names joined as in `summary.csv`.
     pub fn used_names(&self) -> Vec<String> {
         self.used.iter().map(Place::to_string).collect()
@@ -178,6 +184,7 @@ mod tests {
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
             rates: Rates::typical("avx2"),
+            sums: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What planning knows of GPUs: which engine runs the steps there, and whether the job fits.
 
-use super::{Engine, Rates};
+use super::{Engine, Floor, GpuRates, Speed};
 use crate::{
     program::{Arena, LARGE_PRODUCT, Programs, Role},
     spec::{EngineChoice, Precision, Problem, Spec},
@@ -20,9 +20,8 @@ pub struct Gpu {
     pub memory_free: u64,
     /// What its engines need; all 0 for a virtual one.
     pub limits: GpuLimits,
-    /// Its speeds and the bytes of its second-level cache, where they are known; else nothing is said of what bounds a
-    /// run on it.
-    pub speed: Option<(Rates, u64)>,
+    /// Its speeds, where they were measured; else nothing is said of what bounds a run on it.
+    pub speed: Option<GpuRates>,
 }
 
 impl Gpu {
@@ -95,7 +94,12 @@ fn among_several(choice: EngineChoice, queued: bool) -> Result<Chosen, Problem> 
 }
 
 /// Picks the engine of real GPUs.
-pub fn engine(spec: &Spec, programs: &Programs, gpus: &[&Gpu], world_size: usize) -> Result<Chosen, Problem> {
+pub fn engine(
+    spec: &Spec,
+    programs: &Programs,
+    gpus: &[&Gpu],
+    (world_size, data_bytes): (usize, u64),
+) -> Result<Chosen, Problem> {
     let choice = spec.devices.engine;
     let at = |message: String| Problem::at_key("devices.engine", message);
     let leave = "leave `devices.engine` out: the plan picks one that fits";
@@ -126,13 +130,17 @@ pub fn engine(spec: &Spec, programs: &Programs, gpus: &[&Gpu], world_size: usize
         EngineChoice::Cooperative => given(Engine::Cooperative),
         EngineChoice::Graph => given(Engine::Graph),
         EngineChoice::Launch => given(Engine::Launch),
-        EngineChoice::Auto => Ok(pick(programs, limits, fits)),
+        EngineChoice::Auto => {
+            let speed = gpus.first().and_then(|gpu| gpu.speed);
+            let measured = speed.map(|speed| floors(programs, &speed, spec.devices.precision, data_bytes));
+            let by = if measured.is_some() { "by measured rates" } else { "as estimated" };
+            Ok(pick(measured.unwrap_or_else(|| estimates(programs, limits)), by, limits, fits))
+        }
     }
 }
 
-/// The least estimate among the engines that can.
-fn pick(programs: &Programs, limits: GpuLimits, fits: bool) -> Chosen {
-    let [persistent, cooperative, graph] = estimates(programs, limits);
+/// The least time among the engines that can.
+fn pick([persistent, cooperative, graph]: [f64; 3], by: &str, limits: GpuLimits, fits: bool) -> Chosen {
     let mut all = vec![(Engine::Graph, graph)];
     if limits.cooperative {
         all.push((Engine::Cooperative, cooperative));
@@ -143,10 +151,23 @@ fn pick(programs: &Programs, limits: GpuLimits, fits: bool) -> Chosen {
     all.sort_by(|a, b| a.1.total_cmp(&b.1));
     let words: Vec<_> = all.iter().map(|(e, s)| format!("`{}` {}", e.name(), units::seconds(*s))).collect();
     let engine = all.first().map_or(Engine::Graph, |(engine, _)| *engine);
-    Chosen { engine, reason: format!("a step may take, as estimated: {}", words.join(", ")) }
+    Chosen { engine, reason: format!("a step may take, {by}: {}", words.join(", ")) }
 }
 
-/// Seconds of a step: persistent, cooperative, graph.
+/// The floors of a step: persistent, cooperative, graph.
+fn floors(programs: &Programs, speed: &GpuRates, precision: Precision, data_bytes: u64) -> [f64; 3] {
+    [Engine::Persistent, Engine::Cooperative, Engine::Graph].map(|engine| {
+        let by = Speed {
+            rates: speed.by(engine, precision),
+            cache_bytes: speed.cache_bytes,
+            sums: None,
+            upload_bytes_per_s: None,
+        };
+        Floor::of(programs, by, data_bytes).serial_s()
+    })
+}
+
+/// Seconds of a step, as estimated: persistent, cooperative, graph.
 fn estimates(programs: &Programs, limits: GpuLimits) -> [f64; 3] {
     let instructions = programs.train.instructions.len() as f64;
     let flops = programs.train.cost().flops;

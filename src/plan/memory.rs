@@ -178,6 +178,7 @@ mod tests {
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
             rates: Rates::typical("avx2"),
+            sums: None,
         }
     }
 

@@ -3,9 +3,11 @@
 //! Planning is pure: it is told what the data are ([`Facts`]) and what the machine is ([`Machine`]), and touches neither
 //! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
 
+mod advice;
 mod devices;
 mod floor;
 mod gpu;
+mod gpu_rates;
 pub mod lab;
 mod memory;
 mod rates;
@@ -16,8 +18,9 @@ mod transfers;
 mod verdict;
 
 pub use devices::{Choice, Place};
-pub use floor::{Bound, Floor, Machine, Parts};
+pub use floor::{Bound, Floor, Machine, Parts, Speed};
 pub use gpu::{Gpu, GpuLimits, WALK_BYTES};
+pub use gpu_rates::{GpuRates, SumRates};
 pub use rates::{Origin, Processor, Rates};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
@@ -149,6 +152,11 @@ impl Trial {
         gpu::bytes(programs, self.data_bytes, chunk_bytes)
     }
 
+    /// Whether a step has a product that a GPU's library does.
+    pub fn has_large_product(&self) -> bool {
+        gpu::has_large_product(&self.programs)
+    }
+
     /// What each device runs, in the order of [`Choice::used`].
     pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
         std::iter::once(&self.programs).chain(&self.peers)
@@ -212,7 +220,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if gpus.is_empty() {
         gpu::refuse_on_cpu(&spec).map_err(refused)?;
     } else if let Some(first) = ranks.first() {
-        let gpu = gpu::engine(&spec, first, &gpus, world_size).map_err(refused)?;
+        let gpu = gpu::engine(&spec, first, &gpus, (world_size, data_bytes)).map_err(refused)?;
         let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
         chosen = Some(gpu);
         if apart {
@@ -228,8 +236,10 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     memory::Need { spec: &spec, facts, streamed, fold_update, devices: &devices, data_bytes, chunk_bytes }
         .check(peers.last().unwrap_or(&programs), machine)
         .map_err(refused)?;
-    let first = devices.used.first().copied().unwrap_or(Place::Cpu);
-    let floor = Floor::of(&programs, machine.speed(first), data_bytes);
+    let all = devices.used.iter().zip(std::iter::once(&programs).chain(&peers));
+    let by = chosen.as_ref().map(|chosen| (chosen.engine, spec.devices.precision));
+    let floor = by.and_then(|by| machine.gpu_floor(all, by, data_bytes));
+    let floor = floor.unwrap_or_else(|| Floor::of(&programs, machine.speed(), data_bytes));
     // Devices that share a run, or that have a memory of their own, have one thread each.
     let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
     let (engine, engine_reason) = match (chosen, &devices.used[..]) {
@@ -239,12 +249,8 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     };
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
     let batches = (CHUNK_BYTES / (row_bytes * batch)).max(1);
-    let uuid = |place: &Place| match place {
-        Place::Gpu(i) => Some((place.to_string(), machine.gpus.get(*i as usize)?.uuid.clone()?)),
-        Place::Cpu | Place::Virtual(_) => None,
-    };
     Ok(Trial {
-        gpus: devices.used.iter().filter_map(uuid).collect(),
+        gpus: devices.gpus(machine),
         devices,
         engine,
         engine_reason,
@@ -365,6 +371,7 @@ mod tests {
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
             rates: Rates::typical("avx2"),
+            sums: None,
         };
         let refused = plan(&experiment.trials[0].spec, facts, &machine, 2).err();
         let message = "the job needs at least 16 EiB of memory for parameters, activations and data, and 7.5 GiB are \

@@ -57,7 +57,8 @@ fn write(out: &mut impl Write, lanes: &[TraceLane]) -> io::Result<()> {
             processes.push(&lane.process);
             processes.len() - 1
         });
-        let (pid, tid) = (process + 1, thread + 1);
+        // A thread with the number of its process would be shown as its main thread.
+        let (pid, tid) = (process + 1, 101 + thread);
         let meta = |what: &str, arguments: Value| json!({ "name": what, "ph": "M", "pid": pid, "tid": tid, "args": arguments });
         line(meta("process_name", json!({ "name": lane.process })))?;
         line(meta("process_sort_index", json!({ "sort_index": pid })))?;

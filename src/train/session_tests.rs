@@ -101,6 +101,7 @@ fn trial(folder: &std::path::Path, policy: &str) -> Trial {
         cache_bytes: 1 << 20,
         instruction_set: String::new(),
         rates: Rates::typical(""),
+        sums: None,
     };
     plan(spec, facts, &machine, 1).expect("a plan")
 }

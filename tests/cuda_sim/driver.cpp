@@ -17,6 +17,7 @@
 //   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call, details
 //   RUNNER_SIM_ORDER     forward, reverse or shuffled: the order of threads and blocks
 //   RUNNER_SIM_PEER      0: no device can reach another's memory
+//   RUNNER_SIM_SLOW      microseconds that work takes longer whose line in the log begins so: "h2d 4000:5000,all_reduce:900"
 //   RUNNER_SIM_LATE      an event has not happened when it is first asked, so many times
 //   RUNNER_SIM_MIG       1: the first device is a part of one that was cut (its UUID begins with `MIG-`)
 

@@ -3,6 +3,7 @@
 // RUNNER_SIM_MIG=1 has the first GPU of the stand-in driver cut into two parts, of which that driver lists the first: a part
 // tells its name, its UUID, its memory and its capability, and nothing else.
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -109,19 +110,37 @@ EXPORT int nvmlDeviceGetEnforcedPowerLimit(void* handle, unsigned* mw) {
 }
 EXPORT int nvmlDeviceGetTotalEnergyConsumption(void* handle, unsigned long long* mj) {
     if (part_of(handle) > 0) return NOT_SUPPORTED;
-    return *mj = 1234500, SUCCESS;
+    static std::atomic<unsigned long long> asked{0};   // a joule more each time that anybody asks
+    return *mj = 1234500 + 1000 * asked++, SUCCESS;
 }
 EXPORT int nvmlDeviceGetClockInfo(void* handle, int which, unsigned* mhz) {
     if (part_of(handle) > 0) return NOT_SUPPORTED;
     return *mhz = which == 2 ? 2619 : 1980, SUCCESS;
 }
+EXPORT int nvmlDeviceGetMaxClockInfo(void* handle, int which, unsigned* mhz) {
+    if (part_of(handle) > 0) return NOT_SUPPORTED;
+    return *mhz = which == 2 ? 2619 : 1980, SUCCESS;
+}
+EXPORT int nvmlDeviceGetPowerManagementDefaultLimit(void* handle, unsigned* mw) {
+    return part_of(handle) > 0 ? NOT_SUPPORTED : (*mw = 700000, SUCCESS);
+}
+EXPORT int nvmlDeviceGetEccMode(void* handle, unsigned* now, unsigned* pending) {
+    return part_of(handle) > 0 ? NOT_SUPPORTED : (*now = *pending = 1, SUCCESS);
+}
+static int link(void* handle, unsigned value, unsigned* to) {
+    return part_of(handle) > 0 ? NOT_SUPPORTED : (*to = value, SUCCESS);
+}
+EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(void* handle, unsigned* to) { return link(handle, 4, to); }
+EXPORT int nvmlDeviceGetCurrPcieLinkWidth(void* handle, unsigned* to) { return link(handle, 16, to); }
+EXPORT int nvmlDeviceGetMaxPcieLinkGeneration(void* handle, unsigned* to) { return link(handle, 5, to); }
+EXPORT int nvmlDeviceGetMaxPcieLinkWidth(void* handle, unsigned* to) { return link(handle, 16, to); }
 EXPORT int nvmlDeviceGetPerformanceState(void* handle, int* state) {
     if (part_of(handle) > 0) return NOT_SUPPORTED;
     return *state = 0, SUCCESS;
 }
 EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(void* handle, unsigned long long* bits) {
     if (part_of(handle) > 0) return NOT_SUPPORTED;
-    return *bits = 1, SUCCESS;
+    return *bits = (unsigned long long)setting("RUNNER_SIM_THROTTLE", 1), SUCCESS;
 }
 EXPORT int nvmlDeviceGetPersistenceMode(void*, unsigned* mode) { return *mode = 1, SUCCESS; }
 EXPORT int nvmlDeviceGetComputeMode(void*, unsigned* mode) { return *mode = 0, SUCCESS; }
@@ -136,6 +155,10 @@ EXPORT int nvmlDeviceGetMaxMigDeviceCount(void* handle, unsigned* most) {
 EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(void* handle, unsigned index, void** part) {
     if (!is_cut(ordinal_of(handle)) || index >= 2) return NOT_FOUND;
     return *part = (void*)((long)handle + 1000 * (index + 1)), SUCCESS;
+}
+EXPORT int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void* part, void** whole) {
+    if (part_of(part) <= 0) return NOT_FOUND;
+    return *whole = handle_of(0), SUCCESS;
 }
 EXPORT int nvmlDeviceIsMigDeviceHandle(void* handle, unsigned* is) { return *is = part_of(handle) > 0, SUCCESS; }
 EXPORT int nvmlDeviceGetTopologyCommonAncestor(void*, void*, int* level) { return *level = 30, SUCCESS; }   // a host bridge

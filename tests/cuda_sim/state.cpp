@@ -185,6 +185,23 @@ void release(const void* cause) {
 
 // ----------------------------------------------------------------------------------------------------------- streams
 
+// Work of this kind takes longer than it would.
+static void dawdle(const std::string& text) {
+    static const std::vector<std::pair<std::string, long>> all = [] {
+        std::vector<std::pair<std::string, long>> found;
+        const char* setting = getenv("RUNNER_SIM_SLOW");
+        std::string rest = setting ? setting : "";
+        while (!rest.empty()) {
+            size_t comma = std::min(rest.find(','), rest.size()), colon = rest.find(':');
+            if (colon < comma) found.push_back({rest.substr(0, colon), atol(rest.c_str() + colon + 1)});
+            rest.erase(0, comma + 1);
+        }
+        return found;
+    }();
+    for (const auto& [start, us] : all)
+        if (text.compare(0, start.size(), start) == 0) usleep((useconds_t)us);
+}
+
 int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> work) {
     Stream* stream = stream_of(handle);
     if (!stream) return INVALID_CONTEXT;
@@ -194,6 +211,7 @@ int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> w
     }
     if (stalled(stream->cause)) return SUCCESS;   // it waits behind what does not come
     if (!text.empty()) log(stream->device, text);
+    dawdle(text);
     return work(stream);
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    super::execute::{ExecuteError, Process, resolved},
+    super::execute::{ExecuteError, Process, libraries, resolved},
     say_plain,
 };
 use crate::{
@@ -93,8 +93,9 @@ pub fn execute(
         available_threads: process.available_threads(),
         instruction_set: trial.instruction_set.clone(),
         precision: "f32".to_owned(),
-        gpus: Vec::new(),
+        gpus: trial.gpus.clone(),
         timed_by: "operations".to_owned(),
+        libraries: libraries(&trial.devices.used, [false; 2]),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let facts = LabFacts {

@@ -18,9 +18,12 @@ use super::{
     steps::Work as Part,
     stream::Stream,
     sums::HostSums,
+    timeline::Timeline,
 };
 use crate::{
-    device::{Block, DeviceError, Executor, Kind, Ledger, Meters, Moved, Purpose, Ran, Work},
+    device::{
+        Block, DETAILED_STEPS, DeviceError, Executor, Kind, Lane, Ledger, Meters, Moved, Purpose, Ran, Work,
+    },
     plan::Engine,
     program::{Arena, BufferId, Layout, Phase, Slice, Sums},
 };
@@ -44,6 +47,7 @@ pub struct CudaExecutor {
     pub(super) digest: DeviceMemory,
     pub(super) scratch: Pinned,
     pub(super) ring: Ring,
+    pub(super) timeline: Timeline,
     pub(super) ground: Ground,
     pub(super) layout: Layout,
     pub(super) places: Arena,
@@ -67,6 +71,25 @@ impl CudaExecutor {
         self.ring.anchor(&self.ground, doing)?;
         let wait = start.elapsed();
         self.waited += wait;
+        Ok(wait)
+    }
+
+    /// Marks where a copy to the host begins.
+    fn copy_out_begins(&self) -> Result<(), DeviceError> {
+        if self.timeline.wanted { self.timeline.around[0].record(&self.ground.stream) } else { Ok(()) }
+    }
+
+    /// The host waits for a copy that has just been queued.
+    fn wait_for_copy(&mut self, doing: &str, phase: Phase) -> Result<Duration, DeviceError> {
+        if self.timeline.wanted {
+            self.timeline.around[1].record(&self.ground.stream)?;
+        }
+        let wait = self.wait(doing)?;
+        if self.timeline.wanted {
+            let [begin, end] = &self.timeline.around;
+            let ends = [self.ring.instant(begin)?, self.ring.instant(end)?];
+            self.timeline.copied(Lane::CopyOut, phase, ends);
+        }
         Ok(wait)
     }
 
@@ -140,7 +163,7 @@ impl CudaExecutor {
         if trains && self.ground.others.is_some() {
             // When they end only the device knows.
             let bytes = (steps * 4 * self.reduced) as u64;
-            meters.ledger.copies(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes, Duration::ZERO);
+            meters.ledger.queued(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes);
         }
         let first = block.step + first as u64 + 1;
         self.ground.step = first + (steps as u64).saturating_sub(1);
@@ -187,7 +210,9 @@ impl CudaExecutor {
 
     /// Takes down what is known of a block that is done.
     fn learn(&mut self, done: &Done, meters: &mut Meters<'_>) {
-        let Done { queued, end, seconds, phases } = done;
+        self.timeline.tell(meters.clock);
+        self.timeline.block(done, meters.clock);
+        let Done { queued, end, seconds, phases, .. } = done;
         if !queued.trains {
             return;
         }
@@ -247,7 +272,8 @@ impl Executor for CudaExecutor {
             ["training features", "training targets", "validation features", "validation targets"][number];
         let (ground, feed) = (&self.ground, &mut self.feeds[number]);
         let waited = if self.streamed {
-            feed.bind_chunk(ground, &self.copies, rows, what)?;
+            let told = feed.bind_chunk(ground, (&self.copies, &self.ring), rows, what)?;
+            told.into_iter().for_each(|ends| self.timeline.copied(Lane::CopyIn, Phase::Upload, ends));
             Duration::ZERO
         } else {
             feed.bind_whole(ground, &mut self.staging, rows, what)?
@@ -275,8 +301,9 @@ impl Executor for CudaExecutor {
         let to = &mut to[..len];
         let bytes = size_of_val(to) as u64;
         if from.buffer == self.layout.log {
+            self.copy_out_begins()?;
             self.mailbox.fetch_log(&self.ground.stream, from.offset, len)?;
-            let wait = self.wait("reading the log")?;
+            let wait = self.wait_for_copy("reading the log", Phase::Log)?;
             self.mailbox.read_log(from.offset, to);
             return Ok(Moved::AfterWait { bytes, wait });
         }
@@ -294,8 +321,10 @@ impl Executor for CudaExecutor {
 
     fn take_sums(&mut self, sums: Sums, to: &mut [f64]) -> Result<Moved, DeviceError> {
         self.ground.context.enter()?;
+        self.copy_out_begins()?;
         let bytes = self.mailbox.fetch_sums(&self.ground.stream, sums, to.len().min(SUMS))? as u64;
-        let wait = self.wait("reading sums")?;
+        let phase = if sums == Sums::Validation { Phase::Validation } else { Phase::Log };
+        let wait = self.wait_for_copy("reading sums", phase)?;
         self.mailbox.read_sums(sums, to);
         Ok(Moved::AfterWait { bytes, wait })
     }
@@ -321,9 +350,12 @@ impl Executor for CudaExecutor {
 
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
         self.ground.context.enter()?;
+        self.timeline.wanted = meters.clock.trace.is_some();
         let most = if self.engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
         let mut first = 0;
         while first < block.steps {
+            let detailed = block.step + (first as u64) < DETAILED_STEPS && self.timeline.has_long_steps();
+            let most = if detailed { 1 } else { most };
             let steps = (block.steps - first).min(most);
             self.part(block, first, steps, meters)?;
             first += steps;
@@ -344,6 +376,11 @@ impl Executor for CudaExecutor {
         for done in self.ring.all()? {
             self.learn(&done, meters);
         }
+        for feed in &mut self.feeds {
+            let told = feed.told(&self.ring)?;
+            told.into_iter().for_each(|ends| self.timeline.copied(Lane::CopyIn, Phase::Upload, ends));
+        }
+        self.timeline.tell(meters.clock);
         Ok(Ran { waited: std::mem::take(&mut self.waited), ..self.ran() })
     }
 

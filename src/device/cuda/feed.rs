@@ -1,12 +1,16 @@
 //! A data buffer on the device: all rows at once, or two chunks in turn, of which one is computed with while the other
 //! is on its way.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     context::Context,
     engine::Ground,
     memory::{DeviceMemory, Pinned},
+    ring::Ring,
     staging::Staging,
     stream::{Event, Stream},
 };
@@ -16,8 +20,12 @@ use crate::device::DeviceError;
 struct Chunk {
     memory: DeviceMemory,
     staging: Pinned,
+    /// The upload begins.
+    begun: Event,
     /// The upload is done: the staging may be written again, and kernels may read.
     uploaded: Event,
+    /// Whether its time was not told so far.
+    is_news: bool,
     /// The kernels that read it are done.
     released: Event,
 }
@@ -27,9 +35,19 @@ impl Chunk {
         Ok(Self {
             memory: DeviceMemory::new(context, bytes, what)?,
             staging: Pinned::new(context, bytes, what)?,
-            uploaded: Event::plain(context)?,
+            begun: Event::timed(context)?,
+            uploaded: Event::timed(context)?,
+            is_news: false,
             released: Event::plain(context)?,
         })
+    }
+
+    /// When its last upload began and ended, once; the upload is done.
+    fn told(&mut self, ring: &Ring) -> Result<Option<[Instant; 2]>, DeviceError> {
+        if !std::mem::take(&mut self.is_news) {
+            return Ok(None);
+        }
+        Ok(Some([ring.instant(&self.begun)?, ring.instant(&self.uploaded)?]))
     }
 }
 
@@ -67,13 +85,14 @@ impl Feed {
     }
 
     /// Begins to bring the next chunk to the device. What `compute` is given from now on waits for it, and nothing else.
+    /// When the upload before it in the same place began and ended.
     pub fn bind_chunk(
         &mut self,
         ground: &Ground,
-        copies: &Stream,
+        (copies, ring): (&Stream, &Ring),
         rows: &[f32],
         what: &str,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<Option<[Instant; 2]>, DeviceError> {
         let (context, compute) = (&ground.context, &ground.stream);
         if let Some(current) = &self.chunks[self.current] {
             current.released.record(compute)?;
@@ -81,10 +100,12 @@ impl Feed {
         let next = 1 - self.current;
         let bytes = size_of_val(rows);
         let doing = || format!("uploading {what}");
+        let mut told = None;
         let mut chunk = match self.chunks[next].take() {
-            Some(chunk) => {
+            Some(mut chunk) => {
                 // The upload of two chunks ago, long done: the host only asks.
                 ground.until(&chunk.uploaded, doing)?;
+                told = chunk.told(ring)?;
                 if chunk.memory.bytes >= bytes {
                     copies.follow(&chunk.released)?;
                     chunk
@@ -103,12 +124,26 @@ impl Feed {
             }
         };
         chunk.staging.write(0, rows);
+        chunk.begun.record(copies)?;
         copies.upload(chunk.memory.at, &chunk.staging, 0, bytes)?;
         chunk.uploaded.record(copies)?;
+        chunk.is_news = true;
         compute.follow(&chunk.uploaded)?;
         self.chunks[next] = Some(chunk);
         self.current = next;
-        Ok(())
+        Ok(told)
+    }
+
+    /// When the uploads that are done and were not told so far began and ended, in order.
+    pub fn told(&mut self, ring: &Ring) -> Result<Vec<[Instant; 2]>, DeviceError> {
+        let mut all = Vec::new();
+        for place in [1 - self.current, self.current] {
+            let Some(chunk) = &mut self.chunks[place] else { continue };
+            if chunk.is_news && chunk.uploaded.happened(|| "uploading rows".into())? {
+                all.extend(chunk.told(ring)?);
+            }
+        }
+        Ok(all)
     }
 }
 

@@ -20,6 +20,7 @@ use super::{
     steps::{Steps, Work},
     stream::Stream,
     sums::{HostSums, Way},
+    timeline::Timeline,
 };
 use crate::{
     device::DeviceError,
@@ -163,6 +164,7 @@ impl CudaExecutor {
         let bytes = ground.arena.bytes + ground.run.bytes + partial.bytes + mailbox.bytes();
         let bytes = (bytes + products.as_ref().map_or(0, Products::bytes)) as u64;
         let copies = Stream::new(&context)?;
+        let timeline = Timeline::new(&context)?;
         Ok(Self {
             train,
             validate,
@@ -175,6 +177,7 @@ impl CudaExecutor {
             digest,
             scratch,
             ring,
+            timeline,
             ground,
             layout: programs.layout,
             places,

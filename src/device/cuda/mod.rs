@@ -13,6 +13,8 @@
 //! | `engine` | the four ways to run steps |
 //! | `feed`, `staging`, `ring`, `mailbox` | what goes to the device and what comes back |
 //! | `wait` | every wait of the host |
+//! | `timeline` | what the device did when, for a trace |
+//! | `rates` | a GPU's speeds, measured |
 //! | `backend` | a GPU's memory and kernels below tensors |
 //! | `load`, `executor` | all of it behind the [`Executor`](super::Executor) of every device |
 
@@ -38,17 +40,20 @@ mod mailbox;
 mod memory;
 mod nccl;
 mod product;
+mod rates;
 mod ring;
 mod staging;
 mod steps;
 mod stream;
 mod sums;
+mod timeline;
 mod wait;
 
 pub use backend::CudaBackend;
 pub use executor::CudaExecutor;
 pub use gpu::{Gpu, gpus};
-pub use libraries::{LibraryRow, libraries};
+pub use libraries::{LibraryRow, libraries, versions};
 pub use load::Job;
 pub use nccl::{Communicator, Nccl};
+pub use rates::{measure as measure_rates, measure_sums};
 pub use sums::Way;

@@ -4,7 +4,10 @@
 //! it began and ended. The host never waits for them: it asks, and it learns the times of a block when it next has
 //! something to say to the device.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     abi::{Run, bytes_of},
@@ -49,6 +52,8 @@ impl Queued {
 pub struct Done {
     /// What was queued.
     pub queued: Queued,
+    /// When it began.
+    pub begin: Instant,
     /// When it ended.
     pub end: Instant,
     /// How long it took, in seconds.
@@ -185,11 +190,17 @@ impl Ring {
             phases.push((*phase, mark.seconds_after(earlier)?));
             earlier = mark;
         }
+        let (begin, end) =
+            (self.instant(&self.places[number].begin)?, self.instant(&self.places[number].end)?);
+        Ok(Some(Done { queued, begin, end, seconds, phases }))
+    }
+
+    /// When an event happened, by the host's clock.
+    pub fn instant(&self, event: &Event) -> Result<Instant, DeviceError> {
         // Before the anchor or behind it: one of the two differences is not zero.
-        let (event, at) = &self.anchor;
-        let later = std::time::Duration::from_secs_f64(place.end.seconds_after(event)?);
-        let before = std::time::Duration::from_secs_f64(event.seconds_after(&place.end)?);
-        let end = (*at + later).checked_sub(before).unwrap_or(*at);
-        Ok(Some(Done { queued, end, seconds, phases }))
+        let (anchor, at) = &self.anchor;
+        let later = Duration::from_secs_f64(event.seconds_after(anchor)?);
+        let before = Duration::from_secs_f64(anchor.seconds_after(event)?);
+        Ok((*at + later).checked_sub(before).unwrap_or(*at))
     }
 }

@@ -30,6 +30,8 @@ pub struct LabTrial {
     pub spec: LabSpec,
     /// What was asked and what is used.
     pub devices: Choice,
+    /// Names and UUIDs of the GPUs among those.
+    pub gpus: Vec<(String, String)>,
     /// What is done.
     pub work: Work,
     /// Threads of the CPU.
@@ -109,7 +111,8 @@ pub fn plan(spec: &LabSpec, machine: &Machine, threads: usize) -> Result<LabTria
     };
     check_memory(&memory, machine, &key).map_err(|problem| PlanError::Problems(vec![problem]))?;
     let instruction_set = machine.instruction_set.clone();
-    Ok(LabTrial { spec, devices, work, threads, instruction_set, memory, notes })
+    let gpus = devices.gpus(machine);
+    Ok(LabTrial { spec, devices, gpus, work, threads, instruction_set, memory, notes })
 }
 
 /// The place of the largest; of equal ones the first.

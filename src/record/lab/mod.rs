@@ -124,7 +124,7 @@ impl LabFiles {
                 count: line.count,
                 noop_count: line.noop_count,
                 bytes: (kind != Transferred::Sync).then_some(line.bytes),
-                total_s: line.time.as_secs_f64(),
+                total_s: line.seconds(),
             })?;
         }
         self.transfers.flush()?;

@@ -5,7 +5,11 @@ mod devices;
 mod faults;
 mod flow;
 mod lab;
+mod machine;
+mod moved;
 mod parity;
+mod rates;
+mod timeline;
 
 use std::{
     fs,
