@@ -111,7 +111,8 @@ fn an_experiment_of_the_lab_tells_its_gpus_too() {
     let place = Place::of(&std::path::absolute("experiments/tensors.toml").unwrap());
     let run = sim.run(&place, &[], &[("RUNNER_SIM_DEVICES", "2")]).ended_by(0);
     let environment: toml::Table = run.text("environment.toml").parse().unwrap();
-    let names: Vec<_> = environment["gpus"].as_array().unwrap().iter().map(|gpu| gpu["name"].as_str()).collect();
+    let names: Vec<_> =
+        environment["gpus"].as_array().unwrap().iter().map(|gpu| gpu["name"].as_str()).collect();
     assert_eq!(names, [Some("gpu:0"), Some("gpu:1")]);
     assert_eq!(environment["versions"]["libraries"]["NVRTC"].as_str(), Some("13.0"));
 }

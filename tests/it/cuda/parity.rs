@@ -1,7 +1,7 @@
 //! The same jobs on the CPU and by every engine of a GPU: the same rows, the same numbers within the rounding of sums.
 
 use super::{LINREG, Sim, plus};
-use crate::process::{Folder, Place};
+use crate::process::{Ended, Folder, Place};
 
 const ENGINES: [&str; 4] = ["persistent", "cooperative", "graph", "launch"];
 
@@ -210,7 +210,8 @@ fn precision_is_what_the_spec_says() {
 fn parity_takes_what_only_a_gpu_has() {
     let Some(sim) = Sim::get() else { return };
     let place = Place::new(LINREG);
-    let words = ["parity", "spec.toml", "devices.precision=tf32", "devices.engine=persistent", "devices.num_gpus=1"];
+    let words =
+        ["parity", "spec.toml", "devices.precision=tf32", "devices.engine=persistent", "devices.num_gpus=1"];
     let ended = Ended::of(sim.on(&mut place.command(&words), &[]).output().unwrap());
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
     let out = ended.stdout;
