@@ -56,6 +56,7 @@ fn shares(page: &mut Page, trial: &Trial) {
     let bytes = layout.buffers.iter().filter(|b| b.role == Role::Gradients).map(|b| 4 * b.len as u64);
     let bytes = units::bytes(bytes.sum());
     page.more([format!("all-reduce of {bytes} per step: the gradients, and the step's loss and metrics")]);
+    page.more(trial.sums.as_ref().map(|sums| format!("summed {}", sums.in_words())));
     page.more(trial.scaling_in_words());
 }
 

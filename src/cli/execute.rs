@@ -14,7 +14,7 @@ use crate::{
     device::{DeviceError, Grain},
     event::{Event, Header, Level, Outcome, Status},
     host::{self, load::Watch, nvml::Monitor},
-    plan::{self, Choice, Engine, Place, Trial},
+    plan::{self, Choice, Engine, Place, Sums, SumsBy, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
         RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
@@ -74,8 +74,8 @@ pub struct Ready<'a> {
     dataset: Arc<Dataset>,
     world: World,
     initial: Vec<f32>,
-    /// What is to be said of how its devices are connected.
-    note: Option<String>,
+    /// How its devices sum, where that is to be said.
+    sums: Option<Sums>,
 }
 
 impl<'a> Ready<'a> {
@@ -85,10 +85,10 @@ impl<'a> Ready<'a> {
         dataset: Arc<Dataset>,
         weights: Option<&Weights>,
     ) -> Result<Self, DeviceError> {
-        let (world, note) = world(trial)?;
+        let (world, sums) = world(trial)?;
         let initial =
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
-        Ok(Self { trial, dataset, world, initial, note })
+        Ok(Self { trial, dataset, world, initial, sums })
     }
 
     /// Trains without a folder.
@@ -112,7 +112,7 @@ pub fn execute(
     folder: &RunDir,
     console: ConsoleOptions,
 ) -> Result<Outcome, ExecuteError> {
-    let Ready { trial, dataset, world, initial, note } = ready;
+    let Ready { trial, dataset, world, initial, sums } = ready;
     let dataset = dataset.as_ref();
     folder.write("spec.toml", &resolved_text(process, trial, folder))?;
     let names = trial.devices.used_names();
@@ -133,6 +133,7 @@ pub fn execute(
             &trial.devices.used,
             [trial.engine.is_gpu() && trial.has_large_product(), trial.world_size() > 1],
         ),
+        sums: sums.as_ref().map(Sums::in_words),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;
@@ -141,7 +142,7 @@ pub fn execute(
     let mut outcome = None;
     let sampler = sampler(trial, folder)?;
     let result = begin(trial, dataset, &names, &sender).and_then(|()| {
-        note.map_or(Ok(()), |note| send(&sender, Event::Notice(Level::Warning, note)))?;
+        sums.map_or(Ok(()), |sums| tell_sums(trial, &sums, &sender))?;
         let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
         train::train(train::Job {
             trial,
@@ -279,6 +280,13 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         send(sender, Event::Notice(Level::Warning, text))?;
     }
     dataset.notes.iter().try_for_each(|note| info(note.clone()))
+}
+
+/// How gradients are summed. Where only GPUs are used, to go through the host is what one would not expect.
+fn tell_sums(trial: &Trial, sums: &Sums, sender: &EventSender) -> Result<(), Closed> {
+    let unexpected = sums.by == SumsBy::Host && trial.gpus.len() == trial.world_size();
+    let level = if unexpected { Level::Warning } else { Level::Info };
+    send(sender, Event::Notice(level, format!("gradients are summed {}", sums.in_words())))
 }
 
 /// The resolved spec behind a comment with the command that repeats the run.

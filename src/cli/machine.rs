@@ -64,6 +64,7 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
         Some(kept.figures)
     };
     let sums = folder.as_deref().and_then(|folder| gpu_rates::read_sums(folder, &SumsKey::new(keys)));
+    let mut reaches = cuda::reaches(&gpus).into_iter();
     // To open it takes a while, and one GPU has nobody to sum with.
     let queued_sums = gpus.len() > 1 && cuda::Nccl::open().is_ok();
     // The monitor knows a GPU, or a part of one, by its UUID with a word before it.
@@ -71,13 +72,14 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
         let names = [format!("GPU-{uuid}"), format!("MIG-{uuid}")];
         names.into_iter().find_map(|name| Some((monitor.as_ref()?.sample(&name)?, name)))
     };
-    let made = |gpu: cuda::Gpu| {
+    let mut made = |gpu: cuda::Gpu| {
         let (sample, uuid) = known(&gpu.uuid).unzip();
         let free = sample.and_then(|s| Some(s.memory_total_bytes?.saturating_sub(s.memory_used_bytes?)));
         Gpu {
             is_virtual: false,
             uuid: Some(uuid.unwrap_or_else(|| format!("GPU-{}", gpu.uuid))),
             memory_free: free.unwrap_or(gpu.memory_bytes),
+            reaches: reaches.next().unwrap_or_default(),
             limits: GpuLimits {
                 multiprocessors: gpu.multiprocessors,
                 shared_bytes: u64::from(gpu.shared_bytes),
@@ -90,7 +92,7 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
         }
     };
     let sums = sums.filter(|_| queued_sums).map(|kept| kept.figures);
-    (gpus.into_iter().map(made).collect(), String::new(), sums)
+    (gpus.into_iter().map(&mut made).collect(), String::new(), sums)
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -1,6 +1,6 @@
 //! What planning knows of GPUs: which engine runs the steps there, and whether the job fits.
 
-use super::{Engine, Floor, GpuRates, Speed};
+use super::{Engine, Floor, GpuRates, Speed, Sums};
 use crate::{
     program::{Arena, LARGE_PRODUCT, Programs, Role},
     spec::{EngineChoice, Precision, Problem, Spec},
@@ -18,6 +18,8 @@ pub struct Gpu {
     pub uuid: Option<String>,
     /// Bytes of its memory that are free.
     pub memory_free: u64,
+    /// Ordinals of the GPUs whose memory it can access.
+    pub reaches: Vec<u32>,
     /// What its engines need; all 0 for a virtual one.
     pub limits: GpuLimits,
     /// Its speeds, where they were measured; else nothing is said of what bounds a run on it.
@@ -28,7 +30,7 @@ impl Gpu {
     /// One that the host poses as, in so much of its own memory.
     pub fn virtual_of(memory_free: u64) -> Self {
         let (model, limits) = ("virtual GPU".to_owned(), GpuLimits::default());
-        Self { is_virtual: true, model, uuid: None, memory_free, limits, speed: None }
+        Self { is_virtual: true, model, uuid: None, memory_free, reaches: Vec::new(), limits, speed: None }
     }
 }
 
@@ -93,19 +95,19 @@ fn among_several(choice: EngineChoice, queued: bool) -> Result<Chosen, Problem> 
     Ok(Chosen { engine, reason: reason.into() })
 }
 
-/// Picks the engine of real GPUs.
+/// Picks the engine of real GPUs; of several, their sums decide.
 pub fn engine(
     spec: &Spec,
     programs: &Programs,
     gpus: &[&Gpu],
-    (world_size, data_bytes): (usize, u64),
+    data_bytes: u64,
+    sums: Option<&Sums>,
 ) -> Result<Chosen, Problem> {
     let choice = spec.devices.engine;
     let at = |message: String| Problem::at_key("devices.engine", message);
     let leave = "leave `devices.engine` out: the plan picks one that fits";
-    if world_size > 1 {
-        let queued = gpus.len() == world_size && gpus.iter().all(|gpu| gpu.limits.queued_sums);
-        return among_several(choice, queued);
+    if let Some(sums) = sums {
+        return among_several(choice, sums.by.is_queued());
     }
     let limits = gpus.first().map(|gpu| gpu.limits).unwrap_or_default();
     let needed = 4 * Arena::of(programs).train.numbers as u64;

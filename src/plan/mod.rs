@@ -14,6 +14,7 @@ mod rates;
 mod scaling;
 mod schedule;
 mod shapes;
+mod sums;
 mod transfers;
 mod verdict;
 
@@ -25,6 +26,7 @@ pub use rates::{Origin, Processor, Rates};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
+pub use sums::{MOST_PEERS, NO_NCCL, Sums, SumsBy, summed};
 pub use transfers::{Movement, transfers};
 pub use verdict::{Limit, Setting, Spent, Verdict};
 
@@ -121,6 +123,8 @@ pub struct Trial {
     pub engine: Engine,
     /// Why that engine.
     pub engine_reason: String,
+    /// How its devices sum, where several and GPUs among them.
+    pub sums: Option<Sums>,
     /// CPU threads that run steps.
     pub threads: usize,
     /// Instruction set of the CPU's products.
@@ -216,11 +220,12 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
     let refused = |problem| PlanError::Problems(vec![problem]);
     let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
-    let (mut chosen, mut fold_update) = (None, true);
+    let (mut chosen, mut sums, mut fold_update) = (None, None, true);
     if gpus.is_empty() {
         gpu::refuse_on_cpu(&spec).map_err(refused)?;
     } else if let Some(first) = ranks.first() {
-        let gpu = gpu::engine(&spec, first, &gpus, (world_size, data_bytes)).map_err(refused)?;
+        sums = sums::among(&devices.used, machine, summed(&first.train));
+        let gpu = gpu::engine(&spec, first, &gpus, data_bytes, sums.as_ref()).map_err(refused)?;
         let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
         chosen = Some(gpu);
         if apart {
@@ -254,6 +259,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         devices,
         engine,
         engine_reason,
+        sums,
         threads: if engine == Engine::Team { threads } else { 1 },
         instruction_set: machine.instruction_set.clone(),
         layers,

@@ -13,13 +13,14 @@ use super::{
 };
 
 /// Keys of the environment that differ between any two runs and say nothing of whether they can be compared.
-const NOT_THE_MACHINE: [&str; 8] = [
+const NOT_THE_MACHINE: [&str; 9] = [
     "started",
     "command",
     "devices.requested",
     "devices.used",
     "devices.virtual",
     "devices.timed_by",
+    "devices.sums",
     "memory.available_bytes",
     // The plan's choice; what it chose from is `host.available_threads`.
     "host.threads",

@@ -38,15 +38,14 @@ impl Repeats {
         columns.push(Column::of_numbers("steps/s", cells(&|c| word(c.steps_per_s, units::rate))));
         columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.steps_per_s, units::rate))));
         columns.push(Column::of_numbers("ratio", ratios(runs, configurations)));
-        let figures: [(&str, fn(&Configuration) -> Option<Estimate>, fn(f64) -> String); 3] = [
-            ("train loss", |c| c.train_loss, units::number),
-            ("validation loss", |c| c.validation_loss, units::number),
-            ("accuracy", |c| c.accuracy, units::percent),
-        ];
-        for (title, estimate, unit) in figures {
-            losses.push(Column::of_numbers(title, cells(&|c| word(estimate(c), unit))));
-            losses.push(Column::of_numbers(INTERVAL, cells(&|c| interval(varying(estimate(c)), unit))));
-        }
+        let mut figure = |title: &str, estimates: Vec<Option<Estimate>>, unit: fn(f64) -> String| {
+            losses.push(Column::of_numbers(title, estimates.iter().map(|e| word(*e, unit))));
+            losses.push(Column::of_numbers(INTERVAL, estimates.iter().map(|e| interval(varying(*e), unit))));
+        };
+        let all = |of: fn(&Configuration) -> Option<Estimate>| configurations.iter().map(of).collect();
+        figure("train loss", all(|c| c.train_loss), units::number);
+        figure("validation loss", all(|c| c.validation_loss), units::number);
+        figure("accuracy", all(|c| c.accuracy), units::percent);
         let is_known = |column: &Column| column.cells.iter().any(|cell| !cell.is_empty());
         columns.retain(is_known);
         losses.retain(is_known);

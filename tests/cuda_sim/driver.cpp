@@ -16,13 +16,14 @@
 //                        every rank's sum of that number over devices does not end
 //   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call, details
 //   RUNNER_SIM_ORDER     forward, reverse or shuffled: the order of threads and blocks
-//   RUNNER_SIM_PEER      0: no device can reach another's memory
+//   RUNNER_SIM_PEER      0: no device can reach another's memory; 0-2: those two cannot
 //   RUNNER_SIM_SLOW      microseconds that work takes longer whose line in the log begins so: "h2d 4000:5000,all_reduce:900"
 //   RUNNER_SIM_LATE      an event has not happened when it is first asked, so many times
 //   RUNNER_SIM_MIG       1: the first device is a part of one that was cut (its UUID begins with `MIG-`)
 
 #include "state.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -62,6 +63,14 @@ const Named RESULTS[] = {
 };
 
 std::atomic<bool> initialized{false};
+
+bool reaches(int device, int peer) {
+    const char* text = getenv("RUNNER_SIM_PEER");
+    int a = -1, b = -1;
+    if (text && sscanf(text, "%d-%d", &a, &b) == 2)
+        return device != peer && std::minmax(a, b) != std::minmax(device, peer);
+    return device != peer && setting("RUNNER_SIM_PEER", 1) != 0;
+}
 
 }   // namespace
 
@@ -145,7 +154,7 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
     return SUCCESS;
 }
 EXPORT int cuDeviceCanAccessPeer(int* can, int device, int peer) {
-    return *can = device != peer && setting("RUNNER_SIM_PEER", 1) != 0, SUCCESS;
+    return *can = reaches(device, peer), SUCCESS;
 }
 
 // ----------------------------------------------------------------------------------------------------------- contexts
@@ -188,7 +197,7 @@ EXPORT int cuCtxSynchronize() {
 EXPORT int cuCtxEnablePeerAccess(Handle peer, unsigned) {
     if (!current || !peer) return INVALID_CONTEXT;
     int other = ((Device*)peer)->ordinal;
-    if (setting("RUNNER_SIM_PEER", 1) == 0 || fails("peer")) return PEER_ACCESS_UNSUPPORTED;
+    if (!reaches(current->ordinal, other) || fails("peer")) return PEER_ACCESS_UNSUPPORTED;
     std::lock_guard<std::mutex> guard(everything);
     return current->peers.insert(other).second ? SUCCESS : PEER_ACCESS_ALREADY_ENABLED;
 }

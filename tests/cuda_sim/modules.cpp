@@ -10,16 +10,16 @@ using namespace cusim;
 namespace {
 
 int run_kernel(Stream* stream, const char* name, const Bound& bound, const Grid& grid) {
-    for (auto [at, is_run] : bound.addresses) {
+    for (auto [at, inner_addresses] : bound.addresses) {
         if (!at) continue;
         if (!usable_by(stream->device, at, 1)) {
             fprintf(stderr, "cusim: %s: an argument is no address of the device: %p\n", name, at);
             return ILLEGAL_ADDRESS;
         }
-        for (int i = 0; is_run && i < 10; i++) {   // a Run begins with ten addresses
+        for (int i = 0; i < inner_addresses; i++) {
             const void* inner = ((void* const*)at)[i];
             if (inner && !usable_by(stream->device, inner, 1)) {
-                fprintf(stderr, "cusim: %s: address %d of its Run is no address of the device: %p\n", name, i, inner);
+                fprintf(stderr, "cusim: %s: address %d of a record is no address of the device: %p\n", name, i, inner);
                 return ILLEGAL_ADDRESS;
             }
         }

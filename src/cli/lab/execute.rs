@@ -96,6 +96,7 @@ pub fn execute(
         gpus: trial.gpus.clone(),
         timed_by: "operations".to_owned(),
         libraries: libraries(&trial.devices.used, [false; 2]),
+        sums: None,
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let facts = LabFacts {

@@ -160,7 +160,7 @@ impl CudaExecutor {
             runner.map_or(Ok(()), |runner| runner.queue(&self.ground, &loaded.full, whole, last))?;
             Vec::new()
         };
-        if trains && self.ground.others.is_some() {
+        if trains && self.ground.queues_sums() {
             // When they end only the device knows.
             let bytes = (steps * 4 * self.reduced) as u64;
             meters.ledger.queued(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes);
@@ -360,6 +360,7 @@ impl Executor for CudaExecutor {
             self.part(block, first, steps, meters)?;
             first += steps;
         }
+        self.ground.check_peers()?;
         Ok(self.ran())
     }
 

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     device::DeviceError,
-    plan::{Engine, WALK_BYTES},
+    plan::{Engine, WALK_BYTES, summed},
     program::{Arena, Hyper, Layout, Op, Phase, Places, Program, Programs, RowSource},
 };
 
@@ -46,8 +46,8 @@ pub struct Job {
 
 /// Programs of one kind and their engine.
 pub(super) struct Loaded {
-    /// Made when it is first used: to capture a sum over GPUs each of them needs a thread of its own, since the library
-    /// may connect them then. It goes first: graphs hold what they captured.
+    /// Made when it is first used: to capture a sum by NCCL each GPU needs a thread of its own, since the library may
+    /// connect them then. It goes first: graphs hold what they captured.
     pub runner: Option<Runner>,
     pub full: Steps,
     pub last: Option<Steps>,
@@ -129,13 +129,15 @@ impl CudaExecutor {
             Engine::Graph | Engine::Launch => Products::open(&context, arena.at)?,
             _ => None,
         };
-        let reduced = reduced_numbers(&programs.train);
-        let (others, sums) = match way {
-            Way::Alone => (None, None),
-            Way::Nccl(others) => (Some(others), None),
-            Way::Host(collective) => (None, Some(HostSums::new(&context, collective, reduced)?)),
-        };
-        let ground = Ground { others, stream, arena, run, barrier, kernels, context, step: 0 };
+        let reduced = summed(&programs.train);
+        let (mut others, mut peers, mut sums) = (None, None, None);
+        match way {
+            Way::Alone => {}
+            Way::Peers(ranks) => peers = Some(ranks),
+            Way::Nccl(ranks) => others = Some(ranks),
+            Way::Host(collective) => sums = Some(HostSums::new(&context, collective, reduced)?),
+        }
+        let ground = Ground { others, peers, stream, arena, run, barrier, kernels, context, step: 0 };
         let (context, layout) = (Arc::clone(&ground.context), &programs.layout);
         let mut loader = Loader { ground: &ground, layout, precision, staging: Staging::default(), products };
         let mut train = loader.load(&programs.train, programs.train_last.as_ref(), &places.train, engine)?;
@@ -152,7 +154,7 @@ impl CudaExecutor {
             ground.stream.fill(ground.arena.at, 0, ground.arena.bytes)?;
         }
         for loaded in [Some(&mut train), validate.as_mut()].into_iter().flatten() {
-            if !loaded.full.reduces() {
+            if !loaded.full.reduces() || ground.peers.is_some() {
                 loaded.runner(&ground)?;
             }
         }
@@ -161,7 +163,7 @@ impl CudaExecutor {
         let scratch = Pinned::new(&context, size_of::<u64>(), "digests")?;
         let first = programs.train.instructions.first().map(|i| &i.op);
         let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
-        let bytes = ground.arena.bytes + ground.run.bytes + partial.bytes + mailbox.bytes();
+        let bytes = ground.bytes() + partial.bytes + mailbox.bytes();
         let bytes = (bytes + products.as_ref().map_or(0, Products::bytes)) as u64;
         let copies = Stream::new(&context)?;
         let timeline = Timeline::new(&context)?;
@@ -192,15 +194,6 @@ impl CudaExecutor {
             last_end_s: 0.0,
         })
     }
-}
-
-/// Numbers of a step's sum over devices.
-fn reduced_numbers(program: &Program) -> usize {
-    let sums = program.instructions.iter().map(|i| match i.op {
-        Op::AllReduce { of } => of.len,
-        _ => 0,
-    });
-    sums.max().unwrap_or(0)
 }
 
 /// Validation chunks are larger than batches: where they do not fit, the grid takes them, or single launches.

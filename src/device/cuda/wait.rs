@@ -56,7 +56,8 @@ impl Ground {
     /// As for [`Self::until`].
     pub fn wait(&self, event: &Event, doing: impl Fn() -> String) -> Result<(), DeviceError> {
         match &self.others {
-            None => event.synchronize(doing),
+            // A sum by the peer kernel ends by itself, at the limit at the latest, and says why.
+            None => event.synchronize(doing).and_then(|()| self.check_peers()),
             Some(_) => self.until(event, doing).map(drop),
         }
     }

@@ -60,6 +60,8 @@ pub struct EnvironmentFacts {
     pub timed_by: String,
     /// Names and versions of the libraries that its GPUs need.
     pub libraries: BTreeMap<String, String>,
+    /// How the devices sum, and why, where GPUs are among several.
+    pub sums: Option<String>,
 }
 
 /// The content of `environment.toml`.
@@ -109,6 +111,9 @@ pub struct Devices {
     pub precision: String,
     /// How finely steps are timed, and why.
     pub timed_by: String,
+    /// How they sum their gradients, and why, where GPUs are among several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sums: Option<String>,
 }
 
 /// The repository that the spec is in.
@@ -132,6 +137,7 @@ impl Environment {
                 virtual_devices: facts.virtual_devices,
                 precision: facts.precision,
                 timed_by: facts.timed_by,
+                sums: facts.sums,
             },
             host: HostOptions {
                 virtual_gpus: facts.virtual_gpus,
@@ -207,6 +213,7 @@ mod tests {
             gpus: Vec::new(),
             timed_by: "phases".to_owned(),
             libraries: BTreeMap::new(),
+            sums: None,
         }
     }
 

@@ -8,6 +8,7 @@ mod lab;
 mod machine;
 mod moved;
 mod parity;
+mod peers;
 mod rates;
 mod timeline;
 

@@ -57,7 +57,7 @@ metrics = ["loss", "accuracy"]
 "#;
 
 /// A place with the rows of `CLASSES`.
-fn classes() -> Place {
+pub fn classes() -> Place {
     let place = Place::new(CLASSES);
     let mut text = "a,b,c,label\n".to_owned();
     let mut state = 1u32;
@@ -75,7 +75,7 @@ fn classes() -> Place {
 
 /// Every cell of `metrics.csv` but the times.
 #[track_caller]
-fn same(cpu: &Folder, gpu: &Folder, tolerance: f64, what: &str) {
+pub fn same(cpu: &Folder, gpu: &Folder, tolerance: f64, what: &str) {
     let (cpu, gpu) = (cpu.metrics(), gpu.metrics());
     assert_eq!(cpu.columns, gpu.columns);
     assert_eq!(cpu.rows.len(), gpu.rows.len(), "{what}");
@@ -229,7 +229,8 @@ fn parity_takes_what_only_a_gpu_has() {
     assert!(out.lines().any(|line| line.starts_with("  gpu:0 ") && line.ends_with("  the same")), "{out}");
 }
 
-/// Sums over GPUs are nodes of a graph, or launches, or go through the host: the curve is that of the CPU.
+/// Without access to each other's memory (with it: peers.rs) sums over GPUs are nodes of a graph, or launches, by NCCL, or
+/// go through the host: the curve is that of the CPU.
 #[test]
 fn several_gpus_do_what_one_does() {
     let Some(sim) = Sim::get() else { return };
@@ -240,7 +241,7 @@ fn several_gpus_do_what_one_does() {
     };
     let place = classes();
     let cpu = place.run(&["devices.num_gpus=0"]).ended_by(0);
-    let four = [("RUNNER_SIM_DEVICES", "4")];
+    let four = [("RUNNER_SIM_DEVICES", "4"), ("RUNNER_SIM_PEER", "0")];
     for (sim, count, engine, chosen) in [
         (&sim, 2, "auto", "graph"),
         (&sim, 4, "auto", "graph"),
@@ -269,12 +270,17 @@ fn several_gpus_do_what_one_does() {
 fn a_gpu_that_fails_ends_the_run_of_all() {
     let Some(sim) = Sim::get() else { return };
     let place = classes();
-    for (engine, fails) in [("devices.engine=graph", "replay:9"), ("devices.engine=launch", "launch:700")] {
-        let variables = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_FAIL", fails)];
-        let ended = sim.run(&place, &["devices.num_gpus=2", engine], &variables).ended;
-        assert_eq!(ended.code, Some(1), "{engine}: {}", ended.stderr);
-        let named = ["error: `gpu:0` failed while launching ", "error: `gpu:1` failed while launching "];
-        let last = ended.stderr.lines().last().unwrap_or_default();
-        assert!(named.iter().any(|head| last.starts_with(head)), "{engine}: {}", ended.stderr);
+    for (engine, fails) in [("graph", "replay:9"), ("launch", "launch:700")] {
+        for (count, peer) in [("2", "0"), ("2", "1"), ("4", "0"), ("4", "1")] {
+            let variables =
+                [("RUNNER_SIM_DEVICES", count), ("RUNNER_SIM_PEER", peer), ("RUNNER_SIM_FAIL", fails)];
+            let arguments = [format!("devices.num_gpus={count}"), format!("devices.engine={engine}")];
+            let ended = sim.run(&place, &[&arguments[0], &arguments[1]], &variables).ended;
+            let what = format!("{count} GPUs, {engine}, peers {peer}: {}", ended.stderr);
+            assert_eq!(ended.code, Some(1), "{what}");
+            let last = ended.stderr.lines().last().unwrap_or_default();
+            let gpu = last.strip_prefix("error: `gpu:").and_then(|rest| rest.split_once('`'));
+            assert!(gpu.is_some_and(|(_, rest)| rest.starts_with(" failed while launching ")), "{what}");
+        }
     }
 }

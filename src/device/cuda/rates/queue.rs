@@ -61,6 +61,7 @@ impl Bench {
             run: memory(size_of::<Run>())?,
             barrier: memory(16)?,
             others,
+            peers: None,
             step: 0,
             context: Arc::clone(&context),
         };
