@@ -11,6 +11,9 @@ use crate::report;
 pub fn compare(options: &CompareOptions) -> Exit {
     match report::compare(&options.paths) {
         Ok(comparison) => {
+            for reason in comparison.damaged() {
+                tell(&format!("warning: left out: {reason}\n"));
+            }
             if let Some(warning) = comparison.warning() {
                 tell(&format!("warning: {warning}\n"));
             }

@@ -8,7 +8,7 @@ use super::{
     curve::{self, Against, CurveDifference},
     differences::{self, Difference, Leaves},
     find::{self, Found},
-    run::Run,
+    run::{DAMAGED, Run},
     sweep,
 };
 
@@ -65,18 +65,27 @@ pub struct Comparison {
 /// Reads what the paths name (run folders, sweep folders, folders of either, globs) and compares it.
 ///
 /// # Errors
-/// Where a path names no run, or a file of a run is malformed.
+/// Where a path names no run, or no run has files that can be read; one among others is marked as damaged.
 pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
-    let mut runs = Vec::new();
+    let (mut runs, mut fault) = (Vec::new(), None);
     for found in find::find(paths)? {
         match found {
-            Found::Run(folder) => runs.push(Run::read(&folder)?),
-            Found::Sweep(folder) => runs.extend(sweep::read(&folder)?),
+            Found::Run(folder) => runs.push(Run::read_or_told(&folder, &mut fault)),
+            Found::Sweep(folder) => match sweep::read(&folder, &mut fault) {
+                Ok(trials) => runs.extend(trials),
+                Err(e) => runs.push(Run::damaged(folder.display().to_string(), e, &mut fault)),
+            },
         }
     }
+    // First, since a curve that cannot be read marks its run.
+    let (reference, differences) = curves(&mut runs, &mut fault);
     let mut comparison = Comparison::of(runs);
-    (comparison.curve_reference, comparison.curves) = curves(&mut comparison.runs)?;
-    Ok(comparison)
+    (comparison.curve_reference, comparison.curves) = (reference, differences);
+    // What is left is compared; where nothing is, that is no comparison.
+    match fault {
+        Some(fault) if comparison.runs.iter().all(|run| run.status == DAMAGED) => Err(fault),
+        _ => Ok(comparison),
+    }
 }
 
 impl Comparison {
@@ -142,6 +151,11 @@ impl Comparison {
             .then(|| format!("{keys} {verb} between the runs: their times say nothing of each other"))
     }
 
+    /// What is wrong with runs whose files cannot be read, a sentence each.
+    pub fn damaged(&self) -> impl Iterator<Item = &str> {
+        self.runs.iter().filter(|run| run.status == DAMAGED).map(|run| run.reason.as_str())
+    }
+
     /// The numbers of the runs that are so, as `1, 3`.
     fn places(&self, so: impl Fn(&Run) -> bool) -> String {
         let places = self.runs.iter().enumerate().filter(|(_, run)| so(run));
@@ -165,7 +179,7 @@ fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
 
 /// Whether a trial was never started.
 pub(super) fn is_not_run(run: &Run) -> bool {
-    matches!(run.status.as_str(), "skipped" | "same_as")
+    matches!(run.status.as_str(), "skipped" | "same_as" | DAMAGED)
 }
 
 fn differing<'a>(runs: &'a [Run], table: impl Fn(&'a Run) -> Option<&'a Leaves>) -> Vec<Difference> {
@@ -209,7 +223,10 @@ fn ratios(runs: &[Run]) -> Vec<Option<f64>> {
 }
 
 /// Each curve against the first, which alone is kept in memory.
-fn curves(runs: &mut [Run]) -> Result<(Option<usize>, Vec<Option<CurveDifference>>), ReportError> {
+fn curves(
+    runs: &mut [Run],
+    fault: &mut Option<ReportError>,
+) -> (Option<usize>, Vec<Option<CurveDifference>>) {
     let has_means = |run: &Run| {
         let policy = run.spec.as_ref().and_then(|spec| spec.get("logging.policy"));
         policy.is_some_and(|policy| policy == "per_epoch")
@@ -219,25 +236,33 @@ fn curves(runs: &mut [Run]) -> Result<(Option<usize>, Vec<Option<CurveDifference
     for (place, run) in runs.iter_mut().enumerate() {
         let means = has_means(run);
         let mut difference = None;
-        match (&run.metrics, reference) {
-            (None, _) => {}
+        let read = match (&run.metrics, reference) {
+            (None, _) => Ok(()),
             (Some(metrics), None) => {
-                run.torn = curve::read(metrics, |step, loss| first.push((step, loss)))?.torn;
-                reference = (!first.is_empty()).then_some((place, means));
+                let read = curve::read(metrics, |step, loss| first.push((step, loss)));
+                read.map(|tail| {
+                    run.torn = tail.torn;
+                    reference = (!first.is_empty()).then_some((place, means));
+                })
             }
             (Some(metrics), Some((_, reference_means))) => {
                 let mut against = Against::new(&first);
-                let tail = curve::read(metrics, |step, loss| against.take(step, loss))?;
-                run.torn = tail.torn;
-                let found = if means == reference_means {
-                    against.difference()
-                } else {
-                    CurveDifference::MeansAndSteps
-                };
-                difference = tail.last_loss.map(|_| found);
+                let read = curve::read(metrics, |step, loss| against.take(step, loss));
+                read.map(|tail| {
+                    run.torn = tail.torn;
+                    let same_kind = means == reference_means;
+                    let found = if same_kind { against.difference() } else { CurveDifference::MeansAndSteps };
+                    difference = tail.last_loss.map(|_| found);
+                })
+            }
+        };
+        if let Err(e) = read {
+            run.tell_damage(e, fault);
+            if reference.is_none() {
+                first.clear();
             }
         }
         differences.push(difference);
     }
-    Ok((reference.map(|(place, _)| place), differences))
+    (reference.map(|(place, _)| place), differences)
 }

@@ -14,13 +14,12 @@ pub(super) const INTERVAL: &str = "95 % interval";
 /// Longer keys are shortened in a heading.
 const LONG: usize = 24;
 
-/// A heading, its figure of a configuration, and its words.
-type Figure = (&'static str, fn(&Configuration) -> Option<Estimate>, fn(f64) -> String);
-
 /// Repeats taken together.
 pub(super) struct Repeats {
-    columns: Vec<Column>,
-    /// Columns that tell the rows apart.
+    times: Vec<Column>,
+    /// Apart from the times, so that what is measured does not decide where a table is folded.
+    losses: Vec<Column>,
+    /// Columns that tell the rows apart, of both.
     keys: usize,
 }
 
@@ -33,27 +32,33 @@ impl Repeats {
         let mut columns = axes(configurations);
         columns.push(Column::of_numbers("runs", cells(&|c| c.places.len().to_string())));
         let keys = columns.len();
+        let mut losses = columns.clone();
         columns.push(Column::of_numbers("train time", cells(&|c| word(c.train_s, units::seconds))));
         columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.train_s, units::seconds))));
         columns.push(Column::of_numbers("steps/s", cells(&|c| word(c.steps_per_s, units::rate))));
         columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.steps_per_s, units::rate))));
         columns.push(Column::of_numbers("ratio", ratios(runs, configurations)));
-        let losses: [Figure; 3] = [
-            ("train loss", |c| c.train_loss, units::number),
-            ("validation loss", |c| c.validation_loss, units::number),
-            ("accuracy", |c| c.accuracy, units::percent),
-        ];
-        for (title, estimate, unit) in losses {
-            columns.push(Column::of_numbers(title, cells(&|c| word(estimate(c), unit))));
-            columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(varying(estimate(c)), unit))));
-        }
-        columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
-        Self { columns, keys }
+        let mut figure = |title: &str, estimates: Vec<Option<Estimate>>, unit: fn(f64) -> String| {
+            losses.push(Column::of_numbers(title, estimates.iter().map(|e| word(*e, unit))));
+            losses.push(Column::of_numbers(INTERVAL, estimates.iter().map(|e| interval(varying(*e), unit))));
+        };
+        let all = |of: fn(&Configuration) -> Option<Estimate>| configurations.iter().map(of).collect();
+        figure("train loss", all(|c| c.train_loss), units::number);
+        figure("validation loss", all(|c| c.validation_loss), units::number);
+        figure("accuracy", all(|c| c.accuracy), units::percent);
+        let is_known = |column: &Column| column.cells.iter().any(|cell| !cell.is_empty());
+        columns.retain(is_known);
+        losses.retain(is_known);
+        Self { times: columns, losses, keys }
     }
 
     /// For a terminal of `width` columns.
     pub(super) fn table(&self, width: u16) -> String {
-        grid::table(&self.columns, self.keys, width)
+        let times = grid::table(&self.times, self.keys, width);
+        match self.losses.len() > self.keys {
+            true => format!("{times}\n{}", grid::table(&self.losses, self.keys, width)),
+            false => times,
+        }
     }
 }
 

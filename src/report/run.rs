@@ -38,7 +38,29 @@ pub(super) struct Run {
 /// What a run is called that has no summary: it runs still, or was killed.
 pub(super) const UNFINISHED: &str = "unfinished";
 
+/// What a run is called whose files cannot be read.
+pub(super) const DAMAGED: &str = "damaged";
+
 impl Run {
+    /// Reads a run folder; one that cannot be read is told as such. The first such fault is kept in `fault`.
+    pub(super) fn read_or_told(folder: &Path, fault: &mut Option<ReportError>) -> Self {
+        Self::read(folder).unwrap_or_else(|e| Self::damaged(folder.display().to_string(), e, fault))
+    }
+
+    /// Of a folder that cannot be read.
+    pub(super) fn damaged(path: String, error: ReportError, fault: &mut Option<ReportError>) -> Self {
+        let mut run = Self { path, ..Self::default() };
+        run.tell_damage(error, fault);
+        run
+    }
+
+    /// Part of it cannot be read, so that the rest is not to be trusted.
+    pub(super) fn tell_damage(&mut self, error: ReportError, fault: &mut Option<ReportError>) {
+        (self.status, self.reason) = (DAMAGED.to_owned(), error.to_string());
+        (self.metrics, self.figures) = (None, HashMap::new());
+        fault.get_or_insert(error);
+    }
+
     /// Reads a run folder.
     pub(super) fn read(folder: &Path) -> Result<Self, ReportError> {
         let mut run = Self {

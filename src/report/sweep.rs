@@ -2,10 +2,13 @@
 
 use std::{collections::HashSet, path::Path};
 
-use super::{ReportError, csv_file, find, run::Run};
+use super::{
+    ReportError, csv_file, find,
+    run::{DAMAGED, Run},
+};
 
-/// Reads a sweep's trials in order.
-pub(super) fn read(folder: &Path) -> Result<Vec<Run>, ReportError> {
+/// Reads a sweep's trials in order; those that cannot be read are told as such, and `fault` keeps the first.
+pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
     let path = folder.join("sweep.csv");
     let file = csv_file::read(&path)?;
     let place = |name: &str| {
@@ -13,7 +16,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Run>, ReportError> {
         file.columns.iter().position(|column| column == name).ok_or_else(missing)
     };
     if file.columns.is_empty() {
-        return unlisted(folder, &HashSet::new(), &[]);
+        return unlisted(folder, &HashSet::new(), &[], fault);
     }
     let (trial, status, own, reason) =
         (place("trial")?, place("status")?, place("folder")?, place("reason")?);
@@ -27,12 +30,16 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Run>, ReportError> {
         let run_folder = folder.join(cell(own));
         let mut run = if ran && !cell(own).is_empty() && run_folder.is_dir() {
             listed.insert(cell(own).to_owned());
-            Run::read(&run_folder)?
+            Run::read_or_told(&run_folder, fault)
         } else {
             Run { path: format!("{} trial {}", folder.display(), cell(trial)), ..Run::default() }
         };
         run.sweep = Some(folder.display().to_string());
         run.axes = axes.iter().cloned().zip(row.iter().skip(trial + 1).map(str::to_owned)).collect();
+        if run.status == DAMAGED {
+            runs.push(run);
+            continue;
+        }
         if ran {
             run.take_figures(file.columns.iter().zip(row).skip(reason + 1));
         }
@@ -40,19 +47,24 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Run>, ReportError> {
         run.reason = cell(reason).to_owned();
         runs.push(run);
     }
-    runs.extend(unlisted(folder, &listed, &axes)?);
+    runs.extend(unlisted(folder, &listed, &axes, fault)?);
     Ok(runs)
 }
 
 /// Trials that were begun and have no row: the sweep runs still, or was killed.
-fn unlisted(folder: &Path, listed: &HashSet<String>, axes: &[String]) -> Result<Vec<Run>, ReportError> {
+fn unlisted(
+    folder: &Path,
+    listed: &HashSet<String>,
+    axes: &[String],
+    fault: &mut Option<ReportError>,
+) -> Result<Vec<Run>, ReportError> {
     let mut runs = Vec::new();
     for path in find::folders_in(folder)? {
         let known = path.file_name().is_some_and(|name| listed.contains(&*name.to_string_lossy()));
         if known || !find::is_run(&path) {
             continue;
         }
-        let mut run = Run::read(&path)?;
+        let mut run = Run::read_or_told(&path, fault);
         run.sweep = Some(folder.display().to_string());
         run.axes = axes.iter().filter_map(|axis| Some((axis.clone(), run.axis(axis)?.to_owned()))).collect();
         runs.push(run);

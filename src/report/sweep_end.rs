@@ -14,7 +14,7 @@ use crate::units;
 /// # Errors
 /// Where a file of the sweep is malformed.
 pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
-    let comparison = Comparison::of(sweep::read(folder)?);
+    let comparison = Comparison::of(sweep::read(folder, &mut None)?);
     let Comparison { runs, configurations, .. } = &comparison;
     let table = if has_repeats(configurations) {
         // The repeats of a point say little one by one: they are in sweep.csv, and `runner compare` lists them.

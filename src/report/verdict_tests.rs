@@ -109,7 +109,7 @@ fn a_sweep_is_read_from_its_folders() {
         fs::write(own.join("transfers.csv"), transfers).unwrap();
     }
     fs::write(folder.path().join("sweep.csv"), rows).unwrap();
-    let runs = Comparison::of(sweep::read(folder.path()).unwrap()).runs;
+    let runs = Comparison::of(sweep::read(folder.path(), &mut None).unwrap()).runs;
     insta::assert_snapshot!(verdict(&runs, 200).unwrap().unwrap(), @r"
     more devices
 

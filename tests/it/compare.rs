@@ -183,8 +183,11 @@ fn two_runs_of_the_same_bits() {
 
     repeats taken together
 
-     runs  train time    95 % interval  steps/s  95 % interval  train loss  validation loss
-        2     3.00 ms  3.00 to 3.00 ms     1500   1000 to 2000       1.000           0.5000
+     runs  train time    95 % interval  steps/s  95 % interval
+        2     3.00 ms  3.00 to 3.00 ms     1500   1000 to 2000
+
+     runs  train loss  validation loss
+        2       1.000           0.5000
 
     noise
       noise:  an interval of 2 runs is at most 50.0 % sure, whatever it is called; six can give 95 %
@@ -366,6 +369,31 @@ fn what_is_no_run_is_told() {
         "`RUNS/empty` is no run: it holds neither `summary.csv` nor `sweep.csv`, and neither does any folder in it"
     );
     assert!(runs.error("a[").starts_with("`RUNS/a[` is not a pattern: "));
+}
+
+#[test]
+fn a_damaged_run_among_others_is_told_and_left_out() {
+    let runs = Runs::new();
+    sweep(&runs);
+    runs.write("linreg/S/000-devices.num_gpus=0/spec.toml", "no toml");
+    runs.run("linreg/a", &FACTS);
+    runs.write("linreg/a/metrics.csv", "step,epoch\n1,x\n");
+    runs.run("linreg/b", &FACTS);
+    let text = runs.table(&["linreg/S", "linreg/a", "linreg/b"], 160);
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("damaged")).collect();
+    assert_eq!(
+        lines[..2].iter().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect::<Vec<_>>(),
+        [vec!["1", "0", "damaged"], vec!["5", "0", "damaged"]]
+    );
+    assert_eq!(
+        lines[2..],
+        [
+            "  1  RUNS/linreg/S/000-devices.num_gpus=0; damaged: `RUNS/linreg/S/000-devices.num_gpus=0/spec.toml` is \
+             malformed at line 1: key with no value, expected `=`",
+            "  5  RUNS/linreg/a; damaged: `RUNS/linreg/a/metrics.csv` is malformed at line 2: there is no column `split`",
+        ]
+    );
+    assert!(text.contains("\ntrain loss against run 3\n"), "{text}");
 }
 
 #[test]

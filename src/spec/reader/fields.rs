@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::{At, Choice, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment, item::append_description};
+use super::{At, Choice, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment, choice::append_description};
 use crate::spec::{
     problem::Problem,
     suggest,

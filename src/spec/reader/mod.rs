@@ -8,14 +8,16 @@
 //! **Reading never stops.** A wrong value is told and replaced by a stand-in, so that all problems of a spec come at
 //! once; what was read leaves the reader only where nothing was told.
 
+mod choice;
 mod fields;
 mod item;
 mod range;
 
 use std::path::{Path, PathBuf};
 
+pub(super) use choice::{Choice, Word};
 pub(super) use fields::Fields;
-pub(super) use item::{Choice, Fault, Item, Word};
+pub(super) use item::{Fault, Item};
 pub(super) use range::{Range, Rule};
 
 use super::{key, problem::Problem, tree::Node};

@@ -1,7 +1,7 @@
 //! The same jobs on the CPU and by every engine of a GPU: the same rows, the same numbers within the rounding of sums.
 
 use super::{LINREG, Sim, plus};
-use crate::process::{Folder, Place};
+use crate::process::{Ended, Folder, Place};
 
 const ENGINES: [&str; 4] = ["persistent", "cooperative", "graph", "launch"];
 
@@ -237,6 +237,30 @@ fn precision_is_what_the_spec_says() {
         let end = format!("compute {compute}");
         assert!(sim.calls().iter().any(|call| call.starts_with("matmul") && call.ends_with(&end)), "{end}");
     }
+}
+
+/// The CPU has neither the precision nor the engine: it is what a GPU is held against in f32, by a rule that says so.
+#[test]
+fn parity_takes_what_only_a_gpu_has() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Place::new(LINREG);
+    let words =
+        ["parity", "spec.toml", "devices.precision=tf32", "devices.engine=persistent", "devices.num_gpus=1"];
+    let ended = Ended::of(sim.on(&mut place.command(&words), &[]).output().unwrap());
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+    let out = ended.stdout;
+    for part in [
+        "linreg: 20 steps of 32 rows\n  the engine `persistent` does not run on all of these devices: the plan picks one for \
+         the others\n",
+        "\n  gpu:0 ",
+        "\n  a loss may differ from that of cpu by 1.562e-2 of it + 2.441e-4 times ",
+        "\n  the parameters after the last step, as one vector, by 1.562e-2 of its length\n  (32 times 2^-11, to which tf32 \
+         rounds the operands of products; the CPU computes in f32)\n",
+    ] {
+        assert!(out.contains(part), "{part}\nis not in\n{out}");
+    }
+    // The operands were rounded, so the bits differ.
+    assert!(out.lines().any(|line| line.starts_with("  gpu:0 ") && line.ends_with("  the same")), "{out}");
 }
 
 /// Without access to each other's memory (with it: peers.rs) sums over GPUs are nodes of a graph, or launches, by NCCL, or

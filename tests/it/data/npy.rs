@@ -157,7 +157,7 @@ fn what_memory_does_not_hold_stays_in_its_file() {
         (matches!(made.train.features, Store::File(_)), made.notes)
     };
     assert_eq!(opened(600), (false, vec![]));
-    assert_eq!(opened(599), (true, vec!["features (600 bytes as f32) are read from their file".to_owned()]));
+    assert_eq!(opened(599), (true, vec!["features (600 B as f32) are read from their file".to_owned()]));
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn what_must_be_resident_is_not_streamed() {
     assert!(open(&resident, Task::Classification, 0, 600).is_ok());
     let problems = open(&resident, Task::Classification, 0, 599).expect_err("50 rows of 3 f32");
     insta::assert_snapshot!(told(&problems, "".as_ref()), @r#"
-    `placement = "resident"`: the features need 600 bytes as f32, and memory has room for 599 bytes
+    `placement = "resident"`: the features need 600 B as f32, and memory has room for 599 B
       --> data.placement
       hint: `data.placement = "auto"` reads from the file what memory does not hold
     "#);

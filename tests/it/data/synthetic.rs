@@ -95,7 +95,7 @@ no weights: expected one number per feature
     assert_eq!(
         problems(Source::SyntheticRegression(spec(1 << 60, 0)), Task::Regression, Path::new("/")),
         "\
-1152921504606846976 rows of 2 features need 9.2 EB of memory
+1152921504606846976 rows of 2 features need 8 EiB of memory
   --> data.synthetic_regression.train_rows
   hint: take fewer rows
 "
