@@ -85,7 +85,7 @@ pub struct Line {
 impl Line {
     /// Seconds of all of them; `None` where that of some is not known.
     pub fn seconds(&self) -> Option<f64> {
-        (self.untimed == 0).then(|| self.time.as_secs_f64())
+        (self.untimed == 0).then_some(self.time.as_secs_f64())
     }
 }
 
