@@ -1,7 +1,10 @@
 //! How the devices of a run sum their gradients, and why.
 
 use super::{Machine, Place};
-use crate::program::{Op, Program};
+use crate::{
+    program::{Op, Program},
+    units,
+};
 
 /// How.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +92,7 @@ pub fn among(used: &[Place], machine: &Machine, numbers: usize) -> Option<Sums> 
         return Some(Sums::new(SumsBy::Host, "not all of the devices are GPUs"));
     }
     let (bytes, most) = (4 * numbers as u64, peer_bytes(gpus.len()));
-    let size = format!("{bytes} bytes");
+    let [size, room] = units::two_sizes(bytes, most);
     let unreached = gpus.iter().find_map(|(place, gpu)| {
         let other = gpus
             .iter()
@@ -102,13 +105,13 @@ pub fn among(used: &[Place], machine: &Machine, numbers: usize) -> Option<Sums> 
         alone.map(|(place, _)| format!("`{place}` has no cooperative launches, which a peer kernel is"));
     let refused = (gpus.len() > MOST_PEERS)
         .then(|| format!("a peer kernel is for {MOST_PEERS} GPUs at most"))
-        .or_else(|| (bytes > most).then(|| format!("{size} are more than the {most} of a peer kernel")))
+        .or_else(|| (bytes > most).then(|| format!("{size} is more than the {room} of a peer kernel")))
         .or(unreached)
         .or(alone);
     let queued = gpus.iter().all(|(_, gpu)| gpu.limits.queued_sums);
     Some(match refused {
         None => {
-            let reason = format!("each GPU reads the others' memory, and {size} are no more than {most}");
+            let reason = format!("each GPU reads the others' memory, and {size} is no more than {room}");
             Sums::new(SumsBy::PeerKernel, reason)
         }
         Some(why) if queued => Sums::new(SumsBy::Nccl, why),
@@ -149,12 +152,12 @@ mod tests {
         let four = machine(4, true);
         assert_eq!(
             words(&four, 131_072),
-            "by a peer kernel: each GPU reads the others' memory, and 524288 bytes are no more than 524288"
+            "by a peer kernel: each GPU reads the others' memory, and 512 KiB is no more than 512 KiB"
         );
-        assert_eq!(words(&four, 131_073), "by NCCL: 524292 bytes are more than the 524288 of a peer kernel");
+        assert_eq!(words(&four, 131_073), "by NCCL: 524,292 B is more than the 524,288 B of a peer kernel");
         assert_eq!(
             words(&machine(8, true), 65_537),
-            "by NCCL: 262148 bytes are more than the 262144 of a peer kernel"
+            "by NCCL: 262,148 B is more than the 262,144 B of a peer kernel"
         );
         assert_eq!(words(&machine(9, true), 1), "by NCCL: a peer kernel is for 8 GPUs at most");
         assert_eq!(words(&machine(1, true), 1), "none");

@@ -35,7 +35,8 @@ impl Repeats {
         columns.push(Column::of_numbers("steps/s", cells(&|c| word(c.steps_per_s, units::rate))));
         columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.steps_per_s, units::rate))));
         columns.push(Column::of_numbers("ratio", ratios(runs, configurations)));
-        let losses: [(&str, fn(&Configuration) -> Option<Estimate>, fn(f64) -> String); 3] = [
+        type Figure = (&'static str, fn(&Configuration) -> Option<Estimate>, fn(f64) -> String);
+        let losses: [Figure; 3] = [
             ("train loss", |c| c.train_loss, units::number),
             ("validation loss", |c| c.validation_loss, units::number),
             ("accuracy", |c| c.accuracy, units::percent),

@@ -89,7 +89,7 @@ fn the_way_is_told_with_its_reason() {
     let large =
         r#"model.layers=[{ linear = { out_features = 20000 } }, "relu", { linear = { out_features = 3 } }]"#;
     let three = ["devices.num_gpus=3", "trainer.max_steps=2", "trainer.validate_every_epochs=0"];
-    let peers = "by a peer kernel: each GPU reads the others' memory, and 1024 bytes are no more than 524288";
+    let peers = "by a peer kernel: each GPU reads the others' memory, and 1 KiB is no more than 512 KiB";
     let cases: [(&[&str], &[(&str, &str)], &str, &str); 4] = [
         (&[], &[FOUR], peers, peers),
         (
@@ -101,8 +101,8 @@ fn the_way_is_told_with_its_reason() {
         (
             &[large],
             &[FOUR],
-            "by NCCL: 560128 bytes are more than the 524288 of a peer kernel",
-            "by NCCL: 560128 bytes are more than the 524288 of a peer kernel",
+            "by NCCL: 547 KiB is more than the 512 KiB of a peer kernel",
+            "by NCCL: 547 KiB is more than the 512 KiB of a peer kernel",
         ),
         (
             &[],

@@ -1,6 +1,10 @@
 //! Sums over GPUs by the peer kernel, through the executors that trainings use: each GPU on a thread of its own.
 
-use std::{thread, time::Duration};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
 
 use runner::{
     device::{
@@ -17,13 +21,15 @@ use crate::conformance::{Bench, Numbers, SEED, ops::Suite};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Every GPU there is, up to four; `None` where fewer than two reach each other.
-fn several() -> Option<Vec<Gpu>> {
+/// Every GPU there is, up to four; `None` where fewer than two reach each other. Their kernels wait for each other, so
+/// that one test at a time has them.
+fn several() -> Option<(Vec<Gpu>, MutexGuard<'static, ()>)> {
+    static ONE: Mutex<()> = Mutex::new(());
     first_gpu()?;
     let gpus: Vec<Gpu> = cuda::gpus().unwrap().into_iter().take(4).collect();
     let all_reach = cuda::reaches(&gpus).iter().all(|reached| reached.len() + 1 == gpus.len());
     if gpus.len() > 1 && all_reach {
-        return Some(gpus);
+        return Some((gpus, ONE.lock().unwrap_or_else(PoisonError::into_inner)));
     }
     eprintln!("skipped: there are no two GPUs that reach each other's memory");
     None
@@ -71,7 +77,7 @@ fn steps(executor: &mut CudaExecutor, of: Slice, steps: usize) -> Result<Vec<f32
 
 #[test]
 fn every_gpu_holds_the_sums_in_the_order_of_ranks() {
-    let Some(gpus) = several() else { return };
+    let Some((gpus, _one)) = several() else { return };
     // More steps than one graph holds.
     const STEPS: usize = 19;
     for count in 2..=gpus.len() {
@@ -110,7 +116,7 @@ fn every_gpu_holds_the_sums_in_the_order_of_ranks() {
 
 #[test]
 fn a_gpu_that_does_not_come_is_named_with_the_step() {
-    let Some(gpus) = several() else { return };
+    let Some((gpus, _one)) = several() else { return };
     for engine in [Engine::Graph, Engine::Launch] {
         let (ranks, _abort) = cuda::connect(&gpus[..2], 100, Duration::from_millis(20)).unwrap();
         let (bench, of) = bench(vec![1.0; 100]);
@@ -123,7 +129,7 @@ fn a_gpu_that_does_not_come_is_named_with_the_step() {
 
 #[test]
 fn a_gpu_that_waits_is_let_go() {
-    let Some(gpus) = several() else { return };
+    let Some((gpus, _one)) = several() else { return };
     let (ranks, abort) = cuda::connect(&gpus[..2], 100, LONG).unwrap();
     let (bench, of) = bench(vec![1.0; 100]);
     let mut first = executor(&gpus[0], &bench, of, Engine::Graph, ranks.into_iter().next().unwrap());
@@ -137,7 +143,7 @@ fn a_gpu_that_waits_is_let_go() {
 
 #[test]
 fn a_gpu_is_not_its_own_peer() {
-    let Some(gpus) = several() else { return };
+    let Some((gpus, _one)) = several() else { return };
     let twice = [gpus[0].clone(), gpus[0].clone()];
     let refused = cuda::connect(&twice, 1, LONG).err();
     assert_eq!(refused.as_deref(), Some("`gpu:0` would have to wait for itself"));
