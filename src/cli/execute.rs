@@ -129,7 +129,6 @@ pub fn execute(
         precision: trial.spec.devices.precision.name().to_owned(),
         gpus: trial.gpus.clone(),
         timed_by: timed_by(trial).to_owned(),
-        sums: sums.as_ref().map(Sums::in_words),
         libraries: libraries(
             &trial.devices.used,
             [
@@ -137,6 +136,7 @@ pub fn execute(
                 sums.as_ref().is_some_and(|sums| sums.by == SumsBy::Nccl),
             ],
         ),
+        sums: sums.as_ref().map(Sums::in_words),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;

@@ -100,8 +100,8 @@ pub fn engine(
     spec: &Spec,
     programs: &Programs,
     gpus: &[&Gpu],
-    sums: Option<&Sums>,
     data_bytes: u64,
+    sums: Option<&Sums>,
 ) -> Result<Chosen, Problem> {
     let choice = spec.devices.engine;
     let at = |message: String| Problem::at_key("devices.engine", message);

@@ -225,7 +225,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         gpu::refuse_on_cpu(&spec).map_err(refused)?;
     } else if let Some(first) = ranks.first() {
         sums = sums::among(&devices.used, machine, summed(&first.train));
-        let gpu = gpu::engine(&spec, first, &gpus, sums.as_ref(), data_bytes).map_err(refused)?;
+        let gpu = gpu::engine(&spec, first, &gpus, data_bytes, sums.as_ref()).map_err(refused)?;
         let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
         chosen = Some(gpu);
         if apart {

@@ -137,8 +137,8 @@ mod tests {
             memory_available: 1 << 30,
             cache_bytes: 1 << 20,
             rates: Rates::typical("avx2"),
-            sums: None,
             instruction_set: "avx2".into(),
+            sums: None,
         }
     }
 

@@ -95,8 +95,8 @@ pub fn execute(
         precision: "f32".to_owned(),
         gpus: trial.gpus.clone(),
         timed_by: "operations".to_owned(),
-        sums: None,
         libraries: libraries(&trial.devices.used, [false; 2]),
+        sums: None,
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let facts = LabFacts {

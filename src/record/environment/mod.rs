@@ -58,10 +58,10 @@ pub struct EnvironmentFacts {
     pub gpus: Vec<(String, String)>,
     /// How finely steps are timed, and why.
     pub timed_by: String,
-    /// How the devices sum, and why, where GPUs are among several.
-    pub sums: Option<String>,
     /// Names and versions of the libraries that its GPUs need.
     pub libraries: BTreeMap<String, String>,
+    /// How the devices sum, and why, where GPUs are among several.
+    pub sums: Option<String>,
 }
 
 /// The content of `environment.toml`.
@@ -212,8 +212,8 @@ mod tests {
             precision: "f32".to_owned(),
             gpus: Vec::new(),
             timed_by: "phases".to_owned(),
-            sums: None,
             libraries: BTreeMap::new(),
+            sums: None,
         }
     }
 
