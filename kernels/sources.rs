@@ -13,6 +13,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("optimizer.cu", include_str!("optimizer.cu")),
     ("log.cu", include_str!("log.cu")),
     ("tensor.cu", include_str!("tensor.cu")),
+    ("peer.cu", include_str!("peer.cu")),
     ("walk.cu", include_str!("walk.cu")),
 ];
 

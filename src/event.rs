@@ -1,6 +1,10 @@
 //! All that the outside may learn of a run. The trainer emits events and formats nothing; sinks consume them.
 
-use crate::{device::LaneTrace, plan::Verdict, spec::Metric};
+use crate::{
+    device::{ClockCost, LaneTrace},
+    plan::Verdict,
+    spec::Metric,
+};
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
@@ -57,6 +61,8 @@ pub struct Header {
     pub steps_planned: u64,
     /// Epochs the run takes if nothing ends it early.
     pub epochs_planned: u64,
+    /// Seconds after which it ends in any case.
+    pub max_time_s: Option<f64>,
 }
 
 /// Consecutive steps of one epoch (or, under `per_epoch`, one row that stands for the epoch).
@@ -184,6 +190,8 @@ pub struct Outcome {
     pub transfers: Vec<Transfer>,
     /// The first step's time on the host clock.
     pub warmup_s: Option<f64>,
+    /// What it took to read the host's clock and to write its times down.
+    pub instrument: ClockCost,
     /// `trace.json`; empty where it was not asked for.
     pub traces: Vec<TraceLane>,
     /// What bounds the run; `None` where nothing can be said.
@@ -249,6 +257,7 @@ pub struct Transfer {
     pub noop_count: u64,
     /// Bytes moved; `None` for a wait.
     pub bytes: Option<u64>,
-    /// Time the host spent; 0 for no-ops.
-    pub total_s: f64,
+    /// Time that the host spent, or the device where it tells; 0 for no-ops, `None` where nobody knows: a sum that is queued
+    /// among a device's own work.
+    pub total_s: Option<f64>,
 }

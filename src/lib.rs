@@ -14,6 +14,7 @@
 //!
 //! | layer | owns |
 //! | --- | --- |
+//! | [`units`] | numbers as a person reads them: times, bytes, counts, rates |
 //! | [`host`] | what the host tells of itself: processor, caches, memory |
 //! | [`random`] | streams of random numbers, one per purpose, all from the seed |
 //! | [`spec`] | what the user wrote: TOML with places, strict, every problem at once, overrides, JSON Schema |
@@ -47,3 +48,4 @@ pub mod report;
 pub mod spec;
 pub mod tensor;
 pub mod train;
+pub mod units;

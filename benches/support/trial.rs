@@ -43,6 +43,7 @@ impl Ready {
             memory_available: u64::MAX,
             cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
             rates: Rates::typical(&instruction_set),
+            sums: None,
             instruction_set,
         };
         let trial = plan(spec, facts, &machine, 1).map_err(|e| format!("{e:?}"))?;

@@ -126,6 +126,9 @@ pub struct DevicesOptions {
     /// Measure the processor's rates, in a few seconds, and keep them for the cost model
     #[arg(long)]
     pub measure: bool,
+    /// Show the GPUs that the host would pose as having [default: RUNNER_VIRTUAL_GPUS, or the real ones]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=MOST_VIRTUAL_GPUS))]
+    pub virtual_gpus: Option<u32>,
 }
 
 #[derive(Args)]
@@ -188,7 +191,8 @@ const MOST_VIRTUAL_GPUS: i64 = 64;
 
 /// Parses, or says what is wrong.
 pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
-    if let Some(later) = later(arguments) {
+    let arguments = command_first(arguments);
+    if let Some(later) = later(&arguments) {
         return Err(refuse_later(&later));
     }
     let cli = Cli::try_parse_from(arguments).map_err(|e| {
@@ -204,6 +208,9 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
         Color::Never => anstream::ColorChoice::Never,
     };
     let mut command = cli.command.unwrap_or(Command::Run(cli.run));
+    if let Command::Devices(DevicesOptions { virtual_gpus: count @ None, .. }) = &mut command {
+        *count = virtual_gpus_of_environment()?;
+    }
     if let Command::Run(options)
     | Command::Check(options)
     | Command::Parity(ParityOptions { run: options, .. }) = &mut command
@@ -217,6 +224,34 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
         }
     }
     Ok(Parsed { command, color })
+}
+
+/// Options may stand before the command as well: `runner -q run SPEC.toml`. It is put first, where the parser looks for it.
+fn command_first(arguments: &[OsString]) -> Vec<OsString> {
+    let mut cli = Cli::command();
+    // Only then is it known which options take a value.
+    cli.build();
+    let takes_value = |word: &str| {
+        cli.get_opts().any(|option| {
+            let long = option.get_long().is_some_and(|name| word.strip_prefix("--") == Some(name));
+            long || option.get_short().is_some_and(|name| word == format!("-{name}"))
+        })
+    };
+    let mut arguments = arguments.to_vec();
+    let mut place = 1;
+    while let Some(word) = arguments.get(place).and_then(|word| word.to_str()) {
+        match word {
+            "--" | "-V" | "--version" => break,
+            _ if word.starts_with('-') => place += if takes_value(word) { 2 } else { 1 },
+            _ => {
+                if cli.find_subcommand(word).is_some() || LATER_COMMANDS.contains(&word) {
+                    arguments[1..=place].rotate_right(1);
+                }
+                break;
+            }
+        }
+    }
+    arguments
 }
 
 /// The variable, held to the rule of the option.
@@ -268,4 +303,30 @@ pub fn completions(shell: Shell) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "runner", &mut script);
     print(&String::from_utf8_lossy(&script))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_may_stand_before_the_command() {
+        for (typed, wanted) in [
+            ("runner -q run a.toml", "runner run -q a.toml"),
+            ("runner --threads 2 -v check a.toml", "runner check --threads 2 -v a.toml"),
+            ("runner --runs-dir=x --color never report y", "runner report --runs-dir=x --color never y"),
+            // The value of an option, a spec and what follows it are no commands.
+            ("runner --runs-dir run a.toml", "runner --runs-dir run a.toml"),
+            ("runner -q a.toml check", "runner -q a.toml check"),
+            ("runner -V run", "runner -V run"),
+            ("runner -- run", "runner -- run"),
+            ("runner -q", "runner -q"),
+            ("runner", "runner"),
+        ] {
+            let words: Vec<OsString> = typed.split(' ').map(OsString::from).collect();
+            let found: Vec<_> =
+                command_first(&words).iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            assert_eq!(found.join(" "), wanted);
+        }
+    }
 }

@@ -14,8 +14,8 @@ use super::{
     run::refuse,
 };
 use crate::{
-    record::units,
     spec::{self, Experiment, Loaded},
+    units,
 };
 
 /// Runs the command.

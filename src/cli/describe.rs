@@ -4,12 +4,14 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::measure;
+use super::measure::{self, Measured};
 use crate::{
     plan::{Machine, Movement, Place, Trial, transfers},
     program::Role,
-    record::{devices_in_words, units},
+    record::devices_in_words,
+    report::Estimate,
     spec::{self, Optimizer, Rule, Source},
+    units,
 };
 
 /// Sentences about the data that are shown; a wide table may have one per column, and `run.log` keeps all.
@@ -54,6 +56,7 @@ fn shares(page: &mut Page, trial: &Trial) {
     let bytes = layout.buffers.iter().filter(|b| b.role == Role::Gradients).map(|b| 4 * b.len as u64);
     let bytes = units::bytes(bytes.sum());
     page.more([format!("all-reduce of {bytes} per step: the gradients, and the step's loss and metrics")]);
+    page.more(trial.sums.as_ref().map(|sums| format!("summed {}", sums.in_words())));
     page.more(trial.scaling_in_words());
 }
 
@@ -198,26 +201,37 @@ fn cost(page: &mut Page, trial: &Trial) {
         ),
     );
     let parts = floor.by(trial.threads);
-    let measured = match measure::step_s(trial) {
-        Ok(Some(seconds)) if trial.world_size() == 1 => {
-            format!("{} measured on blank rows", units::seconds(seconds))
-        }
-        Ok(Some(seconds)) => {
-            format!("{} measured on blank rows, without the all-reduce", units::seconds(seconds))
+    let measured = match measure::step(trial) {
+        Ok(Some(Measured { step_s, instrument })) => {
+            let alone = if trial.world_size() == 1 { "" } else { ", without the all-reduce" };
+            format!(
+                "{} measured on blank rows{alone}{}",
+                units::seconds(step_s),
+                instrument.map(timing).unwrap_or_default()
+            )
         }
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
-    if trial.engine.is_gpu() {
-        // The cost model is the CPU's; what it takes for GPUs stands with the engine.
-        return page.more([measured]);
+    if trial.engine.is_gpu() && !floor.rates.processor.is_gpu() {
+        // The rates are the CPU's; what is estimated of GPUs stands with the engine.
+        let more = "; `runner devices --measure` measures the rates that a floor is made of";
+        return page.more([format!("{measured}{more}")]);
     }
+    let of =
+        if floor.rates.processor.is_gpu() && trial.world_size() > 1 { " of the slowest GPU" } else { "" };
     page.more([format!(
-        "{} by the cost model, from {} rates, bound by {}; {measured}",
+        "{} by the cost model, from {} rates{of}, bound by {}; {measured}",
         units::seconds(parts.total_s()),
         floor.rates.origin.name(),
         floor.bound_name(parts.bound())
     )]);
+}
+
+/// `, to which timing its phases adds 0.26 % (0.10 to 0.40)`.
+fn timing(adds: Estimate) -> String {
+    let [low, high] = adds.interval.unwrap_or([adds.median; 2]).map(|part| part * 100.0);
+    format!(", to which timing its phases adds {:.2} % ({low:.2} to {high:.2})", adds.median * 100.0)
 }
 
 /// What passes between host and devices.
@@ -278,6 +292,6 @@ mod tests {
     #[test]
     fn flop_with_prefixes() {
         let words = [0.0, 448.0, 9999.0, 26_752.0, 2.75e6, 3.2e13].map(flop);
-        assert_eq!(words, ["0 FLOP", "448 FLOP", "9999 FLOP", "26.75 kFLOP", "2.750 MFLOP", "32000 GFLOP"]);
+        assert_eq!(words, ["0 FLOP", "448 FLOP", "9999 FLOP", "26.75 kFLOP", "2.750 MFLOP", "32.00 TFLOP"]);
     }
 }

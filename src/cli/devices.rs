@@ -1,6 +1,6 @@
 //! `runner devices`: the machine.
 
-use std::fmt::Write;
+use std::{fmt::Write, path::Path};
 
 use chrono::{SecondsFormat, Utc};
 
@@ -15,27 +15,26 @@ use crate::{
     device::cpu::measure_rates,
     host,
     plan::{Origin, Rates},
-    record::units,
+    units,
 };
 
 /// Runs the command.
 pub fn devices(options: &DevicesOptions) -> Exit {
     if options.measure
-        && let Err(exit) = measure()
+        && let Err(exit) = measure(options.virtual_gpus.is_none())
     {
         return exit;
     }
     let machine = machine(None, false);
     let rates = machine.rates;
     let unknown = || "unknown".to_owned();
-    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64);
     let rows = [
         ("processor", host::cpu_model().unwrap_or_else(unknown)),
         ("cores", host::logical_cores().map_or_else(unknown, |n| n.to_string())),
         ("products by", machine.instruction_set),
         ("caches", host::caches().join(", ")),
-        ("memory", host::memory("MemTotal").map_or_else(unknown, gib)),
-        ("usable now", gib(machine.memory_available)),
+        ("memory", host::memory("MemTotal").map_or_else(unknown, units::bytes)),
+        ("usable now", units::bytes(machine.memory_available)),
     ];
     let mut text = "cpu\n".to_owned();
     for (name, value) in rows {
@@ -43,12 +42,19 @@ pub fn devices(options: &DevicesOptions) -> Exit {
     }
     text.push_str(&describe(&rates));
     text.push('\n');
-    text.push_str(&gpus::describe());
+    text.push_str(&match options.virtual_gpus {
+        Some(count) => gpus::describe_virtual(count, machine.memory_available, options.measure),
+        None => gpus::describe(),
+    });
+    #[cfg(feature = "cuda")]
+    if options.virtual_gpus.is_none() {
+        text.push_str(&super::gpu_measure::describe(rates::folder().as_deref()));
+    }
     print(&text)
 }
 
-/// Measures this machine and keeps what was found.
-fn measure() -> Result<(), Exit> {
+/// Measures this machine, with its GPUs where these are not hidden, and keeps what was found.
+fn measure(with_gpus: bool) -> Result<(), Exit> {
     let instruction_set = machine(None, false).instruction_set;
     let hint = format!("name a folder that can be written by {}", rates::FOLDER_VARIABLE);
     let failed = |message: String, hint: Option<&str>| {
@@ -61,8 +67,27 @@ fn measure() -> Result<(), Exit> {
     let measured = measure_rates(host::logical_cores().unwrap_or(1));
     let measured = measured.map_err(|e| failed(e.to_string(), None))?;
     let now = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
-    let written = rates::write(&folder, &Key::here(&instruction_set), &measured, now);
-    written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))
+    let written = rates::write(&folder, &Key::here(&instruction_set), &measured, now.clone());
+    written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))?;
+    let mut faults = if with_gpus { gpu_faults(&folder, &now) } else { Vec::new() };
+    match faults.pop() {
+        None => Ok(()),
+        Some(last) => {
+            faults.into_iter().for_each(|fault| say(fault, None));
+            Err(failed(last, None))
+        }
+    }
+}
+
+/// Measures the GPUs; what could not be measured.
+#[cfg(feature = "cuda")]
+fn gpu_faults(folder: &Path, now: &str) -> Vec<String> {
+    super::gpu_measure::measure(folder, now)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu_faults(_: &Path, _: &str) -> Vec<String> {
+    Vec::new()
 }
 
 /// The rates that the cost model uses, and where they come from.

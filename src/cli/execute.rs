@@ -14,13 +14,14 @@ use crate::{
     device::{DeviceError, Grain},
     event::{Event, Header, Level, Outcome, Status},
     host::{self, load::Watch, nvml::Monitor},
-    plan::{self, Choice, Trial},
+    plan::{self, Choice, Engine, Place, Sums, SumsBy, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
         RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
     },
     spec::{Layer, Scaling},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
+    units,
 };
 
 /// What all runs of a process share.
@@ -73,8 +74,8 @@ pub struct Ready<'a> {
     dataset: Arc<Dataset>,
     world: World,
     initial: Vec<f32>,
-    /// What is to be said of how its devices are connected.
-    note: Option<String>,
+    /// How its devices sum, where that is to be said.
+    sums: Option<Sums>,
 }
 
 impl<'a> Ready<'a> {
@@ -84,10 +85,10 @@ impl<'a> Ready<'a> {
         dataset: Arc<Dataset>,
         weights: Option<&Weights>,
     ) -> Result<Self, DeviceError> {
-        let (world, note) = world(trial)?;
+        let (world, sums) = world(trial)?;
         let initial =
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
-        Ok(Self { trial, dataset, world, initial, note })
+        Ok(Self { trial, dataset, world, initial, sums })
     }
 
     /// Trains without a folder.
@@ -111,7 +112,7 @@ pub fn execute(
     folder: &RunDir,
     console: ConsoleOptions,
 ) -> Result<Outcome, ExecuteError> {
-    let Ready { trial, dataset, world, initial, note } = ready;
+    let Ready { trial, dataset, world, initial, sums } = ready;
     let dataset = dataset.as_ref();
     folder.write("spec.toml", &resolved_text(process, trial, folder))?;
     let names = trial.devices.used_names();
@@ -125,9 +126,14 @@ pub fn execute(
         threads: trial.threads,
         available_threads: process.available_threads(),
         instruction_set: trial.instruction_set.clone(),
-        precision: "f32".to_owned(),
+        precision: trial.spec.devices.precision.name().to_owned(),
         gpus: trial.gpus.clone(),
         timed_by: timed_by(trial).to_owned(),
+        libraries: libraries(
+            &trial.devices.used,
+            [trial.engine.is_gpu() && trial.has_large_product(), trial.world_size() > 1],
+        ),
+        sums: sums.as_ref().map(Sums::in_words),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;
@@ -136,7 +142,7 @@ pub fn execute(
     let mut outcome = None;
     let sampler = sampler(trial, folder)?;
     let result = begin(trial, dataset, &names, &sender).and_then(|()| {
-        note.map_or(Ok(()), |note| send(&sender, Event::Notice(Level::Warning, note)))?;
+        sums.map_or(Ok(()), |sums| tell_sums(trial, &sums, &sender))?;
         let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
         train::train(train::Job {
             trial,
@@ -171,11 +177,30 @@ pub fn execute(
     outcome.ok_or(ExecuteError::Record(RecordError::Gone))
 }
 
-/// How finely a trial's steps are timed, in words.
+/// What a run on these devices loads of NVIDIA's libraries, with versions: whether it has large products and sums over GPUs.
+#[cfg(feature = "cuda")]
+pub fn libraries(used: &[Place], [products, sums]: [bool; 2]) -> BTreeMap<String, String> {
+    use crate::device::cuda;
+
+    let first = used.iter().find_map(|p| if let Place::Gpu(i) = p { Some(*i) } else { None });
+    let gpu = first.and_then(|i| cuda::gpus().ok()?.into_iter().find(|gpu| gpu.ordinal == i));
+    gpu.map_or_else(BTreeMap::new, |gpu| cuda::versions(&gpu, products, sums).into_iter().collect())
+}
+
+#[cfg(not(feature = "cuda"))]
+pub fn libraries(_: &[Place], _: [bool; 2]) -> BTreeMap<String, String> {
+    BTreeMap::new()
+}
+
+/// How finely a trial's steps are timed and by whose clock, in words.
 fn timed_by(trial: &Trial) -> &'static str {
-    match train::grain(trial) {
-        Grain::Phases => "phases",
-        Grain::Blocks => {
+    match (trial.engine, train::grain(trial)) {
+        (Engine::Launch, _) => "phases, by events of the GPU, which are read later",
+        (engine, _) if engine.is_gpu() => {
+            "blocks of steps, by events of the GPU, which are read later: this engine runs many steps as one piece of work"
+        }
+        (_, Grain::Phases) => "phases",
+        (_, Grain::Blocks) => {
             "blocks of steps: one takes less than 10 µs by the cost model, and a clock would be much of that"
         }
     }
@@ -229,6 +254,7 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
         train_rows: trial.facts.train_rows as u64,
         steps_planned: trial.steps,
         epochs_planned: trial.steps.div_ceil(trial.steps_per_epoch),
+        max_time_s: trial.spec.trainer.max_time.map(|most| most.as_secs_f64()),
     };
     send(sender, Event::Started(Box::new(header)))?;
     let info = |text: String| send(sender, Event::Notice(Level::Info, text));
@@ -247,12 +273,20 @@ fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSen
             Scaling::Weak if trial.world_size() > 1 => format!(" for each of {} devices", trial.world_size()),
             _ => String::new(),
         };
+        let (batch, rows) = (units::count(batch as u64), units::count(rows as u64));
         let text = format!(
             "`data.batch_size` is {batch}{each}, and there are {rows} training rows: a step takes them all"
         );
         send(sender, Event::Notice(Level::Warning, text))?;
     }
     dataset.notes.iter().try_for_each(|note| info(note.clone()))
+}
+
+/// How gradients are summed. Where only GPUs are used, to go through the host is what one would not expect.
+fn tell_sums(trial: &Trial, sums: &Sums, sender: &EventSender) -> Result<(), Closed> {
+    let unexpected = sums.by == SumsBy::Host && trial.gpus.len() == trial.world_size();
+    let level = if unexpected { Level::Warning } else { Level::Info };
+    send(sender, Event::Notice(level, format!("gradients are summed {}", sums.in_words())))
 }
 
 /// The resolved spec behind a comment with the command that repeats the run.

@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use comfy_table::{Table, presets};
 
-use crate::host::nvml::{Gpu, GpuSample, Monitor};
+use crate::{
+    host::nvml::{Gpu, GpuSample, Monitor},
+    units,
+};
 
 /// A GPU as CUDA lists it.
 struct Usable {
@@ -65,7 +68,7 @@ pub fn describe() -> String {
         (Ok(usable), listed) if listed.is_empty() => usable.iter().map(plain_row).collect(),
         (Ok(_), listed) => listed,
     };
-    text.push_str(&table(rows));
+    text.push_str(&table(&HEADER, rows));
     match &monitor {
         Ok(monitor) => text.push_str(&links(monitor, &cuda.usable)),
         Err(why) => {
@@ -83,12 +86,36 @@ pub fn describe() -> String {
     text
 }
 
+/// The same where the host poses as a machine with `count` GPUs.
+pub fn describe_virtual(count: u32, memory_available: u64, measured: bool) -> String {
+    if count == 0 {
+        return "gpu\n  none: `--virtual-gpus 0` hides every one\n".to_owned();
+    }
+    let memory = units::bytes(memory_available);
+    let row = |i: u32| {
+        vec![
+            format!("virtual:{i}"),
+            format!("gpu:{i}"),
+            format!("one of its own, of the host's {memory} usable"),
+        ]
+    };
+    let mut text =
+        format!("gpu\n{}", table(&["device", "in a spec", "memory"], (0..count).map(row).collect()));
+    text.push_str("\n  virtual: the host poses as a machine with exactly these; real ones are hidden\n");
+    text.push_str(if measured {
+        "  nothing of them is measured: they share the host's processor, so their times say nothing of GPUs\n"
+    } else {
+        "  they share the host's processor: their times say nothing of GPUs\n"
+    });
+    text
+}
+
 const HEADER: [&str; 10] =
     ["device", "GPU", "name", "bus id", "temp", "perf", "power", "memory", "GPU-util", "compute"];
 
-fn table(rows: Vec<Vec<String>>) -> String {
+fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(HEADER).add_rows(rows);
+    table.load_style(presets::NOTHING).set_header(header).add_rows(rows);
     for (place, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if place == 0 { 2 } else { 0 }, 2));
     }

@@ -4,7 +4,7 @@ use super::rates::{self, Key};
 use crate::{
     device::cpu::matmul::Kernel,
     host,
-    plan::{Gpu, GpuLimits, Machine, Rates},
+    plan::{Gpu, GpuLimits, Machine, Rates, SumRates},
     spec::{DeviceName, Experiment, GpuCount, Request},
 };
 
@@ -13,13 +13,13 @@ use crate::{
 pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
     let memory_available = host::usable_memory();
     let instruction_set = Kernel::detect().name().to_owned();
-    let (gpus, no_gpu) = match virtual_gpus {
+    let (gpus, no_gpu, sums) = match virtual_gpus {
         Some(count) => {
             let hidden = "`--virtual-gpus 0` hides every one";
-            ((0..count).map(|_| Gpu::virtual_of(memory_available)).collect(), hidden.to_owned())
+            ((0..count).map(|_| Gpu::virtual_of(memory_available)).collect(), hidden.to_owned(), None)
         }
         None if look_for_gpus => real_gpus(),
-        None => (Vec::new(), String::new()),
+        None => (Vec::new(), String::new(), None),
     };
     let kept = rates::folder().and_then(|folder| rates::read(&folder, &Key::here(&instruction_set)));
     Machine {
@@ -29,6 +29,7 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
         rates: kept.map_or_else(|| Rates::typical(&instruction_set), |kept| kept.rates),
         instruction_set,
+        sums,
     }
 }
 
@@ -43,14 +44,27 @@ pub fn wants_gpu(experiment: &Experiment) -> bool {
 /// Those that CUDA lists, or why it lists none. How much of their memory is free the monitor tells without taking them;
 /// where there is none, it is found out when the run begins.
 #[cfg(feature = "cuda")]
-fn real_gpus() -> (Vec<Gpu>, String) {
+fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
+    use super::{
+        gpu_measure,
+        gpu_rates::{self, SumsKey},
+    };
     use crate::{device::cuda, host::nvml::Monitor};
 
     let gpus = match cuda::gpus() {
         Ok(gpus) => gpus,
-        Err(why) => return (Vec::new(), why),
+        Err(why) => return (Vec::new(), why, None),
     };
     let monitor = Monitor::open().ok();
+    let driver = gpu_measure::driver(monitor.as_ref());
+    let folder = rates::folder();
+    let keys: Vec<_> = gpus.iter().map(|gpu| gpu_measure::key(gpu, &driver)).collect();
+    let speed_of = |gpu: &cuda::Gpu| {
+        let kept = gpu_rates::read(folder.as_deref()?, &gpu_measure::key(gpu, &driver))?;
+        Some(kept.figures)
+    };
+    let sums = folder.as_deref().and_then(|folder| gpu_rates::read_sums(folder, &SumsKey::new(keys)));
+    let mut reaches = cuda::reaches(&gpus).into_iter();
     // To open it takes a while, and one GPU has nobody to sum with.
     let queued_sums = gpus.len() > 1 && cuda::Nccl::open().is_ok();
     // The monitor knows a GPU, or a part of one, by its UUID with a word before it.
@@ -58,13 +72,14 @@ fn real_gpus() -> (Vec<Gpu>, String) {
         let names = [format!("GPU-{uuid}"), format!("MIG-{uuid}")];
         names.into_iter().find_map(|name| Some((monitor.as_ref()?.sample(&name)?, name)))
     };
-    let made = |gpu: cuda::Gpu| {
+    let mut made = |gpu: cuda::Gpu| {
         let (sample, uuid) = known(&gpu.uuid).unzip();
         let free = sample.and_then(|s| Some(s.memory_total_bytes?.saturating_sub(s.memory_used_bytes?)));
         Gpu {
             is_virtual: false,
             uuid: Some(uuid.unwrap_or_else(|| format!("GPU-{}", gpu.uuid))),
             memory_free: free.unwrap_or(gpu.memory_bytes),
+            reaches: reaches.next().unwrap_or_default(),
             limits: GpuLimits {
                 multiprocessors: gpu.multiprocessors,
                 shared_bytes: u64::from(gpu.shared_bytes),
@@ -72,14 +87,15 @@ fn real_gpus() -> (Vec<Gpu>, String) {
                 queued_sums,
                 clock_hz: u64::from(gpu.clock_khz) * 1000,
             },
-            speed: None,
+            speed: speed_of(&gpu),
             model: gpu.name,
         }
     };
-    (gpus.into_iter().map(made).collect(), String::new())
+    let sums = sums.filter(|_| queued_sums).map(|kept| kept.figures);
+    (gpus.into_iter().map(&mut made).collect(), String::new(), sums)
 }
 
 #[cfg(not(feature = "cuda"))]
-fn real_gpus() -> (Vec<Gpu>, String) {
-    (Vec::new(), "this program was built without its feature `cuda`".to_owned())
+fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
+    (Vec::new(), "this program was built without its feature `cuda`".to_owned(), None)
 }

@@ -1,4 +1,5 @@
-//! A step's time as it is, beside the one that the cost model says: a few steps on blank rows, kept by nobody.
+//! A step's time as it is, beside the one that the cost model says, and what it costs to time its phases: a few steps on
+//! blank rows, kept by nobody.
 
 use std::{
     sync::Arc,
@@ -7,16 +8,19 @@ use std::{
 
 use super::world::{Link, executor};
 use crate::{
-    device::{Block, Clock, DeviceError, Grain, Ledger, Meters, Purpose, Work},
+    data::epoch_order,
+    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, Work},
     plan::{Place, Trial},
     program::Hyper,
+    report::Estimate,
+    train,
 };
 
 /// How long is measured, about.
 const LONG: Duration = Duration::from_millis(60);
 
-/// Numbers of blank rows at most.
-const MOST_NUMBERS: usize = 1 << 22;
+/// Numbers of blank rows at most: more than caches hold.
+const MOST_NUMBERS: usize = 1 << 25;
 
 /// Batches per block at most.
 const MOST_STEPS: usize = 64;
@@ -24,15 +28,23 @@ const MOST_STEPS: usize = 64;
 /// A step that would take longer, as the cost model says, is not measured, in seconds.
 pub const LONGEST_STEP_S: f64 = 0.5;
 
-/// The median time of a step on a full batch, in seconds; `None` where it would take longer than [`LONGEST_STEP_S`].
+/// What was measured of a trial's step.
+pub struct Measured {
+    /// The median time on a full batch, in seconds.
+    pub step_s: f64,
+    /// What timing its phases adds, as a part of it: from pairs of a block with it and one without. `None` where a run of
+    /// the trial times blocks only.
+    pub instrument: Option<Estimate>,
+}
+
+/// Measures a step; `None` where it would take longer than [`LONGEST_STEP_S`].
 ///
 /// # Errors
 /// Where the device cannot hold the trial.
-pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
-    let layout = &trial.programs.layout;
+pub fn step(trial: &Trial) -> Result<Option<Measured>, DeviceError> {
+    let slots = trial.programs.layout.log_slots;
     // Of a global batch a device takes its share; what it waits for the others is not measured.
     let batch = trial.programs.train.batch;
-    let slots = layout.log_slots;
     let Some(steps) = steps(trial.floor.serial_s(), batch * trial.facts.features, slots) else {
         return Ok(None);
     };
@@ -42,33 +54,79 @@ pub fn step_s(trial: &Trial) -> Result<Option<f64>, DeviceError> {
         [Place::Gpu(_), ..] => return Ok(None),
         _ => Place::Cpu,
     };
-    let mut executor = executor(trial, place, trial.programs.clone(), Link::Alone)?;
-    let rows = batch * steps;
-    executor.bind(layout.train_features, &Arc::new(vec![0.0; rows * trial.facts.features]))?;
-    executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * trial.facts.targets]))?;
-    executor.bind_order(&Arc::new((0..rows as u32).collect()))?;
-    // A rate of 0 leaves the weights as they are: blank.
-    let hyper = vec![Hyper { correction: 1.0, shrink: 1.0, ..Hyper::default() }; steps];
-    let block =
-        Block { work: Work::Train, step: 0, position: 0, offset: 0, rows, steps, hyper: &hyper, slot: 0 };
-    let mut clock = Clock::new(Grain::Blocks);
-    let (mut ends, mut ledger) = (Vec::new(), Ledger::default());
+    let executor = executor(trial, place, trial.programs.clone(), Link::Alone)?;
+    let mut stepper = Stepper::new(trial, executor, steps)?;
+    let grain = train::grain(trial);
+    let (mut plain, mut extra) = (Vec::new(), Vec::new());
     let begun = Instant::now();
-    let mut times = Vec::new();
     // The first block fills the caches.
-    while times.len() < 2 || begun.elapsed() < LONG {
-        let start = Instant::now();
-        let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
-        executor.run(&block, &mut meters)?;
-        executor.settle(Purpose::Log, &mut meters)?;
-        times.push(start.elapsed());
-        ends.clear();
+    while plain.len() < 2 || begun.elapsed() < LONG {
+        let without = stepper.block(Grain::Blocks)?;
+        if grain == Grain::Phases {
+            extra.push(stepper.block(grain)? / without - 1.0);
+        }
+        plain.push(without);
         if begun.elapsed() > 8 * LONG {
             break;
         }
     }
-    times.sort_unstable();
-    Ok(Some(times[times.len() / 2].as_secs_f64() / steps as f64))
+    plain.sort_unstable_by(f64::total_cmp);
+    Ok(Some(Measured {
+        step_s: plain[plain.len() / 2] / steps as f64,
+        instrument: Estimate::of(&extra).filter(|estimate| estimate.count > 5),
+    }))
+}
+
+/// Runs blocks over blank rows, each where the last one ended, so that rows come from where a run's come from.
+struct Stepper {
+    executor: Box<dyn Executor>,
+    batch: usize,
+    rows: usize,
+    position: usize,
+    hyper: Vec<Hyper>,
+}
+
+impl Stepper {
+    fn new(trial: &Trial, mut executor: Box<dyn Executor>, steps: usize) -> Result<Self, DeviceError> {
+        let (layout, facts, batch) = (&trial.programs.layout, trial.facts, trial.programs.train.batch);
+        let whole = if trial.chunk_rows.is_some() { 0 } else { facts.train_rows };
+        let most = MOST_NUMBERS / facts.features.max(1);
+        let rows = whole.min(most).max(batch * steps);
+        // Not zero: zeros that were never written all lie in one page.
+        executor.bind(layout.train_features, &Arc::new(vec![0.5; rows * facts.features]))?;
+        executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * facts.targets]))?;
+        let mut order: Vec<u32> = Vec::new();
+        epoch_order(trial.spec.seed, 1, rows as u32, &mut order);
+        executor.bind_order(&Arc::new(order))?;
+        // A rate of 0 leaves the weights as they are: blank.
+        let hyper = vec![Hyper { correction: 1.0, shrink: 1.0, ..Hyper::default() }; steps];
+        Ok(Self { executor, batch, rows, position: 0, hyper })
+    }
+
+    /// Seconds of a block.
+    fn block(&mut self, grain: Grain) -> Result<f64, DeviceError> {
+        let steps = self.hyper.len();
+        if self.position + steps * self.batch > self.rows {
+            self.position = 0;
+        }
+        let block = Block {
+            work: Work::Train,
+            step: 0,
+            position: self.position,
+            offset: 0,
+            rows: self.rows,
+            steps,
+            hyper: &self.hyper,
+            slot: 0,
+        };
+        self.position += steps * self.batch;
+        let (mut clock, mut ends, mut ledger) = (Clock::new(grain), Vec::new(), Ledger::default());
+        let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
+        let start = Instant::now();
+        self.executor.run(&block, &mut meters)?;
+        self.executor.settle(Purpose::Log, &mut meters)?;
+        Ok(start.elapsed().as_secs_f64())
+    }
 }
 
 /// Steps of a block, by the time that one takes and the numbers of a batch; `None` where a step is too long.

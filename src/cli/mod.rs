@@ -7,7 +7,12 @@ mod describe;
 mod devices;
 mod execute;
 mod exit;
+#[cfg(feature = "cuda")]
+mod gpu_measure;
+#[cfg(feature = "cuda")]
+mod gpu_rates;
 mod gpus;
+mod kept;
 mod lab;
 mod machine;
 mod measure;

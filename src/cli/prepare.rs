@@ -6,6 +6,7 @@ use crate::{
     data::{self, Dataset, Task, Weights, read_weights},
     plan::{self, Facts, Machine, PlanError, Trial},
     spec::{self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec},
+    units,
 };
 
 /// Data sets kept at the same time; a sweep's trials share one as long as nothing that makes it differs.
@@ -61,13 +62,11 @@ impl Datasets {
         if needed <= self.memory_available {
             return Ok(());
         }
-        let gb = |bytes: u64| bytes as f64 / 1e9;
-        let message = format!(
-            "{rows} synthetic rows need {:.3} GB of memory, and {:.3} GB are available",
-            gb(needed),
-            gb(self.memory_available)
-        );
-        Err(Problem::at_key("data.synthetic_regression.train_rows", message).hint("lower it"))
+        let [needed, free] = units::two_sizes(needed, self.memory_available);
+        let rows = units::count(rows);
+        let message = format!("{rows} synthetic rows need {needed} of memory, and {free} are available");
+        let key = if source.validation_rows > source.train_rows { "validation_rows" } else { "train_rows" };
+        Err(Problem::at_key(format!("data.synthetic_regression.{key}"), message).hint("lower it"))
     }
 }
 

@@ -1,32 +1,21 @@
-//! Measured rates on disk: one small file per machine, in the user's cache folder, named by all that they depend on.
-//!
-//! A file is written whole and renamed. One that is damaged, or of another machine or version, counts as absent: then
-//! typical rates serve until `runner devices --measure` measures anew.
+//! Measured rates of the CPU on disk. Where there are none, typical rates serve until `runner devices --measure` measures
+//! anew.
 
-use std::{
-    env, fs,
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use super::kept::{self, VERSION};
 use crate::{
     host,
     plan::{Origin, Processor, Rates},
-    record::{Durability, RecordError, write_whole},
+    record::RecordError,
 };
 
-/// The folder to use instead of the user's own.
-pub const FOLDER_VARIABLE: &str = "RUNNER_CACHE_DIR";
+pub use super::kept::{FOLDER_VARIABLE, folder};
 
-/// A build for debugging is several times slower.
-const VERSION: &str = if cfg!(debug_assertions) {
-    concat!(env!("CARGO_PKG_VERSION"), " debug")
-} else {
-    env!("CARGO_PKG_VERSION")
-};
+/// The first word of the file's name.
+const CPU: &str = "rates";
 
 /// What rates depend on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,17 +29,6 @@ pub struct Key {
     logical_cores: usize,
     /// A virtual machine may have others than the processor whose name it bears.
     caches: Vec<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    /// RFC 3339, UTC.
-    measured: String,
-    key: Key,
-    rates: Figures,
-    /// Of the key and the figures: a file that was cut or changed is not believed.
-    checksum: String,
 }
 
 /// The numbers of [`Rates`].
@@ -86,30 +64,17 @@ impl Key {
             caches: host::caches(),
         }
     }
-
-    fn file_name(&self) -> String {
-        format!("rates-{}.toml", hex16(&toml::to_string(self).unwrap_or_default()))
-    }
-}
-
-/// The folder that the environment names; `None` where it names none.
-pub fn folder() -> Option<PathBuf> {
-    let set = |variable: &str| env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
-    set(FOLDER_VARIABLE).or_else(|| {
-        let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
-        Some(base.join("runner"))
-    })
 }
 
 /// What was measured on this machine, if anything.
 pub fn read(folder: &Path, key: &Key) -> Option<Kept> {
-    let file: File = toml::from_str(&fs::read_to_string(folder.join(key.file_name())).ok()?).ok()?;
-    let f = file.rates;
+    let kept = kept::read::<Key, Figures>(folder, CPU, key)?;
+    let f = kept.figures;
     let speeds = [f.flops_per_s, f.elementwise_per_s, f.cache_bytes_per_s, f.memory_bytes_per_s];
     let times = [f.instruction_s, f.barrier_s, f.block_s, f.product_scaling, f.memory_scaling];
     let sane =
         speeds.iter().all(|v| v.is_finite() && *v > 0.0) && times.iter().all(|v| v.is_finite() && *v >= 0.0);
-    if file.key != *key || !sane || file.checksum != checksum(key, &f) {
+    if !sane {
         return None;
     }
     let rates = Rates {
@@ -125,7 +90,7 @@ pub fn read(folder: &Path, key: &Key) -> Option<Kept> {
         barrier_s: f.barrier_s,
         block_s: f.block_s,
     };
-    Some(Kept { rates, measured: file.measured })
+    Some(Kept { rates, measured: kept.measured })
 }
 
 /// Keeps rates; tells where.
@@ -144,26 +109,13 @@ pub fn write(folder: &Path, key: &Key, rates: &Rates, measured: String) -> Resul
         barrier_s: rates.barrier_s,
         block_s: rates.block_s,
     };
-    let path = folder.join(key.file_name());
-    fs::create_dir_all(folder)
-        .map_err(|source| RecordError::MakeFolder { path: folder.to_owned(), source })?;
-    let file = File { measured, key: key.clone(), rates: figures, checksum: checksum(key, &figures) };
-    let text = toml::to_string(&file)
-        .map_err(|e| RecordError::Encode { path: path.clone(), message: e.to_string() })?;
-    write_whole(&path, Durability::Process, |out| out.write_all(text.as_bytes()))?;
-    Ok(path)
-}
-
-fn checksum(key: &Key, figures: &Figures) -> String {
-    hex16(&(toml::to_string(key).unwrap_or_default() + &toml::to_string(figures).unwrap_or_default()))
-}
-
-fn hex16(text: &str) -> String {
-    Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    kept::write(folder, CPU, key, figures, measured)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -191,7 +143,7 @@ mod tests {
             Key { logical_cores: 1000, ..key.clone() },
         ] {
             assert_eq!(read(&inner, &other), None);
-            assert_ne!(other.file_name(), key.file_name());
+            assert_ne!(kept::file_name(CPU, &other), kept::file_name(CPU, &key));
         }
 
         let text = fs::read_to_string(&path).unwrap();

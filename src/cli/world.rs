@@ -8,7 +8,7 @@ use crate::{
         Device, DeviceError, Executor,
         cpu::{CpuExecutor, Job, Memory, Sharing},
     },
-    plan::{Place, Trial},
+    plan::{NO_NCCL, Place, Sums, SumsBy, Trial, summed},
     program::Programs,
     spec::EngineChoice,
     train::World,
@@ -23,27 +23,32 @@ pub enum Link {
     Alone,
     /// Among threads, through the host's memory.
     Host(Box<dyn Collective>),
+    /// Among GPUs that reach each other's memory.
+    #[cfg(feature = "cuda")]
+    Peers(crate::device::cuda::PeerSums),
     /// Among GPUs.
     #[cfg(feature = "cuda")]
     Nccl(crate::device::cuda::Communicator),
 }
 
-/// One for each device of a run, what lets all of them go, and what is to be said of them.
-type Links = (Vec<Link>, Abort, Option<String>);
+/// One for each device of a run, what lets all of them go, and how they sum, where that is to be said.
+type Links = (Vec<Link>, Abort, Option<Sums>);
 
-/// All devices of a trial, loaded, and what connects them.
-pub fn world(trial: &Trial) -> Result<(World, Option<String>), DeviceError> {
+/// All devices of a trial, loaded, and how they sum.
+pub fn world(trial: &Trial) -> Result<(World, Option<Sums>), DeviceError> {
     // Rows are copied to a device at more than this.
     let slow_copy_s = trial.data_bytes as f64 / 100e6;
     let longest_s = (100.0 * trial.floor.serial_s()).min(3600.0) + slow_copy_s;
     let limit = PATIENCE + Duration::from_secs_f64(longest_s);
-    let (links, abort, note) = links(trial, limit);
+    let (links, abort, sums) = links(trial, limit);
     let mut devices = Vec::new();
     for ((place, programs), link) in trial.devices.used.iter().zip(trial.ranks()).zip(links) {
         let executor = executor(trial, *place, programs.clone(), link)?;
         devices.push(Device::new(place.to_string(), executor));
     }
-    Ok((World::new(devices, abort, 2 * limit)?, note))
+    let mut world = World::new(devices, abort, 2 * limit)?;
+    world.warm_up()?;
+    Ok((world, sums))
 }
 
 /// What connects the devices; each waits for the others no longer than `limit`.
@@ -54,32 +59,46 @@ fn links(trial: &Trial, limit: Duration) -> Links {
     }
     let ordinals: Vec<u32> =
         used.iter().filter_map(|p| if let Place::Gpu(i) = p { Some(*i) } else { None }).collect();
-    let mut note = None;
-    if ordinals.len() == used.len() {
-        match among_gpus(&ordinals, limit) {
-            Ok((links, abort)) => return (links, abort, None),
-            Err(why) => {
-                note = Some(format!(
-                    "gradients are summed through the host's memory, with a wait in every step: {why}"
-                ));
-            }
+    let mut sums = trial.sums.clone();
+    if let (Some(planned), true) = (&trial.sums, ordinals.len() == used.len()) {
+        match among_gpus(trial, planned, &ordinals, limit) {
+            Ok((links, abort, sums)) => return (links, abort, Some(sums)),
+            Err(why) => sums = Some(Sums::new(SumsBy::Host, why)),
         }
     }
     let (ranks, abort) = collective::shared(trial.devices.used_names(), limit);
-    (ranks.into_iter().map(|rank| Link::Host(Box::new(rank))).collect(), abort, note)
+    (ranks.into_iter().map(|rank| Link::Host(Box::new(rank))).collect(), abort, sums)
 }
 
+/// As it was planned, or else by NCCL, as far as the GPUs let themselves be connected.
 #[cfg(feature = "cuda")]
-fn among_gpus(ordinals: &[u32], limit: Duration) -> Result<(Vec<Link>, Abort), String> {
-    use crate::device::cuda::Nccl;
+fn among_gpus(
+    trial: &Trial,
+    planned: &Sums,
+    ordinals: &[u32],
+    limit: Duration,
+) -> Result<(Vec<Link>, Abort, Sums), String> {
+    use crate::device::cuda::{self, Nccl};
 
-    let nccl = Nccl::open().map_err(|why| format!("NCCL is not there: {why}"))?;
+    let mut why = planned.without_nccl().to_owned();
+    if planned.by == SumsBy::PeerKernel {
+        let gpus = cuda::gpus()?;
+        let used = ordinals.iter().filter_map(|i| gpus.iter().find(|gpu| gpu.ordinal == *i).cloned());
+        match cuda::connect(&used.collect::<Vec<_>>(), summed(&trial.programs.train), limit) {
+            Ok((ranks, abort)) => {
+                return Ok((ranks.into_iter().map(Link::Peers).collect(), abort, planned.clone()));
+            }
+            Err(refused) => why = format!("no peer kernel, since {refused}"),
+        }
+    }
+    let missing = |reason: String| format!("{NO_NCCL}: {reason}; {why}");
+    let nccl = Nccl::open().map_err(missing)?;
     let (ranks, abort) = nccl.communicators(ordinals, limit)?;
-    Ok((ranks.into_iter().map(Link::Nccl).collect(), abort))
+    Ok((ranks.into_iter().map(Link::Nccl).collect(), abort, Sums::new(SumsBy::Nccl, why)))
 }
 
 #[cfg(not(feature = "cuda"))]
-fn among_gpus(_: &[u32], _: Duration) -> Result<(Vec<Link>, Abort), String> {
+fn among_gpus(_: &Trial, _: &Sums, _: &[u32], _: Duration) -> Result<(Vec<Link>, Abort, Sums), String> {
     Err("this program was built without its feature `cuda`".into())
 }
 
@@ -127,6 +146,7 @@ fn gpu_executor(
         way: match link {
             Link::Alone => cuda::Way::Alone,
             Link::Host(ranks) => cuda::Way::Host(ranks),
+            Link::Peers(ranks) => cuda::Way::Peers(ranks),
             Link::Nccl(ranks) => cuda::Way::Nccl(ranks),
         },
     };

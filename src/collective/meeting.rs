@@ -7,8 +7,10 @@ use std::{
 };
 
 use super::CollectiveError;
+use crate::host;
 
-/// Turns of the spinning wait before it begins to yield.
+/// Turns of the spinning wait before it begins to yield. Where there are more ranks than cores nobody spins: whoever is
+/// waited for needs the core.
 const SPINS: u32 = 300;
 
 /// Turns between two looks at the clock.
@@ -26,13 +28,16 @@ pub struct Meeting {
     complete: AtomicUsize,
     poisoned: AtomicBool,
     limit: Duration,
+    spins: u32,
 }
 
 impl Meeting {
     /// For ranks of these names, each of which is waited for no longer than `limit`.
     pub fn new(names: Vec<String>, limit: Duration) -> Self {
         let came = names.iter().map(|_| AtomicUsize::new(0)).collect();
-        Self { names, came, complete: AtomicUsize::new(0), poisoned: AtomicBool::new(false), limit }
+        let cores = host::logical_cores().unwrap_or(1);
+        let spins = if names.len() > cores { 0 } else { SPINS };
+        Self { names, came, complete: AtomicUsize::new(0), poisoned: AtomicBool::new(false), limit, spins }
     }
 
     /// How many meet.
@@ -66,7 +71,7 @@ impl Meeting {
                 return Err(CollectiveError::Poisoned);
             }
             turns = turns.saturating_add(1);
-            if turns < SPINS {
+            if turns < self.spins {
                 std::hint::spin_loop();
                 continue;
             }

@@ -20,7 +20,7 @@ pub enum CollectiveError {
     #[error("another device of the run has failed")]
     Poisoned,
     /// Another rank did not come.
-    #[error("`{device}` did not come to the sum over devices within {waited:?}")]
+    #[error("`{device}` did not come to the sum over devices within {}", crate::units::seconds(waited.as_secs_f64()))]
     Stalled {
         /// The one that is missing.
         device: String,

@@ -1,6 +1,6 @@
 //! Large buffers: refused, not died of.
 
-use crate::host::prefer_huge_pages;
+use crate::{host::prefer_huge_pages, units};
 
 /// An empty buffer with room for `[rows, width]`, or the bytes that it would need where memory does not hold it.
 pub(super) fn reserved(rows: usize, width: usize) -> Result<Vec<f32>, u128> {
@@ -21,32 +21,14 @@ pub(super) fn grow(values: &mut Vec<f32>, more: usize) -> Result<(), ()> {
     Ok(())
 }
 
-/// Bytes for people: `3.2 GB`.
+/// Bytes for people: `3.2 GiB`.
 pub(super) fn size(bytes: u128) -> String {
-    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
-    if bytes < 1000 {
-        return format!("{bytes} bytes");
-    }
-    let mut value = bytes as f64 / 1000.0;
-    let mut unit = 0;
-    while value >= 999.95 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
+    units::bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_for_people() {
-        let sizes = [(999, "999 bytes"), (1000, "1.0 kB"), (999_960, "1.0 MB"), (188_160_000, "188.2 MB")];
-        for (bytes, expected) in sizes {
-            assert_eq!(size(bytes), expected);
-        }
-    }
 
     #[test]
     fn refuses_what_no_memory_holds() {

@@ -103,7 +103,7 @@ pub struct Linear {
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
     /// The memory is not there.
-    #[error("`{place}` has no room for {bytes} bytes")]
+    #[error("`{place}` has no room for {}", crate::units::bytes(*bytes))]
     OutOfMemory {
         /// The place.
         place: String,

@@ -21,18 +21,38 @@ pub struct Clock {
     pub trace: Option<Box<Trace>>,
     /// The same by the device's own clock.
     device: Vec<Samples>,
+    /// Times that something was written down, of the host's clock.
+    readings: u64,
+}
+
+/// What the clock itself took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClockCost {
+    /// Times that it was read and the time was written down.
+    pub readings: u64,
+    /// Seconds of one.
+    pub each_s: f64,
+}
+
+impl ClockCost {
+    /// Seconds of all.
+    pub fn total_s(&self) -> f64 {
+        self.readings as f64 * self.each_s
+    }
 }
 
 impl Clock {
-    /// Starts now.
+    /// Starts when it is made: the time that this takes is none of a run's.
     pub fn new(grain: Grain) -> Self {
-        Self::at(Instant::now(), grain)
+        let clock = Self::at(Instant::now(), grain);
+        Self { origin: Instant::now(), ..clock }
     }
 
     /// Started then.
     pub fn at(origin: Instant, grain: Grain) -> Self {
-        let phases = || Phase::ALL.iter().map(|_| Samples::default()).collect();
-        Self { origin, grain, phases: phases(), device: phases(), trace: None }
+        let phases = Phase::ALL.iter().map(|_| Samples::default()).collect();
+        let device = Phase::ALL.iter().map(|_| Samples::without_histogram()).collect();
+        Self { origin, grain, phases, device, trace: None, readings: 0 }
     }
 
     /// When training began.
@@ -77,8 +97,35 @@ impl Clock {
     /// `count` samples of equal length that took `time` together.
     pub fn record_many(&mut self, phase: Phase, time: Duration, count: u64) {
         if count > 0 {
+            self.readings += 1;
             self.phases[phase as usize].add(time, count);
         }
+    }
+
+    /// Times that something was written down.
+    pub fn readings(&self) -> u64 {
+        self.readings
+    }
+
+    /// What it cost so far to read this clock and write its times down: as often as that was done, at what it takes now on
+    /// the same phases' memory.
+    pub fn cost(&self) -> ClockCost {
+        const READINGS: u32 = 64;
+        let mut scratch = Samples::default();
+        let mut round = || {
+            let begun = Instant::now();
+            let mut earlier = begun;
+            for _ in 0..READINGS {
+                let now = Instant::now();
+                scratch.add(now - earlier, 1);
+                earlier = now;
+            }
+            begun.elapsed() / READINGS
+        };
+        // The first warms up, and the least of the others is what it takes where nothing else comes in between.
+        round();
+        let each = (0..4).map(|_| round()).min().unwrap_or_default();
+        ClockCost { readings: self.readings, each_s: each.as_secs_f64() }
     }
 
     /// More time of a phase that is no sample of its own: the host's wait for what it has queued before.
@@ -98,6 +145,7 @@ impl Clock {
 
     /// Takes over the samples of another clock.
     pub fn absorb(&mut self, other: &Self) {
+        self.readings += other.readings;
         self.phases.iter_mut().zip(&other.phases).for_each(|(own, other)| own.absorb(other));
         self.device.iter_mut().zip(&other.device).for_each(|(own, other)| own.absorb(other));
     }
@@ -105,6 +153,11 @@ impl Clock {
     /// Sum over a phase's samples.
     pub fn total(&self, phase: Phase) -> Duration {
         self.phases[phase as usize].total
+    }
+
+    /// Sum over a phase's samples by the device's own clock.
+    pub fn device_total(&self, phase: Phase) -> Duration {
+        self.device[phase as usize].total
     }
 
     /// What was measured, for the phases that occurred.
@@ -152,6 +205,19 @@ struct Samples {
 
 impl Default for Samples {
     fn default() -> Self {
+        // Made beforehand, so that the first sample costs no more than the others.
+        Self { histogram: histogram(), ..Self::without_histogram() }
+    }
+}
+
+/// Cannot fail with these bounds.
+fn histogram() -> Option<Histogram<u32>> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 2).ok()
+}
+
+impl Samples {
+    /// Those of a device's own clock, which most runs have none of; they are taken where nothing waits.
+    fn without_histogram() -> Self {
         let zero = Duration::ZERO;
         Self {
             count: 0,
@@ -160,13 +226,10 @@ impl Default for Samples {
             mean_s: 0.0,
             min: Duration::MAX,
             max: zero,
-            // Made beforehand, so that the first sample costs no more than the others; cannot fail with these bounds.
-            histogram: Histogram::new_with_bounds(1, LONGEST_NS, 2).ok(),
+            histogram: None,
         }
     }
-}
 
-impl Samples {
     fn add(&mut self, time: Duration, count: u64) {
         let each = if count == 1 { time } else { Duration::from_secs_f64(time.as_secs_f64() / count as f64) };
         self.count += count;
@@ -177,6 +240,9 @@ impl Samples {
         self.squares += delta * (each_s - self.mean_s) * count as f64;
         self.min = self.min.min(each);
         self.max = self.max.max(each);
+        if self.histogram.is_none() {
+            self.histogram = histogram();
+        }
         if let Some(histogram) = &mut self.histogram {
             let ns = u64::try_from(each.as_nanos()).unwrap_or(LONGEST_NS);
             // Cannot fail within the bounds; counts beyond u32 saturate.
@@ -197,6 +263,9 @@ impl Samples {
         self.total += other.total;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
+        if self.histogram.is_none() {
+            self.histogram = histogram();
+        }
         if let (Some(own), Some(other)) = (&mut self.histogram, &other.histogram) {
             // Cannot fail: both have the same bounds.
             let _ = own.add(other);
@@ -259,6 +328,19 @@ mod tests {
         let std = |s: &PhaseSummary| s.std_s.unwrap_or_default();
         assert!((std(&got) / std(&want) - 1.0).abs() < 1e-12);
         assert_eq!(PhaseSummary { std_s: None, ..got }, PhaseSummary { std_s: None, ..want });
+    }
+
+    #[test]
+    fn what_was_written_down_has_its_cost() {
+        let mut clock = Clock::new(Grain::Phases);
+        assert_eq!(clock.cost().readings, 0);
+        clock.record_many(Phase::Step, Duration::from_micros(300), 100);
+        clock.record(Phase::Log, Duration::from_micros(3));
+        clock.record_many(Phase::Step, Duration::ZERO, 0);
+        let cost = clock.cost();
+        assert_eq!(cost.readings, 2);
+        assert!(cost.each_s > 0.0 && cost.each_s < 1e-3, "{cost:?}");
+        assert!((cost.total_s() / cost.each_s - 2.0).abs() < 1e-9);
     }
 
     #[test]

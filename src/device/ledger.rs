@@ -78,6 +78,15 @@ pub struct Line {
     pub bytes: u64,
     /// Time the host spent in them.
     pub time: Duration,
+    /// Of the copies, those that were queued among a device's own work: the host does not know their time.
+    pub untimed: u64,
+}
+
+impl Line {
+    /// Seconds of all of them; `None` where that of some is not known.
+    pub fn seconds(&self) -> Option<f64> {
+        (self.untimed == 0).then(|| self.time.as_secs_f64())
+    }
 }
 
 /// All lines of one device.
@@ -99,6 +108,14 @@ impl Ledger {
             line.count += count;
             line.bytes += bytes;
             line.time += time;
+        }
+    }
+
+    /// Copies that move so many bytes together, queued among a device's own work.
+    pub fn queued(&mut self, kind: Kind, purpose: Purpose, count: u64, bytes: u64) {
+        self.copies(kind, purpose, count, bytes, Duration::ZERO);
+        if count > 0 {
+            self.lines.entry((kind, purpose)).or_default().untimed += count;
         }
     }
 

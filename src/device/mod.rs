@@ -11,12 +11,13 @@ pub mod cpu;
 #[allow(unsafe_code)]
 pub mod cuda;
 mod ledger;
+mod probe;
 mod trace;
 mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
-pub use clock::{Clock, PhaseSummary};
+pub use clock::{Clock, ClockCost, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};
@@ -30,7 +31,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The memory is not there.
-    #[error("`{device}` has no room for {bytes} bytes")]
+    #[error("`{device}` has no room for {}", crate::units::bytes(*bytes))]
     OutOfMemory {
         /// The device.
         device: String,
@@ -104,7 +105,7 @@ pub enum DeviceError {
         step: u64,
     },
     /// A device did not answer.
-    #[error("`{device}` did not answer within {waited:?}, at {doing}")]
+    #[error("`{device}` did not answer within {}, at {doing}", crate::units::seconds(waited.as_secs_f64()))]
     Stalled {
         /// The device.
         device: String,
@@ -218,6 +219,11 @@ pub struct Meters<'a> {
 
 /// A device that holds a trial: its arena, its programs.
 pub trait Executor: Send {
+    /// Does once what only the first time takes long, and what devices must be together for; called on each device's own
+    /// thread, before anything is written. It is no step and counts as none.
+    fn warm_up(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
     /// Makes rows of data (`[rows, width]`) the contents of a data buffer.
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError>;
     /// Makes `order` the order of the epoch's rows.
@@ -262,6 +268,11 @@ impl Device {
     /// Bytes this trial holds on the device.
     pub fn bytes(&self) -> u64 {
         self.executor.bytes()
+    }
+
+    /// See [`Executor::warm_up`].
+    pub fn warm_up(&mut self) -> Result<(), DeviceError> {
+        self.executor.warm_up()
     }
 
     /// See [`Executor::bind`].

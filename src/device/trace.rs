@@ -24,17 +24,23 @@ pub enum Lane {
     Host,
     /// The device's own work: steps and their phases.
     Device,
+    /// Rows on their way to a device that computes meanwhile.
+    CopyIn,
+    /// Metrics on their way to the host.
+    CopyOut,
 }
 
 impl Lane {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Host, Self::Device];
+    /// Those of a device.
+    pub const OF_DEVICE: [Self; 3] = [Self::Device, Self::CopyIn, Self::CopyOut];
 
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
             Self::Host => "host loop",
             Self::Device => "steps",
+            Self::CopyIn => "copies in",
+            Self::CopyOut => "copies out",
         }
     }
 }
@@ -81,7 +87,7 @@ pub struct LaneTrace {
 /// The lanes of one clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    lanes: [LaneTrace; 2],
+    lanes: [LaneTrace; 4],
 }
 
 impl Trace {
@@ -105,6 +111,11 @@ impl Trace {
 }
 
 impl LaneTrace {
+    /// Whether nothing happened there.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty() && self.windows.is_empty()
+    }
+
     fn take(&mut self, lane: Lane, span: Span) {
         if self.windows.is_empty() && self.steps < DETAILED_STEPS && self.spans.len() < MOST_SPANS {
             self.steps += span.steps;

@@ -25,7 +25,7 @@ pub struct Driver {
 }
 
 /// A GPU of the table: what does not change while a run goes on. All but the UUID may be unknown.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gpu {
     /// Its number in `nvidia-smi`, which knows nothing of `CUDA_VISIBLE_DEVICES`.
     pub index: u32,
@@ -43,6 +43,14 @@ pub struct Gpu {
     pub mig: Option<bool>,
     /// Generation and lanes of its PCIe link, now.
     pub pcie: Option<(u32, u32)>,
+    /// The same at most.
+    pub pcie_most: Option<(u32, u32)>,
+    /// Whether memory corrects errors.
+    pub ecc: Option<bool>,
+    /// Power that is allowed where nobody has set anything else.
+    pub power_limit_default_w: Option<f64>,
+    /// Clocks of multiprocessors and memory at most.
+    pub clocks_most_mhz: [Option<u32>; 2],
     /// Compute capability, as 9, 0.
     pub capability: Option<(i32, i32)>,
 }

@@ -14,9 +14,6 @@ use crate::{
     train::StopFlag,
 };
 
-/// Products between two looks at the stop flag.
-const LOOK_EVERY: u64 = 64;
-
 /// All shapes on all devices.
 pub fn run(
     trial: &LabTrial,
@@ -33,27 +30,46 @@ pub fn run(
     for (index, shape) in shapes.iter().enumerate() {
         let mut jobs = Vec::with_capacity(names.len());
         for name in &names {
+            go_on(stop)?;
             let job = Job { matmul, policy, kept, seed: trial.spec.seed, index: index as u64, stop, tell };
             jobs.push(job.ready(devices.get(name)?, *shape)?);
         }
         let begun = Instant::now();
-        let rows: Vec<Result<ProductRow, LabError>> = match matmul.order {
-            Order::Sequential => jobs.iter().map(Ready::run).collect(),
+        let ends: Vec<End> = match matmul.order {
+            Order::Sequential => {
+                let mut ends: Vec<End> = Vec::with_capacity(jobs.len());
+                for job in &jobs {
+                    if ends.last().is_none_or(|end| end.halt.is_none()) {
+                        ends.push(job.run());
+                    }
+                }
+                ends
+            }
             Order::Concurrent => std::thread::scope(|scope| {
                 // Collected first: a lazy one would wait for each thread before it starts the next.
                 let threads: Vec<_> = jobs.iter().map(|job| (job, scope.spawn(|| job.run()))).collect();
                 let lost = |job: &Ready<'_>| LabError::Lost { device: job.device.name().to_owned() };
-                threads.into_iter().map(|(job, t)| t.join().unwrap_or_else(|_| Err(lost(job)))).collect()
+                let end = |(job, thread): (&Ready<'_>, std::thread::ScopedJoinHandle<'_, End>)| {
+                    thread.join().unwrap_or_else(|_| End { row: None, halt: Some(lost(job)) })
+                };
+                threads.into_iter().map(end).collect()
             }),
         };
         let wall = begun.elapsed();
-        for row in rows {
-            let row = row?;
-            sums.done += row.count;
-            sums.logging += Duration::from_secs_f64(row.log_s);
-            tell(Finding::Product(row))?;
-        }
         sums.work += wall;
+        let mut halt = None;
+        // One that halted takes nothing from the others.
+        for end in ends {
+            if let Some(row) = end.row {
+                sums.done += row.count;
+                sums.logging += Duration::from_secs_f64(row.log_s);
+                tell(Finding::Product(row))?;
+            }
+            halt = halt.or(end.halt);
+        }
+        if let Some(halt) = halt {
+            return Err(halt);
+        }
         let wall_s = wall.as_secs_f64();
         tell(Finding::Together { devices: names.clone(), order: matmul.order, shape: *shape, wall_s })?;
     }
@@ -103,36 +119,64 @@ impl<'a> Job<'a> {
     }
 }
 
+/// What came of a device's products of a shape.
+struct End {
+    /// Those that were done, where that is known.
+    row: Option<ProductRow>,
+    /// Why there are no more.
+    halt: Option<LabError>,
+}
+
 impl Ready<'_> {
-    fn run(&self) -> Result<ProductRow, LabError> {
-        let Self { job, device, .. } = self;
-        let (count, reduction) = (job.matmul.count, job.reduction());
+    fn run(&self) -> End {
         let mut log = Log { ready: self, taken: 0, time: Duration::ZERO, sum: 0.0 };
-        let begun = Instant::now();
-        for done in 0..count {
-            if done % LOOK_EVERY == 0 {
-                go_on(job.stop)?;
-            }
-            self.a.matmul_into(&self.b, &self.product)?;
-            let Some(reduction) = reduction else { continue };
-            let slot = if job.policy == Policy::Off { 0 } else { log.taken };
-            self.product.reduce_into(reduction, &self.norms, slot)?;
-            log.take(done + 1)?;
-        }
-        // What waits for products that are still computed is no part of the log.
-        device.synchronize(Purpose::Tensor)?;
-        log.flush(count)?;
+        let (begun, mut done) = (Instant::now(), 0);
+        let ended = self.multiply(&mut log, &mut done);
+        // Of a device that failed nothing more is to be had; a signal takes nothing from what was done before it.
+        let settled = match ended {
+            Ok(()) | Err(LabError::Interrupted) => self.settle(&mut log, done),
+            Err(e) => return End { row: None, halt: Some(e) },
+        };
         let total_s = begun.elapsed().as_secs_f64();
-        let logs = reduction.is_some() && job.policy != Policy::Off;
-        Ok(ProductRow {
-            device: device.name().to_owned(),
-            order: job.matmul.order,
+        if let Err(e) = settled {
+            return End { row: None, halt: Some(e) };
+        }
+        let logs = self.job.reduction().is_some() && self.job.policy != Policy::Off;
+        let row = ProductRow {
+            device: self.device.name().to_owned(),
+            order: self.job.matmul.order,
             shape: self.shape,
-            count,
+            count: done,
             total_s,
             log_s: log.time.as_secs_f64(),
             norm_sum: logs.then_some(log.sum),
-        })
+        };
+        End { row: (done > 0).then_some(row), halt: ended.err() }
+    }
+
+    /// The products, and the norm of each; `done` counts them.
+    fn multiply(&self, log: &mut Log<'_>, done: &mut u64) -> Result<(), LabError> {
+        let Self { job, .. } = self;
+        let reduction = job.reduction();
+        while *done < job.matmul.count {
+            go_on(job.stop)?;
+            self.a.matmul_into(&self.b, &self.product)?;
+            if let Some(reduction) = reduction {
+                let slot = if job.policy == Policy::Off { 0 } else { log.taken };
+                self.product.reduce_into(reduction, &self.norms, slot)?;
+            }
+            *done += 1;
+            if reduction.is_some() {
+                log.take(*done)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for products that are still computed, which is no part of the log, and brings the last norms.
+    fn settle(&self, log: &mut Log<'_>, done: u64) -> Result<(), LabError> {
+        self.device.synchronize(Purpose::Tensor)?;
+        log.flush(done)
     }
 }
 

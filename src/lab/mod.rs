@@ -22,6 +22,7 @@ use crate::{
         Place,
         lab::{LabTrial, Work},
     },
+    spec::Lab,
     tensor::{Devices, TensorError},
     train::{Closed, StopFlag},
 };
@@ -129,7 +130,11 @@ pub fn run(
         });
     let (status, reason) = match result {
         Ok(()) => (Status::Finished, None),
-        Err(LabError::Interrupted) => (Status::Interrupted, None),
+        Err(LabError::Interrupted) => {
+            let (thing, planned) = planned(trial);
+            let reason = format!("{} after {} of {planned} {thing}", stop.name(), sums.done);
+            (Status::Interrupted, Some(reason))
+        }
         Err(e) => (Status::Failed, Some(e.to_string())),
     };
     LabOutcome {
@@ -141,6 +146,22 @@ pub fn run(
         logging_s: sums.logging.as_secs_f64(),
         peak_device_bytes: devices.iter().map(|device| device.peak_bytes()).max().unwrap_or(0),
         traffic: devices.traffic(),
+    }
+}
+
+/// What a trial does, and how often if nothing ends it early.
+fn planned(trial: &LabTrial) -> (&'static str, u64) {
+    match (&trial.spec.lab, &trial.work) {
+        (Lab::Matmul(matmul), Work::Matmul { shapes, .. }) => {
+            let kinds = (shapes.len() * trial.devices.used.len()) as u64;
+            ("products", matmul.count.saturating_mul(kinds))
+        }
+        (Lab::Transfer(transfer), Work::Transfer(copies)) => {
+            let kinds = (transfer.sizes.len() * copies.len()) as u64;
+            ("copies", transfer.count.saturating_mul(kinds))
+        }
+        (_, Work::Tensors(steps)) => ("steps", steps.len() as u64),
+        _ => ("steps", 0),
     }
 }
 

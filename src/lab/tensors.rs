@@ -128,7 +128,10 @@ impl Made<'_> {
         row.shape = Some(result.shape().axes().to_vec());
         row.dtype = Some(result.dtype().name());
         row.bytes = Some(result.bytes());
-        row.shown = Some(result.show()?);
+        match result.show() {
+            Ok(shown) => row.shown = Some(shown),
+            Err(e) => (row.status, row.message) = (StepStatus::Failed, Some(e.to_string())),
+        }
         self.tensors.insert(name.clone(), result.named(&name));
         Ok(row)
     }

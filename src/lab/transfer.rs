@@ -35,13 +35,16 @@ pub fn run(
         let to = devices.get(&copy.to.to_string())?;
         for bytes in &transfer.sizes {
             let row = measure(copy, [from, to], *bytes, transfer, stop, sums)?;
-            tell(Finding::Copy(row))?;
+            if row.count > 0 {
+                tell(Finding::Copy(row))?;
+            }
+            go_on(stop)?;
         }
     }
     Ok(())
 }
 
-/// One size of one copy.
+/// One size of one copy; a signal ends it early.
 fn measure(
     copy: &CopyPlan,
     [from, to]: [&Device; 2],
@@ -63,7 +66,9 @@ fn measure(
     let mut samples = Vec::with_capacity(transfer.count as usize);
     device.synchronize(Purpose::Tensor)?;
     for done in 0..=transfer.count {
-        go_on(stop)?;
+        if stop.signal().is_some() {
+            break;
+        }
         let begun = Instant::now();
         match &mut host {
             Some(host) if copy.from == Place::Cpu => target.write(host.values())?,
@@ -77,16 +82,16 @@ fn measure(
     }
     samples.sort_unstable();
     let total: Duration = samples.iter().sum();
-    sums.done += transfer.count;
+    let count = samples.len() as u64;
+    sums.done += count;
     sums.work += total;
-    let count = transfer.count.max(1);
     Ok(CopyRow {
         from: from.name().to_owned(),
         to: to.name().to_owned(),
         memory: memory.map(HostMemory::name),
         bytes,
-        count: transfer.count,
-        mean_s: total.as_secs_f64() / count as f64,
+        count,
+        mean_s: total.as_secs_f64() / count.max(1) as f64,
         p50_s: median_s(&samples),
     })
 }

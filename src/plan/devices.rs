@@ -5,6 +5,9 @@ use std::fmt;
 use super::{Gpu, Machine};
 use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
 
+/// Names that are told one by one.
+const MOST_NAMES: usize = 8;
+
 /// A device of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
@@ -59,6 +62,12 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// Names and UUIDs of the real GPUs in use.
+    pub fn gpus(&self, machine: &Machine) -> Vec<(String, String)> {
+        let named = |place: &Place| Some((place.to_string(), place.real_gpu(machine)?.uuid.clone()?));
+        self.used.iter().filter_map(named).collect()
+    }
+
     /// The names joined as in `summary.csv`.
     pub fn used_names(&self) -> Vec<String> {
         self.used.iter().map(Place::to_string).collect()
@@ -95,7 +104,7 @@ pub fn choose_of(request: &Request, on_missing: OnMissing, machine: &Machine) ->
         match on_missing {
             OnMissing::Error => {
                 let verb = if missing.len() == 1 { "is" } else { "are" };
-                let problem = Problem::at_key(key, format!("`{}` {verb} not there", missing.join("`, `")));
+                let problem = Problem::at_key(key, format!("{} {verb} not there", shortened(&missing)));
                 let hint =
                     "`devices.on_missing = \"clamp\"` uses the devices that are there, the CPU where none is";
                 return Err(problem.label(there).hint(hint));
@@ -133,6 +142,14 @@ pub(super) fn gpus_in_words(machine: &Machine) -> String {
     }
 }
 
+/// Names in backticks; of many the first and the last.
+fn shortened(names: &[String]) -> String {
+    match names {
+        [first, .., last] if names.len() > MOST_NAMES => format!("`{first}` to `{last}`"),
+        _ => format!("`{}`", names.join("`, `")),
+    }
+}
+
 fn names<T: ToString>(devices: &[T], between: &str) -> String {
     devices.iter().map(T::to_string).collect::<Vec<_>>().join(between)
 }
@@ -167,6 +184,7 @@ mod tests {
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
             rates: Rates::typical("avx2"),
+            sums: None,
         }
     }
 
@@ -191,6 +209,7 @@ mod tests {
             (n(4), Cpu, 2, "cpu"),
             (n(2), Error, 1, "`gpu:1` is not there"),
             (n(3), Error, 1, "`gpu:1`, `gpu:2` are not there"),
+            (n(1000), Error, 1, "`gpu:1` to `gpu:999` are not there"),
             (all.clone(), Error, 3, "gpu:0;gpu:1;gpu:2"),
             (all, Error, 0, "cpu"),
             (named(&[1]), Clamp, 1, "cpu"),

@@ -1,8 +1,11 @@
 //! The least time a step can take on a machine: arithmetic at the rate of its products, bytes at the speed of the
 //! memory they come from, and a fixed cost per instruction.
 
-use super::{Gpu, Place, Rates};
-use crate::program::{Cost, Phase, Programs};
+use super::{Engine, Gpu, Place, Processor, Rates, SumRates};
+use crate::{
+    program::{Cost, Op, Phase, Programs, RowSource},
+    spec::Precision,
+};
 
 /// What planning must know of a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,16 +22,58 @@ pub struct Machine {
     pub instruction_set: String,
     /// Speeds of its processor.
     pub rates: Rates,
+    /// What a sum over its GPUs takes, where that was measured.
+    pub sums: Option<SumRates>,
+}
+
+/// What a step goes by on a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// Of what computes it.
+    pub rates: Rates,
+    /// Bytes of its cache.
+    pub cache_bytes: u64,
+    /// Of sums over devices; they count as any other work where nothing is known of them.
+    pub sums: Option<SumRates>,
+    /// Of rows on their way to the device, where they have one.
+    pub upload_bytes_per_s: Option<f64>,
 }
 
 impl Machine {
-    /// Speeds and cache of what computes on `place`; the host's where a GPU's are not known.
-    pub fn speed(&self, place: Place) -> (Rates, u64) {
-        let gpu = match place {
-            Place::Gpu(i) => self.gpus.get(i as usize).and_then(|gpu| gpu.speed),
-            Place::Cpu | Place::Virtual(_) => None,
-        };
-        gpu.unwrap_or((self.rates, self.cache_bytes))
+    /// What a step by the host's processor goes by.
+    pub fn speed(&self) -> Speed {
+        let Self { rates, cache_bytes, .. } = *self;
+        Speed { rates, cache_bytes, sums: None, upload_bytes_per_s: None }
+    }
+
+    /// The same for an engine of a GPU; `None` where it was not measured.
+    pub fn gpu_speed(&self, gpu: &Gpu, engine: Engine, precision: Precision) -> Option<Speed> {
+        let speed = gpu.speed?;
+        Some(Speed {
+            rates: speed.by(engine, precision),
+            cache_bytes: speed.cache_bytes,
+            sums: self.sums,
+            upload_bytes_per_s: Some(speed.h2d_bytes_per_s),
+        })
+    }
+
+    /// The floor of a run on several devices is that of the slowest; `None` where one of its GPUs was not measured, or it
+    /// has none.
+    pub fn gpu_floor<'a>(
+        &self,
+        ranks: impl Iterator<Item = (&'a Place, &'a Programs)>,
+        (engine, precision): (Engine, Precision),
+        data_bytes: u64,
+    ) -> Option<Floor> {
+        let mut slowest: Option<Floor> = None;
+        for (place, programs) in ranks {
+            let Some(gpu) = place.real_gpu(self) else { continue };
+            let floor = Floor::of(programs, self.gpu_speed(gpu, engine, precision)?, data_bytes);
+            if slowest.is_none_or(|known| known.serial_s() < floor.serial_s()) {
+                slowest = Some(floor);
+            }
+        }
+        slowest
     }
 }
 
@@ -41,6 +86,10 @@ pub enum Bound {
     Memory,
     /// The fixed cost of instructions.
     Overhead,
+    /// Sums over devices.
+    AllReduce,
+    /// Rows on their way to the device.
+    Transfer,
 }
 
 /// The floor of a step on a full batch, by one thread.
@@ -62,13 +111,18 @@ pub struct Floor {
     pub rows_s: f64,
     /// Seconds of fixed costs.
     pub overhead_s: f64,
+    /// Seconds of sums over devices, where they are known apart.
+    pub all_reduce_s: f64,
+    /// Seconds in which a batch comes to the device, which it does while another is computed with.
+    pub upload_s: f64,
     /// Times that a team would meet.
     pub meetings: usize,
 }
 
 impl Floor {
-    /// Of a trial whose resident data take `data_bytes`, on a processor of these rates with a cache of so many bytes.
-    pub fn of(programs: &Programs, (rates, cache_bytes): (Rates, u64), data_bytes: u64) -> Self {
+    /// Of a trial whose resident data take `data_bytes`, on a device of that speed.
+    pub fn of(programs: &Programs, speed: Speed, data_bytes: u64) -> Self {
+        let Speed { rates, cache_bytes, sums, upload_bytes_per_s } = speed;
         let working_set = programs.layout.arena_bytes();
         let from = |bytes: u64| {
             if bytes <= cache_bytes { rates.cache_bytes_per_s } else { rates.memory_bytes_per_s }
@@ -83,13 +137,29 @@ impl Floor {
             far_s: 0.0,
             rows_s: 0.0,
             overhead_s: 0.0,
+            all_reduce_s: 0.0,
+            upload_s: 0.0,
             meetings: 3,
         };
         for instruction in &programs.train.instructions {
+            if let (Op::AllReduce { of }, Some(sums)) = (&instruction.op, sums) {
+                floor.all_reduce_s += sums.seconds(4 * of.len as u64);
+                continue;
+            }
+            if let (Op::Gather { source: RowSource::Chunk, rows, width, target_width, .. }, Some(rate)) =
+                (&instruction.op, upload_bytes_per_s)
+            {
+                floor.upload_s += (4 * rows * (width + target_width)) as f64 / rate;
+            }
             let cost = instruction.op.cost();
             let speed = if instruction.phase == Phase::Data { data } else { arena };
-            let rate = if instruction.op.is_product() { rates.flops_per_s } else { rates.elementwise_per_s };
-            let (work, moved) = (cost.flops / rate, cost.bytes / speed);
+            let work = if instruction.op.is_product() {
+                cost.flops / rates.flops_per_s
+            } else {
+                // Sums and products of numbers are done long before the numbers are there.
+                instruction.op.function_operations() / rates.elementwise_per_s
+            };
+            let moved = cost.bytes / speed;
             if work > moved {
                 floor.arithmetic_s += work;
             } else {
@@ -98,6 +168,10 @@ impl Floor {
                 floor.far_s += if speed < rates.cache_bytes_per_s { moved } else { 0.0 };
             }
             floor.meetings += usize::from(instruction.op.is_product());
+            floor.overhead_s += rates.instruction_s;
+        }
+        if rates.processor == Processor::Gpu {
+            // A launch of its own ends the step.
             floor.overhead_s += rates.instruction_s;
         }
         floor
@@ -122,6 +196,8 @@ impl Floor {
             arithmetic_s: self.arithmetic_s / products,
             memory_s: (self.memory_s - self.far_s) / products + self.far_s / memory,
             overhead_s: self.overhead_s + meetings_s,
+            all_reduce_s: self.all_reduce_s,
+            upload_s: self.upload_s,
         }
     }
 
@@ -136,6 +212,8 @@ impl Floor {
             Bound::Arithmetic => "arithmetic",
             Bound::Memory => "memory",
             Bound::Overhead => self.rates.processor.overhead(),
+            Bound::AllReduce => "all-reduce",
+            Bound::Transfer => "transfer",
         }
     }
 }
@@ -149,17 +227,31 @@ pub struct Parts {
     pub memory_s: f64,
     /// Fixed costs of instructions and of meetings.
     pub overhead_s: f64,
+    /// Sums over devices.
+    pub all_reduce_s: f64,
+    /// Rows on their way to the device, beside all else.
+    pub upload_s: f64,
 }
 
 impl Parts {
+    /// What the device itself does.
+    pub fn device_s(&self) -> f64 {
+        self.arithmetic_s + self.memory_s + self.overhead_s + self.all_reduce_s
+    }
+
     /// All of them.
     pub fn total_s(&self) -> f64 {
-        self.arithmetic_s + self.memory_s + self.overhead_s
+        self.device_s().max(self.upload_s)
     }
 
     /// The largest.
     pub fn bound(&self) -> Bound {
-        if self.overhead_s >= self.arithmetic_s.max(self.memory_s) {
+        let rest = self.arithmetic_s.max(self.memory_s);
+        if self.upload_s > self.device_s() {
+            Bound::Transfer
+        } else if self.all_reduce_s > rest.max(self.overhead_s) {
+            Bound::AllReduce
+        } else if self.overhead_s >= rest {
             Bound::Overhead
         } else if self.memory_s > self.arithmetic_s {
             Bound::Memory

@@ -1,9 +1,10 @@
 //! What planning knows of GPUs: which engine runs the steps there, and whether the job fits.
 
-use super::{Engine, Rates};
+use super::{Engine, Floor, GpuRates, Speed, Sums};
 use crate::{
     program::{Arena, LARGE_PRODUCT, Programs, Role},
     spec::{EngineChoice, Precision, Problem, Spec},
+    units,
 };
 
 /// A GPU, as planning must know it.
@@ -17,18 +18,19 @@ pub struct Gpu {
     pub uuid: Option<String>,
     /// Bytes of its memory that are free.
     pub memory_free: u64,
+    /// Ordinals of the GPUs whose memory it can access.
+    pub reaches: Vec<u32>,
     /// What its engines need; all 0 for a virtual one.
     pub limits: GpuLimits,
-    /// Its speeds and the bytes of its second-level cache, where they are known; else nothing is said of what bounds a
-    /// run on it.
-    pub speed: Option<(Rates, u64)>,
+    /// Its speeds, where they were measured; else nothing is said of what bounds a run on it.
+    pub speed: Option<GpuRates>,
 }
 
 impl Gpu {
     /// One that the host poses as, in so much of its own memory.
     pub fn virtual_of(memory_free: u64) -> Self {
         let (model, limits) = ("virtual GPU".to_owned(), GpuLimits::default());
-        Self { is_virtual: true, model, uuid: None, memory_free, limits, speed: None }
+        Self { is_virtual: true, model, uuid: None, memory_free, reaches: Vec::new(), limits, speed: None }
     }
 }
 
@@ -93,14 +95,19 @@ fn among_several(choice: EngineChoice, queued: bool) -> Result<Chosen, Problem> 
     Ok(Chosen { engine, reason: reason.into() })
 }
 
-/// Picks the engine of real GPUs.
-pub fn engine(spec: &Spec, programs: &Programs, gpus: &[&Gpu], world_size: usize) -> Result<Chosen, Problem> {
+/// Picks the engine of real GPUs; of several, their sums decide.
+pub fn engine(
+    spec: &Spec,
+    programs: &Programs,
+    gpus: &[&Gpu],
+    data_bytes: u64,
+    sums: Option<&Sums>,
+) -> Result<Chosen, Problem> {
     let choice = spec.devices.engine;
     let at = |message: String| Problem::at_key("devices.engine", message);
     let leave = "leave `devices.engine` out: the plan picks one that fits";
-    if world_size > 1 {
-        let queued = gpus.len() == world_size && gpus.iter().all(|gpu| gpu.limits.queued_sums);
-        return among_several(choice, queued);
+    if let Some(sums) = sums {
+        return among_several(choice, sums.by.is_queued());
     }
     let limits = gpus.first().map(|gpu| gpu.limits).unwrap_or_default();
     let needed = 4 * Arena::of(programs).train.numbers as u64;
@@ -109,10 +116,13 @@ pub fn engine(spec: &Spec, programs: &Programs, gpus: &[&Gpu], world_size: usize
     let given = |engine| Ok(Chosen { engine, reason: "the spec asks for it".into() });
     match choice {
         EngineChoice::Serial | EngineChoice::Team => {
-            Err(at(format!("the engine `{}` runs on the CPU, and this run uses a GPU", choice.name())).hint(leave))
+            Err(at(format!("the engine `{}` runs on the CPU, and this run uses a GPU", choice.name()))
+                .hint(leave))
         }
         EngineChoice::Persistent if !fits => Err(at(format!(
-            "the engine `persistent` keeps {needed} bytes of this job in shared memory, and a block of this GPU has {room}"
+            "the engine `persistent` keeps {} of this job in shared memory, and a block of this GPU has {}",
+            units::bytes(needed),
+            units::bytes(room)
         ))
         .hint(leave)),
         EngineChoice::Cooperative if !limits.cooperative => {
@@ -122,13 +132,17 @@ pub fn engine(spec: &Spec, programs: &Programs, gpus: &[&Gpu], world_size: usize
         EngineChoice::Cooperative => given(Engine::Cooperative),
         EngineChoice::Graph => given(Engine::Graph),
         EngineChoice::Launch => given(Engine::Launch),
-        EngineChoice::Auto => Ok(pick(programs, limits, fits)),
+        EngineChoice::Auto => {
+            let speed = gpus.first().and_then(|gpu| gpu.speed);
+            let measured = speed.map(|speed| floors(programs, &speed, spec.devices.precision, data_bytes));
+            let by = if measured.is_some() { "by measured rates" } else { "as estimated" };
+            Ok(pick(measured.unwrap_or_else(|| estimates(programs, limits)), by, limits, fits))
+        }
     }
 }
 
-/// The least estimate among the engines that can.
-fn pick(programs: &Programs, limits: GpuLimits, fits: bool) -> Chosen {
-    let [persistent, cooperative, graph] = estimates(programs, limits);
+/// The least time among the engines that can.
+fn pick([persistent, cooperative, graph]: [f64; 3], by: &str, limits: GpuLimits, fits: bool) -> Chosen {
     let mut all = vec![(Engine::Graph, graph)];
     if limits.cooperative {
         all.push((Engine::Cooperative, cooperative));
@@ -137,12 +151,25 @@ fn pick(programs: &Programs, limits: GpuLimits, fits: bool) -> Chosen {
         all.push((Engine::Persistent, persistent));
     }
     all.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let words: Vec<_> = all.iter().map(|(e, s)| format!("`{}` {:.1} µs", e.name(), s * 1e6)).collect();
+    let words: Vec<_> = all.iter().map(|(e, s)| format!("`{}` {}", e.name(), units::seconds(*s))).collect();
     let engine = all.first().map_or(Engine::Graph, |(engine, _)| *engine);
-    Chosen { engine, reason: format!("a step may take, as estimated: {}", words.join(", ")) }
+    Chosen { engine, reason: format!("a step may take, {by}: {}", words.join(", ")) }
 }
 
-/// Seconds of a step: persistent, cooperative, graph.
+/// The floors of a step: persistent, cooperative, graph.
+fn floors(programs: &Programs, speed: &GpuRates, precision: Precision, data_bytes: u64) -> [f64; 3] {
+    [Engine::Persistent, Engine::Cooperative, Engine::Graph].map(|engine| {
+        let by = Speed {
+            rates: speed.by(engine, precision),
+            cache_bytes: speed.cache_bytes,
+            sums: None,
+            upload_bytes_per_s: None,
+        };
+        Floor::of(programs, by, data_bytes).serial_s()
+    })
+}
+
+/// Seconds of a step, as estimated: persistent, cooperative, graph.
 fn estimates(programs: &Programs, limits: GpuLimits) -> [f64; 3] {
     let instructions = programs.train.instructions.len() as f64;
     let flops = programs.train.cost().flops;

@@ -3,7 +3,8 @@
 use super::{Choice, Facts, Machine, Place, global_batch, gpu, programs};
 use crate::{
     program::{Programs, Shard},
-    spec::{Problem, Spec},
+    spec::{Layer, Problem, Request, Source, Spec},
+    units,
 };
 
 /// What is known of a trial when its memory is counted.
@@ -35,32 +36,32 @@ impl Need<'_> {
     /// device with the largest share runs.
     pub fn check(&self, largest: &Programs, machine: &Machine) -> Result<(), Problem> {
         let Some(lack) = self.lack(largest, machine) else { return Ok(()) };
+        let [needed, free] = units::two_sizes(lack.needed, lack.free);
         let message = match lack.gpu {
             Some(place) => format!(
-                "the job needs {} of memory on `{place}` for parameters, activations and data, and {} are free",
-                gb(lack.needed),
-                gb(lack.free)
+                "the job needs {needed} of memory on `{place}` for parameters, activations and data, and {free} are free"
             ),
             None => format!(
-                "the job needs {} of memory{} for parameters, activations and data, and {} are available",
-                gb(lack.needed),
-                self.by_virtual_devices(lack.each),
-                gb(lack.free)
+                "the job needs {needed} of memory{} for parameters, activations and data, and {free} are available",
+                self.by_virtual_devices(lack.each)
             ),
         };
         let parameters = largest.layout.parameter_count() * 4;
         if parameters.saturating_mul(3) > lack.free {
-            return Err(Problem::at_key("model.layers", message).hint("make the model smaller"));
+            return Err(Problem::at_key(widest_layer(self.spec), message).hint("make the model smaller"));
         }
-        let hint = match self.largest_batch(machine) {
-            Some(batch) => format!("`data.batch_size = {batch}` would fit"),
+        let (key, hint) = match self.largest_batch(machine) {
+            Some(batch) => ("data.batch_size".to_owned(), format!("`data.batch_size = {batch}` would fit")),
             None if self.data_bytes > lack.free / 2 => {
-                "`data.placement = \"streamed\"` leaves the data on the host".to_owned()
+                let hint = "`data.placement = \"streamed\"` leaves the data on the host";
+                (rows_key(self.spec).to_owned(), hint.to_owned())
             }
-            None if self.devices.used.len() > 1 => "make the model smaller, or use fewer devices".to_owned(),
-            None => "make the model smaller".to_owned(),
+            None if self.devices.used.len() > 1 => {
+                (devices_key(self.spec).to_owned(), "make the model smaller, or use fewer devices".to_owned())
+            }
+            None => (widest_layer(self.spec), "make the model smaller".to_owned()),
         };
-        Err(Problem::at_key("data.batch_size", message).hint(hint))
+        Err(Problem::at_key(key, message).hint(hint))
     }
 
     /// The first memory that is too small for devices that all run `programs`.
@@ -86,9 +87,9 @@ impl Need<'_> {
         (in_host > free).then_some(Lack { gpu: None, needed: in_host, free, each })
     }
 
-    /// ` (1.2 GB on each of 2 virtual devices, the data once more on the host)`.
+    /// ` (1.2 GiB on each of 2 virtual devices, the data once more on the host)`.
     fn by_virtual_devices(&self, each: u64) -> String {
-        let each = gb(each);
+        let each = units::bytes(each);
         match self.devices.used.iter().filter(|p| matches!(p, Place::Virtual(_))).count() {
             0 => String::new(),
             1 => format!(" ({each} on the virtual device, the data once more on the host)"),
@@ -119,22 +120,46 @@ impl Need<'_> {
 }
 
 /// A job whose sizes are beyond any memory. `fixed`: bytes of the parameters, whatever the batch.
-pub(super) fn too_large(needed: u64, fixed: u64, machine: &Machine) -> Problem {
+pub(super) fn too_large(spec: &Spec, needed: u64, fixed: u64, machine: &Machine) -> Problem {
     let hint = if fixed.saturating_mul(3) > machine.memory_available {
         "make the model smaller"
     } else {
         "lower `data.batch_size`, or make the model smaller"
     };
+    let [needed, free] = units::two_sizes(needed, machine.memory_available);
     let message = format!(
-        "the job needs at least {} of memory for parameters, activations and data, and {} are available",
-        gb(needed),
-        gb(machine.memory_available)
+        "the job needs at least {needed} of memory for parameters, activations and data, and {free} are available"
     );
-    Problem::at_key("model.layers", message).hint(hint)
+    Problem::at_key(widest_layer(spec), message).hint(hint)
 }
 
-fn gb(bytes: u64) -> String {
-    format!("{:.3} GB", bytes as f64 / 1e9)
+/// What makes a model large: the width of its widest layer.
+fn widest_layer(spec: &Spec) -> String {
+    let widths = spec.model.layers.iter().enumerate().filter_map(|(i, layer)| match layer {
+        Layer::Linear(linear) => Some((linear.out_features, i)),
+        _ => None,
+    });
+    // Of equal ones the first.
+    let widest = widths.max_by_key(|(width, i)| (*width, std::cmp::Reverse(*i)));
+    widest.map_or("model.layers".to_owned(), |(_, i)| format!("model.layers.{i}.linear.out_features"))
+}
+
+/// What makes data large.
+fn rows_key(spec: &Spec) -> &'static str {
+    match spec.data.source {
+        Source::SyntheticRegression(_) => "data.synthetic_regression.train_rows",
+        Source::Csv(_) => "data.csv",
+        Source::Idx(_) => "data.idx",
+        Source::Npy(_) => "data.npy",
+    }
+}
+
+/// What asks for several devices.
+fn devices_key(spec: &Spec) -> &'static str {
+    match spec.devices.request {
+        Request::NumGpus(_) => "devices.num_gpus",
+        Request::Use(_) => "devices.use",
+    }
 }
 
 #[cfg(test)]
@@ -153,6 +178,7 @@ mod tests {
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
             rates: Rates::typical("avx2"),
+            sums: None,
         }
     }
 
@@ -216,12 +242,11 @@ mod tests {
         let (data, free) = (50_000 * 101 * 4, 40_000_000);
         let small = machine(&[gpu(true, 1), gpu(true, 1)], free);
         let problem = planned(&["devices.num_gpus=2"], &small).expect_err("it is too large");
-        let gb = |bytes: u64| format!("{:.3} GB", bytes as f64 / 1e9);
         let message = format!(
             "the job needs {} of memory ({} on each of 2 virtual devices, the data once more on the host) for \
-             parameters, activations and data, and 0.040 GB are available",
-            gb(2 * (arena + data) + data),
-            gb(arena + data)
+             parameters, activations and data, and 38.1 MiB are available",
+            units::bytes(2 * (arena + data) + data),
+            units::bytes(arena + data)
         );
         assert_eq!(problem.message, message);
         assert_eq!(

@@ -3,31 +3,37 @@
 //! Planning is pure: it is told what the data are ([`Facts`]) and what the machine is ([`Machine`]), and touches neither
 //! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
 
+mod advice;
 mod devices;
 mod floor;
 mod gpu;
+mod gpu_rates;
 pub mod lab;
 mod memory;
 mod rates;
 mod scaling;
 mod schedule;
 mod shapes;
+mod sums;
 mod transfers;
 mod verdict;
 
 pub use devices::{Choice, Place};
-pub use floor::{Bound, Floor, Machine, Parts};
+pub use floor::{Bound, Floor, Machine, Parts, Speed};
 pub use gpu::{Gpu, GpuLimits, WALK_BYTES};
+pub use gpu_rates::{GpuRates, SumRates};
 pub use rates::{Origin, Processor, Rates};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
+pub use sums::{MOST_PEERS, NO_NCCL, Sums, SumsBy, summed};
 pub use transfers::{Movement, transfers};
 pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use crate::{
     program::{Options, Programs, Shard, lower},
     spec::{EngineChoice, Placement, Policy, Problem, Spec},
+    units,
 };
 
 /// Steps that a device's log holds at most, however long `flush_every` or an epoch is.
@@ -117,6 +123,8 @@ pub struct Trial {
     pub engine: Engine,
     /// Why that engine.
     pub engine_reason: String,
+    /// How its devices sum, where several and GPUs among them.
+    pub sums: Option<Sums>,
     /// CPU threads that run steps.
     pub threads: usize,
     /// Instruction set of the CPU's products.
@@ -146,6 +154,11 @@ impl Trial {
     pub fn gpu_bytes(&self, programs: &Programs) -> u64 {
         let chunk_bytes = if self.chunk_rows.is_some() { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
         gpu::bytes(programs, self.data_bytes, chunk_bytes)
+    }
+
+    /// Whether a step has a product that a GPU's library does.
+    pub fn has_large_product(&self) -> bool {
+        gpu::has_large_product(&self.programs)
     }
 
     /// What each device runs, in the order of [`Choice::used`].
@@ -194,7 +207,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if least > MOST_NUMBERS {
         let needed = least.saturating_mul(4);
         let parameter_bytes = 4 * layers.iter().map(|layer| layer.parameters).sum::<u64>();
-        return Err(PlanError::Problems(vec![memory::too_large(needed, parameter_bytes, machine)]));
+        return Err(PlanError::Problems(vec![memory::too_large(&spec, needed, parameter_bytes, machine)]));
     }
     let world_size = devices.used.len();
     let lowered = |fold_update| -> Vec<Programs> {
@@ -207,11 +220,12 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
     let refused = |problem| PlanError::Problems(vec![problem]);
     let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
-    let (mut chosen, mut fold_update) = (None, true);
+    let (mut chosen, mut sums, mut fold_update) = (None, None, true);
     if gpus.is_empty() {
         gpu::refuse_on_cpu(&spec).map_err(refused)?;
     } else if let Some(first) = ranks.first() {
-        let gpu = gpu::engine(&spec, first, &gpus, world_size).map_err(refused)?;
+        sums = sums::among(&devices.used, machine, summed(&first.train));
+        let gpu = gpu::engine(&spec, first, &gpus, data_bytes, sums.as_ref()).map_err(refused)?;
         let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
         chosen = Some(gpu);
         if apart {
@@ -227,8 +241,10 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     memory::Need { spec: &spec, facts, streamed, fold_update, devices: &devices, data_bytes, chunk_bytes }
         .check(peers.last().unwrap_or(&programs), machine)
         .map_err(refused)?;
-    let first = devices.used.first().copied().unwrap_or(Place::Cpu);
-    let floor = Floor::of(&programs, machine.speed(first), data_bytes);
+    let all = devices.used.iter().zip(std::iter::once(&programs).chain(&peers));
+    let by = chosen.as_ref().map(|chosen| (chosen.engine, spec.devices.precision));
+    let floor = by.and_then(|by| machine.gpu_floor(all, by, data_bytes));
+    let floor = floor.unwrap_or_else(|| Floor::of(&programs, machine.speed(), data_bytes));
     // Devices that share a run, or that have a memory of their own, have one thread each.
     let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
     let (engine, engine_reason) = match (chosen, &devices.used[..]) {
@@ -238,15 +254,12 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     };
     let row_bytes = 4 * (facts.features + facts.targets).max(1);
     let batches = (CHUNK_BYTES / (row_bytes * batch)).max(1);
-    let uuid = |place: &Place| match place {
-        Place::Gpu(i) => Some((place.to_string(), machine.gpus.get(*i as usize)?.uuid.clone()?)),
-        Place::Cpu | Place::Virtual(_) => None,
-    };
     Ok(Trial {
-        gpus: devices.used.iter().filter_map(uuid).collect(),
+        gpus: devices.gpus(machine),
         devices,
         engine,
         engine_reason,
+        sums,
         threads: if engine == Engine::Team { threads } else { 1 },
         instruction_set: machine.instruction_set.clone(),
         layers,
@@ -314,7 +327,6 @@ fn least_numbers(layers: &[LayerRow], facts: Facts, batch: usize) -> u64 {
 
 /// A team pays off where its meetings cost less than the work it shares.
 fn engine(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, String) {
-    let us = |s: f64| format!("{:.2} µs", s * 1e6);
     let alone = floor.serial_s();
     let together = floor.team_s(threads);
     match choice {
@@ -323,9 +335,15 @@ fn engine(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, Strin
         _ if threads <= 1 => (Engine::Serial, "there is one thread".into()),
         _ if together < TEAM_MARGIN * alone => (
             Engine::Team,
-            format!("a step of {} shared by {threads} threads may take {}", us(alone), us(together)),
+            format!(
+                "a step of {} shared by {threads} threads may take {}",
+                units::seconds(alone),
+                units::seconds(together)
+            ),
         ),
-        _ => (Engine::Serial, format!("a step of {} is too short for threads to share", us(alone))),
+        _ => {
+            (Engine::Serial, format!("a step of {} is too short for threads to share", units::seconds(alone)))
+        }
     }
 }
 
@@ -359,11 +377,13 @@ mod tests {
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
             rates: Rates::typical("avx2"),
+            sums: None,
         };
         let refused = plan(&experiment.trials[0].spec, facts, &machine, 2).err();
-        let message = "the job needs at least 18446744073.710 GB of memory for parameters, activations and data, \
-                       and 8.000 GB are available";
-        let problem = Problem::at_key("model.layers", message).hint("make the model smaller");
+        let message = "the job needs at least 16 EiB of memory for parameters, activations and data, and 7.5 GiB are \
+                       available";
+        let problem =
+            Problem::at_key("model.layers.0.linear.out_features", message).hint("make the model smaller");
         assert_eq!(refused, Some(PlanError::Problems(vec![problem])));
     }
 }

@@ -26,6 +26,8 @@ pub enum Processor {
     Cpu,
     /// A GPU's, to which every instruction is a launch.
     Gpu,
+    /// A GPU's, where one launch walks the whole program and its threads meet behind every instruction.
+    GpuWalk,
 }
 
 impl Processor {
@@ -34,7 +36,13 @@ impl Processor {
         match self {
             Self::Cpu => "call overhead",
             Self::Gpu => "launch latency",
+            Self::GpuWalk => "barriers",
         }
+    }
+
+    /// Whether it is a GPU's.
+    pub fn is_gpu(self) -> bool {
+        self != Self::Cpu
     }
 }
 

@@ -7,6 +7,9 @@ use std::{
 
 use crate::host::reason;
 
+/// Named as a file where printing fails.
+pub(super) const STANDARD_OUTPUT: &str = "standard output";
+
 /// A fault of the record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -69,7 +72,10 @@ impl RecordError {
 
     /// The way out, where there is one.
     pub fn hint(&self) -> Option<&'static str> {
-        let (Self::MakeFolder { source, .. } | Self::Write { source, .. }) = self else { return None };
+        let (Self::MakeFolder { path, source } | Self::Write { path, source }) = self else { return None };
+        if path == Path::new(STANDARD_OUTPUT) {
+            return None;
+        }
         match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Some("choose a folder that can be written with `--runs-dir DIR`")
@@ -94,6 +100,9 @@ mod tests {
         let error = RecordError::write(Path::new("runs/a/metrics.csv"), io::Error::from_raw_os_error(28));
         assert_eq!(error.to_string(), "cannot write `runs/a/metrics.csv`: no space left on device");
         assert_eq!(error.hint(), Some("free some space, or choose another disk with `--runs-dir DIR`"));
+        // Where that leads is not ours to choose.
+        let printed = RecordError::write(Path::new(STANDARD_OUTPUT), io::Error::from_raw_os_error(28));
+        assert_eq!(printed.hint(), None);
     }
 
     #[test]

@@ -30,7 +30,6 @@ mod system;
 mod timing;
 mod trace;
 mod transfers;
-pub(crate) mod units;
 mod whole;
 
 use std::time::Instant;

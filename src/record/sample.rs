@@ -1,6 +1,7 @@
 //! A small run as events, for the tests of the sinks.
 
 use crate::{
+    device::ClockCost,
     event::{Event, Header, Level, Outcome, PhaseTime, Progress, Status, TrainRows, Transfer, ValidationRow},
     plan::{Limit, Origin, Verdict},
     spec::Metric,
@@ -21,6 +22,7 @@ pub(super) fn header() -> Header {
         train_rows: 80,
         steps_planned: 6,
         epochs_planned: 2,
+        max_time_s: None,
     }
 }
 
@@ -87,7 +89,7 @@ pub(super) fn outcome() -> Outcome {
         count,
         noop_count,
         bytes,
-        total_s,
+        total_s: Some(total_s),
     };
     Outcome {
         status: Status::Finished,
@@ -110,6 +112,7 @@ pub(super) fn outcome() -> Outcome {
             transfer("sync", "log", "gpu:0", "cpu", 2, 0, None, 0.001),
         ],
         warmup_s: Some(0.2),
+        instrument: ClockCost { readings: 10_000, each_s: 41e-9 },
         traces: Vec::new(),
         verdict: Some(Verdict {
             limit: Limit::Log,

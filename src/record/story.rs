@@ -1,15 +1,20 @@
 //! What the log and the console say of a run, in the same words.
 
-use super::units;
 use crate::{
     event::{Header, Outcome, Status, ValidationRow},
     plan::Verdict,
+    units,
 };
+
+/// From this part of a run's wall time on, what lies outside of its training is what bounds it.
+const MOSTLY: f64 = 0.5;
 
 /// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.
 pub(super) fn started(name: &str, header: &Header) -> String {
+    let most =
+        header.max_time_s.map(|most| format!("at most {}, ", units::seconds(most))).unwrap_or_default();
     format!(
-        "{name}: {} of {}, {}, on {}, engine {}, {}",
+        "{name}: {most}{} of {}, {}, on {}, engine {}, {}",
         units::counted(header.epochs_planned, "epoch"),
         units::counted(header.train_rows, "row"),
         units::counted(header.steps_planned, "step"),
@@ -38,6 +43,25 @@ pub(super) fn ended(outcome: &Outcome) -> String {
     )
 }
 
+/// What bounds a run: of one that is over before it has done much, its start and its files; what bounds its training comes
+/// after that.
+pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
+    let training = outcome.verdict.as_ref().map(verdict);
+    let outside = 1.0 - outcome.loop_s / wall_s.max(f64::MIN_POSITIVE);
+    if outside < MOSTLY || outcome.steps == 0 {
+        return training;
+    }
+    let start = format!(
+        "start-up and files, {} of {}; first: more epochs, or several trials in one sweep",
+        units::percent(outside),
+        units::seconds(wall_s)
+    );
+    Some(match training {
+        Some(training) => format!("{start}. The training itself: {training}"),
+        None => start,
+    })
+}
+
 /// `log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: ...`.
 pub(super) fn verdict(verdict: &Verdict) -> String {
     format!(
@@ -49,6 +73,19 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
         verdict.origin.name(),
         verdict.advice
     )
+}
+
+/// `0.08 % of the time: 10,000 readings of the clock at 0.04 µs`.
+pub(super) fn instrument(outcome: &Outcome) -> Option<String> {
+    let cost = outcome.instrument;
+    (outcome.loop_s > 0.0).then(|| {
+        format!(
+            "{} of the time: {} of the clock at {:.0} ns",
+            units::percent(cost.total_s() / outcome.loop_s),
+            units::counted(cost.readings, "reading"),
+            cost.each_s * 1e9
+        )
+    })
 }
 
 /// The devices that train and, where it is something else, what was asked for.

@@ -13,13 +13,14 @@ use std::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    RecordError, Sink, units,
+    RecordError, Sink,
     whole::{Durability, write_whole},
 };
 use crate::{
     device::{DETAILED_STEPS, Span, Window},
     event::{Event, TraceLane},
     program::Phase,
+    units,
 };
 
 /// The sink of `trace.json`, which is there whole once a run has ended, or not at all.
@@ -56,7 +57,8 @@ fn write(out: &mut impl Write, lanes: &[TraceLane]) -> io::Result<()> {
             processes.push(&lane.process);
             processes.len() - 1
         });
-        let (pid, tid) = (process + 1, thread + 1);
+        // A thread with the number of its process would be shown as its main thread.
+        let (pid, tid) = (process + 1, 101 + thread);
         let meta = |what: &str, arguments: Value| json!({ "name": what, "ph": "M", "pid": pid, "tid": tid, "args": arguments });
         line(meta("process_name", json!({ "name": lane.process })))?;
         line(meta("process_sort_index", json!({ "sort_index": pid })))?;

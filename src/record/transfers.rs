@@ -30,7 +30,7 @@ impl TransfersCsv {
         let lines = &mut self.file.lines;
         lines.text(transfer.kind).text(transfer.purpose).text(&transfer.from).text(&transfer.to);
         lines.u64(transfer.count).u64(transfer.noop_count).option(transfer.bytes, Lines::u64);
-        lines.seconds(transfer.total_s).option(gb_per_s(transfer), Lines::f64);
+        lines.option(transfer.total_s, Lines::seconds).option(gb_per_s(transfer), Lines::f64);
         self.file.end_line()
     }
 }
@@ -38,7 +38,8 @@ impl TransfersCsv {
 /// 10⁹ bytes per second; not known where nothing moved.
 fn gb_per_s(transfer: &Transfer) -> Option<f64> {
     let bytes = transfer.bytes.filter(|&bytes| bytes > 0)?;
-    (transfer.total_s > 0.0).then(|| bytes as f64 / transfer.total_s / 1e9)
+    let total_s = transfer.total_s.filter(|seconds| *seconds > 0.0)?;
+    Some(bytes as f64 / total_s / 1e9)
 }
 
 impl Sink for TransfersCsv {
@@ -67,6 +68,17 @@ mod tests {
         for event in sample::events() {
             sink.event(&event).unwrap();
         }
+        let queued = Transfer {
+            kind: "all_reduce",
+            purpose: "gradients",
+            from: "gpu:0".into(),
+            to: "gpu:0".into(),
+            count: 48,
+            noop_count: 0,
+            bytes: Some(960),
+            total_s: None,
+        };
+        sink.row(&queued).unwrap();
         sink.flush().unwrap();
         insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap(), @r"
         kind,purpose,from,to,count,noop_count,bytes,total_s,gb_per_s
@@ -74,6 +86,7 @@ mod tests {
         h2d,parameters,cpu,cpu,0,3,0,0.0,
         d2h,log,gpu:0,cpu,2,0,72,0.000001,0.072
         sync,log,gpu:0,cpu,2,0,,0.001,
+        all_reduce,gradients,gpu:0,gpu:0,48,0,960,,
         ");
     }
 }

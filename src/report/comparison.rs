@@ -1,5 +1,7 @@
 //! The comparison of runs: axes, figures, ratios, curves and differences, before any of it is printed.
 
+use std::collections::HashMap;
+
 use super::{
     ReportError,
     configurations::{Configuration, configurations},
@@ -11,13 +13,14 @@ use super::{
 };
 
 /// Keys of the environment that differ between any two runs and say nothing of whether they can be compared.
-const NOT_THE_MACHINE: [&str; 8] = [
+const NOT_THE_MACHINE: [&str; 9] = [
     "started",
     "command",
     "devices.requested",
     "devices.used",
     "devices.virtual",
     "devices.timed_by",
+    "devices.sums",
     "memory.available_bytes",
     // The plan's choice; what it chose from is `host.available_threads`.
     "host.threads",
@@ -45,7 +48,7 @@ pub struct Comparison {
     pub(super) axes: Vec<String>,
     /// At least one.
     pub(super) runs: Vec<Run>,
-    /// Per run: steps per second over those of the first that has them.
+    /// Per run: steps per second over those of the first that takes steps of the same data and model.
     pub(super) ratios: Vec<Option<f64>>,
     /// The run whose curve the others' are held against.
     pub(super) curve_reference: Option<usize>,
@@ -190,9 +193,19 @@ fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
 /// Virtual devices share one processor: their times say nothing of real ones, so they have no ratio and give none.
 fn ratios(runs: &[Run]) -> Vec<Option<f64>> {
     let speed = |run: &Run| run.number("steps_per_s").filter(|&speed| speed > 0.0);
-    let first = runs.iter().find(|run| speed(run).is_some());
-    let base = first.filter(|run| !run.is_virtual()).and_then(speed);
-    runs.iter().map(|run| Some(speed(run).filter(|_| !run.is_virtual())? / base?)).collect()
+    // Of each kind of step: the first run that has a rate, and how many have one.
+    let mut kinds: HashMap<_, (&Run, f64, usize)> = HashMap::new();
+    for run in runs {
+        if let Some(rate) = speed(run) {
+            kinds.entry(run.work()).or_insert((run, rate, 0)).2 += usize::from(!run.is_virtual());
+        }
+    }
+    let ratio = |run: &Run| {
+        let &(first, base, count) = kinds.get(&run.work())?;
+        // One that stands alone is held against nothing.
+        (count > 1 && !first.is_virtual() && !run.is_virtual()).then_some(speed(run)? / base)
+    };
+    runs.iter().map(ratio).collect()
 }
 
 /// Each curve against the first, which alone is kept in memory.

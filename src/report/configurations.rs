@@ -1,6 +1,6 @@
 //! Repeats of a configuration taken together: medians, intervals, and what made them noisy.
 
-use super::{run::Run, statistics::Estimate};
+use super::{noise::in_words, run::Run, statistics::Estimate};
 
 /// The axis that numbers a sweep's repeats.
 pub(super) const REPEAT: &str = "repeat";
@@ -24,6 +24,12 @@ pub(super) struct Configuration {
     pub(super) steps_per_s: Option<Estimate>,
     /// Part of the time that went into the log.
     pub(super) logging_share: Option<Estimate>,
+    /// The last training loss.
+    pub(super) train_loss: Option<Estimate>,
+    /// The last validation loss.
+    pub(super) validation_loss: Option<Estimate>,
+    /// The last validation's accuracy.
+    pub(super) accuracy: Option<Estimate>,
 }
 
 impl Configuration {
@@ -38,6 +44,9 @@ impl Configuration {
             train_s: estimate("train_s"),
             steps_per_s: estimate("steps_per_s"),
             logging_share: estimate("logging_share"),
+            train_loss: estimate("final_train_loss"),
+            validation_loss: estimate("final_validation_loss"),
+            accuracy: estimate("final_validation_accuracy"),
             places,
         }
     }
@@ -54,6 +63,44 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
         }
     }
     groups.into_iter().map(|(_, places)| Configuration::of(runs, places)).collect()
+}
+
+/// The configurations by job: those of a sweep, whose axes tell them apart, are one, together with other sweeps that ran
+/// some of the same; what was run on its own is another.
+pub(super) fn jobs(runs: &[Run], configurations: &[Configuration]) -> Vec<Vec<Configuration>> {
+    let mut jobs: Vec<(Vec<Option<&str>>, Vec<Configuration>)> = Vec::new();
+    for configuration in configurations {
+        let mut sweeps: Vec<Option<&str>> =
+            configuration.places.iter().map(|&place| runs[place].sweep.as_deref()).collect();
+        let shares =
+            |(known, _): &(Vec<Option<&str>>, Vec<_>)| known.iter().any(|sweep| sweeps.contains(sweep));
+        let (mut joined, others): (Vec<_>, Vec<_>) = jobs.drain(..).partition(shares);
+        jobs = others;
+        let mut members = Vec::new();
+        for (known, own) in joined.drain(..) {
+            sweeps.extend(known);
+            sweeps.sort_unstable();
+            sweeps.dedup();
+            members.extend(own);
+        }
+        members.push(configuration.clone());
+        jobs.push((sweeps, members));
+    }
+    let first = |members: &[Configuration]| members.iter().flat_map(|c| c.places.first().copied()).min();
+    let mut jobs: Vec<_> = jobs.into_iter().map(|(_, members)| members).collect();
+    jobs.sort_by_key(|members| first(members));
+    jobs
+}
+
+/// Where one of several jobs is told: `, runs 1 to 4`; nothing where there is but one.
+pub(super) fn runs_of(job: &[Configuration], jobs: usize) -> String {
+    let mut numbers: Vec<usize> = job.iter().flat_map(|c| c.places.iter().map(|place| place + 1)).collect();
+    numbers.sort_unstable();
+    match numbers.len() {
+        _ if jobs < 2 => String::new(),
+        1 => format!(", run {}", in_words(&numbers)),
+        _ => format!(", runs {}", in_words(&numbers)),
+    }
 }
 
 /// What two repeats have in common: keys and values.

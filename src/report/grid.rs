@@ -1,14 +1,23 @@
 //! The table's cells, by column, in words for people.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, Table, presets};
 
 use super::{comparison::Comparison, run::Run};
-use crate::record::units;
+use crate::units;
 
 /// Axes shown in a table on the screen when they are merely what differs between specs; an export shows all.
 const MOST_KEYS: usize = 4;
 
+/// Runs that may stand side by side, a column each.
+const MOST_SIDE_BY_SIDE: usize = 4;
+
 impl Column {
+    /// Characters across, with the space around it.
+    fn width(&self) -> usize {
+        let cells = self.cells.iter().chain([&self.title]);
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0) + 2
+    }
+
     /// Of numbers.
     pub(super) fn of_numbers(title: &str, cells: impl IntoIterator<Item = String>) -> Self {
         Self { title: title.to_owned(), numeric: true, cells: cells.into_iter().collect() }
@@ -59,7 +68,7 @@ pub(super) fn columns(comparison: &Comparison) -> Vec<Column> {
     columns.push(make("accuracy", true, &number("final_validation_accuracy", units::percent)));
     columns.push(make("train time", true, &number("train_s", units::seconds)));
     columns.push(make("steps/s", true, &number("steps_per_s", units::rate)));
-    if comparison.ratios.iter().flatten().count() > 1 {
+    if comparison.ratios.iter().flatten().next().is_some() {
         let word = |ratio: &Option<f64>| ratio.map(|ratio| format!("{ratio:.2}x")).unwrap_or_default();
         let cells = comparison.ratios.iter().map(word).collect();
         columns.push(Column { title: "ratio".to_owned(), numeric: true, cells });
@@ -71,15 +80,42 @@ pub(super) fn columns(comparison: &Comparison) -> Vec<Column> {
     columns
 }
 
-/// Runs down and figures across; where that is too wide and the runs are few, the other way round.
-pub(super) fn table(columns: &[Column], width: u16) -> String {
-    let upright = draw(columns, None);
-    let natural = upright.lines().map(|line| line.chars().count()).max().unwrap_or(0);
-    if natural <= usize::from(width) {
+/// Runs down and figures across. Where that is too wide, few runs stand side by side, and of many the columns are folded:
+/// the first `keys` of them, which tell the rows apart, stand before every block of the others.
+pub(super) fn table(columns: &[Column], keys: usize, width: u16) -> String {
+    let width = usize::from(width);
+    let fits = |text: &String| text.lines().all(|line| line.chars().count() <= width);
+    let upright = draw(columns);
+    if fits(&upright) {
         return upright;
     }
     let runs = columns.first().map_or(0, |column| column.cells.len());
-    if runs <= 4 { draw(&turned(columns), Some(width)) } else { draw(columns, Some(width)) }
+    let turned = Some(()).filter(|()| runs <= MOST_SIDE_BY_SIDE).map(|()| draw(&turned(columns)));
+    match turned.filter(fits) {
+        Some(turned) => turned,
+        None => {
+            let blocks = fold(columns, keys, width);
+            blocks.iter().map(|block| draw(block)).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// Blocks of columns no wider than `width`, as far as that can be, each behind the keys.
+fn fold(columns: &[Column], keys: usize, width: usize) -> Vec<Vec<Column>> {
+    let (keys, rest) = columns.split_at(keys.min(columns.len()));
+    let taken: usize = keys.iter().map(Column::width).sum();
+    let mut blocks: Vec<Vec<Column>> = Vec::new();
+    let mut used = usize::MAX;
+    for column in rest {
+        // The last column of a line has nothing behind it.
+        if used.saturating_add(column.width() - 1) > width {
+            blocks.push(keys.to_vec());
+            used = taken;
+        }
+        used += column.width();
+        blocks.last_mut().into_iter().for_each(|block| block.push(column.clone()));
+    }
+    blocks
 }
 
 /// The same with a row per figure.
@@ -98,12 +134,9 @@ fn turned(columns: &[Column]) -> Vec<Column> {
     std::iter::once(titles).chain(runs).collect()
 }
 
-fn draw(columns: &[Column], width: Option<u16>) -> String {
+fn draw(columns: &[Column]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    if let Some(width) = width {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    }
     table.set_header(columns.iter().map(|column| column.title.as_str()));
     for row in 0..columns.first().map_or(0, |column| column.cells.len()) {
         table.add_row(columns.iter().map(|column| column.cells[row].as_str()));
@@ -112,4 +145,50 @@ fn draw(columns: &[Column], width: Option<u16>) -> String {
         drawn.set_cell_alignment(if column.numeric { CellAlignment::Right } else { CellAlignment::Left });
     }
     format!("{}\n", table.trim_fmt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(rows: usize) -> Vec<Column> {
+        let column =
+            |title: &str, cell: &str| Column::of_numbers(title, (0..rows).map(|i| format!("{cell}{i}")));
+        let titles = [("run", ""), ("optimizer.sgd.lr", "0.0"), ("steps", "1,00"), ("train loss", "0.123")];
+        titles.map(|(title, cell)| column(title, cell)).to_vec()
+    }
+
+    #[test]
+    fn a_wide_table_of_few_runs_is_turned_and_of_many_folded() {
+        insta::assert_snapshot!(table(&columns(2), 1, 41), @r"
+         run  optimizer.sgd.lr  steps  train loss
+           0              0.00  1,000      0.1230
+           1              0.01  1,001      0.1231
+        ");
+        insta::assert_snapshot!(table(&columns(2), 1, 40), @r"
+         run                    0       1
+         optimizer.sgd.lr    0.00    0.01
+         steps              1,000   1,001
+         train loss        0.1230  0.1231
+        ");
+        insta::assert_snapshot!(table(&columns(5), 1, 40), @r"
+         run  optimizer.sgd.lr  steps
+           0              0.00  1,000
+           1              0.01  1,001
+           2              0.02  1,002
+           3              0.03  1,003
+           4              0.04  1,004
+
+         run  train loss
+           0      0.1230
+           1      0.1231
+           2      0.1232
+           3      0.1233
+           4      0.1234
+        ");
+        // No number is ever broken, however narrow the terminal.
+        let narrow = table(&columns(5), 1, 1);
+        assert!(narrow.contains(" run  optimizer.sgd.lr\n   0              0.00\n"), "{narrow}");
+        assert_eq!(narrow.lines().filter(|line| line.contains("run")).count(), 3);
+    }
 }

@@ -6,7 +6,7 @@ use super::{
     run::Run,
     statistics::{are_too_few, most_sureness},
 };
-use crate::record::units;
+use crate::units;
 
 /// An interval wider than this part of its median is told.
 const WIDE: f64 = 0.05;
@@ -88,7 +88,7 @@ fn too_few(configurations: &[Configuration]) -> Option<String> {
 }
 
 /// Numbers in order as `1, 3 to 5, 8`.
-fn in_words(numbers: &[usize]) -> String {
+pub(super) fn in_words(numbers: &[usize]) -> String {
     let together = numbers.chunk_by(|a, b| a + 1 == *b).map(|piece| match piece {
         [first, .., last] if piece.len() > 2 => format!("{first} to {last}"),
         piece => piece.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),

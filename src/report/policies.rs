@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use super::{
     configurations::{Configuration, REPEAT},
-    grid::Column,
+    grid::{self, Column},
     repeats::{INTERVAL, axes, interval, word},
     run::Run,
     statistics::Estimate,
 };
-use crate::record::units;
+use crate::units;
 
 /// The axis that this is about.
 const POLICY: &str = "logging.policy";
@@ -23,7 +23,16 @@ const NOTHING: &str = "off";
 /// A table and what stands above it.
 pub(super) struct Costs {
     pub(super) title: String,
-    pub(super) columns: Vec<Column>,
+    columns: Vec<Column>,
+    /// Columns that tell the rows apart.
+    keys: usize,
+}
+
+impl Costs {
+    /// For a terminal of `width` columns.
+    pub(super) fn table(&self, width: u16) -> String {
+        grid::table(&self.columns, self.keys, width)
+    }
 }
 
 /// The cost of a configuration's policy.
@@ -35,7 +44,7 @@ struct Cost {
     more_per_step_s: Option<Estimate>,
 }
 
-/// `None` where the policies were not swept.
+/// Of the configurations of a job; `None` where the policies were not swept.
 pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Costs> {
     let swept: Vec<Configuration> = configurations.iter().filter(|c| policy(c).is_some()).cloned().collect();
     let base = if swept.iter().any(|c| policy(c) == Some(NOTHING)) {
@@ -59,6 +68,7 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
     };
     let factor = |factor: f64| format!("{factor:.2}x");
     let mut columns = axes(&swept);
+    let keys = columns.len();
     columns.extend([
         Column::of_numbers("train time", cells(&|c, _| word(c.train_s, units::seconds))),
         Column::of_numbers(INTERVAL, cells(&|c, _| interval(c.train_s, units::seconds))),
@@ -68,7 +78,7 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
         Column::of_numbers("more per step", cells(&|_, cost| word(cost.more_per_step_s, difference))),
     ]);
     columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
-    Some(Costs { title: format!("what a logging policy costs, held against `{base}`"), columns })
+    Some(Costs { title: format!("what a logging policy costs, held against `{base}`"), columns, keys })
 }
 
 fn policy(configuration: &Configuration) -> Option<&str> {

@@ -1,7 +1,12 @@
 //! The table of configurations: repeats taken together, with medians and intervals.
 
-use super::{configurations::Configuration, grid::Column, run::Run, statistics::Estimate};
-use crate::record::units;
+use super::{
+    configurations::Configuration,
+    grid::{self, Column},
+    run::Run,
+    statistics::Estimate,
+};
+use crate::units;
 
 /// Above an interval.
 pub(super) const INTERVAL: &str = "95 % interval";
@@ -9,27 +14,67 @@ pub(super) const INTERVAL: &str = "95 % interval";
 /// Longer keys are shortened in a heading.
 const LONG: usize = 24;
 
-/// A row per configuration: axes, number of runs, median times and rates with their intervals, the ratio of the rates.
-pub(super) fn columns(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
-    let cells = |cell: &dyn Fn(&Configuration) -> String| configurations.iter().map(cell).collect::<Vec<_>>();
-    let mut columns = axes(configurations);
-    columns.push(Column::of_numbers("runs", cells(&|c| c.places.len().to_string())));
-    columns.push(Column::of_numbers("train time", cells(&|c| word(c.train_s, units::seconds))));
-    columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.train_s, units::seconds))));
-    columns.push(Column::of_numbers("steps/s", cells(&|c| word(c.steps_per_s, units::rate))));
-    columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.steps_per_s, units::rate))));
-    // Virtual devices share one processor: their times say nothing of real ones.
+/// Repeats taken together.
+pub(super) struct Repeats {
+    columns: Vec<Column>,
+    /// Columns that tell the rows apart.
+    keys: usize,
+}
+
+impl Repeats {
+    /// A row per configuration of a job: axes, number of runs, median times and rates with their intervals, the ratio of
+    /// the rates to that of the first of the same data and model, the last losses.
+    pub(super) fn of(runs: &[Run], configurations: &[Configuration]) -> Self {
+        let cells =
+            |cell: &dyn Fn(&Configuration) -> String| configurations.iter().map(cell).collect::<Vec<_>>();
+        let mut columns = axes(configurations);
+        columns.push(Column::of_numbers("runs", cells(&|c| c.places.len().to_string())));
+        let keys = columns.len();
+        columns.push(Column::of_numbers("train time", cells(&|c| word(c.train_s, units::seconds))));
+        columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.train_s, units::seconds))));
+        columns.push(Column::of_numbers("steps/s", cells(&|c| word(c.steps_per_s, units::rate))));
+        columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.steps_per_s, units::rate))));
+        columns.push(Column::of_numbers("ratio", ratios(runs, configurations)));
+        let losses: [(&str, fn(&Configuration) -> Option<Estimate>, fn(f64) -> String); 3] = [
+            ("train loss", |c| c.train_loss, units::number),
+            ("validation loss", |c| c.validation_loss, units::number),
+            ("accuracy", |c| c.accuracy, units::percent),
+        ];
+        for (title, estimate, unit) in losses {
+            columns.push(Column::of_numbers(title, cells(&|c| word(estimate(c), unit))));
+            columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(varying(estimate(c)), unit))));
+        }
+        columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
+        Self { columns, keys }
+    }
+
+    /// For a terminal of `width` columns.
+    pub(super) fn table(&self, width: u16) -> String {
+        grid::table(&self.columns, self.keys, width)
+    }
+}
+
+/// Virtual devices share one processor: their times say nothing of real ones, so they have no ratio and give none.
+fn ratios(runs: &[Run], configurations: &[Configuration]) -> Vec<String> {
+    let first = |c: &Configuration| c.places.first().map(|&place| &runs[place]);
+    let work = |c: &Configuration| first(c).and_then(Run::work);
     let rate = |c: &Configuration| {
         let is_virtual = c.places.iter().any(|&place| runs[place].is_virtual());
         c.steps_per_s.map(|estimate| estimate.median).filter(|&rate| rate > 0.0 && !is_virtual)
     };
-    if let Some(base) = configurations.first().and_then(rate).filter(|_| configurations.len() > 1) {
-        let ratio =
-            |c: &Configuration| rate(c).map_or_else(String::new, |rate| format!("{:.2}x", rate / base));
-        columns.push(Column::of_numbers("ratio", cells(&ratio)));
-    }
-    columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
-    columns
+    let ratio = |c: &Configuration| {
+        let own = work(c);
+        let mut same = configurations.iter().filter(|other| work(other) == own);
+        let base = rate(same.next()?)?;
+        same.next()?;
+        Some(format!("{:.2}x", rate(c)? / base))
+    };
+    configurations.iter().map(|c| ratio(c).unwrap_or_default()).collect()
+}
+
+/// Repeats of one seed end in the same loss, which needs no interval.
+fn varying(estimate: Option<Estimate>) -> Option<Estimate> {
+    estimate.filter(|estimate| estimate.interval.is_some_and(|[low, high]| low < high))
 }
 
 /// A column per axis.

@@ -15,6 +15,8 @@ use super::{
 pub(super) struct Run {
     /// The folder, as found; of a trial that has none, the sweep's and the trial's number.
     pub(super) path: String,
+    /// The folder of the sweep whose trial it is.
+    pub(super) sweep: Option<String>,
     /// A trial's axes and its values for them.
     pub(super) axes: Vec<(String, String)>,
     /// As in `summary.csv` or `sweep.csv`, or `unfinished`.
@@ -110,6 +112,17 @@ impl Run {
     /// Whether its devices only pose as such, so that its times mean nothing.
     pub(super) fn is_virtual(&self) -> bool {
         self.figure("virtual") == Some("true")
+    }
+
+    /// What a step of it works on: runs that differ in it have steps of different sizes, whose rates say nothing of each
+    /// other.
+    pub(super) fn work(&self) -> Option<Vec<(&str, &str)>> {
+        let is_work = |key: &str| {
+            let how = ["data.placement", "data.shuffle"].contains(&key) || key.starts_with("model.init");
+            !how && (key.starts_with("data.") || key.starts_with("model."))
+        };
+        let leaves = self.spec.as_ref()?.iter().filter(|(key, _)| is_work(key));
+        Some(leaves.map(|(key, value)| (key.as_str(), value.as_str())).collect())
     }
 
     /// The value of an axis: as the sweep has it, else as the spec does.

@@ -3,6 +3,8 @@
 //! Pure arithmetic over a [`Point`] per count of devices. Where there are two devices or more, a step is its all-reduce
 //! and the rest; [`break_even`] takes the rest to grow with the rows of a step, and the all-reduce not to.
 
+use super::statistics::Estimate;
+
 /// What a device is, as far as its times can be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -34,12 +36,19 @@ pub(super) struct Point {
     pub(super) data: f64,
     /// Part that went into the log.
     pub(super) log: f64,
+    /// Rows per second of every repeat, in the order in which they ran; empty where there are none.
+    pub(super) rates: Vec<f64>,
 }
 
 impl Point {
     /// Rows per second.
     pub(super) fn throughput(&self) -> f64 {
         self.rows / self.step_s
+    }
+
+    /// Runs that it stands for.
+    pub(super) fn runs(&self) -> usize {
+        self.rates.len().max(1)
     }
 
     fn all_reduce_s(&self) -> f64 {
@@ -50,6 +59,13 @@ impl Point {
 /// Rows per second over those of one device: of equal batches the ratio of times.
 pub(super) fn speed_up(one: &Point, point: &Point) -> f64 {
     point.throughput() / one.throughput()
+}
+
+/// The same of repeats: they ran in turns, so that what disturbed one repeat disturbed both of its runs, and the ratio is
+/// taken within each. `None` where there are fewer than two.
+pub(super) fn speed_up_of_repeats(one: &Point, point: &Point) -> Option<Estimate> {
+    let ratios: Vec<f64> = one.rates.iter().zip(&point.rates).map(|(one, rate)| rate / one).collect();
+    Estimate::of(&ratios).filter(|estimate| estimate.count > 1)
 }
 
 /// The serial part of a job that `devices` speed up so: Karp and Flatt, Measuring Parallel Processor Performance,
@@ -75,7 +91,18 @@ pub(super) mod tests {
     pub(in super::super) fn point(devices: usize, rows: f64, step_s: f64, all_reduce: f64) -> Point {
         let names = (0..devices).map(|i| format!("gpu:{i}")).collect::<Vec<_>>().join(" ");
         let (kind, weak) = (Kind::Gpu, false);
-        Point { names, devices, kind, weak, rows, step_s, all_reduce, data: 0.05, log: 0.01 }
+        Point {
+            names,
+            devices,
+            kind,
+            weak,
+            rows,
+            step_s,
+            all_reduce,
+            data: 0.05,
+            log: 0.01,
+            rates: Vec::new(),
+        }
     }
 
     fn near(a: f64, b: f64) {

@@ -31,6 +31,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Run>, ReportError> {
         } else {
             Run { path: format!("{} trial {}", folder.display(), cell(trial)), ..Run::default() }
         };
+        run.sweep = Some(folder.display().to_string());
         run.axes = axes.iter().cloned().zip(row.iter().skip(trial + 1).map(str::to_owned)).collect();
         if ran {
             run.take_figures(file.columns.iter().zip(row).skip(reason + 1));
@@ -52,6 +53,7 @@ fn unlisted(folder: &Path, listed: &HashSet<String>, axes: &[String]) -> Result<
             continue;
         }
         let mut run = Run::read(&path)?;
+        run.sweep = Some(folder.display().to_string());
         run.axes = axes.iter().filter_map(|axis| Some((axis.clone(), run.axis(axis)?.to_owned()))).collect();
         runs.push(run);
     }

@@ -3,10 +3,10 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError, comparison::Comparison, configurations::has_repeats, grid, noise, policies, repeats,
-    run::Run, sweep, verdict,
+    ReportError, comparison::Comparison, configurations::has_repeats, grid, noise, policies,
+    repeats::Repeats, run::Run, sweep, verdict,
 };
-use crate::record::units;
+use crate::units;
 
 /// The end of the sweep in `folder` for a terminal of `width` columns: its trials with axes, status and key figures,
 /// what more devices bring where they are an axis, the reasons of those that did not finish, and the folder.
@@ -18,7 +18,7 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     let Comparison { runs, configurations, .. } = &comparison;
     let table = if has_repeats(configurations) {
         // The repeats of a point say little one by one: they are in sweep.csv, and `runner compare` lists them.
-        grid::table(&repeats::columns(runs, configurations), width)
+        Repeats::of(runs, configurations).table(width)
     } else {
         let mut columns = grid::columns(&comparison);
         columns.retain(|column| !matches!(column.title.as_str(), "h2d" | "d2h" | "logging"));
@@ -27,11 +27,12 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
             first.title = "trial".to_owned();
             first.cells = (0..runs.len()).map(|trial| trial.to_string()).collect();
         }
-        grid::table(&columns, width)
+        // A trial's axes tell it apart as its number does, and better.
+        grid::table(&columns, 1 + comparison.axes.len(), width)
     };
     let mut text = format!("{}\n\n{table}\n", headline(folder, runs));
     if let Some(costs) = policies::costs(runs, configurations) {
-        let _ = writeln!(text, "{}\n\n{}", costs.title, grid::table(&costs.columns, width)); // a String takes every write
+        let _ = writeln!(text, "{}\n\n{}", costs.title, costs.table(width)); // a String takes every write
     }
     for line in noise::warnings(runs, configurations, "trial", 0) {
         let _ = writeln!(text, "  noise: {line}");

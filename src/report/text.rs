@@ -4,24 +4,29 @@ use std::fmt::Write;
 
 use super::{
     comparison::{Comparison, is_not_run},
-    configurations::has_repeats,
+    configurations::{has_repeats, jobs, runs_of},
     curve::CurveDifference,
     differences::Difference,
-    grid, noise, policies, repeats,
+    grid, noise, policies,
+    repeats::Repeats,
 };
-use crate::record::units;
+use crate::units;
 
 impl Comparison {
     /// The whole comparison for a terminal of `width` columns: whether the runs can be compared, the table, the runs'
     /// folders, where their loss curves part, and what differs in spec and environment.
     pub fn table(&self, width: u16) -> String {
-        let mut text = format!("{}\n\n{}", self.comparability(), grid::table(&grid::columns(self), width));
-        if has_repeats(&self.configurations) {
-            let columns = repeats::columns(&self.runs, &self.configurations);
-            let _ = write!(text, "\nrepeats taken together\n\n{}", grid::table(&columns, width)); // a String takes every write
+        let mut text = format!("{}\n\n{}", self.comparability(), grid::table(&grid::columns(self), 1, width));
+        let jobs = jobs(&self.runs, &self.configurations);
+        for job in jobs.iter().filter(|job| has_repeats(job)) {
+            let (of, table) = (runs_of(job, jobs.len()), Repeats::of(&self.runs, job).table(width));
+            let _ = write!(text, "\nrepeats taken together{of}\n\n{table}"); // a String takes every write
         }
-        if let Some(costs) = policies::costs(&self.runs, &self.configurations) {
-            let _ = write!(text, "\n{}\n\n{}", costs.title, grid::table(&costs.columns, width));
+        for job in &jobs {
+            if let Some(costs) = policies::costs(&self.runs, job) {
+                let of = runs_of(job, jobs.len());
+                let _ = write!(text, "\n{}{of}\n\n{}", costs.title, costs.table(width));
+            }
         }
         let noise = noise::warnings(&self.runs, &self.configurations, "run", 1);
         section(&mut text, "noise", noise.into_iter().map(|line| ("noise:".to_owned(), line)).collect());

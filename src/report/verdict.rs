@@ -5,10 +5,12 @@ use std::{fmt::Write, path::Path};
 use super::{
     ReportError, csv_file,
     grid::{self, Column},
+    repeats,
     run::Run,
-    scaling::{Kind, Point, break_even, serial_fraction, speed_up},
+    scaling::{Kind, Point, break_even, serial_fraction, speed_up, speed_up_of_repeats},
+    statistics::{Estimate, are_too_few, most_sureness},
 };
-use crate::record::units;
+use crate::units;
 
 /// Axes that choose devices.
 const DEVICE_AXES: [&str; 2] = ["devices.num_gpus", "devices.use"];
@@ -72,8 +74,10 @@ fn points(runs: &[&Run]) -> Result<Vec<Point>, ReportError> {
         }
     }
     let median = |mut set: Vec<Point>| {
+        // In the order of the repeats, which is that in which they ran.
+        let rates = set.iter().map(Point::throughput).collect();
         set.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
-        set.swap_remove((set.len() - 1) / 2)
+        Point { rates, ..set.swap_remove((set.len() - 1) / 2) }
     };
     Ok(sets.into_iter().map(median).collect())
 }
@@ -113,12 +117,12 @@ fn point(run: &Run) -> Result<Option<Point>, ReportError> {
         step_s: 1.0 / steps_per_s,
         // Steps too short to be timed by phases have their sums in the ledger.
         all_reduce: part(&|name| {
-            // Sums that a GPU queues among its kernels have no time of their own: a 0 in the ledger is not known.
-            let counted = || transfers.of(name, "all_reduce", "gradients").filter(|s| *s > 0.0);
+            let counted = || transfers.of(name, "all_reduce", "gradients");
             phase(name, "all_reduce").or_else(counted).unwrap_or(0.0)
         }),
         data: part(&|name| or_nothing(name, "data") + or_nothing(name, "upload")),
         log: part(&|name| or_nothing(name, "log")),
+        rates: Vec::new(),
     }))
 }
 
@@ -139,6 +143,10 @@ impl Seconds {
         let mut rows = Vec::new();
         for (line, row) in file.rows.iter().enumerate() {
             let cell = |column: usize| row.get(column).unwrap_or_default();
+            if cell(total).is_empty() {
+                // A time that nobody knows.
+                continue;
+            }
             let not_a_time = |_| {
                 let message = format!("`{}` is not a number of seconds", cell(total));
                 ReportError::malformed(path, line as u64 + 2, message)
@@ -159,7 +167,7 @@ fn section(points: &[Point], width: u16) -> String {
     let any_virtual = points.iter().any(|point| point.kind == Kind::Virtual);
     let one = points.iter().find(|point| point.kind == Kind::Gpu && point.devices == 1);
     let one = one.filter(|_| !any_virtual);
-    let mut text = grid::table(&columns(points, one), width);
+    let mut text = grid::table(&columns(points, one), 1, width);
     text.push('\n');
     for point in points.iter().filter(|point| point.devices > 1) {
         let _ = writeln!(text, "  {}", sentence(point, one)); // a String takes every write
@@ -169,8 +177,29 @@ fn section(points: &[Point], width: u16) -> String {
         Some(_) => MODEL,
         None => "no speed-up is told: no trial ran on one GPU, which the others could be held against",
     };
-    let _ = writeln!(text, "  {note}\n");
+    let _ = writeln!(text, "  {note}");
+    if one.is_some() {
+        let _ = writeln!(text, "  {}", how_sure(points));
+    }
+    text.push('\n');
     text
+}
+
+/// What the figures rest on.
+fn how_sure(points: &[Point]) -> String {
+    let runs = points.iter().map(Point::runs).min().unwrap_or(1);
+    if runs < 2 {
+        return "one run each: how far another would be off is not known; `sweep.repeats=6` tells".to_owned();
+    }
+    let sure = if are_too_few(runs) {
+        format!(", which are at most {} sure", units::percent(most_sureness(runs)))
+    } else {
+        String::new()
+    };
+    format!(
+        "medians of {} with 95 % intervals of the ratio repeat by repeat{sure}",
+        units::counted(runs as u64, "repeat")
+    )
 }
 
 fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {
@@ -187,9 +216,10 @@ fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {
     ];
     if let Some(one) = one {
         let of_several = |p: &Point, word: &dyn Fn(f64) -> String| {
-            if p.devices > 1 { word(speed_up(one, p)) } else { String::new() }
+            if p.devices > 1 { word(best(one, p).median) } else { String::new() }
         };
-        columns.push(make("speed-up", true, &|p| format!("{:.2}x", speed_up(one, p))));
+        columns.push(make("speed-up", true, &|p| format!("{:.2}x", best(one, p).median)));
+        columns.push(make(repeats::INTERVAL, true, &|p| interval(best(one, p))));
         columns.push(make("efficiency", true, &|p| {
             of_several(p, &|speed_up| units::percent(speed_up / p.devices as f64))
         }));
@@ -207,13 +237,38 @@ fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {
     columns
 }
 
+/// The speed-up, of repeats with its interval.
+fn best(one: &Point, point: &Point) -> Estimate {
+    let single = Estimate { count: 1, median: speed_up(one, point), interval: None };
+    speed_up_of_repeats(one, point).unwrap_or(single)
+}
+
+/// `0.65 to 0.74`; nothing where there is one run only, or the point is what the others are held against.
+fn interval(speed_up: Estimate) -> String {
+    match speed_up.interval {
+        Some([low, high]) if low < high || speed_up.median != 1.0 => format!("{low:.2} to {high:.2}"),
+        _ => String::new(),
+    }
+}
+
 /// `2 GPUs: 0.69 x; all-reduce is 61 % of a step; breaks even from batch 8192 on`.
 fn sentence(point: &Point, one: Option<&Point>) -> String {
     let what = if point.kind == Kind::Virtual { "virtual GPU" } else { "GPU" };
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let mut words = Vec::new();
+    let mut settled = true;
     if let Some(one) = one {
-        words.push(format!("{:.2} x", speed_up(one, point)));
+        let speed_up = best(one, point);
+        let within = interval(speed_up);
+        words.push(if within.is_empty() {
+            format!("{:.2} x", speed_up.median)
+        } else {
+            format!("{:.2} x ({within})", speed_up.median)
+        });
+        settled = !speed_up.interval.is_some_and(|[low, high]| (low..=high).contains(&1.0));
+        if !settled {
+            words.push("the repeats do not tell whether that is faster than one GPU".to_owned());
+        }
     }
     let known = point.all_reduce > 0.0;
     words.push(match known {
@@ -225,7 +280,7 @@ fn sentence(point: &Point, one: Option<&Point>) -> String {
             words.push(format!("{name} is {}", percent(share)));
         }
     }
-    words.extend(one.filter(|_| known).map(|one| match break_even(one, point) {
+    words.extend(one.filter(|_| known && settled).map(|one| match break_even(one, point) {
         Some(rows) => {
             let devices = if point.weak { point.devices as f64 } else { 1.0 };
             let each = if point.weak { " per device" } else { "" };

@@ -343,15 +343,18 @@ impl OnMissing {
     }
 }
 
+/// No machine has more; a larger number is a slip.
+const MOST_GPUS: u32 = 1024;
+
 impl GpuCount {
     pub(super) fn read(v: Item<'_>) -> Self {
-        let schema = json!({ "oneOf": [{ "type": "integer", "minimum": 0, "maximum": u32::MAX }, { "const": "all" }] });
+        let schema = json!({ "oneOf": [{ "type": "integer", "minimum": 0, "maximum": MOST_GPUS }, { "const": "all" }] });
         let read = |v: &Value| match v {
-            Value::Integer(n) => u32::try_from(*n).ok().map(Self::Exactly),
+            Value::Integer(n) => u32::try_from(*n).ok().filter(|n| *n <= MOST_GPUS).map(Self::Exactly),
             Value::String(s) if s == "all" => Some(Self::All),
             _ => None,
         };
-        v.custom("a number of GPUs, or `all`", schema, Self::Exactly(0), read)
+        v.custom(&format!("a number of GPUs, at most {MOST_GPUS}, or `all`"), schema, Self::Exactly(0), read)
     }
 }
 

@@ -43,7 +43,8 @@ fn text() -> impl Strategy<Value = String> {
 
 fn devices() -> impl Strategy<Value = Devices> {
     let request = prop_oneof![
-        prop_oneof![any::<u32>().prop_map(GpuCount::Exactly), Just(GpuCount::All)].prop_map(Request::NumGpus),
+        prop_oneof![(0..=1024_u32).prop_map(GpuCount::Exactly), Just(GpuCount::All)]
+            .prop_map(Request::NumGpus),
         Just(Request::Use(vec![DeviceName::Cpu])),
         proptest::collection::btree_set(any::<u32>(), 1..4)
             .prop_map(|s| Request::Use(s.into_iter().map(DeviceName::Gpu).collect())),

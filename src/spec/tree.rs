@@ -100,16 +100,6 @@ impl Value {
         }
     }
 
-    /// The integers of an array of nothing else.
-    pub fn integers(&self) -> Option<Vec<i64>> {
-        let Self::Array(items) = self else { return None };
-        let integer = |node: &Node| match node.value {
-            Self::Integer(i) => Some(i),
-            _ => None,
-        };
-        items.iter().map(integer).collect()
-    }
-
     /// As a name in a table of trials shows it: TOML on one line, strings without their quotes.
     pub fn display(&self) -> String {
         match self {

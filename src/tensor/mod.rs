@@ -32,6 +32,7 @@ mod file;
 mod sequential;
 mod shape;
 mod show;
+mod together;
 mod values;
 
 pub use device::{Device, Devices};

@@ -4,20 +4,21 @@ use std::time::Duration;
 
 use super::{session::Session, world::Rank};
 use crate::{
-    device::{Clock, Device, Kind, Lane, Line, PhaseSummary, Purpose},
+    device::{Clock, ClockCost, Device, Kind, Lane, Line, PhaseSummary, Purpose},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     host,
     plan::{Setting, Spent, Verdict},
     program::Phase,
+    units,
 };
 
 impl Session<'_> {
     /// Hands over what is left, and adds up.
     pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
         if let (count @ 1.., time) = self.comparing {
-            let ms = time.as_secs_f64() * 1e3;
+            let time = units::seconds(time.as_secs_f64());
             let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
-            let text = format!("replicas compared {times} in {ms:.2} ms, equal");
+            let text = format!("replicas compared {times} in {time}, equal");
             self.outbox.push(Event::Notice(Level::Info, text));
         }
         self.outbox.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
@@ -28,10 +29,19 @@ impl Session<'_> {
         let ranks = self.world.finish();
         let verdict = ranks.first().and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
-            let total = |phase| clocks.iter().flatten().map(|c| c.total(phase).as_secs_f64()).sum::<f64>();
-            let spent = spent(&first.device, total, self.step, train_time, self.trial.chunk_rows.is_some());
-            // Virtual devices share one processor: nothing can be said of what bounds real ones. The floor is a CPU's.
-            let known = !self.trial.devices.any_virtual() && !self.trial.engine.is_gpu();
+            let of = |total: fn(&Clock, Phase) -> Duration, phase| {
+                clocks.iter().flatten().map(|c| total(c, phase).as_secs_f64()).sum::<f64>()
+            };
+            let host = |phase| of(Clock::total, phase);
+            let device = |phase| of(Clock::device_total, phase);
+            let streamed = self.trial.chunk_rows.is_some();
+            let work = Work { device: &device, host: &host, streamed };
+            let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
+            let train_s = train_time.as_secs_f64();
+            let log_waits = log_waits(&first.device);
+            let spent = Spent { steps: self.step, train_s, log_waits, ..work };
+            // Virtual devices share one processor: nothing can be said of what bounds real ones.
+            let known = !self.trial.devices.any_virtual();
             let setting = Setting::of(self.trial, host::logical_cores().unwrap_or(1));
             Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| known)
         });
@@ -64,12 +74,24 @@ impl Session<'_> {
             peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0)
                 + self.trial.data_bytes,
             timing: rows,
-            transfers: ranks.iter().flat_map(|r| transfers(&r.device)).collect(),
+            transfers: ranks
+                .iter()
+                .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock)))
+                .collect(),
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
+            instrument: instrument(&self.clock, &ranks),
             traces: traces(&self.clock, &ranks),
             verdict,
         }
     }
+}
+
+/// What the clock took of the run: its own readings, and those of the device with the most, since devices are timed side by
+/// side.
+fn instrument(run: &Clock, ranks: &[Rank]) -> ClockCost {
+    let of_rank = |rank: &Rank| rank.clock.as_ref().map_or(0, Clock::readings);
+    let cost = run.cost();
+    ClockCost { readings: cost.readings + ranks.iter().map(of_rank).max().unwrap_or(0), ..cost }
 }
 
 /// What happened when: the host's loop first, then each device.
@@ -79,35 +101,63 @@ fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
         Some(TraceLane { process: process.to_owned(), name: lane.name(), trace })
     };
     let host = lane("host", Lane::Host, run);
-    let devices =
-        ranks.iter().filter_map(|r| lane(r.device.name(), Lane::Device, r.clock.as_ref().unwrap_or(run)));
+    let devices = ranks.iter().flat_map(|rank| {
+        let clock = rank.clock.as_ref().unwrap_or(run);
+        let lanes = Lane::OF_DEVICE.map(|of| lane(rank.device.name(), of, clock));
+        // A device without streams of its own has no lanes for copies.
+        let lanes = lanes.into_iter().flatten();
+        lanes.enumerate().filter(|(i, lane)| *i == 0 || !lane.trace.is_empty()).map(|(_, lane)| lane)
+    });
     host.into_iter().chain(devices).collect()
 }
 
-/// What the training time went into, by the phases' totals.
-fn spent(
-    device: &Device,
-    total: impl Fn(Phase) -> f64,
-    steps: u64,
-    train_time: Duration,
+/// Seconds by phase, of which what the training time went into is made.
+struct Work<'a> {
+    /// By the device's clock.
+    device: &'a dyn Fn(Phase) -> f64,
+    /// By the host's.
+    host: &'a dyn Fn(Phase) -> f64,
+    /// Whether rows are streamed.
     streamed: bool,
-) -> Spent {
-    let work = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
-    let compute_s = work.into_iter().map(&total).sum::<f64>();
-    // Rows that are there are fetched by the step itself; others are waited for.
-    let (rows_s, waited_s) = if streamed { (0.0, total(Phase::Data)) } else { (total(Phase::Data), 0.0) };
+}
+
+impl Work<'_> {
+    const PHASES: [Phase; 5] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
+
+    fn of_cpu(&self) -> Spent {
+        let compute_s = Self::PHASES.into_iter().map(self.host).sum::<f64>();
+        // Rows that are there are fetched by the step itself; others are waited for.
+        let data_s = (self.host)(Phase::Data);
+        let (rows_s, waited_s) = if self.streamed { (0.0, data_s) } else { (data_s, 0.0) };
+        Spent {
+            compute_s: compute_s + rows_s,
+            transfer_s: (self.host)(Phase::Upload) + waited_s,
+            log_s: (self.host)(Phase::Log),
+            all_reduce_s: (self.host)(Phase::AllReduce),
+            ..Spent::default()
+        }
+    }
+
+    /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
+    /// that they append to.
+    fn of_gpu(&self) -> Spent {
+        let work = Self::PHASES.into_iter().chain([Phase::Data, Phase::Log]).map(self.device);
+        let waited_s = if self.streamed { (self.host)(Phase::Data) } else { 0.0 };
+        Spent {
+            compute_s: work.sum(),
+            transfer_s: (self.host)(Phase::Upload) + waited_s,
+            log_s: (self.host)(Phase::Log),
+            all_reduce_s: (self.device)(Phase::AllReduce),
+            ..Spent::default()
+        }
+    }
+}
+
+/// Times that the host read the log.
+fn log_waits(device: &Device) -> u64 {
     let is_log =
         |(kind, purpose, _): &(Kind, Purpose, Line)| *kind == Kind::DeviceToHost && *purpose == Purpose::Log;
-    let reads = device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count);
-    Spent {
-        steps,
-        train_s: train_time.as_secs_f64(),
-        compute_s: compute_s + rows_s,
-        transfer_s: total(Phase::Upload) + waited_s,
-        log_s: total(Phase::Log),
-        all_reduce_s: total(Phase::AllReduce),
-        log_waits: reads.sum(),
-    }
+    device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count).sum()
 }
 
 /// The rows of `timing.csv`: phases, `other` as what is left of the loop, `total`, `warmup`.
@@ -161,8 +211,10 @@ fn picoseconds(seconds: f64) -> f64 {
     (seconds * 1e12).round() / 1e12
 }
 
-fn transfers(device: &Device) -> Vec<Transfer> {
+fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
     let host = || "cpu".to_owned();
+    // Sums that were queued as work of their own have their time by the device's clock.
+    let summed_s = Some(clock.device_total(Phase::AllReduce).as_secs_f64()).filter(|seconds| *seconds > 0.0);
     device
         .ledger
         .lines()
@@ -181,7 +233,7 @@ fn transfers(device: &Device) -> Vec<Transfer> {
                 count: line.count,
                 noop_count: line.noop_count,
                 bytes: (kind != Kind::Sync).then_some(line.bytes),
-                total_s: line.time.as_secs_f64(),
+                total_s: line.seconds().or(summed_s.filter(|_| kind == Kind::AllReduce)),
             }
         })
         .collect()

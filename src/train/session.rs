@@ -7,26 +7,20 @@ use std::{
 };
 
 use super::{
-    feed::{Chunk, Cut, Stream},
-    logbook::{Logbook, Steps},
+    feed::{Cut, Stream},
+    logbook::Logbook,
     schedule::Timetable,
     stop::{Patience, StopFlag},
     world::World,
 };
 use crate::{
-    data::{Dataset, Part, Store, epoch_order},
-    device::{Block, Clock, DeviceError, Grain, Lane, Purpose, SHORTEST_TIMED_STEP, Work},
-    event::{Event, Outcome, Progress, Status, ValidationRow},
+    data::{Dataset, Part, Store},
+    device::{Clock, DeviceError, Grain, Purpose, SHORTEST_TIMED_STEP, Work},
+    event::{Event, Outcome, Status, ValidationRow},
     plan::Trial,
-    program::{Hyper, Phase, Slice, Sums},
-    spec::{Metric, Policy},
+    program::{Hyper, Phase, Slice},
+    spec::Metric,
 };
-
-/// A block of steps takes about this long at most.
-pub(super) const BLOCK: Duration = Duration::from_millis(50);
-
-/// Events are handed over, and progress is told, this often: waking the recorder costs more than a tiny step.
-const TELL: Duration = Duration::from_millis(25);
 
 /// Nobody listens any more: the recorder has failed, and knows why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +186,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn values(&self) -> Slice {
+    pub(super) fn values(&self) -> Slice {
         self.trial.programs.layout.whole(self.trial.programs.layout.values)
     }
 
@@ -254,257 +248,6 @@ impl<'a> Session<'a> {
                 Ok(Some(Stream::new(part, cut)?))
             }
         }
-    }
-
-    fn begin_epoch(&mut self, stream: Option<&Stream>, order: &mut Arc<Vec<u32>>) -> Result<(), Halt> {
-        let start = Instant::now();
-        let rows = self.trial.facts.train_rows;
-        let shuffle = self.trial.spec.data.shuffle;
-        if shuffle {
-            let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
-            epoch_order(self.trial.spec.seed, self.epoch, rows as u32, &mut numbers);
-            *order = Arc::new(numbers);
-        }
-        match stream {
-            Some(stream) => stream.begin(shuffle.then(|| Arc::clone(order)), rows)?,
-            None if shuffle => self.world.bind_order(order)?,
-            None => {}
-        }
-        self.clock.record(Phase::Data, start.elapsed());
-        Ok(())
-    }
-
-    fn steps_of_epoch(&mut self, stream: Option<&Stream>) -> Result<(), Halt> {
-        let rows = self.trial.facts.train_rows;
-        let Some(stream) = stream else {
-            self.blocks(0, 0, rows)?;
-            return Ok(());
-        };
-        let mut position = 0;
-        while position < rows && self.may_go_on() {
-            let start = Instant::now();
-            let chunk = stream.next()?;
-            self.clock.record(Phase::Data, start.elapsed());
-            self.bind_chunk(&chunk, Work::Train)?;
-            self.blocks(position, chunk.first, chunk.first + chunk.rows)?;
-            position = chunk.first + chunk.rows;
-            stream.recycle(chunk);
-        }
-        Ok(())
-    }
-
-    pub(super) fn bind_chunk(&mut self, chunk: &Chunk, work: Work) -> Result<(), Halt> {
-        let start = Instant::now();
-        let layout = &self.trial.programs.layout;
-        let (features, targets, purpose) = match work {
-            Work::Train => (layout.train_features, layout.train_targets, Purpose::Batch),
-            Work::Validate => (layout.validation_features, layout.validation_targets, Purpose::Validation),
-        };
-        self.world.bind_each(purpose, features, &chunk.features)?;
-        self.world.bind_each(purpose, targets, &chunk.targets)?;
-        if work == Work::Train {
-            self.clock.record(Phase::Upload, start.elapsed());
-        }
-        Ok(())
-    }
-
-    fn may_go_on(&self) -> bool {
-        self.step < self.trial.steps && self.ended.is_none()
-    }
-
-    /// Runs the steps of rows `position..end` of the epoch; the bound data begin at row `origin` of it.
-    fn blocks(&mut self, mut position: usize, origin: usize, end: usize) -> Result<(), Halt> {
-        let batch = self.trial.programs.train.batch;
-        let total = self.trial.facts.train_rows;
-        while position < end && self.may_go_on() {
-            let left = (end - position).div_ceil(batch);
-            let steps = left
-                .min(usize::try_from(self.trial.steps - self.step).unwrap_or(usize::MAX))
-                .min(self.logbook.room())
-                .min(self.slice());
-            let start = Instant::now();
-            self.lrs.clear();
-            self.timetable.fill(self.step, self.epoch - 1, steps, &mut self.hyper, &mut self.lrs);
-            let block = Block {
-                work: Work::Train,
-                step: self.step,
-                position,
-                offset: position - origin,
-                rows: total,
-                steps,
-                hyper: &self.hyper,
-                slot: self.logbook.slot(),
-            };
-            let ran = self.world.run(&block, &mut self.clock, &mut self.logbook.ends)?;
-            let time = start.elapsed();
-            self.warmup.get_or_insert(time);
-            self.step_time = ran.step_time.unwrap_or(self.step_time);
-            let last_rows = batch.min(total - (position + (steps - 1) * batch));
-            let rows = (steps - 1) * batch + last_rows;
-            let (rows32, last32) = (batch as u32, last_rows as u32);
-            let ended = Steps {
-                epoch: self.epoch,
-                first: self.step + 1,
-                count: steps,
-                rows: rows32,
-                last_rows: last32,
-            };
-            self.logbook.ran(ended, &self.lrs);
-            self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
-            if self.clock.grain == Grain::Blocks {
-                self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
-            }
-            self.before = steps;
-            position += rows;
-            self.step += steps as u64;
-            self.samples += rows as u64;
-            self.non_finite = ran.non_finite;
-            if self.logbook.room() == 0 || self.trial.spec.logging.policy == Policy::Immediate {
-                self.flush()?;
-            }
-            self.check()?;
-            self.tell()?;
-        }
-        Ok(())
-    }
-
-    /// Steps that fit a block's time; the first is run alone, since it is the warm-up.
-    fn slice(&self) -> usize {
-        if self.warmup.is_none() {
-            return 1;
-        }
-        if self.step_time.is_zero() {
-            // A device that is not waited for has not told yet.
-            return self.before.saturating_mul(2);
-        }
-        let ns = self.step_time.as_nanos().max(1);
-        usize::try_from(BLOCK.as_nanos() / ns).unwrap_or(usize::MAX).max(1)
-    }
-
-    pub(super) fn check(&mut self) -> Result<(), Halt> {
-        if let Some(step) = self.non_finite {
-            // The steps of this block that came after it never happened.
-            let facts = self.trial.facts;
-            // A device that is not waited for may be an epoch further.
-            let epochs = (step - 1) / self.trial.steps_per_epoch;
-            let before = epochs * facts.train_rows as u64;
-            let within = step - epochs * self.trial.steps_per_epoch;
-            let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
-            self.logbook.cut_epoch(rows);
-            (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
-            let lr = self.trial.rates().0.lr();
-            let reason = format!(
-                "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \
-                 gradients by `trainer.gradient_clip_val`"
-            );
-            self.ended = Some((Status::Diverged, Some(reason)));
-            return Ok(());
-        }
-        if let Some(signal) = self.stop.signal() {
-            let name = if signal == 15 { "SIGTERM" } else { "Ctrl-C (SIGINT)" };
-            self.ended = Some((Status::Interrupted, Some(format!("{name} after step {}", self.step))));
-        } else if self.trial.spec.trainer.max_time.is_some_and(|most| self.clock.origin().elapsed() >= most) {
-            self.ended = Some((Status::Finished, Some("`trainer.max_time` is over".into())));
-        }
-        Ok(())
-    }
-
-    fn end_epoch(&mut self) -> Result<(), Halt> {
-        self.log_epoch()?;
-        self.compare_replicas()
-    }
-
-    /// The row of an epoch, where the policy wants one. The device's log outlives an epoch; a run that ends here is
-    /// flushed by its end.
-    fn log_epoch(&mut self) -> Result<(), Halt> {
-        match self.trial.spec.logging.policy {
-            Policy::Immediate | Policy::Buffered => {}
-            Policy::Off => {
-                self.settle(Purpose::Log)?;
-                self.logbook.take_epoch_rows();
-            }
-            Policy::PerEpoch => {
-                let start = Instant::now();
-                let mut sums = vec![0.0; self.trial.programs.layout.log_width];
-                self.world.take_sums(Purpose::Log, Sums::Epoch, &mut sums)?;
-                let waited = self.settle(Purpose::Log)?;
-                let lr = self.timetable.rates(self.step.saturating_sub(1), self.epoch - 1).lr;
-                let row = self.logbook.epoch_mean(self.epoch, self.step, lr, &sums);
-                self.outbox.extend(row);
-                self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
-            }
-        }
-        Ok(())
-    }
-
-    /// All devices must hold the same parameters.
-    fn compare_replicas(&mut self) -> Result<(), Halt> {
-        if self.world.size() == 1 {
-            return Ok(());
-        }
-        let start = Instant::now();
-        let digests = self.world.digests(self.values())?;
-        self.comparing.0 += 1;
-        self.comparing.1 += start.elapsed();
-        match digests.iter().position(|d| Some(d) != digests.first()) {
-            None => Ok(()),
-            Some(rank) => {
-                self.comparing.0 = 0;
-                let [first, device] = [0, rank].map(|rank| self.world.names()[rank].clone());
-                Err(DeviceError::Replicas { device, first, step: self.step }.into())
-            }
-        }
-    }
-
-    /// Moves the log's rows to the host and hands them over.
-    fn flush(&mut self) -> Result<(), Halt> {
-        let start = Instant::now();
-        let mut waited = Duration::ZERO;
-        let layout = &self.trial.programs.layout;
-        let len = self.logbook.pending();
-        self.read.resize(len, 0.0);
-        if len > 0 {
-            let rows = Slice { buffer: layout.log, offset: 0, len };
-            self.world.read(Purpose::Log, rows, &mut self.read)?;
-            waited = self.settle(Purpose::Log)?;
-        }
-        let events = self.logbook.flush(&self.read, self.non_finite.unwrap_or(u64::MAX));
-        self.outbox.extend(events);
-        if len > 0 {
-            self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
-        }
-        Ok(())
-    }
-
-    /// The times and the first loss that is not finite, of all steps so far. What the host has waited for them is theirs.
-    pub(super) fn settle(&mut self, purpose: Purpose) -> Result<Duration, Halt> {
-        let ran = self.world.settle(purpose, &mut self.clock, &mut self.logbook.ends)?;
-        self.non_finite = ran.non_finite;
-        self.step_time = ran.step_time.unwrap_or(self.step_time);
-        self.clock.extend(Phase::Step, ran.waited);
-        Ok(ran.waited)
-    }
-
-    /// Hands over what has happened, if it is time; called at the end of every block.
-    fn tell(&mut self) -> Result<(), Halt> {
-        let now = Instant::now();
-        if now - self.told < TELL {
-            return Ok(());
-        }
-        self.told = now;
-        let elapsed_s = self.clock.elapsed_s();
-        let progress = Progress {
-            step: self.step,
-            epoch: self.epoch,
-            samples: self.samples,
-            train_s: elapsed_s - self.clock.total(Phase::Validation).as_secs_f64(),
-            elapsed_s,
-            loss: self.logbook.last_loss,
-        };
-        self.outbox.push(Event::Progress(progress));
-        (self.emit)(std::mem::take(&mut self.outbox))?;
-        self.clock.record(Phase::Log, now.elapsed());
-        Ok(())
     }
 }
 

@@ -7,11 +7,11 @@ use crate::{
     collective::{Collective, shared},
     data::{self, Task},
     device::{
-        Device, Executor, Meters, Moved, Ran,
+        Block, Device, Executor, Meters, Moved, Ran,
         cpu::{CpuExecutor, Job as CpuJob, Memory, Sharing},
     },
     plan::{Gpu, Machine, Rates, Trial, plan},
-    program::BufferId,
+    program::{BufferId, Sums},
     spec,
     train::initial_values,
 };
@@ -101,6 +101,7 @@ fn trial(folder: &std::path::Path, policy: &str) -> Trial {
         cache_bytes: 1 << 20,
         instruction_set: String::new(),
         rates: Rates::typical(""),
+        sums: None,
     };
     plan(spec, facts, &machine, 1).expect("a plan")
 }

@@ -19,6 +19,11 @@ impl StopFlag {
     pub fn signal(&self) -> Option<usize> {
         Some(self.0.load(Ordering::Relaxed)).filter(|s| *s != 0)
     }
+
+    /// What that signal is called.
+    pub fn name(&self) -> &'static str {
+        if self.signal() == Some(15) { "SIGTERM" } else { "Ctrl-C (SIGINT)" }
+    }
 }
 
 /// Counts validations without improvement.

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use super::{
+    blocks::BLOCK,
     feed::Stream,
-    session::{BLOCK, Halt, Session},
+    session::{Halt, Session},
 };
 use crate::{
     device::{Block, Purpose, Work},

@@ -94,6 +94,14 @@ impl World {
         self.members.len().max(1)
     }
 
+    /// See [`Executor::warm_up`](crate::device::Executor::warm_up).
+    pub fn warm_up(&mut self) -> Result<(), DeviceError> {
+        if let Some(rank) = &mut self.alone {
+            return rank.device.warm_up();
+        }
+        self.all(|rank| rank.device.warm_up().map(|()| Answer::Done)).map(drop)
+    }
+
     /// Gives each of several devices a clock of its own; one alone uses the run's.
     pub fn start(&mut self, run: &Clock) -> Result<(), DeviceError> {
         let (origin, grain, traced) = (run.origin(), run.grain, run.trace.is_some());

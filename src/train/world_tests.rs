@@ -160,15 +160,15 @@ fn a_device_that_stalls_is_named_by_those_that_wait() {
         (
             vec![Stall, None],
             [SHORT, FOR_EVER],
-            "`gpu:1`, step 3: `gpu:0` did not come to the sum over devices within 500ms",
+            "`gpu:1`, step 3: `gpu:0` did not come to the sum over devices within 500 ms",
         ),
         (
             vec![None, Stall],
             [SHORT, FOR_EVER],
-            "`gpu:0`, step 3: `gpu:1` did not come to the sum over devices within 500ms",
+            "`gpu:0`, step 3: `gpu:1` did not come to the sum over devices within 500 ms",
         ),
         // None is left to tell of the other.
-        (vec![Stall, Stall], [FOR_EVER, SHORT], "`gpu:0` did not answer within 500ms, at steps 3 to 9"),
+        (vec![Stall, Stall], [FOR_EVER, SHORT], "`gpu:0` did not answer within 500 ms, at steps 3 to 9"),
     ] {
         assert_eq!(after(&faults, limits).0, said);
     }

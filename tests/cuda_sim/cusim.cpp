@@ -6,7 +6,8 @@
 // A race between two meetings thus shows as different numbers in different orders.
 //
 // Blocks of a plain launch run one after another on the caller's thread (in the same three orders); those of a
-// cooperative launch each on a thread of the system, since they wait for each other.
+// cooperative launch each on a thread of the system, since they wait for each other. Threads of CUDA that wait for another
+// device's give way (`pause`), so that the threads of the system that play the devices wait for each other, too.
 //
 // Fibers switch by a few lines of x86-64 assembly; with AddressSanitizer, or on other processors, by ucontext.
 
@@ -308,7 +309,7 @@ std::string run_grid(const std::function<void()>& body, const Grid& grid) {
     Index g{grid.blocks[0], grid.blocks[1], grid.blocks[2]}, b{grid.threads[0], grid.threads[1], grid.threads[2]};
     unsigned blocks = g.x * g.y * g.z;
     auto place = [&](unsigned i) { return Index{i % g.x, i / g.x % g.y, i / (g.x * g.y)}; };
-    if (!grid.cooperative) {
+    if (!grid.cooperative || blocks == 1) {
         stage.body = &body;
         stage.failed = nullptr;
         for (unsigned i : in_order(blocks)) {

@@ -5,6 +5,7 @@
 #pragma once
 #define CUSIM 1
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -64,6 +65,9 @@ inline void __syncthreads() { cusim::barrier(); }
 inline void __syncwarp(unsigned mask = ~0u) { cusim::exchange(mask, 0, 0); }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void cusim_pause() { cusim::pause(); }
+inline uint64_t cusim_nanoseconds() {
+    return (uint64_t)std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes) {

@@ -18,4 +18,8 @@ __attribute__((visibility("default"))) bool usable(void* stream, const void* at,
 // Whether this call is the one that RUNNER_SIM_FAIL names: "alloc:3,launch:5" has the third allocation fail.
 __attribute__((visibility("default"))) bool fails(const char* kind);
 
+// Has a stream stand still from here on, until the cause is released.
+__attribute__((visibility("default"))) void stall(void* stream, const void* cause);
+__attribute__((visibility("default"))) void release(const void* cause);
+
 }   // namespace cusim

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-struct Run;   // kernels/common.cuh
+struct Run;     // kernels/common.cuh
+struct Peers;   // kernels/peer.cu
 
 namespace cusim {
 
@@ -28,7 +29,7 @@ std::string run_grid(const std::function<void()>& body, const Grid& grid);
 // A launch with its arguments, copied; and the device addresses among them.
 struct Bound {
     std::function<void()> body;
-    std::vector<std::pair<const void*, bool>> addresses;   // the second: points to a Run
+    std::vector<std::pair<const void*, int>> addresses;   // the second: with how many addresses what is there begins
 };
 
 struct Kernel {
@@ -45,7 +46,9 @@ struct Address {
 template <class T>
 struct Address<T*> {
     static void note(Bound& bound, T* const& address) {
-        bound.addresses.push_back({(const void*)address, std::is_same_v<std::remove_cv_t<T>, Run>});
+        using Pointee = std::remove_cv_t<T>;
+        int inner = std::is_same_v<Pointee, Run> ? 10 : std::is_same_v<Pointee, Peers> ? 18 : 0;
+        bound.addresses.push_back({(const void*)address, inner});
     }
 };
 

@@ -3,6 +3,8 @@
 // A rank's part of a collective arrives, then waits; the last to arrive does the work, in the order of ranks. So ranks need
 // a thread each, or one thread calls for all of them between ncclGroupStart and ncclGroupEnd; the parts of a captured
 // graph wait when it is launched. A collective that not all ranks join fails after RUNNER_SIM_NCCL_SECONDS (20).
+// RUNNER_SIM_FAIL="stall:3" has the third sum of each rank stand still, with its stream, till the rank aborts.
+// RUNNER_SIM_NCCL_VERSION is the version that it tells (22706).
 
 #include "driver.h"
 
@@ -121,6 +123,13 @@ struct Clique {
 struct Communicator {
     std::shared_ptr<Clique> clique;
     int rank;
+    long sums_left = stalls_at();   // till one stands still; 0: none does
+
+    static long stalls_at() {
+        const char* list = getenv("RUNNER_SIM_FAIL");
+        const char* found = list ? strstr(list, "stall:") : nullptr;
+        return found ? atol(found + 6) : 0;
+    }
 };
 
 struct Pending {
@@ -148,7 +157,11 @@ int perform(const std::vector<Pending>& all) {
         auto clique = p.communicator->clique;
         int rank = p.communicator->rank;
         Part part = p.part;
-        cusim::in_stream(part.stream, p.text.c_str(), [=] { return *round = clique->arrive(rank, part), 0; });
+        Communicator* own = p.communicator;
+        cusim::in_stream(part.stream, p.text.c_str(), [=] {
+            if (own->sums_left > 0 && --own->sums_left == 0) return cusim::stall(part.stream, own), 0;
+            return *round = clique->arrive(rank, part), 0;
+        });
     }
     for (size_t i = 0; i < all.size(); i++) {
         auto clique = all[i].communicator->clique;
@@ -158,6 +171,11 @@ int perform(const std::vector<Pending>& all) {
         if (*outcome) result = *outcome;
     }
     return result;
+}
+
+int version_told() {
+    const char* text = getenv("RUNNER_SIM_NCCL_VERSION");
+    return text && *text ? atoi(text) : 22706;
 }
 
 int collective(Communicator* communicator, Part part, const char* name) {
@@ -173,7 +191,7 @@ int collective(Communicator* communicator, Part part, const char* name) {
 
 }   // namespace
 
-EXPORT int ncclGetVersion(int* version) { return *version = 22706, SUCCESS; }
+EXPORT int ncclGetVersion(int* version) { return *version = version_told(), SUCCESS; }
 EXPORT const char* ncclGetErrorString(int code) {
     static const char* const texts[] = {"no error", "unhandled cuda error", "unhandled system error", "internal error",
                                         "invalid argument", "invalid usage", "remote process exited or there was a network error"};
@@ -223,6 +241,7 @@ EXPORT int ncclCommAbort(Communicator* communicator) {
         communicator->clique->aborted = true;
         communicator->clique->changed.notify_all();
     }
+    cusim::release(communicator);
     return delete communicator, SUCCESS;
 }
 EXPORT int ncclCommGetAsyncError(Communicator* communicator, int* error) {

@@ -1,6 +1,9 @@
 // A stand-in for libnvidia-ml.so.1: as many GPUs as the stand-in driver has, told in the opposite order, since the monitor
 // knows nothing of the order in which CUDA lists them. GPUs 0 and 1 are joined by four NVLinks, all others by the host.
+// RUNNER_SIM_MIG=1 has the first GPU of the stand-in driver cut into two parts, of which that driver lists the first: a part
+// tells its name, its UUID, its memory and its capability, and nothing else.
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,9 +21,12 @@ long setting(const char* name, long otherwise) {
 
 long count() { return setting("RUNNER_SIM_DEVICES", 1); }
 
-// A handle is one more than the number of the stand-in driver.
+bool is_cut(long ordinal) { return ordinal == 0 && setting("RUNNER_SIM_MIG", 0) != 0; }
+
+// A handle is one more than the number of the stand-in driver; that of a part is 1000 more for the first, 2000 for the second.
 void* handle_of(long ordinal) { return (void*)(ordinal + 1); }
-long ordinal_of(void* handle) { return (long)handle - 1; }
+long ordinal_of(void* handle) { return (long)handle % 1000 - 1; }
+long part_of(void* handle) { return (long)handle / 1000; }
 long index_of(void* handle) { return count() - 1 - ordinal_of(handle); }
 
 struct Pci {
@@ -44,8 +50,9 @@ int pci(Pci* to, long ordinal) {
     return SUCCESS;
 }
 
-void uuid(char* to, size_t len, long ordinal) {
-    snprintf(to, len, "GPU-63757369-6d00-0000-0000-0000000000%02lx", ordinal);
+void uuid(char* to, size_t len, void* handle) {
+    long part = part_of(handle);
+    snprintf(to, len, "%s-63757369-6d00-0000-0000-00000000%02lx%02lx", part > 0 ? "MIG" : "GPU", part, ordinal_of(handle));
 }
 
 bool linked(void* a, void* b) { return ordinal_of(a) + ordinal_of(b) == 1; }
@@ -62,16 +69,22 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** handle) {
     return *handle = handle_of(count() - 1 - index), SUCCESS;
 }
 EXPORT int nvmlDeviceGetHandleByUUID(const char* text, void** handle) {
-    for (long i = 0; i < count(); i++) {
-        char own[80];
-        uuid(own, sizeof own, i);
-        if (!strcmp(own, text)) return *handle = handle_of(i), SUCCESS;
-    }
+    for (long i = 0; i < count(); i++)
+        for (long part = 0; part <= (is_cut(i) ? 2 : 0); part++) {
+            char own[80];
+            void* found = (void*)((long)handle_of(i) + 1000 * part);
+            uuid(own, sizeof own, found);
+            if (!strcmp(own, text)) return *handle = found, SUCCESS;
+        }
     return NOT_FOUND;
 }
-EXPORT int nvmlDeviceGetUUID(void* handle, char* to, unsigned len) { return uuid(to, len, ordinal_of(handle)), SUCCESS; }
-EXPORT int nvmlDeviceGetName(void*, char* name, unsigned len) { return snprintf(name, len, "Simulated GPU"), SUCCESS; }
-EXPORT int nvmlDeviceGetPciInfo_v3(void* handle, Pci* to) { return pci(to, ordinal_of(handle)); }
+EXPORT int nvmlDeviceGetUUID(void* handle, char* to, unsigned len) { return uuid(to, len, handle), SUCCESS; }
+EXPORT int nvmlDeviceGetName(void* handle, char* name, unsigned len) {
+    return snprintf(name, len, "%s", part_of(handle) > 0 ? "Simulated GPU MIG 1g.10gb" : "Simulated GPU"), SUCCESS;
+}
+EXPORT int nvmlDeviceGetPciInfo_v3(void* handle, Pci* to) {
+    return part_of(handle) > 0 ? NOT_SUPPORTED : pci(to, ordinal_of(handle));
+}
 EXPORT int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) { return *major = 9, *minor = 0, SUCCESS; }
 EXPORT int nvmlDeviceGetMemoryInfo_v2(void*, Memory* memory) {
     memory->total = (unsigned long long)setting("RUNNER_SIM_MEMORY", 1l << 30);
@@ -80,18 +93,74 @@ EXPORT int nvmlDeviceGetMemoryInfo_v2(void*, Memory* memory) {
     return SUCCESS;
 }
 EXPORT int nvmlDeviceGetUtilizationRates(void* handle, Utilization* to) {
+    if (part_of(handle) > 0) return NOT_SUPPORTED;
     return *to = {(unsigned)index_of(handle) * 10, 3}, SUCCESS;
 }
-EXPORT int nvmlDeviceGetTemperature(void* handle, int, unsigned* c) { return *c = 30 + (unsigned)ordinal_of(handle), SUCCESS; }
-EXPORT int nvmlDeviceGetPowerUsage(void*, unsigned* mw) { return *mw = 68400, SUCCESS; }
-EXPORT int nvmlDeviceGetEnforcedPowerLimit(void*, unsigned* mw) { return *mw = 700000, SUCCESS; }
-EXPORT int nvmlDeviceGetTotalEnergyConsumption(void*, unsigned long long* mj) { return *mj = 1234500, SUCCESS; }
-EXPORT int nvmlDeviceGetClockInfo(void*, int which, unsigned* mhz) { return *mhz = which == 2 ? 2619 : 1980, SUCCESS; }
-EXPORT int nvmlDeviceGetPerformanceState(void*, int* state) { return *state = 0, SUCCESS; }
-EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(void*, unsigned long long* bits) { return *bits = 1, SUCCESS; }
+EXPORT int nvmlDeviceGetTemperature(void* handle, int, unsigned* c) {
+    if (part_of(handle) > 0) return NOT_SUPPORTED;
+    return *c = 30 + (unsigned)ordinal_of(handle), SUCCESS;
+}
+EXPORT int nvmlDeviceGetPowerUsage(void* handle, unsigned* mw) {
+    if (part_of(handle) > 0) return NOT_SUPPORTED;
+    return *mw = 68400, SUCCESS;
+}
+EXPORT int nvmlDeviceGetEnforcedPowerLimit(void* handle, unsigned* mw) {
+    if (part_of(handle) > 0) return NOT_SUPPORTED;
+    return *mw = 700000, SUCCESS;
+}
+EXPORT int nvmlDeviceGetTotalEnergyConsumption(void* handle, unsigned long long* mj) {
+    if (part_of(handle) > 0) return NOT_SUPPORTED;
+    static std::atomic<unsigned long long> asked{0};   // a joule more each time that anybody asks
+    return *mj = 1234500 + 1000 * asked++, SUCCESS;
+}
+EXPORT int nvmlDeviceGetClockInfo(void* handle, int which, unsigned* mhz) {
+    if (part_of(handle) > 0) return NOT_SUPPORTED;
+    return *mhz = which == 2 ? 2619 : 1980, SUCCESS;
+}
+EXPORT int nvmlDeviceGetMaxClockInfo(void* handle, int which, unsigned* mhz) {
+    if (part_of(handle) > 0) return NOT_SUPPORTED;
+    return *mhz = which == 2 ? 2619 : 1980, SUCCESS;
+}
+EXPORT int nvmlDeviceGetPowerManagementDefaultLimit(void* handle, unsigned* mw) {
+    return part_of(handle) > 0 ? NOT_SUPPORTED : (*mw = 700000, SUCCESS);
+}
+EXPORT int nvmlDeviceGetEccMode(void* handle, unsigned* now, unsigned* pending) {
+    return part_of(handle) > 0 ? NOT_SUPPORTED : (*now = *pending = 1, SUCCESS);
+}
+static int link(void* handle, unsigned value, unsigned* to) {
+    return part_of(handle) > 0 ? NOT_SUPPORTED : (*to = value, SUCCESS);
+}
+EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(void* handle, unsigned* to) { return link(handle, 4, to); }
+EXPORT int nvmlDeviceGetCurrPcieLinkWidth(void* handle, unsigned* to) { return link(handle, 16, to); }
+EXPORT int nvmlDeviceGetMaxPcieLinkGeneration(void* handle, unsigned* to) { return link(handle, 5, to); }
+EXPORT int nvmlDeviceGetMaxPcieLinkWidth(void* handle, unsigned* to) { return link(handle, 16, to); }
+EXPORT int nvmlDeviceGetPerformanceState(void* handle, int* state) {
+    if (part_of(handle) > 0) return NOT_SUPPORTED;
+    return *state = 0, SUCCESS;
+}
+EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(void* handle, unsigned long long* bits) {
+    if (part_of(handle) > 0) return NOT_SUPPORTED;
+    return *bits = (unsigned long long)setting("RUNNER_SIM_THROTTLE", 1), SUCCESS;
+}
 EXPORT int nvmlDeviceGetPersistenceMode(void*, unsigned* mode) { return *mode = 1, SUCCESS; }
 EXPORT int nvmlDeviceGetComputeMode(void*, unsigned* mode) { return *mode = 0, SUCCESS; }
-EXPORT int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return NOT_SUPPORTED; }
+EXPORT int nvmlDeviceGetMigMode(void* handle, unsigned* now, unsigned* later) {
+    if (part_of(handle) > 0 || setting("RUNNER_SIM_MIG", 0) == 0) return NOT_SUPPORTED;
+    return *now = *later = is_cut(ordinal_of(handle)), SUCCESS;
+}
+EXPORT int nvmlDeviceGetMaxMigDeviceCount(void* handle, unsigned* most) {
+    return *most = is_cut(ordinal_of(handle)) ? 7 : 0, SUCCESS;
+}
+// Places that hold no part are among those that are counted.
+EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(void* handle, unsigned index, void** part) {
+    if (!is_cut(ordinal_of(handle)) || index >= 2) return NOT_FOUND;
+    return *part = (void*)((long)handle + 1000 * (index + 1)), SUCCESS;
+}
+EXPORT int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void* part, void** whole) {
+    if (part_of(part) <= 0) return NOT_FOUND;
+    return *whole = handle_of(0), SUCCESS;
+}
+EXPORT int nvmlDeviceIsMigDeviceHandle(void* handle, unsigned* is) { return *is = part_of(handle) > 0, SUCCESS; }
 EXPORT int nvmlDeviceGetTopologyCommonAncestor(void*, void*, int* level) { return *level = 30, SUCCESS; }   // a host bridge
 EXPORT int nvmlDeviceGetP2PStatus(void* a, void* b, int, int* status) { return *status = linked(a, b) ? 0 : 3, SUCCESS; }
 EXPORT int nvmlDeviceGetNvLinkState(void* handle, unsigned link, unsigned* up) {

@@ -7,7 +7,8 @@ use std::{
 };
 
 /// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
-const LAYERS: [&str; 15] = [
+const LAYERS: [&str; 16] = [
+    "units",
     "host",
     "random",
     "spec",

@@ -410,7 +410,7 @@ fn too_much_memory_is_refused() {
     let place = Place::new("kind = \"matmul\"\n[matmul]\nsizes = [4000000]\n");
     let ended = place.runner(&["check", "spec.toml"]);
     assert_eq!(ended.code, Some(2));
-    let message = "error: this needs 192000.000 GB of memory on the host, and ";
+    let message = "error: this needs 175 TiB of memory on the host, and ";
     assert!(ended.stderr.starts_with(message), "{}", ended.stderr);
     assert!(ended.stderr.contains("\n  = hint: make it smaller\n"), "{}", ended.stderr);
 }

@@ -11,7 +11,7 @@ use runner::{
 use super::process::{Folder, Place};
 
 /// 103 rows by 20, 50 to validate on, two layers.
-const SPEC: &str = r#"
+pub const SPEC: &str = r#"
 [devices]
 num_gpus = 1
 [data]
@@ -33,7 +33,7 @@ metrics = ["loss", "grad_norm", "lr"]
 "#;
 
 /// Bytes by kind and purpose, as the plan says for a machine of so many virtual GPUs.
-fn predicted(place: &Place, overrides: &[&str], virtual_gpus: usize) -> BTreeMap<(String, String), u64> {
+pub fn predicted(place: &Place, overrides: &[&str], virtual_gpus: usize) -> BTreeMap<(String, String), u64> {
     let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
     let path = place.path().join("spec.toml");
     let experiment = spec::load(Path::new(&path), &overrides).unwrap();
@@ -47,6 +47,7 @@ fn predicted(place: &Place, overrides: &[&str], virtual_gpus: usize) -> BTreeMap
         cache_bytes: 1 << 20,
         instruction_set: "avx2".into(),
         rates: Rates::typical("avx2"),
+        sums: None,
     };
     let trial = plan(spec, dataset.facts(), &machine, 2).unwrap();
     let movements = transfers(&trial).into_iter();
@@ -54,7 +55,7 @@ fn predicted(place: &Place, overrides: &[&str], virtual_gpus: usize) -> BTreeMap
 }
 
 /// The same, as the run's ledger has them.
-fn counted(run: &Folder) -> BTreeMap<(String, String), u64> {
+pub fn counted(run: &Folder) -> BTreeMap<(String, String), u64> {
     let table = run.table("transfers.csv");
     let mut sums = BTreeMap::new();
     let (kinds, purposes, bytes) = (table.column("kind"), table.column("purpose"), table.column("bytes"));

@@ -26,15 +26,15 @@ trace = true
 
 /// An event with its lane.
 #[derive(Debug)]
-struct Span {
-    name: String,
-    start_ns: i64,
-    end_ns: i64,
-    arguments: Value,
+pub struct Span {
+    pub name: String,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub arguments: Value,
 }
 
 /// Spans by process and thread, after a check of the format's rules.
-fn lanes(run: &Folder) -> BTreeMap<(String, String), Vec<Span>> {
+pub fn lanes(run: &Folder) -> BTreeMap<(String, String), Vec<Span>> {
     let whole: Value = serde_json::from_str(&run.text("trace.json")).unwrap();
     assert_eq!(whole["displayTimeUnit"], "ns");
     let events = whole["traceEvents"].as_array().unwrap();

@@ -14,11 +14,12 @@ use super::{
 };
 use crate::{
     plan::lab::{LabTrial, Outlook, Work},
-    record::{devices_in_words, units},
+    record::devices_in_words,
     spec::{
         Experiment, Lab, LabSpec, Policy,
         lab::{Matmul, Norm, Order},
     },
+    units,
 };
 
 /// Runs the command.

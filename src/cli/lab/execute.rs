@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    super::execute::{ExecuteError, Process, resolved},
+    super::execute::{ExecuteError, Process, libraries, resolved},
     say_plain,
 };
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
         step_in_words,
     },
     spec::{Lab, Policy, lab::Norm},
+    tensor::Devices,
     train::Closed,
 };
 
@@ -74,10 +75,10 @@ impl Taker<'_> {
 pub fn execute(
     process: &Process<'_>,
     trial: &LabTrial,
+    devices: &Devices,
     folder: &RunDir,
     voice: &Voice,
 ) -> Result<(LabOutcome, LabTable), ExecuteError> {
-    let devices = lab::devices(trial).map_err(|e| ExecuteError::Lab(e.to_string()))?;
     let spec = trial.spec.to_toml();
     folder.write("spec.toml", &resolved(process, folder, &trial.devices, Vec::new(), &spec))?;
     let names = trial.devices.used_names();
@@ -92,8 +93,10 @@ pub fn execute(
         available_threads: process.available_threads(),
         instruction_set: trial.instruction_set.clone(),
         precision: "f32".to_owned(),
-        gpus: Vec::new(),
+        gpus: trial.gpus.clone(),
         timed_by: "operations".to_owned(),
+        libraries: libraries(&trial.devices.used, [false; 2]),
+        sums: None,
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let facts = LabFacts {
@@ -110,14 +113,14 @@ pub fn execute(
     }
     let taker = Mutex::new(Taker { files, table: LabTable::default(), voice, fault: None });
     let tell = |finding: Finding| taker.lock().unwrap_or_else(PoisonError::into_inner).take(&finding);
-    let outcome = lab::run(trial, &devices, folder.path(), process.stop, &tell);
+    let outcome = lab::run(trial, devices, folder.path(), process.stop, &tell);
     let Taker { files, table, fault, .. } = taker.into_inner().unwrap_or_else(PoisonError::into_inner);
     let finished = files.finish(&outcome);
-    environment.finish(process.load.load(), Findings::default())?;
-    if let Some(fault) = fault {
-        return Err(fault.into());
-    }
+    let environment = environment.finish(process.load.load(), Findings::default());
+    // What went wrong first is what is told.
+    fault.map_or(Ok(()), Err)?;
     finished?;
+    environment?;
     Ok((outcome, table))
 }
 

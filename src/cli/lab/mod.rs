@@ -3,6 +3,7 @@
 mod check;
 mod execute;
 mod prepare;
+mod same;
 
 use std::{sync::Mutex, time::Instant};
 
@@ -20,11 +21,15 @@ use crate::{
     event::Status,
     host::load::Watch,
     lab::LabOutcome,
-    record::{GitQuery, LabTable, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, units},
+    plan::lab::LabTrial,
+    record::{GitQuery, LabTable, RecordError, RunDir, SweepDir, SweepTable, TrialEnd},
     spec::{Experiment, LabSpec},
+    tensor::Devices,
+    units,
 };
 use execute::{Voice, execute};
 use prepare::{Prepared, prepare};
+use same::same_work;
 
 /// Said below figures of virtual devices.
 const VIRTUAL: &str =
@@ -45,6 +50,9 @@ pub fn run(
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
+    if let Some(signal) = stop.signal() {
+        return Exit::Signal(signal as u8);
+    }
     let (threads, virtual_gpus) = (options.threads, options.virtual_gpus);
     let mut load = Watch::default();
     load.mark();
@@ -73,6 +81,13 @@ impl Session<'_> {
             }
             _ => return Exit::Done,
         };
+        let devices = match devices(trial) {
+            Ok(devices) => devices,
+            Err(e) => {
+                fault(&e);
+                return Exit::Refused;
+            }
+        };
         let folder = RunDir::create(
             &self.options.runs_dir,
             &trial.spec.name,
@@ -82,7 +97,7 @@ impl Session<'_> {
         let voice = self.voice();
         let ran = folder
             .map_err(ExecuteError::from)
-            .and_then(|folder| Ok((execute(&self.process, trial, &folder, &voice)?, folder)));
+            .and_then(|folder| Ok((execute(&self.process, trial, &devices, &folder, &voice)?, folder)));
         match ran {
             Ok(((outcome, mut table), folder)) => {
                 if trial.devices.any_virtual() {
@@ -93,8 +108,11 @@ impl Session<'_> {
                     if !table.is_empty() {
                         text = format!("{}\n", table.draw());
                     }
-                    let seconds = units::seconds(outcome.wall_s);
-                    text.push_str(&format!("{} {} in {seconds}\n", trial.spec.name, outcome.status.name()));
+                    text.push_str(&format!(
+                        "{} {}\n",
+                        trial.spec.name,
+                        ended_in_words(&outcome, outcome.wall_s)
+                    ));
                     text.push_str(&format!("  folder {}\n", folder.path().display()));
                 } else {
                     text.push_str(&format!("{}\n", folder.path().display()));
@@ -137,7 +155,7 @@ impl Session<'_> {
         let (mut table, mut worst) = (LabTable::default(), Exit::Done);
         let mut folders: Vec<String> = Vec::new();
         let mut ended: Vec<String> = Vec::new();
-        let mut first: Option<f64> = None;
+        let mut speeds: Vec<Speed<'_>> = Vec::new();
         let mut any_virtual = false;
         let mut voice = self.voice();
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
@@ -163,34 +181,28 @@ impl Session<'_> {
                     (self.process.begun, self.process.started) = (Instant::now(), Utc::now());
                     self.process.load.mark();
                     any_virtual |= planned.devices.any_virtual();
-                    let folder = sweep.trial(trial.index, &trial.axes)?;
-                    own = folder.name();
-                    voice.prefix = format!("{own}: ");
-                    match execute(&self.process, planned, &folder, &voice) {
+                    let ran = devices(planned).and_then(|devices| {
+                        let folder = sweep.trial(trial.index, &trial.axes)?;
+                        own = folder.name();
+                        voice.prefix = format!("{own}: ");
+                        execute(&self.process, planned, &devices, &folder, &voice)
+                    });
+                    match ran {
                         Ok((outcome, found)) => {
                             table.extend(found.of_trial(trial.index, &trial.axes));
-                            // Virtual devices share one processor: no ratio of their times says anything.
-                            let work = outcome.work_s.max(f64::MIN_POSITIVE);
-                            let speed = outcome.done as f64 / work;
-                            let ratio = match (first, planned.devices.any_virtual()) {
-                                (Some(first), false) => format!(", {:.2}x", speed / first),
-                                _ => String::new(),
-                            };
-                            if trial.index == 0 && !planned.devices.any_virtual() {
-                                first = Some(speed);
-                            }
-                            ended.push(format!(
-                                "trial {}: {} in {}{ratio}",
-                                trial.index,
-                                outcome.status.name(),
-                                units::seconds(outcome.work_s)
-                            ));
+                            let speed = Speed::of(trial.index, trial.repeat, planned, &outcome);
+                            let ratio =
+                                speed.as_ref().and_then(|own| own.against(&speeds)).unwrap_or_default();
+                            speeds.extend(speed);
+                            let line = ended_in_words(&outcome, outcome.work_s);
+                            ended.push(format!("trial {}: {line}{ratio}", trial.index));
                             worst = graver(worst, self.ended(&outcome));
                             let (status, reason) = (outcome.status, outcome.reason);
                             TrialEnd::Ran { status, folder: own.clone(), reason }
                         }
                         Err(e) => {
                             let reason = Some(e.to_string());
+                            ended.push(format!("trial {}: failed", trial.index));
                             worst = graver(worst, fault(&e));
                             TrialEnd::Ran { status: Status::Failed, folder: own.clone(), reason }
                         }
@@ -216,6 +228,42 @@ impl Session<'_> {
             format!("{table}{name}: {trials}\n{ended}  folder {path}\n")
         };
         Ok(graver(worst, print(&text)))
+    }
+}
+
+/// The devices of a trial; taken before anything is written.
+fn devices(trial: &LabTrial) -> Result<Devices, ExecuteError> {
+    crate::lab::devices(trial).map_err(|e| ExecuteError::Lab(e.to_string()))
+}
+
+/// `finished in 12.3 ms`, `interrupted in 12.3 ms: Ctrl-C (SIGINT) after 3 of 10 products`; why one failed is told as an
+/// error.
+fn ended_in_words(outcome: &LabOutcome, seconds: f64) -> String {
+    let reason = outcome.reason.as_ref().filter(|_| outcome.status == Status::Interrupted);
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{} in {}{reason}", outcome.status.name(), units::seconds(seconds))
+}
+
+/// Products or copies per second of a trial.
+struct Speed<'a> {
+    trial: usize,
+    repeat: u32,
+    planned: &'a LabTrial,
+    per_s: f64,
+}
+
+impl<'a> Speed<'a> {
+    /// Of a whole trial on devices whose times mean something: virtual ones share one processor.
+    fn of(trial: usize, repeat: u32, planned: &'a LabTrial, outcome: &LabOutcome) -> Option<Self> {
+        let whole = outcome.status == Status::Finished && outcome.work_s > 0.0;
+        let per_s = outcome.done as f64 / outcome.work_s;
+        (whole && !planned.devices.any_virtual()).then_some(Self { trial, repeat, planned, per_s })
+    }
+
+    /// Held against the first trial of the same repeat that did the same work.
+    fn against(&self, others: &[Self]) -> Option<String> {
+        let first = others.iter().find(|o| o.repeat == self.repeat && same_work(o.planned, self.planned))?;
+        Some(format!(", {:.2}x as fast as trial {}", self.per_s / first.per_s, first.trial))
     }
 }
 

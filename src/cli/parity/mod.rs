@@ -1,9 +1,11 @@
 //! `runner parity SPEC.toml`: the same steps on the CPU and on every count of GPUs there is, held against each other.
 //! Nothing is written.
 
+mod job;
 mod rule;
 mod table;
 
+use job::Job;
 use rule::{Curve, Rule};
 
 use super::{
@@ -17,10 +19,13 @@ use super::{
 use crate::{
     event::{Event, Status},
     plan::{Machine, PlanError},
-    record::units,
-    spec::{self, Experiment, GpuCount, LrScaling, Metric, OnMissing, Request, Scaling, Spec},
+    spec::{self, Experiment, Spec},
     train::StopFlag,
+    units,
 };
+
+const REQUESTS: &str =
+    "`devices.num_gpus=1,2` compares these counts; without it parity takes every count that there is";
 
 /// Runs the command.
 pub fn parity(options: &ParityOptions) -> Exit {
@@ -38,39 +43,28 @@ pub fn parity(options: &ParityOptions) -> Exit {
         );
         return Exit::Missing;
     }
-    let spec = prepared(trial.spec.clone(), *steps);
+    let job = Job::of(&experiment, run, trial.spec.clone(), *steps, &machine);
+    if job.requests.len() < 2 {
+        say("there is nothing to hold the CPU against: no GPU is asked for", Some(REQUESTS));
+        return Exit::Refused;
+    }
     let mut datasets = Datasets::new(&machine);
     let mut curves: Vec<Curve> = Vec::new();
-    for gpus in 0..=machine.gpus.len() as u32 {
-        let mut spec = spec.clone();
-        spec.devices.request = Request::NumGpus(GpuCount::Exactly(gpus));
+    for request in &job.requests {
+        let spec = job.on(request);
         match curve(&experiment, spec, &mut datasets, &machine, run.thread_count()) {
             Ok(curve) => curves.push(curve),
             Err(exit) => return exit,
         }
     }
-    let target_square = match datasets.open(&spec) {
-        Ok(dataset) if !spec.model.loss.classifies() => mean_square(&dataset.train.targets),
+    let target_square = match datasets.open(&job.spec) {
+        Ok(dataset) if !job.spec.model.loss.classifies() => mean_square(&dataset.train.targets),
         _ => 0.0,
     };
-    let rule = Rule { target_square };
-    let (page, holds) = table::page(&spec.name, &curves, rule, experiment.is_sweep());
+    let rule = Rule { target_square, precision: job.precision };
+    let (page, holds) = table::page(&job.spec.name, &curves, rule, &job.notes);
     let printed = print(&page);
     if holds { printed } else { Exit::Failed }
-}
-
-/// The spec with what is compared: so many steps of one global batch each, and the loss of every one.
-fn prepared(mut spec: Spec, steps: u64) -> Spec {
-    let trainer = &mut spec.trainer;
-    trainer.max_epochs = trainer.max_epochs.max(steps);
-    trainer.max_steps = Some(trainer.max_steps.map_or(steps, |most| most.min(steps)));
-    (trainer.max_time, trainer.early_stopping, trainer.validate_every_epochs) = (None, None, 0);
-    // A batch per device would be another job on each count.
-    (spec.devices.scaling, spec.devices.lr_scaling) = (Scaling::Strong, LrScaling::None);
-    spec.devices.on_missing = OnMissing::Error;
-    spec.logging.policy = spec::Policy::Buffered;
-    spec.logging.metrics = vec![Metric::Loss];
-    spec
 }
 
 /// Trains one count of devices.
@@ -86,7 +80,13 @@ fn curve(
     };
     let planned = plan_trial(&spec, datasets, machine, threads).map_err(|e| match e {
         PlanError::Problems(problems) => refused(problems),
-        PlanError::Missing(problem) => refused(vec![problem]),
+        PlanError::Missing(problem) => {
+            // What is to happen elsewhere where a device is missing means nothing here.
+            refused(vec![
+                problem.hint("parity compares what is there: leave it out for every count that there is"),
+            ]);
+            Exit::Missing
+        }
     })?;
     let dataset = datasets.open(&spec).map_err(refused)?;
     let weights = initial_weights(&planned).map_err(refused)?;

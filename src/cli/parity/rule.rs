@@ -1,5 +1,7 @@
 //! When two runs did the same mathematics.
 
+use crate::spec::Precision;
+
 /// What a run on some devices came to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
@@ -13,15 +15,21 @@ pub struct Curve {
     pub parameters: Vec<f32>,
 }
 
-/// Losses `a` and `b` of the same step may differ by `1e-5 |b| + 1e-9 t`, where `t` is the mean square of the targets
-/// for a regression, since a loss near 0 is a difference of numbers of that size, and 0 for a classification.
+/// Losses `a` and `b` of the same step may differ by `r |b| + s t`, where `t` is the mean square of the targets for a
+/// regression, since a loss near 0 is a difference of numbers of that size, and 0 for a classification. In f32 `r` is
+/// 1e-5 and `s` 1e-9.
+///
+/// Where products round their operands, each to within `u` of it, `r` is `32 u` and `s` the square of that: an estimate
+/// of what rounding makes of a loss, which no library promises.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     pub target_square: f64,
+    pub precision: Precision,
 }
 
-/// Parameters may differ by this much of the length of all of them, taken as one vector.
-pub const PARAMETERS: f64 = 1e-4;
+/// Steps that the rule is stated for. Rounding sets two runs apart a little, and every step makes more of it, the more
+/// the further training goes: what a later step differs by tells of the model, not of the sums.
+pub const JUDGED: usize = 200;
 
 /// How far a curve is from another.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,26 +40,63 @@ pub struct Difference {
     pub loss: f64,
     /// Its part of the limit there.
     pub of_limit: f64,
+    /// The same of the steps that are not judged, where there are any.
+    pub later: Option<Later>,
     /// The length of the difference of the parameters over the length of the reference's.
     pub parameters: f64,
 }
 
+/// The step beyond the judged ones that goes furthest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Later {
+    /// 1-based.
+    pub step: usize,
+    /// Its part of what would be the limit.
+    pub of_limit: f64,
+}
+
 impl Rule {
+    /// What losses may differ by: the part of the loss, and that of the mean square of the targets.
+    pub fn parts(self) -> [f64; 2] {
+        // Mantissas of 10 and of 7 bits, and the one that is not stored.
+        let rounded = |bits: i32| 32.0 * 2f64.powi(-(bits + 1));
+        match self.precision {
+            Precision::F32 => [1e-5, 1e-9],
+            Precision::Tf32 => [rounded(10), rounded(10).powi(2)],
+            Precision::Bf16 => [rounded(7), rounded(7).powi(2)],
+        }
+    }
+
+    /// What the parameters may differ by, of the length of all of them taken as one vector.
+    pub fn parameters(self) -> f64 {
+        match self.precision {
+            Precision::F32 => 1e-4,
+            _ => self.parts()[0],
+        }
+    }
+
     /// What the losses may differ by where the reference is `b`.
     pub fn limit(self, b: f64) -> f64 {
-        1e-5 * b.abs() + 1e-9 * self.target_square
+        let [of_loss, of_targets] = self.parts();
+        of_loss * b.abs() + of_targets * self.target_square
     }
 
     /// `curve` held against `reference`. Of equal curves the step is the first.
     pub fn difference(self, curve: &Curve, reference: &Curve) -> Difference {
-        let mut worst = Difference { step: 1, loss: 0.0, of_limit: 0.0, parameters: 0.0 };
+        let mut worst = Difference { step: 1, loss: 0.0, of_limit: 0.0, later: None, parameters: 0.0 };
         for (i, (a, b)) in curve.losses.iter().zip(&reference.losses).enumerate() {
             let loss = (a - b).abs();
             let of_limit = if loss == 0.0 { 0.0 } else { loss / self.limit(*b) };
             // What is not a number is beyond any limit.
             let of_limit = if of_limit.is_nan() { f64::INFINITY } else { of_limit };
-            if of_limit > worst.of_limit {
-                worst = Difference { step: i + 1, loss, of_limit, ..worst };
+            let step = i + 1;
+            if i >= JUDGED {
+                let later = worst.later.get_or_insert(Later { step, of_limit });
+                if of_limit > later.of_limit {
+                    *later = Later { step, of_limit };
+                }
+            } else if of_limit > worst.of_limit {
+                worst = Difference { step, loss, of_limit, ..worst };
             }
         }
         if curve.losses.len() != reference.losses.len() {
@@ -64,12 +109,12 @@ impl Rule {
         let parameters = if apart == 0.0 { 0.0 } else { (apart / all).sqrt() };
         Difference { parameters: if parameters.is_nan() { f64::INFINITY } else { parameters }, ..worst }
     }
-}
 
-impl Difference {
-    /// Whether it is small enough.
-    pub fn holds(&self) -> bool {
-        self.of_limit <= 1.0 && self.parameters <= PARAMETERS
+    /// Whether a difference is small enough. The parameters are those of the last step: after more steps than are judged
+    /// they must only be numbers.
+    pub fn holds(self, difference: &Difference) -> bool {
+        let parameters = if difference.later.is_some() { f64::MAX } else { self.parameters() };
+        difference.of_limit <= 1.0 && difference.parameters <= parameters
     }
 }
 
@@ -84,9 +129,9 @@ mod tests {
     #[test]
     fn the_step_nearest_to_its_limit_is_named() {
         let reference = curve(&[2.0, 1.0, 0.0], &[3.0, 4.0]);
-        let rule = Rule { target_square: 10.0 };
+        let rule = Rule { target_square: 10.0, precision: Precision::F32 };
         let equal = rule.difference(&reference, &reference);
-        assert_eq!(equal, Difference { step: 1, loss: 0.0, of_limit: 0.0, parameters: 0.0 });
+        assert_eq!(equal, Difference { step: 1, loss: 0.0, of_limit: 0.0, later: None, parameters: 0.0 });
         // Limits: 2.001e-5, 1.001e-5, 1e-8.
         let other = curve(&[2.0 + 1e-5, 1.0 - 0.9e-5, 0.5e-8], &[3.0, 4.0005]);
         let found = rule.difference(&other, &reference);
@@ -98,9 +143,9 @@ mod tests {
     #[test]
     fn what_is_too_far_or_no_number_does_not_hold() {
         let reference = curve(&[1.0, 1.0], &[1.0]);
-        let rule = Rule { target_square: 0.0 };
+        let rule = Rule { target_square: 0.0, precision: Precision::F32 };
         let holds = |losses: &[f64], parameters: &[f32]| {
-            rule.difference(&curve(losses, parameters), &reference).holds()
+            rule.holds(&rule.difference(&curve(losses, parameters), &reference))
         };
         assert!(holds(&[1.0, 1.0 + 0.9e-5], &[1.0 + 0.9e-4]));
         assert!(!holds(&[1.0, 1.0 + 1.1e-5], &[1.0]));
@@ -109,5 +154,31 @@ mod tests {
         assert!(!holds(&[1.0, 1.0], &[f32::NAN]));
         assert!(!holds(&[1.0], &[1.0]));
         assert!(!holds(&[1.0, 1.0], &[]));
+    }
+
+    #[test]
+    fn steps_beyond_the_judged_ones_are_shown_and_not_judged() {
+        let rule = Rule { target_square: 0.0, precision: Precision::F32 };
+        let reference = curve(&[1.0; JUDGED + 3], &[1.0]);
+        let mut losses = [1.0; JUDGED + 3];
+        (losses[JUDGED], losses[JUDGED + 1]) = (1.0 + 2e-5, 1.0 + 4e-5);
+        let found = rule.difference(&curve(&losses, &[1.5]), &reference);
+        let later = found.later.unwrap();
+        assert_eq!((found.of_limit, later.step), (0.0, JUDGED + 2));
+        assert!((later.of_limit - 4.0).abs() < 1e-6 && rule.holds(&found), "{found:?}");
+        assert!(!rule.holds(&rule.difference(&curve(&losses, &[f32::NAN]), &reference)));
+        losses[JUDGED - 1] = 1.0 + 2e-5;
+        assert!(!rule.holds(&rule.difference(&curve(&losses, &[1.0]), &reference)));
+    }
+
+    #[test]
+    fn rounded_operands_have_wider_limits() {
+        let parts = |precision| Rule { target_square: 1.0, precision }.parts();
+        assert_eq!(parts(Precision::Tf32), [0.015625, 0.015625 * 0.015625]);
+        assert_eq!(parts(Precision::Bf16), [0.125, 0.125 * 0.125]);
+        let rule = Rule { target_square: 0.0, precision: Precision::Tf32 };
+        let reference = curve(&[1.0], &[1.0]);
+        assert!(rule.holds(&rule.difference(&curve(&[1.015], &[1.015]), &reference)));
+        assert!(!rule.holds(&rule.difference(&curve(&[1.016], &[1.0]), &reference)));
     }
 }

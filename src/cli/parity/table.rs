@@ -4,72 +4,96 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::rule::{Curve, PARAMETERS, Rule};
-use crate::record::units;
+use super::rule::{Curve, JUDGED, Rule};
+use crate::{spec::Precision, units};
 
 /// The page, and whether every count of devices did the same mathematics. The first curve is what the others are held
 /// against.
-pub fn page(name: &str, curves: &[Curve], rule: Rule, of_sweep: bool) -> (String, bool) {
+pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> (String, bool) {
     let Some((reference, others)) = curves.split_first() else { return (String::new(), false) };
     let steps = units::counted(reference.losses.len() as u64, "step");
-    let sweep = if of_sweep { ", by the first trial of the sweep" } else { "" };
-    let mut text = format!("{name}: {steps} of {}{sweep}\n\n", reference.rows);
+    let mut text = format!("{name}: {steps} of {}\n", reference.rows);
+    text.extend(notes.iter().map(|note| format!("  {note}\n")));
+    text.push('\n');
     let mut table = Table::new();
-    let header = ["devices", "last loss", "difference", "at step", "of the limit", "parameters", "verdict"];
-    table.load_style(presets::NOTHING).set_header(header);
+    let mut header = vec!["devices", "last loss", "difference", "at step", "of the limit"];
+    let has_later = reference.losses.len() > JUDGED;
+    if has_later {
+        header.extend(["later", "at step"]);
+    }
+    header.extend(["parameters", "verdict"]);
+    let verdict_column = header.len() - 1;
+    table.load_style(presets::NOTHING).set_header(&header);
     let last = |curve: &Curve| curve.losses.last().map_or(String::new(), |loss| units::number(*loss));
-    let nothing = String::new;
-    table.add_row([
-        reference.devices.clone(),
-        last(reference),
-        nothing(),
-        nothing(),
-        nothing(),
-        nothing(),
-        "reference".into(),
-    ]);
+    let mut cells = vec![String::new(); header.len()];
+    (cells[0], cells[1], cells[verdict_column]) =
+        (reference.devices.clone(), last(reference), "reference".into());
+    table.add_row(cells);
     let mut failing = 0;
     for curve in others {
         let difference = rule.difference(curve, reference);
-        failing += u64::from(!difference.holds());
+        let holds = rule.holds(&difference);
+        failing += u64::from(!holds);
         let bits = curve.losses == reference.losses && curve.parameters == reference.parameters;
-        let verdict = match difference.holds() {
+        let verdict = match holds {
             true if bits => "the same bits",
             true => "the same",
             false => "**differs**",
         };
-        table.add_row([
+        let mut cells = vec![
             curve.devices.clone(),
             last(curve),
             units::number(difference.loss),
             units::count(difference.step as u64),
             units::number(difference.of_limit),
-            units::number(difference.parameters),
-            verdict.to_owned(),
-        ]);
+        ];
+        if has_later {
+            let later = difference.later.map(|l| [units::number(l.of_limit), units::count(l.step as u64)]);
+            cells.extend(later.unwrap_or_default());
+        }
+        cells.extend([units::number(difference.parameters), verdict.to_owned()]);
+        table.add_row(cells);
     }
     for (place, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if place == 0 { 2 } else { 0 }, 2));
-        if (1..6).contains(&place) {
+        if (1..verdict_column).contains(&place) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     text.extend(table.lines().map(|line| format!("{}\n", line.trim_end())));
+    let [of_loss, of_targets] = rule.parts();
     let targets = match rule.target_square {
         0.0 => String::new(),
-        square => format!(" + 1e-9 times {}, the mean square of the targets", units::number(square)),
+        square => {
+            let square = units::number(square);
+            format!(" + {of_targets:.3e} times {square}, the mean square of the targets")
+                .replace(".000e", "e")
+        }
     };
+    let of_loss = format!("{of_loss:.3e}").replace(".000e", "e");
     let reference = &reference.devices;
-    // A String takes every write.
     let _ = writeln!(
         text,
         "\n  shown is the step whose loss comes nearest to the limit, or goes furthest beyond it:"
     );
-    let _ = writeln!(text, "  a loss may differ from that of {reference} by 1e-5 of it{targets},");
-    let _ = writeln!(
-        text,
-        "  the parameters after the last step, as one vector, by {PARAMETERS:e} of its length"
-    );
+    let _ = writeln!(text, "  a loss may differ from that of {reference} by {of_loss} of it{targets},");
+    let parameters = format!("{:.3e}", rule.parameters()).replace(".000e", "e");
+    if has_later {
+        let _ = writeln!(text, "  over the first {JUDGED} steps, which the verdict is about");
+        let _ = writeln!(
+            text,
+            "  what rounding sets apart grows with every step: `later` shows by how much of the same limit\n  \
+             beyond step {JUDGED}, and `parameters` are those after the last step; neither is judged"
+        );
+    } else {
+        let _ = writeln!(
+            text,
+            "  the parameters after the last step, as one vector, by {parameters} of its length"
+        );
+    }
+    if let Some(words) = rounding(rule.precision) {
+        let _ = writeln!(text, "  {words}");
+    }
     let counts = others.len() as u64;
     let verdict = match failing {
         0 if counts == 1 => "the other count of devices does the same mathematics".to_owned(),
@@ -78,6 +102,19 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, of_sweep: bool) -> (String
     };
     let _ = writeln!(text, "  {verdict}");
     (text, failing == 0)
+}
+
+/// Why the limits are wide.
+fn rounding(precision: Precision) -> Option<&'static str> {
+    match precision {
+        Precision::F32 => None,
+        Precision::Tf32 => {
+            Some("(32 times 2^-11, to which tf32 rounds the operands of products; the CPU computes in f32)")
+        }
+        Precision::Bf16 => {
+            Some("(32 times 2^-8, to which bf16 rounds the operands of products; the CPU computes in f32)")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -95,11 +132,14 @@ mod tests {
         let same = Curve { devices: "virtual:0".into(), ..cpu.clone() };
         let near = curve("virtual:0, virtual:1", &[2.0, 1.000001], &[1.0, 1.00001]);
         let far = curve("virtual:0, virtual:1, virtual:2", &[2.0, 1.5], &[1.0, 2.0]);
-        let rule = Rule { target_square: 4.0 };
-        let (text, holds) = page("x", &[cpu.clone(), same, near, far], rule, true);
+        let rule = Rule { target_square: 4.0, precision: Precision::F32 };
+        let notes = ["the first trial of the sweep".to_owned(), "weak scaling: not here".to_owned()];
+        let (text, holds) = page("x", &[cpu.clone(), same, near, far], rule, &notes);
         assert!(!holds);
         insta::assert_snapshot!(text, @r"
-        x: 2 steps of 32 rows, by the first trial of the sweep
+        x: 2 steps of 32 rows
+          the first trial of the sweep
+          weak scaling: not here
 
           devices                          last loss  difference  at step  of the limit  parameters  verdict
           cpu                                  1.000                                                 reference
@@ -112,7 +152,8 @@ mod tests {
           the parameters after the last step, as one vector, by 1e-4 of its length
           1 of 3 counts do not do the same mathematics
         ");
-        let (text, holds) = page("x", &[cpu.clone(), cpu], Rule { target_square: 0.0 }, false);
+        let (text, holds) =
+            page("x", &[cpu.clone(), cpu], Rule { target_square: 0.0, precision: Precision::F32 }, &[]);
         assert!(holds);
         insta::assert_snapshot!(text, @r"
         x: 2 steps of 32 rows
@@ -124,6 +165,32 @@ mod tests {
           shown is the step whose loss comes nearest to the limit, or goes furthest beyond it:
           a loss may differ from that of cpu by 1e-5 of it,
           the parameters after the last step, as one vector, by 1e-4 of its length
+          the other count of devices does the same mathematics
+        ");
+    }
+
+    #[test]
+    fn many_steps_and_rounded_operands_say_what_is_judged() {
+        let cpu = curve("cpu", &[1.0; JUDGED + 50], &[1.0]);
+        let mut losses = [1.0; JUDGED + 50];
+        (losses[7], losses[JUDGED + 20]) = (1.01, 1.5);
+        let gpu = curve("gpu:0", &losses, &[1.2]);
+        let rule = Rule { target_square: 1.0, precision: Precision::Tf32 };
+        let (text, holds) = page("x", &[cpu, gpu], rule, &[]);
+        assert!(holds);
+        insta::assert_snapshot!(text, @r"
+        x: 250 steps of 32 rows
+
+          devices  last loss  difference  at step  of the limit  later  at step  parameters  verdict
+          cpu          1.000                                                                 reference
+          gpu:0        1.000     0.01000        8        0.6302  31.51      221      0.2000  the same
+
+          shown is the step whose loss comes nearest to the limit, or goes furthest beyond it:
+          a loss may differ from that of cpu by 1.562e-2 of it + 2.441e-4 times 1.000, the mean square of the targets,
+          over the first 200 steps, which the verdict is about
+          what rounding sets apart grows with every step: `later` shows by how much of the same limit
+          beyond step 200, and `parameters` are those after the last step; neither is judged
+          (32 times 2^-11, to which tf32 rounds the operands of products; the CPU computes in f32)
           the other count of devices does the same mathematics
         ");
     }

@@ -360,7 +360,10 @@ mod tests {
         with(&mut a, &[3.0, 4.0]);
         assert_eq!(words(a.fill(x, 0.0)), "memory of `virtual:0` was used after it was freed");
         let huge = usize::MAX / 8;
-        assert_eq!(words(a.alloc(huge)), format!("`virtual:0` has no room for {} bytes", huge as u64 * 4));
+        assert_eq!(
+            words(a.alloc(huge)),
+            format!("`virtual:0` has no room for {}", crate::units::bytes(huge as u64 * 4))
+        );
         let pinned = a.staging(HostMemory::Pinned, 1).err().map(|e| e.to_string());
         assert_eq!(pinned.as_deref(), Some("pinned memory needs a GPU's driver, and `virtual:0` has none"));
         // What was refused has lost nothing.

@@ -18,11 +18,13 @@ use super::{
     team::Team,
 };
 use crate::{
-    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Work},
+    device::{
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Work,
+        probe::{SHORT_AND_LONG, STEPS, hyper, tiny},
+    },
     host,
     plan::{Origin, Rates},
-    program::{Activation, Hyper, Options, Programs, Shard, UpdateRule, lower},
-    spec::{Layer, Linear, Loss, Metric, Policy},
+    program::{Activation, Programs},
 };
 
 /// Rounds of a figure.
@@ -37,14 +39,8 @@ const FUNCTION: f64 = 20.0;
 /// Numbers of the measured function: they stay in the first-level cache.
 const FEW: usize = 2048;
 
-/// Rows, terms and columns of the measured product.
-const PRODUCT: [usize; 3] = [240, 512, 512];
-
-/// Activations of the two tiny models by which instructions are measured.
-const LAYERS: [usize; 2] = [2, 34];
-
-/// Steps of a block of it.
-const STEPS: usize = 64;
+/// Rows, terms and columns of the measured products: the best of them is what the machine can do.
+const PRODUCTS: [[usize; 3]; 3] = [[240, 512, 512], [128, 256, 1024], [256, 256, 256]];
 
 /// Meetings in a run of the measured team.
 const MEETINGS: usize = 32;
@@ -52,20 +48,24 @@ const MEETINGS: usize = 32;
 /// Bytes of memory that are measured at most.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Measures for `threads` threads; takes some two seconds.
+/// Measures for `threads` threads; takes some three seconds.
 ///
 /// # Errors
 /// Where threads or memory cannot be had.
 pub fn measure(threads: usize) -> Result<Rates, DeviceError> {
     flush_denormals();
     let kernel = Kernel::detect();
-    let flops_per_s = together(1, || product(kernel))?;
+    let products = |threads: usize| {
+        let rates = PRODUCTS.map(|shape| together(threads, || product(kernel, shape)));
+        rates.into_iter().try_fold(0.0_f64, |best, rate| Ok::<_, DeviceError>(best.max(rate?)))
+    };
+    let flops_per_s = products(1)?;
     let cache_numbers = (host::second_level_cache().unwrap_or(1 << 20) / 2 / 12) as usize;
     let memory_numbers = |threads: usize| (beyond_caches() / 12) as usize / threads;
     let memory_bytes_per_s = together(1, || triad(memory_numbers(1)))?;
     let further = threads.saturating_sub(1).max(1) as f64;
     let (product_scaling, memory_scaling) = if threads > 1 {
-        let products = together(threads, || product(kernel))?;
+        let products = products(threads)?;
         let memory = together(threads, || triad(memory_numbers(threads)))?;
         let added = |all: f64, one: f64| ((all / one - 1.0) / further).clamp(0.0, 1.0);
         (added(products, flops_per_s), added(memory, memory_bytes_per_s))
@@ -133,8 +133,7 @@ fn round(work: &mut dyn FnMut(), amount: f64) -> f64 {
     }
 }
 
-fn product(kernel: Kernel) -> Repeated {
-    let [m, k, n] = PRODUCT;
+fn product(kernel: Kernel, [m, k, n]: [usize; 3]) -> Repeated {
     let numbers = |len: usize| (0..len).map(|i| ((i * 37) % 101) as f32 / 101.0 - 0.5).collect::<Vec<f32>>();
     let (left, right) = (numbers(m * k), numbers(k * n));
     let mut packed = vec![0.0; kernel.packed_len(k, n)];
@@ -179,7 +178,7 @@ fn beyond_caches() -> u64 {
 /// Seconds of an instruction and of a block. A model of rectifiers on one number does next to no work: what a longer one
 /// takes longer is the cost of its further instructions.
 fn instruction() -> Result<(f64, f64), DeviceError> {
-    let [short, long] = LAYERS.map(tiny);
+    let [short, long] = SHORT_AND_LONG.map(tiny);
     let instructions = |programs: &Programs| programs.train.instructions.len() as f64;
     let further = instructions(&long) - instructions(&short);
     let (short_s, block_s) = step_and_block(short)?;
@@ -202,7 +201,7 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
     executor.bind(layout.train_features, &vec![0.5; STEPS].into())?;
     executor.bind(layout.train_targets, &vec![0.25; STEPS].into())?;
     executor.bind_order(&(0..STEPS as u32).collect::<Vec<_>>().into())?;
-    let hyper = vec![Hyper { correction: 1.0, shrink: 1.0, ..Hyper::default() }; STEPS];
+    let hyper = hyper();
     let (mut clock, mut ledger, mut ends) = (Clock::new(Grain::Blocks), Ledger::default(), Vec::new());
     let mut least = |steps: usize| -> Result<f64, DeviceError> {
         let block = Block {
@@ -232,29 +231,6 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
     };
     let step_s = least(STEPS)? / STEPS as f64;
     Ok((step_s, (least(1)? - step_s).max(0.0)))
-}
-
-fn tiny(activations: usize) -> Programs {
-    let mut layers = vec![Layer::Linear(Linear { out_features: 1, in_features: Some(1), bias: true })];
-    layers.resize(1 + activations, Layer::Relu);
-    lower(&Options {
-        layers: &layers,
-        loss: Loss::Mse,
-        features: 1,
-        targets: 1,
-        rule: UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 },
-        clip: None,
-        metrics: &[Metric::Loss],
-        policy: Policy::Buffered,
-        log_slots: STEPS,
-        batch: 1,
-        last: None,
-        validation: None,
-        ordered: true,
-        streamed: false,
-        shard: Shard::WHOLE,
-        fold_update: true,
-    })
 }
 
 /// Seconds of a meeting.

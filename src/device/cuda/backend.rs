@@ -121,8 +121,7 @@ impl CudaBackend {
         let entered = self.context.enter().and_then(|()| self.kernels.function(name));
         let function = entered.map_err(|e| self.failed(e))?;
         let most = 4 * self.context.gpu.multiprocessors.max(1) as usize;
-        let blocks = numbers.div_ceil(256).clamp(1, most.min(PARTIALS));
-        let shape = Shape { blocks: blocks as u32, threads: 256, shared_bytes: 0 };
+        let shape = Shape::of(numbers.div_ceil(256) as u64, most.min(PARTIALS) as u32);
         // SAFETY: the caller's.
         let queued = unsafe { launch(&self.context, &self.stream, function, shape, arguments, name) };
         queued.map_err(|e| self.failed(e))
@@ -227,9 +226,10 @@ impl Backend for CudaBackend {
 
     fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, BackendError> {
         let at = self.sized(to, from.len())?;
-        let queued = self.context.enter().and_then(|()| self.stream.upload_staged(at, from));
+        self.context.enter().map_err(|e| self.failed(e))?;
+        // SAFETY: the next statement waits for the stream, pinned or not; should that fail, the device reads no more.
+        let queued = unsafe { self.stream.upload_from(at, from) };
         queued.map_err(|e| self.failed(e))?;
-        // Pinned memory is read by the device itself, so the caller may change it only after this.
         let wait = self.wait("copying to it")?;
         Ok(Moved::AfterWait { bytes: size_of_val(from) as u64, wait })
     }

@@ -1,6 +1,9 @@
 //! A GPU that this process has taken: its context, and how its errors become the run's.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use cudarc::driver::sys::CUcontext;
 
@@ -20,6 +23,8 @@ pub struct Context {
     pub name: String,
     device: i32,
     handle: CUcontext,
+    /// It hangs: a call that frees what it uses would never return.
+    given_up: AtomicBool,
 }
 
 // SAFETY: the handle is a token that the driver takes from any thread.
@@ -40,7 +45,7 @@ impl Context {
         // SAFETY: see above.
         let taken = unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut handle, device) };
         driver.check(taken).map_err(failed)?;
-        let context = Arc::new(Self { driver, gpu, name, device, handle });
+        let context = Arc::new(Self { driver, gpu, name, device, handle, given_up: AtomicBool::new(false) });
         context.enter()?;
         Ok(context)
     }
@@ -50,6 +55,16 @@ impl Context {
         // SAFETY: the handle is alive until this is dropped.
         let status = unsafe { (self.driver.cuCtxSetCurrent)(self.handle) };
         self.check(status, || "taking it".into())
+    }
+
+    /// The same, for what is about to be freed; false where that is left to the end of the process.
+    pub fn enter_to_free(&self) -> bool {
+        !self.given_up.load(Ordering::Acquire) && self.enter().is_ok()
+    }
+
+    /// From now on nothing is freed: the GPU does not come to an end.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
     }
 
     /// Success, or what failed while `doing`.
@@ -78,6 +93,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if self.given_up.load(Ordering::Acquire) {
+            return;
+        }
         // SAFETY: taken once by `open`. An error cannot be acted upon any more.
         unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
     }

@@ -8,9 +8,10 @@ use super::{
     context::Context,
     graph::Graph,
     kernels::Kernels,
-    launch::{Shape, argument, launch, launch_together},
+    launch::{Shape, argument, launch},
     memory::DeviceMemory,
     nccl::Communicator,
+    peer::PeerSums,
     steps::{Node, Steps, Work},
     stream::Stream,
 };
@@ -28,12 +29,12 @@ const GRID_THREADS: u32 = 256;
 /// Steps per graph, so that the cost of its launch is shared by many.
 const GRAPH_STEPS: usize = 16;
 
-/// What all engines need.
+/// What all engines need. Each thing goes before what it uses.
 pub struct Ground {
-    /// The GPU.
-    pub context: Arc<Context>,
-    /// The kernels.
-    pub kernels: Kernels,
+    /// The way to the other GPUs by NCCL.
+    pub others: Option<Communicator>,
+    /// The way to them by a kernel of ours.
+    pub peers: Option<PeerSums>,
     /// The queue of all steps.
     pub stream: Stream,
     /// Parameters and what steps make.
@@ -42,12 +43,31 @@ pub struct Ground {
     pub run: DeviceMemory,
     /// Two words for the barrier of a grid.
     pub barrier: DeviceMemory,
-    /// The way to the other GPUs, where sums over them are queued like kernels.
-    pub others: Option<Communicator>,
+    /// The kernels.
+    pub kernels: Kernels,
+    /// The GPU.
+    pub context: Arc<Context>,
+    /// The last step that was queued, from 1.
+    pub step: u64,
 }
 
 impl Ground {
-    /// Queues one instruction; a sum over devices only where it goes by NCCL.
+    /// Bytes of its memory that belong to the job.
+    pub fn bytes(&self) -> usize {
+        self.arena.bytes + self.run.bytes + self.peers.as_ref().map_or(0, PeerSums::bytes)
+    }
+
+    /// An error where a sum by the peer kernel was given up.
+    pub fn check_peers(&self) -> Result<(), DeviceError> {
+        self.peers.as_ref().map_or(Ok(()), PeerSums::fault)
+    }
+
+    /// Whether sums over devices are queued like kernels.
+    pub fn queues_sums(&self) -> bool {
+        self.others.is_some() || self.peers.is_some()
+    }
+
+    /// Queues one instruction; a sum over devices only where it is queued at all.
     pub fn queue(&self, work: &Work) -> Result<(), DeviceError> {
         match work {
             Work::Kernel { kind, op, shape } => self.kernel(*kind, *op, *shape),
@@ -58,14 +78,15 @@ impl Ground {
                     None => Ok(()),
                 }
             }
-            Work::AllReduce { at, len } => match &self.others {
-                Some(others) => {
-                    let name = || self.context.name.clone();
-                    let queued = others.all_reduce(&self.stream, self.arena.at + 4 * at, *len);
-                    queued.map_err(|why| DeviceError::Unusable { device: name(), why })
+            Work::AllReduce { at, len } => {
+                let at = self.arena.at + 4 * at;
+                if let Some(peers) = &self.peers {
+                    return peers.all_reduce(&self.stream, at, *len, self.run.at);
                 }
-                None => Ok(()),
-            },
+                let Some(others) = &self.others else { return Ok(()) };
+                let queued = others.all_reduce(&self.stream, at, *len);
+                queued.map_err(|lost| self.lost(lost, "queuing a sum over GPUs".into()))
+            }
         }
     }
 
@@ -133,9 +154,9 @@ impl Runner {
     ) -> Result<Self, DeviceError> {
         let context = &ground.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
-        let queued = ground.others.is_some() && engine == plan::Engine::Graph;
+        let queued = ground.queues_sums() && engine == plan::Engine::Graph;
         if full.reduces() && engine != plan::Engine::Launch && !queued {
-            let way = if ground.others.is_some() { "" } else { " through the host" };
+            let way = if ground.queues_sums() { "" } else { " through the host" };
             return Err(unusable(format!(
                 "sums over devices{way} cannot be part of the engine `{}`; set `devices.engine = \"launch\"`",
                 engine.name()
@@ -164,20 +185,7 @@ impl Runner {
                         "it has no cooperative launches; leave `devices.engine` to the plan".into(),
                     ));
                 }
-                let mut each = 0;
-                // SAFETY: the kernel is loaded, the pointer to a live local.
-                let status = unsafe {
-                    (context.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(
-                        &raw mut each,
-                        ground.kernels.walk_grid,
-                        GRID_THREADS as i32,
-                        0,
-                        0,
-                    )
-                };
-                context.check(status, || "asking how many blocks run at once".into())?;
-                let at_once =
-                    u64::from(u32::try_from(each).unwrap_or(0)) * u64::from(context.gpu.multiprocessors);
+                let at_once = ground.kernels.at_once(ground.kernels.walk_grid, GRID_THREADS)?;
                 // More blocks than have work only make the barrier slower.
                 let useful = full.widest.div_ceil(u64::from(GRID_THREADS));
                 let blocks = useful.min(at_once).clamp(1, MOST_BLOCKS) as u32;
@@ -209,7 +217,8 @@ impl Runner {
     ) -> Result<(), DeviceError> {
         match self {
             Self::Persistent { threads, numbers } => {
-                let shape = Shape { blocks: 1, threads: *threads, shared_bytes: 4 * *numbers as u32 };
+                let shared_bytes = 4 * *numbers as u32;
+                let shape = Shape { threads: *threads, shared_bytes, ..Shape::WARP };
                 parts(full, full_steps, last).try_for_each(|(steps, count)| {
                     let (mut arena, mut run) = (ground.arena.at, ground.run.at);
                     let (mut records, mut ops, mut numbers) =
@@ -231,7 +240,7 @@ impl Runner {
                 })
             }
             Self::Cooperative { blocks } => {
-                let shape = Shape { blocks: *blocks, threads: GRID_THREADS, shared_bytes: 0 };
+                let shape = Shape { blocks: *blocks, threads: GRID_THREADS, shared_bytes: 0, together: true };
                 parts(full, full_steps, last).try_for_each(|(steps, count)| {
                     let (mut arena, mut run) = (ground.arena.at, ground.run.at);
                     let (mut records, mut ops, mut barrier) =
@@ -247,18 +256,9 @@ impl Runner {
                         argument(&mut rows),
                         argument(&mut own),
                     ];
-                    let grid = ground.kernels.walk_grid;
+                    let (grid, name) = (ground.kernels.walk_grid, "walk_grid");
                     // SAFETY: (const Op*, int, float*, Run*, unsigned*, int, int, int).
-                    unsafe {
-                        launch_together(
-                            &ground.context,
-                            &ground.stream,
-                            grid,
-                            shape,
-                            &mut arguments,
-                            "walk_grid",
-                        )
-                    }
+                    unsafe { launch(&ground.context, &ground.stream, grid, shape, &mut arguments, name) }
                 })
             }
             Self::Graph { many, one, last: end } => {

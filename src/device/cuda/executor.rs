@@ -6,222 +6,99 @@ use std::{
 };
 
 use super::{
-    abi::{PARTIALS, Run, SUMS},
-    context::Context,
-    encode::Precision,
-    engine::{Ground, Runner},
+    abi::{Run, SUMS},
+    engine::Ground,
     feed::{Feed, OrderFeed},
-    gpu::Gpu,
-    kernels::Kernels,
     launch::{Shape, argument, launch},
+    load::Loaded,
     mailbox::Mailbox,
     memory::{DeviceMemory, Pinned},
-    nccl::Lost,
-    product::Products,
     ring::{Done, Queued, Ring},
-    steps::{Steps, Work as Part},
+    staging::Staging,
+    steps::Work as Part,
     stream::Stream,
-    sums::{HostSums, Way},
+    sums::HostSums,
+    timeline::Timeline,
 };
 use crate::{
-    device::{Block, DeviceError, Executor, Kind, Ledger, Meters, Moved, Purpose, Ran, Work},
-    plan::{Engine, WALK_BYTES},
-    program::{Arena, BufferId, Hyper, Layout, Op, Phase, Program, Programs, RowSource, Slice, Sums},
+    device::{
+        Block, DETAILED_STEPS, DeviceError, Executor, Kind, Lane, Ledger, Meters, Moved, Purpose, Ran, Work,
+    },
+    plan::Engine,
+    program::{Arena, BufferId, Layout, Phase, Slice, Sums},
 };
 
 /// Steps that are queued at once, at most.
-const MOST_STEPS: usize = 1 << 14;
+pub(super) const MOST_STEPS: usize = 1 << 14;
 /// The same where every instruction is a launch of its own, and its phases are marked.
-const MOST_LAUNCHED: usize = 16;
-
-/// What a trial asks of a GPU.
-pub struct Job {
-    /// Which.
-    pub gpu: Gpu,
-    /// Its programs.
-    pub programs: Programs,
-    /// What runs the steps.
-    pub engine: Engine,
-    /// Number format of products.
-    pub precision: Precision,
-    /// The run's seed, for dropout.
-    pub seed: u64,
-    /// The way to the other devices of the run.
-    pub way: Way,
-}
-
-/// Programs of one kind and their engine.
-struct Loaded {
-    /// Made when it is first used: to capture a sum over GPUs each of them needs a thread of its own, since the library
-    /// may connect them then. It goes first: graphs hold what they captured.
-    runner: Option<Runner>,
-    full: Steps,
-    last: Option<Steps>,
-    engine: Engine,
-    /// Numbers of the arena that its programs use.
-    numbers: usize,
-}
-
-impl Loaded {
-    fn runner(&mut self, ground: &Ground) -> Result<&Runner, DeviceError> {
-        match self.runner.take() {
-            Some(runner) => Ok(self.runner.insert(runner)),
-            None => {
-                let made = Runner::new(self.engine, ground, &self.full, self.last.as_ref(), self.numbers)?;
-                Ok(self.runner.insert(made))
-            }
-        }
-    }
-}
+pub(super) const MOST_LAUNCHED: usize = 16;
 
 /// A GPU with a trial loaded.
 pub struct CudaExecutor {
-    train: Loaded,
-    validate: Option<Loaded>,
-    copies: Stream,
-    feeds: [Feed; 4],
-    order: OrderFeed,
-    mailbox: Mailbox,
-    partial: DeviceMemory,
-    scratch: Pinned,
-    ring: Ring,
-    ground: Ground,
-    layout: Layout,
-    places: Arena,
-    sums: Option<HostSums>,
+    pub(super) train: Loaded,
+    pub(super) validate: Option<Loaded>,
+    pub(super) copies: Stream,
+    pub(super) feeds: [Feed; 4],
+    pub(super) order: OrderFeed,
+    pub(super) staging: Staging,
+    pub(super) mailbox: Mailbox,
+    pub(super) partial: DeviceMemory,
+    /// What compares devices: a place there, and one here.
+    pub(super) digest: DeviceMemory,
+    pub(super) scratch: Pinned,
+    pub(super) ring: Ring,
+    pub(super) timeline: Timeline,
+    pub(super) ground: Ground,
+    pub(super) layout: Layout,
+    pub(super) places: Arena,
+    pub(super) sums: Option<HostSums>,
     /// Numbers of a sum over devices; 0 for a device alone.
-    reduced: usize,
-    engine: Engine,
-    streamed: bool,
-    seed: u64,
-    bytes: u64,
-    step_time: Option<Duration>,
+    pub(super) reduced: usize,
+    pub(super) engine: Engine,
+    pub(super) streamed: bool,
+    pub(super) seed: u64,
+    pub(super) bytes: u64,
+    pub(super) step_time: Option<Duration>,
     /// How long the host has waited for steps, and has not told so far.
-    waited: Duration,
-    last_end_s: f64,
+    pub(super) waited: Duration,
+    pub(super) last_end_s: f64,
 }
 
 impl CudaExecutor {
-    /// Takes the GPU, compiles or finds the kernels, plans memory, captures graphs.
-    ///
-    /// # Errors
-    /// What is missing, or does not fit, and the way out.
-    pub fn new(job: Job) -> Result<Self, DeviceError> {
-        let Job { gpu, programs, engine, precision, seed, way } = job;
-        let context = Context::open(gpu)?;
-        let kernels = Kernels::load(&context)?;
-        let places = Arena::of(&programs);
-        check_room(&context, &places, &programs)?;
-        let stream = Stream::new(&context)?;
-        let bytes = 4 * places.numbers();
-        let arena = DeviceMemory::new(&context, bytes, "parameters and activations")?;
-        stream.fill(arena.at, 0, bytes)?;
-        let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
-        let run =
-            DeviceMemory::new(&context, size_of::<Run>() + most * size_of::<Hyper>(), "learning rates")?;
-        let barrier = DeviceMemory::new(&context, 2 * size_of::<u32>(), "the barrier of a grid")?;
-        stream.fill(barrier.at, 0, barrier.bytes)?;
-        let partial = DeviceMemory::new(&context, (PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
-        stream.fill(partial.at, 0, partial.bytes)?;
-        let mailbox = Mailbox::new(&context, &stream, &programs)?;
-        let mut products = match engine {
-            Engine::Graph | Engine::Launch => Products::open(&context, arena.at)?,
-            _ => None,
-        };
-        let reduced = reduced_numbers(&programs.train);
-        let (others, sums) = match way {
-            Way::Alone => (None, None),
-            Way::Nccl(others) => (Some(others), None),
-            Way::Host(collective) => (None, Some(HostSums::new(&context, collective, reduced)?)),
-        };
-        let ground = Ground { context: Arc::clone(&context), kernels, stream, arena, run, barrier, others };
-        let mut encode = |program: &Program, validates: bool| {
-            let places = if validates { &places.validate } else { &places.train };
-            let products = products.as_mut();
-            Steps::new(program, &programs.layout, places, precision, &context, &ground.stream, products)
-        };
-        let mut load = |full: &Program, last: Option<&Program>, validates: bool| {
-            let (full, last) = (encode(full, validates)?, last.map(|p| encode(p, validates)).transpose()?);
-            let (numbers, engine) = match validates {
-                true => (
-                    places.validate.numbers,
-                    validation_engine(engine, &context.gpu, places.validate.numbers),
-                ),
-                false => (places.train.numbers, engine),
-            };
-            let reduces = full.reduces();
-            let mut loaded = Loaded { runner: None, full, last, engine, numbers };
-            if !reduces {
-                loaded.runner(&ground)?;
-            }
-            Ok::<_, DeviceError>(loaded)
-        };
-        let train = load(&programs.train, programs.train_last.as_ref(), false)?;
-        let validate = programs.validate.as_ref().map(|p| load(p, programs.validate_last.as_ref(), true));
-        let validate = validate.transpose()?;
-        let marks = if engine == Engine::Launch { MOST_LAUNCHED * Phase::ALL.len() } else { 0 };
-        let ring = Ring::new(&context, &ground.stream, most, marks)?;
-        let scratch = Pinned::new(&context, size_of::<u64>(), "digests")?;
-        let first = programs.train.instructions.first().map(|i| &i.op);
-        let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
-        let bytes = ground.arena.bytes + ground.run.bytes + partial.bytes + mailbox.bytes();
-        let bytes = (bytes + products.as_ref().map_or(0, Products::bytes)) as u64;
-        let copies = Stream::new(&context)?;
-        Ok(Self {
-            train,
-            validate,
-            copies,
-            feeds: Default::default(),
-            order: OrderFeed::new(),
-            mailbox,
-            partial,
-            scratch,
-            ring,
-            ground,
-            layout: programs.layout,
-            places,
-            sums,
-            reduced,
-            engine,
-            streamed,
-            seed,
-            bytes,
-            step_time: None,
-            waited: Duration::ZERO,
-            last_end_s: 0.0,
-        })
-    }
-
     /// The host waits for all that the device was given. Every wait but pacing is here.
     fn wait(&mut self, doing: &str) -> Result<Duration, DeviceError> {
-        self.ring.set_anchor(&self.ground.stream)?;
         let start = Instant::now();
-        let running = self.ring.unfinished()?.map(Queued::doing);
-        let doing = || running.clone().unwrap_or_else(|| doing.to_owned());
-        match &self.ground.others {
-            None => self.ground.stream.synchronize(doing)?,
-            Some(others) => {
-                let done = || self.ring.at_anchor(doing).map_err(Fault::Device);
-                others.wait(done).map_err(|fault| self.broken(fault, doing()))?;
-            }
-        }
-        self.ring.anchored();
+        self.ring.anchor(&self.ground, doing)?;
         let wait = start.elapsed();
         self.waited += wait;
         Ok(wait)
     }
 
-    fn broken(&self, fault: Fault, doing: String) -> DeviceError {
-        match fault {
-            Fault::Device(e) => e,
-            Fault::Others(Lost(why)) => {
-                DeviceError::Broken { device: self.ground.context.name.clone(), doing, why }
-            }
+    /// Marks where a copy to the host begins.
+    fn copy_out_begins(&self) -> Result<(), DeviceError> {
+        if self.timeline.wanted { self.timeline.around[0].record(&self.ground.stream) } else { Ok(()) }
+    }
+
+    /// The host waits for a copy that has just been queued.
+    fn wait_for_copy(&mut self, doing: &str, phase: Phase) -> Result<Duration, DeviceError> {
+        if self.timeline.wanted {
+            self.timeline.around[1].record(&self.ground.stream)?;
         }
+        let wait = self.wait(doing)?;
+        if self.timeline.wanted {
+            let [begin, end] = &self.timeline.around;
+            let ends = [self.ring.instant(begin)?, self.ring.instant(end)?];
+            self.timeline.copied(Lane::CopyOut, phase, ends);
+        }
+        Ok(wait)
     }
 
     /// The address of a slice.
     fn address(&self, slice: Slice) -> Result<u64, DeviceError> {
+        let end = slice.offset.saturating_add(slice.len);
+        if slice.buffer == self.layout.log && end <= Mailbox::log_bytes(&self.layout) / 4 {
+            return Ok(self.mailbox.log() + 4 * slice.offset as u64);
+        }
         match self.places.place(slice) {
             Some(place) => Ok(self.ground.arena.at + 4 * place),
             None => Err(DeviceError::Unusable {
@@ -239,7 +116,7 @@ impl CudaExecutor {
         steps: usize,
         meters: &mut Meters<'_>,
     ) -> Result<(), DeviceError> {
-        if let Some(done) = self.ring.free()? {
+        if let Some(done) = self.ring.free(&self.ground)? {
             self.learn(&done, meters);
         }
         let trains = block.work == Work::Train;
@@ -283,12 +160,13 @@ impl CudaExecutor {
             runner.map_or(Ok(()), |runner| runner.queue(&self.ground, &loaded.full, whole, last))?;
             Vec::new()
         };
-        if trains && self.ground.others.is_some() {
+        if trains && self.ground.queues_sums() {
             // When they end only the device knows.
             let bytes = (steps * 4 * self.reduced) as u64;
-            meters.ledger.copies(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes, Duration::ZERO);
+            meters.ledger.queued(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes);
         }
         let first = block.step + first as u64 + 1;
+        self.ground.step = first + (steps as u64).saturating_sub(1);
         self.ring.end(&self.ground.stream, Queued { trains, first, steps, phases })
     }
 
@@ -332,7 +210,9 @@ impl CudaExecutor {
 
     /// Takes down what is known of a block that is done.
     fn learn(&mut self, done: &Done, meters: &mut Meters<'_>) {
-        let Done { queued, end, seconds, phases } = done;
+        self.timeline.tell(meters.clock);
+        self.timeline.block(done, meters.clock);
+        let Done { queued, end, seconds, phases, .. } = done;
         if !queued.trains {
             return;
         }
@@ -360,35 +240,59 @@ impl CudaExecutor {
     }
 }
 
+/// What a copy to the device was.
+fn moved(bytes: usize, wait: Duration) -> Moved {
+    let bytes = bytes as u64;
+    if wait.is_zero() { Moved::Bytes(bytes) } else { Moved::AfterWait { bytes, wait } }
+}
+
 impl Executor for CudaExecutor {
+    fn warm_up(&mut self) -> Result<(), DeviceError> {
+        if self.ground.others.is_none() {
+            return Ok(());
+        }
+        self.ground.context.enter()?;
+        // The library connects the GPUs at their first sums, which are these: nothing of that within a capture, or in the
+        // time of a step.
+        self.train.sum_zeros(&self.ground)?;
+        self.ring.anchor(&self.ground, "connecting the GPUs")?;
+        self.train.runner(&self.ground)?;
+        if let Some(validate) = &mut self.validate {
+            validate.runner(&self.ground)?;
+        }
+        Ok(())
+    }
+
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
-        let context = Arc::clone(&self.ground.context);
-        context.enter()?;
+        self.ground.context.enter()?;
         let l = &self.layout;
         let buffers = [l.train_features, l.train_targets, l.validation_features, l.validation_targets];
         let Some(number) = buffers.iter().position(|b| *b == buffer) else { return Ok(Moved::Nothing) };
         let what =
             ["training features", "training targets", "validation features", "validation targets"][number];
-        let feed = &mut self.feeds[number];
-        if self.streamed {
-            feed.bind_chunk(&context, &self.copies, &self.ground.stream, rows, what)?;
+        let (ground, feed) = (&self.ground, &mut self.feeds[number]);
+        let waited = if self.streamed {
+            let told = feed.bind_chunk(ground, (&self.copies, &self.ring), rows, what)?;
+            told.into_iter().for_each(|ends| self.timeline.copied(Lane::CopyIn, Phase::Upload, ends));
+            Duration::ZERO
         } else {
-            feed.bind_whole(&context, &self.ground.stream, rows, what)?;
-        }
-        Ok(Moved::Bytes(size_of_val(&rows[..]) as u64))
+            feed.bind_whole(ground, &mut self.staging, rows, what)?
+        };
+        Ok(moved(size_of_val(&rows[..]), waited))
     }
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
         self.ground.context.enter()?;
-        self.order.bind(&self.ground.context, &self.ground.stream, order)?;
+        self.order.bind(&self.ground, order)?;
         Ok(Moved::Bytes(size_of_val(&order[..]) as u64))
     }
 
     fn write(&mut self, to: Slice, from: &[f32]) -> Result<Moved, DeviceError> {
         self.ground.context.enter()?;
         let from = &from[..from.len().min(to.len)];
-        self.ground.stream.upload_staged(self.address(to)?, from)?;
-        Ok(Moved::Bytes(size_of_val(from) as u64))
+        let address = self.address(to)?;
+        let waited = self.staging.upload(&self.ground, address, from)?;
+        Ok(moved(size_of_val(from), waited))
     }
 
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError> {
@@ -397,36 +301,42 @@ impl Executor for CudaExecutor {
         let to = &mut to[..len];
         let bytes = size_of_val(to) as u64;
         if from.buffer == self.layout.log {
+            self.copy_out_begins()?;
             self.mailbox.fetch_log(&self.ground.stream, from.offset, len)?;
-            let wait = self.wait("reading the log")?;
+            let wait = self.wait_for_copy("reading the log", Phase::Log)?;
             self.mailbox.read_log(from.offset, to);
             return Ok(Moved::AfterWait { bytes, wait });
         }
         let address = self.address(from)?;
+        // A copy to pageable memory blocks within the driver till all before it is done: the steps are waited for here.
+        let mut wait = Duration::ZERO;
+        if self.ground.others.is_some() {
+            wait = self.wait("reading its memory")?;
+        }
         // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
         unsafe { self.ground.stream.download_into(to, address)? };
-        let wait = self.wait("reading its memory")?;
+        wait += self.wait("reading its memory")?;
         Ok(Moved::AfterWait { bytes, wait })
     }
 
     fn take_sums(&mut self, sums: Sums, to: &mut [f64]) -> Result<Moved, DeviceError> {
         self.ground.context.enter()?;
+        self.copy_out_begins()?;
         let bytes = self.mailbox.fetch_sums(&self.ground.stream, sums, to.len().min(SUMS))? as u64;
-        let wait = self.wait("reading sums")?;
+        let phase = if sums == Sums::Validation { Phase::Validation } else { Phase::Log };
+        let wait = self.wait_for_copy("reading sums", phase)?;
         self.mailbox.read_sums(sums, to);
         Ok(Moved::AfterWait { bytes, wait })
     }
 
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
-        let ground = &self.ground;
+        let (ground, out) = (&self.ground, &self.digest);
         ground.context.enter()?;
-        let (mut at, mut count) = (self.address(of)?, of.len as u64);
-        let out = DeviceMemory::new(&ground.context, size_of::<u64>(), "a digest")?;
-        let mut to = out.at;
+        let (mut at, mut count, mut to) = (self.address(of)?, of.len as u64, out.at);
         ground.stream.fill(to, 0, out.bytes)?;
         let mut arguments = [argument(&mut at), argument(&mut count), argument(&mut to)];
-        let blocks = (of.len.div_ceil(1024) as u32).clamp(1, 4 * ground.context.gpu.multiprocessors.max(1));
-        let shape = Shape { blocks, threads: 256, shared_bytes: 0 };
+        let most = 4 * ground.context.gpu.multiprocessors;
+        let shape = Shape::of(of.len.div_ceil(1024) as u64, most);
         // SAFETY: (const float*, u64, u64*); the slice lies within the arena.
         unsafe {
             launch(&ground.context, &ground.stream, ground.kernels.digest, shape, &mut arguments, "digest")?;
@@ -440,13 +350,17 @@ impl Executor for CudaExecutor {
 
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
         self.ground.context.enter()?;
+        self.timeline.wanted = meters.clock.trace.is_some();
         let most = if self.engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
         let mut first = 0;
         while first < block.steps {
+            let detailed = block.step + (first as u64) < DETAILED_STEPS && self.timeline.has_long_steps();
+            let most = if detailed { 1 } else { most };
             let steps = (block.steps - first).min(most);
             self.part(block, first, steps, meters)?;
             first += steps;
         }
+        self.ground.check_peers()?;
         Ok(self.ran())
     }
 
@@ -455,7 +369,7 @@ impl Executor for CudaExecutor {
         // Where nothing was read, as under `off`, steps may still run.
         if self.ring.unfinished()?.is_some() {
             let start = Instant::now();
-            self.ring.wait()?;
+            self.ring.wait(&self.ground)?;
             let wait = start.elapsed();
             meters.ledger.sync(purpose, wait);
             self.waited += wait;
@@ -463,6 +377,11 @@ impl Executor for CudaExecutor {
         for done in self.ring.all()? {
             self.learn(&done, meters);
         }
+        for feed in &mut self.feeds {
+            let told = feed.told(&self.ring)?;
+            told.into_iter().for_each(|ends| self.timeline.copied(Lane::CopyIn, Phase::Upload, ends));
+        }
+        self.timeline.tell(meters.clock);
         Ok(Ran { waited: std::mem::take(&mut self.waited), ..self.ran() })
     }
 
@@ -474,59 +393,6 @@ impl Executor for CudaExecutor {
 impl Drop for CudaExecutor {
     fn drop(&mut self) {
         // What is queued reads memory that is about to go.
-        if self.ground.context.enter().is_ok() {
-            let _ = self.ground.stream.synchronize(|| "ending".into());
-            let _ = self.copies.synchronize(|| "ending".into());
-        }
+        self.ground.drain(&self.copies);
     }
-}
-
-/// What ends a wait for GPUs that sum together.
-enum Fault {
-    Device(DeviceError),
-    Others(Lost),
-}
-
-impl From<Lost> for Fault {
-    fn from(lost: Lost) -> Self {
-        Self::Others(lost)
-    }
-}
-
-/// Numbers of a step's sum over devices.
-fn reduced_numbers(program: &Program) -> usize {
-    let sums = program.instructions.iter().map(|i| match i.op {
-        Op::AllReduce { of } => of.len,
-        _ => 0,
-    });
-    sums.max().unwrap_or(0)
-}
-
-/// Validation chunks are larger than batches: where they do not fit, the grid takes them, or single launches.
-fn validation_engine(engine: Engine, gpu: &Gpu, numbers: usize) -> Engine {
-    let fits = 4 * numbers as u64 + WALK_BYTES <= u64::from(gpu.shared_bytes);
-    match engine {
-        Engine::Persistent if !fits && gpu.cooperative => Engine::Cooperative,
-        Engine::Persistent if !fits => Engine::Launch,
-        engine => engine,
-    }
-}
-
-/// Refuses what the plan could not know to be too large: memory that others have taken since.
-fn check_room(context: &Context, places: &Arena, programs: &Programs) -> Result<(), DeviceError> {
-    let (free, _) = context.memory()?;
-    let needed = 4 * places.numbers() as u64 + Mailbox::log_bytes(&programs.layout) as u64;
-    if needed <= free {
-        return Ok(());
-    }
-    let gb = |bytes: u64| bytes as f64 / 1e9;
-    Err(DeviceError::Unusable {
-        device: context.name.clone(),
-        why: format!(
-            "the job needs {:.3} GB of its memory, and {:.3} GB are free; lower `data.batch_size`, or end what else \
-             uses the GPU",
-            gb(needed),
-            gb(free)
-        ),
-    })
 }

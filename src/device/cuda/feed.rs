@@ -3,37 +3,29 @@
 
 use std::{
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
 use super::{
     context::Context,
+    engine::Ground,
     memory::{DeviceMemory, Pinned},
+    ring::Ring,
+    staging::Staging,
     stream::{Event, Stream},
 };
 use crate::device::DeviceError;
-
-/// So long the host asks again and again; a sleep is longer than a short block.
-const EAGER: Duration = Duration::from_micros(200);
-/// Then it sleeps so long before it asks again.
-pub const ASK_AGAIN: Duration = Duration::from_micros(20);
-
-/// Asks an event until it has happened: no wait of the driver, and the device has more to do meanwhile.
-pub fn ask(event: &Event, doing: impl Fn() -> String) -> Result<(), DeviceError> {
-    let begun = Instant::now();
-    while !event.happened(&doing)? {
-        if begun.elapsed() < EAGER { thread::yield_now() } else { thread::sleep(ASK_AGAIN) }
-    }
-    Ok(())
-}
 
 /// One of a feed's two places.
 struct Chunk {
     memory: DeviceMemory,
     staging: Pinned,
+    /// The upload begins.
+    begun: Event,
     /// The upload is done: the staging may be written again, and kernels may read.
     uploaded: Event,
+    /// Whether its time was not told so far.
+    is_news: bool,
     /// The kernels that read it are done.
     released: Event,
 }
@@ -43,9 +35,19 @@ impl Chunk {
         Ok(Self {
             memory: DeviceMemory::new(context, bytes, what)?,
             staging: Pinned::new(context, bytes, what)?,
-            uploaded: Event::plain(context)?,
+            begun: Event::timed(context)?,
+            uploaded: Event::timed(context)?,
+            is_news: false,
             released: Event::plain(context)?,
         })
+    }
+
+    /// When its last upload began and ended, once; the upload is done.
+    fn told(&mut self, ring: &Ring) -> Result<Option<[Instant; 2]>, DeviceError> {
+        if !std::mem::take(&mut self.is_news) {
+            return Ok(None);
+        }
+        Ok(Some([ring.instant(&self.begun)?, ring.instant(&self.uploaded)?]))
     }
 }
 
@@ -64,58 +66,84 @@ impl Feed {
         chunk.or_else(|| self.whole.as_ref().map(|m| m.at)).unwrap_or(0)
     }
 
-    /// Brings all rows to the device, once.
+    /// Brings all rows to the device, once. How long the host waited for a place to copy from.
     pub fn bind_whole(
         &mut self,
-        context: &Arc<Context>,
-        stream: &Stream,
+        ground: &Ground,
+        staging: &mut Staging,
         rows: &[f32],
         what: &str,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<Duration, DeviceError> {
         let bytes = size_of_val(rows);
         let memory = match self.whole.take().filter(|memory| memory.bytes == bytes) {
             Some(memory) => memory,
-            None => DeviceMemory::new(context, bytes, what)?,
+            None => DeviceMemory::new(&ground.context, bytes, what)?,
         };
-        stream.upload_staged(memory.at, rows)?;
+        let waited = staging.upload(ground, memory.at, rows)?;
         self.whole = Some(memory);
-        Ok(())
+        Ok(waited)
     }
 
     /// Begins to bring the next chunk to the device. What `compute` is given from now on waits for it, and nothing else.
+    /// When the upload before it in the same place began and ended.
     pub fn bind_chunk(
         &mut self,
-        context: &Arc<Context>,
-        copies: &Stream,
-        compute: &Stream,
+        ground: &Ground,
+        (copies, ring): (&Stream, &Ring),
         rows: &[f32],
         what: &str,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<Option<[Instant; 2]>, DeviceError> {
+        let (context, compute) = (&ground.context, &ground.stream);
         if let Some(current) = &self.chunks[self.current] {
             current.released.record(compute)?;
         }
         let next = 1 - self.current;
         let bytes = size_of_val(rows);
-        let mut chunk = match self.chunks[next].take().filter(|chunk| chunk.memory.bytes >= bytes) {
-            Some(chunk) => {
+        let doing = || format!("uploading {what}");
+        let mut told = None;
+        let mut chunk = match self.chunks[next].take() {
+            Some(mut chunk) => {
                 // The upload of two chunks ago, long done: the host only asks.
-                ask(&chunk.uploaded, || format!("uploading {what}"))?;
-                copies.follow(&chunk.released)?;
-                chunk
+                ground.until(&chunk.uploaded, doing)?;
+                told = chunk.told(ring)?;
+                if chunk.memory.bytes >= bytes {
+                    copies.follow(&chunk.released)?;
+                    chunk
+                } else {
+                    // Larger than all before it, which the loader does not send: this place alone grows, and only when
+                    // nothing reads it any more.
+                    ground.until(&chunk.released, doing)?;
+                    drop(chunk);
+                    Chunk::new(context, bytes, what)?
+                }
             }
             None => {
-                // The first of all: both places are taken, so that nothing is allocated later. None is larger than this.
+                // The first of all: both places are taken, so that nothing is allocated later.
                 self.chunks[1 - next] = Some(Chunk::new(context, bytes, what)?);
                 Chunk::new(context, bytes, what)?
             }
         };
         chunk.staging.write(0, rows);
+        chunk.begun.record(copies)?;
         copies.upload(chunk.memory.at, &chunk.staging, 0, bytes)?;
         chunk.uploaded.record(copies)?;
+        chunk.is_news = true;
         compute.follow(&chunk.uploaded)?;
         self.chunks[next] = Some(chunk);
         self.current = next;
-        Ok(())
+        Ok(told)
+    }
+
+    /// When the uploads that are done and were not told so far began and ended, in order.
+    pub fn told(&mut self, ring: &Ring) -> Result<Vec<[Instant; 2]>, DeviceError> {
+        let mut all = Vec::new();
+        for place in [1 - self.current, self.current] {
+            let Some(chunk) = &mut self.chunks[place] else { continue };
+            if chunk.is_news && chunk.uploaded.happened(|| "uploading rows".into())? {
+                all.extend(chunk.told(ring)?);
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -138,12 +166,8 @@ impl OrderFeed {
     }
 
     /// Brings it to the device, behind all steps that use the one before.
-    pub fn bind(
-        &mut self,
-        context: &Arc<Context>,
-        stream: &Stream,
-        order: &[u32],
-    ) -> Result<(), DeviceError> {
+    pub fn bind(&mut self, ground: &Ground, order: &[u32]) -> Result<(), DeviceError> {
+        let (context, stream) = (&ground.context, &ground.stream);
         let bytes = size_of_val(order);
         let what = "the order of rows";
         let memory = match self.memory.take().filter(|memory| memory.bytes >= bytes) {
@@ -153,7 +177,7 @@ impl OrderFeed {
         let place = &mut self.staging[self.next];
         self.next = 1 - self.next;
         if let Some((_, uploaded)) = place {
-            ask(uploaded, || format!("uploading {what}"))?;
+            ground.until(uploaded, || format!("uploading {what}"))?;
         }
         if place.as_ref().is_none_or(|(staging, _)| staging.pointer(0, bytes).is_none()) {
             *place = Some((Pinned::new(context, bytes, what)?, Event::plain(context)?));

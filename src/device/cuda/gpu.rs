@@ -28,6 +28,8 @@ pub struct Gpu {
     pub cooperative: bool,
     /// Clock of the multiprocessors at most.
     pub clock_khz: u32,
+    /// Bytes of its second-level cache.
+    pub cache_bytes: u32,
 }
 
 impl Gpu {
@@ -88,6 +90,7 @@ fn gpu(driver: &Driver, ordinal: i32) -> Result<Gpu, Status> {
         shared_bytes: counted(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         cooperative: attribute(Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? != 0,
         clock_khz: counted(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+        cache_bytes: counted(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
     })
 }
 

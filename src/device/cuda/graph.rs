@@ -65,7 +65,7 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if self.context.enter_to_free() {
             // SAFETY: made by `capture`, destroyed once.
             unsafe { (self.context.driver.cuGraphExecDestroy)(self.handle) };
         }

@@ -23,6 +23,8 @@ pub struct Kernels {
     pub walk_grid: CUfunction,
     /// The digest of numbers.
     pub digest: CUfunction,
+    /// The sum over GPUs that reach each other's memory.
+    pub peer_sum: CUfunction,
 }
 
 // SAFETY: the handles are tokens that the driver takes from any thread.
@@ -46,6 +48,7 @@ impl Kernels {
             walk: none,
             walk_grid: none,
             digest: none,
+            peer_sum: none,
         };
         for (place, kind) in Kind::ALL.into_iter().enumerate() {
             kernels.of_kind[place] = kernels.function(kind.kernel())?;
@@ -54,12 +57,23 @@ impl Kernels {
         kernels.walk = kernels.function("walk")?;
         kernels.walk_grid = kernels.function("walk_grid")?;
         kernels.digest = kernels.function("digest")?;
+        kernels.peer_sum = kernels.function("peer_sum")?;
         Ok(kernels)
     }
 
     /// The stand-alone kernel of a kind of instruction.
     pub fn of(&self, kind: Kind) -> CUfunction {
         self.of_kind[kind as usize]
+    }
+
+    /// How many blocks of so many threads of a kernel run on the GPU at the same time.
+    pub fn at_once(&self, kernel: CUfunction, threads: u32) -> Result<u64, DeviceError> {
+        let mut each = 0;
+        let ask = self.context.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
+        // SAFETY: the kernel is loaded, the pointer to a live local.
+        let status = unsafe { ask(&raw mut each, kernel, threads as i32, 0, 0) };
+        self.context.check(status, || "asking how many blocks run at once".into())?;
+        Ok(u64::from(u32::try_from(each).unwrap_or(0)) * u64::from(self.context.gpu.multiprocessors))
     }
 
     /// Any kernel, by name.
@@ -77,7 +91,7 @@ impl Kernels {
 
 impl Drop for Kernels {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if self.context.enter_to_free() {
             // SAFETY: loaded by `load`, unloaded once.
             unsafe { (self.context.driver.cuModuleUnload)(self.module) };
         }

@@ -25,15 +25,18 @@ pub struct Shape {
     pub threads: u32,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
+    /// Whether all blocks run at the same time, so that they may wait for each other.
+    pub together: bool,
 }
 
 impl Shape {
     /// One warp.
-    pub const WARP: Self = Self { blocks: 1, threads: 32, shared_bytes: 0 };
+    pub const WARP: Self = Self { blocks: 1, threads: 32, shared_bytes: 0, together: false };
 
-    fn of(blocks: u64, most: u32) -> Self {
+    /// Blocks for work that would fill so many, and no more than so many.
+    pub fn of(blocks: u64, most: u32) -> Self {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).clamp(1, most.max(1));
-        Self { blocks, threads: THREADS, shared_bytes: 0 }
+        Self { blocks, threads: THREADS, ..Self::WARP }
     }
 }
 
@@ -106,51 +109,18 @@ pub unsafe fn launch(
     arguments: &mut [*mut c_void],
     name: &'static str,
 ) -> Result<(), DeviceError> {
-    // SAFETY: the caller's; the handles are alive.
+    let (driver, arguments, none) = (context.driver, arguments.as_mut_ptr(), ptr::null_mut());
+    let Shape { blocks, threads, shared_bytes: shared, together } = shape;
+    let stream = stream.handle;
+    // SAFETY: the caller's, here and below; the handles are alive.
     let status = unsafe {
-        (context.driver.cuLaunchKernel)(
-            function,
-            shape.blocks,
-            1,
-            1,
-            shape.threads,
-            1,
-            1,
-            shape.shared_bytes,
-            stream.handle,
-            arguments.as_mut_ptr(),
-            ptr::null_mut(),
-        )
-    };
-    context.check(status, || format!("launching the kernel `{name}`"))
-}
-
-/// Queues a kernel whose blocks all run at the same time.
-///
-/// # Safety
-/// As for [`launch`].
-pub unsafe fn launch_together(
-    context: &Context,
-    stream: &Stream,
-    function: CUfunction,
-    shape: Shape,
-    arguments: &mut [*mut c_void],
-    name: &'static str,
-) -> Result<(), DeviceError> {
-    // SAFETY: the caller's; the handles are alive.
-    let status = unsafe {
-        (context.driver.cuLaunchCooperativeKernel)(
-            function,
-            shape.blocks,
-            1,
-            1,
-            shape.threads,
-            1,
-            1,
-            shape.shared_bytes,
-            stream.handle,
-            arguments.as_mut_ptr(),
-        )
+        if together {
+            (driver.cuLaunchCooperativeKernel)(
+                function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments,
+            )
+        } else {
+            (driver.cuLaunchKernel)(function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, none)
+        }
     };
     context.check(status, || format!("launching the kernel `{name}`"))
 }

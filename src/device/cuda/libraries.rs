@@ -15,6 +15,19 @@ pub struct LibraryRow {
     pub found: bool,
 }
 
+/// Names and versions of those libraries that a run on this GPU loads: the compiler, and those of large products and of
+/// sums where it has such.
+pub fn versions(gpu: &Gpu, products: bool, sums: bool) -> Vec<(String, String)> {
+    let Ok(driver) = Driver::get() else { return Vec::new() };
+    let major = driver.version / 1000;
+    let number = |(major, minor): (i32, i32)| format!("{major}.{minor}");
+    let compiler = Compiler::open(major, gpu.architecture()).ok().map(|c| ("NVRTC", number(c.version)));
+    let blas = products.then(|| Blas::open(major).ok()).flatten().map(|b| ("cuBLASLt", number(b.version)));
+    let nccl = sums.then(|| Nccl::open().ok()).flatten().map(|n| ("NCCL", number(n.version)));
+    let all = [compiler, blas, nccl].into_iter().flatten();
+    all.map(|(name, version)| (name.to_owned(), version)).collect()
+}
+
 /// The driver, the compiler, the products, the sums over GPUs; for the first GPU where they differ.
 pub fn libraries(first: &Gpu) -> Vec<LibraryRow> {
     let Ok(driver) = Driver::get() else { return Vec::new() };

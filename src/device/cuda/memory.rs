@@ -27,7 +27,7 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if self.context.enter_to_free() {
             // SAFETY: allocated by `new`, freed once; the driver itself waits for kernels that use it.
             unsafe { (self.context.driver.cuMemFree_v2)(self.at) };
         }
@@ -100,7 +100,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if self.context.enter_to_free() {
             // SAFETY: allocated by `new`, freed once.
             unsafe { (self.context.driver.cuMemFreeHost)(self.base.cast()) };
         }

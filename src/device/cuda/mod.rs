@@ -9,13 +9,17 @@
 //! | `cache`, `kernels` | our kernels: compiled, cached, loaded |
 //! | `abi`, `encode`, `steps` | programs as records that kernels read |
 //! | `product` | large products by cuBLASLt |
-//! | `nccl`, `sums` | sums over the devices of a run: by NCCL, or through the host |
+//! | `access`, `peer`, `nccl`, `sums` | sums over the devices of a run: from memory to memory, by NCCL, or through the host |
 //! | `engine` | the four ways to run steps |
-//! | `feed`, `ring`, `mailbox` | what goes to the device and what comes back, without a wait |
+//! | `feed`, `staging`, `ring`, `mailbox` | what goes to the device and what comes back |
+//! | `wait` | every wait of the host |
+//! | `timeline` | what the device did when, for a trace |
+//! | `rates` | a GPU's speeds, measured |
 //! | `backend` | a GPU's memory and kernels below tensors |
-//! | `executor` | all of it behind the [`Executor`](super::Executor) of every device |
+//! | `load`, `executor` | all of it behind the [`Executor`](super::Executor) of every device |
 
 mod abi;
+mod access;
 mod backend;
 mod blas;
 mod cache;
@@ -32,18 +36,28 @@ mod kernels;
 mod launch;
 mod libraries;
 mod library;
+mod load;
 mod mailbox;
 mod memory;
 mod nccl;
+mod peer;
 mod product;
+mod rates;
 mod ring;
+mod staging;
 mod steps;
 mod stream;
 mod sums;
+mod timeline;
+mod wait;
 
+pub use access::reaches;
 pub use backend::CudaBackend;
-pub use executor::{CudaExecutor, Job};
+pub use executor::CudaExecutor;
 pub use gpu::{Gpu, gpus};
-pub use libraries::{LibraryRow, libraries};
+pub use libraries::{LibraryRow, libraries, versions};
+pub use load::Job;
 pub use nccl::{Communicator, Nccl};
+pub use peer::{PeerSums, connect};
+pub use rates::{measure as measure_rates, measure_sums};
 pub use sums::Way;

@@ -10,11 +10,10 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
-    feed::ASK_AGAIN,
     library::{self, functions},
     stream::Stream,
 };
@@ -39,8 +38,8 @@ functions! {
 const FLOAT32: i32 = 7;
 /// `ncclSum`.
 const SUM: i32 = 0;
-/// What a GPU says that was let go since another one failed.
-const ENDED: &str = "the sum over GPUs was ended, since another of them failed";
+/// The oldest version of which graphs may hold sums (NCCL user guide, "Using NCCL with CUDA Graphs").
+const OLDEST: (i32, i32) = (2, 9);
 /// `ncclInProgress`: not an error.
 const IN_PROGRESS: i32 = 7;
 
@@ -64,13 +63,20 @@ impl Nccl {
                 Functions::of(opened.library).map_err(|name| format!("has no function {name}"))?;
             let mut version = 0;
             // SAFETY: the pointer is to a live local.
-            match unsafe { (functions.ncclGetVersion)(&raw mut version) } {
-                0 => {
-                    let version = (version / 10_000, version % 10_000 / 100);
-                    Ok(Self { functions, version, path: opened.path })
-                }
-                status => Err(format!("does not tell its version ({})", words(status))),
+            let status = unsafe { (functions.ncclGetVersion)(&raw mut version) };
+            if status != 0 {
+                return Err(format!("does not tell its version ({})", words(status)));
             }
+            // As 22706 for 2.27.6, but up to 2.8 as 2804 for 2.8.4 (nccl.h).
+            let part = if version < 10_000 { 1000 } else { 10_000 };
+            let version = (version / part, version % part / 100);
+            if version < OLDEST {
+                let ((major, minor), (least, and)) = (version, OLDEST);
+                return Err(format!(
+                    "is too old: it is {major}.{minor}, and graphs hold sums from {least}.{and} on"
+                ));
+            }
+            Ok(Self { functions, version, path: opened.path })
         });
         found.map_err(|missing| missing.to_string())
     }
@@ -156,7 +162,13 @@ impl Drop for Shared {
 }
 
 /// Why the other GPUs are lost.
-pub struct Lost(pub String);
+#[derive(Debug)]
+pub enum Lost {
+    /// The sums were ended, since another GPU failed, which says so itself.
+    Ended,
+    /// In words.
+    Why(String),
+}
 
 /// One GPU's way to the others.
 pub struct Communicator(Arc<Shared>);
@@ -167,10 +179,10 @@ impl Communicator {
     ///
     /// # Errors
     /// What NCCL says.
-    pub fn all_reduce(&self, stream: &Stream, at: u64, numbers: usize) -> Result<(), String> {
+    pub fn all_reduce(&self, stream: &Stream, at: u64, numbers: usize) -> Result<(), Lost> {
         let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
-            return Err(ENDED.into());
+            return Err(Lost::Ended);
         };
         let nccl = &self.0.nccl;
         let memory = at as *mut c_void;
@@ -186,42 +198,44 @@ impl Communicator {
                 stream.handle.cast(),
             )
         };
-        if status == 0 { Ok(()) } else { Err(format!("NCCL cannot sum over the GPUs: {}", words(status))) }
+        if status == 0 {
+            return Ok(());
+        }
+        // Whoever is let go while it queues a sum is told so by a status.
+        if self.0.gone.load(Ordering::Acquire) {
+            return Err(Lost::Ended);
+        }
+        Err(Lost::Why(format!("NCCL cannot sum over the GPUs: {}", words(status))))
     }
 
-    /// Waits until `done` says so, as long as all GPUs may still come; a GPU that does not come would be waited for for
-    /// ever by the device itself.
+    /// Whether all GPUs may still come to a sum that was waited for so long already. A GPU that does not come would be
+    /// waited for for ever by the device itself: after the limit all waits are ended.
     ///
     /// # Errors
-    /// What went wrong, in words, or an error of `done`.
-    pub fn wait<E: From<Lost>>(&self, mut done: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
-        let start = Instant::now();
-        while !done()? {
-            if let Some(why) = self.fault() {
-                return Err(Lost(why).into());
-            }
-            if start.elapsed() > self.0.limit {
-                self.0.abort();
-                let why = format!("the other GPUs did not come to the sum within {:?}", self.0.limit);
-                return Err(Lost(why).into());
-            }
-            thread::sleep(ASK_AGAIN);
-        }
-        Ok(())
-    }
-
-    /// Whether something went wrong since, in words.
-    pub fn fault(&self) -> Option<String> {
+    /// Why they will not come.
+    pub fn still_there(&self, waited: Duration) -> Result<(), Lost> {
         let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
-            return Some(ENDED.into());
+            return Err(Lost::Ended);
         };
-        let nccl = &self.0.nccl;
         let mut status = 0;
         // SAFETY: alive; the pointer is to a live local.
-        let asked = unsafe { (nccl.functions.ncclCommGetAsyncError)(handle, &raw mut status) };
+        let asked = unsafe { (self.0.nccl.functions.ncclCommGetAsyncError)(handle, &raw mut status) };
+        drop(held);
         let status = if asked == 0 { status } else { asked };
-        (status != 0 && status != IN_PROGRESS).then(|| format!("NCCL: {}", words(status)))
+        if status != 0 && status != IN_PROGRESS {
+            return Err(Lost::Why(format!("NCCL: {}", words(status))));
+        }
+        if waited <= self.0.limit {
+            return Ok(());
+        }
+        self.abort();
+        Err(Lost::Why(format!("the other GPUs did not come to the sum within {:?}", self.0.limit)))
+    }
+
+    /// Lets this GPU go that waits for the others.
+    pub fn abort(&self) {
+        self.0.abort();
     }
 }
 

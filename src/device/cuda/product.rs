@@ -90,14 +90,14 @@ impl Products {
     /// Opens the library, where it is there; `arena` is the base of all places.
     pub fn open(context: &Arc<Context>, arena: u64) -> Result<Option<Self>, DeviceError> {
         let Ok(blas) = Blas::open(context.driver.version / 1000) else { return Ok(None) };
+        // NVIDIA's advice (cuBLAS guide, cublasSetWorkspace): 32 MiB for Hopper and later, 4 MiB before.
+        let bytes = if context.gpu.capability.0 >= 9 { 32 << 20 } else { 4 << 20 };
+        let workspace = DeviceMemory::new(context, bytes, "the working memory of products")?;
         let mut handle = ptr::null_mut();
         // SAFETY: the pointer is to a live local, and the context is the thread's.
         if unsafe { (blas.functions.cublasLtCreate)(&raw mut handle) } != 0 {
             return Ok(None);
         }
-        // NVIDIA's advice (cuBLAS guide, cublasSetWorkspace): 32 MiB for Hopper and later, 4 MiB before.
-        let bytes = if context.gpu.capability.0 >= 9 { 32 << 20 } else { 4 << 20 };
-        let workspace = DeviceMemory::new(context, bytes, "the working memory of products")?;
         let library = Arc::new(Library { blas, handle, workspace });
         Ok(Some(Self { context: Arc::clone(context), library, arena, found: HashMap::new() }))
     }
@@ -107,8 +107,15 @@ impl Products {
         self.library.workspace.bytes
     }
 
-    /// Plans an instruction; `None` where a kernel of ours is to do it.
-    pub fn plan(&mut self, op: &Op, kind: Kind) -> Result<Option<Product>, DeviceError> {
+    /// Whether any product was planned.
+    pub fn any(&self) -> bool {
+        self.found.values().any(Option::is_some)
+    }
+
+    /// Plans an instruction, and does it once over what lies at its places: the library's first call of a product loads
+    /// code and may take memory, which is nothing for a capture or for the time of a step. `None` where a kernel of ours
+    /// is to do it.
+    pub fn plan(&mut self, op: &Op, kind: Kind, stream: &Stream) -> Result<Option<Product>, DeviceError> {
         if !is_large_product(op, kind) {
             return Ok(None);
         }
@@ -124,15 +131,12 @@ impl Products {
         let Form { m, n, k, transposed, epilogue, .. } = form;
         let key = Key { m, n, k, transposed, compute, epilogue };
         let algorithm = *self.found.entry(key).or_insert_with(|| plan.search());
-        Ok(algorithm.map(|algorithm| Product {
-            library: Arc::clone(&self.library),
-            plan,
-            algorithm,
-            left: at(form.left),
-            right: at(form.right),
-            to: at(form.to),
-            follow: form.follow,
-        }))
+        let Some(algorithm) = algorithm else { return Ok(None) };
+        let (left, right, to) = (at(form.left), at(form.right), at(form.to));
+        let library = Arc::clone(&self.library);
+        let product = Product { library, plan, algorithm, left, right, to, follow: form.follow };
+        product.queue(&self.context, stream)?;
+        Ok(Some(product))
     }
 }
 

@@ -4,12 +4,15 @@
 //! it began and ended. The host never waits for them: it asks, and it learns the times of a block when it next has
 //! something to say to the device.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     abi::{Run, bytes_of},
     context::Context,
-    feed::ask,
+    engine::Ground,
     memory::Pinned,
     stream::{Event, Stream},
 };
@@ -49,6 +52,8 @@ impl Queued {
 pub struct Done {
     /// What was queued.
     pub queued: Queued,
+    /// When it began.
+    pub begin: Instant,
     /// When it ended.
     pub end: Instant,
     /// How long it took, in seconds.
@@ -79,12 +84,8 @@ pub struct Ring {
 
 impl Ring {
     /// For blocks of so many steps at most, with so many marks between phases.
-    pub fn new(
-        context: &Arc<Context>,
-        stream: &Stream,
-        most_steps: usize,
-        marks: usize,
-    ) -> Result<Self, DeviceError> {
+    pub fn new(ground: &Ground, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
+        let context = &ground.context;
         let bytes = size_of::<Run>() + most_steps * size_of::<Hyper>();
         let place = || {
             Ok(Place {
@@ -97,17 +98,17 @@ impl Ring {
         };
         let places = (0..PLACES).map(|_| place()).collect::<Result<_, DeviceError>>()?;
         let anchor = Event::timed(context)?;
-        anchor.record(stream)?;
-        anchor.synchronize(|| "starting".into())?;
+        anchor.record(&ground.stream)?;
+        ground.wait(&anchor, || "starting".into())?;
         let anchor = (anchor, Instant::now());
         Ok(Self { context: Arc::clone(context), places, next: 0, anchor, spare: Event::timed(context)? })
     }
 
     /// The place for the next block; what was in it is done before, and handed over.
-    pub fn free(&mut self) -> Result<Option<Done>, DeviceError> {
+    pub fn free(&mut self, ground: &Ground) -> Result<Option<Done>, DeviceError> {
         let place = &self.places[self.next];
         let Some(queued) = &place.queued else { return Ok(None) };
-        ask(&place.end, || queued.doing())?;
+        ground.until(&place.end, || queued.doing())?;
         self.take(self.next)
     }
 
@@ -140,20 +141,14 @@ impl Ring {
         Ok(())
     }
 
-    /// Puts a new anchor behind what the stream has been given.
-    pub fn set_anchor(&mut self, stream: &Stream) -> Result<(), DeviceError> {
-        self.spare.record(stream)
-    }
-
-    /// Whether the device has come to the new anchor.
-    pub fn at_anchor(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
-        self.spare.happened(doing)
-    }
-
-    /// The host has just waited for the anchor.
-    pub fn anchored(&mut self) {
+    /// Waits for all that the stream has been given, and has an anchor there.
+    pub fn anchor(&mut self, ground: &Ground, doing: &str) -> Result<(), DeviceError> {
+        self.spare.record(&ground.stream)?;
+        let running = self.unfinished()?.map(Queued::doing);
+        ground.wait(&self.spare, || running.clone().unwrap_or_else(|| doing.to_owned()))?;
         std::mem::swap(&mut self.anchor.0, &mut self.spare);
         self.anchor.1 = Instant::now();
+        Ok(())
     }
 
     /// The last block whose end the host has not seen; `None` where all are done.
@@ -167,10 +162,10 @@ impl Ring {
     }
 
     /// Waits for the last block.
-    pub fn wait(&self) -> Result<(), DeviceError> {
+    pub fn wait(&self, ground: &Ground) -> Result<(), DeviceError> {
         let place = &self.places[(self.next + PLACES - 1) % PLACES];
         match &place.queued {
-            Some(queued) => place.end.synchronize(|| queued.doing()),
+            Some(queued) => ground.wait(&place.end, || queued.doing()),
             None => Ok(()),
         }
     }
@@ -195,11 +190,17 @@ impl Ring {
             phases.push((*phase, mark.seconds_after(earlier)?));
             earlier = mark;
         }
+        let (begin, end) =
+            (self.instant(&self.places[number].begin)?, self.instant(&self.places[number].end)?);
+        Ok(Some(Done { queued, begin, end, seconds, phases }))
+    }
+
+    /// When an event happened, by the host's clock.
+    pub fn instant(&self, event: &Event) -> Result<Instant, DeviceError> {
         // Before the anchor or behind it: one of the two differences is not zero.
-        let (event, at) = &self.anchor;
-        let later = std::time::Duration::from_secs_f64(place.end.seconds_after(event)?);
-        let before = std::time::Duration::from_secs_f64(event.seconds_after(&place.end)?);
-        let end = (*at + later).checked_sub(before).unwrap_or(*at);
-        Ok(Some(Done { queued, end, seconds, phases }))
+        let (anchor, at) = &self.anchor;
+        let later = Duration::from_secs_f64(event.seconds_after(anchor)?);
+        let before = Duration::from_secs_f64(anchor.seconds_after(event)?);
+        Ok((*at + later).checked_sub(before).unwrap_or(*at))
     }
 }

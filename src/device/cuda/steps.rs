@@ -1,15 +1,13 @@
 //! A program as the device runs it: its records, how each is launched, and what is not a kernel's work.
 
-use std::sync::Arc;
-
 use super::{
     abi::{Kind, Op, bytes_of},
-    context::Context,
     encode::{Precision, Refused, encode},
+    engine::Ground,
     launch::{Shape, shape},
     memory::DeviceMemory,
     product::{Product, Products},
-    stream::Stream,
+    staging::Staging,
 };
 use crate::{
     device::DeviceError,
@@ -69,10 +67,11 @@ impl Steps {
         layout: &Layout,
         places: &Places,
         precision: Precision,
-        context: &Arc<Context>,
-        stream: &Stream,
+        ground: &Ground,
+        staging: &mut Staging,
         mut products: Option<&mut Products>,
     ) -> Result<Self, DeviceError> {
+        let context = &ground.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let rows = |n: usize| i32::try_from(n).map_err(|_| unusable(too_large(n)));
         let (mut nodes, mut records, mut widest) = (Vec::new(), Vec::new(), 1);
@@ -84,7 +83,7 @@ impl Steps {
                     widest = widest.max(numbers(&op));
                     let kind = Kind::ALL[op.kind as usize % Kind::ALL.len()];
                     let product = match &mut products {
-                        Some(products) => products.plan(&op, kind)?,
+                        Some(products) => products.plan(&op, kind, &ground.stream)?,
                         None => None,
                     };
                     match product {
@@ -106,7 +105,7 @@ impl Steps {
         }
         let bytes = bytes_of(&records);
         let memory = DeviceMemory::new(context, bytes.len(), "the records of a program")?;
-        stream.upload_staged(memory.at, bytes)?;
+        staging.upload(ground, memory.at, bytes)?;
         Ok(Self {
             rows: rows(program.batch)?,
             own_rows: rows(program.rows)?,

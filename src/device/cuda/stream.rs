@@ -54,13 +54,16 @@ impl Stream {
         self.context.check(status, || format!("copying {bytes} bytes to it"))
     }
 
-    /// Any memory to the device: the driver stages what is not pinned, so it may change when this returns.
-    pub fn upload_staged<T: super::memory::Plain>(&self, to: u64, from: &[T]) -> Result<(), DeviceError> {
+    /// Any memory to the device. What is not pinned the driver stages, for which it may wait.
+    ///
+    /// # Safety
+    /// `from` must stay as it is until the stream was waited for.
+    pub unsafe fn upload_from(&self, to: u64, from: &[f32]) -> Result<(), DeviceError> {
         let bytes = size_of_val(from);
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the slice is alive during the call; the caller owns so much memory at `to`.
+        // SAFETY: the slice is alive and the caller keeps it; the caller owns so much memory at `to`.
         let status = unsafe {
             (self.context.driver.cuMemcpyHtoDAsync_v2)(to, from.as_ptr().cast(), bytes, self.handle)
         };
@@ -120,7 +123,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if self.context.enter_to_free() {
             // SAFETY: made by `new`, destroyed once; what is queued is still done.
             unsafe { (self.context.driver.cuStreamDestroy_v2)(self.handle) };
         }
@@ -191,7 +194,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if self.context.enter_to_free() {
             // SAFETY: made by `new`, destroyed once.
             unsafe { (self.context.driver.cuEventDestroy_v2)(self.handle) };
         }

@@ -1,5 +1,6 @@
-//! Sums over the devices of a run, as a GPU takes part in them: by NCCL, queued among its kernels; or through the host,
-//! where NCCL is not there or a device of another kind is among them.
+//! Sums over the devices of a run, as a GPU takes part in them: by a kernel of ours, where they are small and the GPUs
+//! reach each other's memory; by NCCL, queued among its kernels, too; or through the host, where NCCL is not there or a
+//! device of another kind is among them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -7,6 +8,7 @@ use super::{
     context::Context,
     memory::Pinned,
     nccl::Communicator,
+    peer::PeerSums,
     stream::{Event, Stream},
 };
 use crate::{
@@ -18,6 +20,8 @@ use crate::{
 pub enum Way {
     /// There are none.
     Alone,
+    /// By a kernel of ours, which a graph may hold.
+    Peers(PeerSums),
     /// Over NCCL: a sum is queued like a kernel, and a graph may hold it.
     Nccl(Communicator),
     /// Through the host's memory, with a wait in every step.

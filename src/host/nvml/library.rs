@@ -61,6 +61,9 @@ impl Monitor {
         let utilization = device.utilization_rates().ok();
         let memory = device.memory_info().ok();
         let from_milli = |value: u32| f64::from(value) / 1000.0;
+        // What holds the whole back holds back its parts, which do not tell.
+        let whole = if uuid.starts_with("MIG-") { device.mig_parent_device().ok() } else { None };
+        let reasons = whole.as_ref().unwrap_or(&device).current_throttle_reasons();
         Some(GpuSample {
             utilization_percent: utilization.as_ref().map(|u| u.gpu),
             memory_utilization_percent: utilization.as_ref().map(|u| u.memory),
@@ -74,7 +77,7 @@ impl Monitor {
             sm_clock_mhz: device.clock_info(Clock::SM).ok(),
             memory_clock_mhz: device.clock_info(Clock::Memory).ok(),
             performance_state: device.performance_state().ok().map(|state| state.as_c()).filter(|p| *p < 16),
-            throttle: device.current_throttle_reasons().ok().map(|reasons| Throttle(reasons.bits())),
+            throttle: reasons.ok().map(|reasons| Throttle(reasons.bits())),
         })
     }
 
@@ -109,6 +112,10 @@ fn gpu(index: u32, device: &Device<'_>) -> Gpu {
         }),
         mig: device.mig_mode().ok().map(|mode| mode.current == 1),
         pcie: generation.zip(device.current_pcie_link_width().ok()),
+        pcie_most: device.max_pcie_link_gen().ok().zip(device.max_pcie_link_width().ok()),
+        ecc: device.is_ecc_enabled().ok().map(|mode| mode.currently_enabled),
+        power_limit_default_w: device.power_management_limit_default().ok().map(|mw| f64::from(mw) / 1000.0),
+        clocks_most_mhz: [Clock::SM, Clock::Memory].map(|clock| device.max_clock_info(clock).ok()),
         capability: capability.map(|c| (c.major, c.minor)),
     }
 }

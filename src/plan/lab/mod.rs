@@ -9,9 +9,12 @@ use super::{
     Choice, Machine, Place, PlanError,
     devices::{choose_of, gpus_in_words},
 };
-use crate::spec::{
-    Lab, LabSpec, Policy, Problem,
-    lab::{Matmul, Norm},
+use crate::{
+    spec::{
+        Lab, LabSpec, Policy, Problem,
+        lab::{Matmul, Norm, Operands},
+    },
+    units,
 };
 
 pub use tensors::{Outlook, StepPlan};
@@ -27,6 +30,8 @@ pub struct LabTrial {
     pub spec: LabSpec,
     /// What was asked and what is used.
     pub devices: Choice,
+    /// Names and UUIDs of the GPUs among those.
+    pub gpus: Vec<(String, String)>,
     /// What is done.
     pub work: Work,
     /// Threads of the CPU.
@@ -80,35 +85,50 @@ pub fn plan(spec: &LabSpec, machine: &Machine, threads: usize) -> Result<LabTria
             let shapes = matmul.operands.shapes();
             let bytes = matmul_bytes(matmul, &shapes, kept);
             let memory = devices.used.iter().map(|place| (*place, bytes)).collect();
-            (Work::Matmul { shapes, kept: kept as usize }, memory, "matmul")
+            let largest = largest(shapes.iter().map(numbers));
+            let key = match matmul.operands {
+                Operands::Sizes(_) => format!("matmul.sizes.{largest}"),
+                Operands::Shapes(_) => format!("matmul.shapes.{largest}"),
+            };
+            (Work::Matmul { shapes, kept: kept as usize }, memory, key)
         }
         Lab::Transfer(transfer) => {
             let copies = transfer::copies(transfer, &devices.used, machine, &mut notes);
             let most = transfer.sizes.iter().copied().max().unwrap_or(0);
+            let key = format!("transfer.sizes.{}", largest(transfer.sizes.iter().copied()));
             let mut memory: BTreeMap<Place, u64> = BTreeMap::new();
             for place in copies.iter().flat_map(|copy| [copy.from, copy.to]) {
                 memory.entry(place).or_insert(most.saturating_mul(2));
             }
-            (Work::Transfer(copies), memory.into_iter().collect(), "transfer.sizes")
+            (Work::Transfer(copies), memory.into_iter().collect(), key)
         }
         Lab::Tensors(tensors) => {
             let planned = tensors::steps(tensors, &spec.devices, &devices, machine)?;
             notes.extend(planned.note);
             (devices.requested, devices.used) = (planned.requested, planned.used);
-            (Work::Tensors(planned.steps), planned.memory, "tensors.step")
+            (Work::Tensors(planned.steps), planned.memory, planned.largest)
         }
     };
-    check_memory(&memory, machine, key).map_err(|problem| PlanError::Problems(vec![problem]))?;
+    check_memory(&memory, machine, &key).map_err(|problem| PlanError::Problems(vec![problem]))?;
     let instruction_set = machine.instruction_set.clone();
-    Ok(LabTrial { spec, devices, work, threads, instruction_set, memory, notes })
+    let gpus = devices.gpus(machine);
+    Ok(LabTrial { spec, devices, gpus, work, threads, instruction_set, memory, notes })
+}
+
+/// The place of the largest; of equal ones the first.
+fn largest(sizes: impl Iterator<Item = u64>) -> usize {
+    let places = sizes.enumerate().map(|(place, size)| (size, std::cmp::Reverse(place)));
+    places.max().map_or(0, |(_, std::cmp::Reverse(place))| place)
+}
+
+/// Of the factors and the product of a shape.
+fn numbers([m, k, n]: &[usize; 3]) -> u64 {
+    let area = |a: usize, b: usize| (a as u64).saturating_mul(b as u64);
+    area(*m, *k).saturating_add(area(*k, *n)).saturating_add(area(*m, *n))
 }
 
 /// Factors, product and norms of the largest shape.
 fn matmul_bytes(matmul: &Matmul, shapes: &[[usize; 3]], kept: u64) -> u64 {
-    let numbers = |[m, k, n]: &[usize; 3]| {
-        let area = |a: usize, b: usize| (a as u64).saturating_mul(b as u64);
-        area(*m, *k).saturating_add(area(*k, *n)).saturating_add(area(*m, *n))
-    };
     let kept = if matmul.norm == Norm::None { 0 } else { kept };
     let most = shapes.iter().map(numbers).max().unwrap_or(0);
     most.saturating_add(kept + 1).saturating_mul(4)
@@ -125,14 +145,10 @@ fn check_memory(memory: &[(Place, u64)], machine: &Machine, key: &str) -> Result
             rooms.push((*bytes, free, place.to_string()));
         }
     }
-    let gb = |bytes: u64| bytes as f64 / 1e9;
     match rooms.into_iter().find(|(needed, free, _)| needed > free) {
         Some((needed, free, place)) => {
-            let message = format!(
-                "this needs {:.3} GB of memory on {place}, and {:.3} GB are available",
-                gb(needed),
-                gb(free)
-            );
+            let [needed, free] = units::two_sizes(needed, free);
+            let message = format!("this needs {needed} of memory on {place}, and {free} are available");
             Err(Problem::at_key(key, message).hint("make it smaller"))
         }
         None => Ok(()),

@@ -38,6 +38,8 @@ pub(super) struct Planned {
     pub requested: String,
     pub used: Vec<Place>,
     pub memory: Vec<(Place, u64)>,
+    /// The key of the step that makes the largest tensor.
+    pub largest: String,
     pub note: Option<String>,
 }
 
@@ -58,6 +60,8 @@ struct Tour<'a> {
     /// Files that were saved, with their tensors.
     saved: BTreeMap<String, BTreeMap<String, Option<Vec<usize>>>>,
     memory: BTreeMap<Place, u64>,
+    /// Bytes of the largest tensor, and the key of the step that makes it.
+    largest: (u64, String),
     asked: Vec<DeviceName>,
     used: Vec<Place>,
     problems: Vec<Problem>,
@@ -99,6 +103,7 @@ pub(super) fn steps(
         made: BTreeMap::new(),
         saved: BTreeMap::new(),
         memory: BTreeMap::new(),
+        largest: (0, "tensors.step".to_owned()),
         asked: Vec::new(),
         used: Vec::new(),
         problems: Vec::new(),
@@ -118,7 +123,8 @@ pub(super) fn steps(
     if tour.used.is_empty() {
         tour.used.push(place);
     }
-    Ok(Planned { steps, requested, used: tour.used, memory: tour.memory.into_iter().collect(), note })
+    let (memory, (_, largest)) = (tour.memory.into_iter().collect(), tour.largest);
+    Ok(Planned { steps, requested, used: tour.used, memory, largest, note })
 }
 
 impl Tour<'_> {
@@ -212,6 +218,9 @@ impl Tour<'_> {
             Some(bytes) => {
                 let held = self.memory.entry(place).or_insert(0);
                 *held = held.saturating_add(bytes);
+                if bytes > self.largest.0 {
+                    self.largest = (bytes, key.to_owned());
+                }
             }
             None => {
                 let shape = shape.as_deref().unwrap_or_default();

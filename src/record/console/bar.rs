@@ -53,8 +53,7 @@ impl Bar {
 
 /// `━━━━━━╸───────────────── epoch 3/10, loss 0.01234, 5.126 M rows/s, 12.3 s left`.
 fn line(header: &Header, progress: &Progress) -> String {
-    let done = progress.step.saturating_mul(CELLS) / header.steps_planned.max(1);
-    let done = usize::try_from(done.min(CELLS)).unwrap_or_default();
+    let done = (plain::share(header, progress) * CELLS as f64) as usize; // a share of 1 at most
     let cells = CELLS as usize;
     let (head, rest) = if done < cells { ("╸", cells - done - 1) } else { ("", 0) };
     format!("{}{head}{} {}", "━".repeat(done), "─".repeat(rest), plain::progress(header, progress))

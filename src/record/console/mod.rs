@@ -19,7 +19,7 @@ use bar::Bar;
 use plain::Pace;
 use terminal_size::terminal_size_of;
 
-use super::{RecordError, Sink, story};
+use super::{RecordError, Sink, error::STANDARD_OUTPUT, story};
 use crate::event::{Event, Header, Level, Outcome, Progress, ValidationRow};
 
 /// How much is said.
@@ -123,7 +123,7 @@ impl Console {
         if self.options.terminal {
             let width = terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
             self.bar.show(header, progress, width, &mut self.err);
-        } else if self.pace.progress_is_due(progress) {
+        } else if self.pace.progress_is_due(header, progress) {
             let line = plain::progress(header, progress);
             self.say(&line);
         }
@@ -200,7 +200,7 @@ impl Sink for Console {
         match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
             // `runner spec.toml | head -1` is no error.
             Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-                Err(RecordError::write(Path::new("standard output"), e))
+                Err(RecordError::write(Path::new(STANDARD_OUTPUT), e))
             }
             _ => Ok(()),
         }

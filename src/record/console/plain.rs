@@ -1,30 +1,46 @@
 //! Progress in words, and how often words are due where there is no terminal to redraw.
 
-use super::super::{summary::per_second, units};
-use crate::event::{Header, Progress, ValidationRow};
+use super::super::summary::per_second;
+use crate::{
+    event::{Header, Progress, ValidationRow},
+    units,
+};
 
 /// Seconds between two lines of progress.
 const QUIET_S: f64 = 5.0;
 
-/// Lines of validation in a run, whatever the number of epochs.
-const VALIDATION_LINES: u64 = 20;
+/// The same where a run may take only a short time.
+const SHORTEST_S: f64 = 0.25;
+
+/// Lines in a run, whatever the number of epochs.
+const LINES: u64 = 20;
 
 /// `epoch 3/10, loss 0.01234, 5.126 M rows/s, 12.3 s left`.
 pub(super) fn progress(header: &Header, progress: &Progress) -> String {
-    let mut words =
-        vec![format!("epoch {}/{}", units::count(progress.epoch), units::count(header.epochs_planned))];
+    let epoch = units::count(progress.epoch);
+    // How many it takes is not known where time decides.
+    let mut words = vec![match header.max_time_s {
+        Some(_) => format!("epoch {epoch}"),
+        None => format!("epoch {epoch}/{}", units::count(header.epochs_planned)),
+    }];
     if let Some(loss) = progress.loss {
         words.push(format!("loss {}", units::number(loss.into())));
     }
     if let Some(rate) = per_second(progress.samples, progress.train_s) {
         words.push(format!("{} rows/s", units::rate(rate)));
     }
-    if progress.step > 0 {
-        let steps_left = header.steps_planned.saturating_sub(progress.step);
-        let left_s = progress.elapsed_s / progress.step as f64 * steps_left as f64;
-        words.push(format!("{} left", units::seconds(left_s)));
+    let share = share(header, progress);
+    if share > 0.0 {
+        words.push(format!("{} left", units::seconds(progress.elapsed_s / share - progress.elapsed_s)));
     }
     words.join(", ")
+}
+
+/// The part of the run that is done: of its steps, or of its time where that ends it sooner.
+pub(super) fn share(header: &Header, progress: &Progress) -> f64 {
+    let of_steps = progress.step as f64 / header.steps_planned.max(1) as f64;
+    let of_time = header.max_time_s.filter(|most| *most > 0.0).map_or(0.0, |most| progress.elapsed_s / most);
+    of_steps.max(of_time).min(1.0)
 }
 
 /// When the last line was said.
@@ -33,20 +49,30 @@ pub(super) struct Pace {
     last_s: f64,
 }
 
+/// Seconds between two lines of progress: a twentieth of the time that a run may take, where that is short.
+fn between_s(header: &Header) -> f64 {
+    header.max_time_s.map_or(QUIET_S, |most| (most / LINES as f64).clamp(SHORTEST_S, QUIET_S))
+}
+
 impl Pace {
     /// At most one line every few seconds, and none while validations are told.
-    pub(super) fn progress_is_due(&mut self, progress: &Progress) -> bool {
-        let due = progress.elapsed_s - self.last_s >= QUIET_S;
+    pub(super) fn progress_is_due(&mut self, header: &Header, progress: &Progress) -> bool {
+        let due = progress.elapsed_s - self.last_s >= between_s(header);
         if due {
             self.last_s = progress.elapsed_s;
         }
         due
     }
 
-    /// Every validation of a short run; of a long one some twenty, the last among them.
+    /// Every validation of a short run; of a long one some twenty, the last among them. Where time ends a run, its epochs
+    /// cannot be counted beforehand: then as many as there would be lines of progress.
     pub(super) fn validation_is_due(&mut self, header: &Header, row: &ValidationRow) -> bool {
-        let stride = header.epochs_planned.div_ceil(VALIDATION_LINES).max(1);
-        let due = row.epoch.is_multiple_of(stride) || row.epoch >= header.epochs_planned;
+        let stride = header.epochs_planned.div_ceil(LINES).max(1);
+        let by_count = row.epoch.is_multiple_of(stride) || row.epoch >= header.epochs_planned;
+        let by_time = header
+            .max_time_s
+            .is_some_and(|most| row.elapsed_s - self.last_s >= between_s(header) || row.elapsed_s >= most);
+        let due = by_count || by_time;
         if due {
             self.last_s = row.elapsed_s;
         }
@@ -91,9 +117,29 @@ mod tests {
         let due: Vec<bool> = [1.0, 5.0, 9.9, 10.0]
             .map(|elapsed_s| {
                 let now = Progress { step: 1, epoch: 1, samples: 1, train_s: 1.0, elapsed_s, loss: None };
-                pace.progress_is_due(&now)
+                pace.progress_is_due(&sample::header(), &now)
             })
             .to_vec();
         assert_eq!(due, [false, true, false, true]);
+    }
+
+    #[test]
+    fn a_run_that_time_ends_is_told_by_its_share_of_it() {
+        let header = Header {
+            max_time_s: Some(10.0),
+            epochs_planned: 1 << 40,
+            steps_planned: 1 << 50,
+            ..sample::header()
+        };
+        let at = |elapsed_s| Progress { step: 9, epoch: 3, samples: 64, train_s: 0.5, elapsed_s, loss: None };
+        assert_eq!(progress(&header, &at(4.0)), "epoch 3, 128.0 rows/s, 6.00 s left");
+        let mut pace = Pace::default();
+        let told = (1..=100).filter(|tenth| pace.progress_is_due(&header, &at(f64::from(*tenth) / 10.0)));
+        assert_eq!(told.count(), 20);
+        let mut pace = Pace::default();
+        let row =
+            |elapsed_s| ValidationRow { step: 9, epoch: 3, rows: 1, loss: 1.0, accuracy: None, elapsed_s };
+        let due = [0.1, 0.5, 0.9, 9.8, 9.9, 10.0].map(|s| pace.validation_is_due(&header, &row(s)));
+        assert_eq!(due, [false, true, false, true, false, true]);
     }
 }

@@ -104,7 +104,8 @@ impl LabFiles {
                 self.end_row()?;
                 let message = row.message.as_ref().map(|m| format!(": {m}")).unwrap_or_default();
                 let text = format!("step {}, {}, {}{message}", row.step, row.expression, row.status.name());
-                self.log.note(Level::Info, &text)
+                self.log.note(Level::Info, &text)?;
+                self.log.flush()
             }
         }
     }
@@ -123,7 +124,7 @@ impl LabFiles {
                 count: line.count,
                 noop_count: line.noop_count,
                 bytes: (kind != Transferred::Sync).then_some(line.bytes),
-                total_s: line.time.as_secs_f64(),
+                total_s: line.seconds(),
             })?;
         }
         self.transfers.flush()?;
@@ -131,7 +132,7 @@ impl LabFiles {
         self.summary.end_line()?;
         self.summary.flush()?;
         let reason = outcome.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let seconds = super::units::seconds(outcome.wall_s);
+        let seconds = crate::units::seconds(outcome.wall_s);
         self.log.end(outcome.status, &format!("{} after {seconds}{reason}", outcome.status.name()))
     }
 

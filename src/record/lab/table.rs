@@ -6,8 +6,8 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::{
     lab::{Finding, ProductRow, StepRow, StepStatus},
-    record::units,
     spec::lab::Order,
+    units,
 };
 
 /// Rows that share a header.

@@ -122,14 +122,7 @@ impl Matmul {
 }
 
 fn read_shape(v: Item<'_>) -> [usize; 3] {
-    let axis = serde_json::json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
-    let schema = serde_json::json!({ "type": "array", "items": axis, "minItems": 3, "maxItems": 3 });
-    v.custom("three numbers, [m, k, n], each at least 1", schema, [1; 3], |v| {
-        let sizes = v.integers()?;
-        let sizes: Option<Vec<usize>> =
-            sizes.iter().map(|n| u32::try_from(*n).ok().filter(|n| *n > 0).map(|n| n as usize)).collect();
-        <[usize; 3]>::try_from(sizes?).ok()
-    })
+    v.array("three numbers, [m, k, n]", [1; 3], |v| v.size(1))
 }
 
 /// The table `[logging]` of a lab.

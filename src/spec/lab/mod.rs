@@ -3,13 +3,16 @@
 mod bytes;
 mod devices;
 mod matmul;
+mod numbers;
+mod read_steps;
 mod steps;
 mod tensors;
 mod transfer;
 
 pub use devices::LabDevices;
 pub use matmul::{LabLogging, Matmul, Norm, Operands, Order};
-pub use steps::{Expect, FileName, Load, Net, Numbers, Save, Saved, Start, Step, StepOp};
+pub use numbers::Numbers;
+pub use steps::{Expect, FileName, Load, Net, Save, Saved, Start, Step, StepOp};
 pub use tensors::Tensors;
 pub use transfer::{Direction, Memory, Transfer};
 

@@ -1,6 +1,6 @@
 //! `kind = "tensors"`: a tour of tensors and devices, step by step.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use serde::Serialize;
 
@@ -33,7 +33,13 @@ impl Tensors {
     fn find_saved(&mut self) {
         let mut saved = BTreeSet::new();
         for step in &mut self.step {
-            let mark = |file: &mut FileName| file.is_saved = saved.contains(&file.text);
+            let mark = |file: &mut FileName| {
+                file.is_saved = saved.contains(&file.text);
+                // It will lie in the run's folder, wherever the spec does.
+                if file.is_saved {
+                    file.path = PathBuf::from(&file.text);
+                }
+            };
             match &mut step.op {
                 StepOp::Load(load) => mark(&mut load.file),
                 StepOp::Net(net) => {

@@ -33,6 +33,13 @@ pub(in crate::spec) struct Choice<T> {
     pub read: fn(Item<'_>) -> T,
 }
 
+/// What is wrong with a value within another.
+pub(in crate::spec) struct Fault {
+    pub at: Vec<usize>,
+    pub span: Span,
+    pub words: String,
+}
+
 impl<'a> Item<'a> {
     /// A number in `range`; an integer serves.
     pub fn float(self, range: Range) -> f64 {
@@ -212,6 +219,33 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// An array of exactly `N` elements, each read by `read`; `example` shows what they are.
+    pub fn array<const N: usize, T: Clone>(
+        self,
+        example: &str,
+        stand_in: [T; N],
+        mut read: impl FnMut(Item<'_>) -> T,
+    ) -> [T; N] {
+        if let At::Node(Node { value: Value::Array(items), .. }) = &self.at
+            && items.len() != N
+        {
+            let (path, count) = (self.reading.path_to(None), items.len());
+            let entries = if count == 1 { "entry" } else { "entries" };
+            let label = self.doc;
+            self.tell(|p| {
+                let message = format!("`{path}` has {count} {entries}, and it needs {N}: {example}");
+                Problem { message, ..p }.label(label)
+            });
+            return stand_in;
+        }
+        if let At::Node(Node { value, .. }) = &self.at
+            && !matches!(value, Value::Array(_))
+        {
+            return self.custom(example, serde_json::Value::Null, stand_in, |_| None);
+        }
+        <[T; N]>::try_from(self.list(N..=N, &mut read)).unwrap_or(stand_in)
+    }
+
     /// A table whose fields `read` names.
     pub fn table<T>(self, read: impl FnOnce(&mut Fields<'a>) -> T) -> T {
         let Self { at, doc, reading } = self;
@@ -325,6 +359,25 @@ impl<'a> Item<'a> {
         read: impl Fn(&Value) -> Option<T>,
     ) -> T {
         self.custom_hinted(expected, schema, stand_in, None, read)
+    }
+
+    /// As [`Item::custom`], where `judge` tells what is wrong with which value within it: the indexes to it, its place,
+    /// and words that follow its name.
+    pub fn judged<T>(
+        self,
+        schema: serde_json::Value,
+        stand_in: T,
+        judge: impl FnOnce(&Node) -> Result<T, Fault>,
+    ) -> T {
+        let At::Node(node) = self.at else { return self.custom("", schema, stand_in, |_| None) };
+        judge(node).unwrap_or_else(|fault| {
+            let inner: String = fault.at.iter().map(|index| format!(".{index}")).collect();
+            let path = self.reading.path_to(None) + &inner;
+            let message = format!("`{path}`{}", fault.words);
+            let problem = Problem::new(fault.span.place(), message).label(self.doc);
+            self.reading.tell(path, problem);
+            stand_in
+        })
     }
 
     /// As [`Item::custom`], with the way out.

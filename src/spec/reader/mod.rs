@@ -15,7 +15,7 @@ mod range;
 use std::path::{Path, PathBuf};
 
 pub(super) use fields::Fields;
-pub(super) use item::{Choice, Item, Word};
+pub(super) use item::{Choice, Fault, Item, Word};
 pub(super) use range::{Range, Rule};
 
 use super::{key, problem::Problem, tree::Node};

@@ -49,6 +49,12 @@ libraries
   cuBLASLt     13.0, LIBRARIES/libcublasLt.so.12
   NCCL         2.27, LIBRARIES/libnccl.so.2
   kernel cache KERNELS
+
+rates of gpu:0
+  not measured; `runner devices --measure` measures them
+
+rates of gpu:1
+  not measured; `runner devices --measure` measures them
 ";
     let got = section(&sim, &[("RUNNER_SIM_DEVICES", "2")]);
     // Widths follow the cells; their order and content are what matters.
@@ -76,6 +82,9 @@ libraries
   cuBLASLt     not there, so our own kernels do the large products: {}
   NCCL         not there: {}
   kernel cache KERNELS
+
+rates of gpu:0
+  not measured; `runner devices --measure` measures them
 ",
         looked("libnvrtc.so.13, libnvrtc.so.12"),
         looked("libcublasLt.so.13, libcublasLt.so.12"),

@@ -5,7 +5,12 @@ mod devices;
 mod faults;
 mod flow;
 mod lab;
+mod machine;
+mod moved;
 mod parity;
+mod peers;
+mod rates;
+mod timeline;
 
 use std::{
     fs,

@@ -57,7 +57,7 @@ metrics = ["loss", "accuracy"]
 "#;
 
 /// A place with the rows of `CLASSES`.
-fn classes() -> Place {
+pub fn classes() -> Place {
     let place = Place::new(CLASSES);
     let mut text = "a,b,c,label\n".to_owned();
     let mut state = 1u32;
@@ -75,7 +75,7 @@ fn classes() -> Place {
 
 /// Every cell of `metrics.csv` but the times.
 #[track_caller]
-fn same(cpu: &Folder, gpu: &Folder, tolerance: f64, what: &str) {
+pub fn same(cpu: &Folder, gpu: &Folder, tolerance: f64, what: &str) {
     let (cpu, gpu) = (cpu.metrics(), gpu.metrics());
     assert_eq!(cpu.columns, gpu.columns);
     assert_eq!(cpu.rows.len(), gpu.rows.len(), "{what}");
@@ -171,10 +171,19 @@ fn large_products_go_to_the_library_where_it_is_there() {
     }
     let calls = sim.calls();
     let count = |what: &str| calls.iter().filter(|call| **call == what).count();
-    // By launches, twice each: forward with its bias, both gradients. In a graph they are nodes.
-    assert_eq!(count("matmul 600 32 1300 epilogue 4 compute 68"), 2, "{calls:?}");
-    assert_eq!(count("matmul 1300 32 600 epilogue 1 compute 68"), 2);
-    assert_eq!(count("matmul 600 1300 32 epilogue 1 compute 68"), 2);
+    // Forward with its bias, both gradients: each once for either engine before anything is captured or counted, and by
+    // launches twice. In a graph they are nodes.
+    assert_eq!(count("matmul 600 32 1300 epilogue 4 compute 68"), 4, "{calls:?}");
+    assert_eq!(count("matmul 1300 32 600 epilogue 1 compute 68"), 4);
+    assert_eq!(count("matmul 600 1300 32 epilogue 1 compute 68"), 4);
+    let at = |what: &str| calls.iter().position(|call| call.starts_with(what)).unwrap();
+    let cleared = format!("memset {}", calls[0].strip_prefix("alloc ").unwrap());
+    let last = calls.iter().rposition(|call| *call == cleared).unwrap();
+    assert!(at("matmul 600 120 1300") < at("graph"), "{calls:?}");
+    assert!(
+        calls[last..].iter().any(|call| call.starts_with("launch")),
+        "and what they wrote is gone: {calls:?}"
+    );
     assert!(without.calls().iter().all(|call| !call.starts_with("matmul")));
 }
 
@@ -196,7 +205,8 @@ fn precision_is_what_the_spec_says() {
     }
 }
 
-/// Sums over GPUs are nodes of a graph, or launches, or go through the host: the curve is that of the CPU.
+/// Without access to each other's memory (with it: peers.rs) sums over GPUs are nodes of a graph, or launches, by NCCL, or
+/// go through the host: the curve is that of the CPU.
 #[test]
 fn several_gpus_do_what_one_does() {
     let Some(sim) = Sim::get() else { return };
@@ -207,7 +217,7 @@ fn several_gpus_do_what_one_does() {
     };
     let place = classes();
     let cpu = place.run(&["devices.num_gpus=0"]).ended_by(0);
-    let four = [("RUNNER_SIM_DEVICES", "4")];
+    let four = [("RUNNER_SIM_DEVICES", "4"), ("RUNNER_SIM_PEER", "0")];
     for (sim, count, engine, chosen) in [
         (&sim, 2, "auto", "graph"),
         (&sim, 4, "auto", "graph"),
@@ -236,12 +246,17 @@ fn several_gpus_do_what_one_does() {
 fn a_gpu_that_fails_ends_the_run_of_all() {
     let Some(sim) = Sim::get() else { return };
     let place = classes();
-    for engine in ["devices.engine=graph", "devices.engine=launch"] {
-        let variables = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_FAIL", "launch:700")];
-        let ended = sim.run(&place, &["devices.num_gpus=2", engine], &variables).ended;
-        assert_eq!(ended.code, Some(1), "{engine}: {}", ended.stderr);
-        let named = ["error: `gpu:0` failed while launching ", "error: `gpu:1` failed while launching "];
-        let last = ended.stderr.lines().last().unwrap_or_default();
-        assert!(named.iter().any(|head| last.starts_with(head)), "{engine}: {}", ended.stderr);
+    for (engine, fails) in [("graph", "replay:9"), ("launch", "launch:700")] {
+        for (count, peer) in [("2", "0"), ("2", "1"), ("4", "0"), ("4", "1")] {
+            let variables =
+                [("RUNNER_SIM_DEVICES", count), ("RUNNER_SIM_PEER", peer), ("RUNNER_SIM_FAIL", fails)];
+            let arguments = [format!("devices.num_gpus={count}"), format!("devices.engine={engine}")];
+            let ended = sim.run(&place, &[&arguments[0], &arguments[1]], &variables).ended;
+            let what = format!("{count} GPUs, {engine}, peers {peer}: {}", ended.stderr);
+            assert_eq!(ended.code, Some(1), "{what}");
+            let last = ended.stderr.lines().last().unwrap_or_default();
+            let gpu = last.strip_prefix("error: `gpu:").and_then(|rest| rest.split_once('`'));
+            assert!(gpu.is_some_and(|(_, rest)| rest.starts_with(" failed while launching ")), "{what}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! the stand-in libraries, in a process of its own that finds those.
 
 mod instructions;
+mod peers;
 mod training;
 
 use std::process::Command;
@@ -44,14 +45,15 @@ fn the_suites_pass_on_the_stand_in_libraries() {
     let Some(libraries) = folder() else { return };
     let cache = tempfile::tempdir().unwrap();
     let run = Command::new(std::env::current_exe().unwrap())
-        .args(["gpu::instructions::", "gpu::training::", "--test-threads", "2"])
+        .args(["gpu::instructions::", "gpu::training::", "gpu::peers::", "--test-threads", "2"])
         .env("LD_LIBRARY_PATH", libraries)
         .env("RUNNER_CACHE_DIR", cache.path())
+        .env("RUNNER_SIM_DEVICES", "3")
         .env(REQUIRED, "1")
         .env(STAND_IN, "1")
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
-    assert!(said.contains("test result: ok. 3 passed"), "{said}");
+    assert!(said.contains("test result: ok. 7 passed"), "{said}");
 }

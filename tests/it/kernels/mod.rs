@@ -7,6 +7,7 @@ pub mod driver;
 mod libraries;
 mod machine;
 mod ops;
+mod peer;
 mod planted;
 mod programs;
 mod tensors;

@@ -1,7 +1,7 @@
 //! Numbers as a person reads them: four digits that matter, with their unit. Files never use these.
 
 /// `0.01234`, `1234`, `1.234e-7`.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();
     }
@@ -19,7 +19,7 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 /// `1,234,567`.
-pub(crate) fn count(value: u64) -> String {
+pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -32,13 +32,15 @@ pub(crate) fn count(value: u64) -> String {
 }
 
 /// `1 step`, `320 steps`.
-pub(crate) fn counted(value: u64, thing: &str) -> String {
+pub fn counted(value: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(value), if value == 1 { "" } else { "s" })
 }
 
 /// `160.2 k`, `5.126 M`: of something per second.
-pub(crate) fn rate(value: f64) -> String {
+pub fn rate(value: f64) -> String {
     match value {
+        v if v >= 999.95e12 => format!("{} P", number(v / 1e15)),
+        v if v >= 999.95e9 => format!("{} T", number(v / 1e12)),
         v if v >= 999.95e6 => format!("{} G", number(v / 1e9)),
         v if v >= 999.95e3 => format!("{} M", number(v / 1e6)),
         v if v >= 9999.5 => format!("{} k", number(v / 1e3)),
@@ -47,7 +49,7 @@ pub(crate) fn rate(value: f64) -> String {
 }
 
 /// `12.3 µs`, `1.23 ms`, `12.3 s`, `2 min 05 s`, `1 h 02 min`.
-pub(crate) fn seconds(value: f64) -> String {
+pub fn seconds(value: f64) -> String {
     let three = |v: f64| match v {
         v if v < 9.995 => format!("{v:.2}"),
         v if v < 99.95 => format!("{v:.1}"),
@@ -68,20 +70,27 @@ fn whole(value: f64) -> u64 {
 }
 
 /// `0 B`, `4 KiB`, `1.50 MiB`.
-pub(crate) fn bytes(value: u64) -> String {
-    let mut scaled = value as f64;
-    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
-        if scaled < 1023.5 || unit == "TiB" {
-            let digits = if scaled.fract() == 0.0 || scaled >= 99.95 { 0 } else { 1 };
-            return format!("{scaled:.digits$} {unit}");
-        }
-        scaled /= 1024.0;
+pub fn bytes(value: u64) -> String {
+    let (mut scaled, mut units) = (value as f64, ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].into_iter());
+    let mut unit = "B";
+    while scaled >= 1023.5
+        && let Some(larger) = units.next()
+    {
+        (scaled, unit) = (scaled / 1024.0, larger);
     }
-    format!("{value} B")
+    let digits = if scaled.fract() == 0.0 || scaled >= 99.95 { 0 } else { 1 };
+    format!("{scaled:.digits$} {unit}")
+}
+
+/// What is needed and what is there, told apart however near they are.
+pub fn two_sizes(needed: u64, there: u64) -> [String; 2] {
+    let words = [needed, there].map(bytes);
+    let same = words[0].replace(".0 ", " ") == words[1].replace(".0 ", " ");
+    if same && needed != there { [needed, there].map(|b| format!("{} B", count(b))) } else { words }
 }
 
 /// `93.4 %`, `0.42 %`.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent >= 9.995 || percent == 0.0 { format!("{percent:.1} %") } else { format!("{percent:.2} %") }
 }
@@ -105,8 +114,8 @@ mod tests {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([counted(1, "step"), counted(2, "step")], ["1 step", "2 steps"]);
         assert_eq!(
-            [12.0, 9999.9, 160_240.0, 5.126e6, 2.5e9].map(rate),
-            ["12.00", "10.00 k", "160.2 k", "5.126 M", "2.500 G"]
+            [12.0, 9999.9, 160_240.0, 5.126e6, 2.5e9, 3.2e13, 4e15].map(rate),
+            ["12.00", "10.00 k", "160.2 k", "5.126 M", "2.500 G", "32.00 T", "4.000 P"]
         );
         assert_eq!([0.0, 0.0042, 0.934, 1.0].map(percent), ["0.0 %", "0.42 %", "93.4 %", "100.0 %"]);
     }
@@ -132,5 +141,9 @@ mod tests {
     fn bytes_at_every_size() {
         let words = [0, 1000, 4096, 1_572_864, 188_160_000].map(bytes);
         assert_eq!(words, ["0 B", "1000 B", "4 KiB", "1.5 MiB", "179 MiB"]);
+        let words = [192_000_000_000_000, u64::MAX].map(bytes);
+        assert_eq!(words, ["175 TiB", "16 EiB"]);
+        assert_eq!(two_sizes(5 << 30, 3 << 30), ["5 GiB", "3 GiB"]);
+        assert_eq!(two_sizes((5 << 30) + 1, 5 << 30), ["5,368,709,121 B", "5,368,709,120 B"]);
     }
 }

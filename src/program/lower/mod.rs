@@ -4,10 +4,16 @@
 //! the first kind needs only its own rows, the second needs all of them, so that a team of threads that share rows
 //! meets but once in between.
 
+mod backward;
+mod finish;
+mod forward;
+
 use std::{collections::HashMap, ops::Range};
 
+use forward::LossParts;
+
 use super::{
-    Activation, Instruction, Op, Phase, Program, Programs, RowSource, Sums, UpdateRule,
+    Activation, Instruction, Op, Phase, Program, Programs, Sums, UpdateRule,
     layout::{Buffer, BufferId, Layout, Parameter, Role, Slice, aligned},
 };
 use crate::spec::{Layer, Loss, Metric, Policy};
@@ -222,111 +228,6 @@ impl<'a> Builder<'a> {
         self.gradients.map(|buffer| Slice { buffer, offset: 0, len })
     }
 
-    fn forward(
-        &mut self,
-        share: Range<usize>,
-        training: bool,
-        out: &mut Vec<Instruction>,
-    ) -> (Vec<Link>, Slice, Slice) {
-        let o = self.o;
-        let l = &self.layout;
-        let (rows, first) = (share.len(), share.start);
-        let (features, targets) = match training {
-            true => (l.train_features, l.train_targets),
-            false => (l.validation_features, l.validation_targets),
-        };
-        let source = match training && o.ordered {
-            _ if o.streamed => RowSource::Chunk,
-            true => RowSource::Order(l.order),
-            false => RowSource::Position,
-        };
-        let mut x = self.rows_of("batch_features", rows, o.features);
-        let target = self.rows_of("batch_targets", rows, o.targets);
-        let gather = Op::Gather {
-            features,
-            targets,
-            source,
-            first,
-            x,
-            y: target,
-            rows,
-            width: o.features,
-            target_width: o.targets,
-        };
-        out.push(Instruction { op: gather, phase: Phase::Data });
-        let mut links = Vec::new();
-        let (mut width, mut i) = (o.features, 0);
-        while i < o.layers.len() {
-            let op = match (&o.layers[i], self.learned[i]) {
-                (Layer::Linear(linear), Some(learned)) => {
-                    let following = o.layers.get(i + 1).and_then(activation_of);
-                    let outputs = linear.out_features;
-                    let y = self.rows_of(&format!("{i}.output"), rows, outputs);
-                    let pre = following
-                        .filter(|f| training && f.derivative_needs_input())
-                        .map(|_| self.rows_of(&format!("{i}.pre_activation"), rows, outputs));
-                    let saved = following.map(|f| (f, pre.unwrap_or(y)));
-                    links.push(Link::Linear { learned, x, activation: saved, inputs: width, outputs });
-                    let op = Op::Linear {
-                        x,
-                        weight: learned.weight,
-                        bias: learned.bias,
-                        activation: following,
-                        pre,
-                        y,
-                        rows,
-                        inputs: width,
-                        outputs,
-                    };
-                    i += usize::from(following.is_some());
-                    (x, width) = (y, outputs);
-                    Some(op)
-                }
-                (Layer::Dropout { p }, _) if training && *p > 0.0 => {
-                    let (p, layer) = (*p as f32, i as u32);
-                    let y = self.rows_of(&format!("{i}.output"), rows, width);
-                    links.push(Link::Dropout { p, layer, width });
-                    let op = Op::Dropout { x, y, p, layer, first, rows, width };
-                    x = y;
-                    Some(op)
-                }
-                (layer, _) => activation_of(layer).map(|activation| {
-                    let y = self.rows_of(&format!("{i}.output"), rows, width);
-                    let saved = if activation.derivative_needs_input() { x } else { y };
-                    links.push(Link::Activate { activation, saved, width });
-                    let op = Op::Activate { activation, x, y, rows, width };
-                    x = y;
-                    op
-                }),
-            };
-            out.extend(op.map(|op| Instruction { op, phase: Phase::Forward }));
-            i += 1;
-        }
-        (links, x, target)
-    }
-
-    /// The loss, and the cells `[loss, accuracy]` at `first`.
-    fn loss(
-        &mut self,
-        rows: usize,
-        total_rows: usize,
-        prediction: Slice,
-        target: Slice,
-        learn: bool,
-        out: &mut Vec<Instruction>,
-    ) -> LossParts {
-        let width = prediction.len / rows;
-        let per_row = self.rows_of("loss_per_row", rows, 1);
-        let hits = (self.o.loss.classifies() && (!learn || self.o.metrics.contains(&Metric::Accuracy)))
-            .then(|| self.rows_of("hits", rows, 1));
-        let gradient = learn.then(|| self.rows_of("prediction_gradient", rows, width));
-        let kind = self.o.loss;
-        let op = Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, total_rows, width };
-        out.push(Instruction { op, phase: Phase::Loss });
-        let terms = if kind.classifies() { total_rows } else { total_rows * width };
-        LossParts { per_row, hits, gradient, scale: 1.0 / terms as f64 }
-    }
-
     fn validate(&mut self, batch: usize) -> Program {
         let mut out = Vec::new();
         let share = self.o.shard.rows(batch);
@@ -390,149 +291,8 @@ impl<'a> Builder<'a> {
         Program { batch, rows, instructions: out }
     }
 
-    /// Gradients of activations go to `out`, gradients of parameters to `later`.
-    fn backward(
-        &mut self,
-        rows: usize,
-        first_row: usize,
-        links: &[Link],
-        gradient: Slice,
-        out: &mut Vec<Instruction>,
-        later: &mut Vec<Instruction>,
-    ) {
-        let Some(first) = links.iter().position(|l| matches!(l, Link::Linear { .. })) else { return };
-        let mut push = |op| out.push(Instruction { op, phase: Phase::Backward });
-        // `dy` is the gradient of a link's output; `through` tells that the link's own activation is already behind it.
-        let (mut dy, mut through) = (gradient, false);
-        for (i, link) in links.iter().enumerate().skip(first).rev() {
-            match *link {
-                Link::Activate { activation, saved, width } => {
-                    push(Op::ActivateBackward { activation, saved, dy, rows, width });
-                }
-                Link::Dropout { p, layer, width } => {
-                    push(Op::DropoutBackward { dy, p, layer, first: first_row, rows, width });
-                }
-                Link::Linear { learned, x, activation, inputs, outputs, .. } => {
-                    if let Some((activation, saved)) = activation.filter(|_| !through) {
-                        push(Op::ActivateBackward { activation, saved, dy, rows, width: outputs });
-                    }
-                    later.extend(self.parameter_gradients(learned, x, dy, rows, inputs, outputs));
-                    if i == first {
-                        break;
-                    }
-                    let dx = self.rows_of(&format!("link_{i}.input_gradient"), rows, inputs);
-                    let derivative = match links[i - 1] {
-                        Link::Linear { activation, .. } => activation,
-                        _ => None,
-                    };
-                    through = derivative.is_some();
-                    push(Op::InputGradient {
-                        dy,
-                        weight: learned.weight,
-                        dx,
-                        derivative,
-                        rows,
-                        inputs,
-                        outputs,
-                    });
-                    dy = dx;
-                    continue;
-                }
-            }
-            through = false;
-        }
-    }
-
-    fn parameter_gradients(
-        &self,
-        learned: Learned,
-        x: Slice,
-        dy: Slice,
-        rows: usize,
-        inputs: usize,
-        outputs: usize,
-    ) -> Vec<Instruction> {
-        let update = self.folds;
-        let to = |s: Slice| Slice { buffer: self.gradients.unwrap_or(s.buffer), ..s };
-        let weight = Op::WeightGradient { x, dy, to: to(learned.weight), update, rows, inputs, outputs };
-        let bias = learned.bias.map(|b| Op::BiasGradient { dy, to: to(b), update, rows, outputs });
-        [Some(weight), bias]
-            .into_iter()
-            .flatten()
-            .map(|op| Instruction { op, phase: Phase::Backward })
-            .collect()
-    }
-
-    /// The metrics that are means over the rows of the global batch: this device's part of each.
-    fn means(&mut self, batch: usize, parts: &LossParts, out: &mut Vec<Instruction>) {
-        for (i, metric) in self.columns() {
-            let cell = self.cell(i);
-            let (op, phase) = match (metric, parts.hits) {
-                (Metric::Loss, _) => (Op::Mean { of: parts.per_row, cell, scale: parts.scale }, Phase::Loss),
-                (Metric::Accuracy, Some(of)) => {
-                    (Op::Mean { of, cell, scale: 1.0 / batch as f64 }, Phase::Log)
-                }
-                _ => continue,
-            };
-            out.push(Instruction { op, phase });
-        }
-    }
-
-    /// The parameters' norm, which an update would change.
-    fn norm_before_update(&self, out: &mut Vec<Instruction>) {
-        for (i, _) in self.columns().filter(|(_, metric)| *metric == Metric::ParamNorm) {
-            let op = Op::Norm { of: self.layout.whole(self.layout.values), cell: self.cell(i) };
-            out.push(Instruction { op, phase: Phase::Log });
-        }
-    }
-
     /// The log's columns: the rates are the host's.
     fn columns(&self) -> impl Iterator<Item = (usize, Metric)> + use<'a> {
         self.o.metrics.iter().copied().filter(|m| *m != Metric::Lr).enumerate()
-    }
-
-    fn update(&mut self, out: &mut Vec<Instruction>) {
-        let Some(gradients) = self.all_gradients() else { return };
-        let column = self.columns().find(|(_, m)| *m == Metric::GradNorm).map(|(i, _)| i);
-        if column.is_some() || self.o.clip.is_some() {
-            let cell = self.cell(column.unwrap_or(7));
-            let phase = if self.o.clip.is_some() { Phase::Optimizer } else { Phase::Log };
-            out.push(Instruction { op: Op::Norm { of: gradients, cell }, phase });
-            if let Some(max_norm) = self.o.clip {
-                let op = Op::Clip { gradients, norm: cell, max_norm };
-                out.push(Instruction { op, phase: Phase::Optimizer });
-            }
-        }
-        let state = self.state.map(|s| self.layout.whole(s));
-        let values = self.layout.whole(self.layout.values);
-        let op = Op::Update { rule: self.o.rule, values, gradients, state };
-        out.push(Instruction { op, phase: Phase::Optimizer });
-    }
-
-    fn log(&mut self, rows: usize, out: &mut Vec<Instruction>) {
-        let cells = Slice { len: self.layout.log_width, ..self.cell(0) };
-        let op = match self.o.policy {
-            Policy::Immediate | Policy::Buffered => Op::LogAppend { cells, log: self.layout.log },
-            Policy::PerEpoch => Op::Accumulate { cells, rows, sums: Sums::Epoch },
-            Policy::Off => Op::Watch { cell: self.cell(0) },
-        };
-        out.push(Instruction { op, phase: Phase::Log });
-    }
-}
-
-struct LossParts {
-    per_row: Slice,
-    hits: Option<Slice>,
-    gradient: Option<Slice>,
-    scale: f64,
-}
-
-fn activation_of(layer: &Layer) -> Option<Activation> {
-    match layer {
-        Layer::Relu => Some(Activation::Relu),
-        Layer::Gelu => Some(Activation::Gelu),
-        Layer::Tanh => Some(Activation::Tanh),
-        Layer::Sigmoid => Some(Activation::Sigmoid),
-        Layer::Linear(_) | Layer::Dropout { .. } => None,
     }
 }

@@ -5,6 +5,10 @@
 //! meantime. Git's answer takes some 10 ms, as long as a small run itself, so it is asked for in the background, by
 //! [`GitQuery`].
 
+mod during;
+mod gpus;
+mod machine;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -13,8 +17,14 @@ use std::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
-use crate::host::{self, load::Load, nvml::Monitor, processor};
+use crate::host::load::Load;
 
+use self::gpus::gpu_facts;
+pub use self::{
+    during::{During, MachineLoad},
+    gpus::GpuFacts,
+    machine::{Cpu, HostOptions, Memory, Os, Versions},
+};
 use super::{
     Findings, RecordError,
     git::GitQuery,
@@ -48,6 +58,10 @@ pub struct EnvironmentFacts {
     pub gpus: Vec<(String, String)>,
     /// How finely steps are timed, and why.
     pub timed_by: String,
+    /// Names and versions of the libraries that its GPUs need.
+    pub libraries: BTreeMap<String, String>,
+    /// How the devices sum, and why, where GPUs are among several.
+    pub sums: Option<String>,
 }
 
 /// The content of `environment.toml`.
@@ -83,41 +97,6 @@ pub struct Environment {
     pub during: Option<During>,
 }
 
-/// What the GPUs of a run did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct During {
-    /// Those whose clocks a limit of power or heat held back: `gpu:0: power_cap`.
-    pub throttled: Vec<String>,
-    /// Joules by GPU, from the start of training to its end.
-    pub energy_j: BTreeMap<String, f64>,
-}
-
-/// What else the machine did during a run (and, where that was short, the runs before it).
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct MachineLoad {
-    /// Seconds that were looked at.
-    pub window_s: f64,
-    /// Processors that other processes kept busy, on average.
-    pub others_cores: f64,
-    /// Processors taken by other virtual machines, on average.
-    pub stolen_cores: f64,
-    /// Times that a processor slowed down for its heat.
-    pub throttles: u64,
-    /// Seconds in which the control group's limit withheld processor time.
-    pub withheld_s: f64,
-    /// The system's load average over a minute, this process included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub average_1m: Option<f64>,
-}
-
-impl MachineLoad {
-    fn new(load: Load) -> Self {
-        let Load { window_s, others_cores, stolen_cores, throttles, withheld_s, .. } = load;
-        let average_1m = host::load::average_1m();
-        Self { window_s, others_cores, stolen_cores, throttles, withheld_s, average_1m }
-    }
-}
-
 /// Devices asked and used.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Devices {
@@ -132,150 +111,9 @@ pub struct Devices {
     pub precision: String,
     /// How finely steps are timed, and why.
     pub timed_by: String,
-}
-
-/// A GPU of the run. What the driver does not tell is absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct GpuFacts {
-    /// `gpu:0`.
-    pub name: String,
-    /// As `nvidia-smi` prints it.
-    pub uuid: String,
-    /// As `NVIDIA H100 80GB HBM3`.
+    /// How they sum their gradients, and why, where GPUs are among several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// The driver's version.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub driver: Option<String>,
-    /// The newest CUDA that it serves.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cuda: Option<String>,
-    /// As `gen5 x16`, when the run began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pcie: Option<String>,
-    /// `Default`, `Exclusive` or `Prohibited`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub compute_mode: Option<&'static str>,
-    /// Whether the whole is cut into parts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mig: Option<bool>,
-    /// Whether the driver stays loaded while nobody uses it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub persistence: Option<bool>,
-    /// Power allowed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub power_limit_w: Option<f64>,
-    /// Clock of the multiprocessors when the run began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sm_clock_mhz: Option<u32>,
-    /// Clock of the memory when the run began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_clock_mhz: Option<u32>,
-}
-
-/// What the monitor tells of those GPUs; nothing where it cannot be opened.
-fn gpu_facts(gpus: Vec<(String, String)>) -> Vec<GpuFacts> {
-    if gpus.is_empty() {
-        return Vec::new();
-    }
-    let monitor = Monitor::open().ok();
-    let driver = monitor.as_ref().map(Monitor::driver).unwrap_or_default();
-    let table = monitor.as_ref().map(Monitor::gpus).unwrap_or_default();
-    let facts = gpus.into_iter().map(|(name, uuid)| {
-        let known = table.iter().find(|gpu| gpu.uuid == uuid).cloned().unwrap_or_default();
-        let now = monitor.as_ref().and_then(|monitor| monitor.sample(&uuid)).unwrap_or_default();
-        GpuFacts {
-            name,
-            uuid,
-            model: known.name,
-            driver: driver.version.clone(),
-            cuda: driver.cuda.clone(),
-            pcie: known.pcie.map(|(generation, lanes)| format!("gen{generation} x{lanes}")),
-            compute_mode: known.compute_mode,
-            mig: known.mig,
-            persistence: known.persistence,
-            power_limit_w: now.power_limit_w,
-            sm_clock_mhz: now.sm_clock_mhz,
-            memory_clock_mhz: now.memory_clock_mhz,
-        }
-    });
-    facts.collect()
-}
-
-/// Options that concern the machine.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct HostOptions {
-    /// `--virtual-gpus`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub virtual_gpus: Option<u32>,
-    /// Threads that compute.
-    pub threads: usize,
-    /// Threads that may: `--threads`, or else all cores.
-    pub available_threads: usize,
-}
-
-/// The processor.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Cpu {
-    /// Its name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// Logical cores that the process may use.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub logical_cores: Option<usize>,
-    /// The instruction set in use.
-    pub instruction_set: String,
-    /// Vector instruction sets that it has.
-    pub flags: Vec<String>,
-    /// Caches of the first core.
-    pub caches: Vec<String>,
-    /// How its frequency is governed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub governor: Option<String>,
-    /// Whether a core runs two threads at once: `on`, `off`, `notsupported`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub simultaneous_threads: Option<String>,
-    /// Nodes of memory with processors of their own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub numa_nodes: Option<usize>,
-    /// Processors' worth of time that the control group may take, where it is limited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub quota_cores: Option<f64>,
-}
-
-/// The host's memory.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Memory {
-    /// The machine's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total_bytes: Option<u64>,
-    /// Free for use when the run began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub available_bytes: Option<u64>,
-    /// The control group's limit, where it is less than the total.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit_bytes: Option<u64>,
-}
-
-/// The system.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Os {
-    /// `linux`, ...
-    pub name: &'static str,
-    /// `x86_64`, ...
-    pub arch: &'static str,
-    /// The kernel's release.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<String>,
-}
-
-/// Of this program and what it loads.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Versions {
-    /// This program's.
-    pub runner: &'static str,
-    /// `release`, or `debug`, which is several times slower.
-    pub build: &'static str,
+    pub sums: Option<String>,
 }
 
 /// The repository that the spec is in.
@@ -290,7 +128,6 @@ pub struct Git {
 
 impl Environment {
     fn collect(facts: EnvironmentFacts, commit: Option<String>) -> Self {
-        let total_bytes = host::memory("MemTotal");
         Self {
             started: facts.started.to_rfc3339_opts(SecondsFormat::Millis, true),
             command: facts.command,
@@ -300,34 +137,18 @@ impl Environment {
                 virtual_devices: facts.virtual_devices,
                 precision: facts.precision,
                 timed_by: facts.timed_by,
+                sums: facts.sums,
             },
             host: HostOptions {
                 virtual_gpus: facts.virtual_gpus,
                 threads: facts.threads,
                 available_threads: facts.available_threads,
             },
-            cpu: Cpu {
-                model: host::cpu_model(),
-                logical_cores: host::logical_cores(),
-                instruction_set: facts.instruction_set,
-                flags: processor::flags(),
-                caches: host::caches(),
-                governor: processor::governor(),
-                simultaneous_threads: processor::simultaneous_threads(),
-                numa_nodes: processor::numa_nodes(),
-                quota_cores: processor::quota_cores(),
-            },
+            cpu: Cpu::here(facts.instruction_set),
             gpus: gpu_facts(facts.gpus),
-            memory: Memory {
-                total_bytes,
-                available_bytes: host::memory("MemAvailable"),
-                limit_bytes: host::memory_limit(total_bytes),
-            },
-            os: Os { name: std::env::consts::OS, arch: std::env::consts::ARCH, kernel: host::kernel() },
-            versions: Versions {
-                runner: env!("CARGO_PKG_VERSION"),
-                build: if cfg!(debug_assertions) { "debug" } else { "release" },
-            },
+            memory: Memory::here(),
+            os: Os::here(),
+            versions: Versions::here(facts.libraries),
             git: commit.map(|commit| Git { commit, dirty: None }),
             load: None,
             during: None,
@@ -365,10 +186,7 @@ impl EnvironmentFile {
     /// Where it cannot be written; the first version stays then.
     pub fn finish(mut self, load: Option<Load>, findings: Findings) -> Result<(), RecordError> {
         self.environment.load = load.map(MachineLoad::new);
-        let during =
-            During { throttled: findings.throttled, energy_j: findings.energy_j.into_iter().collect() };
-        let is_known = !during.throttled.is_empty() || !during.energy_j.is_empty();
-        self.environment.during = is_known.then_some(during);
+        self.environment.during = During::of(findings);
         if let Some(git) = &mut self.environment.git {
             git.dirty = self.git.dirty();
         }
@@ -394,6 +212,8 @@ mod tests {
             precision: "f32".to_owned(),
             gpus: Vec::new(),
             timed_by: "phases".to_owned(),
+            libraries: BTreeMap::new(),
+            sums: None,
         }
     }
 
@@ -406,7 +226,11 @@ mod tests {
         environment.memory =
             Memory { total_bytes: Some(8_192_000), available_bytes: Some(4096), limit_bytes: None };
         environment.os = Os { name: "linux", arch: "x86_64", kernel: Some("6.1".to_owned()) };
-        environment.versions = Versions { runner: "0.1.0", build: "release" };
+        environment.versions = Versions {
+            runner: "0.1.0",
+            build: "release",
+            libraries: BTreeMap::from([("NVRTC".to_owned(), "13.0".to_owned())]),
+        };
         environment.cpu.flags = vec!["avx2".to_owned()];
         environment.cpu.governor = Some("performance".to_owned());
         environment.cpu.simultaneous_threads = Some("off".to_owned());
@@ -451,6 +275,9 @@ mod tests {
         [versions]
         runner = "0.1.0"
         build = "release"
+
+        [versions.libraries]
+        NVRTC = "13.0"
 
         [git]
         commit = "0123"

@@ -1,0 +1,129 @@
+//! `runner devices`: the rates of GPUs, measured where that is wanted, and as they are known.
+
+use std::{fmt::Write, path::Path};
+
+use super::{
+    gpu_rates::{self, GpuKey, SumsKey},
+    kept::Kept,
+};
+use crate::{
+    device::cuda,
+    host::nvml::Monitor,
+    plan::{GpuRates, SumRates},
+    units,
+};
+
+/// What the kept rates of a GPU go by.
+pub fn key(gpu: &cuda::Gpu, driver: &str) -> GpuKey {
+    GpuKey::new(&gpu.uuid, &gpu.name, driver)
+}
+
+/// The driver's version, as far as its monitor tells it.
+pub fn driver(monitor: Option<&Monitor>) -> String {
+    monitor.and_then(|monitor| monitor.driver().version).unwrap_or_default()
+}
+
+/// Measures every GPU that CUDA lists, and sums over them where there are several; what could not be measured, in words.
+pub fn measure(folder: &Path, now: &str) -> Vec<String> {
+    let Ok(gpus) = cuda::gpus() else { return Vec::new() };
+    let driver = driver(Monitor::open().ok().as_ref());
+    let mut faults = Vec::new();
+    let keys: Vec<GpuKey> = gpus.iter().map(|gpu| key(gpu, &driver)).collect();
+    for (gpu, key) in gpus.iter().zip(&keys) {
+        let measured = cuda::measure_rates(gpu).map_err(|e| e.to_string());
+        let kept = measured.and_then(|rates| {
+            if rates.is_sane() {
+                return gpu_rates::write(folder, key, rates, now.to_owned()).map_err(|e| e.to_string());
+            }
+            Err(format!("`gpu:{}` was measured, and its rates cannot be true: {rates:?}", gpu.ordinal))
+        });
+        faults.extend(kept.err());
+    }
+    if gpus.len() > 1 && faults.is_empty() {
+        // Without NCCL sums go through the host, whose way has its own time in every run.
+        let kept = cuda::measure_sums(&gpus).and_then(|sums| {
+            let key = SumsKey::new(keys);
+            gpu_rates::write_sums(folder, &key, sums, now.to_owned()).map_err(|e| e.to_string())
+        });
+        faults.extend(kept.err().map(|why| format!("sums over GPUs were not measured: {why}")));
+    }
+    faults
+}
+
+/// The rates of every GPU that CUDA lists.
+pub fn describe(folder: Option<&Path>) -> String {
+    let Ok(gpus) = cuda::gpus() else { return String::new() };
+    let driver = driver(Monitor::open().ok().as_ref());
+    let keys: Vec<GpuKey> = gpus.iter().map(|gpu| key(gpu, &driver)).collect();
+    let mut text = String::new();
+    for (gpu, key) in gpus.iter().zip(&keys) {
+        let kept = folder.and_then(|folder| gpu_rates::read(folder, key));
+        let _ = write!(text, "\nrates of gpu:{}\n{}", gpu.ordinal, of_gpu(kept.as_ref())); // a String takes every write
+    }
+    let sums = folder.and_then(|folder| gpu_rates::read_sums(folder, &SumsKey::new(keys)));
+    text.push_str(&sums.map_or_else(String::new, |kept| of_sums(&kept)));
+    text
+}
+
+fn of_gpu(kept: Option<&Kept<GpuRates>>) -> String {
+    let Some(Kept { figures: r, measured }) = kept else {
+        return "  not measured; `runner devices --measure` measures them\n".to_owned();
+    };
+    let (flops, bytes) =
+        (|v: f64| format!("{}FLOP/s", units::rate(v)), |v: f64| format!("{}B/s", units::rate(v)));
+    let rows = [
+        ("measured", measured.clone()),
+        (
+            "products",
+            format!(
+                "{} in f32, {} in tf32, {} in bf16; by our own kernels {} in a grid, {} in a block",
+                flops(r.f32_flops_per_s),
+                flops(r.tf32_flops_per_s),
+                flops(r.bf16_flops_per_s),
+                flops(r.grid_flops_per_s),
+                flops(r.block_flops_per_s)
+            ),
+        ),
+        ("functions", flops(r.elementwise_per_s)),
+        ("from cache", bytes(r.cache_bytes_per_s)),
+        ("from memory", bytes(r.memory_bytes_per_s)),
+        (
+            "copies",
+            format!(
+                "{} to it, {} from it; of a few bytes {} and {}",
+                bytes(r.h2d_bytes_per_s),
+                bytes(r.d2h_bytes_per_s),
+                units::seconds(r.h2d_latency_s),
+                units::seconds(r.d2h_latency_s)
+            ),
+        ),
+        (
+            "launch",
+            format!(
+                "{} in a stream, {} as a node of a graph",
+                units::seconds(r.launch_s),
+                units::seconds(r.node_s)
+            ),
+        ),
+        (
+            "instruction",
+            format!("{} in a grid, {} in a block", units::seconds(r.barrier_s), units::seconds(r.meeting_s)),
+        ),
+        ("wait", format!("{} for a kernel", units::seconds(r.sync_s))),
+        ("block", format!("{} to hand it over and read a loss", units::seconds(r.block_s))),
+    ];
+    rows.iter().map(|(name, value)| format!("  {name:<12} {value}\n")).collect()
+}
+
+fn of_sums(kept: &Kept<SumRates>) -> String {
+    let Kept { figures, measured } = kept;
+    format!(
+        "\nsums over {} GPUs\n  {:<12} {measured}\n  {:<12} {}\n  {:<12} {}B/s\n",
+        figures.gpus,
+        "measured",
+        "few numbers",
+        units::seconds(figures.small_s),
+        "many",
+        units::rate(figures.bytes_per_s)
+    )
+}

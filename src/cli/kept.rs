@@ -1,0 +1,104 @@
+//! Measured figures on disk: one small file per thing that was measured, in the user's cache folder, named by all that the
+//! figures depend on.
+//!
+//! A file is written whole and renamed. One that is damaged, or of another machine or version, counts as absent.
+
+use std::{
+    env, fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sha2::{Digest, Sha256};
+
+use crate::record::{Durability, RecordError, write_whole};
+
+/// The folder to use instead of the user's own.
+pub const FOLDER_VARIABLE: &str = "RUNNER_CACHE_DIR";
+
+/// This program's version: another one computes otherwise, and a build for debugging is several times slower.
+pub const VERSION: &str = if cfg!(debug_assertions) {
+    concat!(env!("CARGO_PKG_VERSION"), " debug")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
+/// What is kept of something measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept<F> {
+    /// The figures.
+    pub figures: F,
+    /// When that was: RFC 3339, UTC.
+    pub measured: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File<K, F> {
+    measured: String,
+    /// Of the key and the figures: a file that was cut or changed is not believed.
+    checksum: String,
+    key: K,
+    rates: F,
+}
+
+/// The folder that the environment names; `None` where it names none.
+pub fn folder() -> Option<PathBuf> {
+    let set = |variable: &str| env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
+    set(FOLDER_VARIABLE).or_else(|| {
+        let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+        Some(base.join("runner"))
+    })
+}
+
+/// The name of the file of a key.
+pub fn file_name(kind: &str, key: &impl Serialize) -> String {
+    format!("{kind}-{}.toml", hex16(&toml::to_string(key).unwrap_or_default()))
+}
+
+/// What was measured under a key, if anything.
+pub fn read<K, F>(folder: &Path, kind: &str, key: &K) -> Option<Kept<F>>
+where
+    K: Serialize + DeserializeOwned + PartialEq,
+    F: Serialize + DeserializeOwned,
+{
+    let text = fs::read_to_string(folder.join(file_name(kind, key))).ok()?;
+    let file: File<K, F> = toml::from_str(&text).ok()?;
+    let is_whole = file.key == *key && file.checksum == checksum(key, &file.rates);
+    is_whole.then_some(Kept { figures: file.rates, measured: file.measured })
+}
+
+/// Keeps figures; tells where.
+///
+/// # Errors
+/// Where the folder cannot be written.
+pub fn write<K, F>(
+    folder: &Path,
+    kind: &str,
+    key: &K,
+    figures: F,
+    measured: String,
+) -> Result<PathBuf, RecordError>
+where
+    K: Serialize + Clone,
+    F: Serialize,
+{
+    let path = folder.join(file_name(kind, key));
+    fs::create_dir_all(folder)
+        .map_err(|source| RecordError::MakeFolder { path: folder.to_owned(), source })?;
+    let checksum = checksum(key, &figures);
+    let file = File { measured, checksum, key: key.clone(), rates: figures };
+    let text = toml::to_string(&file)
+        .map_err(|e| RecordError::Encode { path: path.clone(), message: e.to_string() })?;
+    write_whole(&path, Durability::Process, |out| out.write_all(text.as_bytes()))?;
+    Ok(path)
+}
+
+fn checksum(key: &impl Serialize, figures: &impl Serialize) -> String {
+    hex16(&(toml::to_string(key).unwrap_or_default() + &toml::to_string(figures).unwrap_or_default()))
+}
+
+fn hex16(text: &str) -> String {
+    Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}

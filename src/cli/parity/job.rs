@@ -1,0 +1,134 @@
+//! What parity runs: the spec's job on the CPU and on several counts of devices, and what is said of how it differs from
+//! the spec.
+
+use super::super::args::RunOptions;
+use crate::{
+    plan::Machine,
+    spec::{
+        self, EngineChoice, Experiment, GpuCount, LrScaling, Metric, OnMissing, Precision, Request, Scaling,
+        Spec,
+    },
+};
+
+/// See the module.
+pub struct Job {
+    /// With all that does not depend on the devices.
+    pub spec: Spec,
+    /// The devices that are compared; the first is the CPU.
+    pub requests: Vec<Request>,
+    /// Of the GPUs.
+    pub precision: Precision,
+    /// How this differs from what the spec says.
+    pub notes: Vec<String>,
+    /// Whether the GPUs are virtual ones.
+    is_virtual: bool,
+}
+
+const CPU: Request = Request::NumGpus(GpuCount::Exactly(0));
+
+impl Job {
+    /// So many steps of one global batch each, and the loss of every one.
+    pub fn of(
+        experiment: &Experiment,
+        options: &RunOptions,
+        mut spec: Spec,
+        steps: u64,
+        machine: &Machine,
+    ) -> Self {
+        let is_virtual = machine.gpus.iter().any(|gpu| gpu.is_virtual);
+        let mut notes = Vec::new();
+        if experiment.axes.iter().any(|axis| !axis.key.starts_with("devices.")) {
+            notes.push("by the first trial of the sweep".to_owned());
+        }
+        let trainer = &mut spec.trainer;
+        trainer.max_epochs = trainer.max_epochs.max(steps);
+        trainer.max_steps = Some(trainer.max_steps.map_or(steps, |most| most.min(steps)));
+        (trainer.max_time, trainer.early_stopping, trainer.validate_every_epochs) = (None, None, 0);
+        if spec.devices.scaling == Scaling::Weak {
+            let rows = spec.data.batch_size;
+            notes.push(format!(
+                "`scaling = \"weak\"` is left out, which makes another job of each count: a step takes {rows} rows in all"
+            ));
+        }
+        (spec.devices.scaling, spec.devices.lr_scaling) = (Scaling::Strong, LrScaling::None);
+        spec.devices.on_missing = OnMissing::Error;
+        spec.logging.policy = spec::Policy::Buffered;
+        spec.logging.metrics = vec![Metric::Loss];
+        let asked = spec.devices.precision;
+        let precision = if is_virtual { Precision::F32 } else { asked };
+        if asked != precision {
+            notes.push(format!("virtual GPUs compute in f32, not in `{}`", asked.name()));
+        }
+        let job =
+            Self { requests: requests(experiment, options, machine), spec, precision, notes, is_virtual };
+        job.with_note_on_engines()
+    }
+
+    /// The spec on these devices.
+    pub fn on(&self, request: &Request) -> Spec {
+        let mut spec = self.spec.clone();
+        spec.devices.request = request.clone();
+        let on_gpus = !self.is_virtual && !is_on_cpu(request);
+        if !on_gpus {
+            spec.devices.precision = Precision::F32;
+        }
+        let several = match request {
+            Request::NumGpus(GpuCount::Exactly(n)) => *n > 1,
+            Request::NumGpus(GpuCount::All) => true,
+            Request::Use(names) => names.len() > 1,
+        };
+        let fits = match spec.devices.engine {
+            EngineChoice::Auto => true,
+            EngineChoice::Serial | EngineChoice::Team => !on_gpus,
+            // Of several, a graph is what the plan picks where it can be had.
+            EngineChoice::Persistent | EngineChoice::Cooperative | EngineChoice::Graph => on_gpus && !several,
+            EngineChoice::Launch => on_gpus,
+        };
+        if !fits {
+            spec.devices.engine = EngineChoice::Auto;
+        }
+        spec
+    }
+
+    /// Where the spec's engine cannot run, the plan picks one.
+    fn with_note_on_engines(mut self) -> Self {
+        let engine = self.spec.devices.engine;
+        let own = self.requests.iter().filter(|request| self.on(request).devices.engine == engine).count();
+        if own < self.requests.len() {
+            let name = engine.name();
+            self.notes.push(if own == 0 {
+                format!("the engine `{name}` runs on none of these devices: the plan picks one")
+            } else {
+                format!("the engine `{name}` does not run on all of these devices: the plan picks one for the others")
+            });
+        }
+        self
+    }
+}
+
+/// Those that the command line asks for, else every count that there is; the CPU first in any case.
+fn requests(experiment: &Experiment, options: &RunOptions, machine: &Machine) -> Vec<Request> {
+    let asks = |word: &String| {
+        ["devices.num_gpus=", "devices.use=", "devices={"].iter().any(|key| word.starts_with(key))
+    };
+    let mut requests = vec![CPU];
+    if options.overrides().iter().any(asks) {
+        for trial in &experiment.trials {
+            let request = &trial.spec.devices.request;
+            if !is_on_cpu(request) && !requests.contains(request) {
+                requests.push(request.clone());
+            }
+        }
+    } else {
+        let counts = 1..=machine.gpus.len() as u32;
+        requests.extend(counts.map(|count| Request::NumGpus(GpuCount::Exactly(count))));
+    }
+    requests
+}
+
+fn is_on_cpu(request: &Request) -> bool {
+    match request {
+        Request::NumGpus(count) => *count == GpuCount::Exactly(0),
+        Request::Use(names) => names.iter().all(|name| matches!(name, spec::DeviceName::Cpu)),
+    }
+}

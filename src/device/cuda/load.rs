@@ -1,0 +1,226 @@
+//! A trial is loaded: kernels are compiled or found, memory is planned and taken, programs become records, products are
+//! planned, graphs are captured. All that can be refused is refused here, before a run begins.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    abi::{PARTIALS, Run},
+    context::Context,
+    encode::Precision,
+    engine::{Ground, Runner},
+    executor::{CudaExecutor, MOST_LAUNCHED, MOST_STEPS},
+    feed::OrderFeed,
+    gpu::Gpu,
+    kernels::Kernels,
+    mailbox::Mailbox,
+    memory::{DeviceMemory, Pinned},
+    product::Products,
+    ring::Ring,
+    staging::Staging,
+    steps::{Steps, Work},
+    stream::Stream,
+    sums::{HostSums, Way},
+    timeline::Timeline,
+};
+use crate::{
+    device::DeviceError,
+    plan::{Engine, WALK_BYTES, summed},
+    program::{Arena, Hyper, Layout, Op, Phase, Places, Program, Programs, RowSource},
+};
+
+/// What a trial asks of a GPU.
+pub struct Job {
+    /// Which.
+    pub gpu: Gpu,
+    /// Its programs.
+    pub programs: Programs,
+    /// What runs the steps.
+    pub engine: Engine,
+    /// Number format of products.
+    pub precision: Precision,
+    /// The run's seed, for dropout.
+    pub seed: u64,
+    /// The way to the other devices of the run.
+    pub way: Way,
+}
+
+/// Programs of one kind and their engine.
+pub(super) struct Loaded {
+    /// Made when it is first used: to capture a sum by NCCL each GPU needs a thread of its own, since the library may
+    /// connect them then. It goes first: graphs hold what they captured.
+    pub runner: Option<Runner>,
+    pub full: Steps,
+    pub last: Option<Steps>,
+    engine: Engine,
+    /// Numbers of the arena that its programs use.
+    numbers: usize,
+}
+
+impl Loaded {
+    pub fn runner(&mut self, ground: &Ground) -> Result<&Runner, DeviceError> {
+        match self.runner.take() {
+            Some(runner) => Ok(self.runner.insert(runner)),
+            None => {
+                let made = Runner::new(self.engine, ground, &self.full, self.last.as_ref(), self.numbers)?;
+                Ok(self.runner.insert(made))
+            }
+        }
+    }
+
+    /// Does every sum over GPUs once, in place: of zeros, before there is anything else.
+    pub fn sum_zeros(&self, ground: &Ground) -> Result<(), DeviceError> {
+        let nodes = self.full.nodes.iter().chain(self.last.iter().flat_map(|last| &last.nodes));
+        let mut sums = nodes.filter(|node| matches!(node.work, Work::AllReduce { .. }));
+        sums.try_for_each(|node| ground.queue(&node.work))
+    }
+}
+
+/// What makes programs loadable, in their order.
+struct Loader<'a> {
+    ground: &'a Ground,
+    layout: &'a Layout,
+    precision: Precision,
+    staging: Staging,
+    products: Option<Products>,
+}
+
+impl Loader<'_> {
+    fn load(
+        &mut self,
+        full: &Program,
+        last: Option<&Program>,
+        places: &Places,
+        engine: Engine,
+    ) -> Result<Loaded, DeviceError> {
+        let mut encode = |program: &Program| {
+            let (ground, staging, products) = (self.ground, &mut self.staging, self.products.as_mut());
+            Steps::new(program, self.layout, places, self.precision, ground, staging, products)
+        };
+        let (full, last) = (encode(full)?, last.map(encode).transpose()?);
+        Ok(Loaded { runner: None, full, last, engine, numbers: places.numbers })
+    }
+}
+
+impl CudaExecutor {
+    /// Takes the GPU and loads it.
+    ///
+    /// # Errors
+    /// What is missing, or does not fit, and the way out.
+    pub fn new(job: Job) -> Result<Self, DeviceError> {
+        let Job { gpu, programs, engine, precision, seed, way } = job;
+        let context = Context::open(gpu)?;
+        let kernels = Kernels::load(&context)?;
+        let places = Arena::of(&programs);
+        check_room(&context, &places, &programs)?;
+        let stream = Stream::new(&context)?;
+        let zeros = |bytes: usize, what: &str| {
+            let memory = DeviceMemory::new(&context, bytes, what)?;
+            stream.fill(memory.at, 0, bytes)?;
+            Ok::<_, DeviceError>(memory)
+        };
+        let arena = zeros(4 * places.numbers(), "parameters and activations")?;
+        let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
+        let run = zeros(size_of::<Run>() + most * size_of::<Hyper>(), "learning rates")?;
+        let barrier = zeros(2 * size_of::<u32>(), "the barrier of a grid")?;
+        let partial = zeros((PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
+        let digest = zeros(size_of::<u64>(), "a digest")?;
+        let mailbox = Mailbox::new(&context, &stream, &programs)?;
+        let products = match engine {
+            Engine::Graph | Engine::Launch => Products::open(&context, arena.at)?,
+            _ => None,
+        };
+        let reduced = summed(&programs.train);
+        let (mut others, mut peers, mut sums) = (None, None, None);
+        match way {
+            Way::Alone => {}
+            Way::Peers(ranks) => peers = Some(ranks),
+            Way::Nccl(ranks) => others = Some(ranks),
+            Way::Host(collective) => sums = Some(HostSums::new(&context, collective, reduced)?),
+        }
+        let ground = Ground { others, peers, stream, arena, run, barrier, kernels, context, step: 0 };
+        let (context, layout) = (Arc::clone(&ground.context), &programs.layout);
+        let mut loader = Loader { ground: &ground, layout, precision, staging: Staging::default(), products };
+        let mut train = loader.load(&programs.train, programs.train_last.as_ref(), &places.train, engine)?;
+        let mut validate = match &programs.validate {
+            None => None,
+            Some(full) => {
+                let engine = validation_engine(engine, &context.gpu, places.validate.numbers);
+                Some(loader.load(full, programs.validate_last.as_ref(), &places.validate, engine)?)
+            }
+        };
+        let Loader { staging, products, .. } = loader;
+        if products.as_ref().is_some_and(Products::any) {
+            // Products were tried where their results lie.
+            ground.stream.fill(ground.arena.at, 0, ground.arena.bytes)?;
+        }
+        for loaded in [Some(&mut train), validate.as_mut()].into_iter().flatten() {
+            if !loaded.full.reduces() || ground.peers.is_some() {
+                loaded.runner(&ground)?;
+            }
+        }
+        let marks = if engine == Engine::Launch { MOST_LAUNCHED * Phase::ALL.len() } else { 0 };
+        let ring = Ring::new(&ground, most, marks)?;
+        let scratch = Pinned::new(&context, size_of::<u64>(), "digests")?;
+        let first = programs.train.instructions.first().map(|i| &i.op);
+        let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
+        let bytes = ground.bytes() + partial.bytes + mailbox.bytes();
+        let bytes = (bytes + products.as_ref().map_or(0, Products::bytes)) as u64;
+        let copies = Stream::new(&context)?;
+        let timeline = Timeline::new(&context)?;
+        Ok(Self {
+            train,
+            validate,
+            copies,
+            feeds: Default::default(),
+            order: OrderFeed::new(),
+            staging,
+            mailbox,
+            partial,
+            digest,
+            scratch,
+            ring,
+            timeline,
+            ground,
+            layout: programs.layout,
+            places,
+            sums,
+            reduced,
+            engine,
+            streamed,
+            seed,
+            bytes,
+            step_time: None,
+            waited: Duration::ZERO,
+            last_end_s: 0.0,
+        })
+    }
+}
+
+/// Validation chunks are larger than batches: where they do not fit, the grid takes them, or single launches.
+fn validation_engine(engine: Engine, gpu: &Gpu, numbers: usize) -> Engine {
+    let fits = 4 * numbers as u64 + WALK_BYTES <= u64::from(gpu.shared_bytes);
+    match engine {
+        Engine::Persistent if !fits && gpu.cooperative => Engine::Cooperative,
+        Engine::Persistent if !fits => Engine::Launch,
+        engine => engine,
+    }
+}
+
+/// Refuses what the plan could not know to be too large: memory that others have taken since.
+fn check_room(context: &Context, places: &Arena, programs: &Programs) -> Result<(), DeviceError> {
+    let (free, _) = context.memory()?;
+    let needed = 4 * places.numbers() as u64 + Mailbox::log_bytes(&programs.layout) as u64;
+    if needed <= free {
+        return Ok(());
+    }
+    let gb = |bytes: u64| bytes as f64 / 1e9;
+    Err(DeviceError::Unusable {
+        device: context.name.clone(),
+        why: format!(
+            "the job needs {:.3} GB of its memory, and {:.3} GB are free; lower `data.batch_size`, or end what else \
+             uses the GPU",
+            gb(needed),
+            gb(free)
+        ),
+    })
+}

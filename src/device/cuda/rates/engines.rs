@@ -1,0 +1,160 @@
+//! What an instruction costs within the engines that walk a program by themselves, at which rate their products run, and
+//! what the hand-over of a block costs: by running small programs as training does.
+
+use std::{sync::Arc, time::Instant};
+
+use super::queue::median;
+use crate::{
+    device::{
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, Work,
+        cuda::{CudaExecutor, Gpu, Job, Way},
+        probe::{self, SHORT_AND_LONG, STEPS},
+    },
+    plan::{Engine, WALK_BYTES},
+    program::{Arena, Phase, Programs},
+    spec::Precision,
+};
+
+/// Rounds of a figure.
+const ROUNDS: usize = 5;
+/// Blocks of one step whose hand-over is timed.
+const BLOCKS: usize = 100;
+/// Widths of products that are tried, as far as they fit, until a step takes this long.
+const WIDTHS: [usize; 8] = [16, 32, 48, 64, 96, 128, 256, 512];
+const LONG_S: f64 = 2e-3;
+
+/// See the module.
+pub struct Engines {
+    /// Of an instruction within the persistent block.
+    pub meeting_s: f64,
+    /// Of products within it.
+    pub block_flops_per_s: f64,
+    /// Of an instruction of a cooperative grid, where there are such.
+    pub barrier_s: Option<f64>,
+    /// Of products of one.
+    pub grid_flops_per_s: Option<f64>,
+    /// Beside a block's steps.
+    pub block_s: f64,
+}
+
+/// Measures.
+pub fn measure(gpu: &Gpu) -> Result<Engines, DeviceError> {
+    let meeting_s = instruction_s(gpu, Engine::Persistent)?;
+    let block_flops_per_s = flops_per_s(gpu, Engine::Persistent, meeting_s)?;
+    let (mut barrier_s, mut grid_flops_per_s) = (None, None);
+    if gpu.cooperative {
+        let seconds = instruction_s(gpu, Engine::Cooperative)?;
+        barrier_s = Some(seconds);
+        grid_flops_per_s = Some(flops_per_s(gpu, Engine::Cooperative, seconds)?);
+    }
+    let block_s = block_s(gpu)?;
+    Ok(Engines { meeting_s, block_flops_per_s, barrier_s, grid_flops_per_s, block_s })
+}
+
+/// What a longer program takes longer, per instruction.
+fn instruction_s(gpu: &Gpu, engine: Engine) -> Result<f64, DeviceError> {
+    let [short, long] = SHORT_AND_LONG.map(probe::tiny);
+    let instructions = |programs: &Programs| programs.train.instructions.len() as f64;
+    let further = instructions(&long) - instructions(&short);
+    let (short_s, long_s) = (step_s(gpu, engine, short)?, step_s(gpu, engine, long)?);
+    Ok((long_s - short_s).max(0.0) / further)
+}
+
+/// The best rate of programs of products, beside what their instructions cost.
+fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64) -> Result<f64, DeviceError> {
+    let mut best = 0.0_f64;
+    for width in WIDTHS {
+        let programs = probe::wide(width);
+        let bytes = 4 * Arena::of(&programs).train.numbers as u64 + WALK_BYTES;
+        if engine == Engine::Persistent && bytes > u64::from(gpu.shared_bytes) {
+            break;
+        }
+        let train = &programs.train;
+        let (flops, fixed_s) = (train.cost().flops, train.instructions.len() as f64 * instruction_s);
+        let seconds = step_s(gpu, engine, programs)?;
+        // Whatever the fixed costs are believed to be, the work takes most of a step that is long enough.
+        best = best.max(flops / (seconds - fixed_s).max(0.5 * seconds));
+        if seconds > LONG_S {
+            break;
+        }
+    }
+    Ok(best.max(1.0))
+}
+
+/// The median time of a step among many, by the device's clock.
+fn step_s(gpu: &Gpu, engine: Engine, programs: Programs) -> Result<f64, DeviceError> {
+    let mut probe = Probe::new(gpu, engine, programs)?;
+    // The first warms up.
+    let mut times = Vec::with_capacity(ROUNDS);
+    for round in 0..=ROUNDS {
+        let clock = probe.run(STEPS)?;
+        if round > 0 {
+            times.push(clock.device_total(Phase::Step).as_secs_f64() / STEPS as f64);
+        }
+    }
+    Ok(median(times))
+}
+
+/// What handing over one step and reading its loss takes beside the step.
+fn block_s(gpu: &Gpu) -> Result<f64, DeviceError> {
+    let mut probe = Probe::new(gpu, Engine::Graph, probe::tiny(SHORT_AND_LONG[0]))?;
+    let mut times = Vec::with_capacity(BLOCKS);
+    for block in 0..=BLOCKS {
+        let start = Instant::now();
+        let clock = probe.run(1)?;
+        let whole_s = start.elapsed().as_secs_f64();
+        if block > 0 {
+            times.push((whole_s - clock.device_total(Phase::Step).as_secs_f64()).max(0.0));
+        }
+    }
+    Ok(median(times))
+}
+
+/// An executor with blank rows.
+struct Probe {
+    executor: CudaExecutor,
+    programs: Programs,
+    rows: usize,
+}
+
+impl Probe {
+    fn new(gpu: &Gpu, engine: Engine, programs: Programs) -> Result<Self, DeviceError> {
+        let (rows, layout) = (STEPS * programs.train.batch, programs.layout.clone());
+        let mut executor = CudaExecutor::new(Job {
+            gpu: gpu.clone(),
+            programs: programs.clone(),
+            engine,
+            precision: Precision::F32,
+            seed: 0,
+            way: Way::Alone,
+        })?;
+        let width = programs.train.batch;
+        executor.bind(layout.train_features, &Arc::new(vec![0.5; rows * width]))?;
+        executor.bind(layout.train_targets, &Arc::new(vec![0.25; rows * width]))?;
+        executor.bind_order(&Arc::new((0..rows as u32).collect()))?;
+        Ok(Self { executor, programs, rows })
+    }
+
+    /// Runs a block as `immediate` does: its losses are read, and with them its times are known.
+    fn run(&mut self, steps: usize) -> Result<Clock, DeviceError> {
+        let hyper = probe::hyper();
+        let (mut clock, mut ledger, mut ends) = (Clock::new(Grain::Blocks), Ledger::default(), Vec::new());
+        let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
+        let block = Block {
+            work: Work::Train,
+            step: 0,
+            position: 0,
+            offset: 0,
+            rows: self.rows,
+            steps,
+            hyper: &hyper[..steps],
+            slot: 0,
+        };
+        self.executor.run(&block, &mut meters)?;
+        let layout = &self.programs.layout;
+        let log = crate::program::Slice { buffer: layout.log, offset: 0, len: steps * layout.log_width };
+        self.executor.read(log, &mut vec![0.0; log.len])?;
+        self.executor.settle(Purpose::Log, &mut meters)?;
+        Ok(clock)
+    }
+}

@@ -1,0 +1,181 @@
+//! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two of them.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    feed::{Chunk, Stream},
+    logbook::Steps,
+    session::{Halt, Session},
+};
+use crate::{
+    data::epoch_order,
+    device::{Block, Grain, Lane, Purpose, Work},
+    event::Status,
+    program::Phase,
+    spec::Policy,
+};
+
+/// A block of steps takes about this long at most.
+pub(super) const BLOCK: Duration = Duration::from_millis(50);
+
+impl Session<'_> {
+    pub(super) fn begin_epoch(
+        &mut self,
+        stream: Option<&Stream>,
+        order: &mut Arc<Vec<u32>>,
+    ) -> Result<(), Halt> {
+        let start = Instant::now();
+        let rows = self.trial.facts.train_rows;
+        let shuffle = self.trial.spec.data.shuffle;
+        if shuffle {
+            let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
+            epoch_order(self.trial.spec.seed, self.epoch, rows as u32, &mut numbers);
+            *order = Arc::new(numbers);
+        }
+        match stream {
+            Some(stream) => stream.begin(shuffle.then(|| Arc::clone(order)), rows)?,
+            None if shuffle => self.world.bind_order(order)?,
+            None => {}
+        }
+        self.clock.record(Phase::Data, start.elapsed());
+        Ok(())
+    }
+
+    pub(super) fn steps_of_epoch(&mut self, stream: Option<&Stream>) -> Result<(), Halt> {
+        let rows = self.trial.facts.train_rows;
+        let Some(stream) = stream else {
+            self.blocks(0, 0, rows)?;
+            return Ok(());
+        };
+        let mut position = 0;
+        while position < rows && self.may_go_on() {
+            let start = Instant::now();
+            let chunk = stream.next()?;
+            self.clock.record(Phase::Data, start.elapsed());
+            self.bind_chunk(&chunk, Work::Train)?;
+            self.blocks(position, chunk.first, chunk.first + chunk.rows)?;
+            position = chunk.first + chunk.rows;
+            stream.recycle(chunk);
+        }
+        Ok(())
+    }
+
+    pub(super) fn bind_chunk(&mut self, chunk: &Chunk, work: Work) -> Result<(), Halt> {
+        let start = Instant::now();
+        let layout = &self.trial.programs.layout;
+        let (features, targets, purpose) = match work {
+            Work::Train => (layout.train_features, layout.train_targets, Purpose::Batch),
+            Work::Validate => (layout.validation_features, layout.validation_targets, Purpose::Validation),
+        };
+        self.world.bind_each(purpose, features, &chunk.features)?;
+        self.world.bind_each(purpose, targets, &chunk.targets)?;
+        if work == Work::Train {
+            self.clock.record(Phase::Upload, start.elapsed());
+        }
+        Ok(())
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.step < self.trial.steps && self.ended.is_none()
+    }
+
+    /// Runs the steps of rows `position..end` of the epoch; the bound data begin at row `origin` of it.
+    fn blocks(&mut self, mut position: usize, origin: usize, end: usize) -> Result<(), Halt> {
+        let batch = self.trial.programs.train.batch;
+        let total = self.trial.facts.train_rows;
+        while position < end && self.may_go_on() {
+            let left = (end - position).div_ceil(batch);
+            let steps = left
+                .min(usize::try_from(self.trial.steps - self.step).unwrap_or(usize::MAX))
+                .min(self.logbook.room())
+                .min(self.slice());
+            let start = Instant::now();
+            self.lrs.clear();
+            self.timetable.fill(self.step, self.epoch - 1, steps, &mut self.hyper, &mut self.lrs);
+            let block = Block {
+                work: Work::Train,
+                step: self.step,
+                position,
+                offset: position - origin,
+                rows: total,
+                steps,
+                hyper: &self.hyper,
+                slot: self.logbook.slot(),
+            };
+            let ran = self.world.run(&block, &mut self.clock, &mut self.logbook.ends)?;
+            let time = start.elapsed();
+            self.warmup.get_or_insert(time);
+            self.step_time = ran.step_time.unwrap_or(self.step_time);
+            let last_rows = batch.min(total - (position + (steps - 1) * batch));
+            let rows = (steps - 1) * batch + last_rows;
+            let (rows32, last32) = (batch as u32, last_rows as u32);
+            let ended = Steps {
+                epoch: self.epoch,
+                first: self.step + 1,
+                count: steps,
+                rows: rows32,
+                last_rows: last32,
+            };
+            self.logbook.ran(ended, &self.lrs);
+            self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
+            if self.clock.grain == Grain::Blocks {
+                self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
+            }
+            self.before = steps;
+            position += rows;
+            self.step += steps as u64;
+            self.samples += rows as u64;
+            self.non_finite = ran.non_finite;
+            if self.logbook.room() == 0 || self.trial.spec.logging.policy == Policy::Immediate {
+                self.flush()?;
+            }
+            self.check()?;
+            self.tell()?;
+        }
+        Ok(())
+    }
+
+    /// Steps that fit a block's time; the first is run alone, since it is the warm-up.
+    fn slice(&self) -> usize {
+        if self.warmup.is_none() {
+            return 1;
+        }
+        if self.step_time.is_zero() {
+            // A device that is not waited for has not told yet.
+            return self.before.saturating_mul(2);
+        }
+        let ns = self.step_time.as_nanos().max(1);
+        usize::try_from(BLOCK.as_nanos() / ns).unwrap_or(usize::MAX).max(1)
+    }
+
+    pub(super) fn check(&mut self) -> Result<(), Halt> {
+        if let Some(step) = self.non_finite {
+            // The steps of this block that came after it never happened.
+            let facts = self.trial.facts;
+            // A device that is not waited for may be an epoch further.
+            let epochs = (step - 1) / self.trial.steps_per_epoch;
+            let before = epochs * facts.train_rows as u64;
+            let within = step - epochs * self.trial.steps_per_epoch;
+            let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
+            self.logbook.cut_epoch(rows);
+            (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
+            let lr = self.trial.rates().0.lr();
+            let reason = format!(
+                "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \
+                 gradients by `trainer.gradient_clip_val`"
+            );
+            self.ended = Some((Status::Diverged, Some(reason)));
+            return Ok(());
+        }
+        if self.stop.signal().is_some() {
+            let reason = format!("{} after step {}", self.stop.name(), self.step);
+            self.ended = Some((Status::Interrupted, Some(reason)));
+        } else if self.trial.spec.trainer.max_time.is_some_and(|most| self.clock.origin().elapsed() >= most) {
+            self.ended = Some((Status::Finished, Some("`trainer.max_time` is over".into())));
+        }
+        Ok(())
+    }
+}

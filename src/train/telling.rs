@@ -1,0 +1,114 @@
+//! What a run tells on its way: the log's rows, the end of an epoch, how far it is.
+
+use std::time::{Duration, Instant};
+
+use super::session::{Halt, Session};
+use crate::{
+    device::{DeviceError, Purpose},
+    event::{Event, Progress},
+    program::{Phase, Slice, Sums},
+    spec::Policy,
+};
+
+/// Events are handed over, and progress is told, this often: waking the recorder costs more than a tiny step.
+const TELL: Duration = Duration::from_millis(25);
+
+impl Session<'_> {
+    pub(super) fn end_epoch(&mut self) -> Result<(), Halt> {
+        self.log_epoch()?;
+        self.compare_replicas()
+    }
+
+    /// The row of an epoch, where the policy wants one. The device's log outlives an epoch; a run that ends here is
+    /// flushed by its end.
+    pub(super) fn log_epoch(&mut self) -> Result<(), Halt> {
+        match self.trial.spec.logging.policy {
+            Policy::Immediate | Policy::Buffered => {}
+            Policy::Off => {
+                self.settle(Purpose::Log)?;
+                self.logbook.take_epoch_rows();
+            }
+            Policy::PerEpoch => {
+                let start = Instant::now();
+                let mut sums = vec![0.0; self.trial.programs.layout.log_width];
+                self.world.take_sums(Purpose::Log, Sums::Epoch, &mut sums)?;
+                let waited = self.settle(Purpose::Log)?;
+                let lr = self.timetable.rates(self.step.saturating_sub(1), self.epoch - 1).lr;
+                let row = self.logbook.epoch_mean(self.epoch, self.step, lr, &sums);
+                self.outbox.extend(row);
+                self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
+            }
+        }
+        Ok(())
+    }
+
+    /// All devices must hold the same parameters.
+    fn compare_replicas(&mut self) -> Result<(), Halt> {
+        if self.world.size() == 1 {
+            return Ok(());
+        }
+        let start = Instant::now();
+        let digests = self.world.digests(self.values())?;
+        self.comparing.0 += 1;
+        self.comparing.1 += start.elapsed();
+        match digests.iter().position(|d| Some(d) != digests.first()) {
+            None => Ok(()),
+            Some(rank) => {
+                self.comparing.0 = 0;
+                let [first, device] = [0, rank].map(|rank| self.world.names()[rank].clone());
+                Err(DeviceError::Replicas { device, first, step: self.step }.into())
+            }
+        }
+    }
+
+    /// Moves the log's rows to the host and hands them over.
+    pub(super) fn flush(&mut self) -> Result<(), Halt> {
+        let start = Instant::now();
+        let mut waited = Duration::ZERO;
+        let layout = &self.trial.programs.layout;
+        let len = self.logbook.pending();
+        self.read.resize(len, 0.0);
+        if len > 0 {
+            let rows = Slice { buffer: layout.log, offset: 0, len };
+            self.world.read(Purpose::Log, rows, &mut self.read)?;
+            waited = self.settle(Purpose::Log)?;
+        }
+        let events = self.logbook.flush(&self.read, self.non_finite.unwrap_or(u64::MAX));
+        self.outbox.extend(events);
+        if len > 0 {
+            self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
+        }
+        Ok(())
+    }
+
+    /// The times and the first loss that is not finite, of all steps so far. What the host has waited for them is theirs.
+    pub(super) fn settle(&mut self, purpose: Purpose) -> Result<Duration, Halt> {
+        let ran = self.world.settle(purpose, &mut self.clock, &mut self.logbook.ends)?;
+        self.non_finite = ran.non_finite;
+        self.step_time = ran.step_time.unwrap_or(self.step_time);
+        self.clock.extend(Phase::Step, ran.waited);
+        Ok(ran.waited)
+    }
+
+    /// Hands over what has happened, if it is time; called at the end of every block.
+    pub(super) fn tell(&mut self) -> Result<(), Halt> {
+        let now = Instant::now();
+        if now - self.told < TELL {
+            return Ok(());
+        }
+        self.told = now;
+        let elapsed_s = self.clock.elapsed_s();
+        let progress = Progress {
+            step: self.step,
+            epoch: self.epoch,
+            samples: self.samples,
+            train_s: elapsed_s - self.clock.total(Phase::Validation).as_secs_f64(),
+            elapsed_s,
+            loss: self.logbook.last_loss,
+        };
+        self.outbox.push(Event::Progress(progress));
+        (self.emit)(std::mem::take(&mut self.outbox))?;
+        self.clock.record(Phase::Log, now.elapsed());
+        Ok(())
+    }
+}

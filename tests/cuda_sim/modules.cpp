@@ -1,0 +1,100 @@
+// The stand-in driver's modules and launches.
+
+#include "state.h"
+
+#include <cstdio>
+#include <cstring>
+
+using namespace cusim;
+
+namespace {
+
+int run_kernel(Stream* stream, const char* name, const Bound& bound, const Grid& grid) {
+    for (auto [at, inner_addresses] : bound.addresses) {
+        if (!at) continue;
+        if (!usable_by(stream->device, at, 1)) {
+            fprintf(stderr, "cusim: %s: an argument is no address of the device: %p\n", name, at);
+            return ILLEGAL_ADDRESS;
+        }
+        for (int i = 0; i < inner_addresses; i++) {
+            const void* inner = ((void* const*)at)[i];
+            if (inner && !usable_by(stream->device, inner, 1)) {
+                fprintf(stderr, "cusim: %s: address %d of a record is no address of the device: %p\n", name, i, inner);
+                return ILLEGAL_ADDRESS;
+            }
+        }
+    }
+    std::string wrong = run_grid(bound.body, grid);
+    if (wrong.empty()) return SUCCESS;
+    fprintf(stderr, "cusim: %s: %s\n", name, wrong.c_str());
+    return LAUNCH_FAILED;
+}
+
+int launch(void* handle, const Grid& grid, void* stream, void** arguments) {
+    const Function* function = (const Function*)handle;
+    if (!function || !stream_of(stream)) return INVALID_HANDLE;
+    uint64_t threads = 1, blocks = 1;
+    for (int d = 0; d < 3; d++) threads *= grid.threads[d], blocks *= grid.blocks[d];
+    if (threads == 0 || threads > 1024 || blocks == 0 || blocks > 0x7fffffff) return INVALID_VALUE;
+    if (grid.shared_bytes > (unsigned)function->shared_limit) return INVALID_VALUE;
+    if (grid.cooperative && blocks > MULTIPROCESSORS) return COOPERATIVE_LAUNCH_TOO_LARGE;
+    if (fails("launch")) return LAUNCH_FAILED;
+    const char* name = function->kernel->name;
+    Bound bound = function->kernel->bind(arguments);
+    std::string text = line("%s %s blocks %u threads %u shared %u", grid.cooperative ? "launch_cooperative" : "launch",
+                            name, (unsigned)blocks, (unsigned)threads, grid.shared_bytes);
+    return enqueue(stream, text, [=](Stream* s) { return run_kernel(s, name, bound, grid); });
+}
+
+}   // namespace
+
+EXPORT int cuModuleLoadData(Handle* module, const void* image) {
+    if (!current) return INVALID_CONTEXT;
+    if (!image || fails("module")) return INVALID_IMAGE;
+    return *module = new Module, SUCCESS;
+}
+EXPORT int cuModuleLoadDataEx(Handle* module, const void* image, unsigned, void*, void*) {
+    return cuModuleLoadData(module, image);
+}
+EXPORT int cuModuleUnload(Handle module) { return delete (Module*)module, SUCCESS; }
+EXPORT int cuModuleGetFunction(Handle* handle, Handle module, const char* name) {
+    auto& functions = ((Module*)module)->functions;
+    for (const Kernel& kernel : kernels()) {
+        if (strcmp(kernel.name, name)) continue;
+        auto& made = functions[name];
+        if (!made) made.reset(new Function{&kernel});
+        return *handle = made.get(), SUCCESS;
+    }
+    return NOT_FOUND;
+}
+EXPORT int cuFuncGetAttribute(int* value, int attribute, Handle) {
+    // Threads per block, static shared bytes, constant bytes, local bytes, registers.
+    static const int values[] = {1024, 0, 0, 0, 32};
+    return *value = attribute >= 0 && attribute < 5 ? values[attribute] : 0, SUCCESS;
+}
+EXPORT int cuFuncSetAttribute(Handle function, int attribute, int value) {
+    if (attribute != 8) return SUCCESS;   // the most dynamic shared memory
+    if (value < 0 || value > (int)SHARED_BYTES) return INVALID_VALUE;
+    return ((Function*)function)->shared_limit = value, SUCCESS;
+}
+EXPORT int cuFuncSetCacheConfig(Handle, int) { return SUCCESS; }
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Handle, int threads, size_t shared) {
+    return *blocks = threads > 0 && threads <= 1024 && shared <= SHARED_BYTES, SUCCESS;
+}
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, Handle function, int threads, size_t shared,
+                                                                unsigned) {
+    return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
+}
+EXPORT int cuLaunchKernel(Handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned shared, Handle stream, void** arguments, void**) {
+    return launch(function, Grid{{gx, gy, gz}, {bx, by, bz}, shared, false}, stream, arguments);
+}
+EXPORT int cuLaunchCooperativeKernel(Handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                     unsigned bz, unsigned shared, Handle stream, void** arguments) {
+    return launch(function, Grid{{gx, gy, gz}, {bx, by, bz}, shared, true}, stream, arguments);
+}
+EXPORT int cuLaunchHostFunc(Handle stream, void (*function)(void*), void* argument) {
+    return enqueue(stream, "host_function", [=](Stream*) { return function(argument), SUCCESS; });
+}
+EXPORT int cuProfilerStart() { return SUCCESS; }
+EXPORT int cuProfilerStop() { return SUCCESS; }

@@ -1,0 +1,127 @@
+// What the stand-in driver's files share: its objects, its settings, and the order in which streams do their work.
+#pragma once
+
+#include "driver.h"
+#include "launch.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+typedef void* Handle;
+typedef uint64_t Address64;   // CUdeviceptr
+
+namespace cusim {
+
+enum Result {
+    SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200, INVALID_CONTEXT = 201, PEER_ACCESS_UNSUPPORTED = 217, INVALID_HANDLE = 400, NOT_FOUND = 500,
+    NOT_READY = 600, ILLEGAL_ADDRESS = 700, PEER_ACCESS_ALREADY_ENABLED = 704, PEER_ACCESS_NOT_ENABLED = 705,
+    LAUNCH_FAILED = 719, COOPERATIVE_LAUNCH_TOO_LARGE = 720, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901,
+    CAPTURE_ISOLATION = 905
+};
+
+const int MULTIPROCESSORS = 4;
+const unsigned SHARED_BY_DEFAULT = 48 << 10;
+
+long setting(const char* name, long otherwise);
+int device_count();
+
+// ----------------------------------------------------------------------------------------------------------- objects
+
+struct Stream;
+
+struct Graph {
+    struct Node {
+        std::string log;
+        std::function<int(Stream*)> work;
+    };
+    std::vector<Node> nodes;
+    std::vector<Stream*> members;   // streams in this capture, the first of which began it
+    bool invalid = false;
+};
+
+// A copy into pinned memory that the host has not waited for.
+struct Delivery {
+    unsigned long ticket;
+    void* to;
+    std::vector<unsigned char> bytes;
+};
+
+struct Device;
+struct Stream {
+    Device* device;
+    Graph* capture = nullptr;
+    bool captures_alone = false;
+    unsigned long tickets = 0;
+    std::vector<Delivery> pending;
+    std::mutex lock;
+    const void* cause = nullptr;   // of what it waits for, where that does not come
+};
+
+struct Device {
+    int ordinal;
+    size_t capacity, used = 0;
+    int retained = 0;
+    std::set<int> peers;   // whose memory this device may use
+    Stream standard{this};
+    std::set<Stream*> streams;
+};
+
+struct Event {
+    double ms = -1;
+    Stream* stream = nullptr;
+    unsigned long ticket = 0;
+    Graph* capture = nullptr;
+    const void* cause = nullptr;   // of its stream, when it was recorded
+    long asked = 0;                // times since then
+};
+
+struct Function {
+    const Kernel* kernel;
+    int shared_limit = SHARED_BY_DEFAULT;
+};
+
+struct Module {
+    std::map<std::string, std::unique_ptr<Function>> functions;
+};
+
+struct Allocation {
+    size_t bytes;
+    int device;   // -1: pinned memory of the host
+};
+
+extern std::mutex everything;   // guards the maps below, the devices and the causes of stalls
+std::map<uintptr_t, Allocation>& allocations();
+std::vector<Device*>& devices();
+
+extern thread_local Device* current;
+extern thread_local int captures_of_thread;
+
+Stream* stream_of(void* handle);
+bool usable_by(const Device* device, const void* at, size_t bytes);
+bool pinned(const void* at, size_t bytes);
+bool on_device(const void* at, size_t bytes, const Device* device);
+
+std::vector<Stream*> streams_of(Device* device);
+
+std::string line(const char* format, ...);
+void log(const Device* device, const std::string& text);
+
+// Whether what has this cause will not be done, as things stand.
+bool stalled(const void* cause);
+// For calls that wait till all is done. Where that would be for ever, the program under test must not have made the call:
+// the process says so and ends.
+void refuse_to_hang(const void* cause, const char* call);
+
+int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> work);
+// The host sees what the stream copied up to a ticket.
+void deliver(Stream* stream, unsigned long ticket);
+int synchronize(Device* device, const char* what, Stream* stream, unsigned long ticket);
+
+}   // namespace cusim

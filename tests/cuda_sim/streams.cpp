@@ -1,0 +1,137 @@
+// The stand-in driver's streams, events and graphs.
+
+#include "state.h"
+
+#include <chrono>
+
+using namespace cusim;
+
+namespace {
+
+double now_ms() {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+int elapsed(float* ms, const Event* from, const Event* to) {
+    if (!from || !to || from->ms < 0 || to->ms < 0) return INVALID_HANDLE;
+    *ms = (float)(to->ms - from->ms);
+    return SUCCESS;
+}
+
+}   // namespace
+
+EXPORT int cuStreamCreate(Handle* handle, unsigned) {
+    if (!current) return INVALID_CONTEXT;
+    Stream* stream = new Stream{current};
+    std::lock_guard<std::mutex> guard(everything);
+    current->streams.insert(stream);
+    return *handle = stream, SUCCESS;
+}
+EXPORT int cuStreamCreateWithPriority(Handle* handle, unsigned flags, int) { return cuStreamCreate(handle, flags); }
+EXPORT int cuStreamDestroy_v2(Handle handle) {
+    Stream* stream = (Stream*)handle;
+    deliver(stream, ~0ul);
+    std::lock_guard<std::mutex> guard(everything);
+    stream->device->streams.erase(stream);
+    return delete stream, SUCCESS;
+}
+EXPORT int cuStreamSynchronize(Handle handle) {
+    Stream* stream = stream_of(handle);
+    if (!stream) return INVALID_CONTEXT;
+    refuse_to_hang(stream->cause, "cuStreamSynchronize");
+    return synchronize(stream->device, "stream", stream, ~0ul);
+}
+EXPORT int cuStreamQuery(Handle handle) {
+    Stream* stream = stream_of(handle);
+    if (!stream) return INVALID_CONTEXT;
+    if (stalled(stream->cause)) return NOT_READY;
+    return deliver(stream, ~0ul), SUCCESS;
+}
+EXPORT int cuStreamWaitEvent(Handle handle, Handle event_handle, unsigned) {
+    Stream* stream = stream_of(handle);
+    Event* event = (Event*)event_handle;
+    if (!stream || !event) return INVALID_HANDLE;
+    if (event->capture && !stream->capture) {   // the stream joins the capture
+        stream->capture = event->capture;
+        event->capture->members.push_back(stream);
+    }
+    if (stream->capture && event->capture != stream->capture) return CAPTURE_ISOLATION;
+    if (stalled(event->cause)) stream->cause = event->cause;
+    return SUCCESS;   // all earlier work is done
+}
+
+EXPORT int cuEventCreate(Handle* event, unsigned) { return *event = new Event, SUCCESS; }
+EXPORT int cuEventDestroy_v2(Handle event) { return delete (Event*)event, SUCCESS; }
+EXPORT int cuEventRecord(Handle handle, Handle stream_handle) {
+    Stream* stream = stream_of(stream_handle);
+    Event* event = (Event*)handle;
+    if (!stream || !event) return INVALID_HANDLE;
+    event->capture = stream->capture;
+    if (stream->capture) return SUCCESS;
+    std::lock_guard<std::mutex> guard(stream->lock);
+    event->ms = now_ms();
+    event->cause = stream->cause;
+    event->asked = 0;
+    event->stream = stream;
+    event->ticket = stream->tickets;
+    return SUCCESS;
+}
+EXPORT int cuEventSynchronize(Handle handle) {
+    Event* event = (Event*)handle;
+    refuse_to_hang(event->cause, "cuEventSynchronize");
+    return synchronize(event->stream ? event->stream->device : current, "event", event->stream, event->ticket);
+}
+EXPORT int cuEventQuery(Handle handle) {
+    Event* event = (Event*)handle;
+    if (stalled(event->cause) || event->asked++ < setting("RUNNER_SIM_LATE", 0)) return NOT_READY;
+    if (event->stream) deliver(event->stream, event->ticket);
+    return SUCCESS;
+}
+EXPORT int cuEventElapsedTime(float* ms, Handle from, Handle to) { return elapsed(ms, (Event*)from, (Event*)to); }
+EXPORT int cuEventElapsedTime_v2(float* ms, Handle from, Handle to) { return elapsed(ms, (Event*)from, (Event*)to); }
+
+// -------------------------------------------------------------------------------------------------------------- graphs
+
+EXPORT int cuStreamBeginCapture_v2(Handle handle, int mode) {
+    if ((uintptr_t)handle <= 2) return CAPTURE_UNSUPPORTED;   // never the default stream
+    Stream* stream = (Stream*)handle;
+    if (stream->capture) return CAPTURE_UNSUPPORTED;
+    stream->capture = new Graph;
+    stream->capture->members.push_back(stream);
+    stream->captures_alone = mode != 2;   // not "relaxed": this thread may not wait or allocate meanwhile
+    captures_of_thread += stream->captures_alone;
+    return SUCCESS;
+}
+EXPORT int cuStreamIsCapturing(Handle handle, int* status) {
+    Stream* stream = stream_of(handle);
+    return *status = !stream || !stream->capture ? 0 : stream->capture->invalid ? 2 : 1, SUCCESS;
+}
+EXPORT int cuStreamEndCapture(Handle handle, Handle* graph) {
+    Stream* stream = (Stream*)handle;
+    *graph = nullptr;
+    Graph* captured = stream->capture;
+    if (!captured || captured->members[0] != stream) return INVALID_VALUE;
+    captures_of_thread -= stream->captures_alone;
+    for (Stream* member : captured->members) member->capture = nullptr;
+    if (captured->invalid) return delete captured, CAPTURE_INVALIDATED;
+    return *graph = captured, SUCCESS;
+}
+EXPORT int cuGraphGetNodes(Handle graph, Handle*, size_t* count) { return *count = ((Graph*)graph)->nodes.size(), SUCCESS; }
+EXPORT int cuGraphInstantiateWithFlags(Handle* exec, Handle graph, unsigned long long) {
+    if (fails("graph")) return OUT_OF_MEMORY;
+    return *exec = new Graph(*(Graph*)graph), SUCCESS;
+}
+EXPORT int cuGraphUpload(Handle, Handle) { return SUCCESS; }
+EXPORT int cuGraphLaunch(Handle exec, Handle handle) {
+    Stream* stream = stream_of(handle);
+    if (!stream) return INVALID_CONTEXT;
+    log(stream->device, line("graph %zu nodes", ((Graph*)exec)->nodes.size()));
+    if (fails("replay")) return LAUNCH_FAILED;
+    for (Graph::Node& node : ((Graph*)exec)->nodes) {
+        if (stalled(stream->cause)) return SUCCESS;
+        if (int result = node.work(stream)) return result;
+    }
+    return SUCCESS;
+}
+EXPORT int cuGraphExecDestroy(Handle exec) { return delete (Graph*)exec, SUCCESS; }
+EXPORT int cuGraphDestroy(Handle graph) { return delete (Graph*)graph, SUCCESS; }

@@ -1,0 +1,264 @@
+//! Rates of GPUs: measured on the stand-in libraries; and planted ones, by which jobs are bound by each thing that can
+//! bound one.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::{LINREG, Sim};
+use crate::process::Place;
+
+/// A GPU so fast that nothing it does takes any time.
+const FAST: [(&str, f64); 20] = [
+    ("f32_flops_per_s", 1e18),
+    ("tf32_flops_per_s", 1e18),
+    ("bf16_flops_per_s", 1e18),
+    ("grid_flops_per_s", 1e18),
+    ("block_flops_per_s", 1e18),
+    ("elementwise_per_s", 1e18),
+    ("cache_bytes_per_s", 1e18),
+    ("memory_bytes_per_s", 1e18),
+    ("shared_bytes_per_s", 1e18),
+    ("h2d_bytes_per_s", 1e18),
+    ("d2h_bytes_per_s", 1e18),
+    ("h2d_latency_s", 1e-9),
+    ("d2h_latency_s", 1e-9),
+    ("launch_s", 1e-9),
+    ("node_s", 1e-9),
+    ("barrier_s", 1e-9),
+    ("meeting_s", 1e-9),
+    ("sync_s", 1e-9),
+    ("block_s", 1e-9),
+    ("cache_bytes", 52_428_800.0),
+];
+
+fn hex16(text: &str) -> String {
+    Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn key(device: u32) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let debug = if cfg!(debug_assertions) { " debug" } else { "" };
+    format!(
+        "version = \"{version}{debug}\"\nuuid = \"63757369-6d00-0000-0000-{device:012x}\"\nmodel = \"Simulated GPU\"\n\
+         driver = \"580.65.06\"\n"
+    )
+}
+
+/// The file of a GPU's rates, and its text.
+fn of_gpu(sim: &Sim, device: u32) -> PathBuf {
+    sim.cache.path().join(format!("gpu-rates-{}.toml", hex16(&key(device))))
+}
+
+/// Writes rates as the program would.
+fn plant(sim: &Sim, device: u32, but: &[(&str, f64)]) {
+    let mut rates = String::new();
+    for (name, fast) in FAST {
+        let value = but.iter().find(|(other, _)| *other == name).map_or(fast, |(_, value)| *value);
+        let value = if name == "cache_bytes" { format!("{value}") } else { format!("{value:?}") };
+        rates.push_str(&format!("{name} = {value}\n"));
+    }
+    // As the program writes numbers itself.
+    let rates = canonical(&rates);
+    let key = key(device);
+    let checksum = hex16(&format!("{key}{rates}"));
+    let text = format!(
+        "measured = \"2027-01-15T08:00:00Z\"\nchecksum = \"{checksum}\"\n\n[key]\n{key}\n[rates]\n{rates}"
+    );
+    fs::write(of_gpu(sim, device), text).unwrap();
+}
+
+fn canonical(rates: &str) -> String {
+    let table: toml::Table = rates.parse().unwrap();
+    let line = |(name, _): &(&str, f64)| {
+        let one = toml::Table::from_iter([((*name).to_owned(), table[*name].clone())]);
+        toml::to_string(&one).unwrap()
+    };
+    FAST.iter().map(line).collect()
+}
+
+fn plant_sums(sim: &Sim, small_s: f64) {
+    let keys: String = [0, 1].map(|device| format!("\n[[gpus]]\n{}", key(device))).concat();
+    let key = keys.trim_start().to_owned();
+    let rates = canonical_sums(small_s);
+    let checksum = hex16(&format!("{key}{rates}"));
+    let in_file = key.replace("[[gpus]]", "[[key.gpus]]");
+    let text = format!(
+        "measured = \"2027-01-15T08:00:00Z\"\nchecksum = \"{checksum}\"\n\n{in_file}\n[rates]\n{rates}"
+    );
+    fs::write(sim.cache.path().join(format!("gpu-sums-{}.toml", hex16(&key))), text).unwrap();
+}
+
+fn canonical_sums(small_s: f64) -> String {
+    let one = |name: &str, value: toml::Value| {
+        toml::to_string(&toml::Table::from_iter([(name.to_owned(), value)])).unwrap()
+    };
+    [one("gpus", 2.into()), one("small_s", small_s.into()), one("bytes_per_s", 1e18.into())].concat()
+}
+
+/// What is said to bound a run's training.
+fn bound_by(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let log = sim.run(&Place::new(LINREG), arguments, variables).ended_by(0).text("run.log");
+    let words = log.lines().find_map(|line| line.split_once(" bound by "));
+    words.map_or_else(|| "nothing is said".to_owned(), |(_, words)| words.trim().to_owned())
+}
+
+/// The name of what bounds, and the advice.
+fn verdict(words: &str) -> (String, String) {
+    let name = words.split(", ").next().unwrap_or_default().to_owned();
+    let advice = words.split("; first: ").nth(1).unwrap_or_default().to_owned();
+    assert!(words.contains("x its floor by measured rates") || name.is_empty(), "{words}");
+    (name, advice)
+}
+
+#[test]
+fn every_figure_is_measured_kept_and_told() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Place::new(LINREG);
+    let before = sim.runner(&place, &["devices"], &[]);
+    let unknown = "\nrates of gpu:0\n  not measured; `runner devices --measure` measures them\n";
+    assert!(before.stdout.ends_with(unknown), "{before:?}");
+    let two = [("RUNNER_SIM_DEVICES", "2")];
+    let ended = sim.runner(&place, &["devices", "--measure"], &two);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let rows = |text: &str| -> Vec<String> {
+        let names = text.lines().filter_map(|line| line.strip_prefix("  ")?.split("  ").next());
+        names.map(|name| name.trim().to_owned()).collect()
+    };
+    let told = ended.stdout.split("\nrates of gpu:0\n").nth(1).unwrap();
+    let of_gpu_rows = [
+        "measured",
+        "products",
+        "functions",
+        "from cache",
+        "from memory",
+        "copies",
+        "launch",
+        "instruction",
+        "wait",
+        "block",
+    ];
+    let expected = [&of_gpu_rows[..], &of_gpu_rows, &["measured", "few numbers", "many"]].concat();
+    assert_eq!(rows(told), expected, "{told}");
+    assert!(told.contains("\nsums over 2 GPUs\n"));
+    // The kernel's rate, not the launch's: every figure is one of this machine.
+    for device in [0, 1] {
+        let text = fs::read_to_string(of_gpu(&sim, device)).unwrap();
+        let table: toml::Table = text.parse().unwrap();
+        let rates = &table["rates"];
+        for (name, _) in FAST {
+            let value = rates[name].as_float().or_else(|| Some(rates[name].as_integer()? as f64)).unwrap();
+            let range = if name.ends_with("_s") && !name.contains("per_s") { 0.0..1.0 } else { 1e3..1e15 };
+            assert!(range.contains(&value), "{name} {value}");
+        }
+        assert!(rates["cache_bytes_per_s"].as_float() >= rates["memory_bytes_per_s"].as_float());
+        // A launch in a stream is no quicker than next to nothing, a product takes longer than its bytes.
+        assert!(rates["launch_s"].as_float().unwrap() > 1e-8);
+    }
+    // Kept: told again without measuring, but for a GPU of another driver only.
+    let again = sim.runner(&place, &["devices"], &two).stdout;
+    assert_eq!(again.split("\nrates of gpu:0\n").nth(1).unwrap(), told);
+}
+
+#[test]
+fn planted_rates_bind_a_run_by_what_they_make_slow() {
+    let Some(all) = Sim::get() else { return };
+    let batch = "a larger `data.batch_size`: more rows share a step's fixed costs";
+    let tf32 = "`devices.precision=tf32`, if products of 10 bits of mantissa will do; or more GPUs";
+    let auto = "`devices.engine=auto`: the plan has ways to run a step without a launch per instruction";
+    let weights = "a larger `data.batch_size`: weights are read once per step, for however many rows";
+    let cases: [(&str, &[(&str, f64)], &str, &str); 8] = [
+        ("graph", &[("f32_flops_per_s", 1.0)], "arithmetic", tf32),
+        ("persistent", &[("block_flops_per_s", 1.0)], "arithmetic", "more GPUs, or a smaller model"),
+        ("cooperative", &[("grid_flops_per_s", 1.0)], "arithmetic", "more GPUs, or a smaller model"),
+        ("graph", &[("cache_bytes_per_s", 1.0), ("memory_bytes_per_s", 1.0)], "memory", weights),
+        ("launch", &[("launch_s", 1.0)], "launch latency", auto),
+        ("graph", &[("node_s", 1.0)], "launch latency", batch),
+        ("cooperative", &[("barrier_s", 1.0)], "barriers", batch),
+        ("persistent", &[("meeting_s", 1.0)], "barriers", batch),
+    ];
+    for (engine, slow, name, advice) in cases {
+        let sim = Sim::at(&all.libraries);
+        plant(&sim, 0, slow);
+        let words = bound_by(&sim, &[&format!("devices.engine={engine}")], &[]);
+        assert_eq!(verdict(&words), (name.to_owned(), advice.to_owned()), "{engine}: {words}");
+        let check = sim.runner(
+            &Place::new(LINREG),
+            &["check", "spec.toml", &format!("devices.engine={engine}")],
+            &[],
+        );
+        let bound = format!("by the cost model, from measured rates, bound by {name}; ");
+        assert!(check.stdout.contains(&bound), "{engine}: {check:?}");
+    }
+}
+
+/// What a run itself shows: copies, reads and sums that take their time.
+#[test]
+fn slow_copies_reads_and_sums_bind_a_run() {
+    let Some(all) = Sim::get() else { return };
+    let sim = || {
+        let sim = Sim::at(&all.libraries);
+        [0, 1].iter().for_each(|device| plant(&sim, *device, &[]));
+        sim
+    };
+    // 500 rows of two numbers, as one chunk.
+    let slow = [("RUNNER_SIM_SLOW", "h2d 4000:60000")];
+    let words = bound_by(&sim(), &["data.placement=streamed"], &slow);
+    let advice = "`data.placement=auto` keeps the rows on the device where they fit";
+    assert_eq!(verdict(&words), ("transfer".into(), advice.into()), "{words}");
+    let slow = [("RUNNER_SIM_SLOW", "d2h 4:3000")];
+    let words = bound_by(&sim(), &["logging.policy=immediate"], &slow);
+    let advice = "`logging.policy=buffered` moves the losses in blocks";
+    assert_eq!(verdict(&words), ("log".into(), advice.into()), "{words}");
+    let advice = "a larger `data.batch_size`: gradients are summed once per step";
+    let slow = [("RUNNER_SIM_SLOW", "all_reduce:3000"), ("RUNNER_SIM_DEVICES", "2")];
+    let words = bound_by(&sim(), &["devices.num_gpus=2", "devices.engine=launch"], &slow);
+    assert_eq!(verdict(&words), ("all-reduce".into(), advice.into()), "{words}");
+    // In a graph nobody times the sum: what it must take by measured rates is its part of the step.
+    let sim = sim();
+    plant_sums(&sim, 1.0);
+    let two = [("RUNNER_SIM_DEVICES", "2")];
+    let words = bound_by(&sim, &["devices.num_gpus=2", "devices.engine=graph"], &two);
+    assert_eq!(verdict(&words), ("all-reduce".into(), advice.into()), "{words}");
+}
+
+/// With rates that are measured the plan picks its engine by them.
+#[test]
+fn the_plan_picks_the_engine_by_measured_rates() {
+    let Some(all) = Sim::get() else { return };
+    let mut picked = BTreeMap::new();
+    for (slow, engine) in [
+        (&["node_s", "barrier_s"][..], "persistent"),
+        (&["node_s", "meeting_s"], "cooperative"),
+        (&["barrier_s", "meeting_s"], "graph"),
+    ] {
+        let sim = Sim::at(&all.libraries);
+        let slow: Vec<(&str, f64)> = slow.iter().map(|name| (*name, 1e-3)).collect();
+        plant(&sim, 0, &slow);
+        let check = sim.runner(&Place::new(LINREG), &["check", "spec.toml"], &[]);
+        let line = check.stdout.lines().find(|line| line.contains("  engine ")).unwrap_or_default();
+        assert!(line.contains("a step may take, by measured rates: "), "{check:?}");
+        picked.insert(engine, line.split_whitespace().nth(1).unwrap_or_default().to_owned());
+    }
+    for (engine, got) in picked {
+        assert_eq!(got, format!("{engine}:"));
+    }
+}
+
+#[test]
+fn without_measured_rates_nothing_is_said_of_what_bounds_a_gpu() {
+    let Some(sim) = Sim::get() else { return };
+    assert_eq!(bound_by(&sim, &[], &[]), "nothing is said");
+    let check = sim.runner(&Place::new(LINREG), &["check", "spec.toml"], &[]);
+    let words =
+        "measured on blank rows; `runner devices --measure` measures the rates that a floor is made of";
+    assert!(check.stdout.contains(words), "{check:?}");
+    assert!(check.stdout.contains("a step may take, as estimated: "), "{check:?}");
+    // A damaged file is as good as none.
+    plant(&sim, 0, &[]);
+    let path = of_gpu(&sim, 0);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(bound_by(&sim, &[], &[]).contains("x its floor by measured rates"));
+    fs::write(&path, text.replace("cache_bytes = 52428800", "cache_bytes = 62428800")).unwrap();
+    assert_eq!(bound_by(&sim, &[], &[]), "nothing is said");
+}

@@ -1,0 +1,173 @@
+//! What the system refuses: threads, folders, disks, readers; and rows that cannot be used, met on the way.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command},
+};
+
+use super::{
+    super::{
+        process::{Ended, Folder, Place, RUNNER},
+        run::LINREG,
+    },
+    numbers, quiet,
+};
+
+/// Address space for the program and its data, but not for the stacks of so many threads.
+#[test]
+fn threads_that_cannot_be_started_leave_no_folder() {
+    let place = Place::new(LINREG);
+    let limited = |more: &str| {
+        let line = format!(
+            "ulimit -v 200000; exec {RUNNER} spec.toml devices.engine=team --threads 200 --runs-dir r {more}"
+        );
+        let command = Command::new("sh").args(["-c", &line]).current_dir(place.path()).output();
+        Ended::of(command.unwrap())
+    };
+    let one = limited("");
+    assert_eq!(one.code, Some(2), "{one:?}");
+    assert!(one.stderr.starts_with("error: ") && one.stderr.contains("thread"), "{one:?}");
+    assert!(!place.path().join("r").exists());
+    let sweep = limited("seed=1,2");
+    assert_eq!(sweep.code, Some(1), "{sweep:?}");
+    let folder = Folder::within(&place.path().join("r")).unwrap();
+    assert_eq!(folder.files(), ["sweep.csv"]);
+    assert_eq!(folder.table("sweep.csv").column("status"), ["failed", "failed"]);
+}
+
+#[test]
+fn a_runs_folder_that_cannot_be_made() {
+    let place = Place::new(LINREG);
+    fs::write(place.path().join("file"), "").unwrap();
+    let ended = place.runner(&["spec.toml", "--runs-dir", "file/runs"]);
+    assert_eq!(ended.code, Some(1));
+    assert_eq!(
+        ended.stderr,
+        "error: cannot make the folder `file/runs/spec`: not a directory\n  \
+         = hint: a file stands where a folder is needed: move it, or choose another folder with `--runs-dir DIR`\n"
+    );
+}
+
+/// A limit on the size of files stands for a disk that fills up.
+#[test]
+fn a_full_disk_ends_the_run_on_a_whole_line() {
+    let place = Place::new(LINREG);
+    for policy in ["logging.policy=immediate", "logging.policy=buffered"] {
+        let (command, runs) = place.prepared(&["trainer.max_epochs=1000000000", policy]);
+        let words: Vec<String> =
+            command.get_args().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+        // With the signal ignored, a write beyond the limit fails instead.
+        let script = format!("trap '' XFSZ; ulimit -f 40; exec {RUNNER} {}", words.join(" "));
+        let mut shell = Command::new("sh");
+        let ended = Ended::of(shell.args(["-c", &script]).current_dir(place.path()).output().unwrap());
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let folder = Folder::within(&runs).unwrap();
+        let path = folder.0.join("metrics.csv");
+        let words = format!("error: cannot write `{}`: file too large\n", path.display());
+        assert!(ended.stderr.contains(&words), "{}", ended.stderr);
+        let train = numbers(&folder.metrics().only("split", "train"), "step");
+        assert!(train.len() > 100 && train.iter().copied().eq(1..=train.len()));
+        assert!(!folder.files().iter().any(|name| name.ends_with(".tmp")), "{:?}", folder.files());
+    }
+}
+
+/// Nobody reads what is printed: the run goes on, and so does its end.
+#[test]
+fn output_that_nobody_reads_is_no_error() {
+    let place = Place::new(LINREG);
+    let hang_up = |arguments: &[&str]| {
+        let mut child = quiet(place.command(arguments));
+        drop((child.stdout.take(), child.stderr.take()));
+        child.wait().unwrap().code()
+    };
+    assert_eq!(hang_up(&["schema"]), Some(0));
+    assert_eq!(hang_up(&["--help"]), Some(0));
+    assert_eq!(hang_up(&["check", "spec.toml"]), Some(0));
+    assert_eq!(hang_up(&["spec.toml", "--runs-dir", "unread"]), Some(0));
+    assert_eq!(Folder::within(&place.path().join("unread")).unwrap().summary("status"), "finished");
+    assert_eq!(hang_up(&["spec.toml", "optimizer.sgd.lr=1e10"]), Some(1));
+    assert_eq!(hang_up(&["spec.toml", "optimizer.sgd.lr=-1"]), Some(2));
+    assert_eq!(hang_up(&["compare", "nothing"]), Some(2));
+}
+
+#[test]
+fn what_is_wrong_beforehand_leaves_no_folder() {
+    let place = Place::new(LINREG);
+    let missing = ["spec.toml", "devices.num_gpus=1", "devices.on_missing=error"];
+    let cases: [(&[&str], i32); 7] = [
+        (&["nothing.toml"], 2),
+        (&["spec.toml", "--bogus"], 2),
+        (&["spec.toml", "optimizer.sgd.lr=-1"], 2),
+        (&["spec.toml", "sweep.zip=1"], 2),
+        (&["spec.toml", "model.init={file = \"nothing\"}"], 2),
+        (&missing, 3),
+        (&["check", missing[0], missing[1], missing[2]], 3),
+    ];
+    for (arguments, code) in cases {
+        let ended = place.runner(arguments);
+        assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:?}");
+        assert!(ended.stderr.starts_with("error: "), "{ended:?}");
+    }
+    let names: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["spec.toml"]);
+}
+
+/// A row that cannot be used, met while streaming: what came before it stays.
+#[test]
+fn a_fault_while_streaming_keeps_the_rows_before_it() {
+    const FEATURES: usize = 3000;
+    let mut bad = vec![0.5f32; 1500 * FEATURES];
+    bad[1400 * FEATURES + 7] = f32::NAN;
+    let place = Place::new(
+        "[data]\nbatch_size = 100\nshuffle = false\nplacement = \"streamed\"\n[data.npy]\n\
+         features = \"x.npy\"\nlabels = \"y.npy\"\nvalidation_fraction = 0.0\n[model]\n\
+         layers = [{ linear = { out_features = 1 } }]\nloss = \"mse\"\n[optimizer.sgd]\nlr = 1e-6\n",
+    );
+    write_npy(&place.path().join("x.npy"), "(1500, 3000)", &bad);
+    write_npy(&place.path().join("y.npy"), "(1500,)", &bad[..1500]);
+    for policy in ["immediate", "buffered", "per_epoch"] {
+        let ran = place.run(&[&format!("logging.policy={policy}")]);
+        let folder = ran.ended_by(1);
+        assert_eq!(folder.summary("status"), "failed");
+        let words = "cannot read the next rows: row 1400, feature 7 (both counted from 0) of";
+        assert!(folder.text("run.log").contains(words), "{}", folder.text("run.log"));
+        // Eight megabytes of rows are read at a time: six batches, and six more.
+        let rows = folder.metrics();
+        match policy {
+            "per_epoch" => assert_eq!((rows.column("step"), rows.column("rows")), (vec!["12"], vec!["1200"])),
+            _ => assert!(numbers(&rows, "step").into_iter().eq(1..=12), "{policy}: {rows:?}"),
+        }
+    }
+}
+
+fn write_npy(path: &Path, shape: &str, numbers: &[f32]) {
+    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
+    header.push_str(&" ".repeat(63 - (10 + header.len()) % 64));
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(numbers.iter().flat_map(|x| x.to_le_bytes()));
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn runs_of_one_second_have_folders_of_their_own() {
+    let place = Place::new(LINREG);
+    let runs = place.path().join("runs");
+    let children: Vec<Child> = (0..6)
+        .map(|_| {
+            let mut command = place.command(&["spec.toml", "--threads", "1", "--runs-dir"]);
+            command.arg(&runs);
+            quiet(command)
+        })
+        .collect();
+    for child in children {
+        assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+    }
+    let folders: Vec<Folder> =
+        fs::read_dir(runs.join("spec")).unwrap().map(|entry| Folder(entry.unwrap().path())).collect();
+    assert_eq!(folders.len(), 6);
+    assert!(folders.iter().all(|folder| folder.numbers() == folders[0].numbers()));
+}

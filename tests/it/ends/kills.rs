@@ -1,0 +1,74 @@
+//! Kills: whole files under final names, whole lines (but perhaps the last) in those that grow.
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::{
+        process::{Folder, Place, Table, tensors},
+        run::LINREG,
+    },
+    LIMIT, numbers, quiet,
+};
+
+/// What a kill leaves: whole files under final names, whole lines (but perhaps the last) in those that grow.
+#[test]
+fn a_kill_leaves_nothing_half_written() {
+    let place = Place::new(LINREG);
+    let mut killed = 0;
+    for round in 0..40u64 {
+        // From the first file to the last: the run takes a few milliseconds.
+        let (command, runs) = place.prepared(&["trainer.max_epochs=60", "logging.policy=immediate"]);
+        let mut child = quiet(command);
+        let begun = Instant::now();
+        while !runs.exists() && begun.elapsed() < LIMIT {
+            thread::yield_now();
+        }
+        let seen = Instant::now();
+        while seen.elapsed() < Duration::from_micros(round * 400) {
+            thread::yield_now();
+        }
+        child.kill().unwrap();
+        killed += u32::from(child.wait().unwrap().signal().is_some());
+        let Some(folder) = Folder::within(&runs) else { continue };
+        for name in folder.files() {
+            check_whole(&folder, &name);
+        }
+    }
+    assert!(killed > 0);
+}
+
+pub fn check_whole(folder: &Folder, name: &str) {
+    let path = folder.0.join(name);
+    match name {
+        "spec.toml" | "environment.toml" => {
+            let text = fs::read_to_string(path).unwrap();
+            assert!(text.ends_with('\n') && toml::from_str::<toml::Table>(&text).is_ok(), "{name}: {text}");
+        }
+        "model.safetensors" => assert_eq!(tensors(&fs::read(path).unwrap()).len(), 2),
+        _ if name.ends_with(".csv") => {
+            let text = fs::read_to_string(path).unwrap();
+            let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+            if whole.is_empty() {
+                return;
+            }
+            let table = Table::read(whole);
+            if name == "metrics.csv" {
+                let train = numbers(&table.only("split", "train"), "step");
+                assert!(train.iter().copied().eq(1..=train.len()));
+            } else if name == "norms.csv" {
+                let index = numbers(&table, "index");
+                // One device after the other.
+                assert!(index.first().is_none_or(|first| *first == 1));
+                assert!(index.windows(2).all(|two| two[1] == two[0] + 1 || two[1] == 1));
+            }
+        }
+        "run.log" => {}
+        // What was being written when the end came, under a name that says so.
+        _ => assert!(name.starts_with('.') && name.ends_with(".tmp"), "{name}"),
+    }
+}

@@ -1,0 +1,122 @@
+//! Signals: a run and a sweep end in order, and a second signal does not wait.
+
+use std::{
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::{
+        process::{Ended, Folder, Place, tensors},
+        run::LINREG,
+    },
+    LIMIT, numbers, quiet, send, wait_for_lines, wait_until,
+};
+
+#[test]
+fn a_signal_ends_a_run_in_order() {
+    let place = Place::new(LINREG);
+    let cases = [
+        ("-INT", 130, "SIGINT", "logging.policy=immediate", 3),
+        ("-TERM", 143, "SIGTERM", "logging.policy=immediate", 500),
+        ("-INT", 130, "SIGINT", "logging.policy=buffered", 40),
+        ("-TERM", 143, "SIGTERM", "logging.flush_every=1001", 2),
+        ("-INT", 130, "SIGINT", "logging.policy=per_epoch", 100),
+        ("-TERM", 143, "SIGTERM", "logging.policy=off", 60),
+    ];
+    for (signal, code, name, policy, lines) in cases {
+        for threads in ["1", "2"] {
+            let arguments = ["trainer.max_epochs=1000000000", policy, "--threads", threads];
+            let (command, runs) = place.prepared(&arguments);
+            let child = quiet(command);
+            let folder = wait_for_lines(&runs, lines);
+            send(signal, &child);
+            let ended = Ended::of(child.wait_with_output().unwrap());
+            assert_eq!(ended.code, Some(code), "{policy}: {ended:?}");
+            assert_eq!(folder.summary("status"), "interrupted");
+            assert!(ended.stdout.contains(name), "{ended:?}");
+            assert_eq!(tensors(&folder.model()).len(), 2);
+            every_row_is_there(&folder, policy);
+        }
+    }
+}
+
+/// Up to the last step that the summary counts; five steps of 20 rows and one of 3 are an epoch.
+fn every_row_is_there(folder: &Folder, policy: &str) {
+    let steps: usize = folder.summary("steps").parse().unwrap();
+    let train: Vec<usize> = numbers(&folder.metrics().only("split", "train"), "step");
+    let validation = numbers(&folder.metrics().only("split", "validation"), "step");
+    match policy {
+        "logging.policy=off" => assert_eq!(train.len(), 0),
+        "logging.policy=per_epoch" => {
+            let ends = (6..=steps).step_by(6).chain(Some(steps).filter(|s| !s.is_multiple_of(6)));
+            assert!(train.iter().copied().eq(ends), "{policy}: {train:?}");
+        }
+        _ => assert!(train.iter().copied().eq(1..=steps), "{policy}: {train:?}"),
+    }
+    // The last epoch may be whole, and the signal have come before its validation.
+    let whole = validation.len() * 6;
+    assert!(validation.iter().copied().eq((6..=whole).step_by(6)));
+    assert!(whole <= steps && steps - whole <= 6, "{policy}: {steps} steps, {whole} validated");
+}
+
+#[test]
+fn a_second_signal_does_not_wait() {
+    let place = Place::new(LINREG);
+    let (command, runs) = place.prepared(&["trainer.max_epochs=1000000000"]);
+    let child = quiet(command);
+    wait_for_lines(&runs, 2);
+    send("-INT", &child);
+    // It may have ended by the first one already.
+    let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+}
+
+/// The run cannot end by itself after the first signal: nobody reads what it has to say.
+#[test]
+fn a_second_signal_of_another_kind_does_not_wait() {
+    let place = Place::new(LINREG);
+    let (mut command, runs) = place.prepared(&["trainer.max_epochs=1000000000"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut filler = writer.try_clone().unwrap();
+    thread::spawn(move || std::io::Write::write_all(&mut filler, &[b' '; 1 << 22]));
+    let mut child = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+    let folder = wait_for_lines(&runs, 2);
+    send("-INT", &child);
+    wait_until(&mut child, || folder.text("summary.csv").contains("interrupted"));
+    send("-TERM", &child);
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if begun.elapsed() > LIMIT => child.kill().unwrap(),
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    drop(reader);
+    assert_eq!(status.code(), Some(143));
+}
+
+#[test]
+fn a_signal_ends_a_sweep() {
+    let place = Place::new(LINREG);
+    let (command, runs) =
+        place.prepared(&["optimizer.sgd.lr=0.01,0.02,0.03", "trainer.max_epochs=1000000000"]);
+    let child = quiet(command);
+    let begun = Instant::now();
+    let sweep = loop {
+        assert!(begun.elapsed() < LIMIT);
+        if let Some(folder) = Folder::within(&runs)
+            && folder.0.join("000-optimizer.sgd.lr=0.01/metrics.csv").exists()
+        {
+            break folder;
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    send("-INT", &child);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    let table = sweep.table("sweep.csv");
+    assert_eq!(table.column("status"), ["interrupted", "skipped", "skipped"]);
+    assert_eq!(table.column("reason")[1], "the sweep was interrupted before it began");
+}

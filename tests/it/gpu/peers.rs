@@ -1,0 +1,150 @@
+//! Sums over GPUs by the peer kernel, through the executors that trainings use: each GPU on a thread of its own.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use runner::{
+    device::{
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Work,
+        cuda::{self, CudaExecutor, Gpu, Job, PeerSums, Way},
+    },
+    plan::Engine,
+    program::{Hyper, Instruction, Op, Phase, Program, Programs, Slice},
+    spec::Precision,
+};
+
+use super::{first_gpu, some};
+use crate::conformance::{Bench, Numbers, SEED, ops::Suite};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Every GPU there is, up to four; `None` where fewer than two reach each other. Their kernels wait for each other, so
+/// that one test at a time has them.
+fn several() -> Option<(Vec<Gpu>, MutexGuard<'static, ()>)> {
+    static ONE: Mutex<()> = Mutex::new(());
+    first_gpu()?;
+    let gpus: Vec<Gpu> = cuda::gpus().unwrap().into_iter().take(4).collect();
+    let all_reach = cuda::reaches(&gpus).iter().all(|reached| reached.len() + 1 == gpus.len());
+    if gpus.len() > 1 && all_reach {
+        return Some((gpus, ONE.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+    eprintln!("skipped: there are no two GPUs that reach each other's memory");
+    None
+}
+
+/// A bench whose only instruction sums `numbers` over GPUs.
+fn bench(numbers: Vec<f32>) -> (Bench, Slice) {
+    let mut suite = Suite::new();
+    let of = suite.bench.holding(numbers);
+    (suite.bench, of)
+}
+
+fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerSums) -> CudaExecutor {
+    let instructions = vec![Instruction { op: Op::AllReduce { of }, phase: Phase::AllReduce }];
+    let train = Program { batch: 1, rows: 1, instructions };
+    let layout = bench.layout.clone();
+    let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };
+    let precision = Precision::F32;
+    let job = Job { gpu: gpu.clone(), programs, engine, precision, seed: SEED, way: Way::Peers(way) };
+    let mut executor = CudaExecutor::new(job).unwrap();
+    bench.load(&mut executor);
+    executor
+}
+
+/// Runs so many steps, and waits for them.
+fn steps(executor: &mut CudaExecutor, of: Slice, steps: usize) -> Result<Vec<f32>, DeviceError> {
+    let hyper = vec![Hyper::default(); steps];
+    let block = Block {
+        work: Work::Train,
+        step: 0,
+        position: 0,
+        offset: 0,
+        rows: steps,
+        steps,
+        hyper: &hyper,
+        slot: 0,
+    };
+    let mut clock = Clock::new(Grain::Blocks);
+    let (mut ledger, mut ends) = (Ledger::default(), Vec::new());
+    executor.run(&block, &mut Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends })?;
+    let mut numbers = vec![0.0; of.len];
+    executor.read(of, &mut numbers)?;
+    Ok(numbers)
+}
+
+#[test]
+fn every_gpu_holds_the_sums_in_the_order_of_ranks() {
+    let Some((gpus, _one)) = several() else { return };
+    // More steps than one graph holds.
+    const STEPS: usize = 19;
+    for count in 2..=gpus.len() {
+        let gpus = &gpus[..count];
+        for n in some(&[1025, 3, 131_072, 20_000], 2) {
+            for engine in [Engine::Graph, Engine::Launch] {
+                let (ranks, _abort) = cuda::connect(gpus, n, LONG).unwrap();
+                // Small enough for so many sums of sums.
+                let brought = |rank: usize| Numbers(rank as u64).take(n);
+                let got: Vec<Vec<f32>> = thread::scope(|scope| {
+                    let one = |rank: usize, way: PeerSums| {
+                        let (bench, of) = bench(brought(rank));
+                        let mut executor = executor(&gpus[rank], &bench, of, engine, way);
+                        steps(&mut executor, of, STEPS).unwrap()
+                    };
+                    let asked: Vec<_> = ranks
+                        .into_iter()
+                        .enumerate()
+                        .map(|(rank, way)| scope.spawn(move || one(rank, way)))
+                        .collect();
+                    asked.into_iter().map(|thread| thread.join().unwrap()).collect()
+                });
+                let mut all: Vec<Vec<f32>> = (0..count).map(brought).collect();
+                for _ in 0..STEPS {
+                    let mut sum = all[0].clone();
+                    for numbers in &all[1..] {
+                        sum.iter_mut().zip(numbers).for_each(|(sum, x)| *sum += x);
+                    }
+                    all.fill(sum);
+                }
+                assert!(got == all, "{count} GPUs, {n} numbers, {engine:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gpu_that_does_not_come_is_named_with_the_step() {
+    let Some((gpus, _one)) = several() else { return };
+    for engine in [Engine::Graph, Engine::Launch] {
+        let (ranks, _abort) = cuda::connect(&gpus[..2], 100, Duration::from_millis(20)).unwrap();
+        let (bench, of) = bench(vec![1.0; 100]);
+        let mut ranks = ranks.into_iter();
+        let mut first = executor(&gpus[0], &bench, of, engine, ranks.next().unwrap());
+        let fault = steps(&mut first, of, 2).unwrap_err().to_string();
+        assert_eq!(fault, "`gpu:0`, step 1: `gpu:1` did not come to the sum over devices within 20.0 ms");
+    }
+}
+
+#[test]
+fn a_gpu_that_waits_is_let_go() {
+    let Some((gpus, _one)) = several() else { return };
+    let (ranks, abort) = cuda::connect(&gpus[..2], 100, LONG).unwrap();
+    let (bench, of) = bench(vec![1.0; 100]);
+    let mut first = executor(&gpus[0], &bench, of, Engine::Graph, ranks.into_iter().next().unwrap());
+    let fault = thread::scope(|scope| {
+        let waiting = scope.spawn(|| steps(&mut first, of, 1).unwrap_err().to_string());
+        abort.now();
+        waiting.join().unwrap()
+    });
+    assert_eq!(fault, "`gpu:0`, step 1: another device of the run has failed");
+}
+
+#[test]
+fn a_gpu_is_not_its_own_peer() {
+    let Some((gpus, _one)) = several() else { return };
+    let twice = [gpus[0].clone(), gpus[0].clone()];
+    let refused = cuda::connect(&twice, 1, LONG).err();
+    assert_eq!(refused.as_deref(), Some("`gpu:0` would have to wait for itself"));
+}
