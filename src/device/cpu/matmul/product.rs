@@ -175,9 +175,7 @@ impl<'a> Product<'a> {
         match order {
             Order::Rows => Ahead { data, stride, rows, columns: piece.length, order: &[] },
             // A k's part is less than a cache line, of which this strip brought the beginning.
-            Order::Columns => {
-                Ahead { data: from(data, rows - 1), stride, rows: piece.length, columns: 1, order: &[] }
-            }
+            Order::Columns => Ahead { data: from(data, rows - 1), stride, rows: piece.length, columns: 1, order: &[] },
         }
     }
 

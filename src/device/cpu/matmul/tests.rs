@@ -285,21 +285,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-fn rows_that_are_brought_near_change_no_bit() {
-    let [m, k, n] = [60, 700, 90];
-    let (a, b, far) = (numbers(m * k, 1), numbers(k * n, 2), numbers(50 * 37, 3));
-    for kernel in kernels() {
-        let (mut plain, mut meanwhile) = (vec![0.0; m * n], vec![0.0; m * n]);
-        let (lhs, rhs) = (Lhs::Rows { data: &a, stride: k }, Rhs::Rows(&b));
-        kernel.multiply(lhs, rhs, [m, k, n], &mut plain, Epilogue::Store);
-        for count in [0, 1, 3, 50] {
-            // The last one lies behind the end: what is brought near is never read.
-            let order: Vec<u32> = (0..count).map(|i| i * 29 % 51).collect();
-            let upcoming = Upcoming { data: &far, width: 37, order: &order };
-            kernel.multiply_meanwhile(lhs, rhs, [m, k, n], &mut meanwhile, Epilogue::Store, upcoming);
-            assert_eq!(bits(&plain), bits(&meanwhile), "{} {count}", kernel.name());
-        }
-    }
-}
