@@ -11,7 +11,7 @@ use super::{
     footprint::Footprint,
     matmul::Kernel,
     ops::reduce,
-    task::{Job, NextRows, Place, Split, Task},
+    task::{Job, Place, Split, Task},
 };
 use crate::program::{Layout, Op, Phase, Program, RowSource, Slice};
 
@@ -69,8 +69,6 @@ pub struct Compiler<'a> {
 /// Where spans lie; a dry run that only measures scratch has no arena yet.
 struct Places<'a> {
     arena: Option<&'a Arena>,
-    /// The batch's features and the next step's rows of them, where those are drawn by an order.
-    fetched: Option<(Slice, NextRows)>,
     layout: &'a Layout,
     scratch: &'a mut Scratch,
 }
@@ -98,7 +96,7 @@ impl Compiler<'_> {
     /// Adds up the scratch memory that `program` needs.
     pub fn measure(&self, program: &Program, scratch: &mut Scratch) {
         scratch.restart();
-        let mut places = Places { arena: None, fetched: None, layout: self.layout, scratch };
+        let mut places = Places { arena: None, layout: self.layout, scratch };
         for instruction in &program.instructions {
             self.steps(&instruction.op, instruction.phase, &mut places);
         }
@@ -112,8 +110,7 @@ impl Compiler<'_> {
         scratch: &mut Scratch,
     ) -> Result<Vec<Vec<Task>>, Conflict> {
         scratch.restart();
-        let fetched = program.instructions.iter().find_map(|i| next_rows(&i.op, program.batch));
-        let mut places = Places { arena: Some(arena), fetched, layout: self.layout, scratch };
+        let mut places = Places { arena: Some(arena), layout: self.layout, scratch };
         let mut stages: Vec<Vec<Vec<Draft>>> = vec![self.stage()];
         let mut growing = Growing::default();
         for instruction in &program.instructions {
@@ -168,13 +165,10 @@ impl Compiler<'_> {
         bound(t)..bound(t + 1)
     }
 
-    fn unit(&self, n: usize) -> usize {
-        if n >= GRAIN * self.threads { GRAIN } else { 1 }
-    }
-
     /// Splits by whole cache lines where there are enough.
     fn split(&self, n: usize, phase: Phase, draft: impl FnMut(Range<usize>) -> (Job, Access)) -> Step {
-        self.split_units(n, self.unit(n), phase, draft)
+        let unit = if n >= GRAIN * self.threads { GRAIN } else { 1 };
+        self.split_units(n, unit, phase, draft)
     }
 
     fn split_units(
@@ -307,18 +301,9 @@ impl Compiler<'_> {
                 let (right, packed) = self.pack(dy, false, [inputs, rows, outputs], phase, p, &mut steps);
                 // The sums of a single column are taken by strips of this width, which are not to be split.
                 let unit = if outputs == 1 || inputs >= GRAIN * self.threads { GRAIN } else { 1 };
-                // The first layer's comes last in a step.
-                let fetched = p.fetched.filter(|(features, _)| *features == x);
-                let mut thread = 0..;
                 steps.push(self.split_units(inputs, unit, phase, |r| {
                     let shape = [r.len(), rows, outputs];
-                    let (first, stride) = (r.start, inputs);
-                    let upcoming = fetched.zip(thread.next()).map(|((_, next), t)| {
-                        // What this thread will fetch itself.
-                        let own = self.share(next.rows, self.unit(next.rows), t);
-                        NextRows { first: next.first + own.start, rows: own.len(), ..next }
-                    });
-                    let job = Job::WeightGradient { shape, first, stride, packed, update, upcoming };
+                    let job = Job::WeightGradient { shape, first: r.start, stride: inputs, packed, update };
                     (job, access([p.of(x), right], [p.part(to, rows_of(&r, outputs))]))
                 }));
             }
@@ -406,16 +391,6 @@ impl Compiler<'_> {
             Op::Watch { cell } => steps.push(self.single(phase, Job::Watch, access([p.of(cell)], []))),
         }
         steps
-    }
-}
-
-/// What a program fetches by an order, one batch on.
-fn next_rows(op: &Op, batch: usize) -> Option<(Slice, NextRows)> {
-    match *op {
-        Op::Gather { source: RowSource::Order(_), first, x, rows, width, .. } => {
-            Some((x, NextRows { first: batch + first, rows, width }))
-        }
-        _ => None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use super::{
     arena::{Slices, Verified},
     compile::SUM_ROWS,
-    matmul::{Epilogue, Kernel, Lhs, Rhs, Source, Upcoming},
+    matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
     ops::{activation, dropout, gather, loss, optimizer, reduce},
 };
 use crate::collective::{Collective, CollectiveError};
@@ -46,26 +46,6 @@ pub enum Place {
     Chunk,
 }
 
-/// The training rows that a thread fetches in the next step, counted from this step's position.
-#[derive(Clone, Copy, Debug)]
-pub struct NextRows {
-    /// The first one.
-    pub first: usize,
-    /// How many.
-    pub rows: usize,
-    /// Features per row.
-    pub width: usize,
-}
-
-impl NextRows {
-    /// Where they are; none where the epoch ends before.
-    fn of<'a>(&self, bound: &'a Bound, at: &Cursor) -> Upcoming<'a> {
-        let start = at.position + self.first;
-        let order = bound.order.get(start..start + self.rows).unwrap_or_default();
-        Upcoming { data: &bound.train[0], width: self.width, order }
-    }
-}
-
 /// What a task does. Reads and writes are numbered as in the comment of each.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
@@ -77,16 +57,8 @@ pub enum Job {
     Linear { shape: [usize; 3], packed: bool, bias: bool, activation: Option<Activation>, keep: bool },
     /// Reads dy, packed Wᵀ, saved; writes dx.
     InputGradient { shape: [usize; 3], derivative: Option<Activation> },
-    /// Reads x, dy (perhaps packed); writes rows of the gradient, or of the weight where `update`. Brings the next batch's
-    /// rows near meanwhile.
-    WeightGradient {
-        shape: [usize; 3],
-        first: usize,
-        stride: usize,
-        packed: bool,
-        update: bool,
-        upcoming: Option<NextRows>,
-    },
+    /// Reads x, dy (perhaps packed); writes rows of the gradient, or of the weight where `update`.
+    WeightGradient { shape: [usize; 3], first: usize, stride: usize, packed: bool, update: bool },
     /// Reads x and dy (one number per row); writes their products, a row of sums per chunk of rows.
     PartialSums { inputs: usize, stride: usize },
     /// Reads rows; writes the sums of columns: a gradient.
@@ -256,7 +228,7 @@ impl Task {
                     activation::activate_backward(f, r2, w0);
                 }
             }
-            Job::WeightGradient { shape, first, stride, packed, update, upcoming } => {
+            Job::WeightGradient { shape, first, stride, packed, update } => {
                 let rate = update.then_some(at.hyper.rate);
                 let x = &r0[first..];
                 if shape[2] == 1 {
@@ -265,8 +237,7 @@ impl Task {
                 let lhs = Lhs::Columns { data: x, stride };
                 let rhs = if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
                 let epilogue = rate.map_or(Epilogue::Store, |rate| Epilogue::Update { rate });
-                let upcoming = upcoming.map_or(Upcoming::default(), |next| next.of(context.bound, at));
-                kernel.multiply_meanwhile(lhs, rhs, shape, w0, epilogue, upcoming);
+                kernel.multiply(lhs, rhs, shape, w0, epilogue);
             }
             Job::PartialSums { inputs, stride } => {
                 let chunks = r0.chunks(SUM_ROWS * inputs).zip(r1.chunks(SUM_ROWS));

@@ -67,17 +67,6 @@ pub enum Epilogue<'a> {
     },
 }
 
-/// Rows that are fetched soon, to be brought near while a product computes: rows `order[0], order[1], ...` of `data`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Upcoming<'a> {
-    /// The numbers.
-    pub data: &'a [f32],
-    /// Of a row.
-    pub width: usize,
-    /// Which rows.
-    pub order: &'a [u32],
-}
-
 /// Vector instructions, chosen once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
@@ -123,27 +112,11 @@ impl Kernel {
         out: &mut [f32],
         epilogue: Epilogue<'_>,
     ) {
-        self.multiply_meanwhile(lhs, rhs, [m, k, n], out, epilogue, Upcoming::default());
-    }
-
-    /// As [`multiply`](Self::multiply); meanwhile, where the product leaves room for it, `upcoming` is brought near.
-    ///
-    /// # Panics
-    /// Where a slice is shorter than its shape says.
-    pub fn multiply_meanwhile(
-        self,
-        lhs: Lhs<'_>,
-        rhs: Rhs<'_>,
-        [m, k, n]: [usize; 3],
-        out: &mut [f32],
-        epilogue: Epilogue<'_>,
-        upcoming: Upcoming<'_>,
-    ) {
         let out = &mut out[..m * n];
         if m == 0 || n == 0 {
             return;
         }
-        let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue, upcoming };
+        let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue };
         if product.is_narrow() {
             product.run_narrow(out);
         } else if n >= product::COPY_LEFT_COLUMNS {

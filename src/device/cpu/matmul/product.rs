@@ -6,7 +6,7 @@
 //! the next strip's left operand and a part of the next piece of the right one are brought near. That was worth 5 to 10 %
 //! at 1024 x 2048 x 2048.
 
-use super::{Epilogue, Lhs, Rhs, Upcoming, pack};
+use super::{Epilogue, Lhs, Rhs, pack};
 use crate::device::cpu::simd::{Ahead, Finish, InstructionSet, Order, Strip};
 
 /// The most terms of a block: a strip of the left operand (14 rows: 18 KiB) then stays in the first-level cache while all
@@ -47,7 +47,6 @@ pub(super) struct Product<'a> {
     pub k: usize,
     pub n: usize,
     pub epilogue: Epilogue<'a>,
-    pub upcoming: Upcoming<'a>,
 }
 
 /// A block of k by a group of columns.
@@ -134,8 +133,6 @@ impl<'a> Product<'a> {
                 strip.lhs_stride = pack::left(set, data, order, stride, rows, piece.length, scratch);
                 strip.lhs = scratch;
                 strip.ahead = [self.left_ahead(row, rows, piece), self.right_ahead(next, tile, tiles)];
-            } else {
-                strip.ahead = self.rows_ahead(piece, tile, tiles);
             }
             set.strip(&mut strip);
             row += rows;
@@ -173,9 +170,9 @@ impl<'a> Product<'a> {
         }
         let (data, order, stride) = self.left(row + rows, piece.first);
         match order {
-            Order::Rows => Ahead { data, stride, rows, columns: piece.length, order: &[] },
+            Order::Rows => Ahead { data, stride, rows, columns: piece.length },
             // A k's part is less than a cache line, of which this strip brought the beginning.
-            Order::Columns => Ahead { data: from(data, rows - 1), stride, rows: piece.length, columns: 1, order: &[] },
+            Order::Columns => Ahead { data: from(data, rows - 1), stride, rows: piece.length, columns: 1 },
         }
     }
 
@@ -185,24 +182,7 @@ impl<'a> Product<'a> {
             return Ahead::default();
         }
         let columns = (next.length * next.columns).div_ceil(tiles);
-        Ahead { data: from(self.right(next).0, tile * columns), stride: 0, rows: 1, columns, order: &[] }
-    }
-
-    /// As many of the upcoming rows as there are strips, for both of the slots.
-    fn rows_ahead(&self, piece: Piece, tile: usize, tiles: usize) -> [Ahead<'a>; 2] {
-        let Upcoming { data, width, order } = self.upcoming;
-        if order.is_empty() || piece.column > 0 {
-            return Default::default();
-        }
-        let (count, size) = blocks(self.k);
-        let share = |i: usize| order.len() * i / (count * tiles);
-        let strip = piece.first / size * tiles + tile;
-        let (first, last) = (share(strip), share(strip + 1));
-        let half = first.midpoint(last);
-        [first..half, half..last].map(|rows| {
-            let order = &order[rows];
-            Ahead { data, stride: width, rows: order.len(), columns: width, order }
-        })
+        Ahead { data: from(self.right(next).0, tile * columns), stride: 0, rows: 1, columns }
     }
 
     fn finish(&self, last: bool, at: usize, column: usize) -> Finish<'a> {
