@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    data::{Part, Store},
+    data::{Part, RowReader, Store},
     program::Shard,
 };
 
@@ -40,7 +40,12 @@ pub struct Cut {
     pub chunk: usize,
     /// Devices that share each batch.
     pub world_size: usize,
+    /// Threads that compute on this host, and thus are held up by reading.
+    pub threads: usize,
 }
+
+/// The most threads that read a chunk.
+const MOST_READERS: usize = 8;
 
 /// An order of rows to read, and how many of them.
 type Request = (Option<Arc<Vec<u32>>>, usize);
@@ -138,11 +143,29 @@ impl Reader {
         x.resize(wanted.len() * features, 0.0);
         y.resize(wanted.len() * targets, 0.0);
         match &self.part.features {
-            Store::File(file) => file.read_rows(wanted, &mut x)?,
+            Store::File(file) => self.read_rows(&**file, wanted, &mut x)?,
             Store::Memory(all) => pick(all, wanted, features, &mut x),
         }
         pick(&self.part.targets, wanted, targets, &mut y);
         Ok((x, y))
+    }
+
+    /// By as many threads as compute. One alone would take the core of one of them, for which the others then wait, and
+    /// what it takes would be lost as often as there are threads.
+    fn read_rows(&self, file: &dyn RowReader, wanted: &[u32], x: &mut [f32]) -> io::Result<()> {
+        let readers = self.cut.threads.clamp(1, MOST_READERS);
+        let rows = wanted.len().div_ceil(readers).max(1);
+        thread::scope(|scope| {
+            let mut parts = wanted.chunks(rows).zip(x.chunks_mut((rows * self.cut.features).max(1)));
+            let own = parts.next();
+            let start = |(wanted, x)| {
+                let reader = thread::Builder::new().name("reader".into());
+                reader.spawn_scoped(scope, move || file.read_rows(wanted, x))
+            };
+            let others: Vec<_> = parts.map(start).collect();
+            own.map_or(Ok(()), |(wanted, x)| file.read_rows(wanted, x))?;
+            others.into_iter().try_for_each(|other| other?.join().unwrap_or_else(|_| Err(ended())))
+        })
     }
 }
 

@@ -243,7 +243,8 @@ impl<'a> Session<'a> {
                 let chunk = (chunk.unwrap_or(batch) / batch).max(1) * batch;
                 let facts = self.trial.facts;
                 let (features, targets) = (facts.features, facts.targets);
-                let cut = Cut { features, targets, batch, chunk, world_size: self.world.size() };
+                let (world_size, threads) = (self.world.size(), self.trial.threads);
+                let cut = Cut { features, targets, batch, chunk, world_size, threads };
                 Ok(Some(Stream::new(part, cut)?))
             }
         }

@@ -93,7 +93,7 @@ impl CpuExecutor {
         } else {
             None
         };
-        let pace = Pace::new(team.is_some(), job.sharing);
+        let pace = Pace::new(job.threads, job.sharing);
         let Programs { layout, train, validate, .. } = job.programs;
         let batch = [[train.batch, train.rows], validate.map_or([1, 0], |p| [p.batch, p.rows])];
         let tally = Tally { collective: job.collective, ..Tally::default() };

@@ -2,7 +2,9 @@
 //!
 //! A team is as fast as its slowest member: where another process takes a member's core, every barrier waits for the
 //! scheduler, and a step may take ten times as long as by one thread. So both ways are timed, the quicker one is taken,
-//! and the other is tried again now and then. The results do not depend on it.
+//! and the other is tried again now and then, where the trial costs little beside the time since the last one. The team
+//! is the rule until a trial says otherwise: its first steps, by threads that have just been woken, prove nothing. The
+//! results do not depend on it.
 
 use std::time::Duration;
 
@@ -16,6 +18,10 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(20);
 
 /// The part of a block that is given to a trial.
 const TRIAL_PART: usize = 16;
+
+/// A trial waits until so many times its own length has passed: long steps, of which a block has few, are the ones that a
+/// busy core holds up least, and a trial of them costs most.
+const TRIAL_WAIT: u32 = 50;
 
 /// Chooses for one kind of work.
 #[derive(Clone, Copy, Default)]
@@ -41,7 +47,7 @@ pub enum Sharing {
 
 /// See the module.
 pub struct Pace {
-    team: bool,
+    threads: usize,
     sharing: Sharing,
     turn: bool,
     train: Choice,
@@ -49,15 +55,15 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// `team`: whether there is one.
-    pub fn new(team: bool, sharing: Sharing) -> Self {
-        Self { team, sharing, turn: false, train: Choice::default(), validate: Choice::default() }
+    /// `threads`: of the team; one is none.
+    pub fn new(threads: usize, sharing: Sharing) -> Self {
+        Self { threads, sharing, turn: false, train: Choice::default(), validate: Choice::default() }
     }
 
     /// Whether the team walks next, and how many of `steps` steps it walks before this is asked again.
     pub fn next(&mut self, work: Work, steps: usize) -> (bool, usize) {
         match self.sharing {
-            _ if !self.team => return (false, steps),
+            _ if self.threads < 2 => return (false, steps),
             Sharing::Team => return (true, steps),
             Sharing::InTurns => {
                 self.turn = !self.turn;
@@ -65,16 +71,15 @@ impl Pace {
             }
             Sharing::Adaptive => {}
         }
-        let part = steps.div_ceil(TRIAL_PART);
+        let (part, threads) = (steps.div_ceil(TRIAL_PART), self.threads as f64);
         let choice = self.of(work);
-        let together = match choice.seconds {
-            // The very first step is slow in any way, so the team, which is to be the rule, is judged by later ones.
-            [None, _] => return (false, part),
-            [_, None] => return (true, part),
-            [Some(alone), Some(together)] => together <= alone,
-        };
-        choice.trying = choice.since >= choice.interval;
-        if choice.trying { (!together, part) } else { (together, steps) }
+        let [alone, Some(together)] = choice.seconds else { return (true, steps) };
+        // One thread takes at most as many times as long.
+        let alone = alone.unwrap_or(threads * together);
+        let (is_team, other) = if together <= alone { (true, alone) } else { (false, together) };
+        let trial = Duration::from_secs_f64(other * part as f64);
+        choice.trying = choice.since >= choice.interval.max(TRIAL_WAIT * trial);
+        if choice.trying { (!is_team, part) } else { (is_team, steps) }
     }
 
     /// Takes note of how long steps took.
@@ -87,14 +92,15 @@ impl Pace {
             _ => seconds,
         });
         choice.since += time;
-        if choice.trying || choice.interval.is_zero() {
+        if choice.trying {
             let won = match choice.seconds {
                 [Some(alone), Some(with)] => together == (with <= alone),
                 _ => true,
             };
             choice.since = Duration::ZERO;
+            // A change is looked at again soon: what made it may have been a moment's.
             choice.interval = if won {
-                SHORTEST_INTERVAL
+                Duration::ZERO
             } else {
                 (2 * choice.interval).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
             };
@@ -129,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_quicker_way_is_the_rule_and_the_other_is_tried() {
-        let mut pace = Pace::new(true, Sharing::Adaptive);
+        let mut pace = Pace::new(2, Sharing::Adaptive);
         assert!(share(&mut pace, [100, 60], 20) > 0.98);
         // Another process takes a core: the team is twenty times slower, and rests.
         assert!(share(&mut pace, [100, 2000], 20) < 0.05);
@@ -138,8 +144,32 @@ mod tests {
     }
 
     #[test]
+    fn long_steps_are_not_spent_on_trials() {
+        let mut pace = Pace::new(2, Sharing::Adaptive);
+        let (mut spent, mut lost) = (0.0, 0.0);
+        while spent < 60.0 {
+            // Blocks of one step of a fifth of a second, or of two fifths by one thread.
+            let (team, steps) = pace.next(Work::Train, 1);
+            let seconds = if team { 0.2 } else { 0.4 };
+            pace.took(Work::Train, team, steps, Duration::from_secs_f64(seconds));
+            (spent, lost) = (spent + seconds, lost + seconds - 0.2);
+        }
+        assert!(lost > 0.0 && lost < 0.02 * spent, "{lost}");
+    }
+
+    #[test]
+    fn a_slow_start_of_the_team_is_no_verdict() {
+        let mut pace = Pace::new(2, Sharing::Adaptive);
+        assert_eq!(pace.next(Work::Train, 48), (true, 48));
+        pace.took(Work::Train, true, 48, Duration::from_millis(200));
+        assert_eq!(pace.next(Work::Train, 48), (true, 48));
+        pace.took(Work::Train, true, 48, Duration::from_millis(50));
+        assert!(share(&mut pace, [2000, 1000], 20) > 0.98);
+    }
+
+    #[test]
     fn without_a_choice_there_is_none() {
-        assert_eq!(Pace::new(false, Sharing::Adaptive).next(Work::Train, 7), (false, 7));
-        assert_eq!(Pace::new(true, Sharing::Team).next(Work::Train, 7), (true, 7));
+        assert_eq!(Pace::new(1, Sharing::Adaptive).next(Work::Train, 7), (false, 7));
+        assert_eq!(Pace::new(2, Sharing::Team).next(Work::Train, 7), (true, 7));
     }
 }

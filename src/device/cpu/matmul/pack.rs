@@ -96,7 +96,8 @@ impl Kernel {
     }
 }
 
-/// Packs a strip of the left operand: `k` groups of `rows` numbers, the returned stride apart.
+/// Copies a strip of the left operand, in the order that it has; the numbers from one row, or term, to the next in the
+/// copy. Rows that lie a power of two apart would all fall into the same few lines of the first-level cache.
 #[inline]
 pub(super) fn left(
     set: InstructionSet,
@@ -107,22 +108,12 @@ pub(super) fn left(
     k: usize,
     scratch: &mut [f32],
 ) -> usize {
-    match order {
-        Order::Rows => {
-            let lanes = rows.next_multiple_of(set.lanes());
-            set.transpose(
-                Matrix { data, stride },
-                rows,
-                k,
-                MatrixMut { data: scratch, stride: lanes },
-                lanes,
-            );
-            lanes
-        }
-        Order::Columns => {
-            let lanes = rows.next_multiple_of(set.lanes());
-            set.copy(Matrix { data, stride }, k, rows, MatrixMut { data: scratch, stride: lanes }, lanes);
-            lanes
-        }
-    }
+    let from = Matrix { data, stride };
+    let (lines, numbers) = match order {
+        Order::Rows => (rows, k),
+        Order::Columns => (k, rows),
+    };
+    let stride = numbers.next_multiple_of(LEFT_LANES);
+    set.copy(from, lines, numbers, MatrixMut { data: scratch, stride }, stride);
+    stride
 }

@@ -13,8 +13,10 @@ use crate::device::cpu::simd::{Ahead, Finish, InstructionSet, Order, Strip};
 /// panels of the right one pass by.
 const MAX_BLOCK: usize = 320;
 
-/// Bytes of a piece of the right operand: with the next one, what a usual second-level cache of 2 MiB holds.
-const PIECE_BYTES: usize = 3 << 18;
+/// The most bytes of a piece of the right operand: what a second-level cache of 1 MiB holds beside the strips that pass.
+/// With 2 MiB the next piece fits, too; with 1 MiB it comes from the third-level cache, and smaller pieces, for each of
+/// which the left operand is copied again, are slower (2 to 3 % at 512 KiB).
+const PIECE_BYTES: usize = 7 << 17;
 
 /// Columns from which on a strip of the left operand is copied together before use: the copy costs as much as some 40
 /// columns of arithmetic, and saves reading each panel along rows that are far apart.
@@ -68,7 +70,9 @@ impl<'a> Product<'a> {
         let (count, size) = blocks(self.k);
         let group = match self.rhs {
             Rhs::Packed(_) if 4 * size * self.n > PIECE_BYTES => {
-                (PIECE_BYTES / (4 * size)).next_multiple_of(self.width())
+                // Of nearly the same width: the left operand is copied for each, for a narrow one at the end, too.
+                let groups = (4 * size * self.n).div_ceil(PIECE_BYTES);
+                self.n.div_ceil(groups).next_multiple_of(self.width())
             }
             _ => self.n,
         };
@@ -127,7 +131,6 @@ impl<'a> Product<'a> {
             };
             if let Some(scratch) = &mut scratch {
                 strip.lhs_stride = pack::left(set, data, order, stride, rows, piece.length, scratch);
-                strip.lhs_order = Order::Columns;
                 strip.lhs = scratch;
                 strip.ahead = [self.left_ahead(row, rows, piece), self.right_ahead(next, tile, tiles)];
             }

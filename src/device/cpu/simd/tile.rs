@@ -220,14 +220,16 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
                 }
             });
         }
-        if s.columns - column > C * V::LANES {
-            // The next tile's part of the result, while this one computes.
-            for_rows!(r < R {
-                for c in 0..C {
-                    V::prefetch(out.wrapping_add(r * s.out_stride + (C + c) * V::LANES));
-                }
-            });
-        }
+        // The next tile's part of the result, while this one computes: a line at a time, or what this tile reads would
+        // wait behind it.
+        let more = s.columns - column > C * V::LANES;
+        let mut next = Lines {
+            at: out.wrapping_add(C * V::LANES),
+            stride: s.out_stride,
+            rows: if more { R } else { 0 },
+            columns: C * V::LANES,
+            column: 0,
+        };
         let (mut lhs, mut rhs) = (s.lhs.as_ptr(), rhs);
         // Rows are addressed from every third one: a pointer each would not fit the registers.
         let mut third: [*const f32; 5] =
@@ -236,7 +238,8 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
         while k > 0 {
             ahead[0].next::<V>();
             ahead[1].next::<V>();
-            let few = k.min(16);
+            next.next::<V>();
+            let few = k.min(8);
             k -= few;
             for _ in 0..few {
                 let mut right = [V::splat(0.0); C];
