@@ -211,7 +211,9 @@ fn slow_copies_reads_and_sums_bind_a_run() {
     let advice = "`logging.policy=buffered` moves the losses in blocks";
     assert_eq!(verdict(&words), ("log".into(), advice.into()), "{words}");
     let advice = "a larger `data.batch_size`: gradients are summed once per step";
-    let slow = [("RUNNER_SIM_SLOW", "all_reduce:3000"), ("RUNNER_SIM_DEVICES", "2")];
+    // By NCCL: no GPU reaches the other's memory.
+    let slow =
+        [("RUNNER_SIM_SLOW", "all_reduce:3000"), ("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_PEER", "0")];
     let words = bound_by(&sim(), &["devices.num_gpus=2", "devices.engine=launch"], &slow);
     assert_eq!(verdict(&words), ("all-reduce".into(), advice.into()), "{words}");
     // In a graph nobody times the sum: what it must take by measured rates is its part of the step.
