@@ -211,6 +211,7 @@ fn slow_copies_reads_and_sums_bind_a_run() {
     let advice = "`logging.policy=buffered` moves the losses in blocks";
     assert_eq!(verdict(&words), ("log".into(), advice.into()), "{words}");
     let advice = "a larger `data.batch_size`: gradients are summed once per step";
+    // By NCCL: no GPU reaches the other's memory.
     let [two, nccl] = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_PEER", "0")];
     let slow = [("RUNNER_SIM_SLOW", "all_reduce:3000"), two, nccl];
     let words = bound_by(&sim(), &["devices.num_gpus=2", "devices.engine=launch"], &slow);
