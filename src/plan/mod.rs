@@ -27,6 +27,7 @@ pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
 pub use sums::{MOST_PEERS, NO_NCCL, Sums, SumsBy, peer_bytes, summed};
+pub(crate) use transfers::FLAG;
 pub use transfers::{Movement, transfers};
 pub use verdict::{Limit, Setting, Spent, Verdict};
 

@@ -27,6 +27,9 @@ const NUMBER: u64 = 4;
 /// Bytes of a sum.
 const SUM: u64 = 8;
 
+/// Bytes before the sums of an epoch on a GPU: whether a loss was not finite, apart from the sums.
+pub(crate) const FLAG: u64 = 64;
+
 /// All that moves, in the order of `transfers.csv`; what would be zero is left out.
 pub fn transfers(trial: &Trial) -> Vec<Movement> {
     let devices = trial.devices.used.iter().filter(|place| **place != Place::Cpu).count() as u64;
@@ -56,6 +59,7 @@ pub fn transfers(trial: &Trial) -> Vec<Movement> {
     let width = layout.log_width as u64;
     let log = match trial.spec.logging.policy {
         Policy::Immediate | Policy::Buffered => steps * width * NUMBER,
+        Policy::PerEpoch if trial.engine.is_gpu() => epochs * (FLAG + width * SUM),
         Policy::PerEpoch => epochs * width * SUM,
         Policy::Off => 0,
     };

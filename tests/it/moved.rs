@@ -32,16 +32,15 @@ validate_every_epochs = 2
 metrics = ["loss", "grad_norm", "lr"]
 "#;
 
-/// Bytes by kind and purpose, as the plan says for a machine of so many virtual GPUs.
-pub fn predicted(place: &Place, overrides: &[&str], virtual_gpus: usize) -> BTreeMap<(String, String), u64> {
+/// Bytes by kind and purpose, as the plan says for a machine of those GPUs.
+pub fn predicted(place: &Place, overrides: &[&str], gpus: Vec<Gpu>) -> BTreeMap<(String, String), u64> {
     let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
     let path = place.path().join("spec.toml");
     let experiment = spec::load(Path::new(&path), &overrides).unwrap();
     let spec = &experiment.trials[0].spec;
     let dataset = data::open(&spec.data, Task::Regression, spec.seed, u64::MAX).unwrap();
-    let gpu = Gpu::virtual_of(1 << 40);
     let machine = Machine {
-        gpus: vec![gpu; virtual_gpus],
+        gpus,
         no_gpu: String::new(),
         memory_available: 1 << 40,
         cache_bytes: 1 << 20,
@@ -52,6 +51,11 @@ pub fn predicted(place: &Place, overrides: &[&str], virtual_gpus: usize) -> BTre
     let trial = plan(spec, dataset.facts(), &machine, 2).unwrap();
     let movements = transfers(&trial).into_iter();
     movements.map(|m| ((m.kind.to_owned(), m.purpose.to_owned()), m.bytes)).collect()
+}
+
+/// So many virtual GPUs with memory to spare.
+fn virtual_gpus(count: usize) -> Vec<Gpu> {
+    vec![Gpu::virtual_of(1 << 40); count]
 }
 
 /// The same, as the run's ledger has them.
@@ -87,7 +91,7 @@ fn runs_move_what_was_predicted_to_the_byte() {
                     [devices.as_str(), policy].into_iter().chain(more.iter().copied()).collect();
                 let options = [&overrides[..], &["--virtual-gpus", "3"]].concat();
                 let run = place.run(&options).ended_by(0);
-                assert_eq!(counted(&run), predicted(&place, &overrides, 3), "{overrides:?}");
+                assert_eq!(counted(&run), predicted(&place, &overrides, virtual_gpus(3)), "{overrides:?}");
             }
         }
     }
@@ -97,7 +101,7 @@ fn runs_move_what_was_predicted_to_the_byte() {
 #[test]
 fn the_prediction_is_that_of_a_sheet_of_paper() {
     let place = Place::new(SPEC);
-    let bytes = predicted(&place, &[], 3);
+    let bytes = predicted(&place, &[], virtual_gpus(3));
     let of = |kind: &str, purpose: &str| bytes.get(&(kind.to_owned(), purpose.to_owned())).copied();
     // Five epochs' orders of 103 rows; 153 rows of three features and a target.
     assert_eq!(of("h2d", "batch"), Some(5 * 103 * 4));
@@ -114,7 +118,7 @@ fn on_the_cpu_nothing_moves() {
     let place = Place::new(SPEC);
     for more in [None, Some("data.placement=streamed")] {
         let overrides: Vec<&str> = ["devices.num_gpus=0"].into_iter().chain(more).collect();
-        assert_eq!(predicted(&place, &overrides, 3), BTreeMap::new());
+        assert_eq!(predicted(&place, &overrides, virtual_gpus(3)), BTreeMap::new());
         assert_eq!(counted(&place.run(&overrides).ended_by(0)), BTreeMap::new());
     }
     let check = place.runner(&["check", "spec.toml", "devices.num_gpus=0"]);

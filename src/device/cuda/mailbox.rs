@@ -14,11 +14,12 @@ use super::{
 };
 use crate::{
     device::DeviceError,
+    plan::FLAG,
     program::{Layout, Op, Programs, Sums},
 };
 
 /// Bytes of the flag with what keeps it apart from the sums.
-const HEAD: usize = 64;
+const HEAD: usize = FLAG as usize;
 /// Bytes of one set of sums.
 const SET: usize = SUMS * size_of::<f64>();
 /// Bytes before the log.

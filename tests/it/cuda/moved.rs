@@ -1,6 +1,8 @@
 //! The ledger of GPUs against the plan: bytes for data, parameters and logs are what was predicted, to the byte, for
 //! resident and streamed rows and each policy. Beside that a GPU is sent its counters with every block.
 
+use runner::plan::{Gpu, GpuLimits};
+
 use super::Sim;
 use crate::{
     moved::{SPEC, counted, predicted},
@@ -21,9 +23,9 @@ fn gpus_move_what_was_predicted_to_the_byte_and_their_counters() {
         for (engine, placement) in [(engines[i], "resident"), (engines[(i + 1) % 4], "streamed")] {
             let engine = format!("devices.engine={engine}");
             let placement = format!("data.placement={placement}");
-            let overrides = [policy.as_str(), &placement];
+            let overrides = [policy.as_str(), &placement, &engine];
             let sim = Sim::at(&all.libraries);
-            let run = sim.run(&place, &[overrides[0], overrides[1], &engine], &[]).ended_by(0);
+            let run = sim.run(&place, &overrides, &[]).ended_by(0);
             let mut got = counted(&run);
             let transfers = run.table("transfers.csv");
             let rows = 0..transfers.rows.len();
@@ -35,7 +37,14 @@ fn gpus_move_what_was_predicted_to_the_byte_and_their_counters() {
             // The initial values went by one copy, every block by another.
             let parameters = got.get_mut(&("h2d".to_owned(), "parameters".to_owned())).unwrap();
             *parameters -= (sent - 1) * COUNTERS;
-            assert_eq!(got, predicted(&place, &overrides, 1), "{policy} {placement} {engine}");
+            assert_eq!(got, predicted(&place, &overrides, vec![gpu()]), "{policy} {placement} {engine}");
         }
     }
+}
+
+/// A GPU that takes every engine.
+fn gpu() -> Gpu {
+    let limits =
+        GpuLimits { multiprocessors: 2, shared_bytes: 1 << 18, cooperative: true, ..GpuLimits::default() };
+    Gpu { is_virtual: false, limits, ..Gpu::virtual_of(1 << 40) }
 }

@@ -4,6 +4,9 @@
 use super::{Sim, parity::classes, parity::same};
 use crate::process::{Folder, Table};
 
+/// Overrides, environment, how `check` says that gradients are summed, and how the run does.
+type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str, &'a str);
+
 const FOUR: (&str, &str) = ("RUNNER_SIM_DEVICES", "4");
 const NO_PEERS: (&str, &str) = ("RUNNER_SIM_PEER", "0");
 
@@ -90,7 +93,7 @@ fn the_way_is_told_with_its_reason() {
         r#"model.layers=[{ linear = { out_features = 20000 } }, "relu", { linear = { out_features = 3 } }]"#;
     let three = ["devices.num_gpus=3", "trainer.max_steps=2", "trainer.validate_every_epochs=0"];
     let peers = "by a peer kernel: each GPU reads the others' memory, and 1 KiB is no more than 512 KiB";
-    let cases: [(&[&str], &[(&str, &str)], &str, &str); 4] = [
+    let cases: [Case<'_>; 4] = [
         (&[], &[FOUR], peers, peers),
         (
             &[],

@@ -8,6 +8,9 @@ use sha2::{Digest, Sha256};
 use super::{LINREG, Sim};
 use crate::process::Place;
 
+/// An engine, planted rates, what bounds the run by them, and the advice.
+type Case<'a> = (&'a str, &'a [(&'a str, f64)], &'a str, &'a str);
+
 /// A GPU so fast that nothing it does takes any time.
 const FAST: [(&str, f64); 20] = [
     ("f32_flops_per_s", 1e18),
@@ -167,7 +170,7 @@ fn planted_rates_bind_a_run_by_what_they_make_slow() {
     let tf32 = "`devices.precision=tf32`, if products of 10 bits of mantissa will do; or more GPUs";
     let auto = "`devices.engine=auto`: the plan has ways to run a step without a launch per instruction";
     let weights = "a larger `data.batch_size`: weights are read once per step, for however many rows";
-    let cases: [(&str, &[(&str, f64)], &str, &str); 8] = [
+    let cases: [Case<'_>; 8] = [
         ("graph", &[("f32_flops_per_s", 1.0)], "arithmetic", tf32),
         ("persistent", &[("block_flops_per_s", 1.0)], "arithmetic", "more GPUs, or a smaller model"),
         ("cooperative", &[("grid_flops_per_s", 1.0)], "arithmetic", "more GPUs, or a smaller model"),
