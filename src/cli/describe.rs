@@ -228,9 +228,14 @@ fn cost(page: &mut Page, trial: &Trial) {
     )]);
 }
 
-/// `, to which timing its phases adds 0.26 % (0.10 to 0.40)`.
+/// `, to which timing its phases adds 0.26 % (0.10 to 0.40)`; what noise hides is not told as a figure.
 fn timing(adds: Estimate) -> String {
     let [low, high] = adds.interval.unwrap_or([adds.median; 2]).map(|part| part * 100.0);
+    if low <= 0.0 {
+        return format!(
+            "; what timing its phases adds is less than this machine's noise ({low:.2} to {high:.2} %)"
+        );
+    }
     format!(", to which timing its phases adds {:.2} % ({low:.2} to {high:.2})", adds.median * 100.0)
 }
 

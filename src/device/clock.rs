@@ -107,8 +107,8 @@ impl Clock {
         self.readings
     }
 
-    /// What it cost so far to read this clock and write its times down: as often as that was done, at what it takes now on
-    /// the same phases' memory.
+    /// What it cost so far, at least, to read this clock and write its times down: as often as that was done, at what it
+    /// takes now where the histogram is near. A timeline's own notes are not counted.
     pub fn cost(&self) -> ClockCost {
         const READINGS: u32 = 64;
         let mut scratch = Samples::default();

@@ -46,13 +46,17 @@ impl Machine {
         Speed { rates, cache_bytes, sums: None, upload_bytes_per_s: None }
     }
 
-    /// The same for an engine of a GPU, whose sums are `queued` among its kernels or not; `None` where it was not measured.
-    fn gpu_speed(&self, gpu: &Gpu, (engine, precision, queued): (Engine, Precision, bool)) -> Option<Speed> {
+    /// The same for an engine of a GPU, with what its sums go by; `None` where it was not measured.
+    fn gpu_speed(
+        gpu: &Gpu,
+        (engine, precision): (Engine, Precision),
+        sums: Option<SumRates>,
+    ) -> Option<Speed> {
         let speed = gpu.speed?;
         Some(Speed {
             rates: speed.by(engine, precision),
             cache_bytes: speed.cache_bytes,
-            sums: if queued { self.sum_rates } else { None },
+            sums,
             upload_bytes_per_s: Some(speed.h2d_bytes_per_s),
         })
     }
@@ -62,13 +66,16 @@ impl Machine {
     pub fn gpu_floor<'a>(
         &self,
         ranks: impl Iterator<Item = (&'a Place, &'a Programs)>,
-        by: (Engine, Precision, bool),
+        (engine, precision, queued): (Engine, Precision, bool),
         data_bytes: u64,
     ) -> Option<Floor> {
+        let ranks: Vec<_> = ranks.collect();
+        // What a sum takes depends on how many take part: the rates are of as many GPUs as were measured together.
+        let sums = self.sum_rates.filter(|sums| queued && sums.gpus as usize == ranks.len());
         let mut slowest: Option<Floor> = None;
         for (place, programs) in ranks {
             let Some(gpu) = place.real_gpu(self) else { continue };
-            let floor = Floor::of(programs, self.gpu_speed(gpu, by)?, data_bytes);
+            let floor = Floor::of(programs, Self::gpu_speed(gpu, (engine, precision), sums)?, data_bytes);
             if slowest.is_none_or(|known| known.serial_s() < floor.serial_s()) {
                 slowest = Some(floor);
             }

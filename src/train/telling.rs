@@ -47,8 +47,11 @@ impl Session<'_> {
         if self.world.size() == 1 {
             return Ok(());
         }
+        // What is left of the steps is theirs; what is waited for the digests is not.
+        self.settle(Purpose::Parameters)?;
         let start = Instant::now();
         let digests = self.world.digests(self.values())?;
+        self.world.settle(Purpose::Parameters, &mut self.clock, &mut self.logbook.ends)?;
         self.comparing.0 += 1;
         self.comparing.1 += start.elapsed();
         match digests.iter().position(|d| Some(d) != digests.first()) {

@@ -25,6 +25,8 @@ impl Session<'_> {
         };
         let mut sums = [0.0; 2];
         self.world.take_sums(Purpose::Validation, Sums::Validation, &mut sums)?;
+        // What was waited for here is validation's, and no step's.
+        self.world.settle(Purpose::Validation, &mut self.clock, &mut self.logbook.ends)?;
         if !whole {
             self.clock.record(Phase::Validation, start.elapsed());
             return self.check();

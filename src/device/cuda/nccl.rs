@@ -201,7 +201,7 @@ impl Communicator {
         if status == 0 {
             return Ok(());
         }
-        // Whoever is let go while it queues a sum is told so by a status.
+        // Whoever comes after the others were let go is told so; who is inside the library's call then is not let out of it.
         if self.0.gone.load(Ordering::Acquire) {
             return Err(Lost::Ended);
         }

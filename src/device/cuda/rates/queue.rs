@@ -113,7 +113,12 @@ impl Bench {
             at += 4 * part as u64;
             left -= part;
         }
-        Ok(())
+        ground.stream.synchronize(|| "measuring".into())
+    }
+
+    /// Makes its GPU the one of this thread.
+    pub fn enter(&self) -> Result<(), DeviceError> {
+        self.ground.context.enter()
     }
 
     /// Queues `y = a + b` over the first three vectors of so many numbers of the arena.

@@ -4,6 +4,7 @@ use std::{thread, time::Duration};
 
 use super::queue::{Bench, median};
 use crate::{
+    collective::Abort,
     device::{
         DeviceError,
         cuda::{connect, gpu::Gpu, nccl::Nccl},
@@ -30,6 +31,8 @@ pub fn measure(gpus: &[Gpu]) -> Result<SumRates, String> {
     let peers = by_peers(gpus);
     let (small_s, bytes_per_s) = match (peers, nccl) {
         (Ok((small_s, _)), Ok((_, bytes_per_s))) => (small_s, bytes_per_s),
+        // Large sums would go by NCCL, of which nothing is known then.
+        (Ok(_), Err(no_nccl)) if Nccl::open().is_ok() => return Err(no_nccl),
         (Ok(only), Err(_)) | (Err(_), Ok(only)) => only,
         (Err(no_peers), Err(no_nccl)) => return Err(format!("{no_nccl}; no peer kernel, since {no_peers}")),
     };
@@ -42,34 +45,50 @@ type Figures = (f64, f64);
 fn by_nccl(gpus: &[Gpu]) -> Result<Figures, String> {
     let nccl = Nccl::open().map_err(|why| format!("NCCL is not there: {why}"))?;
     let ordinals: Vec<u32> = gpus.iter().map(|gpu| gpu.ordinal).collect();
-    let (ranks, _) = nccl.communicators(&ordinals, LIMIT)?;
-    measured(gpus, ranks, LARGE, Bench::by_nccl)
+    let (ranks, abort) = nccl.communicators(&ordinals, LIMIT)?;
+    measured(gpus, (ranks, &abort), LARGE, Bench::by_nccl)
 }
 
 fn by_peers(gpus: &[Gpu]) -> Result<Figures, String> {
     let most = ((peer_bytes(gpus.len()) / 4) as usize, LARGE.1);
-    let (ranks, _) = connect(gpus, most.0, LIMIT)?;
-    measured(gpus, ranks, most, Bench::by_peers)
+    let (ranks, abort) = connect(gpus, most.0, LIMIT)?;
+    measured(gpus, (ranks, &abort), most, Bench::by_peers)
 }
 
-fn measured<W: Send>(
+/// Every GPU has its memory before the first sum: to take or give back memory may wait for whoever is in one.
+fn measured<W>(
     gpus: &[Gpu],
-    ranks: Vec<W>,
+    (ranks, abort): (Vec<W>, &Abort),
     large: (usize, usize),
     bench: fn(Gpu, W) -> Result<Bench, DeviceError>,
 ) -> Result<Figures, String> {
-    let by_rank = thread::scope(|scope| {
-        let start = |(gpu, rank): (&Gpu, W)| {
-            let gpu = gpu.clone();
+    let ready = |(gpu, rank): (&Gpu, W)| {
+        let mut bench = bench(gpu.clone(), rank)?;
+        bench.take(SMALL.0.max(large.0))?;
+        Ok(bench)
+    };
+    let benches: Result<Vec<Bench>, DeviceError> = gpus.iter().zip(ranks).map(ready).collect();
+    let benches = benches.map_err(|e| e.to_string())?;
+    // What they took comes back with the figures: it is given back when all have done.
+    let ended: Vec<(Bench, [Vec<f64>; 2])> = thread::scope(|scope| {
+        let start = |bench: Bench| {
             scope.spawn(move || {
-                let mut bench = bench(gpu, rank)?;
-                Ok::<_, DeviceError>([rounds(&mut bench, SMALL)?, rounds(&mut bench, large)?])
+                let figures =
+                    bench.enter().and_then(|()| Ok([rounds(&bench, SMALL)?, rounds(&bench, large)?]));
+                // Nobody waits for one that has failed.
+                let figures = figures.inspect_err(|_| abort.now());
+                (bench, figures)
             })
         };
-        let threads: Vec<_> = gpus.iter().zip(ranks).map(start).collect();
+        let threads: Vec<_> = benches.into_iter().map(start).collect();
         let joined = threads.into_iter().map(|t| t.join().map_err(|_| "a thread panicked".to_owned()));
-        joined.map(|done| done?.map_err(|e| e.to_string())).collect::<Result<Vec<_>, String>>()
+        let all = joined.collect::<Result<Vec<_>, String>>()?;
+        let told = |(bench, figures): (Bench, Result<_, DeviceError>)| {
+            Ok((bench, figures.map_err(|e| e.to_string())?))
+        };
+        all.into_iter().map(told).collect::<Result<Vec<_>, String>>()
     })?;
+    let by_rank: Vec<_> = ended.iter().map(|(_, figures)| figures).collect();
     let slowest = |size: usize| {
         let of_round = |round: usize| by_rank.iter().map(|rank| rank[size][round]).fold(0.0_f64, f64::max);
         median((0..ROUNDS).map(of_round).collect()).max(1e-9)
@@ -78,8 +97,7 @@ fn measured<W: Send>(
 }
 
 /// Seconds of a sum, by round.
-fn rounds(bench: &mut Bench, (numbers, count): (usize, usize)) -> Result<Vec<f64>, DeviceError> {
-    bench.take(numbers)?;
+fn rounds(bench: &Bench, (numbers, count): (usize, usize)) -> Result<Vec<f64>, DeviceError> {
     let times = (0..=ROUNDS).map(|_| Ok(bench.sums_s(numbers, count)? / count as f64));
     let mut times = times.collect::<Result<Vec<f64>, DeviceError>>()?;
     // The first warms up.
