@@ -63,10 +63,10 @@ pub fn world(trial: &Trial) -> Result<(World, Option<Sums>), DeviceError> {
 /// What is to be said where kernels of ours do what a library would do faster.
 #[cfg(feature = "cuda")]
 pub fn own_products(trial: &Trial) -> Option<String> {
-    use crate::plan::{self, Engine};
+    use crate::plan::Engine;
 
     let wanted = matches!(trial.engine, Engine::Graph | Engine::Launch)
-        && plan::has_large_product(&trial.programs)
+        && trial.has_large_product()
         && trial.devices.used.iter().any(|place| matches!(place, Place::Gpu(_)));
     let missing = wanted.then(crate::device::cuda::products_library)?.err()?;
     Some(format!(

@@ -20,7 +20,7 @@ mod verdict;
 
 pub use devices::{Choice, Place};
 pub use floor::{Bound, Floor, Machine, Parts, Speed};
-pub use gpu::{Gpu, GpuLimits, MOST_COUNTED, WALK_BYTES, has_large_product};
+pub use gpu::{Gpu, GpuLimits, MOST_COUNTED, WALK_BYTES};
 pub use gpu_rates::{GpuRates, SumRates};
 pub use rates::{Origin, Processor, Rates};
 pub use scaling::global_batch;
