@@ -117,6 +117,13 @@ pub(super) fn set(root: &mut Table, key: &Key, node: Node) -> Result<(), Box<Pro
         here = match next.map(|n| &mut n.value) {
             Some(Value::Table(table)) => Spot::Table(table),
             Some(Value::Array(items)) => Spot::Array(items),
+            Some(Value::Deleted) => {
+                let name = dotted(key.parts[..=depth].iter().map(|p| p.text.as_str()));
+                let message = format!("`{name}` was deleted by an earlier argument");
+                return Err(Problem::new(part.span.place(), message)
+                    .hint("indexes mean the spec as it is written")
+                    .into());
+            }
             Some(other) => return Err(not_a_table(other, &key.parts[..=depth], part.span)),
             None => return Ok(()),
         };
@@ -157,7 +164,8 @@ fn not_a_table(value: &Value, parts: &[Part], span: Span) -> Box<Problem> {
     Problem::new(span.place(), format!("`{name}` is not a table: it holds {}", value.found())).into()
 }
 
-/// Takes the value of `key` away; `None` where it is not there.
+/// Takes the value of `key` away; `None` where it is not there. An item of an array leaves a gap, so that those behind it
+/// keep their indexes; see [`Value::close_gaps`].
 pub(super) fn remove(root: &mut Table, key: &Key) -> Option<Node> {
     let (last, way) = key.parts.split_last()?;
     let mut here = Spot::Table(root);
@@ -175,8 +183,9 @@ pub(super) fn remove(root: &mut Table, key: &Key) -> Option<Node> {
     match here {
         Spot::Table(table) => table.remove(&last.text).map(|e| e.node),
         Spot::Array(items) => {
-            let index = last.text.parse::<usize>().ok().filter(|i| *i < items.len())?;
-            Some(items.remove(index))
+            let item = items.get_mut(last.text.parse::<usize>().ok()?)?;
+            let gap = Node { span: item.span, value: Value::Deleted };
+            Some(std::mem::replace(item, gap)).filter(|item| !matches!(item.value, Value::Deleted))
         }
     }
 }

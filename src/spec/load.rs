@@ -116,7 +116,8 @@ fn read_text(path: &Path) -> Result<String, Box<Problem>> {
 
 /// Takes `[sweep]` out of the tree: trials have none.
 fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> Sweep {
-    let Some(entry) = root.remove("sweep") else { return Sweep::NONE };
+    let Some(mut entry) = root.remove("sweep") else { return Sweep::NONE };
+    entry.node.value.close_gaps();
     let table = Table { entries: vec![entry] };
     let mut reading = Reading::new(folder);
     let sweep = reader::read(&node(table), &mut reading, |t| {

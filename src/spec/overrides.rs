@@ -1,7 +1,7 @@
 //! Positional overrides, in Hydra's habit: `key=value` sets, `key=1,2,4` sweeps, `~key` deletes.
 //!
 //! They act on the tree before anything is read from it, so an override is held to the same rules as the file and its
-//! mistakes are shown at the argument.
+//! mistakes are shown at the argument. An index means the array as it was written, whatever was deleted before it.
 
 use super::{
     key::{self, Key},
@@ -42,7 +42,7 @@ fn apply_one(root: &mut Table, text: &str, whole: Span) -> Result<Option<Key>, B
         Span { start, end: start + piece.len(), ..whole }
     };
     if let [piece] = pieces[..] {
-        key::set(root, &key, value(piece, span_of(piece)))?;
+        key::set(root, &key, value(piece, span_of(piece))?)?;
         // One value for a swept key: it is swept no more.
         if let Some(grid) = grid(root) {
             grid.entries.retain(|e| e.key != key.dotted());
@@ -54,19 +54,19 @@ fn apply_one(root: &mut Table, text: &str, whole: Span) -> Result<Option<Key>, B
         let hint = "quote a string that holds a comma: `'key=\"a, b\"'`";
         return Err(Problem::new(span_of(empty).place(), message).hint(hint).into());
     }
-    let values = pieces.iter().map(|p| value(p, span_of(p))).collect();
+    let values = pieces.iter().map(|p| value(p, span_of(p))).collect::<Result<_, _>>()?;
     let axis = Node { span: Span { start, ..whole }, value: Value::Array(values) };
     sweep(root, &key, axis);
     Ok(None)
 }
 
 /// TOML, or else a plain string.
-fn value(piece: &str, span: Span) -> Node {
+fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
     let plain = || Node { span, value: Value::String(piece.to_owned()) };
-    match tree::parse_value(piece, span) {
+    Ok(match tree::parse_value(piece, span)? {
         Some(Node { value: Value::Datetime(_), .. }) | None => plain(),
         Some(node) => node,
-    }
+    })
 }
 
 fn grid(root: &mut Table) -> Option<&mut Table> {
@@ -156,6 +156,7 @@ mod tests {
         let mut root = tree::parse_document(file, 0).unwrap();
         let arguments: Vec<String> = arguments.iter().map(|s| s.to_string()).collect();
         let (_, problems) = apply(&mut root, &arguments);
+        root.close_gaps();
         (Value::Table(root).to_toml().to_string(), problems.into_iter().map(|p| p.message).collect())
     }
 
@@ -192,12 +193,33 @@ mod tests {
     }
 
     #[test]
+    fn indexes_mean_the_spec_as_it_is_written() {
+        let file = "l = ['a', 'b', 'c', { d = 1 }]";
+        for (arguments, want) in [
+            (&["~l.1", "~l.2"][..], r#"{ l = ["a", { d = 1 }] }"#),
+            (&["~l.2", "~l.1"], r#"{ l = ["a", { d = 1 }] }"#),
+            (&["~l.0", "l.3.d=2", "l.1=B"], r#"{ l = ["B", "c", { d = 2 }] }"#),
+            // What is deleted may be set anew, and a list that is set anew is another one.
+            (&["~l.1", "l.1=x"], r#"{ l = ["a", "x", "c", { d = 1 }] }"#),
+            (&["~l.1", "l=[1, 2]", "~l.1"], "{ l = [1] }"),
+        ] {
+            assert_eq!(applied(file, arguments), (want.to_owned(), vec![]), "{arguments:?}");
+        }
+        let told = |arguments: &[&str]| applied(file, arguments).1;
+        assert_eq!(told(&["~l.1", "~l.1"]), ["`l.1` is not there to be deleted"]);
+        assert_eq!(told(&["~l.3", "l.3.d=2"]), ["`l.3` was deleted by an earlier argument"]);
+        assert_eq!(told(&["~l.4"]), ["`l.4` is not there to be deleted"]);
+    }
+
+    #[test]
     fn mistakes_are_told() {
         let told = |a: &[&str]| applied("seed = 1\n[optimizer.adam]\nlr = 1", a).1;
         assert_eq!(told(&["seed"]), ["`seed` is not an override"]);
         assert_eq!(told(&["~optimizer.adma"]), ["`optimizer.adma` is not there to be deleted"]);
         assert_eq!(told(&["seed.x=1"]), ["`seed` is not a table: it holds `1`"]);
         assert_eq!(told(&["seed=1,,2"]), ["a value of `seed` is empty"]);
+        let large = "the integer `18446744073709551616` is out of range: TOML has those from -9223372036854775808 to 9223372036854775807";
+        assert_eq!(told(&["seed=18446744073709551616", "seed=1,18446744073709551616"]), [large; 2]);
         assert_eq!(told(&["=1", "a b=1"]), ["`` is not a key", "`a b` is not a key"]);
     }
 }

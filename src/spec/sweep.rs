@@ -71,7 +71,8 @@ impl Sweep {
         values
     }
 
-    /// Sets the axes of a point in a copy of the spec; one that cannot be set is told and left out.
+    /// Sets the axes of a point in a copy of the spec, and only then closes the gaps of what was deleted; an axis that cannot
+    /// be set is told and left out.
     pub(super) fn apply(&self, base: &Table, point: usize) -> (Table, Vec<Problem>) {
         let (mut tree, mut problems) = (base.clone(), Vec::new());
         for (axis, value) in self.axes.iter().zip(self.values_at(point)) {
@@ -79,6 +80,7 @@ impl Sweep {
                 problems.push(*problem);
             }
         }
+        tree.close_gaps();
         (tree, problems)
     }
 

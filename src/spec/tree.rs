@@ -46,6 +46,9 @@ pub(super) enum Value {
     Datetime(String),
     Array(Vec<Node>),
     Table(Table),
+    /// An item of an array that an override has deleted: it keeps its place until all overrides and axes have been set, so
+    /// that their indexes mean the spec as it is written.
+    Deleted,
 }
 
 /// The entries of a table in the order they were written.
@@ -79,6 +82,11 @@ impl Table {
         }
     }
 
+    /// See [`Value::close_gaps`].
+    pub fn close_gaps(&mut self) {
+        self.entries.iter_mut().for_each(|entry| entry.node.value.close_gaps());
+    }
+
     pub fn remove(&mut self, key: &str) -> Option<Entry> {
         let at = self.entries.iter().position(|e| e.key == key)?;
         Some(self.entries.remove(at))
@@ -86,6 +94,18 @@ impl Table {
 }
 
 impl Value {
+    /// Takes deleted items out of arrays, however deep.
+    pub fn close_gaps(&mut self) {
+        match self {
+            Self::Array(items) => {
+                items.retain(|item| !matches!(item.value, Self::Deleted));
+                items.iter_mut().for_each(|item| item.value.close_gaps());
+            }
+            Self::Table(table) => table.close_gaps(),
+            _ => {}
+        }
+    }
+
     /// The value as the toml crate knows it.
     pub fn to_toml(&self) -> toml::Value {
         match self {
@@ -94,6 +114,8 @@ impl Value {
             Self::Float(x) => toml::Value::Float(*x),
             Self::Boolean(b) => toml::Value::Boolean(*b),
             Self::Array(items) => toml::Value::Array(items.iter().map(|n| n.value.to_toml()).collect()),
+            // Gaps are closed before anything is written.
+            Self::Deleted => toml::Value::String(String::new()),
             Self::Table(t) => toml::Value::Table(
                 t.entries.iter().map(|e| (e.key.clone(), e.node.value.to_toml())).collect(),
             ),
@@ -122,6 +144,7 @@ impl Value {
             Self::Datetime(_) => "a date".to_owned(),
             Self::Array(_) => "an array".to_owned(),
             Self::Table(_) => "a table".to_owned(),
+            Self::Deleted => "nothing".to_owned(),
         }
     }
 }
@@ -138,12 +161,18 @@ pub(super) fn parse_document(text: &str, source: usize) -> Result<Table, Vec<Pro
 }
 
 /// Parses one TOML value that stands at `span` of an argument; `None` where it is none.
-pub(super) fn parse_value(text: &str, span: Span) -> Option<Node> {
-    let value = DeValue::parse(text).ok()?;
+///
+/// # Errors
+/// Where it is one that cannot be held: an integer that is too large.
+pub(super) fn parse_value(text: &str, span: Span) -> Result<Option<Node>, Box<Problem>> {
+    let Ok(value) = DeValue::parse(text) else { return Ok(None) };
     let mut problems = Vec::new();
     let mut converter = Converter { source: span.source, offset: span.start, problems: &mut problems };
     let node = Node { span, value: converter.value(value.get_ref()) };
-    problems.is_empty().then_some(node)
+    match problems.into_iter().next() {
+        Some(problem) => Err(problem.into()),
+        None => Ok(Some(node)),
+    }
 }
 
 fn syntax_problem(error: &toml::de::Error, text: &str, source: usize) -> Problem {
@@ -201,7 +230,11 @@ impl Converter<'_> {
             DeValue::Integer(i) => match i64::from_str_radix(i.as_str(), i.radix()) {
                 Ok(i) => Value::Integer(i),
                 Err(_) => {
-                    let message = format!("the integer `{i}` does not fit 64 bits");
+                    let message = format!(
+                        "the integer `{i}` is out of range: TOML has those from {} to {}",
+                        i64::MIN,
+                        i64::MAX
+                    );
                     self.problems.push(Problem::new(span.place(), message));
                     Value::Integer(0)
                 }
@@ -247,6 +280,8 @@ mod tests {
     fn syntax_errors_are_problems_with_places() {
         let problems = parse_document("a = \nb = 1\nb = 2", 0).unwrap_err();
         assert!(problems.len() >= 2, "{problems:?}");
-        assert!(parse_document("a = 99999999999999999999", 0).unwrap_err()[0].message.contains("64 bits"));
+        assert!(
+            parse_document("a = 99999999999999999999", 0).unwrap_err()[0].message.contains("is out of range")
+        );
     }
 }
