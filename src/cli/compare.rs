@@ -14,11 +14,14 @@ pub fn compare(options: &CompareOptions) -> Exit {
             for reason in comparison.damaged() {
                 tell(&format!("warning: left out: {reason}\n"));
             }
-            if let Some(warning) = comparison.warning() {
-                tell(&format!("warning: {warning}\n"));
-            }
             let text = match options.export {
-                Some(format) => comparison.export(format.into()),
+                Some(format) => {
+                    // The comparison on the screen says so in its first line.
+                    if let Some(warning) = comparison.warning() {
+                        tell(&format!("warning: {warning}\n"));
+                    }
+                    comparison.export(format.into())
+                }
                 None => comparison.table(terminal_width()),
             };
             print(&text)

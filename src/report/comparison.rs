@@ -1,45 +1,15 @@
 //! The comparison of runs: axes, figures, ratios, curves and differences, before any of it is printed.
 
-use std::collections::HashMap;
-
 use super::{
-    ReportError,
+    ReportError, comparability,
     configurations::{Configuration, configurations},
     curve::{self, Against, CurveDifference},
     differences::{self, Difference, Leaves},
     find::{self, Found},
+    lab::Findings,
     run::{DAMAGED, Run},
-    sweep,
+    speeds, sweep,
 };
-
-/// Keys of the environment that differ between any two runs and say nothing of whether they can be compared.
-const NOT_THE_MACHINE: [&str; 9] = [
-    "started",
-    "command",
-    "devices.requested",
-    "devices.used",
-    "devices.virtual",
-    "devices.timed_by",
-    "devices.sums",
-    "memory.available_bytes",
-    // The plan's choice; what it chose from is `host.available_threads`.
-    "host.threads",
-];
-
-/// Keys of the environment in which runs must be equal for their times to say something of each other.
-const DECIDES_TIMES: [&str; 8] = [
-    "cpu.model",
-    "cpu.instruction_set",
-    "cpu.governor",
-    "cpu.simultaneous_threads",
-    "cpu.quota_cores",
-    "host.available_threads",
-    "devices.precision",
-    "versions.build",
-];
-
-/// The same of GPUs, among the runs that have one.
-const DECIDES_GPU_TIMES: [&str; 5] = ["model", "driver", "pcie", "power_limit_w", "mig"];
 
 /// Runs side by side. The first is what the others are held against.
 #[derive(Clone, Debug)]
@@ -56,6 +26,8 @@ pub struct Comparison {
     pub(super) curves: Vec<Option<CurveDifference>>,
     /// Repeats taken together.
     pub(super) configurations: Vec<Configuration>,
+    /// What experiments of the lab found.
+    pub(super) findings: Findings,
     /// Keys of the spec that differ.
     pub(super) spec: Vec<Difference>,
     /// Keys of the environment that differ, of those that matter.
@@ -79,8 +51,10 @@ pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
     }
     // First, since a curve that cannot be read marks its run.
     let (reference, differences) = curves(&mut runs, &mut fault);
+    let findings = Findings::read(&mut runs, &mut fault);
     let mut comparison = Comparison::of(runs);
     (comparison.curve_reference, comparison.curves) = (reference, differences);
+    comparison.findings = findings;
     // What is left is compared; where nothing is, that is no comparison.
     match fault {
         Some(fault) if comparison.runs.iter().all(|run| run.status == DAMAGED) => Err(fault),
@@ -91,90 +65,25 @@ pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
 impl Comparison {
     /// Without the curves, whose files may be large.
     pub(super) fn of(runs: Vec<Run>) -> Self {
-        let spec = differing(&runs, |run| run.spec.as_ref());
-        let mut environment = differing(&runs, |run| run.environment.as_ref());
-        environment.retain(|difference| {
-            let key = difference.key.as_str();
-            let is_gpu_of_some = key.starts_with("gpus.") && known_values(difference) < 2;
-            !is_gpu_of_some
-                && !NOT_THE_MACHINE.contains(&key)
-                && !key.starts_with("load.")
-                && !key.starts_with("during.")
-        });
+        let spec = differing(&runs);
+        let environment = comparability::differing(&runs);
         Self {
             axes: axes(&runs, &spec),
-            ratios: ratios(&runs),
+            ratios: speeds::ratios(&runs),
             curve_reference: None,
             curves: vec![None; runs.len()],
             configurations: configurations(&runs),
+            findings: Findings::default(),
             runs,
             spec,
             environment,
         }
     }
 
-    /// Whether the runs may be held against each other, in a sentence.
-    pub(super) fn comparability(&self) -> String {
-        let runs =
-            if self.runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", self.runs.len()) };
-        if self.runs.len() == 1 {
-            return runs;
-        }
-        let unknown = self.places(|run| run.environment.is_none() && !is_not_run(run));
-        let dirty = self.places(|run| environment(run, "git.dirty") == Some("true"));
-        let keys: Vec<&str> = self.environment.iter().map(|difference| difference.key.as_str()).collect();
-        let decisive: Vec<&str> = keys.iter().copied().filter(|key| decides_times(key)).collect();
-        let mut sentence = match keys.as_slice() {
-            _ if !unknown.is_empty() => format!("{runs}; no environment.toml in run {unknown}"),
-            _ if !decisive.is_empty() => {
-                let verb = if decisive.len() == 1 { "differs" } else { "differ" };
-                format!("{runs}, whose times say nothing of each other: {} {verb}", decisive.join(", "))
-            }
-            [] => format!("{runs}, comparable: same processor, instruction set, threads and version"),
-            [key] => format!("{runs}, to be compared with care: {key} differs"),
-            _ => format!("{runs}, to be compared with care: {} differ", keys.join(", ")),
-        };
-        if !dirty.is_empty() {
-            sentence += &format!("; uncommitted changes in run {dirty}");
-        }
-        sentence
-    }
-
-    /// Why times of these runs must not be held against each other, in a sentence; `None` where they may.
-    pub fn warning(&self) -> Option<String> {
-        let keys = self.environment.iter().map(|difference| difference.key.as_str());
-        let decisive: Vec<String> =
-            keys.filter(|key| decides_times(key)).map(|key| format!("`{key}`")).collect();
-        let verb = if decisive.len() == 1 { "differs" } else { "differ" };
-        let keys = decisive.join(", ");
-        (!decisive.is_empty())
-            .then(|| format!("{keys} {verb} between the runs: their times say nothing of each other"))
-    }
-
     /// What is wrong with runs whose files cannot be read, a sentence each.
     pub fn damaged(&self) -> impl Iterator<Item = &str> {
         self.runs.iter().filter(|run| run.status == DAMAGED).map(|run| run.reason.as_str())
     }
-
-    /// The numbers of the runs that are so, as `1, 3`.
-    fn places(&self, so: impl Fn(&Run) -> bool) -> String {
-        let places = self.runs.iter().enumerate().filter(|(_, run)| so(run));
-        places.map(|(place, _)| (place + 1).to_string()).collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// Values that some run has.
-fn known_values(difference: &Difference) -> usize {
-    difference.values.iter().filter(|(value, _)| value.is_some()).count()
-}
-
-fn decides_times(key: &str) -> bool {
-    let of_gpu = key.strip_prefix("gpus.").and_then(|rest| rest.split_once('.')).map(|(_, key)| key);
-    DECIDES_TIMES.contains(&key) || of_gpu.is_some_and(|key| DECIDES_GPU_TIMES.contains(&key))
-}
-
-fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
-    run.environment.as_ref()?.get(key).map(String::as_str)
 }
 
 /// Whether a trial was never started.
@@ -182,10 +91,27 @@ pub(super) fn is_not_run(run: &Run) -> bool {
     matches!(run.status.as_str(), "skipped" | "same_as" | DAMAGED)
 }
 
-fn differing<'a>(runs: &'a [Run], table: impl Fn(&'a Run) -> Option<&'a Leaves>) -> Vec<Difference> {
+/// Keys of the spec that differ. One that belongs to another kind of experiment is no difference of a run.
+fn differing(runs: &[Run]) -> Vec<Difference> {
     let tables: Vec<(usize, &Leaves)> =
-        runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, table(run)?))).collect();
-    differences::differences(&tables)
+        runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, run.spec.as_ref()?))).collect();
+    let mut found = differences::differences(&tables);
+    for difference in &mut found {
+        let kind = |place: &usize| runs[place - 1].kind();
+        let (with, without): (Vec<_>, Vec<_>) =
+            difference.values.drain(..).partition(|(value, _)| value.is_some());
+        let has_key =
+            |place: &usize| with.iter().flat_map(|(_, places)| places).any(|p| kind(p) == kind(place));
+        let lack = without.into_iter().flat_map(|(_, places)| places).filter(has_key);
+        let lack: Vec<usize> = lack.collect();
+        difference.values = with;
+        if !lack.is_empty() {
+            difference.values.push((None, lack));
+        }
+        difference.values.sort_by_key(|(_, places)| places.first().copied());
+    }
+    found.retain(|difference| difference.values.len() > 1);
+    found
 }
 
 /// The sweeps' axes in order; where a run of its own is among them, also what differs between the specs.
@@ -204,37 +130,15 @@ fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
     axes
 }
 
-/// Virtual devices share one processor: their times say nothing of real ones, so they have no ratio and give none.
-fn ratios(runs: &[Run]) -> Vec<Option<f64>> {
-    let speed = |run: &Run| run.number("steps_per_s").filter(|&speed| speed > 0.0);
-    // Of each kind of step: the first run that has a rate, and how many have one.
-    let mut kinds: HashMap<_, (&Run, f64, usize)> = HashMap::new();
-    for run in runs {
-        if let Some(rate) = speed(run) {
-            kinds.entry(run.work()).or_insert((run, rate, 0)).2 += usize::from(!run.is_virtual());
-        }
-    }
-    let ratio = |run: &Run| {
-        let &(first, base, count) = kinds.get(&run.work())?;
-        // One that stands alone is held against nothing.
-        (count > 1 && !first.is_virtual() && !run.is_virtual()).then_some(speed(run)? / base)
-    };
-    runs.iter().map(ratio).collect()
-}
-
 /// Each curve against the first, which alone is kept in memory.
 fn curves(
     runs: &mut [Run],
     fault: &mut Option<ReportError>,
 ) -> (Option<usize>, Vec<Option<CurveDifference>>) {
-    let has_means = |run: &Run| {
-        let policy = run.spec.as_ref().and_then(|spec| spec.get("logging.policy"));
-        policy.is_some_and(|policy| policy == "per_epoch")
-    };
     let (mut first, mut reference) = (Vec::new(), None);
     let mut differences = Vec::with_capacity(runs.len());
     for (place, run) in runs.iter_mut().enumerate() {
-        let means = has_means(run);
+        let means = run.has_epoch_means();
         let mut difference = None;
         let read = match (&run.metrics, reference) {
             (None, _) => Ok(()),

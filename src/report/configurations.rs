@@ -24,8 +24,10 @@ pub(super) struct Configuration {
     pub(super) steps_per_s: Option<Estimate>,
     /// Part of the time that went into the log.
     pub(super) logging_share: Option<Estimate>,
-    /// The last training loss.
+    /// The training loss of the last step.
     pub(super) train_loss: Option<Estimate>,
+    /// That of the last epoch, where only its mean is logged.
+    pub(super) epoch_loss: Option<Estimate>,
     /// The last validation loss.
     pub(super) validation_loss: Option<Estimate>,
     /// The last validation's accuracy.
@@ -39,12 +41,15 @@ impl Configuration {
             Estimate::of(&values?)
         };
         let first = places.first().map(|&place| &runs[place].axes);
+        let means = places.first().is_some_and(|&place| runs[place].has_epoch_means());
+        let loss = estimate("final_train_loss");
         Self {
             axes: first.into_iter().flatten().filter(|(key, _)| key != REPEAT).cloned().collect(),
             train_s: estimate("train_s"),
             steps_per_s: estimate("steps_per_s"),
             logging_share: estimate("logging_share"),
-            train_loss: estimate("final_train_loss"),
+            train_loss: loss.filter(|_| !means),
+            epoch_loss: loss.filter(|_| means),
             validation_loss: estimate("final_validation_loss"),
             accuracy: estimate("final_validation_accuracy"),
             places,

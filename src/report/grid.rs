@@ -8,6 +8,26 @@ use crate::units;
 /// Axes shown in a table on the screen when they are merely what differs between specs; an export shows all.
 const MOST_KEYS: usize = 4;
 
+/// Of more than these, those that say what a run is.
+const TELLING: [&str; 2] = ["kind", "name"];
+
+/// Above the training loss of the last step that was logged.
+pub(super) const LAST_STEP: &str = "train loss, last step";
+
+/// Above the mean that `logging.policy = "per_epoch"` logs.
+pub(super) const EPOCH_MEAN: &str = "train loss, epoch mean";
+
+/// What a run's steps are called, above their number, their time and their rate.
+pub(super) fn done(kinds: &[&str]) -> [&'static str; 3] {
+    match kinds {
+        [] | ["train"] => ["steps", "train time", "steps/s"],
+        ["matmul"] => ["products", "time", "products/s"],
+        ["transfer"] => ["copies", "time", "copies/s"],
+        ["tensors"] => ["steps", "time", "steps/s"],
+        _ => ["done", "time", "done/s"],
+    }
+}
+
 /// Runs that may stand side by side, a column each.
 const MOST_SIDE_BY_SIDE: usize = 4;
 
@@ -56,18 +76,28 @@ pub(super) fn columns(comparison: &Comparison) -> Vec<Column> {
         cells: (1..=runs.len()).map(|place| place.to_string()).collect(),
     }];
     let swept = runs.iter().all(|run| !run.axes.is_empty());
-    if swept || comparison.axes.len() <= MOST_KEYS {
-        let axes = comparison.axes.iter();
-        columns.extend(axes.map(|key| make(key, true, &|run| run.axis(key).unwrap_or("-").to_owned())));
-    }
+    let shown = |key: &&String| {
+        swept
+            || comparison.axes.len() <= MOST_KEYS
+            || TELLING.contains(&key.as_str())
+            || runs.iter().any(|run| run.axes.iter().any(|(axis, _)| axis == *key))
+    };
+    let axes = comparison.axes.iter().filter(shown);
+    columns.extend(axes.map(|key| make(key, true, &|run| run.axis(key).unwrap_or("-").to_owned())));
+    let [steps, time, rate] = done(&comparison.kinds());
+    let train_loss = |means: bool| {
+        let loss = number("final_train_loss", units::number);
+        move |run: &Run| if run.has_epoch_means() == means { loss(run) } else { String::new() }
+    };
     columns.push(make("status", false, &|run| run.status.clone()));
     columns.push(make("devices", false, &text("devices_used")));
-    columns.push(make("steps", true, &number("steps", whole)));
-    columns.push(make("train loss", true, &number("final_train_loss", units::number)));
+    columns.push(make(steps, true, &number("steps", whole)));
+    columns.push(make(LAST_STEP, true, &train_loss(false)));
+    columns.push(make(EPOCH_MEAN, true, &train_loss(true)));
     columns.push(make("validation loss", true, &number("final_validation_loss", units::number)));
-    columns.push(make("accuracy", true, &number("final_validation_accuracy", units::percent)));
-    columns.push(make("train time", true, &number("train_s", units::seconds)));
-    columns.push(make("steps/s", true, &number("steps_per_s", units::rate)));
+    columns.push(make("validation accuracy", true, &number("final_validation_accuracy", units::percent)));
+    columns.push(make(time, true, &number("train_s", units::seconds)));
+    columns.push(make(rate, true, &number("steps_per_s", units::rate)));
     if comparison.ratios.iter().flatten().next().is_some() {
         let word = |ratio: &Option<f64>| ratio.map(|ratio| format!("{ratio:.2}x")).unwrap_or_default();
         let cells = comparison.ratios.iter().map(word).collect();

@@ -2,6 +2,7 @@
 //!
 //! May use [`crate::record`], for the words it shares with the console.
 
+mod comparability;
 mod comparison;
 mod configurations;
 mod csv_file;
@@ -11,11 +12,13 @@ mod error;
 mod export;
 mod find;
 mod grid;
+mod lab;
 mod noise;
 mod policies;
 mod repeats;
 mod run;
 mod scaling;
+mod speeds;
 mod statistics;
 mod sweep;
 mod sweep_end;

@@ -67,15 +67,21 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
         swept.iter().zip(&costs).map(|(c, cost)| cell(c, cost)).collect()
     };
     let factor = |factor: f64| format!("{factor:.2}x");
+    let kind = swept.first().and_then(|c| c.places.first()).map_or("train", |&place| runs[place].kind());
+    let [_, time, _] = grid::done(&[kind]);
+    let each = if kind == "matmul" { "product" } else { "step" };
     let mut columns = axes(&swept);
     let keys = columns.len();
     columns.extend([
-        Column::of_numbers("train time", cells(&|c, _| word(c.train_s, units::seconds))),
+        Column::of_numbers(time, cells(&|c, _| word(c.train_s, units::seconds))),
         Column::of_numbers(INTERVAL, cells(&|c, _| interval(c.train_s, units::seconds))),
         Column::of_numbers("logging", cells(&|c, _| word(c.logging_share, units::percent))),
         Column::of_numbers("factor", cells(&|_, cost| word(cost.factor, factor))),
         Column::of_numbers(INTERVAL, cells(&|_, cost| interval(cost.factor, factor))),
-        Column::of_numbers("more per step", cells(&|_, cost| word(cost.more_per_step_s, difference))),
+        Column::of_numbers(
+            &format!("more per {each}"),
+            cells(&|_, cost| word(cost.more_per_step_s, difference)),
+        ),
     ]);
     columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
     Some(Costs { title: format!("what a logging policy costs, held against `{base}`"), columns, keys })

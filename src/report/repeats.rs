@@ -1,9 +1,12 @@
 //! The table of configurations: repeats taken together, with medians and intervals.
 
 use super::{
-    configurations::Configuration,
-    grid::{self, Column},
+    configurations::{Configuration, REPEAT},
+    differences::{self, Leaves},
+    grid::{self, Column, EPOCH_MEAN, LAST_STEP},
+    noise::in_words,
     run::Run,
+    speeds,
     statistics::Estimate,
 };
 use crate::units;
@@ -27,15 +30,34 @@ impl Repeats {
     /// A row per configuration of a job: axes, number of runs, median times and rates with their intervals, the ratio of
     /// the rates to that of the first of the same data and model, the last losses.
     pub(super) fn of(runs: &[Run], configurations: &[Configuration]) -> Self {
+        Self::by(axes(configurations), runs, configurations)
+    }
+
+    /// The same of runs of their own: what their specs differ in, and their numbers.
+    pub(super) fn of_single(runs: &[Run], configurations: &[Configuration]) -> Self {
+        let number =
+            |c: &Configuration| in_words(&c.places.iter().map(|place| place + 1).collect::<Vec<_>>());
+        let mut columns = vec![Column::of_numbers("of run", configurations.iter().map(number))];
+        columns.extend(keys(runs, configurations));
+        Self::by(columns, runs, configurations)
+    }
+
+    fn by(mut columns: Vec<Column>, runs: &[Run], configurations: &[Configuration]) -> Self {
         let cells =
             |cell: &dyn Fn(&Configuration) -> String| configurations.iter().map(cell).collect::<Vec<_>>();
-        let mut columns = axes(configurations);
         columns.push(Column::of_numbers("runs", cells(&|c| c.places.len().to_string())));
         let keys = columns.len();
         let mut losses = columns.clone();
-        columns.push(Column::of_numbers("train time", cells(&|c| word(c.train_s, units::seconds))));
+        let mut kinds: Vec<&str> = Vec::new();
+        for place in configurations.iter().filter_map(|c| c.places.first()) {
+            if !kinds.contains(&runs[*place].kind()) {
+                kinds.push(runs[*place].kind());
+            }
+        }
+        let [_, time, rate] = grid::done(&kinds);
+        columns.push(Column::of_numbers(time, cells(&|c| word(c.train_s, units::seconds))));
         columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.train_s, units::seconds))));
-        columns.push(Column::of_numbers("steps/s", cells(&|c| word(c.steps_per_s, units::rate))));
+        columns.push(Column::of_numbers(rate, cells(&|c| word(c.steps_per_s, units::rate))));
         columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.steps_per_s, units::rate))));
         columns.push(Column::of_numbers("ratio", ratios(runs, configurations)));
         let mut figure = |title: &str, estimates: Vec<Option<Estimate>>, unit: fn(f64) -> String| {
@@ -43,9 +65,10 @@ impl Repeats {
             losses.push(Column::of_numbers(INTERVAL, estimates.iter().map(|e| interval(varying(*e), unit))));
         };
         let all = |of: fn(&Configuration) -> Option<Estimate>| configurations.iter().map(of).collect();
-        figure("train loss", all(|c| c.train_loss), units::number);
+        figure(LAST_STEP, all(|c| c.train_loss), units::number);
+        figure(EPOCH_MEAN, all(|c| c.epoch_loss), units::number);
         figure("validation loss", all(|c| c.validation_loss), units::number);
-        figure("accuracy", all(|c| c.accuracy), units::percent);
+        figure("validation accuracy", all(|c| c.accuracy), units::percent);
         let is_known = |column: &Column| column.cells.iter().any(|cell| !cell.is_empty());
         columns.retain(is_known);
         losses.retain(is_known);
@@ -65,10 +88,10 @@ impl Repeats {
 /// Virtual devices share one processor: their times say nothing of real ones, so they have no ratio and give none.
 fn ratios(runs: &[Run], configurations: &[Configuration]) -> Vec<String> {
     let first = |c: &Configuration| c.places.first().map(|&place| &runs[place]);
-    let work = |c: &Configuration| first(c).and_then(Run::work);
+    let work = |c: &Configuration| first(c).map(speeds::work);
     let rate = |c: &Configuration| {
-        let is_virtual = c.places.iter().any(|&place| runs[place].is_virtual());
-        c.steps_per_s.map(|estimate| estimate.median).filter(|&rate| rate > 0.0 && !is_virtual)
+        let means_something = c.places.iter().all(|&place| speeds::is_timed(&runs[place]));
+        c.steps_per_s.map(|estimate| estimate.median).filter(|&rate| rate > 0.0 && means_something)
     };
     let ratio = |c: &Configuration| {
         let own = work(c);
@@ -83,6 +106,34 @@ fn ratios(runs: &[Run], configurations: &[Configuration]) -> Vec<String> {
 /// Repeats of one seed end in the same loss, which needs no interval.
 fn varying(estimate: Option<Estimate>) -> Option<Estimate> {
     estimate.filter(|estimate| estimate.interval.is_some_and(|[low, high]| low < high))
+}
+
+/// Keys that are shown at most.
+const MOST_KEYS: usize = 4;
+
+/// A column per key in which the specs of some configurations differ, if these are not too many, and for their devices
+/// where those do.
+fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
+    let firsts: Vec<&Run> = configurations.iter().filter_map(|c| Some(&runs[*c.places.first()?])).collect();
+    let specs: Vec<(usize, &Leaves)> =
+        firsts.iter().enumerate().filter_map(|(place, run)| Some((place, run.spec.as_ref()?))).collect();
+    let found = differences::differences(&specs);
+    let tells = |key: &str| !["description", "seed", REPEAT].contains(&key) && !key.starts_with("devices.");
+    let mut keys: Vec<&str> = found.iter().map(|found| found.key.as_str()).filter(|key| tells(key)).collect();
+    if keys.len() > MOST_KEYS {
+        keys.retain(|key| ["kind", "name"].contains(key));
+    }
+    let column = |key: &str| {
+        let value = |run: &&Run| run.axis(key).unwrap_or("-").to_owned();
+        Column::of_numbers(short(key), firsts.iter().map(value))
+    };
+    let mut columns: Vec<Column> = keys.into_iter().map(column).collect();
+    let devices = |run: &&Run| run.figure("devices_used").unwrap_or_default().replace(';', " ");
+    let devices: Vec<String> = firsts.iter().map(devices).collect();
+    if devices.windows(2).any(|pair| pair[0] != pair[1]) {
+        columns.push(Column { title: "devices".to_owned(), numeric: false, cells: devices });
+    }
+    columns
 }
 
 /// A column per axis.

@@ -15,6 +15,8 @@ use super::{
 pub(super) struct Run {
     /// The folder, as found; of a trial that has none, the sweep's and the trial's number.
     pub(super) path: String,
+    /// The folder, where there is one that can be read.
+    pub(super) folder: Option<PathBuf>,
     /// The folder of the sweep whose trial it is.
     pub(super) sweep: Option<String>,
     /// A trial's axes and its values for them.
@@ -57,7 +59,7 @@ impl Run {
     /// Part of it cannot be read, so that the rest is not to be trusted.
     pub(super) fn tell_damage(&mut self, error: ReportError, fault: &mut Option<ReportError>) {
         (self.status, self.reason) = (DAMAGED.to_owned(), error.to_string());
-        (self.metrics, self.figures) = (None, HashMap::new());
+        (self.folder, self.metrics, self.figures) = (None, None, HashMap::new());
         fault.get_or_insert(error);
     }
 
@@ -65,6 +67,7 @@ impl Run {
     pub(super) fn read(folder: &Path) -> Result<Self, ReportError> {
         let mut run = Self {
             path: folder.display().to_string(),
+            folder: Some(folder.to_owned()),
             spec: differences::read(&folder.join("spec.toml"))?,
             environment: differences::read(&folder.join("environment.toml"))?,
             ..Self::default()
@@ -136,15 +139,14 @@ impl Run {
         self.figure("virtual") == Some("true")
     }
 
-    /// What a step of it works on: runs that differ in it have steps of different sizes, whose rates say nothing of each
-    /// other.
-    pub(super) fn work(&self) -> Option<Vec<(&str, &str)>> {
-        let is_work = |key: &str| {
-            let how = ["data.placement", "data.shuffle"].contains(&key) || key.starts_with("model.init");
-            !how && (key.starts_with("data.") || key.starts_with("model."))
-        };
-        let leaves = self.spec.as_ref()?.iter().filter(|(key, _)| is_work(key));
-        Some(leaves.map(|(key, value)| (key.as_str(), value.as_str())).collect())
+    /// What kind of experiment it is.
+    pub(super) fn kind(&self) -> &str {
+        self.spec.as_ref().and_then(|spec| spec.get("kind")).map_or("train", String::as_str)
+    }
+
+    /// Whether its training losses are means of an epoch, and not those of steps.
+    pub(super) fn has_epoch_means(&self) -> bool {
+        self.axis("logging.policy") == Some("per_epoch")
     }
 
     /// The value of an axis: as the sweep has it, else as the spec does.

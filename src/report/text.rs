@@ -19,7 +19,11 @@ impl Comparison {
         let mut text = format!("{}\n\n{}", self.comparability(), grid::table(&grid::columns(self), 1, width));
         let jobs = jobs(&self.runs, &self.configurations);
         for job in jobs.iter().filter(|job| has_repeats(job)) {
-            let (of, table) = (runs_of(job, jobs.len()), Repeats::of(&self.runs, job).table(width));
+            let of = runs_of(job, jobs.len());
+            let swept = job.iter().any(|configuration| !configuration.axes.is_empty());
+            let repeats =
+                if swept { Repeats::of(&self.runs, job) } else { Repeats::of_single(&self.runs, job) };
+            let table = repeats.table(width);
             let _ = write!(text, "\nrepeats taken together{of}\n\n{table}"); // a String takes every write
         }
         for job in &jobs {
@@ -28,6 +32,7 @@ impl Comparison {
                 let _ = write!(text, "\n{}{of}\n\n{}", costs.title, costs.table(width));
             }
         }
+        text += &self.findings.text(width);
         let noise = noise::warnings(&self.runs, &self.configurations, "run", 1);
         section(&mut text, "noise", noise.into_iter().map(|line| ("noise:".to_owned(), line)).collect());
         section(&mut text, "runs", self.run_lines());

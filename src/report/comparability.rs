@@ -1,0 +1,166 @@
+//! Whether the times of runs say something of each other: what differs between their machines, and how much that matters.
+
+use super::{
+    comparison::{Comparison, is_not_run},
+    differences::{self, Difference, Leaves},
+    run::Run,
+};
+use crate::units;
+
+/// Threads that computed.
+const THREADS: &str = "host.threads";
+
+/// Threads that could have.
+const AVAILABLE: &str = "host.available_threads";
+
+/// Keys of the environment that differ between any two runs and say nothing of whether they can be compared.
+const NOT_THE_MACHINE: [&str; 10] = [
+    "started",
+    "command",
+    "devices.requested",
+    "devices.used",
+    "devices.virtual",
+    "devices.timed_by",
+    "devices.sums",
+    "memory.available_bytes",
+    // Judged apart, among runs on the CPU.
+    THREADS,
+    AVAILABLE,
+];
+
+/// Keys of the environment in which runs must be equal for their times to say something of each other.
+const DECIDES_TIMES: [&str; 7] = [
+    "cpu.model",
+    "cpu.instruction_set",
+    "cpu.governor",
+    "cpu.simultaneous_threads",
+    "cpu.quota_cores",
+    "devices.precision",
+    "versions.build",
+];
+
+/// The same of GPUs, among the runs that have one.
+const DECIDES_GPU_TIMES: [&str; 5] = ["model", "driver", "pcie", "power_limit_w", "mig"];
+
+/// Keys of the environment that differ, of those that matter. Threads matter to runs on the CPU, and by those that computed:
+/// how many could have is told beside that.
+pub(super) fn differing(runs: &[Run]) -> Vec<Difference> {
+    let of = |so: &dyn Fn(&Run) -> bool| {
+        let so = runs.iter().enumerate().filter(|(_, run)| so(run));
+        let tables: Vec<(usize, &Leaves)> =
+            so.filter_map(|(place, run)| Some((place + 1, run.environment.as_ref()?))).collect();
+        differences::differences(&tables)
+    };
+    let mut environment = of(&|_| true);
+    environment.retain(|difference| {
+        let key = difference.key.as_str();
+        let is_gpu_of_some = key.starts_with("gpus.") && known_values(difference) < 2;
+        !is_gpu_of_some
+            && !NOT_THE_MACHINE.contains(&key)
+            && !key.starts_with("load.")
+            && !key.starts_with("during.")
+    });
+    let mut threads = of(&|run| run.figure("devices_used") == Some("cpu"));
+    threads.retain(|difference| [THREADS, AVAILABLE].contains(&difference.key.as_str()));
+    if threads.iter().any(|difference| difference.key == THREADS) {
+        environment.extend(threads);
+        environment.sort_by(|a, b| a.key.cmp(&b.key));
+    }
+    environment
+}
+
+/// Values that some run has.
+fn known_values(difference: &Difference) -> usize {
+    difference.values.iter().filter(|(value, _)| value.is_some()).count()
+}
+
+impl Comparison {
+    /// Whether the runs may be held against each other, in a sentence.
+    pub(super) fn comparability(&self) -> String {
+        let kinds = self.kinds();
+        let mut runs = units::counted(self.runs.len() as u64, "run");
+        if self.runs.len() == 1 {
+            return runs;
+        }
+        let mut comparable = "comparable";
+        if kinds.len() > 1 {
+            runs += &format!(" of {} kinds ({})", kinds.len(), kinds.join(", "));
+            comparable = "comparable within each kind";
+        }
+        let unknown = self.places(|run| run.environment.is_none() && !is_not_run(run));
+        let dirty = self.places(|run| environment(run, "git.dirty") == Some("true"));
+        let keys = self.environment.iter().map(|difference| difference.key.as_str());
+        let keys: Vec<&str> = keys.filter(|key| *key != AVAILABLE).collect();
+        let decisive: Vec<&str> = keys.iter().copied().filter(|key| self.decides_times(key)).collect();
+        let named: Vec<String> = keys.iter().map(|key| self.named(key)).collect();
+        let verb = |count: usize| if count == 1 { "differs" } else { "differ" };
+        let mut sentence = match named.as_slice() {
+            _ if !unknown.is_empty() => format!("{runs}; no environment.toml in run {unknown}"),
+            _ if !decisive.is_empty() => {
+                let verb = verb(decisive.len());
+                format!("{runs}, whose times say nothing of each other: {} {verb}", decisive.join(", "))
+            }
+            [] => format!("{runs}, {comparable}: same processor, instruction set, threads and version"),
+            named => {
+                let verb = verb(named.len());
+                format!("{runs}, to be compared with care: {} {verb}", named.join(", "))
+            }
+        };
+        if !dirty.is_empty() {
+            sentence += &format!("; uncommitted changes in run {dirty}");
+        }
+        sentence
+    }
+
+    /// Why times of these runs must not be held against each other, in a sentence; `None` where they may. The comparison on
+    /// the screen says so itself.
+    pub fn warning(&self) -> Option<String> {
+        let keys = self.environment.iter().map(|difference| difference.key.as_str());
+        let decisive: Vec<String> =
+            keys.filter(|key| self.decides_times(key)).map(|key| format!("`{key}`")).collect();
+        let verb = if decisive.len() == 1 { "differs" } else { "differ" };
+        let keys = decisive.join(", ");
+        (!decisive.is_empty())
+            .then(|| format!("{keys} {verb} between the runs: their times say nothing of each other"))
+    }
+
+    /// The kinds of experiment, in the order of their first run.
+    pub(super) fn kinds(&self) -> Vec<&str> {
+        let mut kinds: Vec<&str> = Vec::new();
+        for run in self.runs.iter().filter(|run| !is_not_run(run)) {
+            if !kinds.contains(&run.kind()) {
+                kinds.push(run.kind());
+            }
+        }
+        kinds
+    }
+
+    /// Threads that were given decide; to use fewer of the same number is what the plan does with a small step, or what the
+    /// spec asks for.
+    fn decides_times(&self, key: &str) -> bool {
+        let of_gpu = key.strip_prefix("gpus.").and_then(|rest| rest.split_once('.')).map(|(_, key)| key);
+        DECIDES_TIMES.contains(&key)
+            || (key == THREADS && self.environment.iter().any(|difference| difference.key == AVAILABLE))
+            || of_gpu.is_some_and(|key| DECIDES_GPU_TIMES.contains(&key))
+    }
+
+    /// A key, with the reason where that lies with the program.
+    fn named(&self, key: &str) -> String {
+        let by_spec = self.spec.iter().any(|difference| difference.key == "devices.engine");
+        match key {
+            THREADS if by_spec => format!("{key} (by `devices.engine`)"),
+            THREADS => format!("{key} (by the plan, of as many)"),
+            _ => key.to_owned(),
+        }
+    }
+
+    /// The numbers of the runs that are so, as `1, 3`.
+    fn places(&self, so: impl Fn(&Run) -> bool) -> String {
+        let places = self.runs.iter().enumerate().filter(|(_, run)| so(run));
+        places.map(|(place, _)| (place + 1).to_string()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
+    run.environment.as_ref()?.get(key).map(String::as_str)
+}

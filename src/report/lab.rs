@@ -1,0 +1,160 @@
+//! What experiments of the lab found, held against each other: the same product and the same copy of several runs side by
+//! side.
+
+use std::path::Path;
+
+use super::{
+    ReportError, csv_file,
+    grid::{self, Column},
+    run::Run,
+};
+use crate::units;
+
+/// Figures of all runs of the lab.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Findings {
+    products: Table,
+    copies: Table,
+    /// Numbers of the runs that toured tensors.
+    tours: Vec<usize>,
+}
+
+/// A figure per run for each thing that was measured.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    /// Numbers of the runs.
+    runs: Vec<usize>,
+    /// What was measured, in the order in which it was first met, and the figure of each run.
+    rows: Vec<(Vec<String>, Vec<Option<f64>>)>,
+}
+
+impl Table {
+    /// Adds a run's figures.
+    fn take(&mut self, run: usize, found: Vec<(Vec<String>, Option<f64>)>) {
+        let before = self.runs.len();
+        self.runs.push(run);
+        for (key, figure) in found {
+            let at = self.rows.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+                self.rows.push((key, vec![None; before]));
+                self.rows.len() - 1
+            });
+            let figures = &mut self.rows[at].1;
+            figures.resize(before, None);
+            figures.push(figure);
+        }
+        self.rows.iter_mut().for_each(|(_, figures)| figures.resize(before + 1, None));
+    }
+
+    fn draw(&self, keys: &[&str], width: u16) -> String {
+        let mut columns: Vec<Column> = Vec::new();
+        for (place, title) in keys.iter().enumerate() {
+            let cells = self.rows.iter().map(|(key, _)| key[place].clone()).collect();
+            columns.push(Column { title: (*title).to_owned(), numeric: false, cells });
+        }
+        // What is absent everywhere tells nothing apart.
+        columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
+        let keys = columns.len();
+        for (place, run) in self.runs.iter().enumerate() {
+            let word = |figure: Option<f64>| figure.map(units::number).unwrap_or_default();
+            let cells = self.rows.iter().map(|(_, figures)| word(figures[place]));
+            columns.push(Column::of_numbers(&format!("run {run}"), cells));
+        }
+        grid::table(&columns, keys, width)
+    }
+}
+
+impl Findings {
+    /// Reads those of every run that has some; one whose files cannot be read is told as damaged.
+    pub(super) fn read(runs: &mut [Run], fault: &mut Option<ReportError>) -> Self {
+        let mut findings = Self::default();
+        for (place, run) in runs.iter_mut().enumerate() {
+            let Some(folder) = run.folder.clone() else { continue };
+            let number = place + 1;
+            let (table, found) = match run.kind() {
+                "matmul" => (&mut findings.products, products(&folder.join("matmul.csv"))),
+                "transfer" => (&mut findings.copies, copies(&folder.join("transfer.csv"))),
+                "tensors" => {
+                    findings.tours.push(number);
+                    continue;
+                }
+                _ => continue,
+            };
+            match found {
+                Ok(found) if found.is_empty() => {}
+                Ok(found) => table.take(number, found),
+                Err(e) => run.tell_damage(e, fault),
+            }
+        }
+        findings
+    }
+
+    /// A table per kind of what was measured, for a terminal of `width` columns.
+    pub(super) fn text(&self, width: u16) -> String {
+        let mut text = String::new();
+        if !self.products.rows.is_empty() {
+            text += "\nproducts, GFLOP/s\n\n";
+            text += &self.products.draw(&["device", "order", "product"], width);
+        }
+        if !self.copies.rows.is_empty() {
+            text += "\ncopies, GB/s\n\n";
+            text += &self.copies.draw(&["from", "to", "memory of the host", "size"], width);
+        }
+        if !self.tours.is_empty() {
+            let runs = super::noise::in_words(&self.tours);
+            let word = if self.tours.len() == 1 { "run" } else { "runs" };
+            text += &format!(
+                "\ntensors\n  {word} {runs}: a tour measures nothing, so that its times are not held against others; what its steps did is in tensors.csv\n"
+            );
+        }
+        text
+    }
+}
+
+/// Rows of a file of the lab by some of its columns; nothing where there is no such file yet.
+fn rows<const N: usize>(path: &Path, columns: [&str; N]) -> Result<Vec<[String; N]>, ReportError> {
+    if !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let file = csv_file::read(path)?;
+    let mut places = [0; N];
+    for (place, column) in places.iter_mut().zip(columns) {
+        let missing = || ReportError::malformed(path, 1, format!("there is no column `{column}`"));
+        *place = file.columns.iter().position(|known| known == column).ok_or_else(missing)?;
+    }
+    let cells = |row: &csv::StringRecord| places.map(|place| row.get(place).unwrap_or_default().to_owned());
+    Ok(file.rows.iter().map(cells).collect())
+}
+
+fn number(path: &Path, line: usize, cell: &str) -> Result<f64, ReportError> {
+    let wrong = |_| ReportError::malformed(path, line as u64 + 2, format!("`{cell}` is no number"));
+    cell.parse().map_err(wrong)
+}
+
+/// A figure, which is not known where its cell is empty.
+fn figure(path: &Path, line: usize, cell: &str) -> Result<Option<f64>, ReportError> {
+    if cell.is_empty() { Ok(None) } else { number(path, line, cell).map(Some) }
+}
+
+type Found = Vec<(Vec<String>, Option<f64>)>;
+
+fn products(path: &Path) -> Result<Found, ReportError> {
+    let mut found = Vec::new();
+    let columns = ["device", "order", "m", "k", "n", "gflop_per_s"];
+    for (line, row) in rows(path, columns)?.into_iter().enumerate() {
+        let [device, order, m, k, n, rate] = row;
+        let order = if order == "sequential" { String::new() } else { order };
+        let key = vec![device, order, format!("[{m}, {k}] x [{k}, {n}]")];
+        found.push((key, figure(path, line, &rate)?));
+    }
+    Ok(found)
+}
+
+fn copies(path: &Path) -> Result<Found, ReportError> {
+    let mut found = Vec::new();
+    for (line, row) in rows(path, ["from", "to", "memory", "bytes", "gb_per_s"])?.into_iter().enumerate() {
+        let [from, to, memory, bytes, rate] = row;
+        let size = units::bytes(number(path, line, &bytes)? as u64);
+        found.push((vec![from, to, memory, size], figure(path, line, &rate)?));
+    }
+    Ok(found)
+}

@@ -1,0 +1,153 @@
+//! Experiments of the lab side by side.
+
+use super::Runs;
+
+const SUMMARY: &str = "run,name,status,devices_used,virtual,engine,steps,train_s,steps_per_s,logging_share";
+
+/// A run of that kind, with its table and further lines of its spec.
+fn lab(runs: &Runs, name: &str, kind: &str, spec: &str, file: &str, figures: &str) {
+    let path = format!("{kind}/{name}");
+    runs.write(
+        &format!("{path}/spec.toml"),
+        &format!("name = \"{kind}\"\nkind = \"{kind}\"\n[{kind}]\n{spec}\n"),
+    );
+    runs.write(&format!("{path}/environment.toml"), "[cpu]\nmodel = \"A\"\n");
+    runs.write(&format!("{path}/summary.csv"), &format!("{SUMMARY}\n{name},{kind},finished,{figures}\n"));
+    runs.write(&format!("{path}/{kind}.csv"), file);
+}
+
+const MATMUL: &str = "device,order,m,k,n,count,total_s,mean_s,gflop_per_s,log_s,norm_sum\n";
+const TRANSFER: &str = "from,to,memory,bytes,count,mean_s,p50_s,gb_per_s\n";
+
+fn products(runs: &Runs) {
+    let two = format!(
+        "{MATMUL}cpu,sequential,16,16,16,20,1e-3,5e-5,8.5,0.0,\ncpu,sequential,64,8,2,20,1e-3,5e-5,21.0,0.0,\n"
+    );
+    lab(runs, "a", "matmul", "sizes = [16, 64]", &two, "cpu,false,matmul,40,0.002,20000.0,0.0");
+    lab(
+        runs,
+        "b",
+        "matmul",
+        "sizes = [16, 64]",
+        &two.replace("8.5", "9.25"),
+        "cpu,false,matmul,40,0.001,40000.0,0.0",
+    );
+    let one = format!("{MATMUL}cpu,sequential,16,16,16,20,1e-3,5e-5,7.0,0.0,\n");
+    lab(runs, "c", "matmul", "sizes = [16]", &one, "cpu,false,matmul,20,0.001,20000.0,0.0");
+}
+
+#[test]
+fn the_same_products_stand_side_by_side() {
+    let runs = Runs::new();
+    products(&runs);
+    insta::assert_snapshot!(runs.table(&["matmul"], 160), @r"
+    3 runs, comparable: same processor, instruction set, threads and version
+
+     run  matmul.sizes  status    devices  products     time  products/s  ratio  logging
+       1      [16, 64]  finished  cpu            40  2.00 ms     20.00 k  1.00x    0.0 %
+       2      [16, 64]  finished  cpu            40  1.00 ms     40.00 k  2.00x    0.0 %
+       3          [16]  finished  cpu            20  1.00 ms     20.00 k           0.0 %
+
+    repeats taken together
+
+     of run  matmul.sizes  runs     time    95 % interval  products/s     95 % interval
+       1, 2      [16, 64]     2  1.50 ms  1.00 to 2.00 ms     30.00 k  20.00 to 40.00 k
+          3          [16]     1  1.00 ms                      20.00 k
+
+    products, GFLOP/s
+
+     device  product              run 1  run 2  run 3
+     cpu     [16, 16] x [16, 16]  8.500  9.250  7.000
+     cpu     [64, 8] x [8, 2]     21.00  21.00
+
+    noise
+      noise:  in 1 of 2 configurations the interval of the train time spans more than 5.00 % of the median, 66.7 % at most
+      noise:  an interval of 2 runs is at most 50.0 % sure, whatever it is called; six can give 95 %
+
+    runs
+      1  RUNS/matmul/a
+      2  RUNS/matmul/b
+      3  RUNS/matmul/c
+
+    differences of spec
+      matmul.sizes  [16, 64] (run 1, 2)  [16] (run 3)
+    ");
+}
+
+/// Copies, products and tours have nothing in common: none has a ratio to another kind, or keys of another's spec.
+#[test]
+fn kinds_are_told_apart() {
+    let runs = Runs::new();
+    products(&runs);
+    let copies = |rate: f64| {
+        format!(
+            "{TRANSFER}cpu,gpu:0,pinned,4096,10,1e-6,1e-6,{rate}\ngpu:0,gpu:0,,4194304,10,1e-6,1e-6,900.5\n"
+        )
+    };
+    lab(&runs, "a", "transfer", "sizes = [\"4KiB\"]", &copies(4.0), "gpu:0,false,transfer,20,0.002,10000.0,");
+    lab(&runs, "b", "transfer", "sizes = [\"4KiB\"]", &copies(5.0), "gpu:0,false,transfer,20,0.001,20000.0,");
+    lab(&runs, "a", "tensors", "", "step,op\n", "cpu,false,tensors,8,0.0001,80000.0,");
+    insta::assert_snapshot!(runs.table(&["matmul/a", "matmul/c", "transfer", "tensors"], 160), @r#"
+    5 runs of 3 kinds (matmul, transfer, tensors), comparable within each kind: same processor, instruction set, threads and version
+
+     run      kind  matmul.sizes      name  status    devices  done     time   done/s  ratio  logging
+       1    matmul      [16, 64]    matmul  finished  cpu        40  2.00 ms  20.00 k           0.0 %
+       2    matmul          [16]    matmul  finished  cpu        20  1.00 ms  20.00 k           0.0 %
+       3  transfer             -  transfer  finished  gpu:0      20  2.00 ms  10.00 k  1.00x
+       4  transfer             -  transfer  finished  gpu:0      20  1.00 ms  20.00 k  2.00x
+       5   tensors             -   tensors  finished  cpu         8   100 µs  80.00 k
+
+    repeats taken together
+
+     of run      kind  matmul.sizes      name  transfer.sizes  devices  runs     time    95 % interval   done/s     95 % interval
+          1    matmul      [16, 64]    matmul               -  cpu         1  2.00 ms                   20.00 k
+          2    matmul          [16]    matmul               -  cpu         1  1.00 ms                   20.00 k
+       3, 4  transfer             -  transfer        ["4KiB"]  gpu:0       2  1.50 ms  1.00 to 2.00 ms  15.00 k  10.00 to 20.00 k
+          5   tensors             -   tensors               -  cpu         1   100 µs                   80.00 k
+
+    products, GFLOP/s
+
+     device  product              run 1  run 2
+     cpu     [16, 16] x [16, 16]  8.500  7.000
+     cpu     [64, 8] x [8, 2]     21.00
+
+    copies, GB/s
+
+     from   to     memory of the host  size   run 3  run 4
+     cpu    gpu:0  pinned              4 KiB  4.000  5.000
+     gpu:0  gpu:0                      4 MiB  900.5  900.5
+
+    tensors
+      run 5: a tour measures nothing, so that its times are not held against others; what its steps did is in tensors.csv
+
+    noise
+      noise:  in 1 of 4 configurations the interval of the train time spans more than 5.00 % of the median, 66.7 % at most
+      noise:  an interval of 2 runs is at most 50.0 % sure, whatever it is called; six can give 95 %
+
+    runs
+      1  RUNS/matmul/a
+      2  RUNS/matmul/c
+      3  RUNS/transfer/a
+      4  RUNS/transfer/b
+      5  RUNS/tensors/a
+
+    differences of spec
+      kind          matmul (run 1, 2)  transfer (run 3, 4)  tensors (run 5)
+      matmul.sizes  [16, 64] (run 1)  [16] (run 2)
+      name          matmul (run 1, 2)  transfer (run 3, 4)  tensors (run 5)
+    "#);
+}
+
+#[test]
+fn a_table_of_the_lab_that_cannot_be_read_is_told() {
+    let runs = Runs::new();
+    products(&runs);
+    runs.write("matmul/b/matmul.csv", &format!("{MATMUL}cpu,sequential,16,16,16,20,1e-3,5e-5,fast,0.0,\n"));
+    let text = runs.table(&["matmul"], 160);
+    let line =
+        "  2  RUNS/matmul/b; damaged: `RUNS/matmul/b/matmul.csv` is malformed at line 2: `fast` is no number";
+    assert!(text.lines().any(|l| l == line), "{text}");
+    runs.write("matmul/b/matmul.csv", "device,m\n");
+    let text = runs.table(&["matmul"], 160);
+    assert!(text.contains("is malformed at line 1: there is no column `order`"), "{text}");
+}

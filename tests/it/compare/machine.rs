@@ -1,0 +1,66 @@
+//! Whether times of runs say something of each other: by what was used, said once.
+
+use super::{FACTS, Facts, Runs};
+use crate::process::Place;
+
+/// First line, and what stands below the machine.
+fn said(runs: &Runs) -> (String, Vec<String>) {
+    let text = runs.table(&["linreg"], 200);
+    let (_, machine) = text.split_once("\ndifferences of environment\n").unwrap_or_default();
+    (text.lines().next().unwrap().to_owned(), machine.lines().map(str::to_owned).collect())
+}
+
+/// Runs with so many threads that computed, of those that could have.
+fn with_threads(threads: &[[u32; 2]]) -> Runs {
+    let runs = Runs::new();
+    for (place, &threads) in threads.iter().enumerate() {
+        runs.run(&format!("linreg/{place}"), &Facts { threads, ..FACTS });
+    }
+    runs
+}
+
+#[test]
+fn threads_are_judged_by_those_that_computed() {
+    let same = "2 runs, comparable: same processor, instruction set, threads and version".to_owned();
+    // One could have had more, and took as many.
+    assert_eq!(said(&with_threads(&[[1, 2], [1, 1]])), (same, vec![]));
+    // The plan chose otherwise, of as many.
+    assert_eq!(
+        said(&with_threads(&[[1, 2], [2, 2]])),
+        (
+            "2 runs, to be compared with care: host.threads (by the plan, of as many) differs".to_owned(),
+            vec!["  host.threads  1 (run 1)  2 (run 2)".to_owned()]
+        )
+    );
+    // It was given fewer.
+    let runs = with_threads(&[[2, 2], [1, 1], [2, 2]]);
+    assert_eq!(
+        said(&runs),
+        (
+            "3 runs, whose times say nothing of each other: host.threads differs".to_owned(),
+            vec![
+                "  host.available_threads  2 (run 1, 3)  1 (run 2)".to_owned(),
+                "  host.threads            2 (run 1, 3)  1 (run 2)".to_owned(),
+            ]
+        )
+    );
+    // Of a GPU's run the host's threads say nothing.
+    let gpu = Facts { num_gpus: 1, devices: "gpu:0", threads: [1, 1], ..FACTS };
+    let runs = with_threads(&[[2, 2]]);
+    runs.run("linreg/gpu", &gpu);
+    assert_eq!(said(&runs).1, Vec::<String>::new());
+}
+
+/// The comparison says it in its first line; an export, which has none, warns.
+#[test]
+fn what_decides_times_is_said_once() {
+    let runs = with_threads(&[[2, 2], [1, 1]]);
+    let place = Place::new("");
+    let compare = |more: &[&str]| place.runner(&[&["compare", &runs.named("linreg")], more].concat());
+    let ended = compare(&[]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert_eq!(ended.stdout.matches("say nothing of each other").count(), 1, "{}", ended.stdout);
+    let warning = "warning: `host.threads` differs between the runs: their times say nothing of each other\n";
+    let ended = compare(&["--export", "csv"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), warning));
+}

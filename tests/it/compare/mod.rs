@@ -1,0 +1,181 @@
+//! Comparing run folders: whole texts, exports that read back, and what killed processes leave behind.
+
+use std::{fs, path::PathBuf};
+
+use runner::{record::SUMMARY_COLUMNS, report::compare};
+
+mod faults;
+mod lab;
+mod machine;
+mod tables;
+
+/// A folder of runs whose path is `RUNS` in what is asserted.
+struct Runs(tempfile::TempDir);
+
+impl Runs {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, inner: &str) -> PathBuf {
+        self.0.path().join(inner)
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Argument for `compare`.
+    fn named(&self, inner: &str) -> String {
+        self.path(inner).display().to_string()
+    }
+
+    fn masked(&self, text: &str) -> String {
+        text.replace(&self.0.path().display().to_string(), "RUNS")
+    }
+
+    fn table(&self, inner: &[&str], width: u16) -> String {
+        let paths: Vec<String> = inner.iter().map(|path| self.named(path)).collect();
+        self.masked(&compare(&paths).unwrap().table(width))
+    }
+
+    fn error(&self, inner: &str) -> String {
+        self.masked(&compare(&[self.named(inner)]).unwrap_err().to_string())
+    }
+
+    /// A finished run.
+    fn run(&self, path: &str, facts: &Facts) {
+        self.write(&format!("{path}/spec.toml"), &facts.spec());
+        self.write(&format!("{path}/environment.toml"), &facts.environment());
+        self.write(&format!("{path}/metrics.csv"), &facts.metrics());
+        self.write(&format!("{path}/summary.csv"), &facts.summary(path.rsplit('/').next().unwrap()));
+    }
+}
+
+/// What the runs differ in.
+#[derive(Clone, Copy)]
+struct Facts {
+    num_gpus: u32,
+    epochs: u32,
+    losses: [f32; 3],
+    devices: &'static str,
+    steps_per_s: &'static str,
+    cpu: &'static str,
+    commit: &'static str,
+    status: &'static str,
+    policy: &'static str,
+    /// Threads that computed, and that could have.
+    threads: [u32; 2],
+}
+
+const FACTS: Facts = Facts {
+    num_gpus: 0,
+    epochs: 3,
+    losses: [4.0, 2.0, 1.0],
+    devices: "cpu",
+    steps_per_s: "1000.0",
+    cpu: "A",
+    commit: "c0ffee",
+    status: "finished",
+    policy: "buffered",
+    threads: [2, 2],
+};
+
+impl Facts {
+    fn spec(&self) -> String {
+        format!(
+            "# runner linreg.toml\nname = \"linreg\"\nseed = 0\n[devices]\nnum_gpus = {}\n[trainer]\nmax_epochs = {}\n\
+             [logging]\npolicy = \"{}\"\n[model]\nlayers = [{{ linear = {{ out_features = 1 }} }}, \"relu\"]\n",
+            self.num_gpus, self.epochs, self.policy
+        )
+    }
+
+    fn is_virtual(&self) -> bool {
+        self.devices.starts_with("virtual")
+    }
+
+    fn environment(&self) -> String {
+        format!(
+            "started = \"{}\"\ncommand = \"runner\"\n[devices]\nrequested = \"{}\"\nused = [\"{}\"]\nvirtual = {}\n\
+             [host]\nthreads = {}\navailable_threads = {}\n[cpu]\nmodel = \"{}\"\n[git]\ncommit = \"{}\"\n",
+            self.steps_per_s,
+            self.num_gpus,
+            self.devices.replace(';', "\", \""),
+            self.is_virtual(),
+            self.threads[0],
+            self.threads[1],
+            self.cpu,
+            self.commit
+        )
+    }
+
+    fn metrics(&self) -> String {
+        let mut text = "step,epoch,split,rows,loss,elapsed_s\n".to_owned();
+        for (place, loss) in self.losses.iter().enumerate() {
+            let step = place + 1;
+            text += &format!(
+                "{step},{step},train,32,{loss},0.{step}\n{step},{step},validation,100,0.5,0.{step}\n"
+            );
+        }
+        text
+    }
+
+    fn summary(&self, run: &str) -> String {
+        let cells = [
+            run,
+            "linreg",
+            self.status,
+            &self.num_gpus.to_string(),
+            self.devices,
+            if self.is_virtual() { "true" } else { "false" },
+            "strong",
+            "f32",
+            "serial",
+            "3",
+            "3",
+            &self.losses[2].to_string(),
+            "0.5",
+            "",
+            "0.05",
+            "0.003",
+            self.steps_per_s,
+            "32000.0",
+            "0.00001",
+            "0.003",
+            "0",
+            "4096",
+            "12",
+            "8192",
+            "1048576",
+        ];
+        format!("{}\n{}\n", SUMMARY_COLUMNS.join(","), cells.join(","))
+    }
+}
+
+/// A sweep over `num_gpus` as it stands when it was killed in its fourth trial.
+fn sweep(runs: &Runs) {
+    let two = Facts { num_gpus: 2, devices: "gpu:0;gpu:1", steps_per_s: "2500.0", ..FACTS };
+    runs.run("linreg/S/000-devices.num_gpus=0", &FACTS);
+    runs.run("linreg/S/002-devices.num_gpus=2", &Facts { losses: [4.0, 2.0001, 1.0], ..two });
+    runs.write("linreg/S/003-devices.num_gpus=3/spec.toml", &Facts { num_gpus: 3, ..FACTS }.spec());
+    runs.write(
+        "linreg/S/003-devices.num_gpus=3/metrics.csv",
+        "step,epoch,split,rows,loss,elapsed_s\n1,1,train,32,4.0,0.1\n2,2,tr",
+    );
+    runs.write("linreg/S/003-devices.num_gpus=3/summary.csv", &format!("{}\n", SUMMARY_COLUMNS.join(",")));
+    let columns: Vec<&str> = SUMMARY_COLUMNS.into_iter().filter(|&column| column != "status").collect();
+    let empty = ",".repeat(columns.len());
+    let figures = |facts: &Facts, run: &str| {
+        let summary = facts.summary(run);
+        let cells: Vec<&str> = summary.lines().nth(1).unwrap().split(',').collect();
+        [&cells[..2], &cells[3..]].concat().join(",")
+    };
+    let mut text = format!("trial,devices.num_gpus,status,folder,reason,{}\n", columns.join(","));
+    let (zero, second) = ("000-devices.num_gpus=0", "002-devices.num_gpus=2");
+    text += &format!("0,0,finished,{zero},,{}\n", figures(&FACTS, zero));
+    text += &format!("1,1,same_as,{zero},equals trial 0 in all but the request{empty}\n");
+    text += &format!("2,2,finished,{second},,{}\n", figures(&two, second));
+    runs.write("linreg/S/sweep.csv", &text);
+}

@@ -1,0 +1,238 @@
+//! Whole texts of comparisons, and exports that read back.
+
+use runner::report::{Format, compare, sweep_end};
+
+use super::{FACTS, Facts, Runs, sweep};
+
+/// What diverged has no speed that says anything, and gives none to others; means and losses of steps are told apart.
+#[test]
+fn a_run_that_diverged_and_one_that_logs_means() {
+    let runs = Runs::new();
+    let diverged = Facts { status: "diverged", losses: [4.0, 9.0, 99.0], steps_per_s: "9000.0", ..FACTS };
+    runs.run("linreg/a", &diverged);
+    runs.run("linreg/b", &FACTS);
+    runs.run(
+        "linreg/c",
+        &Facts { policy: "per_epoch", losses: [4.0, 2.0, 1.5], steps_per_s: "2000.0", ..FACTS },
+    );
+    let table = runs.table(&["linreg"], 220);
+    insta::assert_snapshot!(table.split("\nruns\n").next().unwrap(), @r"
+    3 runs, comparable: same processor, instruction set, threads and version
+
+     run  logging.policy  status    devices  steps  train loss, last step  train loss, epoch mean  validation loss  train time  steps/s  ratio  logging    h2d   d2h
+       1        buffered  diverged  cpu          3                  99.00                                   0.5000     3.00 ms     9000          0.30 %  4 KiB  12 B
+       2        buffered  finished  cpu          3                  1.000                                   0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
+       3       per_epoch  finished  cpu          3                                          1.500           0.5000     3.00 ms     2000  2.00x   0.30 %  4 KiB  12 B
+    ");
+}
+
+/// Repeats of runs that were started one by one are known by their numbers and by what their specs differ in.
+#[test]
+fn repeats_of_single_runs_have_keys() {
+    let runs = Runs::new();
+    for (name, epochs, steps_per_s) in
+        [("a", 3, "1000.0"), ("b", 4, "1000.0"), ("c", 3, "1200.0"), ("d", 3, "1100.0"), ("e", 4, "900.0")]
+    {
+        runs.run(&format!("linreg/{name}"), &Facts { epochs, steps_per_s, ..FACTS });
+    }
+    let table = runs.table(&["linreg"], 160);
+    let repeats = table.split("repeats taken together\n\n").nth(1).unwrap().split("\nnoise").next().unwrap();
+    insta::assert_snapshot!(repeats, @r"
+     of run  trainer.max_epochs  runs  train time    95 % interval  steps/s  95 % interval  ratio
+    1, 3, 4                   3     3     3.00 ms  3.00 to 3.00 ms     1100   1000 to 1200  1.00x
+       2, 5                   4     2     3.00 ms  3.00 to 3.00 ms    950.0  900.0 to 1000  0.86x
+
+     of run  trainer.max_epochs  runs  train loss, last step  validation loss
+    1, 3, 4                   3     3                  1.000           0.5000
+       2, 5                   4     2                  1.000           0.5000
+    ");
+}
+
+#[test]
+fn two_runs_of_the_same_bits() {
+    let runs = Runs::new();
+    runs.run("linreg/a", &FACTS);
+    runs.run("linreg/b", &Facts { steps_per_s: "2000.0", ..FACTS });
+    insta::assert_snapshot!(runs.table(&["linreg/a", "linreg/b"], 160), @r"
+    2 runs, comparable: same processor, instruction set, threads and version
+
+     run  status    devices  steps  train loss, last step  validation loss  train time  steps/s  ratio  logging    h2d   d2h
+       1  finished  cpu          3                  1.000           0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
+       2  finished  cpu          3                  1.000           0.5000     3.00 ms     2000  2.00x   0.30 %  4 KiB  12 B
+
+    repeats taken together
+
+     of run  runs  train time    95 % interval  steps/s  95 % interval
+       1, 2     2     3.00 ms  3.00 to 3.00 ms     1500   1000 to 2000
+
+     of run  runs  train loss, last step  validation loss
+       1, 2     2                  1.000           0.5000
+
+    noise
+      noise:  an interval of 2 runs is at most 50.0 % sure, whatever it is called; six can give 95 %
+
+    runs
+      1  RUNS/linreg/a
+      2  RUNS/linreg/b
+
+    train loss against run 1
+      2  the same bits over 3 steps in common
+    ");
+}
+
+#[test]
+fn runs_that_differ_in_everything() {
+    let runs = Runs::new();
+    runs.run("linreg/a", &FACTS);
+    let other = Facts { epochs: 4, losses: [4.0, 2.5, 1.1], cpu: "B", steps_per_s: "500.0", ..FACTS };
+    runs.run("linreg/b", &Facts { commit: "dead", ..other });
+    runs.run("linreg/c", &Facts { num_gpus: 2, devices: "virtual:0;virtual:1", ..FACTS });
+    insta::assert_snapshot!(runs.table(&["linreg"], 200), @r"
+    3 runs, whose times say nothing of each other: cpu.model differs
+
+     run  devices.num_gpus  trainer.max_epochs  status    devices              steps  train loss, last step  validation loss  train time  steps/s  ratio  logging    h2d   d2h
+       1                 0                   3  finished  cpu                      3                  1.000           0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
+       2                 0                   4  finished  cpu                      3                  1.100           0.5000     3.00 ms    500.0  0.50x   0.30 %  4 KiB  12 B
+       3                 2                   3  finished  virtual:0 virtual:1      3                  1.000           0.5000     3.00 ms     1000          0.30 %  4 KiB  12 B
+
+    runs
+      1  RUNS/linreg/a
+      2  RUNS/linreg/b
+      3  RUNS/linreg/c; virtual devices: its times say nothing of real ones
+
+    train loss against run 1
+      2  parts at step 2: 2 and 2.5, 20.0 % apart; 3 steps in common
+      3  the same bits over 3 steps in common
+
+    differences of spec
+      devices.num_gpus    0 (run 1, 2)  2 (run 3)
+      trainer.max_epochs  3 (run 1, 3)  4 (run 2)
+
+    differences of environment
+      cpu.model   A (run 1, 3)  B (run 2)
+      git.commit  c0ffee (run 1, 3)  dead (run 2)
+    ");
+}
+
+#[test]
+fn a_narrow_terminal_turns_the_table() {
+    let runs = Runs::new();
+    runs.run("linreg/a", &FACTS);
+    runs.run("linreg/b", &Facts { epochs: 4, ..FACTS });
+    let table = runs.table(&["linreg/*"], 80);
+    insta::assert_snapshot!(table.split("\nruns\n").next().unwrap(), @r"
+    2 runs, comparable: same processor, instruction set, threads and version
+
+     run                           1         2
+     trainer.max_epochs            3         4
+     status                 finished  finished
+     devices                     cpu       cpu
+     steps                         3         3
+     train loss, last step     1.000     1.000
+     validation loss          0.5000    0.5000
+     train time              3.00 ms   3.00 ms
+     steps/s                    1000      1000
+     ratio                     1.00x     1.00x
+     logging                  0.30 %    0.30 %
+     h2d                       4 KiB     4 KiB
+     d2h                        12 B      12 B
+    ");
+}
+
+#[test]
+fn a_killed_sweep_shows_every_trial() {
+    let runs = Runs::new();
+    sweep(&runs);
+    insta::assert_snapshot!(runs.table(&["linreg/S"], 200), @r"
+    4 runs; no environment.toml in run 4
+
+     run  devices.num_gpus  status      devices      steps  train loss, last step  validation loss  train time  steps/s  ratio  logging    h2d   d2h
+       1                 0  finished    cpu              3                  1.000           0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
+       2                 1  same_as
+       3                 2  finished    gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500  2.50x   0.30 %  4 KiB  12 B
+       4                 3  unfinished                   1                  4.000
+
+    runs
+      1  RUNS/linreg/S/000-devices.num_gpus=0
+      2  RUNS/linreg/S trial 1; same_as: equals trial 0 in all but the request
+      3  RUNS/linreg/S/002-devices.num_gpus=2
+      4  RUNS/linreg/S/003-devices.num_gpus=3; unfinished: still running, or killed; the last line of its metrics.csv is torn and was left out
+
+    train loss against run 1
+      3  parts at step 2: 2 and 2.0001, 5.0e-5 of their size apart; 3 steps in common
+      4  the same bits over 1 step in common
+
+    differences of spec
+      devices.num_gpus  0 (run 1)  2 (run 3)  3 (run 4)
+    ");
+}
+
+#[test]
+fn the_end_of_a_sweep() {
+    let runs = Runs::new();
+    sweep(&runs);
+    insta::assert_snapshot!(runs.masked(&sweep_end(&runs.path("linreg/S"), 160).unwrap()), @r"
+    linreg: 4 trials, 2 finished, 1 same_as, 1 unfinished
+
+     trial  devices.num_gpus  status      devices      steps  train loss, last step  validation loss  train time  steps/s  ratio
+         0                 0  finished    cpu              3                  1.000           0.5000     3.00 ms     1000  1.00x
+         1                 1  same_as
+         2                 2  finished    gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500  2.50x
+         3                 3  unfinished                   1                  4.000
+
+    more devices
+
+     devices      rows per step     step   rows/s   data    log
+     cpu                  32.00  1.00 ms  32.00 k  0.0 %  0.0 %
+     gpu:0 gpu:1          12.80   400 µs  32.00 k  0.0 %  0.0 %
+
+      2 GPUs: the time of its all-reduce is not known: `devices.engine=launch` tells it
+      no speed-up is told: no trial ran on one GPU, which the others could be held against
+
+      trial 1 same_as: equals trial 0 in all but the request
+      trial 3 unfinished: still running, or killed
+      folder RUNS/linreg/S
+    ");
+}
+
+#[test]
+fn exports_read_back() {
+    let runs = Runs::new();
+    sweep(&runs);
+    let comparison = compare(&[runs.named("linreg")]).unwrap();
+
+    let text = comparison.export(Format::Csv);
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let columns = reader.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let column = |name: &str| -> Vec<String> {
+        let place = columns.iter().position(|column| column == name).unwrap();
+        rows.iter().map(|row| row[place].to_owned()).collect()
+    };
+    assert_eq!(column("devices.num_gpus"), ["0", "1", "2", "3"]);
+    assert_eq!(column("status"), ["finished", "same_as", "finished", "unfinished"]);
+    assert_eq!(column("steps_per_s"), ["1000.0", "", "2500.0", ""]);
+    assert_eq!(column("steps_per_s_ratio"), ["1", "", "2.5", ""]);
+    assert_eq!(column("curve_parts_at_step"), ["", "", "2", ""]);
+    assert_eq!(column("steps"), ["3", "", "3", "1"]);
+
+    let json: serde_json::Value = serde_json::from_str(&comparison.export(Format::Json)).unwrap();
+    let rows = json.as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    assert_eq!(rows[2]["devices.num_gpus"], 2);
+    assert_eq!(rows[2]["devices_requested"], "2");
+    assert_eq!(rows[2]["virtual"], false);
+    assert_eq!(rows[2]["steps_per_s"], 2500.0);
+    assert!(rows[1]["steps_per_s"].is_null());
+    let keys: Vec<&str> = rows[0].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, columns.iter().collect::<Vec<_>>());
+
+    insta::assert_snapshot!(comparison.export(Format::Md), @r"
+    | run | devices.num_gpus | status | devices | steps | train loss, last step | validation loss | train time | steps/s | ratio | logging | h2d | d2h |
+    | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+    | 1 | 0 | finished | cpu | 3 | 1.000 | 0.5000 | 3.00 ms | 1000 | 1.00x | 0.30 % | 4 KiB | 12 B |
+    | 2 | 1 | same_as |  |  |  |  |  |  |  |  |  |  |
+    | 3 | 2 | finished | gpu:0 gpu:1 | 3 | 1.000 | 0.5000 | 3.00 ms | 2500 | 2.50x | 0.30 % | 4 KiB | 12 B |
+    | 4 | 3 | unfinished |  | 1 | 4.000 |  |  |  |  |  |  |  |
+    ");
+}
