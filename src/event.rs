@@ -2,7 +2,7 @@
 
 use crate::{
     device::{ClockCost, LaneTrace},
-    plan::Verdict,
+    plan::{Longer, Verdict},
     spec::Metric,
 };
 
@@ -55,6 +55,8 @@ pub struct Header {
     pub metrics: Vec<Metric>,
     /// Whether the task has classes, hence accuracy.
     pub classifies: bool,
+    /// Whether a row of the log stands for an epoch, whose mean it has.
+    pub epoch_means: bool,
     /// Training rows.
     pub train_rows: u64,
     /// Steps the run takes if nothing ends it early.
@@ -196,6 +198,8 @@ pub struct Outcome {
     pub traces: Vec<TraceLane>,
     /// What bounds the run; `None` where nothing can be said.
     pub verdict: Option<Verdict>,
+    /// What would have made the run longer; `None` where its own course ended it.
+    pub longer: Option<Longer>,
 }
 
 /// A lane of `trace.json`.

@@ -1,10 +1,41 @@
 //! What to change first, by what bounds a run.
 
-use super::{Bound, Engine, Floor, Limit, Setting};
+use super::{Bound, Engine, Floor, Limit, Setting, Trial, gpu};
 use crate::spec::{EngineChoice, Placement, Policy, Precision};
 
-/// The first thing to change, in words.
-pub fn advice(limit: Limit, floor: &Floor, setting: &Setting) -> String {
+/// What makes a run longer, by what ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Longer {
+    /// `trainer.max_epochs` ends it.
+    Epochs,
+    /// `trainer.max_steps` does.
+    Steps,
+    /// `trainer.max_time` does.
+    Time,
+}
+
+impl Longer {
+    /// Of a trial that neither time nor its own course ends.
+    pub fn of(trial: &Trial) -> Self {
+        if trial.steps < trial.steps_of_epochs() { Self::Steps } else { Self::Epochs }
+    }
+
+    /// What to give it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Epochs => "more epochs",
+            Self::Steps => "a larger `trainer.max_steps`",
+            Self::Time => "a longer `trainer.max_time`",
+        }
+    }
+}
+
+/// Said where more rows per step would help, and there are none.
+const ALL_ROWS: &str = "a step takes every row already";
+
+/// The first thing to change where a step takes `step_s`, in words.
+pub fn advice(limit: Limit, floor: &Floor, setting: &Setting, step_s: f64) -> String {
+    let takes_all = setting.steps_per_epoch == 1;
     // What the plan itself would reject is no advice.
     let pays = floor.team_s(setting.cores) < super::TEAM_MARGIN * floor.serial_s();
     let threads = (!setting.on_gpu && setting.threads < setting.cores && pays)
@@ -19,14 +50,18 @@ pub fn advice(limit: Limit, floor: &Floor, setting: &Setting) -> String {
             Policy::PerEpoch => "`logging.policy=off`".to_owned(),
             Policy::Off => "longer epochs: each hands over its validation".to_owned(),
         },
-        Limit::Transfer | Limit::Step(Bound::Transfer) if !setting.streamed => {
-            "more epochs: the rows are moved once".to_owned()
-        }
+        Limit::Transfer | Limit::Step(Bound::Transfer) if !setting.streamed => match setting.longer {
+            Some(longer) => format!("{}: the rows are moved once", longer.words()),
+            None => "fewer rows: they are moved once, whatever the number of steps".to_owned(),
+        },
         Limit::Transfer | Limit::Step(Bound::Transfer) if setting.placement == Placement::Streamed => {
             "`data.placement=auto` keeps the rows on the device where they fit".to_owned()
         }
         Limit::Transfer | Limit::Step(Bound::Transfer) => {
             "more memory or a quicker disk: the rows come from their file".to_owned()
+        }
+        Limit::AllReduce | Limit::Step(Bound::AllReduce) if takes_all => {
+            format!("fewer devices: gradients are summed once per step, and {ALL_ROWS}")
         }
         Limit::AllReduce | Limit::Step(Bound::AllReduce) => {
             "a larger `data.batch_size`: gradients are summed once per step".to_owned()
@@ -35,11 +70,17 @@ pub fn advice(limit: Limit, floor: &Floor, setting: &Setting) -> String {
             "`devices.engine=auto`: the plan has ways to run a step without a launch per instruction"
                 .to_owned()
         }
+        Limit::Step(Bound::Overhead) if takes_all => {
+            format!("more rows, or fewer layers: {ALL_ROWS}, and they share its fixed costs")
+        }
         Limit::Step(Bound::Overhead) => {
             "a larger `data.batch_size`: more rows share a step's fixed costs".to_owned()
         }
         Limit::Step(Bound::Memory) if floor.rows_s > 0.5 * floor.memory_s => {
             threads.unwrap_or_else(|| "fewer features: a step's rows are read from memory".to_owned())
+        }
+        Limit::Step(Bound::Memory) if takes_all => {
+            format!("a smaller model, or more rows: weights are read once per step, and {ALL_ROWS}")
         }
         Limit::Step(Bound::Memory) => {
             "a larger `data.batch_size`: weights are read once per step, for however many rows".to_owned()
@@ -52,8 +93,13 @@ pub fn advice(limit: Limit, floor: &Floor, setting: &Setting) -> String {
             "`devices.precision=tf32`, if products of 10 bits of mantissa will do; or more GPUs".to_owned()
         }
         Limit::Step(Bound::Arithmetic) => threads.unwrap_or_else(|| {
-            if setting.on_gpu { "more GPUs, or a smaller model" } else { "a GPU, or a smaller model" }
-                .to_owned()
+            let gpu_may_pay = gpu::overhead_s(floor.instructions) < step_s;
+            match (setting.on_gpu, gpu_may_pay) {
+                (true, _) => "more GPUs, or a smaller model",
+                (false, true) => "a GPU, or a smaller model",
+                (false, false) => "a smaller model: a step is shorter than its launches on a GPU",
+            }
+            .to_owned()
         }),
     }
 }

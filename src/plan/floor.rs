@@ -31,6 +31,8 @@ pub struct Machine {
 pub struct Speed {
     /// Of what computes it.
     pub rates: Rates,
+    /// At what the rows of the data come, from its cache and from its memory.
+    pub rows_bytes_per_s: [f64; 2],
     /// Bytes of its cache.
     pub cache_bytes: u64,
     /// Of sums over devices; they count as any other work where nothing is known of them.
@@ -43,7 +45,8 @@ impl Machine {
     /// What a step by the host's processor goes by.
     pub fn speed(&self) -> Speed {
         let Self { rates, cache_bytes, .. } = *self;
-        Speed { rates, cache_bytes, sums: None, upload_bytes_per_s: None }
+        let rows_bytes_per_s = [rates.cache_bytes_per_s, rates.memory_bytes_per_s];
+        Speed { rates, rows_bytes_per_s, cache_bytes, sums: None, upload_bytes_per_s: None }
     }
 
     /// The same for an engine of a GPU, with what its sums go by; `None` where it was not measured.
@@ -52,13 +55,7 @@ impl Machine {
         (engine, precision): (Engine, Precision),
         sums: Option<SumRates>,
     ) -> Option<Speed> {
-        let speed = gpu.speed?;
-        Some(Speed {
-            rates: speed.by(engine, precision),
-            cache_bytes: speed.cache_bytes,
-            sums,
-            upload_bytes_per_s: Some(speed.h2d_bytes_per_s),
-        })
+        Some(Speed { sums, ..gpu.speed?.speed(engine, precision) })
     }
 
     /// The floor of a run on several devices is that of the slowest; `None` where one of its GPUs was not measured, or it
@@ -124,17 +121,21 @@ pub struct Floor {
     pub upload_s: f64,
     /// Times that a team would meet.
     pub meetings: usize,
+    /// Instructions of a step.
+    pub instructions: usize,
 }
 
 impl Floor {
     /// Of a trial whose resident data take `data_bytes`, on a device of that speed.
     pub fn of(programs: &Programs, speed: Speed, data_bytes: u64) -> Self {
-        let Speed { rates, cache_bytes, sums, upload_bytes_per_s } = speed;
+        let Speed { rates, rows_bytes_per_s, cache_bytes, sums, upload_bytes_per_s } = speed;
         let working_set = programs.layout.arena_bytes();
-        let from = |bytes: u64| {
-            if bytes <= cache_bytes { rates.cache_bytes_per_s } else { rates.memory_bytes_per_s }
+        // The rate, and whether it is that of the caches.
+        let from = |bytes: u64, [cache, memory]: [f64; 2]| {
+            if bytes <= cache_bytes { (cache, true) } else { (memory, memory >= cache) }
         };
-        let (arena, data) = (from(working_set), from(working_set + data_bytes));
+        let arena = from(working_set, [rates.cache_bytes_per_s, rates.memory_bytes_per_s]);
+        let data = from(working_set + data_bytes, rows_bytes_per_s);
         let mut floor = Self {
             rates,
             cost: programs.train.cost(),
@@ -147,6 +148,7 @@ impl Floor {
             all_reduce_s: 0.0,
             upload_s: 0.0,
             meetings: 3,
+            instructions: programs.train.instructions.len(),
         };
         for instruction in &programs.train.instructions {
             if let (Op::AllReduce { of }, Some(sums)) = (&instruction.op, sums) {
@@ -159,7 +161,7 @@ impl Floor {
                 floor.upload_s += (4 * rows * (width + target_width)) as f64 / rate;
             }
             let cost = instruction.op.cost();
-            let speed = if instruction.phase == Phase::Data { data } else { arena };
+            let (speed, is_near) = if instruction.phase == Phase::Data { data } else { arena };
             let work = if instruction.op.is_product() {
                 cost.flops / rates.flops_per_s
             } else {
@@ -172,7 +174,7 @@ impl Floor {
             } else {
                 floor.memory_s += moved;
                 floor.rows_s += if instruction.phase == Phase::Data { moved } else { 0.0 };
-                floor.far_s += if speed < rates.cache_bytes_per_s { moved } else { 0.0 };
+                floor.far_s += if is_near { 0.0 } else { moved };
             }
             floor.meetings += usize::from(instruction.op.is_product());
             floor.overhead_s += rates.instruction_s;

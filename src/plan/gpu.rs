@@ -1,6 +1,6 @@
 //! What planning knows of GPUs: which engine runs the steps there, and whether the job fits.
 
-use super::{Engine, Floor, GpuRates, Speed, Sums};
+use super::{Engine, Floor, GpuRates, Place, Speed, Sums};
 use crate::{
     program::{Arena, LARGE_PRODUCT, Programs, Role},
     spec::{EngineChoice, Precision, Problem, Spec},
@@ -63,6 +63,12 @@ const FIXED_BYTES: u64 = 40 << 20;
 /// with the meeting behind it), in a grid (its barrier: 0.7 to 2 µs are reported), as a node of a graph (1.3 µs between
 /// dependent kernels on an H100 are reported, and a kernel's own start and end).
 const COSTS_S: [f64; 3] = [0.3e-6, 1.5e-6, 2.0e-6];
+
+/// What the instructions of a step cost at least on a GPU where more than one of its multiprocessors computes, as
+/// estimated.
+pub(super) fn overhead_s(instructions: usize) -> f64 {
+    instructions as f64 * COSTS_S[1].min(COSTS_S[2])
+}
 
 /// The part of its peak at which small products run, an estimate: in one block, in a grid, as tuned kernels.
 const PARTS: [f64; 3] = [0.2, 0.25, 0.5];
@@ -162,12 +168,8 @@ fn pick([persistent, cooperative, graph]: [f64; 3], by: &str, limits: GpuLimits,
 /// The floors of a step: persistent, cooperative, graph.
 fn floors(programs: &Programs, speed: &GpuRates, precision: Precision, data_bytes: u64) -> [f64; 3] {
     [Engine::Persistent, Engine::Cooperative, Engine::Graph].map(|engine| {
-        let by = Speed {
-            rates: speed.by(engine, precision),
-            cache_bytes: speed.cache_bytes,
-            sums: None,
-            upload_bytes_per_s: None,
-        };
+        // Rows that are streamed come as quickly to any of them.
+        let by = Speed { upload_bytes_per_s: None, ..speed.speed(engine, precision) };
         Floor::of(programs, by, data_bytes).serial_s()
     })
 }
@@ -206,12 +208,18 @@ pub fn has_large_product(programs: &Programs) -> bool {
     programs.train.instructions.iter().any(|i| i.op.multiply_adds() >= LARGE_PRODUCT)
 }
 
-/// An explicit choice that only GPUs have is refused on the CPU: nothing is changed silently.
-pub fn refuse_on_cpu(spec: &Spec) -> Result<(), Problem> {
+/// An explicit choice that only GPUs have is refused on the CPU, which virtual GPUs compute on: nothing is changed
+/// silently.
+pub fn refuse_on_cpu(spec: &Spec, used: &[Place]) -> Result<(), Problem> {
     let devices = &spec.devices;
+    let is_virtual = used.iter().any(|place| matches!(place, Place::Virtual(_)));
+    let (real, why) = match is_virtual {
+        true => ("real ", "virtual GPUs compute on the CPU"),
+        false => ("", "this run uses the CPU"),
+    };
     if devices.precision != Precision::F32 {
-        let message =
-            format!("`precision = \"{}\"` needs a GPU, and this run uses the CPU", devices.precision.name());
+        let precision = devices.precision.name();
+        let message = format!("`precision = \"{precision}\"` needs a {real}GPU, and {why}");
         return Err(
             Problem::at_key("devices.precision", message).hint("leave it out: the CPU computes in f32")
         );
@@ -219,7 +227,7 @@ pub fn refuse_on_cpu(spec: &Spec) -> Result<(), Problem> {
     match devices.engine {
         EngineChoice::Auto | EngineChoice::Serial | EngineChoice::Team => Ok(()),
         other => {
-            let message = format!("the engine `{}` runs on a GPU, and this run uses the CPU", other.name());
+            let message = format!("the engine `{}` runs on a {real}GPU, and {why}", other.name());
             Err(Problem::at_key("devices.engine", message)
                 .hint("leave it out: the plan picks one of the CPU's"))
         }

@@ -6,10 +6,14 @@
 //! | `graph` | a node of a graph | the same | the same |
 //! | `cooperative` | a barrier over the grid | the rate of our own products over all multiprocessors | the same |
 //! | `persistent` | a barrier within the block | that of one multiprocessor | shared memory: what its banks give |
+//!
+//! Rows of the data lie in the GPU's memory whatever the engine, and come from there or from the second-level cache. To the
+//! block of `persistent` they come through its multiprocessor's first-level cache, which is one unit with the shared memory
+//! (CUDA C++ programming guide, shared memory), so that they cannot come faster than from there.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Origin, Processor, Rates};
+use super::{Engine, Origin, Processor, Rates, Speed};
 use crate::spec::Precision;
 
 /// Bytes that the banks of a multiprocessor's shared memory give in a clock: 32 of four bytes (CUDA C++ programming guide,
@@ -77,7 +81,24 @@ impl GpuRates {
         }
     }
 
-    /// What a step by this engine goes by.
+    /// What a step by this engine goes by, with nothing known of sums over several GPUs.
+    pub fn speed(&self, engine: Engine, precision: Precision) -> Speed {
+        Speed {
+            rates: self.by(engine, precision),
+            rows_bytes_per_s: self.rows(engine),
+            cache_bytes: self.cache_bytes,
+            sums: None,
+            upload_bytes_per_s: Some(self.h2d_bytes_per_s),
+        }
+    }
+
+    /// Rows of the data, from second-level cache and from memory.
+    fn rows(&self, engine: Engine) -> [f64; 2] {
+        let most = if engine == Engine::Persistent { self.shared_bytes_per_s } else { f64::INFINITY };
+        [self.cache_bytes_per_s, self.memory_bytes_per_s].map(|rate| rate.min(most))
+    }
+
+    /// What a step by this engine goes by, but for the rows that it fetches.
     pub fn by(&self, engine: Engine, precision: Precision) -> Rates {
         let library = self.product(precision);
         let (processor, flops_per_s, instruction_s) = match engine {

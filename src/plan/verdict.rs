@@ -5,11 +5,16 @@
 //! blocks as far as that explains it (a policy that reads the loss after every step hands over every step), else to the
 //! largest part of the floor, which is what runs slower than it could.
 //!
-//! A GPU's time of computing is by its own clock. In what is left of the run's time it waits: for a hand-over, as far as
-//! that explains it, else for rows, where they are streamed. A sum over GPUs that stands among the kernels of a step has no
+//! A GPU's time of computing is by its own clock. What the host does meanwhile costs the run nothing: rows and log are
+//! charged with no more than the time in which the GPU stood idle. Rows that stay on it are moved before its first step,
+//! which nothing else can explain; then a hand-over for the log is waited for, as far as that explains it, else rows, where
+//! they are streamed. A sum over GPUs that stands among the kernels of a step has no
 //! time of its own: of the step it is given its part of the floor.
 
-use super::{Bound, Engine, Floor, Origin, Parts, Place, Trial, advice::advice};
+use super::{
+    Bound, Engine, Floor, Origin, Parts, Place, Trial,
+    advice::{Longer, advice},
+};
 use crate::spec::{EngineChoice, Placement, Policy, Precision};
 
 /// What a run spent its training time on, in seconds over all its steps, as measured.
@@ -21,9 +26,9 @@ pub struct Spent {
     pub train_s: f64,
     /// The steps themselves, by the device's own clock where it has one.
     pub compute_s: f64,
-    /// Waiting for rows and moving them to the device.
+    /// Waiting for rows and moving them to the device, by the host's clock: a GPU may compute meanwhile.
     pub transfer_s: f64,
-    /// Reading metrics and handing them over.
+    /// Reading metrics and handing them over, by the same.
     pub log_s: f64,
     /// Summing over devices.
     pub all_reduce_s: f64,
@@ -56,10 +61,12 @@ pub struct Setting {
     pub asked: EngineChoice,
     /// Number format of the products.
     pub precision: Precision,
+    /// What would make the run longer.
+    pub longer: Option<Longer>,
 }
 
 impl Setting {
-    /// Of a trial, on a machine where `cores` threads could compute.
+    /// Of a trial, on a machine where `cores` threads could compute, that only its own limits end.
     pub fn of(trial: &Trial, cores: usize) -> Self {
         Self {
             policy: trial.spec.logging.policy,
@@ -73,6 +80,7 @@ impl Setting {
             engine: trial.engine,
             asked: trial.spec.devices.engine,
             precision: trial.spec.devices.precision,
+            longer: Some(Longer::of(trial)),
         }
     }
 }
@@ -123,14 +131,17 @@ impl Verdict {
             // The sums were timed by themselves.
             parts.all_reduce_s = 0.0;
         }
-        let waited = if is_gpu { waited(floor, spent, setting) } else { Waited::default() };
         let (step_parts, handover_s) = divided(floor, parts, spent);
+        let beside = match is_gpu {
+            true => idle(floor, spent, setting),
+            false => Beside { rows_s: spent.transfer_s, log_s: spent.log_s + handover_s },
+        };
         let candidates = [
             (Limit::Step(Bound::Arithmetic), step_parts.arithmetic_s),
             (Limit::Step(Bound::Memory), step_parts.memory_s),
             (Limit::Step(Bound::Overhead), step_parts.overhead_s),
-            (Limit::Transfer, spent.transfer_s.max(waited.rows_s)),
-            (Limit::Log, spent.log_s + handover_s + waited.handover_s),
+            (Limit::Transfer, beside.rows_s),
+            (Limit::Log, beside.log_s),
             (Limit::AllReduce, spent.all_reduce_s + step_parts.all_reduce_s),
         ];
         let (limit, seconds) = candidates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -146,7 +157,7 @@ impl Verdict {
             step_s: spent.train_s / steps,
             floor_s: floor.by(setting.threads).total_s(),
             origin: floor.rates.origin,
-            advice: advice(limit, floor, setting),
+            advice: advice(limit, floor, setting, spent.train_s / steps),
         };
         Some(verdict)
     }
@@ -157,19 +168,25 @@ impl Verdict {
     }
 }
 
-/// What a GPU waited for between its blocks.
-#[derive(Clone, Copy, Debug, Default)]
-struct Waited {
-    /// Hand-overs for the log.
-    handover_s: f64,
-    /// Rows.
+/// What the run's time went into beside its steps and their sums.
+#[derive(Clone, Copy, Debug)]
+struct Beside {
+    /// Waiting for rows and moving them.
     rows_s: f64,
+    /// The log and its hand-overs.
+    log_s: f64,
 }
 
-fn waited(floor: &Floor, spent: &Spent, setting: &Setting) -> Waited {
-    let idle_s = (spent.train_s - spent.compute_s - spent.all_reduce_s - spent.log_s).max(0.0);
-    let handover_s = idle_s.min(spent.log_waits as f64 * floor.rates.block_s);
-    Waited { handover_s, rows_s: if setting.streamed { idle_s - handover_s } else { 0.0 } }
+/// What a GPU stood idle for.
+fn idle(floor: &Floor, spent: &Spent, setting: &Setting) -> Beside {
+    let idle_s = (spent.train_s - spent.compute_s - spent.all_reduce_s).max(0.0);
+    let log_s = spent.log_s + spent.log_waits as f64 * floor.rates.block_s;
+    if setting.streamed {
+        let log_s = log_s.min(idle_s);
+        return Beside { rows_s: idle_s - log_s, log_s };
+    }
+    let rows_s = spent.transfer_s.min(idle_s);
+    Beside { rows_s, log_s: log_s.min(idle_s - rows_s) }
 }
 
 /// The time of computing by what it went into, and the part of it that was the hand-over of blocks for the log.

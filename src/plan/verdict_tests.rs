@@ -150,12 +150,8 @@ fn gpu() -> GpuRates {
 
 /// The floor and the setting of a trial on a GPU of these rates.
 fn on_gpu(trial: &Trial, rates: GpuRates, engine: Engine, precision: Precision) -> (Floor, Setting) {
-    let speed = Speed {
-        rates: rates.by(engine, precision),
-        cache_bytes: rates.cache_bytes,
-        sums: Some(SumRates { gpus: 2, small_s: 20e-6, bytes_per_s: 100e9 }),
-        upload_bytes_per_s: Some(rates.h2d_bytes_per_s),
-    };
+    let sums = Some(SumRates { gpus: 2, small_s: 20e-6, bytes_per_s: 100e9 });
+    let speed = Speed { sums, ..rates.speed(engine, precision) };
     let floor = Floor::of(&trial.programs, speed, trial.data_bytes);
     (floor, Setting { on_gpu: true, engine, precision, ..setting(trial) })
 }
@@ -244,6 +240,97 @@ fn a_gpu_that_waits_between_its_blocks_waits_for_its_log_or_its_rows() {
     let (floor, _) = on_gpu(&trial, slow, Engine::Graph, Precision::F32);
     assert_eq!(floor.bound_name(floor.bound()), "transfer");
     assert_eq!(floor.serial_s(), (32 * 513 * 4) as f64 / 1e8);
+}
+
+/// What the host does while the GPU computes costs the run nothing: rows and log are charged with the time that the GPU
+/// stood idle, and with no more than all of it together.
+#[test]
+fn what_a_gpu_does_not_wait_for_is_not_charged() {
+    let trial = planned(WIDE, "data.batch_size = 1024", 512, 4096, 1);
+    let (floor, setting) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
+    let steps = busy(&floor, 40, 1.2);
+    // The host moves rows for most of the run, beside the steps; the GPU is idle for a twentieth of it.
+    let hidden = Spent {
+        train_s: steps.compute_s / 0.95,
+        transfer_s: 0.9 * steps.train_s,
+        log_s: 0.8 * steps.train_s,
+        log_waits: 40,
+        ..steps
+    };
+    let verdict = Verdict::of(&floor, &hidden, &setting).unwrap();
+    assert_eq!((verdict.limit, verdict.limit_name), (Limit::Step(Bound::Arithmetic), "arithmetic"));
+    let idle = idle(&floor, &hidden, &setting);
+    assert!((idle.rows_s + idle.log_s - 0.05 * hidden.train_s).abs() < 1e-12, "{idle:?}");
+    // Where the GPU does wait for them, they bound the run: a large data set is moved before the first step.
+    let waiting = Spent { train_s: 3.0 * steps.train_s, transfer_s: 1.9 * steps.train_s, ..steps };
+    let verdict = Verdict::of(&floor, &waiting, &setting).unwrap();
+    assert_eq!(
+        (verdict.limit, verdict.advice.as_str()),
+        (Limit::Transfer, "more epochs: the rows are moved once")
+    );
+    assert!((verdict.share - 1.9 / 3.0).abs() < 1e-12, "{verdict:?}");
+    // More epochs are no advice to a run that ended itself, and not what one ended by its steps needs.
+    let advised = |longer| Verdict::of(&floor, &waiting, &Setting { longer, ..setting }).unwrap().advice;
+    assert_eq!(advised(None), "fewer rows: they are moved once, whatever the number of steps");
+    assert_eq!(advised(Some(Longer::Steps)), "a larger `trainer.max_steps`: the rows are moved once");
+    assert_eq!(advised(Some(Longer::Time)), "a longer `trainer.max_time`: the rows are moved once");
+    let trial = planned(WIDE, "trainer.max_steps = 9", 512, 4096, 1);
+    assert_eq!(Longer::of(&trial), Longer::Steps);
+}
+
+/// Shared memory holds the model, not the data.
+#[test]
+fn rows_of_a_persistent_block_come_from_the_memory_of_the_gpu() {
+    let trial = planned(LINE, "data.batch_size = 1024", 100, 200_000, 1);
+    let bytes = trial.programs.train.instructions.iter().filter(|i| i.phase == crate::program::Phase::Data);
+    let bytes: f64 = bytes.map(|i| i.op.cost().bytes).sum();
+    assert!(trial.data_bytes > gpu().cache_bytes && bytes > (1024 * 100 * 4) as f64);
+    for (memory_bytes_per_s, cache_bytes, rate) in [
+        (100e9, 50 << 20, 100e9),
+        // All rows in the second-level cache.
+        (100e9, 1 << 30, 200e9),
+        // A block takes no more than its multiprocessor gives it.
+        (3e12, 50 << 20, GpuRates::shared_of(1_980_000_000)),
+    ] {
+        let rates = GpuRates {
+            memory_bytes_per_s,
+            cache_bytes,
+            cache_bytes_per_s: 2.0 * memory_bytes_per_s,
+            ..gpu()
+        };
+        let (floor, _) = on_gpu(&trial, rates, Engine::Persistent, Precision::F32);
+        assert!((floor.rows_s / (bytes / rate) - 1.0).abs() < 1e-9, "{memory_bytes_per_s}: {floor:?}");
+        let (floor, _) = on_gpu(&trial, rates, Engine::Cooperative, Precision::F32);
+        let whole = if cache_bytes > trial.data_bytes { rates.cache_bytes_per_s } else { memory_bytes_per_s };
+        assert!((floor.rows_s / (bytes / whole) - 1.0).abs() < 1e-9, "{memory_bytes_per_s}: {floor:?}");
+    }
+}
+
+/// Advice that the run cannot follow is none.
+#[test]
+fn a_step_of_all_rows_and_a_step_shorter_than_a_launch_are_advised_otherwise() {
+    let trial = planned(LINE, "data.batch_size = 1000", 2, 1000, 1);
+    let (floor, setting) = (trial.floor, setting(&trial));
+    let words = |limit, step_s| crate::plan::advice::advice(limit, &floor, &setting, step_s);
+    let all = "a step takes every row already";
+    assert_eq!(
+        words(Limit::Step(Bound::Overhead), 1e-3),
+        format!("more rows, or fewer layers: {all}, and they share its fixed costs")
+    );
+    assert_eq!(
+        words(Limit::AllReduce, 1e-3),
+        format!("fewer devices: gradients are summed once per step, and {all}")
+    );
+    let wide = planned(WIDE, "data.batch_size = 2", 512, 2, 1);
+    assert_eq!(
+        told(&wide, computing(&wide, 40, 1.1)).2,
+        format!("a smaller model, or more rows: weights are read once per step, and {all}")
+    );
+    // Seven instructions are 10.5 µs of a GPU that uses all of itself.
+    assert_eq!(floor.instructions, 7);
+    let arithmetic = Limit::Step(Bound::Arithmetic);
+    assert_eq!(words(arithmetic, 10e-6), "a smaller model: a step is shorter than its launches on a GPU");
+    assert_eq!(words(arithmetic, 11e-6), "a GPU, or a smaller model");
 }
 
 /// Of several GPUs the slowest one's floor is the run's; one that was not measured leaves nothing to say.

@@ -3,7 +3,7 @@
 use crate::{
     device::ClockCost,
     event::{Event, Header, Level, Outcome, PhaseTime, Progress, Status, TrainRows, Transfer, ValidationRow},
-    plan::{Limit, Origin, Verdict},
+    plan::{Limit, Longer, Origin, Verdict},
     spec::Metric,
 };
 
@@ -19,6 +19,7 @@ pub(super) fn header() -> Header {
         engine: "serial".to_owned(),
         metrics: vec![Metric::Loss, Metric::Lr, Metric::Accuracy, Metric::GradNorm],
         classifies: true,
+        epoch_means: false,
         train_rows: 80,
         steps_planned: 6,
         epochs_planned: 2,
@@ -123,5 +124,6 @@ pub(super) fn outcome() -> Outcome {
             origin: Origin::Measured,
             advice: "`logging.policy=buffered` moves the losses in blocks".to_owned(),
         }),
+        longer: Some(Longer::Epochs),
     }
 }

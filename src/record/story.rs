@@ -51,8 +51,9 @@ pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
     if outside < MOSTLY || outcome.steps == 0 {
         return training;
     }
+    let longer = outcome.longer.map(|longer| format!("{}, or ", longer.words())).unwrap_or_default();
     let start = format!(
-        "start-up and files, {} of {}; first: more epochs, or several trials in one sweep",
+        "start-up and files, {} of {}; first: {longer}several trials in one sweep",
         units::percent(outside),
         units::seconds(wall_s)
     );

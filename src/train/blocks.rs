@@ -16,6 +16,7 @@ use crate::{
     event::Status,
     program::Phase,
     spec::Policy,
+    units,
 };
 
 /// A block of steps takes about this long at most.
@@ -163,6 +164,7 @@ impl Session<'_> {
             self.logbook.cut_epoch(rows);
             (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
             let lr = self.trial.rates().0.lr();
+            let step = units::count(step);
             let reason = format!(
                 "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \
                  gradients by `trainer.gradient_clip_val`"
@@ -171,10 +173,11 @@ impl Session<'_> {
             return Ok(());
         }
         if self.stop.signal().is_some() {
-            let reason = format!("{} after step {}", self.stop.name(), self.step);
+            let reason = format!("{} after step {}", self.stop.name(), units::count(self.step));
             self.ended = Some((Status::Interrupted, Some(reason)));
         } else if self.trial.spec.trainer.max_time.is_some_and(|most| self.clock.origin().elapsed() >= most) {
             self.ended = Some((Status::Finished, Some("`trainer.max_time` is over".into())));
+            self.out_of_time = true;
         }
         Ok(())
     }

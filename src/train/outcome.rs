@@ -7,7 +7,7 @@ use crate::{
     device::{Clock, ClockCost, Device, Kind, Lane, Line, PhaseSummary, Purpose},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     host,
-    plan::{Setting, Spent, Verdict},
+    plan::{Longer, Setting, Spent, Verdict},
     program::Phase,
     units,
 };
@@ -26,6 +26,11 @@ impl Session<'_> {
         let _ = (self.emit)(std::mem::take(&mut self.outbox));
         let loop_s = loop_time.as_secs_f64();
         let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
+        let longer = match (status, &reason) {
+            (Status::Finished, None) => Some(Longer::of(self.trial)),
+            (Status::Finished, Some(_)) => self.out_of_time.then_some(Longer::Time),
+            _ => None,
+        };
         let ranks = self.world.finish();
         let verdict = ranks.first().and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
@@ -43,6 +48,7 @@ impl Session<'_> {
             // Virtual devices share one processor: nothing can be said of what bounds real ones.
             let known = !self.trial.devices.any_virtual();
             let setting = Setting::of(self.trial, host::logical_cores().unwrap_or(1));
+            let setting = Setting { longer, ..setting };
             Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| known)
         });
         let mut rows = Vec::new();
@@ -82,6 +88,7 @@ impl Session<'_> {
             instrument: instrument(&self.clock, &ranks),
             traces: traces(&self.clock, &ranks),
             verdict,
+            longer,
         }
     }
 }
@@ -139,7 +146,7 @@ impl Work<'_> {
     }
 
     /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
-    /// that they append to.
+    /// that they append to. The verdict takes of the host's times only what the GPU stood idle for.
     fn of_gpu(&self) -> Spent {
         let work = Self::PHASES.into_iter().chain([Phase::Data, Phase::Log]).map(self.device);
         let waited_s = if self.streamed { (self.host)(Phase::Data) } else { 0.0 };

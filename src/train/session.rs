@@ -148,6 +148,8 @@ pub(super) struct Session<'a> {
     pub(super) last_validation: Option<ValidationRow>,
     /// An end that is not the planned one.
     pub(super) ended: Option<(Status, Option<String>)>,
+    /// Whether `trainer.max_time` is what ends it.
+    pub(super) out_of_time: bool,
 }
 
 impl<'a> Session<'a> {
@@ -183,6 +185,7 @@ impl<'a> Session<'a> {
             told: Instant::now(),
             last_validation: None,
             ended: None,
+            out_of_time: false,
         }
     }
 

@@ -18,6 +18,7 @@ use crate::{
     collective::{Abort, CollectiveError},
     device::{Block, Clock, Device, DeviceError, Purpose, Ran, Work},
     program::{BufferId, Hyper, Slice, Sums},
+    units,
 };
 
 /// After a fault the others are waited for this long at most: they have been let go.
@@ -209,11 +210,11 @@ impl World {
         if let Some(rank) = &mut self.alone {
             return rank.device.run(block, clock, ends);
         }
-        let last = block.step + block.steps as u64;
+        let last = units::count(block.step + block.steps as u64);
         self.doing = match block.work {
-            Work::Validate => format!("the validation after step {}", block.step),
+            Work::Validate => format!("the validation after step {}", units::count(block.step)),
             Work::Train if block.steps == 1 => format!("step {last}"),
-            Work::Train => format!("steps {} to {last}", block.step + 1),
+            Work::Train => format!("steps {} to {last}", units::count(block.step + 1)),
         };
         let owned = OwnedBlock::new(block);
         let ran = self.timed(move |device, clock, ends| device.run(&owned.block(), clock, ends), ends)?;

@@ -11,12 +11,17 @@ use crate::{
     units,
 };
 
+/// Columns of a name in the table, unless one needs more.
+const NAME: usize = 15;
+
 /// The table at the end: how it went, and where it is kept.
 pub(super) fn table(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path, color: bool) -> String {
     let mut text =
         format!("{} {} in {}\n\n", header.name, painted(outcome.status, color), units::seconds(wall_s));
-    for (name, value) in rows(header, outcome, wall_s, folder) {
-        let _ = writeln!(text, "  {name:<16} {value}"); // a String takes every write
+    let rows = rows(header, outcome, wall_s, folder);
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(NAME) + 1;
+    for (name, value) in rows {
+        let _ = writeln!(text, "  {name:<width$} {value}"); // a String takes every write
     }
     text
 }
@@ -50,13 +55,14 @@ fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(
         rows.push(("speed", speed));
     }
     if let Some(loss) = outcome.final_train_loss {
-        rows.push(("train loss", units::number(loss.into())));
+        let of = if header.epoch_means { "the mean of the last epoch" } else { "of the last step" };
+        rows.push(("train loss", format!("{}, {of}", units::number(loss.into()))));
     }
     if let Some(loss) = outcome.final_validation_loss {
         rows.push(("validation loss", units::number(loss)));
     }
     if let Some(accuracy) = outcome.final_validation_accuracy {
-        rows.push(("accuracy", units::percent(accuracy)));
+        rows.push(("validation accuracy", units::percent(accuracy)));
     }
     if let Some(share) = logging_share(outcome) {
         rows.push(("logging", format!("{} of the time", units::percent(share))));
@@ -89,16 +95,16 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         linreg finished in 12.3 ms
 
-          devices          cpu (asked for 1 GPU)
-          steps            6 in 2 epochs, 400 ms
-          speed            15.00 steps/s, 400.0 rows/s
-          train loss       1.500
-          validation loss  0.1000
-          accuracy         95.0 %
-          logging          1.00 % of the time
-          instrument       0.08 % of the time: 10,000 readings of the clock at 41 ns
-          bound by         log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
-          folder           runs/linreg/20270115T080000Z-0123abcd
+          devices              cpu (asked for 1 GPU)
+          steps                6 in 2 epochs, 400 ms
+          speed                15.00 steps/s, 400.0 rows/s
+          train loss           1.500, of the last step
+          validation loss      0.1000
+          validation accuracy  95.0 %
+          logging              1.00 % of the time
+          instrument           0.08 % of the time: 10,000 readings of the clock at 41 ns
+          bound by             log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
+          folder               runs/linreg/20270115T080000Z-0123abcd
         ");
     }
 
@@ -141,17 +147,17 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         linreg finished in 12.3 ms
 
-          devices          virtual:0, virtual:1
-          scaling          weak scaling: a step takes 64 rows
-          steps            6 in 2 epochs, 400 ms
-          speed            15.00 steps/s, 400.0 rows/s, of virtual devices
-          train loss       1.500
-          validation loss  0.1000
-          accuracy         95.0 %
-          logging          1.00 % of the time
-          instrument       0.08 % of the time: 10,000 readings of the clock at 41 ns
-          bound by         log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
-          folder           runs/linreg/20270115T080000Z-0123abcd
+          devices              virtual:0, virtual:1
+          scaling              weak scaling: a step takes 64 rows
+          steps                6 in 2 epochs, 400 ms
+          speed                15.00 steps/s, 400.0 rows/s, of virtual devices
+          train loss           1.500, of the last step
+          validation loss      0.1000
+          validation accuracy  95.0 %
+          logging              1.00 % of the time
+          instrument           0.08 % of the time: 10,000 readings of the clock at 41 ns
+          bound by             log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
+          folder               runs/linreg/20270115T080000Z-0123abcd
         ");
     }
 
