@@ -1,13 +1,13 @@
 //! `runner check SPEC.toml`: what would happen, in words and numbers. Nothing is written, nothing trained.
 
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{
     args::RunOptions,
     describe::describe,
-    exit::{Exit, print},
+    exit::{Exit, print, tell},
     lab,
     machine::{machine, wants_gpu},
     prepare::{Datasets, Prepared, prepare},
@@ -31,8 +31,16 @@ pub fn check(options: &RunOptions) -> Exit {
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
+    let planned = prepared.iter().filter_map(|prepared| match prepared {
+        Prepared::Run(planned) => Some(planned),
+        _ => None,
+    });
+    warn(planned.clone().flat_map(|planned| planned.remarks()));
     let mut text = String::new();
-    if experiment.is_sweep() {
+    if options.quiet {
+        // The page has these.
+        warn(planned.filter_map(|planned| planned.devices.note.clone()));
+    } else if experiment.is_sweep() {
         text.push_str(&trials(&experiment, &prepared));
     }
     // One trial is shown whole; the table lists all of them.
@@ -40,7 +48,7 @@ pub fn check(options: &RunOptions) -> Exit {
         Prepared::Run(planned) => Some((trial.index, planned)),
         _ => None,
     });
-    if let Some((index, planned)) = first {
+    if let Some((index, planned)) = first.filter(|_| !options.quiet) {
         if experiment.is_sweep() {
             let _ = write!(text, "\ntrial {index}: "); // a String takes every write
         }
@@ -61,6 +69,17 @@ pub fn check(options: &RunOptions) -> Exit {
     }
     refuse(&experiment.failure(missing));
     Exit::Missing
+}
+
+/// Says each of these once, as a run does at its start.
+pub fn warn(warnings: impl Iterator<Item = String>) {
+    let mut told = BTreeSet::new();
+    for warning in warnings {
+        if !told.contains(&warning) {
+            tell(&format!("warning: {warning}\n"));
+            told.insert(warning);
+        }
+    }
 }
 
 /// A line per trial: its axes, and what becomes of it.

@@ -8,18 +8,20 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::world::{own_products, world};
+use super::{
+    announce::{begin, compare_with_truth, send, tell_findings, tell_sums, timed_by},
+    world::{own_products, world},
+};
 use crate::{
     data::{Dataset, Weights},
-    device::{DeviceError, Grain},
-    event::{Event, Header, Level, Outcome, Status},
+    device::DeviceError,
+    event::{Event, Level, Outcome, Status},
     host::{self, load::Watch, nvml::Monitor},
-    plan::{self, Choice, Engine, Place, Sums, SumsBy, Trial},
+    plan::{Choice, Place, Sums, SumsBy, Trial},
     record::{
-        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GitQuery, GpuProbe,
-        RecordError, Recorder, RunDir, SystemSampler, command_line, open_sinks, write_model,
+        ConsoleOptions, EnvironmentFacts, EnvironmentFile, GitQuery, GpuProbe, RecordError, Recorder, RunDir,
+        SystemSampler, command_line, open_sinks, write_model,
     },
-    spec::{Layer, Scaling},
     train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
     units,
 };
@@ -209,20 +211,6 @@ pub fn libraries(_: &[Place], _: [bool; 2]) -> BTreeMap<String, String> {
     BTreeMap::new()
 }
 
-/// How finely a trial's steps are timed and by whose clock, in words.
-fn timed_by(trial: &Trial) -> &'static str {
-    match (trial.engine, train::grain(trial)) {
-        (Engine::Launch, _) => "phases, by events of the GPU, which are read later",
-        (engine, _) if engine.is_gpu() => {
-            "blocks of steps, by events of the GPU, which are read later: this engine runs many steps as one piece of work"
-        }
-        (_, Grain::Phases) => "phases",
-        (_, Grain::Blocks) => {
-            "blocks of steps: one takes less than 10 µs by the cost model, and a clock would be much of that"
-        }
-    }
-}
-
 /// The thread that looks at the machine, where the spec wants that or a GPU can be asked.
 fn sampler(trial: &Trial, folder: &RunDir) -> Result<Option<SystemSampler>, RecordError> {
     let path = folder.file("system.csv");
@@ -237,73 +225,6 @@ fn sampler(trial: &Trial, folder: &RunDir) -> Result<Option<SystemSampler>, Reco
         return Ok(None);
     }
     SystemSampler::start(every.map(|every| (path.as_path(), every)), probe).map(Some)
-}
-
-/// What the GPUs did that a reader of the figures must know.
-fn tell_findings(findings: &Findings, sender: &EventSender) -> Result<(), Closed> {
-    for throttled in &findings.throttled {
-        let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
-        send(sender, Event::Notice(Level::Warning, text))?;
-    }
-    for (name, joules) in &findings.energy_j {
-        send(sender, Event::Notice(Level::Info, format!("{name} took {joules:.1} J")))?;
-    }
-    Ok(())
-}
-
-fn send(sender: &EventSender, event: Event) -> Result<(), Closed> {
-    sender.send(event).map_err(|_| Closed)
-}
-
-/// The first events: what is known before the first step.
-fn begin(trial: &Trial, dataset: &Dataset, devices: &[String], sender: &EventSender) -> Result<(), Closed> {
-    let header = Header {
-        name: trial.spec.name.clone(),
-        devices_requested: trial.devices.requested.clone(),
-        devices_used: devices.to_vec(),
-        virtual_devices: trial.devices.any_virtual(),
-        scaling: trial.spec.devices.scaling.name().into(),
-        scaling_note: trial.scaling_in_words(),
-        precision: trial.spec.devices.precision.name().into(),
-        engine: trial.engine.name().into(),
-        metrics: trial.spec.logging.metrics.clone(),
-        classifies: trial.spec.model.loss.classifies(),
-        train_rows: trial.facts.train_rows as u64,
-        steps_planned: trial.steps,
-        epochs_planned: trial.steps.div_ceil(trial.steps_per_epoch),
-        max_time_s: trial.spec.trainer.max_time.map(|most| most.as_secs_f64()),
-    };
-    send(sender, Event::Started(Box::new(header)))?;
-    let info = |text: String| send(sender, Event::Notice(Level::Info, text));
-    if let Some(note) = &trial.devices.note {
-        send(sender, Event::Notice(Level::Warning, note.clone()))?;
-    }
-    info(format!("engine {}: {}", trial.engine.name(), trial.engine_reason))?;
-    if !trial.engine.is_gpu() {
-        info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
-    }
-    info(format!("steps are timed by {}", timed_by(trial)))?;
-    trial.scaling_in_words().map_or(Ok(()), info)?;
-    if plan::global_batch(&trial.spec, trial.world_size()) > trial.facts.train_rows {
-        let (batch, rows) = (trial.spec.data.batch_size, trial.facts.train_rows);
-        let each = match trial.spec.devices.scaling {
-            Scaling::Weak if trial.world_size() > 1 => format!(" for each of {} devices", trial.world_size()),
-            _ => String::new(),
-        };
-        let (batch, rows) = (units::count(batch as u64), units::count(rows as u64));
-        let text = format!(
-            "`data.batch_size` is {batch}{each}, and there are {rows} training rows: a step takes them all"
-        );
-        send(sender, Event::Notice(Level::Warning, text))?;
-    }
-    dataset.notes.iter().try_for_each(|note| info(note.clone()))
-}
-
-/// How gradients are summed. Where only GPUs are used, to go through the host is what one would not expect.
-fn tell_sums(trial: &Trial, sums: &Sums, sender: &EventSender) -> Result<(), Closed> {
-    let unexpected = sums.by == SumsBy::Host && trial.gpus.len() == trial.world_size();
-    let level = if unexpected { Level::Warning } else { Level::Info };
-    send(sender, Event::Notice(level, format!("gradients are summed {}", sums.in_words())))
 }
 
 /// The resolved spec behind a comment with the command that repeats the run.
@@ -360,26 +281,4 @@ fn save(
         metadata.insert("preprocessing".to_owned(), dataset.preprocessing.to_string());
     }
     write_model(&folder.file("model.safetensors"), &tensors, &metadata)
-}
-
-/// Where the data were made by a known formula and the model can be it: how far the weights are off.
-fn compare_with_truth(
-    trial: &Trial,
-    dataset: &Dataset,
-    values: &[f32],
-    sender: &EventSender,
-) -> Result<(), Closed> {
-    let (Some((weights, bias)), [Layer::Linear(_)]) = (&dataset.truth, &trial.spec.model.layers[..]) else {
-        return Ok(());
-    };
-    let mut parameters = trial.programs.layout.parameters.iter();
-    let Some(weight) = parameters.next() else { return Ok(()) };
-    let own = &values[weight.offset..weight.offset + weight.elements()];
-    let worst = own.iter().zip(weights).map(|(w, t)| (f64::from(*w) - t).abs()).fold(0.0, f64::max);
-    let mut text = format!("the weights are within {worst:.2e} of those that made the data");
-    if let Some(own) = parameters.next() {
-        let off = (f64::from(values[own.offset]) - bias).abs();
-        text.push_str(&format!(", the bias within {off:.2e}"));
-    }
-    send(sender, Event::Notice(Level::Info, text))
 }

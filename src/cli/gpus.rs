@@ -21,6 +21,8 @@ struct Usable {
 /// What CUDA lets this process use, and the lines on its libraries.
 struct Cuda {
     usable: Result<Vec<Usable>, String>,
+    /// Where the driver was looked for, where it is not there.
+    looked_for: Option<&'static str>,
     /// Name and state.
     libraries: Vec<(&'static str, String)>,
 }
@@ -41,13 +43,14 @@ fn cuda() -> Cuda {
         });
         usable.collect()
     });
-    Cuda { usable, libraries: libraries.into_iter().map(|row| (row.name, row.state)).collect() }
+    let libraries = libraries.into_iter().map(|row| (row.name, row.state)).collect();
+    Cuda { usable, looked_for: cuda::driver_looked_for(), libraries }
 }
 
 #[cfg(not(feature = "cuda"))]
 fn cuda() -> Cuda {
     let usable = Err("this program was built without its feature `cuda`".into());
-    Cuda { usable, libraries: Vec::new() }
+    Cuda { usable, looked_for: None, libraries: Vec::new() }
 }
 
 /// The section `gpu`.
@@ -59,10 +62,12 @@ pub fn describe() -> String {
     let rows = match (&cuda.usable, listed) {
         (Err(why), listed) if listed.is_empty() => {
             let _ = writeln!(text, "  none: {why}"); // a String takes every write
+            text.extend(cuda.looked_for.map(|places| format!("  {places}\n")));
             return text;
         }
         (Err(why), listed) => {
             let _ = writeln!(text, "  none can be used: {why}");
+            text.extend(cuda.looked_for.map(|places| format!("  {places}\n")));
             listed
         }
         (Ok(usable), listed) if listed.is_empty() => usable.iter().map(plain_row).collect(),

@@ -1,5 +1,6 @@
 //! The command line, and the one place where all layers meet. One file per subcommand.
 
+mod announce;
 mod args;
 mod check;
 mod compare;

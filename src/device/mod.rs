@@ -53,7 +53,7 @@ pub enum DeviceError {
         conflict: String,
     },
     /// The devices of a run did not come together.
-    #[error("`{device}`, step {step}: {source}")]
+    #[error("`{device}`, step {}: {source}", crate::units::count(*step))]
     Collective {
         /// The device.
         device: String,
@@ -95,7 +95,7 @@ pub enum DeviceError {
         why: String,
     },
     /// Replicas that should be equal are not.
-    #[error("after step {step}, `{device}` no longer holds the parameters of `{first}`")]
+    #[error("after step {}, `{device}` no longer holds the parameters of `{first}`", crate::units::count(*step))]
     Replicas {
         /// The one that differs.
         device: String,
@@ -131,7 +131,7 @@ pub enum DeviceError {
         device: String,
     },
     /// A worker of the device ended before its work was done.
-    #[error("a thread of `{device}` ended unexpectedly at step {step}")]
+    #[error("a thread of `{device}` ended unexpectedly at step {}", crate::units::count(*step))]
     Lost {
         /// The device.
         device: String,

@@ -11,6 +11,7 @@ mod gpu_rates;
 pub mod lab;
 mod memory;
 mod rates;
+mod remarks;
 mod scaling;
 mod schedule;
 mod shapes;
@@ -18,6 +19,7 @@ mod sums;
 mod transfers;
 mod verdict;
 
+pub use advice::Longer;
 pub use devices::{Choice, Place};
 pub use floor::{Bound, Floor, Machine, Parts, Speed};
 pub use gpu::{Gpu, GpuLimits, MOST_COUNTED, WALK_BYTES};
@@ -157,6 +159,11 @@ impl Trial {
         gpu::bytes(programs, self.data_bytes, chunk_bytes)
     }
 
+    /// Steps of `trainer.max_epochs`.
+    pub fn steps_of_epochs(&self) -> u64 {
+        self.steps_per_epoch.saturating_mul(self.spec.trainer.max_epochs)
+    }
+
     /// Whether a step has a product that a GPU's library does.
     pub fn has_large_product(&self) -> bool {
         gpu::has_large_product(&self.programs)
@@ -223,7 +230,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
     let (mut chosen, mut sums, mut fold_update) = (None, None, true);
     if gpus.is_empty() {
-        gpu::refuse_on_cpu(&spec).map_err(refused)?;
+        gpu::refuse_on_cpu(&spec, &devices.used).map_err(refused)?;
     } else if let Some(first) = ranks.first() {
         gpu::countable(first).map_err(refused)?;
         sums = sums::among(&devices.used, machine, summed(&first.train));

@@ -36,9 +36,21 @@ impl Trial {
             return None;
         }
         let (each, whole) = (self.spec.data.batch_size, self.programs.train.batch);
-        let capped = if each.saturating_mul(devices) > whole { ", all there are" } else { "" };
-        let batch =
-            format!("weak scaling: a step takes {whole} rows{capped}, {each} for each of {devices} devices");
+        // Where there are too few rows, the devices share them.
+        let shares: Vec<usize> = self.ranks().map(|programs| programs.train.rows).collect();
+        let (least, most) = (shares.iter().min().copied(), shares.iter().max().copied());
+        let share = match (least.unwrap_or(each), most.unwrap_or(each)) {
+            (least, most) if least == most => most.to_string(),
+            (least, most) => format!("{least} or {most}"),
+        };
+        let capped = each.saturating_mul(devices) > whole;
+        let (all, instead) = match capped {
+            true => (", all there are", format!(" instead of {each}")),
+            false => ("", String::new()),
+        };
+        let batch = format!(
+            "weak scaling: a step takes {whole} rows{all}, {share} for each of {devices} devices{instead}"
+        );
         let rule = match self.spec.devices.lr_scaling {
             LrScaling::None => return Some(format!("{batch}; the learning rate is as written")),
             LrScaling::Linear => devices.to_string(),

@@ -197,13 +197,21 @@ impl Source {
 
     /// Whether there are rows to validate on.
     pub fn has_validation(&self) -> bool {
-        let fraction = match self {
-            Self::SyntheticRegression(s) => return s.validation_rows > 0,
-            Self::Csv(s) => s.validation_fraction,
-            Self::Idx(s) => s.validation_fraction,
-            Self::Npy(s) => s.validation_fraction,
+        match self {
+            Self::SyntheticRegression(s) => s.validation_rows > 0,
+            _ => self.validation_fraction().is_none_or(|(_, fraction)| fraction != 0.0),
+        }
+    }
+
+    /// The part of the rows that validates, with its key; `None` where those rows are given apart.
+    pub fn validation_fraction(&self) -> Option<(&'static str, f64)> {
+        let (key, fraction) = match self {
+            Self::SyntheticRegression(_) => return None,
+            Self::Csv(s) => ("data.csv.validation_fraction", s.validation_fraction),
+            Self::Idx(s) => ("data.idx.validation_fraction", s.validation_fraction),
+            Self::Npy(s) => ("data.npy.validation_fraction", s.validation_fraction),
         };
-        fraction != Some(0.0)
+        Some((key, fraction?))
     }
 }
 

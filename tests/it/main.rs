@@ -19,6 +19,7 @@ mod moved;
 mod parity;
 mod process;
 mod readme;
+mod remarks;
 mod repeats;
 mod run;
 mod spec;

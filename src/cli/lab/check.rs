@@ -5,6 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::{
     super::{
         args::RunOptions,
+        check::warn,
         describe::{Page, flop},
         exit::{Exit, print},
         machine::machine,
@@ -30,14 +31,21 @@ pub fn check(options: &RunOptions, experiment: &Experiment<LabSpec>) -> Exit {
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
     let mut text = String::new();
-    if experiment.is_sweep() {
+    if options.quiet {
+        // The page has these.
+        let notes = prepared.iter().filter_map(|prepared| match prepared {
+            Prepared::Run(planned) => Some(planned.notes.clone()),
+            _ => None,
+        });
+        warn(notes.flatten());
+    } else if experiment.is_sweep() {
         text.push_str(&trials(experiment, &prepared));
     }
     let first = prepared.iter().enumerate().find_map(|(i, prepared)| match prepared {
         Prepared::Run(planned) => Some((i, planned)),
         _ => None,
     });
-    if let Some((index, planned)) = first {
+    if let Some((index, planned)) = first.filter(|_| !options.quiet) {
         if experiment.is_sweep() {
             text.push_str(&format!("\ntrial {index}: "));
         }

@@ -62,8 +62,11 @@ pub fn parity(options: &ParityOptions) -> Exit {
         _ => 0.0,
     };
     let rule = Rule { target_square, precision: job.precision };
-    let (page, holds) = table::page(&job.spec.name, &curves, rule, &job.notes);
-    let printed = print(&page);
+    let table::Page { text, verdict, holds } = table::page(&job.spec.name, &curves, rule, &job.notes);
+    let printed = print(&match run.quiet {
+        true => format!("{}: {verdict}\n", job.spec.name),
+        false => text,
+    });
     if holds { printed } else { Exit::Failed }
 }
 

@@ -7,10 +7,20 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::rule::{Curve, JUDGED, Rule};
 use crate::{spec::Precision, units};
 
-/// The page, and whether every count of devices did the same mathematics. The first curve is what the others are held
-/// against.
-pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> (String, bool) {
-    let Some((reference, others)) = curves.split_first() else { return (String::new(), false) };
+/// What parity prints.
+#[derive(Default)]
+pub struct Page {
+    /// All of it.
+    pub text: String,
+    /// Its last line.
+    pub verdict: String,
+    /// Whether every count of devices did the same mathematics.
+    pub holds: bool,
+}
+
+/// The page. The first curve is what the others are held against.
+pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> Page {
+    let Some((reference, others)) = curves.split_first() else { return Page::default() };
     let steps = units::counted(reference.losses.len() as u64, "step");
     let mut text = format!("{name}: {steps} of {}\n", reference.rows);
     text.extend(notes.iter().map(|note| format!("  {note}\n")));
@@ -101,7 +111,7 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> (Stri
         n => format!("{n} of {} do not do the same mathematics", units::counted(counts, "count")),
     };
     let _ = writeln!(text, "  {verdict}");
-    (text, failing == 0)
+    Page { text, verdict, holds: failing == 0 }
 }
 
 /// Why the limits are wide.
@@ -134,7 +144,8 @@ mod tests {
         let far = curve("virtual:0, virtual:1, virtual:2", &[2.0, 1.5], &[1.0, 2.0]);
         let rule = Rule { target_square: 4.0, precision: Precision::F32 };
         let notes = ["the first trial of the sweep".to_owned(), "weak scaling: not here".to_owned()];
-        let (text, holds) = page("x", &[cpu.clone(), same, near, far], rule, &notes);
+        let Page { text, verdict, holds } = page("x", &[cpu.clone(), same, near, far], rule, &notes);
+        assert_eq!(verdict, "1 of 3 counts do not do the same mathematics");
         assert!(!holds);
         insta::assert_snapshot!(text, @r"
         x: 2 steps of 32 rows
@@ -152,7 +163,7 @@ mod tests {
           the parameters after the last step, as one vector, by 1e-4 of its length
           1 of 3 counts do not do the same mathematics
         ");
-        let (text, holds) =
+        let Page { text, holds, .. } =
             page("x", &[cpu.clone(), cpu], Rule { target_square: 0.0, precision: Precision::F32 }, &[]);
         assert!(holds);
         insta::assert_snapshot!(text, @r"
@@ -176,7 +187,7 @@ mod tests {
         (losses[7], losses[JUDGED + 20]) = (1.01, 1.5);
         let gpu = curve("gpu:0", &losses, &[1.2]);
         let rule = Rule { target_square: 1.0, precision: Precision::Tf32 };
-        let (text, holds) = page("x", &[cpu, gpu], rule, &[]);
+        let Page { text, holds, .. } = page("x", &[cpu, gpu], rule, &[]);
         assert!(holds);
         insta::assert_snapshot!(text, @r"
         x: 250 steps of 32 rows

@@ -88,6 +88,19 @@ pub const NO_DEVICE: i32 = 100;
 /// The driver's `CUDA_ERROR_NOT_READY`: an event that was asked for has not happened yet.
 pub const NOT_READY: i32 = 600;
 
+/// Why there is no driver.
+struct Absent {
+    why: String,
+    /// Where it was looked for, where no such file is there.
+    looked_for: Option<String>,
+}
+
+impl From<String> for Absent {
+    fn from(why: String) -> Self {
+        Self { why, looked_for: None }
+    }
+}
+
 /// The opened driver.
 pub struct Driver {
     functions: Functions,
@@ -111,11 +124,20 @@ impl Driver {
     /// # Errors
     /// One sentence on why there is none, or no device.
     pub fn get() -> Result<&'static Self, &'static str> {
-        static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
-        DRIVER.get_or_init(Self::open).as_ref().map_err(String::as_str)
+        Self::opened().as_ref().map_err(|absent| absent.why.as_str())
     }
 
-    fn open() -> Result<Self, String> {
+    /// Where it was looked for, where it is not there.
+    pub fn looked_for() -> Option<&'static str> {
+        Self::opened().as_ref().err()?.looked_for.as_deref()
+    }
+
+    fn opened() -> &'static Result<Self, Absent> {
+        static DRIVER: OnceLock<Result<Driver, Absent>> = OnceLock::new();
+        DRIVER.get_or_init(Self::open)
+    }
+
+    fn open() -> Result<Self, Absent> {
         let opened = library::find(&["libcuda.so.1"], None, |opened| {
             let functions = Functions::of(opened.library).map_err(|name| {
                 format!("is too old: it has no function {name} (a driver for CUDA 11.4 or newer has)")
@@ -123,8 +145,11 @@ impl Driver {
             Ok((functions, opened.path))
         });
         let (functions, path) = opened.map_err(|missing| match &missing.faults[..] {
-            [] => "no NVIDIA driver: libcuda.so.1 is not there".to_owned(),
-            _ => format!("the NVIDIA driver cannot be used: {missing}"),
+            [] => Absent {
+                why: "no NVIDIA driver: libcuda.so.1 is not there".to_owned(),
+                looked_for: Some(missing.to_string()),
+            },
+            _ => format!("the NVIDIA driver cannot be used: {missing}").into(),
         })?;
         let mut driver = Self { functions, version: 0, path };
         // SAFETY: the first call of all, as the driver demands; the pointers are to live locals.

@@ -56,6 +56,11 @@ pub fn gpus() -> Result<Vec<Gpu>, String> {
     (0..count).map(|ordinal| gpu(driver, ordinal).map_err(failed)).collect()
 }
 
+/// Where the driver was looked for, where it is not there.
+pub fn driver_looked_for() -> Option<&'static str> {
+    Driver::looked_for()
+}
+
 fn gpu(driver: &Driver, ordinal: i32) -> Result<Gpu, Status> {
     let mut device = 0;
     // SAFETY: the pointer is to a live local; so in all calls below, which are told the true length of what they fill.

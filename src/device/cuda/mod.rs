@@ -54,7 +54,7 @@ mod wait;
 pub use access::reaches;
 pub use backend::CudaBackend;
 pub use executor::CudaExecutor;
-pub use gpu::{Gpu, gpus};
+pub use gpu::{Gpu, driver_looked_for, gpus};
 pub use libraries::{LibraryRow, libraries, products_library, versions};
 pub use load::Job;
 pub use nccl::{Communicator, Nccl};

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     collective::Collective,
     device::{DeviceError, Kind, Ledger, Purpose},
+    units,
 };
 
 /// How a GPU sums with the other devices of its run.
@@ -63,7 +64,7 @@ impl HostSums {
         let start = Instant::now();
         stream.download(&self.staging, 0, at, bytes)?;
         self.copied.record(stream)?;
-        self.copied.synchronize(|| format!("running step {step}"))?;
+        self.copied.synchronize(|| format!("running step {}", units::count(step)))?;
         ledger.sync(Purpose::Gradients, start.elapsed());
         let start = Instant::now();
         self.staging.read(0, numbers);

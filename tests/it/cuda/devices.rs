@@ -21,7 +21,11 @@ fn without_a_driver_it_says_so_in_one_line() {
     }
     let empty = tempfile::tempdir().unwrap();
     let text = section(&Sim::at(empty.path()), &[]);
-    assert_eq!(text, "gpu\n  none: no NVIDIA driver: libcuda.so.1 is not there\n");
+    assert_eq!(
+        text,
+        "gpu\n  none: no NVIDIA driver: libcuda.so.1 is not there\n  looked for libcuda.so.1 in $RUNNER_CUDA_PATH (not \
+         set), the loader's path, $VIRTUAL_ENV (not set), $CONDA_PREFIX (not set), /usr/local/cuda/lib64\n"
+    );
 }
 
 #[test]

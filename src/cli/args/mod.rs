@@ -1,19 +1,15 @@
 //! What may be typed. Commands and options of later versions are known by name, so that they can be refused by name.
 
-use std::{
-    ffi::OsString,
-    io::IsTerminal,
-    path::{Path, PathBuf},
-};
+mod options;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use std::{ffi::OsString, io::IsTerminal};
+
+use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use clap_complete::Shell;
 
 use super::exit::{Exit, print, say};
-use crate::{
-    report::Format,
-    spec::templates::{TEMPLATES, Template},
-};
+use options::MOST_VIRTUAL_GPUS;
+pub use options::{Command, CompareOptions, DevicesOptions, NewOptions, ParityOptions, RunOptions};
 
 /// A parsed command line.
 pub struct Parsed {
@@ -39,139 +35,6 @@ struct Cli {
     color: Color,
 }
 
-#[derive(Subcommand)]
-pub enum Command {
-    /// Run a spec: one run, or every trial of its sweep
-    Run(RunOptions),
-    /// Read, validate and plan a spec; print what would happen. Trains nothing
-    Check(RunOptions),
-    /// Take a few steps on the CPU and on every count of GPUs, and compare. Writes nothing
-    Parity(ParityOptions),
-    /// Show the machine: processors, memory, GPUs
-    Devices(DevicesOptions),
-    /// Put runs, sweeps or globs side by side
-    Compare(CompareOptions),
-    /// Print the JSON Schema of the spec, for editors
-    Schema,
-    /// Write a commented starter spec
-    New(NewOptions),
-    /// Print a completion script
-    Completions {
-        /// For which shell
-        shell: Shell,
-    },
-}
-
-#[derive(Args, Clone)]
-pub struct RunOptions {
-    /// The spec, then overrides such as `trainer.max_epochs=3`
-    #[arg(value_names = ["SPEC.toml", "KEY=VALUE"], num_args = 1.., value_hint = clap::ValueHint::FilePath)]
-    words: Vec<String>,
-    /// Where run folders are made
-    #[arg(long, value_name = "DIR", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
-    pub runs_dir: PathBuf,
-    /// CPU threads that compute [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub threads: Option<u32>,
-    /// Pose as a machine with exactly N GPUs of separate memories [default: RUNNER_VIRTUAL_GPUS, or the real ones]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=MOST_VIRTUAL_GPUS))]
-    pub virtual_gpus: Option<u32>,
-    /// Say only warnings, and the folder at the end
-    #[arg(short, long, conflicts_with = "verbose")]
-    pub quiet: bool,
-    /// Say more
-    #[arg(short, long)]
-    pub verbose: bool,
-}
-
-impl RunOptions {
-    /// The spec's path.
-    pub fn spec(&self) -> PathBuf {
-        PathBuf::from(&self.words[self.spec_index()])
-    }
-
-    /// All other words.
-    pub fn overrides(&self) -> Vec<String> {
-        let spec = self.spec_index();
-        self.words.iter().enumerate().filter(|(i, _)| *i != spec).map(|(_, w)| w.clone()).collect()
-    }
-
-    /// Options and overrides may stand in any order, so the spec need not come first. Its path may hold a `=`, as that
-    /// of a trial's own `spec.toml` does: a word that names a file is no override.
-    fn spec_index(&self) -> usize {
-        let is_file = |w: &String| Path::new(w).is_file();
-        let is_no_override = |w: &String| !w.starts_with('~') && !w.contains('=');
-        let ends_as_spec = |w: &String| w.ends_with(".toml");
-        let place = |is_spec: &dyn Fn(&String) -> bool| self.words.iter().position(is_spec);
-        place(&is_file).or_else(|| place(&is_no_override)).or_else(|| place(&ends_as_spec)).unwrap_or(0)
-    }
-
-    /// Threads to use.
-    pub fn thread_count(&self) -> usize {
-        self.threads.map_or_else(|| crate::host::logical_cores().unwrap_or(1), |n| n as usize)
-    }
-}
-
-#[derive(Args, Clone)]
-pub struct ParityOptions {
-    #[command(flatten)]
-    pub run: RunOptions,
-    /// Optimizer steps at most
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub steps: u64,
-}
-
-#[derive(Args)]
-pub struct DevicesOptions {
-    /// Measure the processor's rates, in a few seconds, and keep them for the cost model
-    #[arg(long)]
-    pub measure: bool,
-    /// Show the GPUs that the host would pose as having [default: RUNNER_VIRTUAL_GPUS, or the real ones]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=MOST_VIRTUAL_GPUS))]
-    pub virtual_gpus: Option<u32>,
-}
-
-#[derive(Args)]
-pub struct CompareOptions {
-    /// Run folders, sweep folders, or globs of them
-    #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::DirPath)]
-    pub paths: Vec<String>,
-    /// Print one row per run in this format instead
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub export: Option<ExportFormat>,
-}
-
-#[derive(Args)]
-pub struct NewOptions {
-    /// Which starter
-    #[arg(value_parser = template_names())]
-    pub template: String,
-    /// Where to write it [default: standard output]
-    pub file: Option<PathBuf>,
-}
-
-fn template_names() -> clap::builder::PossibleValuesParser {
-    let value = |t: &Template| clap::builder::PossibleValue::new(t.name).help(t.about);
-    TEMPLATES.iter().map(value).collect::<Vec<_>>().into()
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum ExportFormat {
-    Csv,
-    Json,
-    Md,
-}
-
-impl From<ExportFormat> for Format {
-    fn from(format: ExportFormat) -> Self {
-        match format {
-            ExportFormat::Csv => Self::Csv,
-            ExportFormat::Json => Self::Json,
-            ExportFormat::Md => Self::Md,
-        }
-    }
-}
-
 #[derive(Clone, Copy, ValueEnum)]
 enum Color {
     Auto,
@@ -185,9 +48,6 @@ const LATER_OPTIONS: [&str; 6] = ["--resume", "--jobs", "--fail-fast", "--by", "
 
 /// Stands for `--virtual-gpus` where that is not given.
 const VIRTUAL_GPUS: &str = "RUNNER_VIRTUAL_GPUS";
-
-/// Each has a memory of its own; more than this is a slip.
-const MOST_VIRTUAL_GPUS: i64 = 64;
 
 /// Parses, or says what is wrong.
 pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {

@@ -1,0 +1,97 @@
+//! What a user may not expect of a trial: keys that change nothing, or not all that they seem to. Told as warnings by
+//! `runner check` and at the start of a run.
+
+use super::{Trial, global_batch};
+use crate::{
+    spec::{Interval, Rule, Scaling},
+    units,
+};
+
+impl Trial {
+    /// A sentence each.
+    pub fn remarks(&self) -> Vec<String> {
+        let all = [self.batch(), self.outputs(), self.validation(), self.max_steps(), self.chain()];
+        all.into_iter().flatten().collect()
+    }
+
+    /// A batch larger than all rows.
+    fn batch(&self) -> Option<String> {
+        let devices = self.world_size();
+        if global_batch(&self.spec, devices) <= self.facts.train_rows {
+            return None;
+        }
+        let each = match self.spec.devices.scaling {
+            Scaling::Weak if devices > 1 => format!(" for each of {devices} devices"),
+            _ => String::new(),
+        };
+        let batch = units::count(self.spec.data.batch_size as u64);
+        let rows = match self.facts.train_rows {
+            1 => "there is 1 training row: a step takes it".to_owned(),
+            rows => {
+                format!("there are {} training rows: a step takes them all", units::count(rows as u64))
+            }
+        };
+        Some(format!("`data.batch_size` is {batch}{each}, and {rows}"))
+    }
+
+    /// Outputs that stand for no class.
+    fn outputs(&self) -> Option<String> {
+        let classes = self.facts.classes?;
+        let last = self.layers.iter().rfind(|layer| layer.parameters > 0)?;
+        if last.outputs <= classes {
+            return None;
+        }
+        let verb = if last.outputs - classes == 1 { "stands" } else { "stand" };
+        let others = units::count((last.outputs - classes) as u64);
+        let [outputs, count] = [last.outputs, classes].map(|n| units::count(n as u64));
+        let index = last.index;
+        Some(format!(
+            "the model puts out {outputs} numbers per row, and the data have {count} classes: the other {others} {verb} \
+             for none; `model.layers.{index}.linear.out_features = {classes}` fits"
+        ))
+    }
+
+    /// A part of the rows that is less than one.
+    fn validation(&self) -> Option<String> {
+        let (key, fraction) = self.spec.data.source.validation_fraction()?;
+        if fraction == 0.0 || self.facts.validation_rows > 0 {
+            return None;
+        }
+        let rows = units::counted(self.facts.train_rows as u64, "row");
+        Some(format!("`{key}` is {fraction}, which of {rows} is none: nothing is validated"))
+    }
+
+    /// More steps than the epochs have.
+    fn max_steps(&self) -> Option<String> {
+        let (most, of_epochs) = (self.spec.trainer.max_steps?, self.steps_of_epochs());
+        if most <= of_epochs {
+            return None;
+        }
+        let (most, epochs) = (units::count(most), units::counted(self.spec.trainer.max_epochs, "epoch"));
+        let of_epochs = units::counted(of_epochs, "step");
+        Some(format!(
+            "`trainer.max_steps` is {most}, and `trainer.max_epochs` ends the run before: {epochs} are {of_epochs}"
+        ))
+    }
+
+    /// A part of a schedule that begins after the run's end.
+    fn chain(&self) -> Option<String> {
+        let Rule::Chain { chain } = &self.spec.schedule.rule else { return None };
+        let (counts, thing) = match self.spec.schedule.interval {
+            Interval::Step => (self.steps, "step"),
+            Interval::Epoch => (self.steps.div_ceil(self.steps_per_epoch), "epoch"),
+        };
+        let mut first = 0_u64;
+        for (index, link) in chain.iter().enumerate() {
+            if first >= counts {
+                let more = if index + 1 < chain.len() { " (and what comes after it)" } else { "" };
+                let (first, counts) = (units::counted(first, thing), units::count(counts));
+                return Some(format!(
+                    "`schedule.chain.{index}`{more} is never reached: it begins after {first}, and the run takes {counts}"
+                ));
+            }
+            first = first.saturating_add(link.steps.unwrap_or(u64::MAX));
+        }
+        None
+    }
+}

@@ -1,0 +1,221 @@
+//! Keys that change nothing, or not all that they seem to: told once as warnings, by `check` and at the start of a run.
+
+use std::fs;
+
+use super::process::Place;
+
+const SPEC: &str = r#"
+[data.csv]
+path = "a.csv"
+target = "y"
+
+[model]
+layers = [{ linear = { out_features = 1 } }]
+loss = "mse"
+
+[optimizer.sgd]
+lr = 0.01
+
+[trainer]
+max_epochs = 3
+"#;
+
+/// A spec beside its rows.
+fn place(rows: usize) -> Place {
+    let place = Place::new(SPEC);
+    let text: String = (0..rows).map(|i| format!("{i},{},{}\n", 2 * i, i % 3)).collect();
+    fs::write(place.path().join("a.csv"), format!("x,y,class\n{text}")).unwrap();
+    place
+}
+
+/// What both commands warn of, each in one line.
+#[track_caller]
+fn warned(place: &Place, arguments: &[&str], want: &[&str]) {
+    let lines: Vec<String> = want.iter().map(|text| format!("warning: {text}\n")).collect();
+    for command in ["check", "run"] {
+        let ended = place.runner(&[&[command, "spec.toml", "-q"], arguments].concat());
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), lines.concat().as_str()), "{command}");
+        let out = if command == "check" { 0 } else { 1 };
+        assert_eq!(ended.stdout.lines().count(), out, "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn more_steps_than_the_epochs_have() {
+    let place = place(100);
+    // 80 rows to train on, in three steps.
+    warned(&place, &["trainer.max_steps=9"], &[]);
+    warned(
+        &place,
+        &["trainer.max_steps=2000"],
+        &["`trainer.max_steps` is 2,000, and `trainer.max_epochs` ends the run before: 3 epochs are 9 steps"],
+    );
+    // The trials of a sweep that are warned of the same are so once, and the page still tells all of them.
+    let ended = place.runner(&["check", "spec.toml", "trainer.max_steps=2000", "seed=1,2"]);
+    assert_eq!(ended.stderr.matches("warning: ").count(), 1, "{}", ended.stderr);
+    assert!(ended.stdout.starts_with("spec: 2 trials, 2 runs\n"), "{}", ended.stdout);
+}
+
+#[test]
+fn a_part_of_a_schedule_that_is_never_reached() {
+    let place = place(100);
+    let chain = |steps: [u64; 2]| {
+        let [a, b] = steps;
+        format!(
+            "schedule={{ chain = [{{ steps = {a}, exponential = {{ gamma = 0.9 }} }}, \
+             {{ steps = {b}, exponential = {{ gamma = 0.8 }} }}, {{ exponential = {{ gamma = 0.7 }} }}] }}"
+        )
+    };
+    warned(&place, &[&chain([4, 4])], &[]);
+    warned(
+        &place,
+        &[&chain([4, 5])],
+        &["`schedule.chain.2` is never reached: it begins after 9 steps, and the run takes 9"],
+    );
+    warned(
+        &place,
+        &[&chain([2000, 5])],
+        &[
+            "`schedule.chain.1` (and what comes after it) is never reached: it begins after 2,000 steps, and the run takes 9",
+        ],
+    );
+    let epochs = chain([2, 1]).replace("chain =", "interval = \"epoch\", chain =");
+    warned(
+        &place,
+        &[&epochs],
+        &["`schedule.chain.2` is never reached: it begins after 3 epochs, and the run takes 3"],
+    );
+}
+
+#[test]
+fn a_fraction_that_is_no_row() {
+    warned(
+        &place(40),
+        &["data.csv.validation_fraction=0.01"],
+        &["`data.csv.validation_fraction` is 0.01, which of 40 rows is none: nothing is validated"],
+    );
+    // As it is meant: nothing is set aside, or one row is.
+    warned(&place(40), &["data.csv.validation_fraction=0"], &[]);
+    warned(&place(40), &["data.csv.validation_fraction=0.02"], &[]);
+}
+
+#[test]
+fn outputs_that_stand_for_no_class_and_batches_beyond_the_rows() {
+    let place = place(40);
+    let classes = ["data.csv.target=class", "model.loss=cross_entropy"];
+    let outputs = |count: &'static str| [&classes[..], &[count]].concat();
+    warned(&place, &outputs("model.layers.0.linear.out_features=3"), &[]);
+    warned(
+        &place,
+        &outputs("model.layers.0.linear.out_features=5"),
+        &["the model puts out 5 numbers per row, and the data have 3 classes: the other 2 stand for none; \
+           `model.layers.0.linear.out_features = 3` fits"],
+    );
+    warned(
+        &place,
+        &["data.batch_size=2000", "data.csv.validation_fraction=0"],
+        &["`data.batch_size` is 2,000, and there are 40 training rows: a step takes them all"],
+    );
+    let one = Place::new(&SPEC.replace("[data.csv]", "[data.csv]\nvalidation_fraction = 0"));
+    fs::write(one.path().join("a.csv"), "x,y\n1,2\n").unwrap();
+    warned(
+        &one,
+        &["data.csv.standardize=false"],
+        &["`data.batch_size` is 32, and there is 1 training row: a step takes it"],
+    );
+}
+
+/// Quiet commands leave their warnings, their errors, what came of them and the exit code.
+#[test]
+fn quiet_commands_print_what_came_of_them() {
+    let place = place(100);
+    let ended = place.runner(&[
+        "-q",
+        "check",
+        "spec.toml",
+        "devices={ num_gpus = 3, on_missing = \"clamp\" }",
+        "--virtual-gpus",
+        "2",
+    ]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""));
+    assert_eq!(
+        ended.stderr,
+        "warning: `devices.num_gpus` asks for 3 GPUs, but this machine has 2 virtual GPUs: the run uses gpu:0, gpu:1\n"
+            .replace("gpu:0, gpu:1", "virtual:0, virtual:1")
+    );
+    let ended = place.runner(&["parity", "spec.toml", "-q", "--virtual-gpus", "2"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert_eq!(ended.stdout, "spec: all 2 other counts of devices do the same mathematics\n");
+    let lab = Place::new("kind = \"matmul\"\n[matmul]\nsizes = [16]\n");
+    let ended = lab.runner(&["check", "spec.toml", "-q"]);
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "", ""));
+    let ended = lab.runner(&["check", "spec.toml", "-q", "matmul.sizes=[0]"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    assert!(ended.stderr.starts_with("error: "), "{}", ended.stderr);
+}
+
+#[test]
+fn virtual_gpus_compute_on_the_cpu() {
+    let place = place(100);
+    for (argument, what, column, length, hint) in [
+        (
+            "devices.precision=tf32",
+            "`precision = \"tf32\"` needs a real GPU, and virtual GPUs compute on the CPU",
+            19,
+            4,
+            "leave it out: the CPU computes in f32",
+        ),
+        (
+            "devices.engine=graph",
+            "the engine `graph` runs on a real GPU, and virtual GPUs compute on the CPU",
+            16,
+            5,
+            "leave it out: the plan picks one of the CPU's",
+        ),
+    ] {
+        let (bars, marks) = (" ".repeat(column), "^".repeat(length));
+        let message = format!(
+            "error: {what}\n --> argument:1:{column}\n  |\n1 | {argument}\n  |{bars}{marks}\n  |\n  = hint: {hint}\n"
+        );
+        let ended =
+            place.runner(&["check", "spec.toml", argument, "devices.num_gpus=1", "--virtual-gpus", "1"]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message.as_str()));
+    }
+}
+
+#[test]
+fn numbers_out_of_range() {
+    let place = place(100);
+    let ended = place.runner(&["check", "spec.toml", "--virtual-gpus", "-1"]);
+    let message = "error: invalid value '-1' for '--virtual-gpus <N>': -1 is not in 0..=64\n\n\
+                   For more information, try '--help'.\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message));
+    let ended = place.runner(&["check", "spec.toml", "seed=18446744073709551616"]);
+    insta::assert_snapshot!(ended.stderr, @r"
+    error: the integer `18446744073709551616` is out of range: TOML has those from -9223372036854775808 to 9223372036854775807
+     --> argument:1:6
+      |
+    1 | seed=18446744073709551616
+      |      ^
+    ");
+}
+
+/// Two deletes, and an axis behind them: all mean the layers as the file has them.
+#[test]
+fn indexes_of_layers_mean_the_spec_as_it_is_written() {
+    let layers = r#"layers = ["tanh", { linear = { out_features = 4 } }, "relu", "sigmoid", { linear = { out_features = 1 } }]"#;
+    let place =
+        Place::new(&super::run::LINREG.replace("layers = [{ linear = { out_features = 1 } }]", layers));
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let ended = place.runner(&[&["check", "spec.toml"], arguments].concat());
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+        let rows = ended.stdout.lines().skip_while(|line| !line.contains(" layer "));
+        let rows = rows.skip(1).take_while(|line| line.contains('['));
+        rows.map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&[]), ["Tanh", "Linear", "ReLU", "Sigmoid", "Linear"]);
+    assert_eq!(names(&["~model.layers.1", "~model.layers.2"]), ["Tanh", "Sigmoid", "Linear"]);
+    assert_eq!(names(&["~model.layers.0", "model.layers.2=gelu"]), ["Linear", "GELU", "Sigmoid", "Linear"]);
+    let swept = ["~model.layers.0", "~model.layers.2", "model.layers.1.linear.out_features=4,8"];
+    assert_eq!(names(&swept), ["Linear", "Sigmoid", "Linear"]);
+}
