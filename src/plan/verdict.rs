@@ -218,3 +218,7 @@ fn divided(floor: &Floor, parts: Parts, spent: &Spent) -> (Parts, f64) {
 #[cfg(test)]
 #[path = "verdict_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "verdict_gpu_tests.rs"]
+mod gpu_tests;

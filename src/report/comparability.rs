@@ -148,8 +148,8 @@ impl Comparison {
     fn named(&self, key: &str) -> String {
         let by_spec = self.spec.iter().any(|difference| difference.key == "devices.engine");
         match key {
-            THREADS if by_spec => format!("{key} (by `devices.engine`)"),
-            THREADS => format!("{key} (by the plan, of as many)"),
+            THREADS if by_spec => format!("{key} (asked for by `devices.engine`)"),
+            THREADS => format!("{key} (chosen by the plan)"),
             _ => key.to_owned(),
         }
     }

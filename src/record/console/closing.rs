@@ -118,6 +118,7 @@ mod tests {
             final_validation_accuracy: None,
             steps: 5,
             epochs: 1,
+            longer: None,
             ..sample::outcome()
         };
         insta::assert_snapshot!(table(&sample::header(), &outcome, 75.0, Path::new(FOLDER), false), @r"
@@ -129,7 +130,7 @@ mod tests {
           speed            12.50 steps/s, 400.0 rows/s
           logging          1.00 % of the time
           instrument       0.08 % of the time: 10,000 readings of the clock at 41 ns
-          bound by         start-up and files, 99.3 % of 1 min 15 s; first: more epochs, or several trials in one sweep. The training itself: log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
+          bound by         start-up and files, 99.3 % of 1 min 15 s; first: several trials in one sweep. The training itself: log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
     }

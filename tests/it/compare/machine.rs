@@ -28,7 +28,7 @@ fn threads_are_judged_by_those_that_computed() {
     assert_eq!(
         said(&with_threads(&[[1, 2], [2, 2]])),
         (
-            "2 runs, to be compared with care: host.threads (by the plan, of as many) differs".to_owned(),
+            "2 runs, to be compared with care: host.threads (chosen by the plan) differs".to_owned(),
             vec!["  host.threads  1 (run 1)  2 (run 2)".to_owned()]
         )
     );
