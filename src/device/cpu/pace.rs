@@ -23,15 +23,59 @@ const TRIAL_PART: usize = 16;
 /// busy core holds up least, and a trial of them costs most.
 const TRIAL_WAIT: u32 = 50;
 
+/// One thread must be this much quicker than the team to take over. What makes both as slow, as another machine on the
+/// same processor does, ends sooner or later, and only the team gains from that at once.
+const MARGIN: f64 = 1.25;
+
+/// Measurements of each way that count: the middle one of them, so that a single hold-up decides nothing.
+const REMEMBERED: usize = 5;
+
+/// Steps of a trial at least, where the block has them: the first one may wait for threads to wake.
+const SHORTEST_TRIAL: usize = 4;
+
+/// Seconds per step of the last few blocks that were walked one way.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    seconds: [f64; REMEMBERED],
+    count: usize,
+}
+
+impl Seen {
+    fn add(&mut self, seconds: f64) {
+        self.seconds[self.count % REMEMBERED] = seconds;
+        self.count += 1;
+    }
+
+    fn median(&self) -> Option<f64> {
+        let mut known = self.seconds;
+        let known = &mut known[..self.count.min(REMEMBERED)];
+        known.sort_unstable_by(f64::total_cmp);
+        known.get(known.len().saturating_sub(1) / 2).copied()
+    }
+}
+
 /// Chooses for one kind of work.
 #[derive(Clone, Copy, Default)]
 struct Choice {
-    /// Seconds per step alone and together, as last seen.
-    seconds: [Option<f64>; 2],
+    /// What steps took alone and together.
+    seen: [Seen; 2],
     /// Time since the slower way was tried.
     since: Duration,
     interval: Duration,
     trying: bool,
+}
+
+impl Choice {
+    /// Seconds per step alone and together, once the team has walked. One thread takes at most as many times as long as
+    /// there are threads.
+    fn seconds(&self, threads: usize) -> Option<[f64; 2]> {
+        let [alone, together] = self.seen.map(|seen| seen.median());
+        together.map(|together| [alone.unwrap_or(threads as f64 * together), together])
+    }
+}
+
+fn is_team([alone, together]: [f64; 2]) -> bool {
+    together <= MARGIN * alone
 }
 
 /// How a team and one thread alone share the steps of a trial. The results are the same to the bit.
@@ -71,32 +115,29 @@ impl Pace {
             }
             Sharing::Adaptive => {}
         }
-        let (part, threads) = (steps.div_ceil(TRIAL_PART), self.threads as f64);
+        let threads = self.threads;
         let choice = self.of(work);
-        let [alone, Some(together)] = choice.seconds else { return (true, steps) };
-        // One thread takes at most as many times as long.
-        let alone = alone.unwrap_or(threads * together);
-        let (is_team, other) = if together <= alone { (true, alone) } else { (false, together) };
-        let trial = Duration::from_secs_f64(other * part as f64);
+        let Some(seconds) = choice.seconds(threads) else { return (true, steps) };
+        let is_team = is_team(seconds);
+        let part = steps.div_ceil(TRIAL_PART).max(SHORTEST_TRIAL).min(steps);
+        let trial = Duration::from_secs_f64(seconds[usize::from(!is_team)] * part as f64);
         choice.trying = choice.since >= choice.interval.max(TRIAL_WAIT * trial);
         if choice.trying { (!is_team, part) } else { (is_team, steps) }
     }
 
     /// Takes note of how long steps took.
     pub fn took(&mut self, work: Work, together: bool, steps: usize, time: Duration) {
+        let threads = self.threads;
         let choice = self.of(work);
-        let seconds = time.as_secs_f64() / steps.max(1) as f64;
-        let slot = &mut choice.seconds[usize::from(together)];
-        *slot = Some(match *slot {
-            Some(before) if !choice.trying => 0.5 * (before + seconds),
-            _ => seconds,
-        });
+        let seen = &mut choice.seen[usize::from(together)];
+        if choice.trying {
+            // What was seen at an earlier trial is no news.
+            *seen = Seen::default();
+        }
+        seen.add(time.as_secs_f64() / steps.max(1) as f64);
         choice.since += time;
         if choice.trying {
-            let won = match choice.seconds {
-                [Some(alone), Some(with)] => together == (with <= alone),
-                _ => true,
-            };
+            let won = choice.seconds(threads).is_none_or(|seconds| together == is_team(seconds));
             choice.since = Duration::ZERO;
             // A change is looked at again soon: what made it may have been a moment's.
             choice.interval = if won {
@@ -165,6 +206,26 @@ mod tests {
         assert_eq!(pace.next(Work::Train, 48), (true, 48));
         pace.took(Work::Train, true, 48, Duration::from_millis(50));
         assert!(share(&mut pace, [2000, 1000], 20) > 0.98);
+    }
+
+    #[test]
+    fn one_hold_up_is_no_verdict_nor_are_two_ways_as_slow() {
+        let mut pace = Pace::new(2, Sharing::Adaptive);
+        assert!(share(&mut pace, [1900, 1000], 3) > 0.9);
+        for round in 0..400 {
+            let (team, steps) = pace.next(Work::Train, 10);
+            // Every fifth block of the team is held up for some milliseconds.
+            let micros = if !team {
+                1900
+            } else if round % 5 == 0 {
+                4000
+            } else {
+                1400
+            };
+            pace.took(Work::Train, team, steps, Duration::from_micros(micros) * steps as u32);
+            assert!(team || steps <= SHORTEST_TRIAL, "round {round}");
+        }
+        assert!(share(&mut pace, [1850, 1900], 20) > 0.9);
     }
 
     #[test]
