@@ -5,7 +5,7 @@
 
 use super::product::{Product, blocks, from};
 use super::{Epilogue, Lhs, Rhs};
-use crate::device::cpu::simd::{Ahead, Finish, Matrix, MatrixMut, Order, Strip};
+use crate::device::cpu::simd::{Ahead, Finish, Matrix, MatrixMut, Order, Strip, prefetch};
 
 /// The widest tile.
 const WIDTH: usize = 32;
@@ -36,6 +36,7 @@ impl Product<'_> {
                     Rhs::Rows(data) => (from(data, first * n), n),
                     Rhs::Packed(data) => (from(data, first * width), width),
                 };
+                self.bring_near(row, first + length, width);
                 let update = matches!(self.epilogue, Epilogue::Update { .. });
                 set.strip(&mut Strip {
                     lhs: left,
@@ -63,6 +64,19 @@ impl Product<'_> {
                 } else if block + 1 == count {
                     set.transpose(from, n, rows, MatrixMut { data: &mut *out, stride: n }, n);
                 }
+            }
+        }
+    }
+
+    /// Asks for what follows in the left operand once the terms of the columns at `row` are done up to `end`: pieces of rows
+    /// that are far apart, which the hardware does not foresee.
+    fn bring_near(&self, row: usize, end: usize, width: usize) {
+        let (Lhs::Columns { data, stride } | Lhs::Rows { data, stride }) = self.lhs;
+        let (row, first) = if end < self.k { (row, end) } else { (row + width, 0) };
+        if row < self.m && self.is_left_far() {
+            let columns = width.min(self.m - row);
+            for k in first..self.k.min(first + blocks(self.k).1) {
+                prefetch(&from(data, k * stride + row)[..columns]);
             }
         }
     }

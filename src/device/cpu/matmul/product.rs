@@ -22,6 +22,9 @@ const PIECE_BYTES: usize = 7 << 17;
 /// columns of arithmetic, and saves reading each panel along rows that are far apart.
 pub(super) const COPY_LEFT_COLUMNS: usize = 512;
 
+/// Numbers of a left operand from which on it may not lie in a second-level cache beside all else: a quarter of a MiB.
+const FAR: usize = 1 << 16;
+
 /// Blocks of k: their number, and the length of all but the last.
 pub(super) fn blocks(k: usize) -> (usize, usize) {
     // The usual small product is spared the divisions: they would be a tenth of its time.
@@ -133,10 +136,17 @@ impl<'a> Product<'a> {
                 strip.lhs_stride = pack::left(set, data, order, stride, rows, piece.length, scratch);
                 strip.lhs = scratch;
                 strip.ahead = [self.left_ahead(row, rows, piece), self.right_ahead(next, tile, tiles)];
+            } else if matches!(order, Order::Rows) && self.is_left_far() {
+                strip.ahead[0] = self.left_ahead(row, rows, piece);
             }
             set.strip(&mut strip);
             row += rows;
         }
+    }
+
+    /// Whether the left operand may lie in far memory.
+    pub fn is_left_far(&self) -> bool {
+        self.m * self.k >= FAR
     }
 
     fn width(&self) -> usize {

@@ -55,25 +55,23 @@ pub fn columns(values: &[f32], stride: usize, first: usize, out: &mut [f32]) {
         *out = sum(values) as f32;
         return;
     }
+    out.fill(0.0);
     vectorized(
         #[inline(always)]
         || {
-            // One strip of columns stays in registers while the rows pass.
-            const STRIP: usize = 64;
-            let mut strip = 0;
-            while strip < out.len() {
-                let width = STRIP.min(out.len() - strip);
-                let mut sums = [0.0f32; STRIP];
-                for row in values.chunks_exact(stride) {
-                    let row = &row[first + strip..][..width];
-                    if let Ok(row) = <&[f32; STRIP]>::try_from(row) {
-                        sums.iter_mut().zip(row).for_each(|(s, v)| *s += v);
-                    } else {
-                        sums.iter_mut().zip(row).for_each(|(s, v)| *s += v);
-                    }
+            // Some rows at a time, each read along its length: the sums stay in the nearest cache, and memory is read in
+            // the order in which it lies.
+            const ROWS: usize = 4;
+            let mut rows = values.chunks_exact(ROWS * stride);
+            for rows in &mut rows {
+                let row = |r: usize| &rows[r * stride + first..][..out.len()];
+                let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
+                for ((((sum, a), b), c), d) in out.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                    *sum = *sum + a + b + c + d;
                 }
-                out[strip..strip + width].copy_from_slice(&sums[..width]);
-                strip += width;
+            }
+            for row in rows.remainder().chunks_exact(stride) {
+                out.iter_mut().zip(&row[first..]).for_each(|(sum, v)| *sum += v);
             }
         },
     );
