@@ -133,6 +133,7 @@ fn data(page: &mut Page, trial: &Trial, notes: &[String]) {
     };
     let placement = match trial.chunk_rows {
         Some(rows) => format!("streamed in chunks of {}", units::counted(rows as u64, "row")),
+        None if facts.in_file => "fetched from the file row by row".to_owned(),
         None => format!("{} resident on the device", units::bytes(trial.data_bytes)),
     };
     let train = units::counted(facts.train_rows as u64, "row");

@@ -14,7 +14,7 @@ mod raw;
 mod split;
 mod synthetic;
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     plan::Facts,
@@ -23,6 +23,7 @@ use crate::{
 
 mod weights;
 
+pub use crate::device::{RowReader, Store};
 pub use order::epoch_order;
 pub use weights::{Tensor, Weights, read_weights};
 
@@ -66,30 +67,6 @@ pub struct Part {
     pub features: Store,
     /// `[rows, targets]`, always in memory.
     pub targets: Arc<Vec<f32>>,
-}
-
-/// Where features are.
-#[derive(Clone)]
-pub enum Store {
-    /// In the host's memory, row-major.
-    Memory(Arc<Vec<f32>>),
-    /// In a file, read by rows.
-    File(Arc<dyn RowReader>),
-}
-
-impl std::fmt::Debug for Store {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Memory(v) => write!(f, "Memory({} numbers)", v.len()),
-            Self::File(_) => f.write_str("File"),
-        }
-    }
-}
-
-/// Reads rows of features by number from something larger than memory.
-pub trait RowReader: Send + Sync {
-    /// Copies the rows numbered `rows`, in that order, to `out` (`rows.len() * features`).
-    fn read_rows(&self, rows: &[u32], out: &mut [f32]) -> io::Result<()>;
 }
 
 /// Reads and splits what `[data]` names. Features of an `npy` source stay in their file where they exceed

@@ -12,6 +12,7 @@ pub mod cpu;
 pub mod cuda;
 mod ledger;
 mod probe;
+mod rows;
 mod trace;
 mod traffic;
 
@@ -19,6 +20,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, ClockCost, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
+pub use rows::{RowReader, Store};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};
 
@@ -37,6 +39,17 @@ pub enum DeviceError {
         device: String,
         /// What was asked for.
         bytes: u64,
+    },
+    /// The device fetches rows from its own memory only.
+    #[error("rows that stay in a file cannot be fetched by this device: they must be brought to it")]
+    RowsInFile,
+    /// Rows that a step fetches from a file could not be read.
+    #[error("cannot read the next rows: {source}")]
+    Rows {
+        /// Steps of the block that were done before.
+        done: usize,
+        /// Why.
+        source: std::io::Error,
     },
     /// A thread of the device could not be started.
     #[error("`{device}` cannot start a thread: {source}")]
@@ -226,6 +239,11 @@ pub trait Executor: Send {
     }
     /// Makes rows of data (`[rows, width]`) the contents of a data buffer.
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError>;
+    /// Makes rows that stay in their file the contents of a buffer of features, for a device that works in the host's
+    /// memory and fetches them itself.
+    fn bind_file(&mut self, _: BufferId, _: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
+        Err(DeviceError::RowsInFile)
+    }
     /// Makes `order` the order of the epoch's rows.
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError>;
     /// Host to device.
@@ -283,6 +301,11 @@ impl Device {
         rows: &Arc<Vec<f32>>,
     ) -> Result<(), DeviceError> {
         self.counted(Kind::HostToDevice, purpose, |e| e.bind(buffer, rows))
+    }
+
+    /// See [`Executor::bind_file`]; nothing is moved.
+    pub fn bind_file(&mut self, buffer: BufferId, rows: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
+        self.executor.bind_file(buffer, rows)
     }
 
     /// See [`Executor::bind_order`].

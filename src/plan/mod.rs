@@ -210,7 +210,9 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if spec.logging.policy == Policy::Buffered {
         spec.logging.flush_every.get_or_insert(steps_per_epoch);
     }
-    let streamed = facts.in_file || spec.data.placement == Placement::Streamed;
+    // The CPU fetches rows from where they are; every other device has a memory of its own, to which they are brought.
+    let away = facts.in_file || spec.data.placement == Placement::Streamed;
+    let streamed = away && devices.used != [Place::Cpu];
     let least = least_numbers(&layers, facts, batch);
     if least > MOST_NUMBERS {
         let needed = least.saturating_mul(4);
@@ -225,7 +227,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let mut ranks = lowered(true);
     let data_rows = facts.train_rows as u64 + facts.validation_rows as u64;
     let row_bytes = 4 * (facts.features as u64).saturating_add(facts.targets as u64);
-    let data_bytes = if streamed { 0 } else { data_rows.saturating_mul(row_bytes) };
+    let data_bytes = if streamed || facts.in_file { 0 } else { data_rows.saturating_mul(row_bytes) };
     let refused = |problem| PlanError::Problems(vec![problem]);
     let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
     let (mut chosen, mut sums, mut fold_update) = (None, None, true);

@@ -45,7 +45,7 @@ pub struct Setting {
     pub flush_every: Option<u64>,
     /// Steps of an epoch.
     pub steps_per_epoch: u64,
-    /// Whether rows are streamed.
+    /// Whether rows are streamed, or fetched from their file.
     pub streamed: bool,
     /// Where the spec wants them.
     pub placement: Placement,
@@ -72,7 +72,7 @@ impl Setting {
             policy: trial.spec.logging.policy,
             flush_every: trial.spec.logging.flush_every,
             steps_per_epoch: trial.steps_per_epoch,
-            streamed: trial.chunk_rows.is_some(),
+            streamed: trial.chunk_rows.is_some() || trial.facts.in_file,
             placement: trial.spec.data.placement,
             threads: trial.threads,
             cores,

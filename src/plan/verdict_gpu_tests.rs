@@ -1,7 +1,7 @@
 //! Verdicts on jobs on GPUs.
 
 use super::{
-    tests::{LINE, WIDE, planned, setting},
+    tests::{LINE, WIDE, of_rows, planned, setting},
     *,
 };
 use crate::{
@@ -116,7 +116,8 @@ fn a_gpu_that_waits_between_its_blocks_waits_for_its_log_or_its_rows() {
         ("log", "`logging.policy=buffered` moves the losses in blocks".into())
     );
 
-    let trial = planned(WIDE, "[data]\nplacement = \"streamed\"", 512, 4096, 1);
+    let more = "[devices]\nnum_gpus = 1\n[data]\nplacement = \"streamed\"";
+    let trial = of_rows(WIDE, more, (512, 4096, false), vec![Gpu::virtual_of(1 << 36)], 1);
     let (floor, setting) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
     let steps = busy(&floor, 40, 1.1);
     let spent = Spent { train_s: 2.5 * steps.train_s, log_waits: 1, ..steps };

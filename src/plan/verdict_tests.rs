@@ -2,13 +2,24 @@
 
 use super::*;
 use crate::{
-    plan::{Facts, Machine, Rates, plan},
+    plan::{Facts, Gpu, Machine, Rates, plan},
     spec::load,
 };
 
 const CORES: usize = 2;
 
 pub(super) fn planned(model: &str, more: &str, features: usize, rows: usize, threads: usize) -> Trial {
+    of_rows(model, more, (features, rows, false), Vec::new(), threads)
+}
+
+/// Of so many features and rows that stay in a file, or do not.
+pub(super) fn of_rows(
+    model: &str,
+    more: &str,
+    (features, rows, in_file): (usize, usize, bool),
+    gpus: Vec<Gpu>,
+    threads: usize,
+) -> Trial {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("spec.toml");
     let weights = vec!["1.0"; features].join(", ");
@@ -17,10 +28,9 @@ pub(super) fn planned(model: &str, more: &str, features: usize, rows: usize, thr
     );
     std::fs::write(&path, text).unwrap();
     let experiment = load(&path, &[]).unwrap();
-    let facts =
-        Facts { train_rows: rows, validation_rows: 0, features, targets: 1, classes: None, in_file: false };
+    let facts = Facts { train_rows: rows, validation_rows: 0, features, targets: 1, classes: None, in_file };
     let machine = Machine {
-        gpus: Vec::new(),
+        gpus,
         no_gpu: String::new(),
         memory_available: 1 << 36,
         cache_bytes: 1 << 20,
@@ -101,7 +111,7 @@ fn large_weights_and_few_rows_are_bound_by_memory_too() {
 
 #[test]
 fn a_slow_source_bounds_by_transfer() {
-    let trial = planned(WIDE, "[data]\nplacement = \"streamed\"", 512, 4096, CORES);
+    let trial = of_rows(WIDE, "[data]\nplacement = \"streamed\"", (512, 4096, true), Vec::new(), CORES);
     let computing = computing(&trial, 40, 1.2);
     let waiting =
         Spent { transfer_s: 2.0 * computing.compute_s, train_s: 3.1 * computing.compute_s, ..computing };

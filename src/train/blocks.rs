@@ -6,13 +6,14 @@ use std::{
 };
 
 use super::{
-    feed::{Chunk, Stream},
+    ahead::Ahead,
+    feed::Chunk,
     logbook::Steps,
-    session::{Halt, Session},
+    session::{Halt, Session, Source},
 };
 use crate::{
     data::epoch_order,
-    device::{Block, Grain, Lane, Purpose, Work},
+    device::{Block, DeviceError, Grain, Lane, Purpose, Work},
     event::Status,
     program::Phase,
     spec::Policy,
@@ -23,11 +24,7 @@ use crate::{
 pub(super) const BLOCK: Duration = Duration::from_millis(50);
 
 impl Session<'_> {
-    pub(super) fn begin_epoch(
-        &mut self,
-        stream: Option<&Stream>,
-        order: &mut Arc<Vec<u32>>,
-    ) -> Result<(), Halt> {
+    pub(super) fn begin_epoch(&mut self, source: &Source, order: &mut Arc<Vec<u32>>) -> Result<(), Halt> {
         let start = Instant::now();
         let rows = self.trial.facts.train_rows;
         let shuffle = self.trial.spec.data.shuffle;
@@ -36,20 +33,25 @@ impl Session<'_> {
             epoch_order(self.trial.spec.seed, self.epoch, rows as u32, &mut numbers);
             *order = Arc::new(numbers);
         }
-        match stream {
-            Some(stream) => stream.begin(shuffle.then(|| Arc::clone(order)), rows)?,
-            None if shuffle => self.world.bind_order(order)?,
-            None => {}
+        let shuffled = || shuffle.then(|| Arc::clone(order));
+        if let Source::Stream(stream) = source {
+            stream.begin(shuffled(), rows)?;
+        } else if shuffle {
+            self.world.bind_order(order)?;
+        }
+        if let Source::File(Some(ahead)) = source {
+            ahead.begin(shuffled(), rows);
         }
         self.clock.record(Phase::Data, start.elapsed());
         Ok(())
     }
 
-    pub(super) fn steps_of_epoch(&mut self, stream: Option<&Stream>) -> Result<(), Halt> {
+    pub(super) fn steps_of_epoch(&mut self, source: &Source) -> Result<(), Halt> {
         let rows = self.trial.facts.train_rows;
-        let Some(stream) = stream else {
-            self.blocks(0, 0, rows)?;
-            return Ok(());
+        let stream = match source {
+            Source::Bound => return self.blocks(0, 0, rows, None),
+            Source::File(ahead) => return self.blocks(0, 0, rows, ahead.as_ref()),
+            Source::Stream(stream) => stream,
         };
         let mut position = 0;
         while position < rows && self.may_go_on() {
@@ -57,7 +59,7 @@ impl Session<'_> {
             let chunk = stream.next()?;
             self.clock.record(Phase::Data, start.elapsed());
             self.bind_chunk(&chunk, Work::Train)?;
-            self.blocks(position, chunk.first, chunk.first + chunk.rows)?;
+            self.blocks(position, chunk.first, chunk.first + chunk.rows, None)?;
             position = chunk.first + chunk.rows;
             stream.recycle(chunk);
         }
@@ -84,7 +86,13 @@ impl Session<'_> {
     }
 
     /// Runs the steps of rows `position..end` of the epoch; the bound data begin at row `origin` of it.
-    fn blocks(&mut self, mut position: usize, origin: usize, end: usize) -> Result<(), Halt> {
+    fn blocks(
+        &mut self,
+        mut position: usize,
+        origin: usize,
+        end: usize,
+        ahead: Option<&Ahead>,
+    ) -> Result<(), Halt> {
         let batch = self.trial.programs.train.batch;
         let total = self.trial.facts.train_rows;
         while position < end && self.may_go_on() {
@@ -106,30 +114,19 @@ impl Session<'_> {
                 hyper: &self.hyper,
                 slot: self.logbook.slot(),
             };
-            let ran = self.world.run(&block, &mut self.clock, &mut self.logbook.ends)?;
-            let time = start.elapsed();
-            self.warmup.get_or_insert(time);
-            self.step_time = ran.step_time.unwrap_or(self.step_time);
-            let last_rows = batch.min(total - (position + (steps - 1) * batch));
-            let rows = (steps - 1) * batch + last_rows;
-            let (rows32, last32) = (batch as u32, last_rows as u32);
-            let ended = Steps {
-                epoch: self.epoch,
-                first: self.step + 1,
-                count: steps,
-                rows: rows32,
-                last_rows: last32,
+            let ran = match self.world.run(&block, &mut self.clock, &mut self.logbook.ends) {
+                Err(DeviceError::Rows { done, source }) => {
+                    self.steps_ended(position, done, start);
+                    return Err(Halt::Data(source));
+                }
+                ran => ran?,
             };
-            self.logbook.ran(ended, &self.lrs);
-            self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
-            if self.clock.grain == Grain::Blocks {
-                self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
-            }
-            self.before = steps;
-            position += rows;
-            self.step += steps as u64;
-            self.samples += rows as u64;
+            self.step_time = ran.step_time.unwrap_or(self.step_time);
             self.non_finite = ran.non_finite;
+            position += self.steps_ended(position, steps, start);
+            if let Some(ahead) = ahead {
+                ahead.at(position);
+            }
             if self.logbook.room() == 0 || self.trial.spec.logging.policy == Policy::Immediate {
                 self.flush()?;
             }
@@ -137,6 +134,34 @@ impl Session<'_> {
             self.tell()?;
         }
         Ok(())
+    }
+
+    /// Counts steps that began at row `position` of the epoch; how many rows they had.
+    fn steps_ended(&mut self, position: usize, steps: usize, start: Instant) -> usize {
+        if steps == 0 {
+            return 0;
+        }
+        let time = start.elapsed();
+        self.warmup.get_or_insert(time);
+        let (batch, total) = (self.trial.programs.train.batch, self.trial.facts.train_rows);
+        let last_rows = batch.min(total - (position + (steps - 1) * batch));
+        let rows = (steps - 1) * batch + last_rows;
+        let ended = Steps {
+            epoch: self.epoch,
+            first: self.step + 1,
+            count: steps,
+            rows: batch as u32,
+            last_rows: last_rows as u32,
+        };
+        self.logbook.ran(ended, self.lrs.get(..steps).unwrap_or(&self.lrs));
+        self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
+        if self.clock.grain == Grain::Blocks {
+            self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
+        }
+        self.before = steps;
+        self.step += steps as u64;
+        self.samples += rows as u64;
+        rows
     }
 
     /// Steps that fit a block's time; the first is run alone, since it is the warm-up.

@@ -39,7 +39,7 @@ impl Session<'_> {
             };
             let host = |phase| of(Clock::total, phase);
             let device = |phase| of(Clock::device_total, phase);
-            let streamed = self.trial.chunk_rows.is_some();
+            let streamed = self.trial.chunk_rows.is_some() || self.trial.facts.in_file;
             let work = Work { device: &device, host: &host, streamed };
             let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
             let train_s = train_time.as_secs_f64();
@@ -124,7 +124,7 @@ struct Work<'a> {
     device: &'a dyn Fn(Phase) -> f64,
     /// By the host's.
     host: &'a dyn Fn(Phase) -> f64,
-    /// Whether rows are streamed.
+    /// Whether rows are streamed, or fetched from a file.
     streamed: bool,
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    ahead::Ahead,
     feed::{Cut, Stream},
     logbook::Logbook,
     schedule::Timetable,
@@ -65,7 +66,10 @@ impl From<Closed> for Halt {
 
 impl From<DeviceError> for Halt {
     fn from(e: DeviceError) -> Self {
-        Self::Device(e)
+        match e {
+            DeviceError::Rows { source, .. } => Self::Data(source),
+            e => Self::Device(e),
+        }
     }
 }
 
@@ -114,6 +118,17 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     let kept = known && status != Status::Diverged && read.is_ok() && values.iter().all(|v| v.is_finite());
     let values = kept.then_some(values);
     Ok(Trained { outcome: session.outcome(status, reason, loop_time), values })
+}
+
+/// Where a step's rows come from.
+pub(super) enum Source {
+    /// The device has them.
+    Bound,
+    /// The device fetches them from their file. Training looks ahead into it, since its rows come in any order; the system
+    /// itself foresees validation's.
+    File(Option<Ahead>),
+    /// They are brought to the device in chunks.
+    Stream(Stream),
 }
 
 /// A run under way.
@@ -207,16 +222,16 @@ impl<'a> Session<'a> {
         let mut order = Arc::new(Vec::new());
         while self.step < self.trial.steps && self.ended.is_none() {
             self.epoch += 1;
-            self.begin_epoch(train.as_ref(), &mut order)?;
-            self.steps_of_epoch(train.as_ref())?;
+            self.begin_epoch(&train, &mut order)?;
+            self.steps_of_epoch(&train)?;
             self.end_epoch()?;
             let due =
                 trainer.validate_every_epochs > 0 && self.epoch.is_multiple_of(trainer.validate_every_epochs);
             // `max_time` ends a run as `max_steps` does: with a validation.
             let in_order = !matches!(self.ended, Some((ref status, _)) if *status != Status::Finished);
             let last = self.step >= self.trial.steps || self.ended.is_some();
-            if let Some((rows, stream)) = validation.as_ref().filter(|_| in_order && (due || last)) {
-                self.validate(*rows, stream.as_ref())?;
+            if let Some((rows, source)) = validation.as_ref().filter(|_| in_order && (due || last)) {
+                self.validate(*rows, source)?;
             }
             self.tell()?;
         }
@@ -226,7 +241,7 @@ impl<'a> Session<'a> {
     }
 
     /// Binds a part's rows to the device, or starts reading them.
-    fn open(&mut self, part: &Part, work: Work) -> Result<Option<Stream>, Halt> {
+    fn open(&mut self, part: &Part, work: Work) -> Result<Source, Halt> {
         let layout = &self.trial.programs.layout;
         let (features, targets) = match work {
             Work::Train => (layout.train_features, layout.train_targets),
@@ -236,19 +251,25 @@ impl<'a> Session<'a> {
             (Store::Memory(rows), None) => {
                 self.world.bind(Purpose::Dataset, features, rows)?;
                 self.world.bind(Purpose::Dataset, targets, &part.targets)?;
-                Ok(None)
+                Ok(Source::Bound)
             }
-            (_, chunk) => {
+            (Store::File(rows), None) => {
+                self.world.bind_file(features, rows)?;
+                self.world.bind(Purpose::Dataset, targets, &part.targets)?;
+                let ahead = || Ahead::new(Arc::clone(rows), self.trial.facts.features);
+                Ok(Source::File((work == Work::Train).then(ahead).transpose()?))
+            }
+            (_, Some(chunk)) => {
                 let batch = match (work, &self.trial.programs.validate) {
                     (Work::Validate, Some(program)) => program.batch,
                     _ => self.trial.programs.train.batch,
                 };
-                let chunk = (chunk.unwrap_or(batch) / batch).max(1) * batch;
+                let chunk = (chunk / batch).max(1) * batch;
                 let facts = self.trial.facts;
                 let (features, targets) = (facts.features, facts.targets);
                 let (world_size, threads) = (self.world.size(), self.trial.threads);
                 let cut = Cut { features, targets, batch, chunk, world_size, threads };
-                Ok(Some(Stream::new(part, cut)?))
+                Ok(Source::Stream(Stream::new(part, cut)?))
             }
         }
     }

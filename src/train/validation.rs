@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{
     blocks::BLOCK,
     feed::Stream,
-    session::{Halt, Session},
+    session::{Halt, Session, Source},
 };
 use crate::{
     device::{Block, Purpose, Work},
@@ -15,13 +15,13 @@ use crate::{
 
 impl Session<'_> {
     /// One pass; a signal ends it without a row.
-    pub(super) fn validate(&mut self, rows: usize, stream: Option<&Stream>) -> Result<(), Halt> {
+    pub(super) fn validate(&mut self, rows: usize, source: &Source) -> Result<(), Halt> {
         // What is left of the training steps is not validation's time.
         self.settle(Purpose::Validation)?;
         let start = Instant::now();
-        let whole = match stream {
-            None => self.validate_rows(0, 0, rows, rows)?,
-            Some(stream) => self.validate_stream(rows, stream)?,
+        let whole = match source {
+            Source::Bound | Source::File(_) => self.validate_rows(0, 0, rows, rows)?,
+            Source::Stream(stream) => self.validate_stream(rows, stream)?,
         };
         let mut sums = [0.0; 2];
         self.world.take_sums(Purpose::Validation, Sums::Validation, &mut sums)?;

@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     collective::{Abort, CollectiveError},
-    device::{Block, Clock, Device, DeviceError, Purpose, Ran, Work},
+    device::{Block, Clock, Device, DeviceError, Purpose, Ran, RowReader, Work},
     program::{BufferId, Hyper, Slice, Sums},
     units,
 };
@@ -144,6 +144,11 @@ impl World {
         }
         let rows = Arc::clone(rows);
         self.all(move |rank| rank.device.bind(purpose, buffer, &rows).map(|()| Answer::Done)).map(drop)
+    }
+
+    /// See [`Device::bind_file`]: for a device that is alone.
+    pub fn bind_file(&mut self, buffer: BufferId, rows: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
+        self.alone.as_mut().map_or(Err(DeviceError::RowsInFile), |rank| rank.device.bind_file(buffer, rows))
     }
 
     /// See [`Device::bind_order`].

@@ -103,6 +103,20 @@ impl RowReader for Rows {
         self.spare().push(Buffers { wanted, bytes });
         Ok(())
     }
+
+    fn read_range(&self, first: u32, out: &mut [f32]) -> io::Result<()> {
+        let rows = first..first + (out.len() / self.array.width.max(1)) as u32;
+        match &self.chosen {
+            None => {
+                rows.end.checked_sub(1).map_or(Ok(first), |last| self.number(last))?;
+                let mut bytes = self.spare().pop().unwrap_or_default();
+                self.array.read(first, out, &mut bytes.bytes)?;
+                self.spare().push(bytes);
+                Ok(())
+            }
+            Some(_) => self.read_rows(&rows.collect::<Vec<_>>(), out),
+        }
+    }
 }
 
 impl Array {

@@ -16,8 +16,8 @@ use super::{
 use crate::{
     collective::Collective,
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Kind, Lane, Ledger, Meters, Moved, Purpose, Ran, Work,
-        digest,
+        Block, Clock, DeviceError, Executor, Grain, Kind, Lane, Ledger, Meters, Moved, Purpose, Ran,
+        RowReader, Store, Work, digest,
     },
     program::{BufferId, Layout, Phase, Programs, Slice, Sums},
 };
@@ -171,8 +171,22 @@ impl CpuExecutor {
         }
     }
 
-    /// Why a walk ended early.
-    fn lost(&mut self, step: u64) -> DeviceError {
+    /// Writes down when steps ended that were timed together.
+    fn tell_ends(&self, work: Work, steps: usize, [start, end]: [Instant; 2], meters: &mut Meters<'_>) {
+        if work == Work::Train && meters.clock.grain == Grain::Blocks {
+            meters.clock.span(Lane::Device, Phase::Step, [start, end], steps as u64);
+            let end = (end - meters.clock.origin()).as_secs_f64();
+            meters.ends.extend(std::iter::repeat_n(end, steps));
+        }
+    }
+
+    /// Why a walk ended early that began `first` steps after its block did.
+    fn lost(&mut self, step: u64, first: usize) -> DeviceError {
+        let rows =
+            self.exclusive(|state| state.fault.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some((within, source)) = rows {
+            return DeviceError::Rows { done: first + within, source };
+        }
         let device = self.device.clone();
         match self.tally.fault.take() {
             Some((step, source)) => DeviceError::Collective { device, step, source },
@@ -197,12 +211,26 @@ impl Executor for CpuExecutor {
         self.exclusive(|state| {
             let bound = &mut state.bound;
             match place {
-                Some(i @ 0..2) => bound.train[i] = rows,
-                Some(i) => bound.validation[i - 2] = rows,
+                Some(0) => bound.train.features = Store::Memory(rows),
+                Some(1) => bound.train.targets = rows,
+                Some(2) => bound.validation.features = Store::Memory(rows),
+                Some(_) => bound.validation.targets = rows,
                 None => {}
             }
         });
         Ok(moved)
+    }
+
+    fn bind_file(&mut self, buffer: BufferId, rows: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
+        if self.memory == Memory::Separate {
+            return Err(DeviceError::RowsInFile);
+        }
+        let (training, rows) = (buffer == self.layout.train_features, Store::File(Arc::clone(rows)));
+        self.exclusive(|state| match training {
+            true => state.bound.train.features = rows,
+            false => state.bound.validation.features = rows,
+        });
+        Ok(())
     }
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
@@ -256,19 +284,19 @@ impl Executor for CpuExecutor {
             let result = self.part(block, first, steps, together, meters.clock, meters.ends);
             if let Err(Lost) = result {
                 self.count_sums(meters.ledger);
-                return Err(self.lost(block.step + 1));
+                let error = self.lost(block.step + 1, first);
+                if let DeviceError::Rows { done, .. } = error {
+                    self.tell_ends(block.work, done, [start, Instant::now()], meters);
+                }
+                return Err(error);
             }
-
             self.pace.took(block.work, together, steps, begun.elapsed());
             first += steps;
         }
         self.count_sums(meters.ledger);
-        let time = start.elapsed();
-        if block.work == Work::Train && meters.clock.grain == Grain::Blocks {
-            meters.clock.span(Lane::Device, Phase::Step, [start, start + time], block.steps as u64);
-            let end = (start + time - meters.clock.origin()).as_secs_f64();
-            meters.ends.extend(std::iter::repeat_n(end, block.steps));
-        }
+        let end = Instant::now();
+        self.tell_ends(block.work, block.steps, [start, end], meters);
+        let time = end - start;
         let step_time = Some(time / block.steps.max(1) as u32);
         Ok(Ran { non_finite: self.tally.non_finite, step_time, waited: Duration::ZERO })
     }

@@ -1,5 +1,10 @@
 //! What the threads of a trial share, and one thread's way through a block of steps.
 
+use std::{
+    io,
+    sync::{Mutex, PoisonError},
+};
+
 use super::{
     arena::Arena,
     compile::{Compiler, Scratch},
@@ -63,6 +68,8 @@ pub struct State {
     pub together: Option<Set>,
     /// What is to be done.
     pub assignment: Assignment,
+    /// In which step of it, from 0, rows could not be read, and why.
+    pub fault: Mutex<Option<(usize, io::Error)>>,
 }
 
 impl State {
@@ -93,7 +100,16 @@ impl State {
             slot: 0,
             hyper: Vec::new(),
         };
-        Ok(Self { kernel, seed, arena, bound: Bound::default(), alone, together, assignment })
+        Ok(Self {
+            kernel,
+            seed,
+            arena,
+            bound: Bound::default(),
+            alone,
+            together,
+            assignment,
+            fault: Mutex::default(),
+        })
     }
     /// One thread's way through the whole of a block, with the state to itself.
     pub fn walk_alone(&mut self, tally: &mut Tally, watcher: &mut impl Watcher) -> Result<(), Lost> {
@@ -158,7 +174,11 @@ impl State {
                 // stage if it has to, and drops the slices with the next line. Steps are parted by barriers, too: each
                 // begins with one.
                 let slices = unsafe { task.access.borrow(&self.arena) };
-                task.run(slices, &context, &at, tally);
+                if let Err(e) = task.run(slices, &context, &at, tally) {
+                    // Fetching is the first that a step does, and the others wait for it before they change a parameter.
+                    self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((step, e));
+                    return Err(Lost);
+                }
                 if matches!(task.job, Job::AllReduce) && tally.fault.is_some() {
                     return Err(Lost);
                 }

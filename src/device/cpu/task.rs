@@ -1,6 +1,7 @@
 //! Tasks: one thread's share of an instruction, with every size and place worked out beforehand.
 
 use std::{
+    io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,6 +13,7 @@ use super::{
     ops::{activation, dropout, gather, loss, optimizer, reduce},
 };
 use crate::collective::{Collective, CollectiveError};
+use crate::device::Store;
 use crate::program::{Activation, Hyper, LossKind, Phase, Sums, UpdateRule};
 
 /// A job with its proven access.
@@ -99,13 +101,35 @@ pub enum Job {
     Idle,
 }
 
-/// Data bound to the device: the host's own memory.
+/// Rows of one split.
+#[derive(Default)]
+pub struct Part {
+    /// `[rows, features]`.
+    pub features: Store,
+    /// `[rows, targets]`.
+    pub targets: Arc<Vec<f32>>,
+}
+
+impl Part {
+    /// Features of rows that `order` names, or from row `first` on.
+    fn fetch(&self, order: Option<&[u32]>, first: usize, width: usize, to: &mut [f32]) -> io::Result<()> {
+        match (&self.features, order) {
+            (Store::Memory(all), Some(order)) => gather::gather(all, order, width, to),
+            (Store::Memory(all), None) => to.copy_from_slice(&all[first * width..][..to.len()]),
+            (Store::File(file), Some(order)) => return file.read_rows(order, to),
+            (Store::File(file), None) => return file.read_range(first as u32, to),
+        }
+        Ok(())
+    }
+}
+
+/// Data bound to the device: the host's own memory, or its files.
 #[derive(Default)]
 pub struct Bound {
-    /// Features and targets of the training rows.
-    pub train: [Arc<Vec<f32>>; 2],
-    /// Features and targets of the validation rows.
-    pub validation: [Arc<Vec<f32>>; 2],
+    /// The training rows.
+    pub train: Part,
+    /// The validation rows.
+    pub validation: Part,
     /// The epoch's order.
     pub order: Arc<Vec<u32>>,
 }
@@ -173,27 +197,31 @@ pub struct Context<'a> {
 }
 
 impl Task {
-    /// Runs the task on its slices.
+    /// Runs the task on its slices. An error where rows cannot be read.
     #[inline]
-    pub fn run(&self, (reads, writes): Slices<'_>, context: &Context<'_>, at: &Cursor, tally: &mut Tally) {
+    pub fn run(
+        &self,
+        (reads, writes): Slices<'_>,
+        context: &Context<'_>,
+        at: &Cursor,
+        tally: &mut Tally,
+    ) -> io::Result<()> {
         let [r0, r1, r2, _] = reads;
         let [w0, w1, w2, _] = writes;
         let kernel = context.kernel;
         match self.job {
             Job::Gather { split, place, first, width, target_width } => {
-                let [features, targets] = match split {
+                let part = match split {
                     Split::Train => &context.bound.train,
                     Split::Validation => &context.bound.validation,
                 };
                 let rows = w0.len() / width;
                 let start = first + if place == Place::Chunk { at.offset } else { at.position };
-                if place == Place::Order {
-                    let order = &context.bound.order[start..start + rows];
-                    gather::gather(features, order, width, w0);
-                    gather::gather(targets, order, target_width, w1);
-                } else {
-                    w0.copy_from_slice(&features[start * width..(start + rows) * width]);
-                    w1.copy_from_slice(&targets[start * target_width..(start + rows) * target_width]);
+                let order = (place == Place::Order).then(|| &context.bound.order[start..start + rows]);
+                part.fetch(order, start, width, w0)?;
+                match order {
+                    Some(order) => gather::gather(&part.targets, order, target_width, w1),
+                    None => w1.copy_from_slice(&part.targets[start * target_width..][..w1.len()]),
                 }
             }
             Job::Pack { transposed, shape, units } => {
@@ -232,7 +260,8 @@ impl Task {
                 let rate = update.then_some(at.hyper.rate);
                 let x = &r0[first..];
                 if shape[2] == 1 {
-                    return kernel.weigh_rows(x, stride, r1, rate, w0);
+                    kernel.weigh_rows(x, stride, r1, rate, w0);
+                    return Ok(());
                 }
                 let lhs = Lhs::Columns { data: x, stride };
                 let rhs = if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
@@ -281,7 +310,7 @@ impl Task {
                 if sums == Sums::Epoch {
                     // What comes after the first loss that is not finite never happened.
                     if tally.non_finite.is_some() {
-                        return;
+                        return Ok(());
                     }
                     tally.watch(r0[0], at.step);
                 }
@@ -292,6 +321,7 @@ impl Task {
             Job::Watch => tally.watch(r0[0], at.step),
             Job::Idle => {}
         }
+        Ok(())
     }
 }
 

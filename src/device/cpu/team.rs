@@ -1,7 +1,7 @@
 //! A team of threads that work on one thing together, meeting at barriers that spin before they yield.
 //!
 //! Between two blocks of steps a worker spins for a while and then sleeps. A worker that panics marks the team as
-//! lost, so that nobody waits for it.
+//! lost, as does one whose work fails, so that nobody waits for it.
 
 use std::{
     io,
@@ -39,6 +39,11 @@ impl Barrier {
             generation: AtomicUsize::new(0),
             lost: AtomicBool::new(false),
         }
+    }
+
+    /// Nobody is to wait for a member that has left.
+    fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
     }
 
     /// Returns when all members are here, or with an error when one never will be.
@@ -124,7 +129,7 @@ impl Team {
         let _watch = Watch(barrier);
         self.shared.block.fetch_add(1, Ordering::Release);
         self.workers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
-        let result = own(Seat { member: 0, barrier })?;
+        let result = own(Seat { member: 0, barrier }).inspect_err(|_| barrier.lose())?;
         // All have left their work behind when this barrier opens.
         barrier.wait()?;
         Ok(result)
@@ -135,7 +140,7 @@ impl Drop for Team {
     fn drop(&mut self) {
         self.shared.quit.store(true, Ordering::Release);
         // Nobody is to wait for a caller that has gone.
-        self.shared.barrier.lost.store(true, Ordering::Release);
+        self.shared.barrier.lose();
         self.workers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
         for worker in self.workers.drain(..) {
             // A worker that panicked has marked the team as lost; that was reported where it mattered.
@@ -150,7 +155,7 @@ struct Watch<'a>(&'a Barrier);
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.lost.store(true, Ordering::Release);
+            self.0.lose();
         }
     }
 }
@@ -173,6 +178,7 @@ fn serve(shared: &Shared, work: impl Fn(&Barrier) -> Result<(), Lost>) {
         }
         seen = seen.wrapping_add(1);
         if work(&shared.barrier).and_then(|()| shared.barrier.wait()).is_err() {
+            shared.barrier.lose();
             return;
         }
     }

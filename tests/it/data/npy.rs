@@ -102,6 +102,14 @@ fn rows_from_the_file_are_those_of_memory() {
             assert_eq!((whole.rows, &whole.targets), (streamed.rows, &streamed.targets));
             let all: Vec<u32> = (0..whole.rows as u32).collect();
             assert_eq!(rows(streamed, &all, 3), memory(whole));
+            let Store::File(reader) = &streamed.features else { panic!("not in a file") };
+            for (first, count) in [(0, whole.rows), (3, 4), (whole.rows - 1, 1), (2, 0)] {
+                let mut out = vec![f32::NAN; 3 * count];
+                reader.read_range(first as u32, &mut out).expect("rows");
+                assert_eq!(out, memory(whole)[3 * first..][..3 * count]);
+            }
+            let beyond = reader.read_range(whole.rows as u32 - 1, &mut [0.0; 6]).expect_err("no such row");
+            assert_eq!(beyond.to_string(), format!("row {0} of {0} does not exist", whole.rows));
             for order in [&[9, 1, 2, 3, 0, 0][..], &[], &[5]] {
                 let expected: Vec<f32> =
                     order.iter().flat_map(|&row| memory(whole)[3 * row as usize..][..3].to_vec()).collect();

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     super::{
-        process::{Ended, Folder, Place, RUNNER},
+        process::{Ended, Folder, Place, RUNNER, tensors},
         run::LINREG,
     },
     numbers, quiet,
@@ -113,7 +113,7 @@ fn what_is_wrong_beforehand_leaves_no_folder() {
     assert_eq!(names, ["spec.toml"]);
 }
 
-/// A row that cannot be used, met while streaming: what came before it stays.
+/// A row that cannot be used, met while training: what came before it stays, the parameters among it.
 #[test]
 fn a_fault_while_streaming_keeps_the_rows_before_it() {
     const FEATURES: usize = 3000;
@@ -126,17 +126,29 @@ fn a_fault_while_streaming_keeps_the_rows_before_it() {
     );
     write_npy(&place.path().join("x.npy"), "(1500, 3000)", &bad);
     write_npy(&place.path().join("y.npy"), "(1500,)", &bad[..1500]);
+    let team = ["devices.engine=team", "--threads=3"];
+    // One that fetches rows itself, a team that does, and one to which they are brought: eight megabytes of rows at a time,
+    // which are six batches, and six more.
+    let ways: [(&[&str], usize); 3] =
+        [(&["--threads=1"], 14), (&team, 14), (&["devices.num_gpus=1", "--virtual-gpus=1"], 12)];
     for policy in ["immediate", "buffered", "per_epoch"] {
-        let ran = place.run(&[&format!("logging.policy={policy}")]);
-        let folder = ran.ended_by(1);
-        assert_eq!(folder.summary("status"), "failed");
-        let words = "cannot read the next rows: row 1400, feature 7 (both counted from 0) of";
-        assert!(folder.text("run.log").contains(words), "{}", folder.text("run.log"));
-        // Eight megabytes of rows are read at a time: six batches, and six more.
-        let rows = folder.metrics();
-        match policy {
-            "per_epoch" => assert_eq!((rows.column("step"), rows.column("rows")), (vec!["12"], vec!["1200"])),
-            _ => assert!(numbers(&rows, "step").into_iter().eq(1..=12), "{policy}: {rows:?}"),
+        for (way, steps) in ways {
+            let policy = format!("logging.policy={policy}");
+            let run = |more: &[&str]| place.run(&[&[policy.as_str()], way, more].concat());
+            let folder = run(&[]).ended_by(1);
+            assert_eq!(folder.summary("status"), "failed");
+            let words = "cannot read the next rows: row 1400, feature 7 (both counted from 0) of";
+            assert!(folder.text("run.log").contains(words), "{}", folder.text("run.log"));
+            let rows = folder.metrics();
+            if policy.ends_with("per_epoch") {
+                let (steps, count) = (steps.to_string(), (100 * steps).to_string());
+                assert_eq!((rows.column("step"), rows.column("rows")), (vec![&*steps], vec![&*count]));
+            } else {
+                assert!(numbers(&rows, "step").into_iter().eq(1..=steps), "{policy} {way:?}: {rows:?}");
+            }
+            let whole = run(&[&format!("trainer.max_steps={steps}")]).ended_by(0);
+            let [trained, wanted] = [folder, whole].map(|folder| tensors(&folder.model()));
+            assert!(trained == wanted, "{policy} {way:?}");
         }
     }
 }

@@ -1,0 +1,233 @@
+//! Rows that a device fetches from a file itself are brought into the system's file cache ahead of the steps, where they
+//! are not there yet.
+//!
+//! A look at a few of the rows to come tells whether fetching them waits for a disk. If so some threads read all of them,
+//! and what they read is dropped: the steps then find them in memory. If not there is nothing to gain, and every read would
+//! take a core from those who compute.
+
+use std::{
+    io,
+    ops::Range,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crate::device::RowReader;
+
+/// Rows that are looked at, of those to come.
+const LOOKS: usize = 16;
+
+/// Reading a row takes longer than this only where something is waited for: a call of the system takes a microsecond or
+/// two, the quickest of disks some fifty.
+const CALL: Duration = Duration::from_micros(20);
+
+/// Bytes that are copied from memory in a second at least.
+const COPIED_PER_S: f64 = 1e9;
+
+/// Threads that wait for a disk at the same time.
+const READERS: usize = 4;
+
+/// Bytes that each of them reads at a time.
+const PIECE_BYTES: usize = 1 << 18;
+
+/// Rows to bring near at least, in bytes: some milliseconds of a quick disk.
+const WINDOW_BYTES: usize = 8 << 20;
+
+/// A pass over the rows, and how far it is.
+#[derive(Default)]
+struct Pass {
+    order: Option<Arc<Vec<u32>>>,
+    rows: usize,
+    /// The next row of the steps.
+    position: usize,
+    /// Rows before this one were looked at, or brought near.
+    covered: usize,
+    ended: bool,
+}
+
+struct Shared {
+    pass: Mutex<Pass>,
+    changed: Condvar,
+}
+
+/// See the module.
+pub struct Ahead {
+    shared: Arc<Shared>,
+    worker: Option<JoinHandle<()>>,
+}
+
+impl Ahead {
+    /// Starts the thread; rows have `features` numbers.
+    pub fn new(rows: Arc<dyn RowReader>, features: usize) -> io::Result<Self> {
+        let shared = Arc::new(Shared { pass: Mutex::default(), changed: Condvar::new() });
+        let worker = Worker { rows, features: features.max(1), shared: Arc::clone(&shared) };
+        let worker = thread::Builder::new().name("read-ahead".into()).spawn(move || worker.serve())?;
+        Ok(Self { shared, worker: Some(worker) })
+    }
+
+    /// A pass begins, in `order` or as the rows stand.
+    pub fn begin(&self, order: Option<Arc<Vec<u32>>>, rows: usize) {
+        *self.shared.pass() = Pass { order, rows, ..Pass::default() };
+        self.shared.changed.notify_one();
+    }
+
+    /// The steps of a pass are at `position`.
+    pub fn at(&self, position: usize) {
+        self.shared.pass().position = position;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.shared.pass().ended = true;
+        self.shared.changed.notify_one();
+        if let Some(worker) = self.worker.take() {
+            // A worker that panicked only leaves rows where they are.
+            drop(worker.join());
+        }
+    }
+}
+
+impl Shared {
+    fn pass(&self) -> MutexGuard<'_, Pass> {
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Worker {
+    rows: Arc<dyn RowReader>,
+    features: usize,
+    shared: Arc<Shared>,
+}
+
+impl Worker {
+    fn serve(&self) {
+        while let Some(rows) = self.next() {
+            if self.is_far(&rows) {
+                self.bring_near(&rows);
+            }
+        }
+    }
+
+    /// The next rows to look at, once the steps are near them; `None` at the end.
+    fn next(&self) -> Option<Vec<u32>> {
+        let window = (WINDOW_BYTES / (4 * self.features)).max(LOOKS);
+        let mut pass = self.shared.pass();
+        loop {
+            if pass.ended {
+                return None;
+            }
+            if let Some(range) = upcoming(&pass, window) {
+                pass.covered = range.end;
+                return Some(match &pass.order {
+                    Some(order) => order.get(range).unwrap_or_default().to_vec(),
+                    None => (range.start as u32..range.end as u32).collect(),
+                });
+            }
+            pass = self.shared.changed.wait(pass).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Whether some of the rows are not in memory.
+    fn is_far(&self, rows: &[u32]) -> bool {
+        let mut row = vec![0.0; self.features];
+        let quick = CALL + Duration::from_secs_f64(4.0 * self.features as f64 / COPIED_PER_S);
+        // Spread over all of them. One that is slow may have lost its core for a moment; a file that is not in memory is
+        // slow every time, and one that is so in part often enough.
+        let looked_at = rows.iter().step_by((rows.len() / LOOKS).max(1));
+        let slow = looked_at.filter(|number| {
+            let begun = Instant::now();
+            // What is wrong with a row is told by the step that needs it.
+            let _ = self.rows.read_rows(&[**number], &mut row);
+            begun.elapsed() > quick
+        });
+        slow.count() > 1
+    }
+
+    fn bring_near(&self, rows: &[u32]) {
+        let piece = (PIECE_BYTES / (4 * self.features)).max(1);
+        thread::scope(|scope| {
+            for rows in rows.chunks(rows.len().div_ceil(READERS).max(1)) {
+                let read = move || {
+                    let mut room = vec![0.0; piece * self.features];
+                    for rows in rows.chunks(piece) {
+                        let _ = self.rows.read_rows(rows, &mut room[..rows.len() * self.features]);
+                        if self.shared.pass().ended {
+                            return;
+                        }
+                    }
+                };
+                // Where there is no thread for it the steps wait for their rows themselves.
+                let _ = thread::Builder::new().name("read-ahead".into()).spawn_scoped(scope, read);
+            }
+        });
+    }
+}
+
+/// The rows after those that are covered, as long as they begin within a window of the steps.
+fn upcoming(pass: &Pass, window: usize) -> Option<Range<usize>> {
+    let first = pass.covered.max(pass.position);
+    let near = first < pass.rows && first < pass.position.saturating_add(2 * window);
+    near.then(|| first..pass.rows.min(first + window))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+
+    /// Tells what is read, and takes so long for it.
+    struct Told(Mutex<Sender<Vec<u32>>>, Duration);
+
+    impl RowReader for Told {
+        fn read_rows(&self, rows: &[u32], _: &mut [f32]) -> io::Result<()> {
+            let begun = Instant::now();
+            while begun.elapsed() < self.1 {
+                std::hint::spin_loop();
+            }
+            let _ = self.0.lock().expect("nobody panics").send(rows.to_vec());
+            Err(io::Error::other("nobody asks for the numbers"))
+        }
+
+        fn read_range(&self, _: u32, _: &mut [f32]) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    const FEATURES: usize = 1024;
+    const WINDOW: usize = WINDOW_BYTES / (4 * FEATURES);
+
+    #[test]
+    fn rows_that_are_waited_for_are_all_read_in_the_order_of_the_pass() {
+        let (tell, told) = channel();
+        let ahead = Ahead::new(Arc::new(Told(Mutex::new(tell), Duration::from_micros(60))), FEATURES);
+        let ahead = ahead.expect("a thread");
+        let order: Vec<u32> = (0..3 * WINDOW as u32).rev().collect();
+        ahead.begin(Some(Arc::new(order.clone())), order.len());
+        // Two windows from the start on, and no more before the steps go on.
+        let mut read = std::collections::BTreeSet::new();
+        while read.len() < 2 * WINDOW {
+            read.extend(told.recv().expect("reads go on"));
+        }
+        assert_eq!(read.iter().next(), Some(&(WINDOW as u32)));
+        ahead.at(WINDOW);
+        while read.len() < 3 * WINDOW {
+            read.extend(told.recv().expect("reads go on"));
+        }
+        drop(ahead);
+        assert!(told.iter().flatten().all(|row| read.contains(&row)));
+    }
+
+    #[test]
+    fn steps_that_are_further_leave_rows_behind() {
+        let pass = |position, covered| Pass { rows: 1000, position, covered, ..Pass::default() };
+        assert_eq!(upcoming(&pass(0, 0), 100), Some(0..100));
+        assert_eq!(upcoming(&pass(0, 100), 100), Some(100..200));
+        assert_eq!(upcoming(&pass(0, 200), 100), None, "far enough ahead");
+        assert_eq!(upcoming(&pass(450, 200), 100), Some(450..550), "what is past is no use");
+        assert_eq!(upcoming(&pass(900, 950), 100), Some(950..1000));
+        assert_eq!(upcoming(&pass(1000, 1000), 100), None);
+    }
+}
