@@ -80,7 +80,8 @@ pub fn step(trial: &Trial) -> Result<Option<Measured>, DeviceError> {
     }))
 }
 
-/// Runs blocks over blank rows, each where the last one ended, so that rows come from where a run's come from.
+/// Runs blocks over blank rows, each where the last one ended, so that rows come from where a run's come from; what reading
+/// them from a file takes is left out.
 struct Stepper {
     executor: Box<dyn Executor>,
     batch: usize,
@@ -92,7 +93,7 @@ struct Stepper {
 impl Stepper {
     fn new(trial: &Trial, mut executor: Box<dyn Executor>, steps: usize) -> Result<Self, DeviceError> {
         let (layout, facts, batch) = (&trial.programs.layout, trial.facts, trial.programs.train.batch);
-        let whole = if trial.chunk_rows.is_some() { 0 } else { facts.train_rows };
+        let whole = if trial.chunk_rows.is_some() || facts.in_file { 0 } else { facts.train_rows };
         let most = MOST_NUMBERS / facts.features.max(1);
         let rows = whole.min(most).max(batch * steps);
         // Not zero: zeros that were never written all lie in one page.

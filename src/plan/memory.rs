@@ -53,7 +53,13 @@ impl Need<'_> {
         let (key, hint) = match self.largest_batch(machine) {
             Some(batch) => ("data.batch_size".to_owned(), format!("`data.batch_size = {batch}` would fit")),
             None if self.data_bytes > lack.free / 2 => {
-                let hint = "`data.placement = \"streamed\"` leaves the data on the host";
+                // The CPU has no memory but the one that holds the rows; it leaves those of arrays in their file.
+                let is_held =
+                    self.devices.used == [Place::Cpu] && !matches!(self.spec.data.source, Source::Npy(_));
+                let hint = match is_held {
+                    true => "use fewer rows, or `npy` arrays, which may stay in their file",
+                    false => "`data.placement = \"streamed\"` leaves the data on the host",
+                };
                 (rows_key(self.spec).to_owned(), hint.to_owned())
             }
             None if self.devices.used.len() > 1 => {

@@ -1,16 +1,23 @@
 //! What a user may not expect of a trial: keys that change nothing, or not all that they seem to. Told as warnings by
 //! `runner check` and at the start of a run.
 
-use super::{Trial, global_batch};
+use super::{Place, Trial, global_batch};
 use crate::{
-    spec::{Interval, Rule, Scaling},
+    spec::{Interval, Placement, Rule, Scaling},
     units,
 };
 
 impl Trial {
     /// A sentence each.
     pub fn remarks(&self) -> Vec<String> {
-        let all = [self.batch(), self.outputs(), self.validation(), self.max_steps(), self.chain()];
+        let all = [
+            self.batch(),
+            self.placement(),
+            self.outputs(),
+            self.validation(),
+            self.max_steps(),
+            self.chain(),
+        ];
         all.into_iter().flatten().collect()
     }
 
@@ -34,6 +41,15 @@ impl Trial {
         Some(format!("`data.batch_size` is {batch}{each}, and {rows}"))
     }
 
+    /// Rows that are to be brought to where they are.
+    fn placement(&self) -> Option<String> {
+        let nowhere = self.devices.used == [Place::Cpu] && !self.facts.in_file;
+        (nowhere && self.spec.data.placement == Placement::Streamed).then(|| {
+            "`data.placement = \"streamed\"` changes nothing here: the CPU computes in the memory that holds the rows"
+                .to_owned()
+        })
+    }
+
     /// Outputs that stand for no class.
     fn outputs(&self) -> Option<String> {
         let classes = self.facts.classes?;
@@ -44,10 +60,9 @@ impl Trial {
         let verb = if last.outputs - classes == 1 { "stands" } else { "stand" };
         let others = units::count((last.outputs - classes) as u64);
         let [outputs, count] = [last.outputs, classes].map(|n| units::count(n as u64));
-        let index = last.index;
         Some(format!(
             "the model puts out {outputs} numbers per row, and the data have {count} classes: the other {others} {verb} \
-             for none; `model.layers.{index}.linear.out_features = {classes}` fits"
+             for none; `out_features = {classes}` in the last linear layer fits"
         ))
     }
 
@@ -70,7 +85,7 @@ impl Trial {
         let (most, epochs) = (units::count(most), units::counted(self.spec.trainer.max_epochs, "epoch"));
         let of_epochs = units::counted(of_epochs, "step");
         Some(format!(
-            "`trainer.max_steps` is {most}, and `trainer.max_epochs` ends the run before: {epochs} are {of_epochs}"
+            "`trainer.max_steps` is {most}, and `trainer.max_epochs` ends the run before, after {epochs}, {of_epochs}"
         ))
     }
 

@@ -95,7 +95,7 @@ fn ratios(runs: &[Run], configurations: &[Configuration]) -> Vec<String> {
     };
     let ratio = |c: &Configuration| {
         let own = work(c);
-        let mut same = configurations.iter().filter(|other| work(other) == own);
+        let mut same = configurations.iter().filter(|other| work(other) == own && rate(other).is_some());
         let base = rate(same.next()?)?;
         same.next()?;
         Some(format!("{:.2}x", rate(c)? / base))

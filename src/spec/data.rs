@@ -32,7 +32,8 @@ pub enum Placement {
     Auto,
     /// On the device from the start.
     Resident,
-    /// Moved in blocks of batches while the device computes.
+    /// Brought to the device in chunks while it computes. Those of an `npy` source stay in their file, from which the CPU
+    /// fetches each.
     Streamed,
 }
 
@@ -157,7 +158,7 @@ impl Data {
                 &[
                     Word { name: "auto", value: Placement::Auto, doc: "on the device where they fit" },
                     Word { name: "resident", value: Placement::Resident, doc: "on the device" },
-                    Word { name: "streamed", value: Placement::Streamed, doc: "moved in blocks of batches" },
+                    Word { name: "streamed", value: Placement::Streamed, doc: "brought to the device in chunks; rows of `npy` stay in their file, where the CPU fetches them" },
                 ],
                 &[],
             )

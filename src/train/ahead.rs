@@ -28,11 +28,17 @@ const COPIED_PER_S: f64 = 1e9;
 /// Threads that wait for a disk at the same time.
 const READERS: usize = 4;
 
-/// Bytes that each of them reads at a time.
-const PIECE_BYTES: usize = 1 << 18;
+/// Rows that each of them reads at a time: after those it looks whether it is still wanted, and a disk that turns may take
+/// ten milliseconds for each.
+const PIECE: usize = 16;
 
 /// Rows to bring near at least, in bytes: some milliseconds of a quick disk.
 const WINDOW_BYTES: usize = 8 << 20;
+
+/// Rows of so many features that are looked at together. Steps are to tell at least as often how far they are.
+pub fn window(features: usize) -> usize {
+    (WINDOW_BYTES / (4 * features.max(1))).max(LOOKS)
+}
 
 /// A pass over the rows, and how far it is.
 #[derive(Default)]
@@ -105,6 +111,7 @@ struct Worker {
 impl Worker {
     fn serve(&self) {
         while let Some(rows) = self.next() {
+            let rows = rows.numbers();
             if self.is_far(&rows) {
                 self.bring_near(&rows);
             }
@@ -112,8 +119,8 @@ impl Worker {
     }
 
     /// The next rows to look at, once the steps are near them; `None` at the end.
-    fn next(&self) -> Option<Vec<u32>> {
-        let window = (WINDOW_BYTES / (4 * self.features)).max(LOOKS);
+    fn next(&self) -> Option<Upcoming> {
+        let window = window(self.features);
         let mut pass = self.shared.pass();
         loop {
             if pass.ended {
@@ -121,10 +128,7 @@ impl Worker {
             }
             if let Some(range) = upcoming(&pass, window) {
                 pass.covered = range.end;
-                return Some(match &pass.order {
-                    Some(order) => order.get(range).unwrap_or_default().to_vec(),
-                    None => (range.start as u32..range.end as u32).collect(),
-                });
+                return Some(Upcoming { order: pass.order.clone(), range });
             }
             pass = self.shared.changed.wait(pass).unwrap_or_else(PoisonError::into_inner);
         }
@@ -136,7 +140,8 @@ impl Worker {
         let quick = CALL + Duration::from_secs_f64(4.0 * self.features as f64 / COPIED_PER_S);
         // Spread over all of them. One that is slow may have lost its core for a moment; a file that is not in memory is
         // slow every time, and one that is so in part often enough.
-        let looked_at = rows.iter().step_by((rows.len() / LOOKS).max(1));
+        let looked_at =
+            rows.iter().step_by((rows.len() / LOOKS).max(1)).take_while(|_| !self.shared.pass().ended);
         let slow = looked_at.filter(|number| {
             let begun = Instant::now();
             // What is wrong with a row is told by the step that needs it.
@@ -147,22 +152,34 @@ impl Worker {
     }
 
     fn bring_near(&self, rows: &[u32]) {
-        let piece = (PIECE_BYTES / (4 * self.features)).max(1);
         thread::scope(|scope| {
             for rows in rows.chunks(rows.len().div_ceil(READERS).max(1)) {
                 let read = move || {
-                    let mut room = vec![0.0; piece * self.features];
-                    for rows in rows.chunks(piece) {
+                    let mut room = vec![0.0; PIECE * self.features];
+                    for rows in rows.chunks(PIECE).take_while(|_| !self.shared.pass().ended) {
                         let _ = self.rows.read_rows(rows, &mut room[..rows.len() * self.features]);
-                        if self.shared.pass().ended {
-                            return;
-                        }
                     }
                 };
                 // Where there is no thread for it the steps wait for their rows themselves.
                 let _ = thread::Builder::new().name("read-ahead".into()).spawn_scoped(scope, read);
             }
         });
+    }
+}
+
+/// Positions of a pass.
+struct Upcoming {
+    order: Option<Arc<Vec<u32>>>,
+    range: Range<usize>,
+}
+
+impl Upcoming {
+    fn numbers(&self) -> Vec<u32> {
+        let Range { start, end } = self.range;
+        match &self.order {
+            Some(order) => order.get(start..end).unwrap_or_default().to_vec(),
+            None => (start as u32..end as u32).collect(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    ahead::Ahead,
+    ahead::{self, Ahead},
     feed::Chunk,
     logbook::Steps,
     session::{Halt, Session, Source},
@@ -100,7 +100,9 @@ impl Session<'_> {
             let steps = left
                 .min(usize::try_from(self.trial.steps - self.step).unwrap_or(usize::MAX))
                 .min(self.logbook.room())
-                .min(self.slice());
+                .min(self.slice())
+                .min(self.most_rows() / batch)
+                .max(1);
             let start = Instant::now();
             self.lrs.clear();
             self.timetable.fill(self.step, self.epoch - 1, steps, &mut self.hyper, &mut self.lrs);
@@ -117,7 +119,10 @@ impl Session<'_> {
             let ran = match self.world.run(&block, &mut self.clock, &mut self.logbook.ends) {
                 Err(DeviceError::Rows { done, source }) => {
                     self.steps_ended(position, done, start);
-                    return Err(Halt::Data(source));
+                    // A loss that was no number before is what ended the run.
+                    let settled = self.world.settle(Purpose::Log, &mut self.clock, &mut self.logbook.ends)?;
+                    self.non_finite = settled.non_finite;
+                    return if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(source)) };
                 }
                 ran => ran?,
             };
@@ -162,6 +167,12 @@ impl Session<'_> {
         self.step += steps as u64;
         self.samples += rows as u64;
         rows
+    }
+
+    /// Rows of a block at most: where each is fetched from a file the next ones may take far longer than the last.
+    pub(super) fn most_rows(&self) -> usize {
+        let facts = self.trial.facts;
+        if facts.in_file { ahead::window(facts.features) } else { usize::MAX }
     }
 
     /// Steps that fit a block's time; the first is run alone, since it is the warm-up.

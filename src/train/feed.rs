@@ -1,5 +1,5 @@
-//! Where a step's rows come from: bound to the device once, or streamed to it in chunks that a thread of its own reads
-//! ahead of the computing.
+//! Rows for a device with a memory of its own: brought to it in chunks that a thread of its own reads ahead of the
+//! computing.
 
 use std::{
     io,
@@ -40,12 +40,9 @@ pub struct Cut {
     pub chunk: usize,
     /// Devices that share each batch.
     pub world_size: usize,
-    /// Threads that compute on this host, and thus are held up by reading.
-    pub threads: usize,
+    /// Threads that read a chunk.
+    pub readers: usize,
 }
-
-/// The most threads that read a chunk.
-const MOST_READERS: usize = 8;
 
 /// An order of rows to read, and how many of them.
 type Request = (Option<Arc<Vec<u32>>>, usize);
@@ -150,11 +147,9 @@ impl Reader {
         Ok((x, y))
     }
 
-    /// By as many threads as compute. One alone would take the core of one of them, for which the others then wait, and
-    /// what it takes would be lost as often as there are threads.
+    /// By several threads: a disk that is waited for serves many at the same time.
     fn read_rows(&self, file: &dyn RowReader, wanted: &[u32], x: &mut [f32]) -> io::Result<()> {
-        let readers = self.cut.threads.clamp(1, MOST_READERS);
-        let rows = wanted.len().div_ceil(readers).max(1);
+        let rows = wanted.len().div_ceil(self.cut.readers.max(1)).max(1);
         thread::scope(|scope| {
             let mut parts = wanted.chunks(rows).zip(x.chunks_mut((rows * self.cut.features).max(1)));
             let own = parts.next();

@@ -18,10 +18,14 @@ use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Purpose, SHORTEST_TIMED_STEP, Work},
     event::{Event, Outcome, Status, ValidationRow},
+    host,
     plan::Trial,
     program::{Hyper, Phase, Slice},
     spec::Metric,
 };
+
+/// The most threads that read a chunk of rows.
+const MOST_READERS: usize = 8;
 
 /// Nobody listens any more: the recorder has failed, and knows why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +87,9 @@ impl From<io::Error> for Halt {
 pub fn grain(trial: &Trial) -> Grain {
     let step_s = trial.floor.serial_s();
     // A GPU times its steps itself, while the host is elsewhere.
-    let blocks = trial.engine.is_gpu() || step_s < SHORTEST_TIMED_STEP.as_secs_f64();
+    // How long a row from a file takes is not known beforehand.
+    let short = step_s < SHORTEST_TIMED_STEP.as_secs_f64() && !trial.facts.in_file;
+    let blocks = trial.engine.is_gpu() || short;
     if blocks { Grain::Blocks } else { Grain::Phases }
 }
 
@@ -124,8 +130,8 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
 pub(super) enum Source {
     /// The device has them.
     Bound,
-    /// The device fetches them from their file. Training looks ahead into it, since its rows come in any order; the system
-    /// itself foresees validation's.
+    /// The device fetches them from their file. Where they come in any order this looks ahead into it; the system itself
+    /// foresees rows that follow each other.
     File(Option<Ahead>),
     /// They are brought to the device in chunks.
     Stream(Stream),
@@ -256,8 +262,10 @@ impl<'a> Session<'a> {
             (Store::File(rows), None) => {
                 self.world.bind_file(features, rows)?;
                 self.world.bind(Purpose::Dataset, targets, &part.targets)?;
-                let ahead = || Ahead::new(Arc::clone(rows), self.trial.facts.features);
-                Ok(Source::File((work == Work::Train).then(ahead).transpose()?))
+                let shuffled = work == Work::Train && self.trial.spec.data.shuffle;
+                // Where there is no thread for it the steps wait for their rows themselves.
+                let ahead = || Ahead::new(Arc::clone(rows), self.trial.facts.features).ok();
+                Ok(Source::File(shuffled.then(ahead).flatten()))
             }
             (_, Some(chunk)) => {
                 let batch = match (work, &self.trial.programs.validate) {
@@ -267,8 +275,11 @@ impl<'a> Session<'a> {
                 let chunk = (chunk / batch).max(1) * batch;
                 let facts = self.trial.facts;
                 let (features, targets) = (facts.features, facts.targets);
-                let (world_size, threads) = (self.world.size(), self.trial.threads);
-                let cut = Cut { features, targets, batch, chunk, world_size, threads };
+                let world_size = self.world.size();
+                // Beside a GPU the host's cores have nothing to do; virtual ones compute on them.
+                let cores = if self.trial.engine.is_gpu() { host::logical_cores().unwrap_or(1) } else { 1 };
+                let readers = cores.min(MOST_READERS);
+                let cut = Cut { features, targets, batch, chunk, world_size, readers };
                 Ok(Source::Stream(Stream::new(part, cut)?))
             }
         }

@@ -79,7 +79,7 @@ impl Session<'_> {
         let mut slice = 1;
         while position < end {
             let start = Instant::now();
-            let steps = (end - position).div_ceil(chunk).min(slice);
+            let steps = (end - position).div_ceil(chunk).min(slice).min(self.most_rows() / chunk).max(1);
             let block = Block {
                 work: Work::Validate,
                 step: self.step,

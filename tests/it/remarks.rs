@@ -48,7 +48,9 @@ fn more_steps_than_the_epochs_have() {
     warned(
         &place,
         &["trainer.max_steps=2000"],
-        &["`trainer.max_steps` is 2,000, and `trainer.max_epochs` ends the run before: 3 epochs are 9 steps"],
+        &[
+            "`trainer.max_steps` is 2,000, and `trainer.max_epochs` ends the run before, after 3 epochs, 9 steps",
+        ],
     );
     // The trials of a sweep that are warned of the same are so once, and the page still tells all of them.
     let ended = place.runner(&["check", "spec.toml", "trainer.max_steps=2000", "seed=1,2"]);
@@ -88,6 +90,13 @@ fn a_part_of_a_schedule_that_is_never_reached() {
 }
 
 #[test]
+fn rows_that_are_where_they_are_to_be_brought() {
+    let words = "`data.placement = \"streamed\"` changes nothing here: the CPU computes in the memory that holds the rows";
+    warned(&place(40), &["data.placement=streamed"], &[words]);
+    warned(&place(40), &["data.placement=streamed", "devices.num_gpus=1", "--virtual-gpus=1"], &[]);
+}
+
+#[test]
 fn a_fraction_that_is_no_row() {
     warned(
         &place(40),
@@ -109,7 +118,7 @@ fn outputs_that_stand_for_no_class_and_batches_beyond_the_rows() {
         &place,
         &outputs("model.layers.0.linear.out_features=5"),
         &["the model puts out 5 numbers per row, and the data have 3 classes: the other 2 stand for none; \
-           `model.layers.0.linear.out_features = 3` fits"],
+           `out_features = 3` in the last linear layer fits"],
     );
     warned(
         &place,

@@ -253,9 +253,10 @@ fn streamed_rows_give_the_same_numbers() {
          [optimizer.sgd]\nlr = 0.1\n"
     ));
     for shuffle in ["data.shuffle=true", "data.shuffle=false"] {
-        // One thread reads while a team computes.
+        // Every member of a team fetches its own; a device with a memory of its own gets chunks.
         let team: &[&str] = &["devices.engine=team", "--threads=3"];
-        for more in [&[][..], &["trainer.max_steps=6"], &["logging.policy=immediate"], team] {
+        let apart: &[&str] = &["devices.num_gpus=1", "--virtual-gpus=1"];
+        for more in [&[][..], &["trainer.max_steps=6"], &["logging.policy=immediate"], team, apart] {
             let run = |placement: &str| {
                 let arguments: Vec<&str> = [shuffle, placement].iter().chain(more).copied().collect();
                 place.run(&arguments).ended_by(0)

@@ -8,7 +8,7 @@ use std::{
 use super::{
     pace::{Pace, Sharing},
     simd,
-    state::State,
+    state::{Fault, State},
     task::Tally,
     team::{Lost, Seat, Team},
     watch::{PhaseWatch, Unwatched, Watcher},
@@ -133,9 +133,9 @@ impl CpuExecutor {
         let timed = block.work == Work::Train && clock.grain == Grain::Phases;
         if timed {
             let mut watch = PhaseWatch::new(clock, ends, begun);
-            let walked = self.walk(together, &mut watch);
+            self.walk(together, &mut watch)?;
             watch.finish();
-            walked
+            Ok(())
         } else {
             self.walk(together, &mut Unwatched)
         }
@@ -173,7 +173,7 @@ impl CpuExecutor {
 
     /// Writes down when steps ended that were timed together.
     fn tell_ends(&self, work: Work, steps: usize, [start, end]: [Instant; 2], meters: &mut Meters<'_>) {
-        if work == Work::Train && meters.clock.grain == Grain::Blocks {
+        if steps > 0 && work == Work::Train && meters.clock.grain == Grain::Blocks {
             meters.clock.span(Lane::Device, Phase::Step, [start, end], steps as u64);
             let end = (end - meters.clock.origin()).as_secs_f64();
             meters.ends.extend(std::iter::repeat_n(end, steps));
@@ -184,8 +184,8 @@ impl CpuExecutor {
     fn lost(&mut self, step: u64, first: usize) -> DeviceError {
         let rows =
             self.exclusive(|state| state.fault.get_mut().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some((within, source)) = rows {
-            return DeviceError::Rows { done: first + within, source };
+        if let Some(Fault { step, source, .. }) = rows {
+            return DeviceError::Rows { done: first + step, source };
         }
         let device = self.device.clone();
         match self.tally.fault.take() {

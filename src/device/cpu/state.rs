@@ -52,6 +52,15 @@ pub struct Assignment {
     pub hyper: Vec<Hyper>,
 }
 
+/// Rows that could not be read; of several members' the first one's.
+pub struct Fault {
+    /// In which step of the assignment, from 0.
+    pub step: usize,
+    member: usize,
+    /// Why.
+    pub source: io::Error,
+}
+
 /// What the team shares. Threads read it while a block runs; the host writes it in between.
 pub struct State {
     /// The products' instruction set.
@@ -68,8 +77,8 @@ pub struct State {
     pub together: Option<Set>,
     /// What is to be done.
     pub assignment: Assignment,
-    /// In which step of it, from 0, rows could not be read, and why.
-    pub fault: Mutex<Option<(usize, io::Error)>>,
+    /// That rows could not be read.
+    pub fault: Mutex<Option<Fault>>,
 }
 
 impl State {
@@ -176,7 +185,10 @@ impl State {
                 let slices = unsafe { task.access.borrow(&self.arena) };
                 if let Err(e) = task.run(slices, &context, &at, tally) {
                     // Fetching is the first that a step does, and the others wait for it before they change a parameter.
-                    self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((step, e));
+                    let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+                    if fault.as_ref().is_none_or(|other| member < other.member) {
+                        *fault = Some(Fault { step, member, source: e });
+                    }
                     return Err(Lost);
                 }
                 if matches!(task.job, Job::AllReduce) && tally.fault.is_some() {

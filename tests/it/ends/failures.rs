@@ -146,6 +146,8 @@ fn a_fault_while_streaming_keeps_the_rows_before_it() {
             } else {
                 assert!(numbers(&rows, "step").into_iter().eq(1..=steps), "{policy} {way:?}: {rows:?}");
             }
+            let diverged = run(&["optimizer.sgd.lr=1e20"]).ended_by(1);
+            assert_eq!(diverged.summary("status"), "diverged", "{policy} {way:?}");
             let whole = run(&[&format!("trainer.max_steps={steps}")]).ended_by(0);
             let [trained, wanted] = [folder, whole].map(|folder| tensors(&folder.model()));
             assert!(trained == wanted, "{policy} {way:?}");
