@@ -32,8 +32,8 @@ const READERS: usize = 4;
 /// ten milliseconds for each.
 const PIECE: usize = 16;
 
-/// Rows to bring near at least, in bytes: some milliseconds of a quick disk.
-const WINDOW_BYTES: usize = 8 << 20;
+/// Rows to bring near at least, in bytes: some ten milliseconds of a quick disk, and of steps.
+const WINDOW_BYTES: usize = 32 << 20;
 
 /// Rows of so many features that are looked at together. Steps are to tell at least as often how far they are.
 pub fn window(features: usize) -> usize {
@@ -213,13 +213,13 @@ mod tests {
         }
     }
 
-    const FEATURES: usize = 1024;
+    const FEATURES: usize = 1 << 15;
     const WINDOW: usize = WINDOW_BYTES / (4 * FEATURES);
 
     #[test]
     fn rows_that_are_waited_for_are_all_read_in_the_order_of_the_pass() {
         let (tell, told) = channel();
-        let ahead = Ahead::new(Arc::new(Told(Mutex::new(tell), Duration::from_micros(60))), FEATURES);
+        let ahead = Ahead::new(Arc::new(Told(Mutex::new(tell), Duration::from_micros(200))), FEATURES);
         let ahead = ahead.expect("a thread");
         let order: Vec<u32> = (0..3 * WINDOW as u32).rev().collect();
         ahead.begin(Some(Arc::new(order.clone())), order.len());
