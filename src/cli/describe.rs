@@ -132,8 +132,11 @@ fn data(page: &mut Page, trial: &Trial, notes: &[String]) {
         rows => format!("{} to validate on", units::count(rows as u64)),
     };
     let placement = match trial.chunk_rows {
-        Some(rows) => format!("streamed in chunks of {}", units::counted(rows as u64, "row")),
-        None if facts.in_file => "fetched from the file row by row".to_owned(),
+        Some(rows) => {
+            let checked = if facts.in_file { " from the file, and checked then" } else { "" };
+            format!("streamed in chunks of {}{checked}", units::counted(rows as u64, "row"))
+        }
+        None if facts.in_file => "fetched from the file row by row, and checked then".to_owned(),
         None => format!("{} resident on the device", units::bytes(trial.data_bytes)),
     };
     let train = units::counted(facts.train_rows as u64, "row");
@@ -204,7 +207,11 @@ fn cost(page: &mut Page, trial: &Trial) {
     let parts = floor.by(trial.threads);
     let measured = match measure::step(trial) {
         Ok(Some(Measured { step_s, instrument })) => {
-            let alone = if trial.world_size() == 1 { "" } else { ", without the all-reduce" };
+            let alone = match trial.world_size() {
+                1 if trial.facts.in_file => ", without reading them from the file",
+                1 => "",
+                _ => ", without the all-reduce",
+            };
             format!(
                 "{} measured on blank rows{alone}{}",
                 units::seconds(step_s),

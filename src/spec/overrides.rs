@@ -103,7 +103,9 @@ fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
     let mut problem = Problem::new(place, format!("`{name}` is not there to be deleted"));
     let mut written = Vec::new();
     list_keys("", root, &mut written);
-    if let Some(near) = suggest::nearest(&name, written.iter().map(String::as_str)) {
+    // What holds the key is no other spelling of it.
+    let others = written.iter().map(String::as_str).filter(|other| !name.starts_with(&format!("{other}.")));
+    if let Some(near) = suggest::nearest(&name, others) {
         problem = problem.hint(format!("did you mean `~{near}`?"));
     }
     Err(problem.into())

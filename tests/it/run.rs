@@ -264,6 +264,14 @@ fn streamed_rows_give_the_same_numbers() {
             same(&run("data.placement=resident"), &run("data.placement=streamed"));
         }
     }
+    let page = |more: &[&str]| {
+        place.runner(&[&["check", "spec.toml", "data.placement=streamed"], more].concat()).stdout
+    };
+    let fetched = page(&[]);
+    assert!(fetched.contains("; fetched from the file row by row, and checked then\n"), "{fetched}");
+    assert!(fetched.contains(" measured on blank rows, without reading them from the file"), "{fetched}");
+    let chunks = page(&["devices.num_gpus=1", "--virtual-gpus=1"]);
+    assert!(chunks.contains(" rows from the file, and checked then\n"), "{chunks}");
 }
 
 const POLICIES: [&str; 5] = [

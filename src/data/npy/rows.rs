@@ -169,7 +169,14 @@ impl Array {
     fn read_bytes(&self, element: u64, bytes: &mut [u8]) -> io::Result<()> {
         let place = self.offset + element * self.layout.element.bytes() as u64;
         self.file.read_exact_at(bytes, place).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot read `{}`: {error}", self.path.display()))
+            let why = match error.kind() {
+                io::ErrorKind::UnexpectedEof => {
+                    let row = element / self.width.max(1) as u64;
+                    format!("it ends before what is read from row {row} (counted from 0) on, and was longer when it was opened")
+                }
+                _ => error.to_string(),
+            };
+            io::Error::new(error.kind(), format!("cannot read `{}`: {why}", self.path.display()))
         })
     }
 
