@@ -9,7 +9,7 @@ use std::{
 
 use chrono::Utc;
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGINT, SIGTERM, SIGXFSZ},
     flag,
 };
 
@@ -100,6 +100,8 @@ pub fn catch_signals() -> StopFlag {
     // The second one may be of the other kind.
     let asked = Arc::new(AtomicBool::new(false));
     // Without handlers a signal ends the process, which loses nothing but the last unflushed rows.
+    // With a handler, a file that may not grow further is an error of the write, which is told, and no sudden end.
+    let _ = flag::register(SIGXFSZ, Arc::default());
     for signal in [SIGINT, SIGTERM] {
         // Actions run in the order in which they were registered: the first signal finds the flag unset.
         let _ = flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked));

@@ -59,9 +59,13 @@ impl Trial {
         }
         let verb = if last.outputs - classes == 1 { "stands" } else { "stand" };
         let others = units::count((last.outputs - classes) as u64);
-        let [outputs, count] = [last.outputs, classes].map(|n| units::count(n as u64));
+        let numbers = units::counted(last.outputs as u64, "number");
+        let count = match classes {
+            1 => "1 class".to_owned(),
+            count => format!("{} classes", units::count(count as u64)),
+        };
         Some(format!(
-            "the model puts out {outputs} numbers per row, and the data have {count} classes: the other {others} {verb} \
+            "the model puts out {numbers} per row, and the data have {count}: the other {others} {verb} \
              for none; `out_features = {classes}` in the last linear layer fits"
         ))
     }

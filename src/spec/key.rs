@@ -190,6 +190,20 @@ pub(super) fn remove(root: &mut Table, key: &Key) -> Option<Node> {
     }
 }
 
+/// Whether what stood at `key` was taken away from an array.
+pub(super) fn is_gap(root: &Table, key: &Key) -> bool {
+    let Some((first, rest)) = key.parts.split_first() else { return false };
+    let mut node = root.get(&first.text).map(|entry| &entry.node);
+    for part in rest {
+        node = match node.map(|node| &node.value) {
+            Some(Value::Table(table)) => table.get(&part.text).map(|entry| &entry.node),
+            Some(Value::Array(items)) => part.text.parse::<usize>().ok().and_then(|i| items.get(i)),
+            _ => None,
+        };
+    }
+    node.is_some_and(|node| matches!(node.value, Value::Deleted))
+}
+
 /// The place of a dotted key, or of the nearest table above it that is written; `None` where that is the whole file.
 pub(super) fn nearest(root: &Table, key: &str) -> Option<Span> {
     let mut parts = key.split('.');

@@ -100,6 +100,10 @@ fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
     }
     let name = key.dotted();
     let place = key.span().map_or(super::Place::Nowhere, Span::place);
+    if key::is_gap(root, key) {
+        let message = format!("`{name}` was deleted by an earlier argument");
+        return Err(Problem::new(place, message).hint("indexes mean the spec as it is written").into());
+    }
     let mut problem = Problem::new(place, format!("`{name}` is not there to be deleted"));
     let mut written = Vec::new();
     list_keys("", root, &mut written);
@@ -208,7 +212,7 @@ mod tests {
             assert_eq!(applied(file, arguments), (want.to_owned(), vec![]), "{arguments:?}");
         }
         let told = |arguments: &[&str]| applied(file, arguments).1;
-        assert_eq!(told(&["~l.1", "~l.1"]), ["`l.1` is not there to be deleted"]);
+        assert_eq!(told(&["~l.1", "~l.1"]), ["`l.1` was deleted by an earlier argument"]);
         assert_eq!(told(&["~l.3", "l.3.d=2"]), ["`l.3` was deleted by an earlier argument"]);
         assert_eq!(told(&["~l.4"]), ["`l.4` is not there to be deleted"]);
     }
