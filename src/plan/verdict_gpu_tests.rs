@@ -1,11 +1,11 @@
 //! Verdicts on jobs on GPUs.
 
 use super::{
-    tests::{LINE, WIDE, of_rows, planned, setting},
+    tests::{LINE, WIDE, machine, of_rows, planned, setting},
     *,
 };
 use crate::{
-    plan::{Gpu, GpuRates, Machine, Rates, Speed, SumRates},
+    plan::{Gpu, GpuRates, Speed, SumRates},
     program::{Phase, Shard},
 };
 
@@ -201,15 +201,7 @@ fn the_slowest_gpu_is_the_floor_of_all() {
     let real = |speed| Gpu { is_virtual: false, speed, ..Gpu::virtual_of(1 << 36) };
     let slow = GpuRates { f32_flops_per_s: 5e12, ..gpu() };
     let floor = |speeds: [Option<GpuRates>; 2]| {
-        let machine = Machine {
-            gpus: speeds.into_iter().map(real).collect(),
-            no_gpu: String::new(),
-            memory_available: 1 << 36,
-            cache_bytes: 1 << 20,
-            instruction_set: "avx2".into(),
-            rates: Rates::typical("avx2"),
-            sum_rates: None,
-        };
+        let machine = machine(speeds.into_iter().map(real).collect());
         let (places, programs) = ([Place::Gpu(0), Place::Gpu(1)], &trial.programs);
         let ranks = places.iter().map(|place| (place, programs));
         machine.gpu_floor(ranks, (Engine::Graph, Precision::F32, true), trial.data_bytes)

@@ -12,6 +12,19 @@ pub(super) fn planned(model: &str, more: &str, features: usize, rows: usize, thr
     of_rows(model, more, (features, rows, false), Vec::new(), threads)
 }
 
+/// Of typical rates, with those GPUs.
+pub(super) fn machine(gpus: Vec<Gpu>) -> Machine {
+    Machine {
+        gpus,
+        no_gpu: String::new(),
+        memory_available: 1 << 36,
+        cache_bytes: 1 << 20,
+        instruction_set: "avx2".into(),
+        rates: Rates::typical("avx2"),
+        sum_rates: None,
+    }
+}
+
 /// Of so many features and rows that stay in a file, or do not.
 pub(super) fn of_rows(
     model: &str,
@@ -29,16 +42,7 @@ pub(super) fn of_rows(
     std::fs::write(&path, text).unwrap();
     let experiment = load(&path, &[]).unwrap();
     let facts = Facts { train_rows: rows, validation_rows: 0, features, targets: 1, classes: None, in_file };
-    let machine = Machine {
-        gpus,
-        no_gpu: String::new(),
-        memory_available: 1 << 36,
-        cache_bytes: 1 << 20,
-        instruction_set: "avx2".into(),
-        rates: Rates::typical("avx2"),
-        sum_rates: None,
-    };
-    plan(&experiment.trials[0].spec, facts, &machine, threads).unwrap()
+    plan(&experiment.trials[0].spec, facts, &machine(gpus), threads).unwrap()
 }
 
 pub(super) fn setting(trial: &Trial) -> Setting {
