@@ -285,3 +285,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn tiles_in_any_order_have_the_same_bits() {
+    // Blocks of terms, groups of columns, and tiles of two heights.
+    for (kernel, shape) in kernels().into_iter().flat_map(|k| [(k, [45, 700, 900]), (k, [61, 100, 70])]) {
+        let [m, k, n] = shape;
+        let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
+        let (at, right) = (transposed(&a, m, k), packed(kernel, Source::Rows(&b), k, n));
+        let start = numbers(m * n, 3);
+        let lefts = [Lhs::Rows { data: &a, stride: k }, Lhs::Columns { data: &at, stride: m }];
+        let ends = [
+            Epilogue::Store,
+            Epilogue::Bias { bias: Some(&b[..n]), relu: true },
+            Epilogue::Update { rate: 0.5 },
+            Epilogue::WherePositive { saved: &start },
+        ];
+        for (lhs, epilogue) in lefts.into_iter().flat_map(|l| ends.map(|e| (l, e))) {
+            let mut whole = start.clone();
+            kernel.multiply(lhs, Rhs::Packed(&right), shape, &mut whole, epilogue);
+            let grid = kernel.grid(shape, true, 3);
+            assert_eq!((grid.tiles() % 3, grid.rows(0).start, grid.rows(grid.tiles() - 1).end), (0, 0, m));
+            let tiled = kernel.tiled(lhs, Rhs::Packed(&right), shape, epilogue, &grid);
+            let (mut out, mut scratch) = (start.clone(), Scratch::default());
+            for pass in 0..grid.passes() {
+                for tile in (0..grid.tiles()).rev() {
+                    let rows = grid.rows(tile);
+                    // As an owner's and as a stranger's.
+                    let among = if tile % 2 == 0 { 0..grid.tiles() } else { 0..0 };
+                    let turn = Turn { pass, tile, among };
+                    tiled.take(&turn, &mut out[rows.start * n..rows.end * n], &mut scratch);
+                }
+            }
+            assert_eq!(bits(&whole), bits(&out), "{} {shape:?} {epilogue:?}", kernel.name());
+        }
+    }
+}
