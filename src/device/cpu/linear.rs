@@ -18,6 +18,7 @@ struct Operands<'a> {
 }
 
 /// One thread's share, of whole rows.
+#[inline]
 pub fn multiply(kernel: Kernel, job: &Job, reads: [&[f32]; 4], [w0, w1]: [&mut [f32]; 2], at: &Cursor) {
     // One output: a layer of dot products, where nothing is to be laid out for tiles.
     match *job {
@@ -74,6 +75,7 @@ fn keeps(job: &Job) -> bool {
     matches!(job, Job::Linear { keep: true, .. })
 }
 
+#[inline]
 fn operands<'a>(job: &Job, [r0, r1, r2, _]: [&'a [f32]; 4], at: &Cursor) -> Option<Operands<'a>> {
     let right = |packed| if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
     Some(match *job {
@@ -107,6 +109,7 @@ fn operands<'a>(job: &Job, [r0, r1, r2, _]: [&'a [f32]; 4], at: &Cursor) -> Opti
 
 /// What follows a product on the rows that it made: an activation that does not fit its epilogue, or the way back through
 /// one; `saved` are the rows' outputs of it.
+#[inline]
 fn finish(job: &Job, saved: &[f32], w0: &mut [f32], w1: &[f32]) {
     match *job {
         Job::Linear { activation: Some(f), keep: true, .. } => activation::activate(f, w1, w0),

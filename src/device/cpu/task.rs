@@ -268,8 +268,8 @@ impl Task {
                 let source = if transposed { Source::Transposed(r0) } else { Source::Rows(r0) };
                 kernel.pack(source, shape, units.0..units.1, w0);
             }
-            job @ (Job::Linear { .. } | Job::InputGradient { .. } | Job::WeightGradient { .. }) => {
-                linear::multiply(kernel, &job, reads, [w0, w1], at);
+            Job::Linear { .. } | Job::InputGradient { .. } | Job::WeightGradient { .. } => {
+                linear::multiply(kernel, &self.job, reads, [w0, w1], at);
             }
             Job::PartialSums { inputs, stride } => {
                 let chunks = r0.chunks(SUM_ROWS * inputs).zip(r1.chunks(SUM_ROWS));

@@ -103,7 +103,8 @@ impl Rows {
         if rows <= set.tile_rows() && shares == 1 {
             return Self { tiles: 1, low: rows, higher: 0 };
         }
-        let tiles = rows.div_ceil(set.tile_rows()).next_multiple_of(shares);
+        let least = rows.div_ceil(set.tile_rows());
+        let tiles = if shares == 1 { least } else { least.next_multiple_of(shares) };
         Self { tiles, low: rows / tiles, higher: rows % tiles }
     }
 
@@ -116,10 +117,12 @@ impl Rows {
 
 /// One pass: all rows by a piece of the right operand.
 #[derive(Clone, Copy)]
-pub(super) struct Pass {
+pub(super) struct Pass<'a> {
     piece: Piece,
     next: Piece,
     last: bool,
+    /// The piece: numbers, from one k to the next, from one panel to the next.
+    right: (&'a [f32], usize, usize),
 }
 
 /// A tile's place among those that one thread works through in a pass: what it will need next follows from that.
@@ -172,7 +175,7 @@ impl<'a> Product<'a> {
         Cut::of(self.set, self.k, self.n, matches!(self.rhs, Rhs::Packed(_)))
     }
 
-    pub fn pass(&self, cut: &Cut, pass: usize) -> Pass {
+    pub fn pass(&self, cut: &Cut, pass: usize) -> Pass<'a> {
         let piece = |pass: usize| {
             let (group, block) =
                 if cut.blocks == 1 { (pass, 0) } else { (pass / cut.blocks, pass % cut.blocks) };
@@ -182,7 +185,7 @@ impl<'a> Product<'a> {
             (block, Piece { first, length, column, columns })
         };
         let ((block, piece), (_, next)) = (piece(pass), piece(pass + 1));
-        Pass { piece, next, last: block + 1 == cut.blocks }
+        Pass { piece, next, last: block + 1 == cut.blocks, right: self.right(piece) }
     }
 
     /// One tile's part of a pass; `out` holds the tile's rows. Nothing is brought near for what comes next where it is not
@@ -190,7 +193,7 @@ impl<'a> Product<'a> {
     #[inline]
     pub fn tile(
         &self,
-        pass: &Pass,
+        pass: &Pass<'a>,
         range: Range<usize>,
         place: Option<Place>,
         upcoming: Upcoming<'_>,
@@ -200,7 +203,7 @@ impl<'a> Product<'a> {
         let Self { set, n, .. } = *self;
         let piece = pass.piece;
         let (row, rows) = (range.start, range.len());
-        let (rhs, rhs_stride, rhs_panel_stride) = self.right(piece);
+        let (rhs, rhs_stride, rhs_panel_stride) = pass.right;
         let (data, order, stride) = self.left(row, piece.first);
         let mut strip = Strip {
             lhs: data,
