@@ -29,7 +29,7 @@ pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
     steps(&mut page, trial);
     cost(&mut page, trial);
     page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
-    page.row("moves", moves(trial));
+    moves(&mut page, trial);
     memory(&mut page, trial, machine);
     page.0
 }
@@ -133,10 +133,10 @@ fn data(page: &mut Page, trial: &Trial, notes: &[String]) {
     };
     let placement = match trial.chunk_rows {
         Some(rows) => {
-            let checked = if facts.in_file { " from the file, and checked then" } else { "" };
+            let checked = if facts.in_file() { " from the file, and checked then" } else { "" };
             format!("streamed in chunks of {}{checked}", units::counted(rows as u64, "row"))
         }
-        None if facts.in_file => "fetched from the file row by row, and checked then".to_owned(),
+        None if facts.in_file() => "fetched from the file row by row, and checked then".to_owned(),
         None => format!("{} resident on the device", units::bytes(trial.data_bytes)),
     };
     let train = units::counted(facts.train_rows as u64, "row");
@@ -208,7 +208,7 @@ fn cost(page: &mut Page, trial: &Trial) {
     let measured = match measure::step(trial) {
         Ok(Some(Measured { step_s, instrument })) => {
             let alone = match trial.world_size() {
-                1 if trial.facts.in_file => ", without reading them from the file",
+                1 if trial.facts.in_file() => ", without reading them from the file",
                 1 => "",
                 _ => ", without the all-reduce",
             };
@@ -247,15 +247,21 @@ fn timing(adds: Estimate) -> String {
     format!(", to which timing its phases adds {:.2} % ({low:.2} to {high:.2})", adds.median * 100.0)
 }
 
-/// What passes between host and devices.
-fn moves(trial: &Trial) -> String {
-    let movements = transfers(trial);
-    if movements.is_empty() {
-        return "nothing: the CPU's memory is the host's".to_owned();
-    }
+/// What passes between host and devices, and what is read from files.
+fn moves(page: &mut Page, trial: &Trial) {
+    let (read, moved): (Vec<_>, Vec<_>) = transfers(trial).into_iter().partition(|m| m.kind == "read");
     let word = |m: &Movement| format!("{} {} {}", m.kind, m.purpose, units::bytes(m.bytes));
-    let words: Vec<String> = movements.iter().map(word).collect();
-    format!("{} over the whole run", words.join(", "))
+    let words = |all: &[Movement]| all.iter().map(word).collect::<Vec<_>>().join(", ");
+    page.row(
+        "moves",
+        match &moved[..] {
+            [] => "nothing: the CPU's memory is the host's".to_owned(),
+            all => format!("{} over the whole run", words(all)),
+        },
+    );
+    if !read.is_empty() {
+        page.more([format!("{} over the whole run, from the file", words(&read))]);
+    }
 }
 
 fn source(trial: &Trial) -> &'static str {

@@ -93,7 +93,7 @@ struct Stepper {
 impl Stepper {
     fn new(trial: &Trial, mut executor: Box<dyn Executor>, steps: usize) -> Result<Self, DeviceError> {
         let (layout, facts, batch) = (&trial.programs.layout, trial.facts, trial.programs.train.batch);
-        let whole = if trial.chunk_rows.is_some() || facts.in_file { 0 } else { facts.train_rows };
+        let whole = if trial.chunk_rows.is_some() || facts.in_file() { 0 } else { facts.train_rows };
         let most = MOST_NUMBERS / facts.features.max(1);
         let rows = whole.min(most).max(batch * steps);
         // Not zero: zeros that were never written all lie in one page.

@@ -180,7 +180,7 @@ mod tests {
             features: 4,
             targets: 1,
             classes: Some(3),
-            in_file: false,
+            file_row_bytes: None,
         };
         assert_eq!(difference(then, then), None);
         for (now, words) in [
@@ -188,7 +188,7 @@ mod tests {
             (Facts { features: 5, ..then }, "there were 4 features, and now there are 5"),
             (Facts { classes: Some(4), ..then }, "there were 3 classes, and now there are 4"),
             (
-                Facts { in_file: true, ..then },
+                Facts { file_row_bytes: Some(16), ..then },
                 "their features are no longer where they were, in memory or in their file",
             ),
         ] {

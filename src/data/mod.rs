@@ -23,7 +23,7 @@ use crate::{
 
 mod weights;
 
-pub use crate::device::{RowReader, Store};
+pub use crate::device::{Reads, RowReader, Store};
 pub use order::epoch_order;
 pub use weights::{Tensor, Weights, read_weights};
 
@@ -117,7 +117,10 @@ impl Dataset {
             features: self.features,
             targets: self.targets,
             classes: self.classes,
-            in_file: matches!(self.train.features, Store::File(_)),
+            file_row_bytes: match &self.train.features {
+                Store::File(rows) => Some(rows.row_bytes()),
+                Store::Memory(_) => None,
+            },
         }
     }
 }

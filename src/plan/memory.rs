@@ -202,7 +202,7 @@ mod tests {
             features: 100,
             targets: 1,
             classes: None,
-            in_file: false,
+            file_row_bytes: None,
         };
         plan(&experiment.trials[0].spec, facts, machine, 2).map_err(|e| match e {
             PlanError::Problems(mut problems) => problems.remove(0),

@@ -73,8 +73,15 @@ pub struct Facts {
     pub targets: usize,
     /// Classes, where targets are classes.
     pub classes: Option<usize>,
+    /// Bytes of a row's features in their file, where they stay there.
+    pub file_row_bytes: Option<u64>,
+}
+
+impl Facts {
     /// Whether features stay in their file.
-    pub in_file: bool,
+    pub fn in_file(&self) -> bool {
+        self.file_row_bytes.is_some()
+    }
 }
 
 /// What runs the steps.
@@ -211,7 +218,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         spec.logging.flush_every.get_or_insert(steps_per_epoch);
     }
     // The CPU fetches rows from where they are; every other device has a memory of its own, to which they are brought.
-    let away = facts.in_file || spec.data.placement == Placement::Streamed;
+    let away = facts.in_file() || spec.data.placement == Placement::Streamed;
     let streamed = away && devices.used != [Place::Cpu];
     let least = least_numbers(&layers, facts, batch);
     if least > MOST_NUMBERS {
@@ -227,7 +234,7 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let mut ranks = lowered(true);
     let data_rows = facts.train_rows as u64 + facts.validation_rows as u64;
     let row_bytes = 4 * (facts.features as u64).saturating_add(facts.targets as u64);
-    let data_bytes = if streamed || facts.in_file { 0 } else { data_rows.saturating_mul(row_bytes) };
+    let data_bytes = if streamed || facts.in_file() { 0 } else { data_rows.saturating_mul(row_bytes) };
     let refused = |problem| PlanError::Problems(vec![problem]);
     let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
     let (mut chosen, mut sums, mut fold_update) = (None, None, true);
@@ -380,7 +387,7 @@ mod tests {
             features: 1,
             targets: rows,
             classes: None,
-            in_file: true,
+            file_row_bytes: Some(4),
         };
         let machine = Machine {
             gpus: Vec::new(),

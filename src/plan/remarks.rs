@@ -43,7 +43,7 @@ impl Trial {
 
     /// Rows that are to be brought to where they are.
     fn placement(&self) -> Option<String> {
-        let nowhere = self.devices.used == [Place::Cpu] && !self.facts.in_file;
+        let nowhere = self.devices.used == [Place::Cpu] && !self.facts.in_file();
         (nowhere && self.spec.data.placement == Placement::Streamed).then(|| {
             "`data.placement = \"streamed\"` changes nothing here: the CPU computes in the memory that holds the rows"
                 .to_owned()

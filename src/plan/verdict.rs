@@ -72,7 +72,7 @@ impl Setting {
             policy: trial.spec.logging.policy,
             flush_every: trial.spec.logging.flush_every,
             steps_per_epoch: trial.steps_per_epoch,
-            streamed: trial.chunk_rows.is_some() || trial.facts.in_file,
+            streamed: trial.chunk_rows.is_some() || trial.facts.in_file(),
             placement: trial.spec.data.placement,
             threads: trial.threads,
             cores,

@@ -41,7 +41,9 @@ pub(super) fn of_rows(
     );
     std::fs::write(&path, text).unwrap();
     let experiment = load(&path, &[]).unwrap();
-    let facts = Facts { train_rows: rows, validation_rows: 0, features, targets: 1, classes: None, in_file };
+    let file_row_bytes = in_file.then_some(4 * features as u64);
+    let facts =
+        Facts { train_rows: rows, validation_rows: 0, features, targets: 1, classes: None, file_row_bytes };
     plan(&experiment.trials[0].spec, facts, &machine(gpus), threads).unwrap()
 }
 

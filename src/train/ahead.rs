@@ -193,6 +193,7 @@ fn upcoming(pass: &Pass, window: usize) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Reads;
     use std::sync::mpsc::{Sender, channel};
 
     /// Tells what is read, and takes so long for it.
@@ -210,6 +211,14 @@ mod tests {
 
         fn read_range(&self, _: u32, _: &mut [f32]) -> io::Result<()> {
             Ok(())
+        }
+
+        fn row_bytes(&self) -> u64 {
+            4 * FEATURES as u64
+        }
+
+        fn counted(&self, _: Arc<Reads>) -> Arc<dyn RowReader> {
+            unreachable!("nobody counts")
         }
     }
 

@@ -34,13 +34,16 @@ impl Session<'_> {
             *order = Arc::new(numbers);
         }
         let shuffled = || shuffle.then(|| Arc::clone(order));
+        // No row is read that no step takes.
+        let batch = self.trial.programs.train.batch as u64;
+        let wanted = (self.trial.steps - self.step).saturating_mul(batch).min(rows as u64) as usize;
         if let Source::Stream(stream) = source {
-            stream.begin(shuffled(), rows)?;
+            stream.begin(shuffled(), wanted)?;
         } else if shuffle {
             self.world.bind_order(order)?;
         }
         if let Source::File(Some(ahead)) = source {
-            ahead.begin(shuffled(), rows);
+            ahead.begin(shuffled(), wanted);
         }
         self.clock.record(Phase::Data, start.elapsed());
         Ok(())
@@ -172,7 +175,7 @@ impl Session<'_> {
     /// Rows of a block at most: where each is fetched from a file the next ones may take far longer than the last.
     pub(super) fn most_rows(&self) -> usize {
         let facts = self.trial.facts;
-        if facts.in_file { ahead::window(facts.features) } else { usize::MAX }
+        if facts.in_file() { ahead::window(facts.features) } else { usize::MAX }
     }
 
     /// Steps that fit a block's time; the first is run alone, since it is the warm-up.

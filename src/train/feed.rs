@@ -57,11 +57,11 @@ pub struct Stream {
 
 impl Stream {
     /// Starts the reading thread; the last chunk of a pass may hold fewer rows.
-    pub fn new(part: &Part, cut: Cut) -> io::Result<Self> {
+    pub fn new(part: Part, cut: Cut) -> io::Result<Self> {
         let (requests, orders) = sync_channel::<Request>(1);
         let (filled, chunks) = sync_channel(1);
         let (spent, reuse) = sync_channel(4 * cut.world_size);
-        let reader = Reader { part: part.clone(), cut, reuse };
+        let reader = Reader { part, cut, reuse };
         thread::Builder::new().name("reader".into()).spawn(move || {
             // The other side hangs up when the run ends; then so does this thread.
             while let Ok((order, total)) = orders.recv() {

@@ -39,7 +39,7 @@ impl Session<'_> {
             };
             let host = |phase| of(Clock::total, phase);
             let device = |phase| of(Clock::device_total, phase);
-            let streamed = self.trial.chunk_rows.is_some() || self.trial.facts.in_file;
+            let streamed = self.trial.chunk_rows.is_some() || self.trial.facts.in_file();
             let work = Work { device: &device, host: &host, streamed };
             let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
             let train_s = train_time.as_secs_f64();
@@ -83,6 +83,11 @@ impl Session<'_> {
             transfers: ranks
                 .iter()
                 .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock)))
+                .chain(
+                    self.reads
+                        .iter()
+                        .filter_map(|(kind, purpose, reads)| read(*kind, *purpose, reads.line())),
+                )
                 .collect(),
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
             instrument: instrument(&self.clock, &ranks),
@@ -218,6 +223,20 @@ fn picoseconds(seconds: f64) -> f64 {
     (seconds * 1e12).round() / 1e12
 }
 
+/// What was read from a file into the host's memory; `None` where that was nothing.
+fn read(kind: Kind, purpose: Purpose, line: Line) -> Option<Transfer> {
+    (line.count > 0).then(|| Transfer {
+        kind: kind.name(),
+        purpose: purpose.name(),
+        from: "file".into(),
+        to: "cpu".into(),
+        count: line.count,
+        noop_count: line.noop_count,
+        bytes: Some(line.bytes),
+        total_s: line.seconds(),
+    })
+}
+
 fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
     let host = || "cpu".to_owned();
     // Sums that were queued as work of their own have their time by the device's clock.
@@ -230,7 +249,9 @@ fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
             let (from, to) = match kind {
                 Kind::HostToDevice => (host(), there),
                 Kind::DeviceToHost => (there, host()),
-                Kind::DeviceToDevice | Kind::AllReduce | Kind::Sync => (there.clone(), there),
+                Kind::DeviceToDevice | Kind::AllReduce | Kind::Sync | Kind::Read | Kind::ReadAhead => {
+                    (there.clone(), there)
+                }
             };
             Transfer {
                 kind: kind.name(),

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     data::{Dataset, Part, Store},
-    device::{Clock, DeviceError, Grain, Purpose, SHORTEST_TIMED_STEP, Work},
+    device::{Clock, DeviceError, Grain, Kind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP, Work},
     event::{Event, Outcome, Status, ValidationRow},
     host,
     plan::Trial,
@@ -88,7 +88,7 @@ pub fn grain(trial: &Trial) -> Grain {
     let step_s = trial.floor.serial_s();
     // A GPU times its steps itself, while the host is elsewhere.
     // How long a row from a file takes is not known beforehand.
-    let short = step_s < SHORTEST_TIMED_STEP.as_secs_f64() && !trial.facts.in_file;
+    let short = step_s < SHORTEST_TIMED_STEP.as_secs_f64() && !trial.facts.in_file();
     let blocks = trial.engine.is_gpu() || short;
     if blocks { Grain::Blocks } else { Grain::Phases }
 }
@@ -167,6 +167,8 @@ pub(super) struct Session<'a> {
     pub(super) outbox: Vec<Event>,
     pub(super) told: Instant,
     pub(super) last_validation: Option<ValidationRow>,
+    /// What is read from files, as it is counted.
+    pub(super) reads: Vec<(Kind, Purpose, Arc<Reads>)>,
     /// An end that is not the planned one.
     pub(super) ended: Option<(Status, Option<String>)>,
     /// Whether `trainer.max_time` is what ends it.
@@ -205,6 +207,7 @@ impl<'a> Session<'a> {
             outbox: Vec::new(),
             told: Instant::now(),
             last_validation: None,
+            reads: Vec::new(),
             ended: None,
             out_of_time: false,
         }
@@ -253,6 +256,7 @@ impl<'a> Session<'a> {
             Work::Train => (layout.train_features, layout.train_targets),
             Work::Validate => (layout.validation_features, layout.validation_targets),
         };
+        let purpose = if work == Work::Train { Purpose::Batch } else { Purpose::Validation };
         match (&part.features, self.trial.chunk_rows) {
             (Store::Memory(rows), None) => {
                 self.world.bind(Purpose::Dataset, features, rows)?;
@@ -260,12 +264,15 @@ impl<'a> Session<'a> {
                 Ok(Source::Bound)
             }
             (Store::File(rows), None) => {
-                self.world.bind_file(features, rows)?;
+                let counted = self.counted(Kind::Read, purpose, &**rows);
+                self.world.bind_file(features, &counted)?;
                 self.world.bind(Purpose::Dataset, targets, &part.targets)?;
-                let shuffled = work == Work::Train && self.trial.spec.data.shuffle;
+                if work == Work::Validate || !self.trial.spec.data.shuffle {
+                    return Ok(Source::File(None));
+                }
+                let ahead = self.counted(Kind::ReadAhead, purpose, &**rows);
                 // Where there is no thread for it the steps wait for their rows themselves.
-                let ahead = || Ahead::new(Arc::clone(rows), self.trial.facts.features).ok();
-                Ok(Source::File(shuffled.then(ahead).flatten()))
+                Ok(Source::File(Ahead::new(ahead, self.trial.facts.features).ok()))
             }
             (_, Some(chunk)) => {
                 let batch = match (work, &self.trial.programs.validate) {
@@ -280,9 +287,20 @@ impl<'a> Session<'a> {
                 let cores = if self.trial.engine.is_gpu() { host::logical_cores().unwrap_or(1) } else { 1 };
                 let readers = cores.min(MOST_READERS);
                 let cut = Cut { features, targets, batch, chunk, world_size, readers };
+                let mut part = part.clone();
+                if let Store::File(rows) = &mut part.features {
+                    *rows = self.counted(Kind::Read, purpose, &**rows);
+                }
                 Ok(Source::Stream(Stream::new(part, cut)?))
             }
         }
+    }
+
+    /// The same rows, for a reader whose reads have a line of their own in `transfers.csv`.
+    fn counted(&mut self, kind: Kind, purpose: Purpose, rows: &dyn RowReader) -> Arc<dyn RowReader> {
+        let reads = Arc::<Reads>::default();
+        self.reads.push((kind, purpose, Arc::clone(&reads)));
+        rows.counted(reads)
     }
 }
 

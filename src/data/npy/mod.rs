@@ -212,7 +212,7 @@ impl<'a> Pair<'a> {
         let store = |validation: bool| {
             // At most u32::MAX rows: checked with the shape.
             let chosen = (split.validation_rows() > 0)
-                .then(|| split.rows_of(validation).map(|row| row as u32).collect());
+                .then(|| split.rows_of(validation).map(|row| row as u32).collect::<Arc<[u32]>>());
             let rows = if validation { split.validation_rows() } else { split.train_rows() };
             Store::File(Arc::new(Rows::new(array.clone(), rows as u32, chosen)))
         };

@@ -6,10 +6,11 @@ use std::{
     os::unix::fs::FileExt,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use crate::data::{
-    RowReader,
+    Reads, RowReader,
     raw::{self, Layout},
 };
 
@@ -30,8 +31,9 @@ pub(super) struct Array {
 pub(super) struct Rows {
     array: Arc<Array>,
     /// Their numbers in the array; `None` where they are all of it.
-    chosen: Option<Vec<u32>>,
+    chosen: Option<Arc<[u32]>>,
     rows: u32,
+    reads: Arc<Reads>,
     /// Buffers that came back from earlier reads, so that reading allocates nothing once it runs.
     spare: Mutex<Vec<Buffers>>,
 }
@@ -53,8 +55,13 @@ const BLOCK: usize = 1 << 18;
 const GAP: u64 = 4096;
 
 impl Rows {
-    pub(super) fn new(array: Arc<Array>, rows: u32, chosen: Option<Vec<u32>>) -> Self {
-        Self { array, chosen, rows, spare: Mutex::new(Vec::new()) }
+    pub(super) fn new(array: Arc<Array>, rows: u32, chosen: Option<Arc<[u32]>>) -> Self {
+        Self { array, chosen, rows, reads: Arc::default(), spare: Mutex::new(Vec::new()) }
+    }
+
+    /// Counts so many rows that were read since `begun` by so many calls.
+    fn count(&self, rows: usize, calls: usize, begun: Instant) {
+        self.reads.add(calls as u64, rows as u64 * self.row_bytes(), begun.elapsed());
     }
 
     /// The number in the array of row `row`.
@@ -73,6 +80,7 @@ impl Rows {
 
 impl RowReader for Rows {
     fn read_rows(&self, rows: &[u32], out: &mut [f32]) -> io::Result<()> {
+        let begun = Instant::now();
         let width = self.array.width;
         if out.len() != rows.len() * width {
             let message = format!("room for {} numbers, not {}", out.len(), rows.len() * width);
@@ -85,6 +93,7 @@ impl RowReader for Rows {
         }
         // In the order of the file: neighbours are one read, and a disk is read in one direction.
         wanted.sort_unstable();
+        let mut calls = 0;
         let mut rest = &wanted[..];
         while let Some(&(first, place)) = rest.first() {
             let (run, after) = rest.split_at(self.array.run(rest));
@@ -94,13 +103,15 @@ impl RowReader for Rows {
                 .all(|(&(number, to), i)| number - first == i && to == place.wrapping_add(i));
             if in_order {
                 let out = &mut out[place as usize * width..][..run.len() * width];
-                self.array.read(first, out, &mut bytes)?;
+                calls += self.array.read(first, out, &mut bytes)?;
             } else {
                 self.array.pick(run, out, &mut bytes)?;
+                calls += 1;
             }
             rest = after;
         }
         self.spare().push(Buffers { wanted, bytes });
+        self.count(rows.len(), calls, begun);
         Ok(())
     }
 
@@ -109,13 +120,24 @@ impl RowReader for Rows {
         match &self.chosen {
             None => {
                 rows.end.checked_sub(1).map_or(Ok(first), |last| self.number(last))?;
+                let begun = Instant::now();
                 let mut bytes = self.spare().pop().unwrap_or_default();
-                self.array.read(first, out, &mut bytes.bytes)?;
+                let calls = self.array.read(first, out, &mut bytes.bytes)?;
                 self.spare().push(bytes);
+                self.count(rows.len(), calls, begun);
                 Ok(())
             }
             Some(_) => self.read_rows(&rows.collect::<Vec<_>>(), out),
         }
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.array.row_bytes() as u64
+    }
+
+    fn counted(&self, reads: Arc<Reads>) -> Arc<dyn RowReader> {
+        let (array, chosen) = (Arc::clone(&self.array), self.chosen.clone());
+        Arc::new(Self { reads, ..Self::new(array, self.rows, chosen) })
     }
 }
 
@@ -134,11 +156,12 @@ impl Array {
         1 + wanted.windows(2).take_while(|pair| follows(pair)).count()
     }
 
-    /// Reads rows from number `first` on into `out`, by way of `bytes` where they are not f32.
-    fn read(&self, first: u32, out: &mut [f32], bytes: &mut Vec<u8>) -> io::Result<()> {
+    /// Reads rows from number `first` on into `out`, by way of `bytes` where they are not f32; by how many calls.
+    fn read(&self, first: u32, out: &mut [f32], bytes: &mut Vec<u8>) -> io::Result<usize> {
         let size = self.layout.element.bytes();
         let as_they_are = self.layout.is_f32_of_this_machine();
         let mut element = u64::from(first) * self.width as u64;
+        let calls = out.len().div_ceil(BLOCK / size);
         for out in out.chunks_mut(BLOCK / size) {
             if as_they_are {
                 self.read_bytes(element, bytemuck::cast_slice_mut(out))?;
@@ -150,7 +173,7 @@ impl Array {
             self.check(element, out)?;
             element += out.len() as u64;
         }
-        Ok(())
+        Ok(calls)
     }
 
     /// Reads the rows of a run, each to its place in `out`.
