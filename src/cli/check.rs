@@ -52,11 +52,11 @@ pub fn check(options: &RunOptions) -> Exit {
         if experiment.is_sweep() {
             let _ = write!(text, "\ntrial {index}: "); // a String takes every write
         }
-        let notes = match datasets.open(&planned.spec) {
-            Ok(dataset) => dataset.notes.clone(),
+        let dataset = match datasets.open(&planned.spec) {
+            Ok(dataset) => dataset,
             Err(problems) => return refuse(&experiment.failure(problems.into_iter().map(|p| (index, p)))),
         };
-        text.push_str(&describe(planned, &machine, &notes));
+        text.push_str(&describe(planned, &machine, &dataset));
     }
     let printed = print(&text);
     let missing = prepared.iter().zip(&experiment.trials).filter_map(|(p, t)| match p {

@@ -1,10 +1,11 @@
 //! From a spec to trials that are ready to run: data opened, plans made, initial weights read, before anything starts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::{
-    data::{self, Dataset, Task, Weights, read_weights},
-    plan::{self, Facts, Machine, PlanError, Trial},
+    data::{self, Dataset, Store, Task, Weights, read_weights},
+    device::file_rates,
+    plan::{self, Facts, FileRates, Machine, PlanError, Trial},
     spec::{self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec},
     units,
 };
@@ -19,12 +20,14 @@ const MEMORY_PART: f64 = 0.5;
 pub struct Datasets {
     memory_available: u64,
     kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
+    /// How quickly rows come from the files of those that are kept.
+    measured: Vec<(Weak<Dataset>, Option<FileRates>)>,
 }
 
 impl Datasets {
     /// On a machine.
     pub fn new(machine: &Machine) -> Self {
-        Self { memory_available: machine.memory_available, kept: Vec::new() }
+        Self { memory_available: machine.memory_available, kept: Vec::new(), measured: Vec::new() }
     }
 
     /// The rows that a spec names.
@@ -54,6 +57,20 @@ impl Datasets {
 }
 
 impl Datasets {
+    /// How quickly rows come from the file that they stay in, if they do: measured once for each data set, in some
+    /// milliseconds.
+    fn file_rates(&mut self, dataset: &Arc<Dataset>, threads: usize) -> Option<FileRates> {
+        let Store::File(rows) = &dataset.train.features else { return None };
+        self.measured.retain(|(of, _)| of.strong_count() > 0);
+        let known = self.measured.iter().find(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(dataset)));
+        if let Some((_, rates)) = known {
+            return *rates;
+        }
+        let rates = file_rates(&**rows, (dataset.train.rows, dataset.features), threads);
+        self.measured.push((Arc::downgrade(dataset), rates));
+        rates
+    }
+
     /// Synthetic rows are made in memory: whether there is so much of it is known beforehand.
     fn fits(&self, spec: &Spec) -> Result<(), Problem> {
         let Source::SyntheticRegression(source) = &spec.data.source else { return Ok(()) };
@@ -88,7 +105,8 @@ pub fn plan_trial(
     threads: usize,
 ) -> Result<Trial, PlanError> {
     let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
-    let planned = plan::plan(spec, dataset.facts(), machine, threads)?;
+    let file = datasets.file_rates(&dataset, threads);
+    let planned = plan::plan(spec, dataset.facts(), file, machine, threads)?;
     initial_weights(&planned).map_err(PlanError::Problems)?;
     Ok(planned)
 }

@@ -10,6 +10,7 @@ pub mod cpu;
 #[cfg(feature = "cuda")]
 #[allow(unsafe_code)]
 pub mod cuda;
+mod file_rates;
 mod ledger;
 mod probe;
 mod rows;
@@ -19,6 +20,7 @@ mod traffic;
 use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, ClockCost, PhaseSummary};
+pub use file_rates::{file_rates, is_far};
 pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use rows::{Reads, RowReader, Store};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};

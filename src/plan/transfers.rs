@@ -58,7 +58,7 @@ fn to_devices(trial: &Trial, counts: &Counts) -> Vec<Movement> {
     let steps = trial.steps;
     let (train_rows, validation_rows) = (trial.facts.train_rows as u64, trial.facts.validation_rows as u64);
     let validates = if trial.programs.validate.is_some() { 1 } else { 0 };
-    let resident = if trial.chunk_rows.is_some() { 0 } else { 1 };
+    let resident = if trial.chunks.is_some() { 0 } else { 1 };
     let streamed = 1 - resident;
     // Every device has all resident rows; of streamed ones each has its share.
     let dataset = resident * each((train_rows + validates * validation_rows) * row_bytes);

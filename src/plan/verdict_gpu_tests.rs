@@ -204,7 +204,7 @@ fn the_slowest_gpu_is_the_floor_of_all() {
         let machine = machine(speeds.into_iter().map(real).collect());
         let (places, programs) = ([Place::Gpu(0), Place::Gpu(1)], &trial.programs);
         let ranks = places.iter().map(|place| (place, programs));
-        machine.gpu_floor(ranks, (Engine::Graph, Precision::F32, true), trial.data_bytes)
+        machine.gpu_floor(ranks, (Engine::Graph, Precision::F32, true), (trial.data_bytes, None))
     };
     let both = floor([Some(gpu()), Some(slow)]).unwrap();
     assert_eq!(both.rates.flops_per_s, 5e12);

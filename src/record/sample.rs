@@ -121,6 +121,7 @@ pub(super) fn outcome() -> Outcome {
             share: 0.64,
             step_s: 0.76e-6,
             floor_s: 0.19e-6,
+            file_origin: None,
             origin: Origin::Measured,
             advice: "`logging.policy=buffered` moves the losses in blocks".to_owned(),
         }),

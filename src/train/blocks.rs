@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     ahead::{self, Ahead},
-    feed::Chunk,
+    feed::{Chunk, Stream},
     logbook::Steps,
     session::{Halt, Session, Source},
 };
@@ -15,6 +15,7 @@ use crate::{
     data::epoch_order,
     device::{Block, DeviceError, Grain, Lane, Purpose, Work},
     event::Status,
+    plan::Place,
     program::Phase,
     spec::Policy,
     units,
@@ -32,6 +33,7 @@ impl Session<'_> {
             let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
             epoch_order(self.trial.spec.seed, self.epoch, rows as u32, &mut numbers);
             *order = Arc::new(numbers);
+            self.ordering += start.elapsed();
         }
         let shuffled = || shuffle.then(|| Arc::clone(order));
         // No row is read that no step takes.
@@ -57,16 +59,39 @@ impl Session<'_> {
             Source::Stream(stream) => stream,
         };
         let mut position = 0;
+        // The CPU computes with the chunk itself, and lets go of it when it is given the next.
+        let is_held = self.trial.devices.used.contains(&Place::Cpu);
+        let mut before = None;
         while position < rows && self.may_go_on() {
-            let start = Instant::now();
-            let chunk = stream.next()?;
-            self.clock.record(Phase::Data, start.elapsed());
+            let Some(chunk) = self.next_chunk(stream)? else { break };
             self.bind_chunk(&chunk, Work::Train)?;
+            before.take().into_iter().for_each(|chunk| stream.recycle(chunk));
             self.blocks(position, chunk.first, chunk.first + chunk.rows, None)?;
             position = chunk.first + chunk.rows;
-            stream.recycle(chunk);
+            if is_held {
+                before = Some(chunk);
+            } else {
+                stream.recycle(chunk);
+            }
         }
+        before.into_iter().for_each(|chunk| stream.recycle(chunk));
         Ok(())
+    }
+
+    /// Waits for the next chunk of an epoch; `None` where the run is to end before it comes.
+    fn next_chunk(&mut self, stream: &Stream) -> Result<Option<Chunk>, Halt> {
+        let start = Instant::now();
+        let chunk = loop {
+            match stream.next(BLOCK)? {
+                Some(chunk) => break Some(chunk),
+                None => self.check()?,
+            }
+            if self.ended.is_some() {
+                break None;
+            }
+        };
+        self.clock.record(Phase::Data, start.elapsed());
+        Ok(chunk)
     }
 
     pub(super) fn bind_chunk(&mut self, chunk: &Chunk, work: Work) -> Result<(), Halt> {
@@ -175,7 +200,8 @@ impl Session<'_> {
     /// Rows of a block at most: where each is fetched from a file the next ones may take far longer than the last.
     pub(super) fn most_rows(&self) -> usize {
         let facts = self.trial.facts;
-        if facts.in_file() { ahead::window(facts.features) } else { usize::MAX }
+        let fetched = facts.in_file() && self.trial.chunks.is_none();
+        if fetched { ahead::window(facts.features) } else { usize::MAX }
     }
 
     /// Steps that fit a block's time; the first is run alone, since it is the warm-up.

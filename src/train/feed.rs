@@ -5,9 +5,10 @@ use std::{
     io,
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread,
+    time::Duration,
 };
 
 use crate::{
@@ -82,9 +83,13 @@ impl Stream {
         self.requests.send((order, rows)).map_err(|_| ended())
     }
 
-    /// The next chunk of the pass.
-    pub fn next(&self) -> io::Result<Chunk> {
-        self.chunks.recv().map_err(|_| ended())?
+    /// The next chunk of the pass; `None` where it does not come in that time.
+    pub fn next(&self, within: Duration) -> io::Result<Option<Chunk>> {
+        match self.chunks.recv_timeout(within) {
+            Ok(chunk) => chunk.map(Some),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+        }
     }
 
     /// Gives a chunk's memory back.
@@ -137,8 +142,8 @@ impl Reader {
     fn rows(&self, wanted: &[u32]) -> io::Result<(Vec<f32>, Vec<f32>)> {
         let Cut { features, targets, .. } = self.cut;
         let [mut x, mut y] = self.reuse.try_recv().map_or_else(|_| Default::default(), |b| b.map(unshare));
-        x.resize(wanted.len() * features, 0.0);
-        y.resize(wanted.len() * targets, 0.0);
+        resize(&mut x, wanted.len() * features);
+        resize(&mut y, wanted.len() * targets);
         match &self.part.features {
             Store::File(file) => self.read_rows(&**file, wanted, &mut x)?,
             Store::Memory(all) => pick(all, wanted, features, &mut x),
@@ -162,6 +167,13 @@ impl Reader {
             others.into_iter().try_for_each(|other| other?.join().unwrap_or_else(|_| Err(ended())))
         })
     }
+}
+
+/// Takes no more memory than that, which is what the plan counts.
+fn resize(numbers: &mut Vec<f32>, len: usize) {
+    numbers.truncate(len);
+    numbers.reserve_exact(len - numbers.len());
+    numbers.resize(len, 0.0);
 }
 
 /// The buffer itself where nobody else holds it, which is so unless a device still does.

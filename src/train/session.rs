@@ -18,14 +18,10 @@ use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP, Work},
     event::{Event, Outcome, Status, ValidationRow},
-    host,
     plan::Trial,
     program::{Hyper, Phase, Slice},
     spec::Metric,
 };
-
-/// The most threads that read a chunk of rows.
-const MOST_READERS: usize = 8;
 
 /// Nobody listens any more: the recorder has failed, and knows why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,11 +81,9 @@ impl From<io::Error> for Halt {
 
 /// How finely a trial's steps are timed.
 pub fn grain(trial: &Trial) -> Grain {
-    let step_s = trial.floor.serial_s();
+    let device_s = trial.floor.by(1).device_s();
     // A GPU times its steps itself, while the host is elsewhere.
-    // How long a row from a file takes is not known beforehand.
-    let short = step_s < SHORTEST_TIMED_STEP.as_secs_f64() && !trial.facts.in_file();
-    let blocks = trial.engine.is_gpu() || short;
+    let blocks = trial.engine.is_gpu() || device_s < SHORTEST_TIMED_STEP.as_secs_f64();
     if blocks { Grain::Blocks } else { Grain::Phases }
 }
 
@@ -167,6 +161,8 @@ pub(super) struct Session<'a> {
     pub(super) outbox: Vec<Event>,
     pub(super) told: Instant,
     pub(super) last_validation: Option<ValidationRow>,
+    /// The time that the orders of epochs took.
+    pub(super) ordering: Duration,
     /// What is read from files, as it is counted.
     pub(super) reads: Vec<(Kind, Purpose, Arc<Reads>)>,
     /// An end that is not the planned one.
@@ -207,6 +203,7 @@ impl<'a> Session<'a> {
             outbox: Vec::new(),
             told: Instant::now(),
             last_validation: None,
+            ordering: Duration::ZERO,
             reads: Vec::new(),
             ended: None,
             out_of_time: false,
@@ -257,7 +254,7 @@ impl<'a> Session<'a> {
             Work::Validate => (layout.validation_features, layout.validation_targets),
         };
         let purpose = if work == Work::Train { Purpose::Batch } else { Purpose::Validation };
-        match (&part.features, self.trial.chunk_rows) {
+        match (&part.features, self.trial.chunks) {
             (Store::Memory(rows), None) => {
                 self.world.bind(Purpose::Dataset, features, rows)?;
                 self.world.bind(Purpose::Dataset, targets, &part.targets)?;
@@ -274,18 +271,14 @@ impl<'a> Session<'a> {
                 // Where there is no thread for it the steps wait for their rows themselves.
                 Ok(Source::File(Ahead::new(ahead, self.trial.facts.features).ok()))
             }
-            (_, Some(chunk)) => {
-                let batch = match (work, &self.trial.programs.validate) {
-                    (Work::Validate, Some(program)) => program.batch,
-                    _ => self.trial.programs.train.batch,
+            (_, Some(chunks)) => {
+                let (batch, chunk) = match (work, &self.trial.programs.validate) {
+                    (Work::Validate, Some(program)) => (program.batch, chunks.validation),
+                    _ => (self.trial.programs.train.batch, chunks.train),
                 };
-                let chunk = (chunk / batch).max(1) * batch;
                 let facts = self.trial.facts;
                 let (features, targets) = (facts.features, facts.targets);
-                let world_size = self.world.size();
-                // Beside a GPU the host's cores have nothing to do; virtual ones compute on them.
-                let cores = if self.trial.engine.is_gpu() { host::logical_cores().unwrap_or(1) } else { 1 };
-                let readers = cores.min(MOST_READERS);
+                let (world_size, readers) = (self.world.size(), self.trial.readers);
                 let cut = Cut { features, targets, batch, chunk, world_size, readers };
                 let mut part = part.clone();
                 if let Store::File(rows) = &mut part.features {

@@ -9,9 +9,12 @@ use std::{
     time::Instant,
 };
 
-use crate::data::{
-    Reads, RowReader,
-    raw::{self, Layout},
+use crate::{
+    data::{
+        Reads, RowReader,
+        raw::{self, Layout},
+    },
+    plan::{BLOCK_BYTES, GAP_BYTES},
 };
 
 /// A `[rows, width]` array in a file.
@@ -47,12 +50,8 @@ struct Buffers {
 /// A row's number in the array, and which of the rows asked for it is.
 type Wanted = (u32, u32);
 
-/// Bytes of one read at most: large enough to make a system call cheap, small enough for the second-level cache.
-const BLOCK: usize = 1 << 18;
-
-/// Bytes that are read and dropped rather than skipped by a read of their own: what is copied in the time of a system
-/// call, about.
-const GAP: u64 = 4096;
+/// Bytes of one read at most.
+const BLOCK: usize = BLOCK_BYTES as usize;
 
 impl Rows {
     pub(super) fn new(array: Arc<Array>, rows: u32, chosen: Option<Arc<[u32]>>) -> Self {
@@ -151,7 +150,7 @@ impl Array {
         let (size, first) = (self.row_bytes() as u64, wanted[0].0);
         let follows = |pair: &[Wanted]| {
             let skipped = u64::from(pair[1].0 - pair[0].0).saturating_sub(1);
-            skipped * size <= GAP && (u64::from(pair[1].0 - first) + 1) * size <= BLOCK as u64
+            skipped * size <= GAP_BYTES && (u64::from(pair[1].0 - first) + 1) * size <= BLOCK as u64
         };
         1 + wanted.windows(2).take_while(|pair| follows(pair)).count()
     }
