@@ -41,8 +41,8 @@ impl Engine {
 
 /// A team pays off where its meetings cost less than the work it shares.
 pub(super) fn on_the_cpu(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, String) {
-    let alone = floor.serial_s();
-    let together = floor.team_s(threads);
+    // What is done beside a step is not shared by those who do it.
+    let [alone, together] = [1, threads].map(|threads| floor.by(threads).device_s());
     match choice {
         EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
         EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),
