@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::measure::{self, Measured, MeasuredOn};
 use crate::{
     data::Dataset,
-    plan::{Machine, Movement, Origin, Place, Trial, transfers},
+    plan::{Machine, Movement, Place, Trial, transfers},
     program::Role,
     record::{devices_in_words, rates_in_words},
     report::Estimate,
@@ -259,25 +259,7 @@ fn file(page: &mut Page, trial: &Trial) {
         true => format!("{rows} from the file in {} of it{disk}", units::seconds(parts.fetch_s)),
         false => format!("{rows} from the file in {}, beside it{disk}", units::seconds(parts.read_s)),
     }]);
-    let row_bytes = trial.facts.file_row_bytes.unwrap_or(0) as f64;
-    let mut line = format!(
-        "one by itself in {}, some that follow each other at {}B/s, {}",
-        units::seconds(rates.call_s + row_bytes / rates.bytes_per_s),
-        units::rate(rates.bytes_per_s),
-        rates.origin.name()
-    );
-    if rates.origin == Origin::Measured {
-        let looked_at = units::counted(rates.looked_at.into(), "row");
-        line.push_str(&match rates.disk {
-            None => format!(" on {looked_at}, all of which the system had in memory"),
-            Some(disk) => format!(
-                " on {looked_at}, of which {} came from the disk, in {} each",
-                units::count(disk.rows.into()),
-                units::seconds(disk.row_s)
-            ),
-        });
-    }
-    page.more([line]);
+    page.more([rates.in_words(trial.facts.file_row_bytes.unwrap_or(0))]);
 }
 
 /// `, to which timing its phases adds 0.26 % (0.10 to 0.40)`; what noise hides is not told as a figure.

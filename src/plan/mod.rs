@@ -5,6 +5,7 @@
 
 mod advice;
 mod chunks;
+mod cut;
 mod devices;
 mod engine;
 mod facts;
@@ -22,6 +23,7 @@ mod schedule;
 mod shapes;
 mod sums;
 mod transfers;
+mod trial;
 mod verdict;
 
 pub use advice::Longer;
@@ -41,6 +43,7 @@ pub use shapes::LayerRow;
 pub use sums::{MOST_PEERS, NO_NCCL, Sums, SumsBy, peer_bytes, summed};
 pub(crate) use transfers::FLAG;
 pub use transfers::{Movement, transfers};
+pub use trial::Trial;
 pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use crate::{
@@ -65,66 +68,6 @@ const MOST_NUMBERS: u64 = 1 << 48;
 
 /// A team must promise at least this much, since it suffers from every other process on the machine.
 const TEAM_MARGIN: f64 = 0.75;
-
-/// One trial, ready to run.
-#[derive(Clone, Debug)]
-pub struct Trial {
-    /// The spec with everything filled in that depends on data and model.
-    pub spec: Spec,
-    /// What was asked and what is used.
-    pub devices: Choice,
-    /// Names and UUIDs of the GPUs among those.
-    pub gpus: Vec<(String, String)>,
-    /// What runs the steps.
-    pub engine: Engine,
-    /// Why that engine.
-    pub engine_reason: String,
-    /// How its devices sum, where several and GPUs among them.
-    pub sums: Option<Sums>,
-    /// CPU threads that run steps.
-    pub threads: usize,
-    /// Instruction set of the CPU's products.
-    pub instruction_set: String,
-    /// The layers with their shapes.
-    pub layers: Vec<LayerRow>,
-    /// The data.
-    pub facts: Facts,
-    /// What the first device runs.
-    pub programs: Programs,
-    /// What each further device runs.
-    pub peers: Vec<Programs>,
-    /// Optimizer steps per epoch, the last perhaps on fewer rows.
-    pub steps_per_epoch: u64,
-    /// Steps of the whole run, if nothing ends it early.
-    pub steps: u64,
-    /// How rows are brought to where they are computed with; `None` where they stay there, or each step fetches its own.
-    pub chunks: Option<Chunks>,
-    /// Threads that read a chunk of rows.
-    pub readers: usize,
-    /// The least time a step can take, and why.
-    pub floor: Floor,
-    /// Bytes of resident data.
-    pub data_bytes: u64,
-    /// All that it takes of memory.
-    pub footprint: Footprint,
-}
-
-impl Trial {
-    /// Steps of `trainer.max_epochs`.
-    pub fn steps_of_epochs(&self) -> u64 {
-        self.steps_per_epoch.saturating_mul(self.spec.trainer.max_epochs)
-    }
-
-    /// Whether a step has a product that a GPU's library does.
-    pub fn has_large_product(&self) -> bool {
-        gpu::has_large_product(&self.programs)
-    }
-
-    /// What each device runs, in the order of [`Choice::used`].
-    pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
-        std::iter::once(&self.programs).chain(&self.peers)
-    }
-}
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,7 +118,7 @@ pub fn plan(
         return Err(PlanError::Problems(vec![memory::too_large(&spec, needed, parameter_bytes, machine)]));
     }
     let world_size = devices.used.len();
-    let cut = memory::Cut { spec: &spec, facts, on_cpu: devices.used == [Place::Cpu], machine };
+    let cut = cut::Cut { spec: &spec, facts, on_cpu: devices.used == [Place::Cpu], machine };
     let chunks = cut.chunks(batch);
     let streamed = chunks.is_some();
     let lowered = |fold_update| -> Vec<Programs> {

@@ -97,6 +97,7 @@ fn what_fetching_takes_is_measured_and_counted() {
         log.contains(" its floor by typical rates of the machine and measured ones of the file; "),
         "{log}"
     );
+    assert!(log.contains("INFO  rows from the file: one by itself in "), "{log}");
     let words = "first: `data.placement=auto` keeps the rows in memory where they fit\n";
     assert!(log.contains(words), "{log}");
     let table = run.table("transfers.csv");
