@@ -81,6 +81,13 @@ impl Layout {
         decode_f64 -> f64
     }
 
+    /// The first element, as it is.
+    pub(super) fn exact(self, bytes: &[u8]) -> f64 {
+        let mut value = [0.0];
+        self.decode_f64(bytes, &mut value);
+        value[0]
+    }
+
     #[inline]
     fn each<const N: usize, T, O>(
         self,
@@ -107,8 +114,8 @@ pub(super) enum Fault {
     Short(u64),
     /// It goes on after the last element.
     Long,
-    /// An element is infinite or no number as f32.
-    NotFinite { row: u64, column: u64, value: f32 },
+    /// An element is infinite or no number as f32, as it is or once it was finished.
+    NotFinite { row: u64, column: u64, value: f64 },
     /// Memory does not hold it.
     Memory(u128),
 }
@@ -142,12 +149,13 @@ pub(super) fn read_split(
         }
         let block = &mut block[..count];
         layout.decode_f32(bytes, block);
+        finish(block);
         if let Some(bad) = first_not_finite(block) {
             let element = done + bad as u64;
             let (row, column) = (element / width as u64, element % width as u64);
-            return Err(Fault::NotFinite { row, column, value: block[bad] });
+            let value = layout.exact(&bytes[bad * layout.element.bytes()..]);
+            return Err(Fault::NotFinite { row, column, value });
         }
-        finish(block);
         let mut rest: &[f32] = block;
         while !rest.is_empty() {
             let (row, column) = ((done / width as u64) as usize, (done % width as u64) as usize);
@@ -174,6 +182,17 @@ pub(super) fn first_not_finite(values: &[f32]) -> Option<usize> {
         || values.iter().fold(true, |all, value| all & value.is_finite()),
     );
     if all_finite { None } else { values.iter().position(|value| !value.is_finite()) }
+}
+
+/// What is wrong with an element that is infinite or no number as f32, as the end of a sentence.
+pub(super) fn not_finite(value: f64) -> String {
+    match value.is_finite() {
+        false => format!("is {value}: expected a finite number"),
+        true if (value as f32).is_finite() => {
+            format!("is {value}, and divided by `scale` more than f32 holds")
+        }
+        true => format!("is {value:e}: f32, in which rows are kept, holds numbers up to 3.4e38"),
+    }
 }
 
 /// Reads until `bytes` is full or the reader ends.
@@ -242,7 +261,7 @@ mod tests {
         bytes[16..20].copy_from_slice(&f32::INFINITY.to_le_bytes());
         let fault = read(&bytes);
         assert!(
-            matches!(fault, Err(Fault::NotFinite { row: 1, column: 1, value }) if value == f32::INFINITY)
+            matches!(fault, Err(Fault::NotFinite { row: 1, column: 1, value }) if value == f64::INFINITY)
         );
     }
 }

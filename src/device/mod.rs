@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, ClockCost, PhaseSummary};
 pub use ledger::{Kind, Ledger, Line, Purpose};
-pub use rows::{RowReader, Store};
+pub use rows::{FileChange, RowReader, Store};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};
 

@@ -8,6 +8,19 @@ pub trait RowReader: Send + Sync {
     fn read_rows(&self, rows: &[u32], out: &mut [f32]) -> io::Result<()>;
     /// Copies as many rows as `out` holds, from number `first` on.
     fn read_range(&self, first: u32, out: &mut [f32]) -> io::Result<()>;
+    /// What has become of what they are read from since it was opened: for a look now and then, and at the end.
+    fn change(&self) -> Option<FileChange> {
+        None
+    }
+}
+
+/// What became of an open file, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileChange {
+    /// Something was written to it: what is read may be of either content.
+    Written(String),
+    /// Its path leads elsewhere: what is read is still of the file that was opened.
+    Replaced(String),
 }
 
 /// Where features are.

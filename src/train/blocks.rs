@@ -1,6 +1,7 @@
 //! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two of them.
 
 use std::{
+    io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -56,7 +57,10 @@ impl Session<'_> {
         let mut position = 0;
         while position < rows && self.may_go_on() {
             let start = Instant::now();
-            let chunk = stream.next()?;
+            let chunk = match stream.next() {
+                Ok(chunk) => chunk,
+                Err(fault) => return self.rows_fault(fault),
+            };
             self.clock.record(Phase::Data, start.elapsed());
             self.bind_chunk(&chunk, Work::Train)?;
             self.blocks(position, chunk.first, chunk.first + chunk.rows, None)?;
@@ -119,10 +123,7 @@ impl Session<'_> {
             let ran = match self.world.run(&block, &mut self.clock, &mut self.logbook.ends) {
                 Err(DeviceError::Rows { done, source }) => {
                     self.steps_ended(position, done, start);
-                    // A loss that was no number before is what ended the run.
-                    let settled = self.world.settle(Purpose::Log, &mut self.clock, &mut self.logbook.ends)?;
-                    self.non_finite = settled.non_finite;
-                    return if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(source)) };
+                    return self.rows_fault(source);
                 }
                 ran => ran?,
             };
@@ -139,6 +140,13 @@ impl Session<'_> {
             self.tell()?;
         }
         Ok(())
+    }
+
+    /// Rows cannot be read; a loss that was no number before is what ended the run.
+    fn rows_fault(&mut self, fault: io::Error) -> Result<(), Halt> {
+        let settled = self.world.settle(Purpose::Log, &mut self.clock, &mut self.logbook.ends)?;
+        self.non_finite = settled.non_finite;
+        if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(fault)) }
     }
 
     /// Counts steps that began at row `position` of the epoch; how many rows they had.

@@ -18,7 +18,7 @@ use self::{
     rows::{Array, Rows},
 };
 use super::{
-    Dataset, Part, Store, Task, file, labels, memory,
+    Dataset, Part, Stamp, Store, Task, file, labels, memory,
     raw::{self, Element},
     split::{self, Split},
 };
@@ -98,6 +98,7 @@ fn read(
         preprocessing: serde_json::Value::Null,
         truth: None,
         notes,
+        files: Vec::new(),
     })
 }
 
@@ -202,9 +203,11 @@ impl<'a> Pair<'a> {
             let store = |values| Store::Memory(Arc::new(values));
             return Ok((store(train), (split.validation_rows() > 0).then(|| store(validation))));
         }
+        let unreadable = |error| file::unreadable(self.features_path, &error);
         let array = Arc::new(Array {
-            file: file.try_clone().map_err(|error| file::unreadable(self.features_path, &error))?,
+            file: file.try_clone().map_err(unreadable)?,
             path: self.features_path.into(),
+            stamp: Stamp::new(self.features_path, &file.metadata().map_err(unreadable)?),
             layout: header.layout,
             width: self.width,
             offset: header.offset,
