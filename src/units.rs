@@ -36,6 +36,15 @@ pub fn counted(value: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(value), if value == 1 { "" } else { "s" })
 }
 
+/// Numbers in order: `1, 3 to 5, 8`.
+pub fn numbers(numbers: &[usize]) -> String {
+    let together = numbers.chunk_by(|a, b| a + 1 == *b).map(|piece| match piece {
+        [first, .., last] if piece.len() > 2 => format!("{first} to {last}"),
+        piece => piece.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
+    });
+    together.collect::<Vec<_>>().join(", ")
+}
+
 /// `160.2 k`, `5.126 M`: of something per second.
 pub fn rate(value: f64) -> String {
     match value {
@@ -92,7 +101,11 @@ pub fn two_sizes(needed: u64, there: u64) -> [String; 2] {
 /// `93.4 %`, `0.42 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    if percent >= 9.995 || percent == 0.0 { format!("{percent:.1} %") } else { format!("{percent:.2} %") }
+    if percent.abs() >= 9.995 || percent == 0.0 {
+        format!("{percent:.1} %")
+    } else {
+        format!("{percent:.2} %")
+    }
 }
 
 #[cfg(test)]
@@ -117,7 +130,15 @@ mod tests {
             [12.0, 9999.9, 160_240.0, 5.126e6, 2.5e9, 3.2e13, 4e15].map(rate),
             ["12.00", "10.00 k", "160.2 k", "5.126 M", "2.500 G", "32.00 T", "4.000 P"]
         );
-        assert_eq!([0.0, 0.0042, 0.934, 1.0].map(percent), ["0.0 %", "0.42 %", "93.4 %", "100.0 %"]);
+        assert_eq!(
+            [0.0, 0.0042, 0.934, 1.0, -0.56].map(percent),
+            ["0.0 %", "0.42 %", "93.4 %", "100.0 %", "-56.0 %"]
+        );
+    }
+
+    #[test]
+    fn numbers_in_a_row_are_taken_together() {
+        assert_eq!(numbers(&[1, 3, 4, 5, 8, 9]), "1, 3 to 5, 8, 9");
     }
 
     #[test]

@@ -134,7 +134,10 @@ pub(super) fn read_split(
     trusted: bool,
     finish: impl Fn(&mut [f32]),
 ) -> Result<(Vec<f32>, Vec<f32>), Fault> {
-    let room = |rows| memory::reserved(if trusted { rows } else { 0 }, width).map_err(Fault::Memory);
+    // Told is what all rows need: which of the two parts was the one too many says nothing.
+    let whole = (split.train_rows() as u128 + split.validation_rows() as u128) * width as u128 * 4;
+    let room =
+        |rows| memory::reserved(if trusted { rows } else { 0 }, width).map_err(|_| Fault::Memory(whole));
     let (mut train, mut validation) = (room(split.train_rows())?, room(split.validation_rows())?);
     let total = (split.train_rows() + split.validation_rows()) as u64 * width as u64;
     let mut block = vec![0.0_f32; BLOCK / layout.element.bytes()];
@@ -161,7 +164,7 @@ pub(super) fn read_split(
             let (row, column) = ((done / width as u64) as usize, (done % width as u64) as usize);
             let (head, tail) = rest.split_at((width - column).min(rest.len()));
             let part = if split.validates(row) { &mut validation } else { &mut train };
-            memory::grow(part, head.len()).map_err(|()| Fault::Memory(u128::from(total) * 4))?;
+            memory::grow(part, head.len()).map_err(|()| Fault::Memory(whole))?;
             part.extend_from_slice(head);
             done += head.len() as u64;
             rest = tail;

@@ -31,6 +31,13 @@ impl Session<'_> {
         let shuffle = self.trial.spec.data.shuffle;
         if shuffle {
             let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
+            numbers.try_reserve_exact(rows.saturating_sub(numbers.len())).map_err(|_| {
+                let bytes = units::bytes(4 * rows as u64);
+                io::Error::new(
+                    io::ErrorKind::OutOfMemory,
+                    format!("memory does not hold their order, {bytes}"),
+                )
+            })?;
             epoch_order(self.trial.spec.seed, self.epoch, rows as u32, &mut numbers);
             *order = Arc::new(numbers);
         }

@@ -13,6 +13,7 @@ use std::{
 use crate::{
     data::{Part, RowReader, Store},
     program::Shard,
+    units,
 };
 
 /// Consecutive rows of an epoch, in its order.
@@ -162,8 +163,8 @@ impl Reader {
     fn rows(&self, wanted: &[u32]) -> io::Result<(Vec<f32>, Vec<f32>)> {
         let Cut { features, targets, .. } = self.cut;
         let [mut x, mut y] = self.reuse.try_recv().map_or_else(|_| Default::default(), |b| b.map(unshare));
-        x.resize(wanted.len() * features, 0.0);
-        y.resize(wanted.len() * targets, 0.0);
+        resize(&mut x, wanted.len() * features)?;
+        resize(&mut y, wanted.len() * targets)?;
         match &self.part.features {
             Store::File(file) => self.read_rows(&**file, wanted, &mut x)?,
             Store::Memory(all) => pick(all, wanted, features, &mut x),
@@ -187,6 +188,16 @@ impl Reader {
             others.into_iter().try_for_each(|other| other?.join().unwrap_or_else(|_| Err(ended())))
         })
     }
+}
+
+/// Room for so many numbers, where memory has it.
+fn resize(buffer: &mut Vec<f32>, len: usize) -> io::Result<()> {
+    buffer.try_reserve_exact(len.saturating_sub(buffer.len())).map_err(|_| {
+        let bytes = units::bytes(4 * len as u64);
+        io::Error::new(io::ErrorKind::OutOfMemory, format!("memory does not hold a chunk of {bytes}"))
+    })?;
+    buffer.resize(len, 0.0);
+    Ok(())
 }
 
 /// The buffer itself where nobody else holds it, which is so unless a device still does.

@@ -198,8 +198,12 @@ impl<'a> Pair<'a> {
             let mut reader = at_elements(self.features_path, file, header)?;
             let read = raw::read_split(&mut reader, header.layout, self.width, split, true, |_| {});
             let declared = (self.rows * self.width * header.layout.element.bytes()) as u64;
-            let (train, validation) =
-                read.map_err(|fault| file::fault(self.features_path, declared, fault))?;
+            let (train, validation) = read.map_err(|fault| {
+                let no_room = matches!(fault, raw::Fault::Memory(_));
+                let problem = file::fault(self.features_path, declared, fault);
+                let hint = "`data.placement = \"streamed\"` leaves the rows in their file";
+                if no_room { problem.hint(hint) } else { problem }
+            })?;
             let store = |values| Store::Memory(Arc::new(values));
             return Ok((store(train), (split.validation_rows() > 0).then(|| store(validation))));
         }
