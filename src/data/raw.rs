@@ -254,6 +254,21 @@ mod tests {
         assert_eq!(read.expect("rows"), split.apply(all, width));
     }
 
+    /// Whichever of the two parts it is that memory does not hold.
+    #[test]
+    fn what_memory_does_not_hold_is_all_of_it() {
+        let layout = Layout { element: Element::U8, endian: Endian::Little };
+        let split = Split::by_fraction(1, 10, 0.2, "").expect("a split");
+        for trusted in [true, false] {
+            let width = if trusted { 1 << 58 } else { 3 };
+            let read = read_split(&mut &[0; 30][..], layout, width, &split, trusted, |_| {});
+            match read {
+                Err(Fault::Memory(bytes)) => assert_eq!(bytes, 40 << 58),
+                read => assert_eq!(read.map(|(train, rest)| [train.len(), rest.len()]).ok(), Some([24, 6])),
+            }
+        }
+    }
+
     #[test]
     fn names_what_is_wrong() {
         let layout = Layout { element: Element::F32, endian: Endian::Little };

@@ -164,11 +164,15 @@ impl CpuExecutor {
     }
 
     /// A host's rows as this device holds them.
-    fn held<T: Copy>(&self, rows: &Arc<Vec<T>>) -> Arc<Vec<T>> {
-        match self.memory {
-            Memory::Host => Arc::clone(rows),
-            Memory::Separate => Arc::new(rows.to_vec()),
+    fn held<T: Copy>(&self, rows: &Arc<Vec<T>>) -> Result<Arc<Vec<T>>, DeviceError> {
+        if self.memory == Memory::Host {
+            return Ok(Arc::clone(rows));
         }
+        let (mut own, bytes) = (Vec::new(), size_of_val(&rows[..]) as u64);
+        let no_room = |_| DeviceError::OutOfMemory { device: self.device.clone(), bytes };
+        own.try_reserve_exact(rows.len()).map_err(no_room)?;
+        own.extend_from_slice(rows);
+        Ok(Arc::new(own))
     }
 
     /// Writes down when steps ended that were timed together.
@@ -207,7 +211,7 @@ impl Executor for CpuExecutor {
         let l = &self.layout;
         let places = [l.train_features, l.train_targets, l.validation_features, l.validation_targets];
         let place = places.iter().position(|p| *p == buffer);
-        let (rows, moved) = (self.held(rows), self.moved(4 * rows.len()));
+        let (rows, moved) = (self.held(rows)?, self.moved(4 * rows.len()));
         self.exclusive(|state| {
             let bound = &mut state.bound;
             match place {
@@ -234,7 +238,7 @@ impl Executor for CpuExecutor {
     }
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
-        let (order, moved) = (self.held(order), self.moved(4 * order.len()));
+        let (order, moved) = (self.held(order)?, self.moved(4 * order.len()));
         self.exclusive(|state| state.bound.order = order);
         Ok(moved)
     }
