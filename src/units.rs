@@ -18,6 +18,11 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// As short as it can be read back exactly: `0.03`, `1e-8`, `1e20`.
+pub fn exact(value: f64) -> String {
+    if value == 0.0 || (1e-4..1e9).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
+}
+
 /// `1,234,567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -120,6 +125,12 @@ mod tests {
             words,
             ["0", "0.0001023", "10.00", "1234", "123456", "1.234e-7", "1.000e12", "-0.5000", "NaN"]
         );
+    }
+
+    #[test]
+    fn exact_numbers_are_short() {
+        let words = [0.0, 0.03, -10.0, 0.0001, 1e-8, 2.5e-300, 1e20, f64::INFINITY].map(exact);
+        assert_eq!(words, ["0", "0.03", "-10", "0.0001", "1e-8", "2.5e-300", "1e20", "inf"]);
     }
 
     #[test]

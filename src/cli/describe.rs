@@ -294,7 +294,7 @@ fn optimizer(trial: &Trial) -> String {
             format!("scheduled: {}", names.join(", then "))
         }
     };
-    format!("{name}, lr {}, {schedule}", trial.rates().0.lr())
+    format!("{name}, lr {}, {schedule}", units::exact(trial.rates().0.lr()))
 }
 
 /// `448 FLOP`, `26.75 kFLOP`.

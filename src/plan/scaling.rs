@@ -1,7 +1,10 @@
 //! What `batch_size` and the learning rate mean on several devices.
 
 use super::Trial;
-use crate::spec::{Curve, LrScaling, Optimizer, Rule, Scaling, Schedule, Spec};
+use crate::{
+    spec::{Curve, LrScaling, Optimizer, Rule, Scaling, Schedule, Spec},
+    units,
+};
 
 /// Rows of a step over all devices, before the training rows cap it.
 pub fn global_batch(spec: &Spec, devices: usize) -> usize {
@@ -78,8 +81,8 @@ impl Trial {
             Rule::One(Curve::OneCycle(c)) => ("max_lr", c.max_lr),
             _ => ("lr", self.spec.optimizer.lr()),
         };
-        let used = six_digits(written * self.lr_factor());
-        Some(format!("{batch}; `{name}` is {used}: {written} times {rule}"))
+        let used = units::exact(six_digits(written * self.lr_factor()));
+        Some(format!("{batch}; `{name}` is {used}: {} times {rule}", units::exact(written)))
     }
 }
 

@@ -214,7 +214,7 @@ impl Session<'_> {
             let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
             self.logbook.cut_epoch(rows);
             (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
-            let lr = self.trial.rates().0.lr();
+            let lr = units::exact(self.trial.rates().0.lr());
             let step = units::count(step);
             let reason = format!(
                 "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \

@@ -81,7 +81,7 @@ fn a_sweep_names_the_trials_that_it_warns_of() {
     let ends = [3, 4, 5].map(|trial| {
         format!(
             "error: trial {trial}: the loss is not a finite number at step 2; lower the learning rate (it is \
-             100000000000000000000), or clip the gradients by `trainer.gradient_clip_val`\n"
+             1e20), or clip the gradients by `trainer.gradient_clip_val`\n"
         )
     });
     assert_eq!((ran.code, ran.stderr), (Some(1), warnings + &ends.concat()));
@@ -319,6 +319,15 @@ fn numbers_out_of_range() {
     let message = "error: invalid value '-1' for '--virtual-gpus <N>': -1 is not in 0..=64\n\n\
                    For more information, try '--help'.\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message));
+    // What f32 has no number for but 0 would train nothing.
+    let ended = place.runner(&["check", "spec.toml", "optimizer.sgd.lr=1e-300"]);
+    insta::assert_snapshot!(ended.stderr, @r"
+    error: `optimizer.sgd.lr`: expected a number above 0 that fits f32, found `1e-300`
+     --> argument:1:18
+      |
+    1 | optimizer.sgd.lr=1e-300
+      |                  ^^^^^^ learning rate
+    ");
     let ended = place.runner(&["check", "spec.toml", "seed=18446744073709551616"]);
     insta::assert_snapshot!(ended.stderr, @r"
     error: the integer `18446744073709551616` is out of range: TOML has those from -9223372036854775808 to 9223372036854775807

@@ -33,13 +33,11 @@ impl<'a> Item<'a> {
             Value::Integer(i) => Some(*i as f64),
             _ => None,
         };
-        let too_large = match &self.at {
-            At::Node(node) => {
-                as_float(&node.value).is_some_and(|x| x.is_finite() && x.abs() > f64::from(f32::MAX))
-            }
+        let is_beyond_f32 = match &self.at {
+            At::Node(node) => as_float(&node.value).is_some_and(Range::is_beyond_f32),
             _ => false,
         };
-        let expected = if too_large { format!("{range:#}") } else { range.to_string() };
+        let expected = if is_beyond_f32 { format!("{range:#}") } else { range.to_string() };
         let mut schema = Json::new();
         schema.insert("type".into(), "number".into());
         range.describe(&mut schema);
