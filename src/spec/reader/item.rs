@@ -152,8 +152,10 @@ impl<'a> Item<'a> {
                 };
                 items.iter().enumerate().map(read_one).collect()
             }
-            At::Node(_) => {
-                Item { at, doc, reading }.custom("an array", serde_json::Value::Null, Vec::new(), |_| None)
+            At::Node(node) => {
+                let hint = in_brackets(&node.value);
+                let item = Item { at, doc, reading };
+                item.custom_hinted("an array", serde_json::Value::Null, Vec::new(), hint, |_| None)
             }
         }
     }
@@ -268,6 +270,12 @@ impl<'a> Item<'a> {
             self.reading.tell(key, make(Problem::new(node.span.place(), "")));
         }
     }
+}
+
+/// The way out where one item stands for a list of one, or items between commas for a list.
+fn in_brackets(value: &Value) -> Option<String> {
+    let is_item = !matches!(value, Value::Array(_) | Value::Table(_));
+    is_item.then(|| format!("a list stands in brackets, be it of one: `[{}]`", value.to_toml()))
 }
 
 /// The way out where a string holds what was expected.
