@@ -27,9 +27,10 @@ const LAYERS: [&str; 16] = [
 ];
 
 /// The files that may hold `unsafe`.
-const UNSAFE: [&str; 5] = [
+const UNSAFE: [&str; 6] = [
     "src/host/huge_pages.rs",
     "src/device/cpu/arena.rs",
+    "src/device/cpu/pool.rs",
     "src/device/cpu/state.rs",
     "src/device/cpu/simd/",
     "src/device/cuda/",

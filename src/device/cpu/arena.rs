@@ -4,7 +4,7 @@
 //! runs, that no task's write overlaps anything that another thread touches between the same two barriers, nor
 //! anything else of the task itself. Only what was so proven can be borrowed ([`Verified::borrow`]), as plain slices.
 
-use std::{cell::UnsafeCell, fmt};
+use std::{cell::UnsafeCell, fmt, ops::Range};
 
 use crate::{
     host::prefer_huge_pages,
@@ -163,7 +163,7 @@ impl Arena {
     }
 
     /// Proves that the accesses of a schedule are free of conflicts. `stages[s][t]` lists what thread `t` touches
-    /// between barrier `s` and the next.
+    /// between barrier `s` and the next; those past the threads are tasks that all of them share.
     pub fn verify(&self, stages: &[Vec<Vec<Access>>]) -> Result<Vec<Vec<Vec<Verified>>>, Conflict> {
         for (stage, threads) in stages.iter().enumerate() {
             for (writer, task) in
@@ -243,6 +243,39 @@ impl Verified {
                 self.0.writes.map(|s| std::slice::from_raw_parts_mut(base.add(s.start), s.len)),
             )
         }
+    }
+}
+
+impl Verified {
+    /// What is read, by a task that several threads share.
+    ///
+    /// # Safety
+    /// As for [`borrow`](Self::borrow), but by any of the threads that share the task.
+    pub unsafe fn borrow_reads<'a>(&self, arena: &'a Arena) -> [&'a [f32]; 4] {
+        let base = arena.lines.as_ptr().cast::<f32>();
+        // SAFETY: as for `borrow`.
+        unsafe { self.0.reads.map(|s| std::slice::from_raw_parts(base.add(s.start), s.len)) }
+    }
+
+    /// A part of what is written, by a task that several threads share.
+    ///
+    /// # Panics
+    /// Where the part is not within the write.
+    ///
+    /// # Safety
+    /// As for [`borrow_reads`](Self::borrow_reads), and none but the caller has a part of the same numbers.
+    #[expect(clippy::mut_from_ref, reason = "of parts that do not overlap, as the caller promises")]
+    pub unsafe fn borrow_part<'a>(
+        &self,
+        arena: &'a Arena,
+        write: usize,
+        part: Range<usize>,
+    ) -> &'a mut [f32] {
+        let span = self.0.writes[write].part(part.start, part.len());
+        let base = arena.lines.as_ptr().cast::<f32>().cast_mut();
+        // SAFETY: `Arena::verify` checked that the span lies within the arena, and that nobody but those who share the task
+        // touches it between the same barriers; that they do not share this part is the caller's word.
+        unsafe { std::slice::from_raw_parts_mut(base.add(span.start), span.len) }
     }
 }
 

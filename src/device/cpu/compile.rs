@@ -7,10 +7,11 @@
 use std::ops::Range;
 
 use super::{
-    arena::{Access, Arena, Conflict, Span, Verified},
-    footprint::Footprint,
+    arena::{Access, Arena, Conflict, Span},
     matmul::Kernel,
     ops::reduce,
+    pool::Pool,
+    stage::{Draft, Shared, Stages, Step, access},
     task::{Job, Place, Split, Task},
 };
 use crate::program::{Layout, Op, Phase, Program, RowSource, Slice};
@@ -20,6 +21,15 @@ const GRAIN: usize = 16;
 
 /// Rows per partial sum of a single column: a fixed number, so that the order of additions does not depend on threads.
 pub const SUM_ROWS: usize = 64;
+
+/// A product's tiles are shared by whoever is free where each thread has so many of them, ...
+const SHARED_TILES: usize = 4;
+
+/// ... as wide as two of the widest tiles, ...
+const SHARED_COLUMNS: usize = 64;
+
+/// ... and so many terms: some 50 µs of one thread, against one for taking tiles and for one more barrier.
+const SHARED_TERMS: usize = 3 << 20;
 
 /// Scratch memory that tasks need beyond the layout, by number of floats.
 #[derive(Default)]
@@ -45,16 +55,6 @@ impl Scratch {
         index
     }
 }
-
-/// A job of one thread before its access is proven.
-struct Draft {
-    job: Job,
-    access: Access,
-    phase: Phase,
-}
-
-/// One instruction (or a part of it): at most one draft per thread.
-type Step = Vec<Option<Draft>>;
 
 /// Compiles programs for a team of `threads`.
 pub struct Compiler<'a> {
@@ -111,51 +111,13 @@ impl Compiler<'_> {
     ) -> Result<Vec<Vec<Task>>, Conflict> {
         scratch.restart();
         let mut places = Places { arena: Some(arena), layout: self.layout, scratch };
-        let mut stages: Vec<Vec<Vec<Draft>>> = vec![self.stage()];
-        let mut growing = Growing::default();
+        let mut stages = Stages::new(self.threads);
         for instruction in &program.instructions {
-            for step in self.steps(&instruction.op, instruction.phase, &mut places) {
-                // One thread has nobody to meet.
-                if self.threads > 1 {
-                    if !growing.admits(&step) {
-                        stages.push(self.stage());
-                        growing = Growing::default();
-                    }
-                    growing.add(&step);
-                }
-                if let Some(stage) = stages.last_mut() {
-                    stage.iter_mut().zip(step).for_each(|(thread, draft)| thread.extend(draft));
-                }
-            }
+            self.steps(&instruction.op, instruction.phase, &mut places)
+                .into_iter()
+                .for_each(|s| stages.push(s));
         }
-        let accesses: Vec<Vec<Vec<Access>>> =
-            stages.iter().map(|s| s.iter().map(|t| t.iter().map(|d| d.access).collect()).collect()).collect();
-        let proven = arena.verify(&accesses)?;
-        let mut tasks: Vec<Vec<Task>> = (0..self.threads).map(|_| Vec::new()).collect();
-        for (stage, proven) in stages.into_iter().zip(proven) {
-            for ((thread, drafts), proven) in tasks.iter_mut().zip(stage).zip(proven) {
-                // The first stage has one, too: it parts this step from the one before.
-                let mut barrier = self.threads > 1;
-                // A thread with nothing to do in a stage still meets the others at its barrier.
-                if drafts.is_empty() && barrier {
-                    thread.push(Task {
-                        job: Job::Idle,
-                        access: Verified::nothing(),
-                        barrier,
-                        phase: Phase::Other,
-                    });
-                }
-                for (draft, access) in drafts.into_iter().zip(proven) {
-                    thread.push(Task { job: draft.job, access, barrier, phase: draft.phase });
-                    barrier = false;
-                }
-            }
-        }
-        Ok(tasks)
-    }
-
-    fn stage(&self) -> Vec<Vec<Draft>> {
-        (0..self.threads).map(|_| Vec::new()).collect()
+        stages.tasks(arena)
     }
 
     /// Thread `t`'s share of `n` things that come in units.
@@ -167,8 +129,7 @@ impl Compiler<'_> {
 
     /// Splits by whole cache lines where there are enough.
     fn split(&self, n: usize, phase: Phase, draft: impl FnMut(Range<usize>) -> (Job, Access)) -> Step {
-        let unit = if n >= GRAIN * self.threads { GRAIN } else { 1 };
-        self.split_units(n, unit, phase, draft)
+        self.split_units(n, self.grain(n), phase, draft)
     }
 
     fn split_units(
@@ -178,21 +139,48 @@ impl Compiler<'_> {
         phase: Phase,
         mut draft: impl FnMut(Range<usize>) -> (Job, Access),
     ) -> Step {
-        (0..self.threads)
-            .map(|t| self.share(n, unit, t))
-            .map(|part| {
-                (!part.is_empty()).then(|| {
-                    let (job, access) = draft(part);
-                    Draft { job, access, phase }
-                })
+        let part = |part: Range<usize>| {
+            (!part.is_empty()).then(|| {
+                let (job, access) = draft(part);
+                Draft { job, access, phase }
             })
-            .collect()
+        };
+        Step::Each((0..self.threads).map(|t| self.share(n, unit, t)).map(part).collect())
     }
 
     fn single(&self, phase: Phase, job: Job, access: Access) -> Step {
-        let mut step: Step = (1..self.threads).map(|_| None).collect();
-        step.insert(0, Some(Draft { job, access, phase }));
-        step
+        let first = Some(Draft { job, access, phase });
+        Step::Each(std::iter::once(first).chain((1..self.threads).map(|_| None)).collect())
+    }
+
+    /// A product's step: its tiles for whoever is free, where there are enough of them, or else shares of `unit` rows.
+    fn product(
+        &self,
+        shape: [usize; 3],
+        packed: bool,
+        unit: usize,
+        phase: Phase,
+        widths: [usize; 2],
+        draft: impl Fn(Range<usize>) -> (Job, Access),
+    ) -> Step {
+        let [m, k, n] = shape;
+        let grid = self.kernel.grid(shape, packed, self.threads);
+        let tiles = grid.tiles();
+        let shared = self.threads > 1
+            && tiles >= SHARED_TILES * self.threads
+            && n >= SHARED_COLUMNS
+            && m * k * n >= SHARED_TERMS
+            && Pool::fits(tiles, self.threads);
+        if shared {
+            let (job, access) = draft(0..m);
+            return Step::Shared(Box::new(Shared { draft: Draft { job, access, phase }, grid, widths }));
+        }
+        self.split_units(m, unit, phase, draft)
+    }
+
+    /// The unit in which shares of `n` are handed out: whole cache lines where there are enough.
+    fn grain(&self, n: usize) -> usize {
+        if n >= GRAIN * self.threads { GRAIN } else { 1 }
     }
 
     /// Packs a right operand `[k, n]` if that is worth it for a left one of `m` rows; where it lies, and how.
@@ -261,7 +249,8 @@ impl Compiler<'_> {
             Op::Linear { x, weight, bias, activation, pre, y, rows, inputs, outputs } => {
                 let shape = [rows, inputs, outputs];
                 let (right, packed) = self.pack(weight, false, shape, phase, p, &mut steps);
-                steps.push(self.split(rows, phase, |r| {
+                let widths = [outputs, if pre.is_some() { outputs } else { 0 }];
+                steps.push(self.product(shape, packed, self.grain(rows), phase, widths, |r| {
                     let shape = [r.len(), inputs, outputs];
                     let job =
                         Job::Linear { shape, packed, bias: bias.is_some(), activation, keep: pre.is_some() };
@@ -272,8 +261,9 @@ impl Compiler<'_> {
                 }));
             }
             Op::InputGradient { dy, weight, dx, derivative, rows, inputs, outputs } => {
-                let (right, _) = self.pack(weight, true, [rows, outputs, inputs], phase, p, &mut steps);
-                steps.push(self.split(rows, phase, |r| {
+                let shape = [rows, outputs, inputs];
+                let (right, packed) = self.pack(weight, true, shape, phase, p, &mut steps);
+                steps.push(self.product(shape, packed, self.grain(rows), phase, [inputs, 0], |r| {
                     let shape = [r.len(), outputs, inputs];
                     let job = Job::InputGradient { shape, derivative: derivative.map(|(f, _)| f) };
                     let out = rows_of(&r, inputs);
@@ -298,10 +288,11 @@ impl Compiler<'_> {
                 steps.push(self.column_sums(partial, stride, inputs, to, update, phase, p));
             }
             Op::WeightGradient { x, dy, to, update, rows, inputs, outputs } => {
-                let (right, packed) = self.pack(dy, false, [inputs, rows, outputs], phase, p, &mut steps);
+                let shape = [inputs, rows, outputs];
+                let (right, packed) = self.pack(dy, false, shape, phase, p, &mut steps);
                 // The sums of a single column are taken by strips of this width, which are not to be split.
                 let unit = if outputs == 1 || inputs >= GRAIN * self.threads { GRAIN } else { 1 };
-                steps.push(self.split_units(inputs, unit, phase, |r| {
+                steps.push(self.product(shape, packed, unit, phase, [outputs, 0], |r| {
                     let shape = [r.len(), rows, outputs];
                     let job = Job::WeightGradient { shape, first: r.start, stride: inputs, packed, update };
                     (job, access([p.of(x), right], [p.part(to, rows_of(&r, outputs))]))
@@ -394,39 +385,40 @@ impl Compiler<'_> {
     }
 }
 
-fn access<const R: usize, const W: usize>(reads: [Span; R], writes: [Span; W]) -> Access {
-    let mut access = Access::default();
-    access.reads[..R].copy_from_slice(&reads);
-    access.writes[..W].copy_from_slice(&writes);
-    access
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::BufferId;
 
-/// What the threads touch in the stage that grows.
-#[derive(Default)]
-struct Growing {
-    written: Footprint,
-    touched: Footprint,
-}
-
-impl Growing {
-    /// Whether a step may run in this stage: no thread of it touches what another one writes.
-    fn admits(&self, step: &Step) -> bool {
-        accesses(step).all(|(thread, access)| {
-            let mut touched = access.touched();
-            let mut written = access.writes.into_iter();
-            !touched.any(|span| self.written.meets_another(span, thread))
-                && !written.any(|span| self.touched.meets_another(span, thread))
-        })
+    /// Whether a team of so many shares the tiles of a product.
+    fn shares(threads: usize, shape: [usize; 3]) -> bool {
+        let id = BufferId(0);
+        let layout = Layout {
+            buffers: vec![],
+            parameters: vec![],
+            train_features: id,
+            train_targets: id,
+            validation_features: id,
+            validation_targets: id,
+            order: id,
+            values: id,
+            log: id,
+            log_width: 1,
+            log_slots: 1,
+        };
+        let compiler = Compiler { layout: &layout, threads, kernel: Kernel::detect() };
+        let draft = |_: Range<usize>| (Job::Idle, Access::default());
+        matches!(compiler.product(shape, false, 1, Phase::Forward, [0, 0], draft), Step::Shared(_))
     }
 
-    fn add(&mut self, step: &Step) {
-        for (thread, access) in accesses(step) {
-            access.writes.into_iter().for_each(|span| self.written.add(span, thread));
-            access.touched().for_each(|span| self.touched.add(span, thread));
+    #[test]
+    fn a_team_shares_products_of_many_tiles() {
+        assert!(shares(2, [256, 784, 256]) && shares(2, [784, 256, 256]) && shares(2, [1024, 2048, 2048]));
+        // One thread, a short product, a narrow one, more threads than tiles of their own.
+        for (threads, shape) in
+            [(1, [1024, 2048, 2048]), (2, [32, 64, 32]), (2, [1024, 2048, 10]), (64, [256, 784, 256])]
+        {
+            assert!(!shares(threads, shape), "{threads} {shape:?}");
         }
     }
-}
-
-fn accesses(step: &Step) -> impl Iterator<Item = (usize, &Access)> {
-    step.iter().enumerate().filter_map(|(thread, draft)| Some((thread, &draft.as_ref()?.access)))
 }

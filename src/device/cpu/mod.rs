@@ -7,12 +7,16 @@ mod backend;
 mod compile;
 mod executor;
 mod footprint;
+mod linear;
 pub mod matmul;
 mod ops;
 mod pace;
+#[allow(unsafe_code)]
+mod pool;
 mod rates;
 #[allow(unsafe_code)]
 mod simd;
+mod stage;
 #[allow(unsafe_code)]
 mod state;
 mod task;

@@ -8,8 +8,9 @@ use std::{
 use super::{
     arena::Arena,
     compile::{Compiler, Scratch},
+    linear,
     matmul::Kernel,
-    task::{Bound, Context, Cursor, Job, Tally, Task},
+    task::{Bound, Context, Cursor, Job, Share, Tally, Task},
     team::{Lost, Seat},
     watch::Watcher,
 };
@@ -124,7 +125,7 @@ impl State {
     pub fn walk_alone(&mut self, tally: &mut Tally, watcher: &mut impl Watcher) -> Result<(), Lost> {
         let set = &self.alone;
         // SAFETY: `&mut self` excludes every other thread, and the set's tasks were verified by this arena.
-        unsafe { self.walk(set, 0, || Ok(()), tally, watcher) }
+        unsafe { self.walk(set, None, tally, watcher) }
     }
 
     /// One member's way through its share of a block.
@@ -138,20 +139,20 @@ impl State {
         // SAFETY: the set was verified by this arena for as many members as the team has, and the seat, which is spent
         // here, is the only one of its member in this run of the team. A state has one team, which shares it behind a
         // lock: while a member reads it nobody has it alone.
-        unsafe { self.walk(set, seat.member(), || seat.meet(), tally, watcher) }
+        unsafe { self.walk(set, Some(&seat), tally, watcher) }
     }
 
     /// # Safety
-    /// Of all that walk this state at the same time, each is another member of the same set, and `meet` returns `Ok`
-    /// only when all of them have called it.
+    /// Of all that walk this state at the same time, each has another seat of the team for which the set was compiled; it
+    /// has none where it walks alone, a set for one.
     unsafe fn walk(
         &self,
         set: &Set,
-        member: usize,
-        meet: impl Fn() -> Result<(), Lost>,
+        seat: Option<&Seat<'_>>,
         tally: &mut Tally,
         watcher: &mut impl Watcher,
     ) -> Result<(), Lost> {
+        let member = seat.map_or(0, Seat::member);
         let a = &self.assignment;
         let [full, last] = match a.work {
             Work::Train => &set.train,
@@ -176,13 +177,23 @@ impl State {
             watcher.begin_step();
             for task in &program.tasks[member] {
                 watcher.enter(task.phase);
-                if task.barrier {
-                    meet()?;
+                if let Some(seat) = seat.filter(|_| task.barrier) {
+                    seat.meet()?;
                 }
+                let access = match &task.share {
+                    Share::Own(access) => access,
+                    Share::Shared(pool) => {
+                        let Some(seat) = seat else { continue };
+                        // SAFETY: as below; and every member comes by here once between the same two barriers.
+                        let mut turns = unsafe { pool.enter(&self.arena, member) };
+                        linear::take_turns(self.kernel, &task.job, &mut turns, &at, || seat.is_lost())?;
+                        continue;
+                    }
+                };
                 // SAFETY: the task was verified by this arena for this member, which has just met the others before its
                 // stage if it has to, and drops the slices with the next line. Steps are parted by barriers, too: each
                 // begins with one.
-                let slices = unsafe { task.access.borrow(&self.arena) };
+                let slices = unsafe { access.borrow(&self.arena) };
                 if let Err(e) = task.run(slices, &context, &at, tally) {
                     // Fetching is the first that a step does, and the others wait for it before they change a parameter.
                     let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,8 +9,10 @@ use std::{
 use super::{
     arena::{Slices, Verified},
     compile::SUM_ROWS,
-    matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
+    linear,
+    matmul::{Kernel, Source},
     ops::{activation, dropout, gather, loss, optimizer, reduce},
+    pool::Pool,
 };
 use crate::collective::{Collective, CollectiveError};
 use crate::device::Store;
@@ -21,11 +23,19 @@ pub struct Task {
     /// What is done.
     pub job: Job,
     /// On what.
-    pub access: Verified,
+    pub share: Share,
     /// Whether the team meets before it.
     pub barrier: bool,
     /// Where its time counts.
     pub phase: Phase,
+}
+
+/// Whose a task is.
+pub enum Share {
+    /// One thread's.
+    Own(Verified),
+    /// A product's tiles, of which all threads of the team take some.
+    Shared(Arc<Pool>),
 }
 
 /// Which data buffers a gather reads.
@@ -206,7 +216,7 @@ impl Task {
         at: &Cursor,
         tally: &mut Tally,
     ) -> io::Result<()> {
-        let [r0, r1, r2, _] = reads;
+        let [r0, r1, ..] = reads;
         let [w0, w1, w2, _] = writes;
         let kernel = context.kernel;
         match self.job {
@@ -228,45 +238,8 @@ impl Task {
                 let source = if transposed { Source::Transposed(r0) } else { Source::Rows(r0) };
                 kernel.pack(source, shape, units.0..units.1, w0);
             }
-            Job::Linear { shape, packed, bias, activation, keep } => {
-                let relu = activation == Some(Activation::Relu);
-                // Where the function needs its input later, that is what the product makes.
-                let (z, y) = if keep { (w1, Some(w0)) } else { (w0, None) };
-                if shape[2] == 1 {
-                    kernel.dot_rows(r0, r1, if bias { r2[0] } else { 0.0 }, relu, z);
-                } else {
-                    let lhs = Lhs::Rows { data: r0, stride: shape[1] };
-                    let rhs = if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
-                    kernel.multiply(lhs, rhs, shape, z, Epilogue::Bias { bias: bias.then_some(r2), relu });
-                }
-                match (activation, y) {
-                    (Some(f), Some(y)) => activation::activate(f, z, y),
-                    (Some(f), None) if !relu => activation::activate_in_place(f, z),
-                    _ => {}
-                }
-            }
-            Job::InputGradient { shape, derivative } => {
-                let lhs = Lhs::Rows { data: r0, stride: shape[1] };
-                let epilogue = match derivative {
-                    Some(Activation::Relu) => Epilogue::WherePositive { saved: r2 },
-                    _ => Epilogue::Store,
-                };
-                kernel.multiply(lhs, Rhs::Packed(r1), shape, w0, epilogue);
-                if let Some(f) = derivative.filter(|f| *f != Activation::Relu) {
-                    activation::activate_backward(f, r2, w0);
-                }
-            }
-            Job::WeightGradient { shape, first, stride, packed, update } => {
-                let rate = update.then_some(at.hyper.rate);
-                let x = &r0[first..];
-                if shape[2] == 1 {
-                    kernel.weigh_rows(x, stride, r1, rate, w0);
-                    return Ok(());
-                }
-                let lhs = Lhs::Columns { data: x, stride };
-                let rhs = if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
-                let epilogue = rate.map_or(Epilogue::Store, |rate| Epilogue::Update { rate });
-                kernel.multiply(lhs, rhs, shape, w0, epilogue);
+            job @ (Job::Linear { .. } | Job::InputGradient { .. } | Job::WeightGradient { .. }) => {
+                linear::multiply(kernel, &job, reads, [w0, w1], at);
             }
             Job::PartialSums { inputs, stride } => {
                 let chunks = r0.chunks(SUM_ROWS * inputs).zip(r1.chunks(SUM_ROWS));

@@ -82,6 +82,11 @@ impl Seat<'_> {
         self.member
     }
 
+    /// Whether a member is gone, for which nobody is to wait.
+    pub fn is_lost(&self) -> bool {
+        self.barrier.lost.load(Ordering::Relaxed)
+    }
+
     /// Meets the others.
     pub fn meet(&self) -> Result<(), Lost> {
         self.barrier.wait()

@@ -194,6 +194,25 @@ fn steps_follow_the_reference_at_odd_sizes() {
     }
 }
 
+/// Layers wide enough that the team shares the tiles of their products: several blocks of terms and groups of columns, with
+/// every way in which a product may end.
+#[test]
+fn steps_follow_the_reference_where_a_team_shares_products() {
+    let layers = vec![
+        linear(600, true),
+        Layer::Gelu,
+        linear(1000, true),
+        Layer::Relu,
+        linear(600, false),
+        Layer::Tanh,
+        linear(CLASSES, true),
+    ];
+    let rule = UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 };
+    check(&layers, rule, None, Policy::Buffered, Sizes { rows: 301, batch: 151, validation: 40 });
+    let rule = UpdateRule::Sgd { momentum: true, nesterov: false, weight_decay: 0.1 };
+    check(&layers, rule, None, Policy::Off, Sizes { rows: 151, batch: 151, validation: 1 });
+}
+
 #[test]
 fn dropout_zeroes_its_share_and_keeps_the_mean() {
     use runner::program::reference::dropout_keeps;

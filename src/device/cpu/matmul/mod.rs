@@ -9,11 +9,13 @@ mod pack;
 mod product;
 #[cfg(test)]
 mod tests;
+mod tiled;
 mod vector;
 
 use super::simd::InstructionSet;
 pub use pack::Source;
 use product::Product;
+pub use tiled::{Grid, Scratch, Tiled, Turn};
 
 /// The left operand, `[m, k]`, from the first row of the caller's share on.
 #[derive(Clone, Copy, Debug)]

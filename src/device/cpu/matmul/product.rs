@@ -6,6 +6,8 @@
 //! the next strip's left operand and a part of the next piece of the right one are brought near. That was worth 5 to 10 %
 //! at 1024 x 2048 x 2048.
 
+use std::ops::Range;
+
 use super::{Epilogue, Lhs, Rhs, pack};
 use crate::device::cpu::simd::{Ahead, Finish, InstructionSet, Order, Strip};
 
@@ -21,6 +23,9 @@ const PIECE_BYTES: usize = 7 << 17;
 /// Columns from which on a strip of the left operand is copied together before use: the copy costs as much as some 40
 /// columns of arithmetic, and saves reading each panel along rows that are far apart.
 pub(super) const COPY_LEFT_COLUMNS: usize = 512;
+
+/// Numbers of the largest copy of a strip of the left operand.
+pub(super) const SCRATCH: usize = pack::LEFT_LANES * MAX_BLOCK;
 
 /// Numbers of a left operand from which on it may not lie in a second-level cache beside all else: a quarter of a MiB.
 const FAR: usize = 1 << 16;
@@ -61,87 +66,153 @@ struct Piece {
     columns: usize,
 }
 
+/// How a product is cut: k in blocks, columns in groups. A group's blocks follow each other: its passes over the rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    blocks: usize,
+    size: usize,
+    group: usize,
+    pub passes: usize,
+}
+
+impl Cut {
+    pub fn of(set: InstructionSet, k: usize, n: usize, packed: bool) -> Self {
+        let (blocks, size) = blocks(k);
+        if !packed || 4 * size * n <= PIECE_BYTES {
+            return Self { blocks, size, group: n, passes: blocks };
+        }
+        // Of nearly the same width: the left operand is copied for each, for a narrow one at the end, too.
+        let groups = (4 * size * n).div_ceil(PIECE_BYTES);
+        let group = n.div_ceil(groups).next_multiple_of(2 * set.lanes());
+        Self { blocks, size, group, passes: n.div_ceil(group) * blocks }
+    }
+}
+
+/// Rows cut into tiles of nearly the same height: a low one at the end would be a slow one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    pub tiles: usize,
+    low: usize,
+    higher: usize,
+}
+
+impl Rows {
+    /// As few tiles as there can be of `rows` rows, in a multiple of `shares` if there are several.
+    pub fn of(set: InstructionSet, rows: usize, shares: usize) -> Self {
+        // The usual small product is spared the divisions: they would be a tenth of its time.
+        if rows <= set.tile_rows() && shares == 1 {
+            return Self { tiles: 1, low: rows, higher: 0 };
+        }
+        let tiles = rows.div_ceil(set.tile_rows()).next_multiple_of(shares);
+        Self { tiles, low: rows / tiles, higher: rows % tiles }
+    }
+
+    /// The rows of a tile.
+    pub fn range(&self, tile: usize) -> Range<usize> {
+        let start = |tile: usize| tile * self.low + tile.min(self.higher);
+        start(tile)..start(tile + 1)
+    }
+}
+
+/// One pass: all rows by a piece of the right operand.
+#[derive(Clone, Copy)]
+pub(super) struct Pass {
+    piece: Piece,
+    next: Piece,
+    last: bool,
+}
+
+/// A tile's place among those that one thread works through in a pass: what it will need next follows from that.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub index: usize,
+    pub of: usize,
+}
+
 impl<'a> Product<'a> {
     #[inline(never)]
     pub fn run_with_copies(&self, out: &mut [f32]) {
-        let mut scratch = [0.0; pack::LEFT_LANES * MAX_BLOCK];
+        let mut scratch = [0.0; SCRATCH];
         self.run(out, Some(&mut scratch));
     }
 
     /// Computes; `scratch` is for copies of the left operand's strips, where they are worth their cost.
     pub fn run(&self, out: &mut [f32], mut scratch: Option<&mut [f32]>) {
-        let (count, size) = blocks(self.k);
-        let group = match self.rhs {
-            Rhs::Packed(_) if 4 * size * self.n > PIECE_BYTES => {
-                // Of nearly the same width: the left operand is copied for each, for a narrow one at the end, too.
-                let groups = (4 * size * self.n).div_ceil(PIECE_BYTES);
-                self.n.div_ceil(groups).next_multiple_of(self.width())
+        let cut = self.cut();
+        let rows = Rows::of(self.set, self.m, 1);
+        for pass in 0..cut.passes {
+            let pass = self.pass(&cut, pass);
+            for index in 0..rows.tiles {
+                let range = rows.range(index);
+                let out = &mut out[range.start * self.n..range.end * self.n];
+                let place = Place { index, of: rows.tiles };
+                self.tile(&pass, range, Some(place), out, scratch.as_deref_mut());
             }
-            _ => self.n,
+        }
+    }
+
+    pub fn cut(&self) -> Cut {
+        Cut::of(self.set, self.k, self.n, matches!(self.rhs, Rhs::Packed(_)))
+    }
+
+    pub fn pass(&self, cut: &Cut, pass: usize) -> Pass {
+        let piece = |pass: usize| {
+            let (group, block) =
+                if cut.blocks == 1 { (pass, 0) } else { (pass / cut.blocks, pass % cut.blocks) };
+            let (first, column) = (block * cut.size, group * cut.group);
+            let (length, columns) =
+                ((self.k - first).min(cut.size), self.n.saturating_sub(column).min(cut.group));
+            (block, Piece { first, length, column, columns })
         };
-        for column in (0..self.n).step_by(group) {
-            for block in 0..count {
-                let piece = self.piece(block * size, size, column, group);
-                let next = match block + 1 < count {
-                    true => self.piece((block + 1) * size, size, column, group),
-                    false => self.piece(0, size, column + group, group),
-                };
-                self.run_piece(piece, next, block + 1 == count, out, scratch.as_deref_mut());
-            }
-        }
+        let ((block, piece), (_, next)) = (piece(pass), piece(pass + 1));
+        Pass { piece, next, last: block + 1 == cut.blocks }
     }
 
-    fn piece(&self, first: usize, size: usize, column: usize, group: usize) -> Piece {
-        let (length, columns) = ((self.k - first).min(size), self.n.saturating_sub(column).min(group));
-        Piece { first, length, column, columns }
-    }
-
-    fn run_piece(
+    /// One tile's part of a pass; `out` holds the tile's rows. Nothing is brought near for what comes next where it is not
+    /// known.
+    #[inline]
+    pub fn tile(
         &self,
-        piece: Piece,
-        next: Piece,
-        last: bool,
+        pass: &Pass,
+        range: Range<usize>,
+        place: Option<Place>,
         out: &mut [f32],
-        mut scratch: Option<&mut [f32]>,
+        scratch: Option<&mut [f32]>,
     ) {
-        let Self { set, m, n, .. } = *self;
-        // Tiles of nearly the same height: a low one at the end would be a slow one.
-        let (mut tiles, mut low, mut higher) = (1, m, 0);
-        if m > set.tile_rows() {
-            tiles = m.div_ceil(set.tile_rows());
-            (low, higher) = (m / tiles, m % tiles);
-        }
+        let Self { set, n, .. } = *self;
+        let piece = pass.piece;
+        let (row, rows) = (range.start, range.len());
         let (rhs, rhs_stride, rhs_panel_stride) = self.right(piece);
-        let mut row = 0;
-        for tile in 0..tiles {
-            let rows = low + usize::from(tile < higher);
-            let (data, order, stride) = self.left(row, piece.first);
-            let mut strip = Strip {
-                lhs: data,
-                lhs_order: order,
-                lhs_stride: stride,
-                rows,
-                k: piece.length,
-                rhs,
-                rhs_stride,
-                rhs_panel_stride,
-                columns: piece.columns,
-                out: &mut out[row * n + piece.column..],
-                out_stride: n,
-                resume: piece.first > 0 && !matches!(self.epilogue, Epilogue::Update { .. }),
-                finish: self.finish(last, row * n + piece.column, piece.column),
-                ahead: [Ahead::default(); 2],
-            };
-            if let Some(scratch) = &mut scratch {
-                strip.lhs_stride = pack::left(set, data, order, stride, rows, piece.length, scratch);
-                strip.lhs = scratch;
-                strip.ahead = [self.left_ahead(row, rows, piece), self.right_ahead(next, tile, tiles)];
-            } else if matches!(order, Order::Rows) && self.is_left_far() {
-                strip.ahead[0] = self.left_ahead(row, rows, piece);
+        let (data, order, stride) = self.left(row, piece.first);
+        let mut strip = Strip {
+            lhs: data,
+            lhs_order: order,
+            lhs_stride: stride,
+            rows,
+            k: piece.length,
+            rhs,
+            rhs_stride,
+            rhs_panel_stride,
+            columns: piece.columns,
+            out: &mut out[piece.column..],
+            out_stride: n,
+            resume: piece.first > 0 && !matches!(self.epilogue, Epilogue::Update { .. }),
+            finish: self.finish(pass.last, row * n + piece.column, piece.column),
+            ahead: [Ahead::default(); 2],
+        };
+        if let Some(scratch) = scratch {
+            strip.lhs_stride = pack::left(set, data, order, stride, rows, piece.length, scratch);
+            strip.lhs = scratch;
+            if let Some(place) = place {
+                strip.ahead = [self.left_ahead(row, rows, piece, place), self.right_ahead(pass.next, place)];
             }
-            set.strip(&mut strip);
-            row += rows;
+        } else if let Some(place) = place
+            && matches!(order, Order::Rows)
+            && self.is_left_far()
+        {
+            strip.ahead[0] = self.left_ahead(row, rows, piece, place);
         }
+        set.strip(&mut strip);
     }
 
     /// Whether the left operand may lie in far memory.
@@ -174,8 +245,8 @@ impl<'a> Product<'a> {
     }
 
     /// The left operand's strip after this one, as high as it.
-    fn left_ahead(&self, row: usize, rows: usize, piece: Piece) -> Ahead<'a> {
-        if row + rows >= self.m {
+    fn left_ahead(&self, row: usize, rows: usize, piece: Piece, place: Place) -> Ahead<'a> {
+        if place.index + 1 == place.of || row + rows >= self.m {
             return Ahead::default();
         }
         let (data, order, stride) = self.left(row + rows, piece.first);
@@ -187,12 +258,12 @@ impl<'a> Product<'a> {
     }
 
     /// One of as many parts of the next piece of the right operand as there are strips.
-    fn right_ahead(&self, next: Piece, tile: usize, tiles: usize) -> Ahead<'a> {
+    fn right_ahead(&self, next: Piece, place: Place) -> Ahead<'a> {
         if let Rhs::Rows(_) = self.rhs {
             return Ahead::default();
         }
-        let columns = (next.length * next.columns).div_ceil(tiles);
-        Ahead { data: from(self.right(next).0, tile * columns), stride: 0, rows: 1, columns }
+        let columns = (next.length * next.columns).div_ceil(place.of);
+        Ahead { data: from(self.right(next).0, place.index * columns), stride: 0, rows: 1, columns }
     }
 
     fn finish(&self, last: bool, at: usize, column: usize) -> Finish<'a> {

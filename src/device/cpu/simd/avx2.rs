@@ -32,6 +32,15 @@ impl Vector for __m256 {
         unsafe { _mm256_storeu_ps(to, self) }
     }
     #[inline(always)]
+    unsafe fn stream(self, to: *mut f32) {
+        unsafe { _mm256_stream_ps(to, self) }
+    }
+    #[inline(always)]
+    fn fence() {
+        // SAFETY: part of SSE, which every x86-64 has.
+        unsafe { _mm_sfence() }
+    }
+    #[inline(always)]
     unsafe fn load_some(from: *const f32, mask: __m256i) -> Self {
         unsafe { _mm256_maskload_ps(from, mask) }
     }

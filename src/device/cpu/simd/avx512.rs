@@ -29,6 +29,15 @@ impl Vector for __m512 {
         unsafe { _mm512_storeu_ps(to, self) }
     }
     #[inline(always)]
+    unsafe fn stream(self, to: *mut f32) {
+        unsafe { _mm512_stream_ps(to, self) }
+    }
+    #[inline(always)]
+    fn fence() {
+        // SAFETY: part of SSE, which every x86-64 has.
+        unsafe { _mm_sfence() }
+    }
+    #[inline(always)]
     unsafe fn load_some(from: *const f32, mask: __mmask16) -> Self {
         unsafe { _mm512_maskz_loadu_ps(mask, from) }
     }

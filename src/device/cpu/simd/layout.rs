@@ -63,21 +63,31 @@ impl InstructionSet {
 
 /// A copy or a transpose, checked.
 pub(super) struct RawCopy {
-    from: *const f32,
-    from_stride: usize,
-    rows: usize,
-    columns: usize,
-    to: *mut f32,
-    to_stride: usize,
-    width: usize,
+    pub from: *const f32,
+    pub from_stride: usize,
+    pub rows: usize,
+    pub columns: usize,
+    pub to: *mut f32,
+    pub to_stride: usize,
+    pub width: usize,
 }
 
-/// A copy, by rows.
+/// A whole vector, stored past the caches if `FAR`.
 ///
 /// # Safety
-/// The shapes are checked; the machine has the vector's instructions.
+/// As for [`Vector::store`], or [`Vector::stream`].
 #[inline(always)]
-pub(super) unsafe fn copy_rows<V: Vector>(t: &RawCopy) {
+unsafe fn put<V: Vector, const FAR: bool>(v: V, to: *mut f32) {
+    // SAFETY: the caller's word.
+    unsafe { if FAR { v.stream(to) } else { v.store(to) } }
+}
+
+/// A copy, by rows; past the caches if `FAR`, and then not fenced.
+///
+/// # Safety
+/// The shapes are checked, and for `FAR` what is written is aligned to cache lines; the machine has the vector's instructions.
+#[inline(always)]
+pub(super) unsafe fn copy_rows<V: Vector, const FAR: bool>(t: &RawCopy) {
     // SAFETY: rows and columns below those of the shape; lanes past them are masked.
     unsafe {
         if t.width == V::LANES {
@@ -85,7 +95,7 @@ pub(super) unsafe fn copy_rows<V: Vector>(t: &RawCopy) {
             for r in 0..t.rows {
                 let from = t.from.add(r * t.from_stride);
                 let v = if all { V::load(from) } else { V::load_some(from, loaded) };
-                v.store(t.to.add(r * t.to_stride));
+                put::<V, FAR>(v, t.to.add(r * t.to_stride));
             }
             return;
         }
@@ -99,7 +109,7 @@ pub(super) unsafe fn copy_rows<V: Vector>(t: &RawCopy) {
                     V::load_some(from.wrapping_add(c), V::first(there))
                 };
                 if t.width - c >= V::LANES {
-                    v.store(to.add(c))
+                    put::<V, FAR>(v, to.add(c))
                 } else {
                     v.store_some(to.add(c), V::first(t.width - c))
                 }
@@ -108,12 +118,12 @@ pub(super) unsafe fn copy_rows<V: Vector>(t: &RawCopy) {
     }
 }
 
-/// A transpose by square blocks of `N`, the vector's lanes.
+/// A transpose by square blocks of `N`, the vector's lanes; past the caches if `FAR`, and then not fenced.
 ///
 /// # Safety
-/// The shapes are checked; the machine has the vector's instructions.
+/// As for [`copy_rows`].
 #[inline(always)]
-pub(super) unsafe fn transpose_blocks<V: Vector, const N: usize>(t: &RawCopy) {
+pub(super) unsafe fn transpose_blocks<V: Vector, const N: usize, const FAR: bool>(t: &RawCopy) {
     for i in (0..t.width).step_by(N) {
         let (rows, stored) = (t.rows.saturating_sub(i).min(N), (t.width - i).min(N));
         for j in (0..t.columns).step_by(N) {
@@ -136,7 +146,7 @@ pub(super) unsafe fn transpose_blocks<V: Vector, const N: usize>(t: &RawCopy) {
                 let to = t.to.add(j * t.to_stride + i);
                 if stored == N && columns == N {
                     for (c, v) in block.iter().enumerate() {
-                        v.store(to.add(c * t.to_stride));
+                        put::<V, FAR>(*v, to.add(c * t.to_stride));
                     }
                 } else {
                     for (c, v) in block.iter().enumerate().take(columns) {

@@ -6,6 +6,7 @@
 mod denormals;
 mod layout;
 mod lines;
+mod panels;
 mod portable;
 mod prefetch;
 mod tile;
@@ -18,6 +19,7 @@ mod avx512;
 
 pub use denormals::{Flushed, denormals_flushed, flush_denormals};
 pub(super) use layout::{Matrix, MatrixMut};
+pub(super) use panels::{From, Reach};
 pub(super) use prefetch::prefetch;
 pub(super) use tile::{Ahead, Finish, Order, Strip};
 
@@ -40,7 +42,7 @@ use dispatch;
 macro_rules! compile {
     ($(#[$feature:meta])? $vector:ty, $lanes:literal, $group:literal, [$($rows:literal)*]) => {
         use std::hint::unreachable_unchecked;
-        use super::{layout, lines, tile};
+        use super::{layout, lines, panels, tile};
 
         $(#[$feature])?
         pub(super) unsafe fn strip(s: &mut tile::Strip<'_>) {
@@ -63,13 +65,19 @@ macro_rules! compile {
         $(#[$feature])?
         pub(super) unsafe fn copy(c: &layout::RawCopy) {
             // SAFETY: the caller has checked the shapes.
-            unsafe { layout::copy_rows::<$vector>(c) }
+            unsafe { layout::copy_rows::<$vector, false>(c) }
         }
 
         $(#[$feature])?
         pub(super) unsafe fn transpose(c: &layout::RawCopy) {
             // SAFETY: the caller has checked the shapes.
-            unsafe { layout::transpose_blocks::<$vector, $lanes>(c) }
+            unsafe { layout::transpose_blocks::<$vector, $lanes, false>(c) }
+        }
+
+        $(#[$feature])?
+        pub(super) unsafe fn panels(p: &panels::RawPanels) {
+            // SAFETY: the caller has checked the shapes.
+            unsafe { panels::lay_out::<$vector, $lanes>(p) }
         }
 
         $(#[$feature])?

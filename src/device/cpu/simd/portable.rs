@@ -30,6 +30,12 @@ impl Vector for Four {
         unsafe { to.cast::<Self>().write_unaligned(self) }
     }
     #[inline(always)]
+    unsafe fn stream(self, to: *mut f32) {
+        unsafe { self.store(to) }
+    }
+    #[inline(always)]
+    fn fence() {}
+    #[inline(always)]
     unsafe fn load_some(from: *const f32, mask: usize) -> Self {
         std::array::from_fn(|i| if i < mask { unsafe { *from.add(i) } } else { 0.0 })
     }

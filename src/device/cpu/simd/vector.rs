@@ -14,6 +14,10 @@ pub(super) trait Vector: Copy {
     unsafe fn splat(x: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
+    /// Stores past the caches; `to` is aligned to the vector. Other threads see it only behind a [`fence`](Self::fence).
+    unsafe fn stream(self, to: *mut f32);
+    /// What was streamed comes before all that is stored later.
+    fn fence();
     /// Other lanes are 0, and their memory is not touched.
     unsafe fn load_some(from: *const f32, mask: Self::Mask) -> Self;
     unsafe fn store_some(self, to: *mut f32, mask: Self::Mask);

@@ -1,0 +1,194 @@
+//! From steps to stages: what may run between the same two barriers, and the tasks of each thread with their proofs.
+
+use std::sync::Arc;
+
+use super::{
+    arena::{Access, Arena, Conflict, Span, Verified},
+    footprint::Footprint,
+    matmul::Grid,
+    pool::Pool,
+    task::{Job, Share, Task},
+};
+use crate::program::Phase;
+
+/// A job before its access is proven.
+pub struct Draft {
+    /// What is done.
+    pub job: Job,
+    /// On what.
+    pub access: Access,
+    /// Where its time counts.
+    pub phase: Phase,
+}
+
+/// One instruction, or a part of it.
+pub enum Step {
+    /// At most one draft per thread.
+    Each(Vec<Option<Draft>>),
+    /// A product whose tiles are for whoever is free.
+    Shared(Box<Shared>),
+}
+
+/// A product for all threads together.
+pub struct Shared {
+    /// The whole of it.
+    pub draft: Draft,
+    /// Its tiles.
+    pub grid: Grid,
+    /// Numbers in a row of each of the first two writes.
+    pub widths: [usize; 2],
+}
+
+/// What one thread does in a stage.
+enum Part {
+    Own(Draft),
+    /// The stage's shared step of that number.
+    Shared(usize),
+}
+
+#[derive(Default)]
+struct Stage {
+    threads: Vec<Vec<Part>>,
+    shared: Vec<Shared>,
+    written: Footprint,
+    touched: Footprint,
+}
+
+/// The stages of a program for so many threads.
+pub struct Stages {
+    threads: usize,
+    stages: Vec<Stage>,
+}
+
+impl Stages {
+    /// None yet.
+    pub fn new(threads: usize) -> Self {
+        Self { threads, stages: vec![Stage::of(threads)] }
+    }
+
+    /// Adds a step to the last stage, or behind another barrier where it must wait for a thread.
+    pub fn push(&mut self, step: Step) {
+        // One thread has nobody to meet.
+        let alone = self.threads == 1;
+        if !alone && !self.stages.last().is_some_and(|stage| stage.admits(&step)) {
+            self.stages.push(Stage::of(self.threads));
+        }
+        if let Some(stage) = self.stages.last_mut() {
+            if !alone {
+                stage.mark(&step);
+            }
+            stage.push(step);
+        }
+    }
+
+    /// The tasks of each thread, proven free of conflicts.
+    pub fn tasks(self, arena: &Arena) -> Result<Vec<Vec<Task>>, Conflict> {
+        let accesses: Vec<_> = self.stages.iter().map(Stage::accesses).collect();
+        let proven = arena.verify(&accesses)?;
+        let mut tasks: Vec<Vec<Task>> = (0..self.threads).map(|_| Vec::new()).collect();
+        for (stage, mut proven) in self.stages.into_iter().zip(proven) {
+            let shared = proven.split_off(self.threads).into_iter().flatten().zip(stage.shared);
+            let pools: Vec<(Job, Phase, Arc<Pool>)> = shared
+                .map(|(access, shared)| {
+                    let Shared { draft: Draft { job, phase, .. }, grid, widths } = shared;
+                    (job, phase, Arc::new(Pool::new(access, grid, widths, self.threads)))
+                })
+                .collect();
+            for ((thread, parts), proven) in tasks.iter_mut().zip(stage.threads).zip(proven) {
+                let mut proven = proven.into_iter();
+                // The first stage has one, too: it parts this step from the one before.
+                let mut barrier = self.threads > 1;
+                // A thread with nothing to do in a stage still meets the others at its barrier.
+                if parts.is_empty() && barrier {
+                    let share = Share::Own(Verified::nothing());
+                    thread.push(Task { job: Job::Idle, share, barrier, phase: Phase::Other });
+                }
+                for part in parts {
+                    let (job, phase, share) = match part {
+                        Part::Own(draft) => match proven.next() {
+                            Some(access) => (draft.job, draft.phase, Share::Own(access)),
+                            None => continue,
+                        },
+                        Part::Shared(number) => {
+                            let (job, phase, pool) = &pools[number];
+                            (*job, *phase, Share::Shared(Arc::clone(pool)))
+                        }
+                    };
+                    thread.push(Task { job, share, barrier, phase });
+                    barrier = false;
+                }
+            }
+        }
+        Ok(tasks)
+    }
+}
+
+impl Stage {
+    fn of(threads: usize) -> Self {
+        Self { threads: (0..threads).map(|_| Vec::new()).collect(), ..Self::default() }
+    }
+
+    fn push(&mut self, step: Step) {
+        match step {
+            Step::Each(drafts) => {
+                self.threads.iter_mut().zip(drafts).for_each(|(t, draft)| t.extend(draft.map(Part::Own)))
+            }
+            Step::Shared(shared) => {
+                let number = self.shared.len();
+                self.shared.push(*shared);
+                self.threads.iter_mut().for_each(|t| t.push(Part::Shared(number)));
+            }
+        }
+    }
+
+    /// Whether a step may run in this stage: no thread of it touches what another one writes.
+    fn admits(&self, step: &Step) -> bool {
+        self.parties(step).into_iter().all(|(party, access)| {
+            let mut touched = access.touched();
+            let mut written = access.writes.into_iter();
+            !touched.any(|span| self.written.meets_another(span, party))
+                && !written.any(|span| self.touched.meets_another(span, party))
+        })
+    }
+
+    fn mark(&mut self, step: &Step) {
+        for (party, access) in self.parties(step) {
+            access.writes.into_iter().for_each(|span| self.written.add(span, party));
+            access.touched().for_each(|span| self.touched.add(span, party));
+        }
+    }
+
+    /// Who would touch what: a thread by its number, a shared step as somebody else than all threads.
+    fn parties(&self, step: &Step) -> Vec<(usize, Access)> {
+        match step {
+            Step::Each(drafts) => {
+                drafts.iter().enumerate().filter_map(|(t, d)| Some((t, d.as_ref()?.access))).collect()
+            }
+            Step::Shared(shared) => vec![(self.threads.len() + self.shared.len(), shared.draft.access)],
+        }
+    }
+
+    /// What each thread touches by itself; then what each shared step does.
+    fn accesses(&self) -> Vec<Vec<Access>> {
+        let own = |parts: &Vec<Part>| parts.iter().filter_map(Part::access).collect();
+        let shared = self.shared.iter().map(|shared| vec![shared.draft.access]);
+        self.threads.iter().map(own).chain(shared).collect()
+    }
+}
+
+impl Part {
+    fn access(&self) -> Option<Access> {
+        match self {
+            Part::Own(draft) => Some(draft.access),
+            Part::Shared(_) => None,
+        }
+    }
+}
+
+/// What a job reads and writes, in the order in which it names them.
+pub fn access<const R: usize, const W: usize>(reads: [Span; R], writes: [Span; W]) -> Access {
+    let mut access = Access::default();
+    access.reads[..R].copy_from_slice(&reads);
+    access.writes[..W].copy_from_slice(&writes);
+    access
+}
