@@ -32,8 +32,8 @@ pub fn check(options: &RunOptions) -> Exit {
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
-    // The page of a single trial has the note on its devices.
-    warnings(&experiment, &prepared, options.quiet || experiment.is_sweep()).tell();
+    // The page has the note on devices, and the table of a sweep those that are used.
+    warnings(&experiment, &prepared, options.quiet).tell();
     let mut text = String::new();
     if experiment.is_sweep() && !options.quiet {
         text.push_str(&trials(&experiment, &prepared));

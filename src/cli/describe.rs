@@ -136,7 +136,7 @@ fn data(page: &mut Page, trial: &Trial, notes: &[String]) {
             let checked = if facts.in_file { " from the file, and checked then" } else { "" };
             match rows < facts.train_rows {
                 true => format!("streamed in chunks of {}{checked}", units::counted(rows as u64, "row")),
-                false => format!("streamed, an epoch as one chunk{checked}"),
+                false => format!("streamed, an epoch in one chunk of rows{checked}"),
             }
         }
         None if facts.in_file => "fetched from the file row by row, and checked then".to_owned(),

@@ -40,11 +40,10 @@ pub fn check(options: &RunOptions, experiment: &Experiment<LabSpec>) -> Exit {
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
     let mut text = String::new();
-    if options.quiet || experiment.is_sweep() {
-        // The page of a single trial has these.
+    if options.quiet {
+        // The page has these.
         warnings(experiment, &prepared).tell();
-    }
-    if experiment.is_sweep() && !options.quiet {
+    } else if experiment.is_sweep() {
         text.push_str(&trials(experiment, &prepared));
     }
     let first = prepared.iter().enumerate().find_map(|(i, prepared)| match prepared {
