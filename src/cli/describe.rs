@@ -143,7 +143,12 @@ fn data(page: &mut Page, trial: &Trial, notes: &[String]) {
     let placement = match trial.chunks {
         Some(chunks) => {
             let checked = if facts.in_file() { " from the file, and checked then" } else { "" };
-            format!("streamed in chunks of {}{checked}", units::counted(chunks.train as u64, "row"))
+            match chunks.train < facts.train_rows {
+                true => {
+                    format!("streamed in chunks of {}{checked}", units::counted(chunks.train as u64, "row"))
+                }
+                false => format!("streamed, an epoch in one chunk of rows{checked}"),
+            }
         }
         None if facts.in_file() => "fetched from the file row by row, and checked then".to_owned(),
         None => format!("{} resident on the device", units::bytes(trial.data_bytes)),
@@ -262,15 +267,16 @@ fn file(page: &mut Page, trial: &Trial) {
     page.more([rates.in_words(trial.facts.file_row_bytes.unwrap_or(0))]);
 }
 
-/// `, to which timing its phases adds 0.26 % (0.10 to 0.40)`; what noise hides is not told as a figure.
+/// `, to which timing its phases adds 0.26 % (0.10 % to 0.40 %)`; what noise hides is not told as a figure.
 fn timing(adds: Estimate) -> String {
-    let [low, high] = adds.interval.unwrap_or([adds.median; 2]).map(|part| part * 100.0);
+    let [low, high] = adds.interval.unwrap_or([adds.median; 2]);
     if low <= 0.0 {
-        return format!(
-            "; what timing its phases adds is less than this machine's noise ({low:.2} to {high:.2} %)"
-        );
+        // That it could be less than nothing is the noise's, and says how large that is.
+        let most = units::percent(high.abs().max(low.abs()));
+        return format!("; what timing its phases adds is lost in this machine's noise of up to {most}");
     }
-    format!(", to which timing its phases adds {:.2} % ({low:.2} to {high:.2})", adds.median * 100.0)
+    let [median, low, high] = [adds.median, low, high].map(units::percent);
+    format!(", to which timing its phases adds {median} ({low} to {high})")
 }
 
 /// What passes between host and devices, and what is read from files.
@@ -322,7 +328,7 @@ fn optimizer(trial: &Trial) -> String {
             format!("scheduled: {}", names.join(", then "))
         }
     };
-    format!("{name}, lr {}, {schedule}", trial.rates().0.lr())
+    format!("{name}, lr {}, {schedule}", units::exact(trial.rates().0.lr()))
 }
 
 /// `448 FLOP`, `26.75 kFLOP`.
@@ -332,7 +338,20 @@ pub(super) fn flop(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::flop;
+    use super::*;
+
+    #[test]
+    fn what_noise_hides_is_no_figure() {
+        let adds = |median, interval| timing(Estimate { count: 9, median, interval });
+        assert_eq!(
+            adds(0.0026, Some([0.001, 0.004])),
+            ", to which timing its phases adds 0.26 % (0.10 % to 0.40 %)"
+        );
+        let lost = "; what timing its phases adds is lost in this machine's noise of up to ";
+        assert_eq!(adds(0.01, Some([-0.5603, 1.2904])), format!("{lost}129.0 %"));
+        assert_eq!(adds(-0.01, Some([-0.56, -0.001])), format!("{lost}56.0 %"));
+        assert_eq!(adds(0.0, None), format!("{lost}0.0 %"));
+    }
 
     #[test]
     fn flop_with_prefixes() {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use crate::{
-    data::{self, Dataset, Store, Task, Weights, read_weights},
+    data::{self, Dataset, Stamp, Store, Task, Weights, read_weights},
     device::file_rates,
     plan::{self, Facts, FileRates, Machine, PlanError, Trial},
     spec::{self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec},
@@ -22,12 +22,19 @@ pub struct Datasets {
     kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
     /// How quickly rows come from the files of those that are kept.
     measured: Vec<(Weak<Dataset>, Option<FileRates>)>,
+    /// The files of all that were opened, as they were then.
+    seen: Vec<Stamp>,
 }
 
 impl Datasets {
     /// On a machine.
     pub fn new(machine: &Machine) -> Self {
-        Self { memory_available: machine.memory_available, kept: Vec::new(), measured: Vec::new() }
+        Self {
+            memory_available: machine.memory_available,
+            kept: Vec::new(),
+            measured: Vec::new(),
+            seen: Vec::new(),
+        }
     }
 
     /// The rows that a spec names.
@@ -51,6 +58,7 @@ impl Datasets {
         let part = if spec.data.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
         let memory_limit = (self.memory_available as f64 * part) as u64;
         let dataset = Arc::new(data::open(&spec.data, task, spec.seed, memory_limit)?);
+        self.see(&dataset.files).map_err(|problem| vec![problem])?;
         self.kept.push((key, task, spec.seed, Arc::clone(&dataset)));
         Ok(dataset)
     }
@@ -69,6 +77,23 @@ impl Datasets {
         let rates = file_rates(&**rows, (dataset.train.rows, dataset.features), threads);
         self.measured.push((Arc::downgrade(dataset), rates));
         rates
+    }
+
+    /// All trials are to be of the same rows, however often their files are read.
+    fn see(&mut self, files: &[Stamp]) -> Result<(), Problem> {
+        for stamp in files {
+            match self.seen.iter().find(|seen| seen.path() == stamp.path()) {
+                None => self.seen.push(stamp.clone()),
+                Some(seen) if seen == stamp => {}
+                Some(_) => {
+                    let message = format!("`{}` is not the file it was", stamp.path().display());
+                    return Err(
+                        Problem::at_key("data", message).hint("start again once nothing writes to it")
+                    );
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Synthetic rows are made in memory: whether there is so much of it is known beforehand.
@@ -189,6 +214,30 @@ pub fn initial_weights(trial: &Trial) -> Result<Option<Weights>, Vec<Problem>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Three sets are one more than are kept: the first is read again, as a trial of a sweep does.
+    #[test]
+    fn files_that_are_read_again_must_be_what_they_were() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, csv) = (folder.path().join("x.toml"), folder.path().join("a.csv"));
+        let text = "[data.csv]\npath = \"a.csv\"\ntarget = \"y\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
+                    loss = \"mse\"\n[optimizer.sgd]\nlr = 0.1\n";
+        std::fs::write(&path, text).expect("a spec");
+        std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n").expect("rows");
+        let experiment = spec::load(&path, &["seed=1,2,3".to_owned()]).unwrap_or_else(|_| panic!("a spec"));
+        let mut datasets =
+            Datasets { memory_available: 1 << 30, kept: Vec::new(), measured: Vec::new(), seen: Vec::new() };
+        for trial in &experiment.trials {
+            assert!(datasets.open(&trial.spec).is_ok());
+        }
+        let first = &experiment.trials[0].spec;
+        assert!(datasets.open(first).is_ok());
+        std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,11.0\n").expect("rows");
+        assert!(datasets.open(first).is_ok(), "it is still held");
+        let problem = Problem::at_key("data", format!("`{}` is not the file it was", csv.display()))
+            .hint("start again once nothing writes to it");
+        assert_eq!(datasets.open(&experiment.trials[1].spec).err(), Some(vec![problem]));
+    }
 
     #[test]
     fn data_are_held_against_the_plan() {

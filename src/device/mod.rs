@@ -22,7 +22,7 @@ use std::{sync::Arc, time::Duration};
 pub use clock::{Clock, ClockCost, PhaseSummary};
 pub use file_rates::{file_rates, is_far};
 pub use ledger::{Kind, Ledger, Line, Purpose};
-pub use rows::{Reads, RowReader, Store};
+pub use rows::{FileChange, Reads, RowReader, Store};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};
 

@@ -21,6 +21,19 @@ pub trait RowReader: Send + Sync {
     fn row_bytes(&self) -> u64;
     /// The same rows; what is read by way of these is counted there.
     fn counted(&self, reads: Arc<Reads>) -> Arc<dyn RowReader>;
+    /// What has become of what they are read from since it was opened: for a look now and then, and at the end.
+    fn change(&self) -> Option<FileChange> {
+        None
+    }
+}
+
+/// What became of an open file, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileChange {
+    /// Something was written to it: what is read may be of either content.
+    Written(String),
+    /// Its path leads elsewhere: what is read is still of the file that was opened.
+    Replaced(String),
 }
 
 /// What was read of rows in a file, by however many threads.

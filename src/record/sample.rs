@@ -99,6 +99,7 @@ pub(super) fn outcome() -> Outcome {
         steps: 6,
         samples: 160,
         final_train_loss: Some(1.5),
+        final_train_rows: 16,
         final_validation_loss: Some(0.1),
         final_validation_accuracy: Some(0.95),
         loop_s: 0.5,

@@ -1,6 +1,7 @@
 //! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two of them.
 
 use std::{
+    io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -31,6 +32,13 @@ impl Session<'_> {
         let shuffle = self.trial.spec.data.shuffle;
         if shuffle {
             let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
+            numbers.try_reserve_exact(rows.saturating_sub(numbers.len())).map_err(|_| {
+                let bytes = units::bytes(4 * rows as u64);
+                io::Error::new(
+                    io::ErrorKind::OutOfMemory,
+                    format!("memory does not hold their order, {bytes}"),
+                )
+            })?;
             epoch_order(self.trial.spec.seed, self.epoch, rows as u32, &mut numbers);
             *order = Arc::new(numbers);
             self.ordering += start.elapsed();
@@ -82,9 +90,10 @@ impl Session<'_> {
     fn next_chunk(&mut self, stream: &Stream) -> Result<Option<Chunk>, Halt> {
         let start = Instant::now();
         let chunk = loop {
-            match stream.next(BLOCK)? {
-                Some(chunk) => break Some(chunk),
-                None => self.check()?,
+            match stream.next(BLOCK) {
+                Ok(Some(chunk)) => break Some(chunk),
+                Ok(None) => self.check()?,
+                Err(fault) => self.rows_fault(fault)?,
             }
             if self.ended.is_some() {
                 break None;
@@ -147,10 +156,7 @@ impl Session<'_> {
             let ran = match self.world.run(&block, &mut self.clock, &mut self.logbook.ends) {
                 Err(DeviceError::Rows { done, source }) => {
                     self.steps_ended(position, done, start);
-                    // A loss that was no number before is what ended the run.
-                    let settled = self.world.settle(Purpose::Log, &mut self.clock, &mut self.logbook.ends)?;
-                    self.non_finite = settled.non_finite;
-                    return if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(source)) };
+                    return self.rows_fault(source);
                 }
                 ran => ran?,
             };
@@ -167,6 +173,13 @@ impl Session<'_> {
             self.tell()?;
         }
         Ok(())
+    }
+
+    /// Rows cannot be read; a loss that was no number before is what ended the run.
+    fn rows_fault(&mut self, fault: io::Error) -> Result<(), Halt> {
+        let settled = self.world.settle(Purpose::Log, &mut self.clock, &mut self.logbook.ends)?;
+        self.non_finite = settled.non_finite;
+        if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(fault)) }
     }
 
     /// Counts steps that began at row `position` of the epoch; how many rows they had.
@@ -228,7 +241,7 @@ impl Session<'_> {
             let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
             self.logbook.cut_epoch(rows);
             (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
-            let lr = self.trial.rates().0.lr();
+            let lr = units::exact(self.trial.rates().0.lr());
             let step = units::count(step);
             let reason = format!(
                 "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \

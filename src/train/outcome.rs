@@ -72,6 +72,7 @@ impl Session<'_> {
             steps: self.step,
             samples: self.samples,
             final_train_loss: self.logbook.last_loss,
+            final_train_rows: self.logbook.last_loss_rows,
             final_validation_loss: self.last_validation.as_ref().map(|v| v.loss),
             final_validation_accuracy: self.last_validation.as_ref().and_then(|v| v.accuracy),
             loop_s,

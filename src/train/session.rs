@@ -56,6 +56,8 @@ pub(super) enum Halt {
     Closed,
     Device(DeviceError),
     Data(io::Error),
+    /// A file of rows is not what it was, in words.
+    Changed(String),
 }
 
 impl From<Closed> for Halt {
@@ -96,7 +98,7 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     // running sums may hold steps of the block that failed, so that a mean is no longer known.
     let _ = match ran {
         Err(Halt::Device(_)) => session.flush(),
-        Err(Halt::Data(_)) => session.log_epoch().and_then(|()| session.flush()),
+        Err(Halt::Data(_) | Halt::Changed(_)) => session.log_epoch().and_then(|()| session.flush()),
         Ok(()) | Err(Halt::Closed) => Ok(()),
     };
     // Of which step a failed device's parameters are is not known.
@@ -106,10 +108,12 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
         Err(Halt::Closed) => (Status::Failed, Some("the run can no longer be recorded".into())),
         Err(Halt::Device(e)) => (Status::Failed, Some(e.to_string())),
         Err(Halt::Data(e)) => (Status::Failed, Some(format!("cannot read the next rows: {e}"))),
+        Err(Halt::Changed(what)) => (Status::Failed, Some(what)),
     };
     if let Some((ended, why)) = session.ended.take() {
         (status, reason) = (ended, why);
     }
+    session.look_at_files(&mut status, &mut reason);
     let loop_time = session.clock.origin().elapsed();
     let mut values =
         vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
@@ -169,6 +173,8 @@ pub(super) struct Session<'a> {
     pub(super) ended: Option<(Status, Option<String>)>,
     /// Whether `trainer.max_time` is what ends it.
     pub(super) out_of_time: bool,
+    /// The last step at which the files of rows were found as they were.
+    pub(super) files_seen: u64,
 }
 
 impl<'a> Session<'a> {
@@ -207,6 +213,7 @@ impl<'a> Session<'a> {
             reads: Vec::new(),
             ended: None,
             out_of_time: false,
+            files_seen: 0,
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     data::{
-        Reads, RowReader,
+        FileChange, Reads, RowReader, Stamp,
         raw::{self, Layout},
     },
     plan::{BLOCK_BYTES, GAP_BYTES},
@@ -28,6 +28,8 @@ pub(super) struct Array {
     pub(super) width: usize,
     /// Where the first element stands.
     pub(super) offset: u64,
+    /// What the file was like when it was opened.
+    pub(super) stamp: Stamp,
 }
 
 /// Some rows of an [`Array`], numbered from 0.
@@ -138,6 +140,11 @@ impl RowReader for Rows {
         let (array, chosen) = (Arc::clone(&self.array), self.chosen.clone());
         Arc::new(Self { reads, ..Self::new(array, self.rows, chosen) })
     }
+
+    fn change(&self) -> Option<FileChange> {
+        // A file that no longer tells of itself cannot be read either, which is told with its rows.
+        self.array.file.metadata().ok().and_then(|now| self.array.stamp.change(&now))
+    }
 }
 
 impl Array {
@@ -206,12 +213,14 @@ impl Array {
     fn check(&self, element: u64, numbers: &[f32]) -> io::Result<()> {
         let Some(bad) = raw::first_not_finite(numbers) else { return Ok(()) };
         let (element, width) = (element + bad as u64, self.width as u64);
+        let mut bytes = vec![0; self.layout.element.bytes()];
+        self.read_bytes(element, &mut bytes)?;
         let message = format!(
-            "row {}, feature {} (both counted from 0) of `{}` is {}: expected a finite number",
+            "row {}, feature {} (both counted from 0) of `{}` {}",
             element / width,
             element % width,
             self.path.display(),
-            numbers[bad]
+            raw::not_finite(self.layout.exact(&bytes))
         );
         Err(io::Error::new(io::ErrorKind::InvalidData, message))
     }

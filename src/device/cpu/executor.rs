@@ -209,25 +209,33 @@ impl Executor for CpuExecutor {
         let places = [l.train_features, l.train_targets, l.validation_features, l.validation_targets];
         let place = places.iter().position(|p| *p == buffer);
         let memory = self.memory;
-        self.holds(place, rows.len());
-        self.exclusive(|state| {
+        let before = self.exclusive(|state| {
             let bound = &mut state.bound;
-            let features = |store: &mut Store| {
-                let before = match std::mem::take(store) {
-                    Store::Memory(before) => before,
-                    Store::File(_) => Arc::default(),
-                };
-                *store = Store::Memory(held(memory, before, rows));
+            let features = |store: &mut Store| match std::mem::take(store) {
+                Store::Memory(before) => before,
+                Store::File(_) => Arc::default(),
             };
-            let targets = |to: &mut Arc<Vec<f32>>| *to = held(memory, std::mem::take(to), rows);
             match place {
                 Some(0) => features(&mut bound.train.features),
-                Some(1) => targets(&mut bound.train.targets),
+                Some(1) => std::mem::take(&mut bound.train.targets),
                 Some(2) => features(&mut bound.validation.features),
-                Some(_) => targets(&mut bound.validation.targets),
+                Some(_) => std::mem::take(&mut bound.validation.targets),
+                None => Arc::default(),
+            }
+        });
+        let own = held(memory, before, rows)
+            .map_err(|bytes| DeviceError::OutOfMemory { device: self.device.clone(), bytes })?;
+        self.exclusive(|state| {
+            let bound = &mut state.bound;
+            match place {
+                Some(0) => bound.train.features = Store::Memory(own),
+                Some(1) => bound.train.targets = own,
+                Some(2) => bound.validation.features = Store::Memory(own),
+                Some(_) => bound.validation.targets = own,
                 None => {}
             }
         });
+        self.holds(place, rows.len());
         Ok(self.moved(4 * rows.len()))
     }
 
@@ -245,10 +253,11 @@ impl Executor for CpuExecutor {
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
         let memory = self.memory;
+        let before = self.exclusive(|state| std::mem::take(&mut state.bound.order));
+        let own = held(memory, before, order)
+            .map_err(|bytes| DeviceError::OutOfMemory { device: self.device.clone(), bytes })?;
+        self.exclusive(|state| state.bound.order = own);
         self.holds(Some(4), order.len());
-        self.exclusive(|state| {
-            state.bound.order = held(memory, std::mem::take(&mut state.bound.order), order);
-        });
         Ok(self.moved(4 * order.len()))
     }
 
@@ -323,17 +332,16 @@ impl Executor for CpuExecutor {
     }
 }
 
-/// A host's rows as a device with that memory holds them, in place of those before.
-fn held<T: Copy>(memory: Memory, before: Arc<Vec<T>>, rows: &Arc<Vec<T>>) -> Arc<Vec<T>> {
-    match memory {
-        Memory::Host => Arc::clone(rows),
-        Memory::Separate => {
-            // Nobody else has what was copied here.
-            let mut own = Arc::try_unwrap(before).unwrap_or_default();
-            own.clear();
-            own.reserve_exact(rows.len());
-            own.extend_from_slice(rows);
-            Arc::new(own)
-        }
+/// A host's rows as a device with that memory holds them, in place of those before. An error is of so many bytes that are
+/// not there.
+fn held<T: Copy>(memory: Memory, before: Arc<Vec<T>>, rows: &Arc<Vec<T>>) -> Result<Arc<Vec<T>>, u64> {
+    if memory == Memory::Host {
+        return Ok(Arc::clone(rows));
     }
+    // Nobody else has what was copied here.
+    let mut own = Arc::try_unwrap(before).unwrap_or_default();
+    own.clear();
+    own.try_reserve_exact(rows.len()).map_err(|_| size_of_val(&rows[..]) as u64)?;
+    own.extend_from_slice(rows);
+    Ok(Arc::new(own))
 }
