@@ -48,7 +48,8 @@ fn a_file_that_is_written_to_ends_the_run() {
         file.write_all_at(&7.0_f32.to_le_bytes(), 128).unwrap();
     };
     let cut = |path: &Path| File::options().write(true).open(path).unwrap().set_len(128).unwrap();
-    let ways: [(&dyn Fn(&Path), &str); 2] = [
+    type Way<'a> = (&'a dyn Fn(&Path), &'a str);
+    let ways: [Way<'_>; 2] = [
         (&overwrite, "was written to after it was opened"),
         (&cut, "had 896 bytes when it was opened, and now has 128 bytes"),
     ];
