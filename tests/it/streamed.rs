@@ -117,7 +117,10 @@ fn what_fetching_takes_is_measured_and_counted() {
 fn narrow_rows_are_read_many_at_a_time() {
     let place = place(3000, 5, "");
     let page = place.runner(&["check", "spec.toml"]).stdout;
-    assert!(page.contains("; streamed, an epoch in one chunk of rows from the file, and checked then\n"), "{page}");
+    assert!(
+        page.contains("; streamed, an epoch in one chunk of rows from the file, and checked then\n"),
+        "{page}"
+    );
     assert!(lines(&page, "a")[2].contains(", beside it"), "{page}");
     let page = place.runner(&["check", "spec.toml", "data.shuffle=false"]).stdout;
     assert!(page.contains("; fetched from the file row by row, and checked then\n"), "{page}");
