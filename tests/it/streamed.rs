@@ -68,7 +68,7 @@ fn chunks_are_part_of_the_memory_that_is_told() {
     assert!((0.0..700e3).contains(&beside), "{memory:?}");
 }
 
-/// The time to fetch rows is measured on the file, is part of the floor, and is what such a run says it is bound by.
+/// The time to fetch rows is measured on the file, and is part of the floor that a run is held against.
 #[test]
 fn what_fetching_takes_is_measured_and_counted() {
     // Rows of 8 KB: each step fetches its own.
@@ -86,20 +86,14 @@ fn what_fetching_takes_is_measured_and_counted() {
     let seen = [" rows, all of which the system had in memory", " came from the disk, in "];
     assert!(seen.iter().any(|seen| step[3].contains(seen)), "{step:?}");
     assert!(page.contains("; fetched from the file row by row, and checked then\n"), "{page}");
-    // 23 steps of two epochs each: the file's line in `transfers.csv` is most of the run.
+    // What was read is part of the run's time.
     let run = place.run(&[threads, "trainer.validate_every_epochs=0", "-v"]).ended_by(0);
     let log = run.text("run.log");
-    assert!(
-        log.contains("bound by file reads, ") || log.contains("The training itself: file reads, "),
-        "{log}"
-    );
     assert!(
         log.contains(" its floor by typical rates of the machine and measured ones of the file; "),
         "{log}"
     );
     assert!(log.contains("INFO  rows from the file: one by itself in "), "{log}");
-    let words = "first: `data.placement=auto` keeps the rows in memory where they fit\n";
-    assert!(log.contains(words), "{log}");
     let table = run.table("transfers.csv");
     let read = table.only("kind", "read");
     assert_eq!(numbers(&read, "bytes"), [2.0 * 450.0 * 8000.0]);
