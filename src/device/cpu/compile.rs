@@ -12,7 +12,7 @@ use super::{
     ops::reduce,
     pool::Pool,
     stage::{Draft, Shared, Stages, Step, access},
-    task::{Job, Place, Split, Task},
+    task::{Job, NextRows, Place, Split, Task},
 };
 use crate::program::{Layout, Op, Phase, Program, RowSource, Slice};
 
@@ -69,6 +69,8 @@ pub struct Compiler<'a> {
 /// Where spans lie; a dry run that only measures scratch has no arena yet.
 struct Places<'a> {
     arena: Option<&'a Arena>,
+    /// The batch's features, and the next step's rows of them, where those are drawn by an order.
+    fetched: Option<(Slice, NextRows)>,
     layout: &'a Layout,
     scratch: &'a mut Scratch,
 }
@@ -96,7 +98,7 @@ impl Compiler<'_> {
     /// Adds up the scratch memory that `program` needs.
     pub fn measure(&self, program: &Program, scratch: &mut Scratch) {
         scratch.restart();
-        let mut places = Places { arena: None, layout: self.layout, scratch };
+        let mut places = Places { arena: None, fetched: None, layout: self.layout, scratch };
         for instruction in &program.instructions {
             self.steps(&instruction.op, instruction.phase, &mut places);
         }
@@ -110,7 +112,8 @@ impl Compiler<'_> {
         scratch: &mut Scratch,
     ) -> Result<Vec<Vec<Task>>, Conflict> {
         scratch.restart();
-        let mut places = Places { arena: Some(arena), layout: self.layout, scratch };
+        let fetched = program.instructions.iter().find_map(|i| next_rows(&i.op, program.batch));
+        let mut places = Places { arena: Some(arena), fetched, layout: self.layout, scratch };
         let mut stages = Stages::new(self.threads);
         for instruction in &program.instructions {
             self.steps(&instruction.op, instruction.phase, &mut places)
@@ -292,9 +295,12 @@ impl Compiler<'_> {
                 let (right, packed) = self.pack(dy, false, shape, phase, p, &mut steps);
                 // The sums of a single column are taken by strips of this width, which are not to be split.
                 let unit = if outputs == 1 || inputs >= GRAIN * self.threads { GRAIN } else { 1 };
+                // The first layer's comes last in a step.
+                let upcoming = p.fetched.filter(|(features, _)| *features == x).map(|(_, next)| next);
                 steps.push(self.product(shape, packed, unit, phase, [outputs, 0], |r| {
                     let shape = [r.len(), rows, outputs];
-                    let job = Job::WeightGradient { shape, first: r.start, stride: inputs, packed, update };
+                    let (first, stride) = (r.start, inputs);
+                    let job = Job::WeightGradient { shape, first, stride, packed, update, upcoming };
                     (job, access([p.of(x), right], [p.part(to, rows_of(&r, outputs))]))
                 }));
             }
@@ -382,6 +388,16 @@ impl Compiler<'_> {
             Op::Watch { cell } => steps.push(self.single(phase, Job::Watch, access([p.of(cell)], []))),
         }
         steps
+    }
+}
+
+/// What a program fetches by an order, one batch on.
+fn next_rows(op: &Op, batch: usize) -> Option<(Slice, NextRows)> {
+    match *op {
+        Op::Gather { source: RowSource::Order(_), first, x, rows, width, .. } => {
+            Some((x, NextRows { first: batch + first, rows, width }))
+        }
+        _ => None,
     }
 }
 

@@ -1,10 +1,10 @@
 //! The three products of a Linear layer, as tasks: forward, gradient of the input, gradient of the weight.
 
 use super::{
-    matmul::{Epilogue, Kernel, Lhs, Rhs, Scratch, Tiled},
+    matmul::{Epilogue, Kernel, Lhs, Rhs, Scratch, Tiled, Upcoming},
     ops::activation,
     pool::Turns,
-    task::{Cursor, Job},
+    task::{Context, Cursor, Job},
     team::Lost,
 };
 use crate::program::Activation;
@@ -39,9 +39,10 @@ pub fn multiply(kernel: Kernel, job: &Job, reads: [&[f32]; 4], [w0, w1]: [&mut [
     finish(job, reads[2], w0, w1);
 }
 
-/// A member's turns at a product that the team shares.
+/// A member's turns at a product that the team shares; while it computes the first layer's gradient, the last in a step, it
+/// has the rows brought near that it will fetch next.
 pub fn take_turns(
-    kernel: Kernel,
+    Context { kernel, bound }: &Context<'_>,
     job: &Job,
     turns: &mut Turns<'_>,
     at: &Cursor,
@@ -49,12 +50,16 @@ pub fn take_turns(
 ) -> Result<(), Lost> {
     let reads = turns.reads();
     let Some(Operands { lhs, rhs, shape, epilogue }) = operands(job, reads, at) else { return Ok(()) };
+    let upcoming = match *job {
+        Job::WeightGradient { upcoming: Some(next), .. } => bound.upcoming(next, turns.share(next.rows), at),
+        _ => Upcoming::default(),
+    };
     let tiled: Tiled<'_> = kernel.tiled(lhs, rhs, shape, epilogue, turns.grid());
     let mut scratch = Scratch::default();
     while let Some(mut taken) = turns.next(&lost)? {
         let (turn, rows, last, width) = (taken.turn().clone(), taken.rows(), taken.is_last(), shape[2]);
         let [w0, w1] = taken.out();
-        tiled.take(&turn, if keeps(job) { &mut *w1 } else { &mut *w0 }, &mut scratch);
+        tiled.take(&turn, upcoming, if keeps(job) { &mut *w1 } else { &mut *w0 }, &mut scratch);
         if last {
             let saved = reads[2].get(rows.start * width..rows.end * width).unwrap_or_default();
             finish(job, saved, w0, w1);
@@ -87,7 +92,7 @@ fn operands<'a>(job: &Job, [r0, r1, r2, _]: [&'a [f32]; 4], at: &Cursor) -> Opti
                 _ => Epilogue::Store,
             },
         },
-        Job::WeightGradient { shape, first, stride, packed, update } => Operands {
+        Job::WeightGradient { shape, first, stride, packed, update, .. } => Operands {
             lhs: Lhs::Columns { data: &r0[first..], stride },
             rhs: right(packed),
             shape,

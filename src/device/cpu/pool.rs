@@ -155,6 +155,12 @@ impl<'a> Turns<'a> {
         &self.pool.grid
     }
 
+    /// The member's part of `n` things of which each member has as many.
+    pub fn share(&self, n: usize) -> Range<usize> {
+        let bound = |member: usize| n * member / self.pool.queues.len();
+        bound(self.member)..bound(self.member + 1)
+    }
+
     /// What all tiles read.
     pub fn reads(&self) -> [&'a [f32]; 4] {
         self.reads

@@ -41,7 +41,7 @@ pub struct Shared {
 
 /// What one thread does in a stage.
 enum Part {
-    Own(Draft),
+    Own(Box<Draft>),
     /// The stage's shared step of that number.
     Shared(usize),
 }
@@ -130,9 +130,11 @@ impl Stage {
 
     fn push(&mut self, step: Step) {
         match step {
-            Step::Each(drafts) => {
-                self.threads.iter_mut().zip(drafts).for_each(|(t, draft)| t.extend(draft.map(Part::Own)))
-            }
+            Step::Each(drafts) => self
+                .threads
+                .iter_mut()
+                .zip(drafts)
+                .for_each(|(t, draft)| t.extend(draft.map(|d| Part::Own(Box::new(d))))),
             Step::Shared(shared) => {
                 let number = self.shared.len();
                 self.shared.push(*shared);

@@ -186,7 +186,7 @@ impl State {
                         let Some(seat) = seat else { continue };
                         // SAFETY: as below; and every member comes by here once between the same two barriers.
                         let mut turns = unsafe { pool.enter(&self.arena, member) };
-                        linear::take_turns(self.kernel, &task.job, &mut turns, &at, || seat.is_lost())?;
+                        linear::take_turns(&context, &task.job, &mut turns, &at, || seat.is_lost())?;
                         continue;
                     }
                 };

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,7 +11,7 @@ use super::{
     arena::{Slices, Verified},
     compile::SUM_ROWS,
     linear,
-    matmul::{Kernel, Source},
+    matmul::{Kernel, Source, Upcoming},
     ops::{activation, dropout, gather, loss, optimizer, reduce},
     pool::Pool,
 };
@@ -58,6 +59,17 @@ pub enum Place {
     Chunk,
 }
 
+/// The training rows that the next step fetches by the epoch's order.
+#[derive(Clone, Copy, Debug)]
+pub struct NextRows {
+    /// How far behind this step's first row they begin.
+    pub first: usize,
+    /// How many.
+    pub rows: usize,
+    /// Numbers in each.
+    pub width: usize,
+}
+
 /// What a task does. Reads and writes are numbered as in the comment of each.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
@@ -69,8 +81,16 @@ pub enum Job {
     Linear { shape: [usize; 3], packed: bool, bias: bool, activation: Option<Activation>, keep: bool },
     /// Reads dy, packed Wᵀ, saved; writes dx.
     InputGradient { shape: [usize; 3], derivative: Option<Activation> },
-    /// Reads x, dy (perhaps packed); writes rows of the gradient, or of the weight where `update`.
-    WeightGradient { shape: [usize; 3], first: usize, stride: usize, packed: bool, update: bool },
+    /// Reads x, dy (perhaps packed); writes rows of the gradient, or of the weight where `update`. Meanwhile the next
+    /// step's rows may be brought near.
+    WeightGradient {
+        shape: [usize; 3],
+        first: usize,
+        stride: usize,
+        packed: bool,
+        update: bool,
+        upcoming: Option<NextRows>,
+    },
     /// Reads x and dy (one number per row); writes their products, a row of sums per chunk of rows.
     PartialSums { inputs: usize, stride: usize },
     /// Reads rows; writes the sums of columns: a gradient.
@@ -142,6 +162,16 @@ pub struct Bound {
     pub validation: Part,
     /// The epoch's order.
     pub order: Arc<Vec<u32>>,
+}
+
+impl Bound {
+    /// A part of the next step's rows, as far as the epoch goes; none where they lie in a file.
+    pub fn upcoming(&self, next: NextRows, part: Range<usize>, at: &Cursor) -> Upcoming<'_> {
+        let Store::Memory(data) = &self.train.features else { return Upcoming::default() };
+        let first = at.position + next.first;
+        let order = self.order.get(first + part.start..(first + part.end).min(self.order.len()));
+        Upcoming { data, width: next.width, order: order.unwrap_or_default() }
+    }
 }
 
 /// Where a thread is within a block.

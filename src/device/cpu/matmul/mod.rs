@@ -15,7 +15,7 @@ mod vector;
 use super::simd::InstructionSet;
 pub use pack::Source;
 use product::Product;
-pub use tiled::{Grid, Scratch, Tiled, Turn};
+pub use tiled::{Grid, Scratch, Tiled, Turn, Upcoming};
 
 /// The left operand, `[m, k]`, from the first row of the caller's share on.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::{Epilogue, Lhs, Rhs, pack};
+use super::{Epilogue, Lhs, Rhs, Upcoming, pack};
 use crate::device::cpu::simd::{Ahead, Finish, InstructionSet, Order, Strip};
 
 /// The most terms of a block: a strip of the left operand (14 rows: 18 KiB) then stays in the first-level cache while all
@@ -129,6 +129,23 @@ pub(super) struct Place {
     pub of: usize,
 }
 
+impl<'a> Upcoming<'a> {
+    /// As much of it as falls to one of the tiles, in two halves.
+    fn part(self, place: Place) -> [Ahead<'a>; 2] {
+        let Self { data, width, order } = self;
+        if order.is_empty() {
+            return Default::default();
+        }
+        let share = |index: usize| order.len() * index / place.of;
+        let (first, last) = (share(place.index), share(place.index + 1));
+        let half = first.midpoint(last);
+        [first..half, half..last].map(|rows| {
+            let order = &order[rows];
+            Ahead { data, stride: width, rows: order.len(), columns: width, order }
+        })
+    }
+}
+
 impl<'a> Product<'a> {
     #[inline(never)]
     pub fn run_with_copies(&self, out: &mut [f32]) {
@@ -146,7 +163,7 @@ impl<'a> Product<'a> {
                 let range = rows.range(index);
                 let out = &mut out[range.start * self.n..range.end * self.n];
                 let place = Place { index, of: rows.tiles };
-                self.tile(&pass, range, Some(place), out, scratch.as_deref_mut());
+                self.tile(&pass, range, Some(place), Upcoming::default(), out, scratch.as_deref_mut());
             }
         }
     }
@@ -169,13 +186,14 @@ impl<'a> Product<'a> {
     }
 
     /// One tile's part of a pass; `out` holds the tile's rows. Nothing is brought near for what comes next where it is not
-    /// known.
+    /// known; `upcoming` is, where the product leaves room for it.
     #[inline]
     pub fn tile(
         &self,
         pass: &Pass,
         range: Range<usize>,
         place: Option<Place>,
+        upcoming: Upcoming<'_>,
         out: &mut [f32],
         scratch: Option<&mut [f32]>,
     ) {
@@ -206,11 +224,15 @@ impl<'a> Product<'a> {
             if let Some(place) = place {
                 strip.ahead = [self.left_ahead(row, rows, piece, place), self.right_ahead(pass.next, place)];
             }
-        } else if let Some(place) = place
-            && matches!(order, Order::Rows)
-            && self.is_left_far()
-        {
-            strip.ahead[0] = self.left_ahead(row, rows, piece, place);
+        } else if let Some(place) = place {
+            match order {
+                Order::Rows if self.is_left_far() => {
+                    strip.ahead[0] = self.left_ahead(row, rows, piece, place)
+                }
+                Order::Rows => {}
+                Order::Columns if pass.last => strip.ahead = upcoming.part(place),
+                Order::Columns => {}
+            }
         }
         set.strip(&mut strip);
     }
@@ -251,9 +273,11 @@ impl<'a> Product<'a> {
         }
         let (data, order, stride) = self.left(row + rows, piece.first);
         match order {
-            Order::Rows => Ahead { data, stride, rows, columns: piece.length },
+            Order::Rows => Ahead { data, stride, rows, columns: piece.length, order: &[] },
             // A k's part is less than a cache line, of which this strip brought the beginning.
-            Order::Columns => Ahead { data: from(data, rows - 1), stride, rows: piece.length, columns: 1 },
+            Order::Columns => {
+                Ahead { data: from(data, rows - 1), stride, rows: piece.length, columns: 1, order: &[] }
+            }
         }
     }
 
@@ -263,7 +287,13 @@ impl<'a> Product<'a> {
             return Ahead::default();
         }
         let columns = (next.length * next.columns).div_ceil(place.of);
-        Ahead { data: from(self.right(next).0, place.index * columns), stride: 0, rows: 1, columns }
+        Ahead {
+            data: from(self.right(next).0, place.index * columns),
+            stride: 0,
+            rows: 1,
+            columns,
+            order: &[],
+        }
     }
 
     fn finish(&self, last: bool, at: usize, column: usize) -> Finish<'a> {

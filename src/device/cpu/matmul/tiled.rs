@@ -23,6 +23,17 @@ pub struct Turn {
     pub among: Range<usize>,
 }
 
+/// Rows that are fetched soon, to be brought near while a product computes: rows `order[0]`, `order[1]`, ... of `data`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Upcoming<'a> {
+    /// The numbers.
+    pub data: &'a [f32],
+    /// Of a row.
+    pub width: usize,
+    /// Which rows.
+    pub order: &'a [u32],
+}
+
 /// Room for a thread's copies of the left operand.
 pub struct Scratch([f32; SCRATCH]);
 
@@ -78,15 +89,16 @@ impl Kernel {
 }
 
 impl Tiled<'_> {
-    /// Takes a turn; `out` is the tile's rows of the result.
+    /// Takes a turn; `out` is the tile's rows of the result. Of `upcoming`, a part is brought near by each of the tiles
+    /// that this one is among.
     ///
     /// # Panics
     /// Where a slice is shorter than its shape says.
-    pub fn take(&self, turn: &Turn, out: &mut [f32], scratch: &mut Scratch) {
+    pub fn take(&self, turn: &Turn, upcoming: Upcoming<'_>, out: &mut [f32], scratch: &mut Scratch) {
         let pass = self.product.pass(&self.cut, turn.pass);
         let place = Place { index: turn.tile.saturating_sub(turn.among.start), of: turn.among.len() };
         let scratch = (self.product.n >= COPY_LEFT_COLUMNS).then_some(&mut scratch.0[..]);
         let place = (place.of > 0).then_some(place);
-        self.product.tile(&pass, self.rows.range(turn.tile), place, out, scratch);
+        self.product.tile(&pass, self.rows.range(turn.tile), place, upcoming, out, scratch);
     }
 }

@@ -69,17 +69,19 @@ pub(in super::super) struct Strip<'a> {
     pub ahead: [Ahead<'a>; 2],
 }
 
-/// Some rows of numbers, to be brought near.
+/// Some rows of numbers, to be brought near: one after the other, or those that `order` names where it names any.
 #[derive(Clone, Copy, Default)]
 pub(in super::super) struct Ahead<'a> {
     pub data: &'a [f32],
     pub stride: usize,
     pub rows: usize,
     pub columns: usize,
+    pub order: &'a [u32],
 }
 
 /// How far the bringing near of an [`Ahead`] is.
-struct Lines {
+struct Lines<'a> {
+    ahead: Ahead<'a>,
     at: *const f32,
     stride: usize,
     rows: usize,
@@ -87,11 +89,12 @@ struct Lines {
     column: usize,
 }
 
-impl Lines {
+impl<'a> Lines<'a> {
     #[inline(always)]
-    fn of(ahead: Ahead<'_>) -> Self {
-        let Ahead { data, stride, rows, columns } = ahead;
-        Self { at: data.as_ptr(), stride, rows, columns, column: 0 }
+    fn of(ahead: Ahead<'a>) -> Self {
+        let Ahead { data, stride, rows, columns, order } = ahead;
+        let first = order.first().map_or(0, |row| *row as usize * stride);
+        Self { ahead, at: data.as_ptr().wrapping_add(first), stride, rows, columns, column: 0 }
     }
 
     /// Starts on the next cache line.
@@ -104,6 +107,9 @@ impl Lines {
         self.column += 16;
         if self.column >= self.columns {
             (self.at, self.rows, self.column) = (self.at.wrapping_add(self.stride), self.rows - 1, 0);
+            if let Some(row) = self.ahead.order.get(self.ahead.rows.wrapping_sub(self.rows)) {
+                self.at = self.ahead.data.as_ptr().wrapping_add(*row as usize * self.stride);
+            }
         }
     }
 }
@@ -203,7 +209,7 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
     rhs: *const f32,
     out: *mut f32,
     column: usize,
-    ahead: &mut [Lines; 2],
+    ahead: &mut [Lines<'_>; 2],
 ) {
     // SAFETY: rows below `R`, k below the strip's and columns under the mask are what was checked; prefetches ask nothing.
     unsafe {
@@ -224,6 +230,7 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
         // wait behind it.
         let more = s.columns - column > C * V::LANES;
         let mut next = Lines {
+            ahead: Ahead::default(),
             at: out.wrapping_add(C * V::LANES),
             stride: s.out_stride,
             rows: if more { R } else { 0 },
