@@ -23,6 +23,11 @@ pub fn exact(value: f64) -> String {
     if value == 0.0 || (1e-4..1e9).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
 }
 
+/// The same of f32, in fewer digits.
+pub fn shortest(value: f32) -> String {
+    if value == 0.0 || (1e-4..1e9).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
+}
+
 /// `1,234,567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -131,6 +136,7 @@ mod tests {
     fn exact_numbers_are_short() {
         let words = [0.0, 0.03, -10.0, 0.0001, 1e-8, 2.5e-300, 1e20, f64::INFINITY].map(exact);
         assert_eq!(words, ["0", "0.03", "-10", "0.0001", "1e-8", "2.5e-300", "1e20", "inf"]);
+        assert_eq!([0.39, 1.315_140_7e-8].map(shortest), ["0.39", "1.3151407e-8"]);
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Datasets {
         let part = if spec.data.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
         let memory_limit = (self.memory_available as f64 * part) as u64;
         let dataset = Arc::new(data::open(&spec.data, task, spec.seed, memory_limit)?);
-        self.see(&dataset.files).map_err(|problem| vec![problem])?;
+        self.see(&dataset.files, "data").map_err(|problem| vec![problem])?;
         self.kept.push((key, task, spec.seed, Arc::clone(&dataset)));
         Ok(dataset)
     }
@@ -79,17 +79,15 @@ impl Datasets {
         rates
     }
 
-    /// All trials are to be of the same rows, however often their files are read.
-    fn see(&mut self, files: &[Stamp]) -> Result<(), Problem> {
+    /// All trials are to be of the same contents, however often their files are read.
+    fn see(&mut self, files: &[Stamp], key: &str) -> Result<(), Problem> {
         for stamp in files {
             match self.seen.iter().find(|seen| seen.path() == stamp.path()) {
                 None => self.seen.push(stamp.clone()),
                 Some(seen) if seen == stamp => {}
                 Some(_) => {
                     let message = format!("`{}` is not the file it was", stamp.path().display());
-                    return Err(
-                        Problem::at_key("data", message).hint("start again once nothing writes to it")
-                    );
+                    return Err(Problem::at_key(key, message).hint("start again once nothing writes to it"));
                 }
             }
         }
@@ -132,7 +130,7 @@ pub fn plan_trial(
     let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
     let file = datasets.file_rates(&dataset, threads);
     let planned = plan::plan(spec, dataset.facts(), file, machine, threads)?;
-    initial_weights(&planned).map_err(PlanError::Problems)?;
+    initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
     Ok(planned)
 }
 
@@ -203,12 +201,15 @@ fn difference(then: Facts, now: Facts) -> Option<String> {
 }
 
 /// The weights of `init = { file = ... }`.
-pub fn initial_weights(trial: &Trial) -> Result<Option<Weights>, Vec<Problem>> {
+pub fn initial_weights(trial: &Trial, datasets: &mut Datasets) -> Result<Option<Weights>, Vec<Problem>> {
     let Init::File(path) = &trial.spec.model.init else { return Ok(None) };
     let parameters = trial.programs.layout.parameters.iter();
     let wanted: Vec<_> =
         parameters.map(|p| (p.name.clone(), p.shape.iter().rev().copied().collect::<Vec<_>>())).collect();
-    read_weights(path, &wanted).map(Some)
+    let stamp = Stamp::of(path);
+    let weights = read_weights(path, &wanted)?;
+    datasets.see(stamp.as_slice(), "model.init.file").map_err(|problem| vec![problem])?;
+    Ok(Some(weights))
 }
 
 #[cfg(test)]
@@ -237,6 +238,14 @@ mod tests {
         let problem = Problem::at_key("data", format!("`{}` is not the file it was", csv.display()))
             .hint("start again once nothing writes to it");
         assert_eq!(datasets.open(&experiment.trials[1].spec).err(), Some(vec![problem]));
+        // Weights are read for every trial.
+        let weights = folder.path().join("w.safetensors");
+        let mut seen = |text: &str| {
+            std::fs::write(&weights, text).expect("a file");
+            datasets.see(Stamp::of(&weights).as_slice(), "model.init.file").map_err(|problem| problem.place)
+        };
+        assert_eq!(seen("1"), Ok(()));
+        assert_eq!(seen("12"), Err(spec::Place::Key("model.init.file".to_owned())));
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl Session<'_> {
         if let Some(difference) = changed(trial, &dataset) {
             return Err(ExecuteError::Data(difference));
         }
-        let weights = initial_weights(trial).map_err(unreadable)?;
+        let weights = initial_weights(trial, &mut self.datasets).map_err(unreadable)?;
         Ok(Ready::new(trial, dataset, weights.as_ref())?)
     }
 
