@@ -82,6 +82,12 @@ impl Product {
         Self { shape, executor, left, right, out }
     }
 
+    /// What is multiplied.
+    #[allow(dead_code, reason = "one of the benches that share this module asks")]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// So many times as a step of training does it, with all that belongs to it: laying out, sharing, meeting.
     pub fn ours(&mut self, times: usize) {
         let block = Block {
