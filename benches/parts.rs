@@ -6,13 +6,13 @@ mod products;
 #[path = "support/trial.rs"]
 mod trial;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use products::{Form, Product, Shape};
 use runner::{
     data::epoch_order,
-    device::cpu::{flush_denormals, matmul::Kernel},
+    device::cpu::flush_denormals,
     event::{Event, TrainRows},
     record::{MetricsCsv, Sink},
     spec::Metric,
@@ -49,7 +49,6 @@ fn w5() -> String {
 
 fn products(c: &mut Criterion) {
     flush_denormals();
-    let kernel = Kernel::detect();
     let shapes = [
         ("W5", Form::Forward, [32, 64, 32]),
         ("W5", Form::WeightGradient, [64, 32, 32]),
@@ -64,10 +63,16 @@ fn products(c: &mut Criterion) {
     let mut group = c.benchmark_group("products");
     for (job, form, mkn) in shapes {
         let shape = Shape { form, mkn };
-        let mut product = Product::new(kernel, shape);
+        let mut product = Product::new(shape, 1);
         group.throughput(Throughput::Elements(shape.flops() as u64));
         let name = format!("{job} {form:?} {}x{}x{}", mkn[0], mkn[1], mkn[2]);
-        group.bench_function(BenchmarkId::new("ours", &name), |b| b.iter(|| product.ours(kernel, 1)));
+        group.bench_function(BenchmarkId::new("ours", &name), |b| {
+            b.iter_custom(|times| {
+                let start = Instant::now();
+                product.ours(times as usize);
+                start.elapsed()
+            })
+        });
         group.bench_function(BenchmarkId::new("gemm", &name), |b| b.iter(|| product.gemm(1)));
     }
 }

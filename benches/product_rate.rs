@@ -1,5 +1,5 @@
 //! How fast the products of a training step are with nothing between them: what a step of a wide network is held
-//! against. `cargo bench --bench product_rate -- [--json] [--threads N] [W2 | W3]`
+//! against. Each product is a program of its own, run as a step runs it. `cargo bench --bench product_rate -- [--json] [--threads N] [W2 | W3]`
 
 #[path = "support/products.rs"]
 mod products;
@@ -11,6 +11,12 @@ use runner::device::cpu::{flush_denormals, matmul::Kernel};
 
 /// Rounds over all products, of which the median counts.
 const ROUNDS: usize = 9;
+
+/// Operations of a product in a round, in which it is repeated if it is small: waking a team is not to count.
+const FLOPS: f64 = 1e10;
+
+/// The most repetitions.
+const MOST_TIMES: f64 = 1e4;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -24,12 +30,12 @@ fn main() {
     flush_denormals();
     let kernel = Kernel::detect();
     let shapes = of_step(batch, widths);
-    let mut all: Vec<Product> = shapes.iter().map(|&shape| Product::new(kernel, shape)).collect();
+    let mut all: Vec<Product> = shapes.iter().map(|&shape| Product::new(shape, threads)).collect();
     let (mut ours, mut gemm) = (Vec::new(), Vec::new());
     // One round more than counts: it touches the memory and wakes the processor.
     for round in 0..=ROUNDS {
-        let a: Vec<f64> = all.iter_mut().map(|p| seconds(|| p.ours(kernel, threads))).collect();
-        let b: Vec<f64> = all.iter_mut().map(|p| seconds(|| p.gemm(threads))).collect();
+        let a = timed(&mut all, &mut |p, times| p.ours(times));
+        let b = timed(&mut all, &mut |p, times| (0..times).for_each(|_| p.gemm(threads)));
         if round > 0 {
             ours.push(a);
             gemm.push(b);
@@ -56,10 +62,16 @@ fn main() {
     println!("{:>15} {:18} {ours_gflops:8.1} {gemm_gflops:8.1}", "all", "");
 }
 
-fn seconds(work: impl FnOnce()) -> f64 {
-    let start = Instant::now();
-    work();
-    start.elapsed().as_secs_f64()
+/// Seconds of each product. One run before that is not timed: threads sleep, or are still awake for the other kind.
+fn timed(all: &mut [Product], work: &mut dyn FnMut(&mut Product, usize)) -> Vec<f64> {
+    let mut seconds = |p: &mut Product| {
+        let times = (FLOPS / p.shape().flops()).clamp(1.0, MOST_TIMES) as usize;
+        work(p, 1);
+        let start = Instant::now();
+        work(p, times);
+        start.elapsed().as_secs_f64() / times as f64
+    };
+    all.iter_mut().map(&mut seconds).collect()
 }
 
 fn median(mut numbers: Vec<f64>) -> f64 {

@@ -1,6 +1,13 @@
-//! The products of a training step, by our own kernel and by the `gemm` crate.
+//! The products of a training step, by the CPU's executor and by the `gemm` crate.
 
-use runner::device::cpu::matmul::{Epilogue, Kernel, Lhs, Rhs, Source};
+use runner::{
+    device::{
+        Block, Clock, Executor, Grain, Ledger, Meters, Work,
+        cpu::{CpuExecutor, Job, Sharing},
+    },
+    host::prefer_huge_pages,
+    program::{Buffer, BufferId, Instruction, Layout, Op, Phase, Program, Programs, Role, Slice},
+};
 
 /// How the operands of a product lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,45 +51,58 @@ pub fn of_step(batch: usize, widths: &[usize]) -> Vec<Shape> {
     shapes
 }
 
-/// A product with its operands, their numbers small and fixed.
+/// A product with its operands, their numbers small and fixed: a program of this one instruction, as a step has it, and
+/// the same for others.
 pub struct Product {
     shape: Shape,
+    executor: CpuExecutor,
     left: Vec<f32>,
     right: Vec<f32>,
-    packed: Vec<f32>,
     out: Vec<f32>,
 }
 
 impl Product {
-    /// Makes the operands.
-    pub fn new(kernel: Kernel, shape: Shape) -> Self {
+    /// Makes the operands; `threads` are those of [`ours`](Self::ours).
+    pub fn new(shape: Shape, threads: usize) -> Self {
         let [m, k, n] = shape.mkn;
         let numbers = |len: usize, salt: usize| {
-            (0..len).map(|i| ((i * 37 + salt) % 101) as f32 / 101.0 - 0.5).collect::<Vec<f32>>()
+            let mut numbers = Vec::with_capacity(len);
+            prefer_huge_pages(numbers.spare_capacity_mut());
+            numbers.extend((0..len).map(|i| ((i * 37 + salt) % 101) as f32 / 101.0 - 0.5));
+            numbers
         };
-        let packed = vec![0.0; kernel.packed_len(k, n)];
-        Self { shape, left: numbers(m * k, 1), right: numbers(k * n, 7), packed, out: vec![0.0; m * n] }
+        let (left, right, out) = (numbers(m * k, 1), numbers(k * n, 7), numbers(m * n, 0));
+        let (programs, [a, b]) = programs(shape);
+        let mut executor =
+            CpuExecutor::new(Job::cpu(programs, threads, 0, Sharing::Team)).expect("memory and threads");
+        executor
+            .write(a, &left)
+            .and_then(|_| executor.write(b, &right))
+            .expect("operands as long as their shape");
+        Self { shape, executor, left, right, out }
     }
 
-    /// By our own kernel, the right operand packed first, both by `threads` threads that are started for it.
-    pub fn ours(&mut self, kernel: Kernel, threads: usize) {
-        let Self { shape, left, right, packed, out } = self;
-        let [m, k, n] = shape.mkn;
-        let source = match shape.form {
-            Form::InputGradient => Source::Transposed(right),
-            Form::Forward | Form::WeightGradient => Source::Rows(right),
+    /// What is multiplied.
+    #[allow(dead_code, reason = "one of the benches that share this module asks")]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// So many times as a step of training does it, with all that belongs to it: laying out, sharing, meeting.
+    pub fn ours(&mut self, times: usize) {
+        let block = Block {
+            work: Work::Train,
+            step: 0,
+            position: 0,
+            offset: 0,
+            rows: times,
+            steps: times,
+            hyper: &[],
+            slot: 0,
         };
-        let units = kernel.units(k, n);
-        let pack = |(first, last), part: &mut [f32]| kernel.pack(source, [k, n], first..last, part);
-        shared(threads, units, packed, |first, last| kernel.unit_range(k, n, first..last).len(), pack);
-        let multiply = |(first, last), part: &mut [f32]| {
-            let lhs = match shape.form {
-                Form::WeightGradient => Lhs::Columns { data: &left[first..], stride: m },
-                Form::Forward | Form::InputGradient => Lhs::Rows { data: &left[first * k..], stride: k },
-            };
-            kernel.multiply(lhs, Rhs::Packed(packed), [last - first, k, n], part, Epilogue::Store);
-        };
-        shared(threads, m, out, |first, last| (last - first) * n, multiply);
+        let (mut clock, mut ledger, mut ends) = (Clock::new(Grain::Blocks), Ledger::default(), Vec::new());
+        let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
+        self.executor.run(&block, &mut meters).expect("a product");
     }
 
     /// By the `gemm` crate.
@@ -120,25 +140,50 @@ impl Product {
     }
 }
 
-/// Splits `count` things, and the slice they lie in, over threads.
-fn shared(
-    threads: usize,
-    count: usize,
-    mut data: &mut [f32],
-    len: impl Fn(usize, usize) -> usize,
-    work: impl Fn((usize, usize), &mut [f32]) + Sync,
-) {
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (first, last) = (count * thread / threads, count * (thread + 1) / threads);
-            let (part, rest) = std::mem::take(&mut data).split_at_mut(len(first, last));
-            data = rest;
-            let work = &work;
-            if thread + 1 < threads {
-                scope.spawn(move || work((first, last), part));
-            } else {
-                work((first, last), part);
-            }
+/// The product as a program of one row per step, and where its operands are.
+fn programs(Shape { form, mkn: [m, k, n] }: Shape) -> (Programs, [Slice; 2]) {
+    let mut buffers: Vec<Buffer> =
+        (0..7).map(|i| Buffer { name: format!("data_{i}"), len: 0, role: Role::Data }).collect();
+    let mut buffer = |len: usize| {
+        let buffer = BufferId(buffers.len());
+        buffers.push(Buffer { name: "operand".into(), len, role: Role::Activation });
+        Slice { buffer, offset: 0, len }
+    };
+    let [a, b, to] = [m * k, k * n, m * n].map(&mut buffer);
+    let op = match form {
+        Form::Forward => Op::Linear {
+            x: a,
+            weight: b,
+            bias: None,
+            activation: None,
+            pre: None,
+            y: to,
+            rows: m,
+            inputs: k,
+            outputs: n,
+        },
+        Form::WeightGradient => {
+            Op::WeightGradient { x: a, dy: b, to, update: false, rows: k, inputs: m, outputs: n }
         }
-    });
+        Form::InputGradient => {
+            Op::InputGradient { dy: a, weight: b, dx: to, derivative: None, rows: m, inputs: n, outputs: k }
+        }
+    };
+    let id = BufferId;
+    let layout = Layout {
+        buffers,
+        parameters: Vec::new(),
+        train_features: id(0),
+        train_targets: id(1),
+        validation_features: id(2),
+        validation_targets: id(3),
+        order: id(4),
+        values: id(5),
+        log: id(6),
+        log_width: 1,
+        log_slots: 1,
+    };
+    let instructions = vec![Instruction { op, phase: Phase::Forward }];
+    let train = Program { batch: 1, rows: 1, instructions };
+    (Programs { layout, train, train_last: None, validate: None, validate_last: None }, [a, b])
 }
