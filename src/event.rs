@@ -174,6 +174,8 @@ pub struct Outcome {
     pub samples: u64,
     /// Loss of the last training row; `None` under `off`.
     pub final_train_loss: Option<f32>,
+    /// Rows that it is the mean of.
+    pub final_train_rows: u64,
     /// Loss of the last validation.
     pub final_validation_loss: Option<f64>,
     /// Accuracy of the last validation.

@@ -102,7 +102,10 @@ pub fn usable_memory() -> u64 {
     let available = memory("MemAvailable").unwrap_or(u64::MAX);
     let group = memory_limit(memory("MemTotal")).unwrap_or(u64::MAX);
     let space = fs::read_to_string("/proc/self/limits").ok().and_then(|text| address_space(&text));
-    available.min(group).min(space.unwrap_or(u64::MAX))
+    // What is taken of it already counts, be it in use or not.
+    let taken = || fs::read_to_string("/proc/self/status").ok().and_then(|text| meminfo(&text, "VmSize"));
+    let space = space.map_or(u64::MAX, |limit| limit.saturating_sub(taken().unwrap_or(0)));
+    available.min(group).min(space)
 }
 
 fn address_space(limits: &str) -> Option<u64> {

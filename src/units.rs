@@ -18,6 +18,16 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// As short as it can be read back exactly: `0.03`, `1e-8`, `1e20`.
+pub fn exact(value: f64) -> String {
+    if value == 0.0 || (1e-4..1e9).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
+}
+
+/// The same of f32, in fewer digits.
+pub fn shortest(value: f32) -> String {
+    if value == 0.0 || (1e-4..1e9).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
+}
+
 /// `1,234,567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -34,6 +44,15 @@ pub fn count(value: u64) -> String {
 /// `1 step`, `320 steps`.
 pub fn counted(value: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(value), if value == 1 { "" } else { "s" })
+}
+
+/// Numbers in order: `1, 3 to 5, 8`.
+pub fn numbers(numbers: &[usize]) -> String {
+    let together = numbers.chunk_by(|a, b| a + 1 == *b).map(|piece| match piece {
+        [first, .., last] if piece.len() > 2 => format!("{first} to {last}"),
+        piece => piece.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
+    });
+    together.collect::<Vec<_>>().join(", ")
 }
 
 /// `160.2 k`, `5.126 M`: of something per second.
@@ -92,7 +111,11 @@ pub fn two_sizes(needed: u64, there: u64) -> [String; 2] {
 /// `93.4 %`, `0.42 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    if percent >= 9.995 || percent == 0.0 { format!("{percent:.1} %") } else { format!("{percent:.2} %") }
+    if percent.abs() >= 9.995 || percent == 0.0 {
+        format!("{percent:.1} %")
+    } else {
+        format!("{percent:.2} %")
+    }
 }
 
 #[cfg(test)]
@@ -110,6 +133,13 @@ mod tests {
     }
 
     #[test]
+    fn exact_numbers_are_short() {
+        let words = [0.0, 0.03, -10.0, 0.0001, 1e-8, 2.5e-300, 1e20, f64::INFINITY].map(exact);
+        assert_eq!(words, ["0", "0.03", "-10", "0.0001", "1e-8", "2.5e-300", "1e20", "inf"]);
+        assert_eq!([0.39, 1.315_140_7e-8].map(shortest), ["0.39", "1.3151407e-8"]);
+    }
+
+    #[test]
     fn counts_rates_and_shares() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([counted(1, "step"), counted(2, "step")], ["1 step", "2 steps"]);
@@ -117,7 +147,15 @@ mod tests {
             [12.0, 9999.9, 160_240.0, 5.126e6, 2.5e9, 3.2e13, 4e15].map(rate),
             ["12.00", "10.00 k", "160.2 k", "5.126 M", "2.500 G", "32.00 T", "4.000 P"]
         );
-        assert_eq!([0.0, 0.0042, 0.934, 1.0].map(percent), ["0.0 %", "0.42 %", "93.4 %", "100.0 %"]);
+        assert_eq!(
+            [0.0, 0.0042, 0.934, 1.0, -0.56].map(percent),
+            ["0.0 %", "0.42 %", "93.4 %", "100.0 %", "-56.0 %"]
+        );
+    }
+
+    #[test]
+    fn numbers_in_a_row_are_taken_together() {
+        assert_eq!(numbers(&[1, 3, 4, 5, 8, 9]), "1, 3 to 5, 8, 9");
     }
 
     #[test]

@@ -1,17 +1,18 @@
 //! `runner check SPEC.toml`: what would happen, in words and numbers. Nothing is written, nothing trained.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{
     args::RunOptions,
     describe::describe,
-    exit::{Exit, print, tell},
+    exit::{Exit, print},
     lab,
     machine::{machine, wants_gpu},
     prepare::{Datasets, Prepared, prepare},
     run::refuse,
+    warnings::Warnings,
 };
 use crate::{
     spec::{self, Experiment, Loaded},
@@ -31,16 +32,10 @@ pub fn check(options: &RunOptions) -> Exit {
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
-    let planned = prepared.iter().filter_map(|prepared| match prepared {
-        Prepared::Run(planned) => Some(planned),
-        _ => None,
-    });
-    warn(planned.clone().flat_map(|planned| planned.remarks()));
+    // The page has the note on devices, and the table of a sweep those that are used.
+    warnings(&experiment, &prepared, options.quiet).tell();
     let mut text = String::new();
-    if options.quiet {
-        // The page has these.
-        warn(planned.filter_map(|planned| planned.devices.note.clone()));
-    } else if experiment.is_sweep() {
+    if experiment.is_sweep() && !options.quiet {
         text.push_str(&trials(&experiment, &prepared));
     }
     // One trial is shown whole; the table lists all of them.
@@ -52,11 +47,11 @@ pub fn check(options: &RunOptions) -> Exit {
         if experiment.is_sweep() {
             let _ = write!(text, "\ntrial {index}: "); // a String takes every write
         }
-        let notes = match datasets.open(&planned.spec) {
-            Ok(dataset) => dataset.notes.clone(),
+        let dataset = match datasets.open(&planned.spec) {
+            Ok(dataset) => dataset,
             Err(problems) => return refuse(&experiment.failure(problems.into_iter().map(|p| (index, p)))),
         };
-        text.push_str(&describe(planned, &machine, &notes));
+        text.push_str(&describe(planned, &machine, &dataset));
     }
     let printed = print(&text);
     let missing = prepared.iter().zip(&experiment.trials).filter_map(|(p, t)| match p {
@@ -71,15 +66,16 @@ pub fn check(options: &RunOptions) -> Exit {
     Exit::Missing
 }
 
-/// Says each of these once, as a run does at its start.
-pub fn warn(warnings: impl Iterator<Item = String>) {
-    let mut told = BTreeSet::new();
-    for warning in warnings {
-        if !told.contains(&warning) {
-            tell(&format!("warning: {warning}\n"));
-            told.insert(warning);
+/// What is to be said of the trials that run; `noted`: that of their devices, too.
+pub fn warnings(experiment: &Experiment, prepared: &[Prepared], noted: bool) -> Warnings {
+    let trials = prepared.iter().zip(&experiment.trials).filter_map(|(prepared, trial)| match prepared {
+        Prepared::Run(planned) => {
+            let note = planned.devices.note.clone().filter(|_| noted);
+            Some((trial.index, note.into_iter().chain(planned.remarks()).collect()))
         }
-    }
+        _ => None,
+    });
+    Warnings::of(experiment.is_sweep(), trials)
 }
 
 /// A line per trial: its axes, and what becomes of it.

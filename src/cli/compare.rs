@@ -22,6 +22,7 @@ pub fn compare(options: &CompareOptions) -> Exit {
                     }
                     comparison.export(format.into())
                 }
+                None if options.quiet => format!("{}\n", comparison.comparability()),
                 None => comparison.table(terminal_width()),
             };
             print(&text)

@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::measure::{self, Measured};
+use super::measure::{self, Measured, MeasuredOn};
 use crate::{
+    data::Dataset,
     plan::{Machine, Movement, Place, Trial, transfers},
     program::Role,
-    record::devices_in_words,
+    record::{devices_in_words, rates_in_words},
     report::Estimate,
     spec::{self, Optimizer, Rule, Source},
     units,
@@ -17,19 +18,20 @@ use crate::{
 /// Sentences about the data that are shown; a wide table may have one per column, and `run.log` keeps all.
 const NOTES: usize = 8;
 
-/// The page: a line per fact, the layers as a table. `notes` are what reading the data had to say.
-pub fn describe(trial: &Trial, machine: &Machine, notes: &[String]) -> String {
+/// The page: a line per fact, the layers as a table.
+pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     let mut page = Page::new(&trial.spec.name);
     page.row("devices", devices_in_words(&trial.devices.requested, &trial.devices.used_names()));
     page.more(trial.devices.note.clone());
     shares(&mut page, trial);
-    data(&mut page, trial, notes);
+    data(&mut page, trial, &dataset.notes);
     model(&mut page, trial);
     page.row("optimizer", optimizer(trial));
     steps(&mut page, trial);
-    cost(&mut page, trial);
+    cost(&mut page, trial, dataset);
+    file(&mut page, trial);
     page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
-    page.row("moves", moves(trial));
+    moves(&mut page, trial);
     memory(&mut page, trial, machine);
     page.0
 }
@@ -61,30 +63,37 @@ fn shares(page: &mut Page, trial: &Trial) {
 }
 
 fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
-    let (mut in_host, mut virtual_devices) = (0, 0);
-    for (place, programs) in trial.devices.used.iter().zip(trial.ranks()) {
-        let bytes = match place {
-            Place::Gpu(_) => trial.gpu_bytes(programs),
-            _ => programs.layout.arena_bytes() + trial.data_bytes,
-        };
-        let free = match place {
-            Place::Cpu => machine.memory_available,
-            Place::Gpu(i) => machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free),
-            Place::Virtual(_) => {
-                (in_host, virtual_devices) = (in_host + bytes, virtual_devices + 1);
-                continue;
-            }
-        };
+    let used = &trial.devices.used;
+    let in_host = units::bytes(trial.footprint.in_host_memory(used));
+    let free = units::bytes(machine.memory_available);
+    if used[..] == [Place::Cpu] {
+        return page.row("memory", format!("{in_host} on the device, {free} free"));
+    }
+    let own = || used.iter().zip(&trial.footprint.devices);
+    let on_gpus = own().filter_map(|(place, bytes)| {
+        let Place::Gpu(i) = place else { return None };
+        let free = machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free);
         let on = if trial.world_size() == 1 { "the device".to_owned() } else { place.to_string() };
-        let line = format!("{} on {on}, {} free", units::bytes(bytes), units::bytes(free));
-        let name = if *place == trial.devices.used[0] { "memory" } else { "" };
-        page.row(name, line);
+        Some(format!("{} on {on}, {} free", units::bytes(*bytes), units::bytes(free)))
+    });
+    let mut lines: Vec<String> = on_gpus.collect();
+    let virtual_devices = || own().filter(|(place, _)| matches!(place, Place::Virtual(_)));
+    let rows = match trial.chunks {
+        Some(_) => "rows on their way",
+        None => "rows",
+    };
+    let of_rows = units::bytes(trial.footprint.host);
+    match virtual_devices().map(|(_, bytes)| *bytes).max() {
+        None => lines.push(format!("{in_host} on the host, {of_rows} of it for {rows}: {free} free")),
+        Some(most) => {
+            let count = virtual_devices().count() as u64;
+            let devices = units::counted(count, "virtual device");
+            lines.push(format!("{in_host} for {devices}, all in the host's memory: {free} free"));
+            let each = if count > 1 { "on each of them" } else { "on it" };
+            lines.push(format!("{} {each}, {of_rows} for {rows}", units::bytes(most)));
+        }
     }
-    if virtual_devices > 0 {
-        let devices = units::counted(virtual_devices, "virtual device");
-        let (needed, free) = (units::bytes(in_host), units::bytes(machine.memory_available));
-        page.row("memory", format!("{needed} for {devices}, all in the host's memory: {free} free"));
-    }
+    page.list("memory", lines.into_iter());
 }
 
 /// Lines of a name and a value; a value's further lines stand below it.
@@ -131,12 +140,17 @@ fn data(page: &mut Page, trial: &Trial, notes: &[String]) {
         0 => "none to validate on".to_owned(),
         rows => format!("{} to validate on", units::count(rows as u64)),
     };
-    let placement = match trial.chunk_rows {
-        Some(rows) => {
-            let checked = if facts.in_file { " from the file, and checked then" } else { "" };
-            format!("streamed in chunks of {}{checked}", units::counted(rows as u64, "row"))
+    let placement = match trial.chunks {
+        Some(chunks) => {
+            let checked = if facts.in_file() { " from the file, and checked then" } else { "" };
+            match chunks.train < facts.train_rows {
+                true => {
+                    format!("streamed in chunks of {}{checked}", units::counted(chunks.train as u64, "row"))
+                }
+                false => format!("streamed, an epoch in one chunk of rows{checked}"),
+            }
         }
-        None if facts.in_file => "fetched from the file row by row, and checked then".to_owned(),
+        None if facts.in_file() => "fetched from the file row by row, and checked then".to_owned(),
         None => format!("{} resident on the device", units::bytes(trial.data_bytes)),
     };
     let train = units::counted(facts.train_rows as u64, "row");
@@ -192,7 +206,7 @@ fn steps(page: &mut Page, trial: &Trial) {
     );
 }
 
-fn cost(page: &mut Page, trial: &Trial) {
+fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {
     let floor = &trial.floor;
     let instructions = units::counted(trial.programs.train.instructions.len() as u64, "instruction");
     let on = if trial.world_size() == 1 { "" } else { ", on the first device" };
@@ -205,15 +219,16 @@ fn cost(page: &mut Page, trial: &Trial) {
         ),
     );
     let parts = floor.by(trial.threads);
-    let measured = match measure::step(trial) {
-        Ok(Some(Measured { step_s, instrument })) => {
-            let alone = match trial.world_size() {
-                1 if trial.facts.in_file => ", without reading them from the file",
-                1 => "",
-                _ => ", without the all-reduce",
+    let measured = match measure::step(trial, dataset) {
+        Ok(Some(Measured { step_s, rows, instrument })) => {
+            let alone = if trial.world_size() > 1 { ", without the all-reduce" } else { "" };
+            let rows = match rows {
+                MeasuredOn::File => "rows of the file",
+                MeasuredOn::Blank if trial.facts.in_file() => "blank rows, without reading any from the file",
+                MeasuredOn::Blank => "blank rows",
             };
             format!(
-                "{} measured on blank rows{alone}{}",
+                "{} measured on {rows}{alone}{}",
                 units::seconds(step_s),
                 instrument.map(timing).unwrap_or_default()
             )
@@ -229,33 +244,56 @@ fn cost(page: &mut Page, trial: &Trial) {
     let of =
         if floor.rates.processor.is_gpu() && trial.world_size() > 1 { " of the slowest GPU" } else { "" };
     page.more([format!(
-        "{} by the cost model, from {} rates{of}, bound by {}; {measured}",
+        "{} by the cost model, from {}{of}, bound by {}; {measured}",
         units::seconds(parts.total_s()),
-        floor.rates.origin.name(),
+        rates_in_words(floor.rates.origin, floor.fetch.map(|fetch| fetch.rates.origin)),
         floor.bound_name(parts.bound())
     )]);
 }
 
-/// `, to which timing its phases adds 0.26 % (0.10 to 0.40)`; what noise hides is not told as a figure.
-fn timing(adds: Estimate) -> String {
-    let [low, high] = adds.interval.unwrap_or([adds.median; 2]).map(|part| part * 100.0);
-    if low <= 0.0 {
-        return format!(
-            "; what timing its phases adds is less than this machine's noise ({low:.2} to {high:.2} %)"
-        );
-    }
-    format!(", to which timing its phases adds {:.2} % ({low:.2} to {high:.2})", adds.median * 100.0)
+/// What the rows of a step take that stay in a file, and how quickly such rows come.
+fn file(page: &mut Page, trial: &Trial) {
+    let Some(fetch) = trial.floor.fetch else { return };
+    let (parts, rates) = (trial.floor.by(trial.threads), fetch.rates);
+    let rows = units::counted(trial.programs.train.batch as u64, "row");
+    let disk = match rates.disk {
+        Some(_) => format!("; the disk takes {} for them as it is, beside it", units::seconds(fetch.disk_s)),
+        None => String::new(),
+    };
+    page.more([match fetch.in_step {
+        true => format!("{rows} from the file in {} of it{disk}", units::seconds(parts.fetch_s)),
+        false => format!("{rows} from the file in {}, beside it{disk}", units::seconds(parts.read_s)),
+    }]);
+    page.more([rates.in_words(trial.facts.file_row_bytes.unwrap_or(0))]);
 }
 
-/// What passes between host and devices.
-fn moves(trial: &Trial) -> String {
-    let movements = transfers(trial);
-    if movements.is_empty() {
-        return "nothing: the CPU's memory is the host's".to_owned();
+/// `, to which timing its phases adds 0.26 % (0.10 % to 0.40 %)`; what noise hides is not told as a figure.
+fn timing(adds: Estimate) -> String {
+    let [low, high] = adds.interval.unwrap_or([adds.median; 2]);
+    if low <= 0.0 {
+        // That it could be less than nothing is the noise's, and says how large that is.
+        let most = units::percent(high.abs().max(low.abs()));
+        return format!("; what timing its phases adds is lost in this machine's noise of up to {most}");
     }
+    let [median, low, high] = [adds.median, low, high].map(units::percent);
+    format!(", to which timing its phases adds {median} ({low} to {high})")
+}
+
+/// What passes between host and devices, and what is read from files.
+fn moves(page: &mut Page, trial: &Trial) {
+    let (read, moved): (Vec<_>, Vec<_>) = transfers(trial).into_iter().partition(|m| m.kind == "read");
     let word = |m: &Movement| format!("{} {} {}", m.kind, m.purpose, units::bytes(m.bytes));
-    let words: Vec<String> = movements.iter().map(word).collect();
-    format!("{} over the whole run", words.join(", "))
+    let words = |all: &[Movement]| all.iter().map(word).collect::<Vec<_>>().join(", ");
+    page.row(
+        "moves",
+        match &moved[..] {
+            [] => "nothing: the CPU's memory is the host's".to_owned(),
+            all => format!("{} over the whole run", words(all)),
+        },
+    );
+    if !read.is_empty() {
+        page.more([format!("{} over the whole run, from the file", words(&read))]);
+    }
 }
 
 fn source(trial: &Trial) -> &'static str {
@@ -290,7 +328,7 @@ fn optimizer(trial: &Trial) -> String {
             format!("scheduled: {}", names.join(", then "))
         }
     };
-    format!("{name}, lr {}, {schedule}", trial.rates().0.lr())
+    format!("{name}, lr {}, {schedule}", units::exact(trial.rates().0.lr()))
 }
 
 /// `448 FLOP`, `26.75 kFLOP`.
@@ -300,7 +338,20 @@ pub(super) fn flop(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::flop;
+    use super::*;
+
+    #[test]
+    fn what_noise_hides_is_no_figure() {
+        let adds = |median, interval| timing(Estimate { count: 9, median, interval });
+        assert_eq!(
+            adds(0.0026, Some([0.001, 0.004])),
+            ", to which timing its phases adds 0.26 % (0.10 % to 0.40 %)"
+        );
+        let lost = "; what timing its phases adds is lost in this machine's noise of up to ";
+        assert_eq!(adds(0.01, Some([-0.5603, 1.2904])), format!("{lost}129.0 %"));
+        assert_eq!(adds(-0.01, Some([-0.56, -0.001])), format!("{lost}56.0 %"));
+        assert_eq!(adds(0.0, None), format!("{lost}0.0 %"));
+    }
 
     #[test]
     fn flop_with_prefixes() {

@@ -3,15 +3,16 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use super::world::{Link, executor};
 use crate::{
-    data::epoch_order,
-    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, Work},
-    plan::{Place, Trial},
+    data::{Dataset, Store, epoch_order},
+    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RowReader, Work},
+    plan::{Fetch, FileRates, Place, Trial},
     program::Hyper,
+    random,
     report::Estimate,
     train,
 };
@@ -32,20 +33,31 @@ pub const LONGEST_STEP_S: f64 = 0.5;
 pub struct Measured {
     /// The median time on a full batch, in seconds.
     pub step_s: f64,
+    /// On which rows.
+    pub rows: MeasuredOn,
     /// What timing its phases adds, as a part of it: from pairs of a block with it and one without. `None` where a run of
     /// the trial times blocks only.
     pub instrument: Option<Estimate>,
+}
+
+/// Rows that a step was measured on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeasuredOn {
+    /// Of one number, in memory.
+    Blank,
+    /// Of the run's own file, which the steps fetch them from.
+    File,
 }
 
 /// Measures a step; `None` where it would take longer than [`LONGEST_STEP_S`].
 ///
 /// # Errors
 /// Where the device cannot hold the trial.
-pub fn step(trial: &Trial) -> Result<Option<Measured>, DeviceError> {
+pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measured>, DeviceError> {
     let slots = trial.programs.layout.log_slots;
     // Of a global batch a device takes its share; what it waits for the others is not measured.
     let batch = trial.programs.train.batch;
-    let Some(steps) = steps(trial.floor.serial_s(), batch * trial.facts.features, slots) else {
+    let Some(steps) = steps(trial.floor.by(1).device_s(), batch * trial.facts.features, slots) else {
         return Ok(None);
     };
     let place = match trial.devices.used[..] {
@@ -56,10 +68,21 @@ pub fn step(trial: &Trial) -> Result<Option<Measured>, DeviceError> {
     };
     let grain = train::grain(trial);
     // Pairs of short blocks tell more than few long ones.
-    let short = (LONG.as_secs_f64() / 16.0 / trial.floor.serial_s()) as usize; // a float as an integer saturates
+    let short = (LONG.as_secs_f64() / 16.0 / trial.floor.by(1).device_s()) as usize; // a float as an integer saturates
     let steps = if grain == Grain::Phases { steps.min(short.max(1)) } else { steps };
     let executor = executor(trial, place, trial.programs.clone(), Link::Alone)?;
-    let mut stepper = Stepper::new(trial, executor, steps)?;
+    // What a disk adds is read ahead in a run, and would be waited for here.
+    let file = match (&dataset.train.features, trial.floor.fetch) {
+        (Store::File(rows), Some(Fetch { in_step: true, rates: FileRates { disk: None, .. }, .. })) => {
+            Some((rows, &dataset.train.targets))
+        }
+        _ => None,
+    };
+    let rows = if file.is_some() { MeasuredOn::File } else { MeasuredOn::Blank };
+    let mut stepper = match file {
+        Some(file) => Stepper::from_file(trial, executor, steps, file)?,
+        None => Stepper::new(trial, executor, steps)?,
+    };
     let (mut plain, mut extra) = (Vec::new(), Vec::new());
     let begun = Instant::now();
     // The first block fills the caches.
@@ -75,13 +98,14 @@ pub fn step(trial: &Trial) -> Result<Option<Measured>, DeviceError> {
     }
     plain.sort_unstable_by(f64::total_cmp);
     Ok(Some(Measured {
-        step_s: plain[plain.len() / 2] / steps as f64,
+        step_s: plain[plain.len() / 2] / stepper.hyper.len() as f64,
+        rows,
         instrument: Estimate::of(&extra).filter(|estimate| estimate.count > 5),
     }))
 }
 
-/// Runs blocks over blank rows, each where the last one ended, so that rows come from where a run's come from; what reading
-/// them from a file takes is left out.
+/// Runs blocks over blank rows or those of a file, each where the last one ended, so that rows come from where a run's come
+/// from.
 struct Stepper {
     executor: Box<dyn Executor>,
     batch: usize,
@@ -93,7 +117,7 @@ struct Stepper {
 impl Stepper {
     fn new(trial: &Trial, mut executor: Box<dyn Executor>, steps: usize) -> Result<Self, DeviceError> {
         let (layout, facts, batch) = (&trial.programs.layout, trial.facts, trial.programs.train.batch);
-        let whole = if trial.chunk_rows.is_some() || facts.in_file { 0 } else { facts.train_rows };
+        let whole = if trial.chunks.is_some() || facts.in_file() { 0 } else { facts.train_rows };
         let most = MOST_NUMBERS / facts.features.max(1);
         let rows = whole.min(most).max(batch * steps);
         // Not zero: zeros that were never written all lie in one page.
@@ -102,9 +126,30 @@ impl Stepper {
         let mut order: Vec<u32> = Vec::new();
         epoch_order(trial.spec.seed, 1, rows as u32, &mut order);
         executor.bind_order(&Arc::new(order))?;
-        // A rate of 0 leaves the weights as they are: blank.
-        let hyper = vec![Hyper { correction: 1.0, shrink: 1.0, ..Hyper::default() }; steps];
-        Ok(Self { executor, batch, rows, position: 0, hyper })
+        Ok(Self { executor, batch, rows, position: 0, hyper: blank(steps) })
+    }
+
+    /// Over rows of the file, drawn anew for a hundred blocks where they come in any order: more than time is for.
+    fn from_file(
+        trial: &Trial,
+        mut executor: Box<dyn Executor>,
+        steps: usize,
+        (rows, targets): (&Arc<dyn RowReader>, &Arc<Vec<f32>>),
+    ) -> Result<Self, DeviceError> {
+        let (layout, batch) = (&trial.programs.layout, trial.programs.train.batch);
+        let all = trial.facts.train_rows;
+        executor.bind_file(layout.train_features, rows)?;
+        executor.bind(layout.train_targets, targets)?;
+        let whole = all / batch * batch;
+        let steps = steps.min(whole / batch);
+        let mut rows = whole;
+        if trial.spec.data.shuffle {
+            rows = (100 * steps * batch).min(MOST_NUMBERS);
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+            let draw = |i: usize| (random::mix(since.wrapping_add(i as u64)) % all as u64) as u32;
+            executor.bind_order(&Arc::new((0..rows).map(draw).collect()))?;
+        }
+        Ok(Self { executor, batch, rows, position: 0, hyper: blank(steps) })
     }
 
     /// Seconds of a block.
@@ -131,6 +176,11 @@ impl Stepper {
         self.executor.settle(Purpose::Log, &mut meters)?;
         Ok(start.elapsed().as_secs_f64())
     }
+}
+
+/// A rate of 0 leaves the weights as they are.
+fn blank(steps: usize) -> Vec<Hyper> {
+    vec![Hyper { correction: 1.0, shrink: 1.0, ..Hyper::default() }; steps]
 }
 
 /// Steps of a block, by the time that one takes and the numbers of a batch; `None` where a step is too long.

@@ -22,6 +22,7 @@ mod prepare;
 mod rates;
 mod run;
 mod templates;
+mod warnings;
 mod world;
 
 pub use exit::Exit;

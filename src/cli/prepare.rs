@@ -1,10 +1,11 @@
 //! From a spec to trials that are ready to run: data opened, plans made, initial weights read, before anything starts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::{
-    data::{self, Dataset, Task, Weights, read_weights},
-    plan::{self, Facts, Machine, PlanError, Trial},
+    data::{self, Dataset, Stamp, Store, Task, Weights, read_weights},
+    device::file_rates,
+    plan::{self, Facts, FileRates, Machine, PlanError, Trial},
     spec::{self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec},
     units,
 };
@@ -19,12 +20,21 @@ const MEMORY_PART: f64 = 0.5;
 pub struct Datasets {
     memory_available: u64,
     kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
+    /// How quickly rows come from the files of those that are kept.
+    measured: Vec<(Weak<Dataset>, Option<FileRates>)>,
+    /// The files of all that were opened, as they were then.
+    seen: Vec<Stamp>,
 }
 
 impl Datasets {
     /// On a machine.
     pub fn new(machine: &Machine) -> Self {
-        Self { memory_available: machine.memory_available, kept: Vec::new() }
+        Self {
+            memory_available: machine.memory_available,
+            kept: Vec::new(),
+            measured: Vec::new(),
+            seen: Vec::new(),
+        }
     }
 
     /// The rows that a spec names.
@@ -48,12 +58,42 @@ impl Datasets {
         let part = if spec.data.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
         let memory_limit = (self.memory_available as f64 * part) as u64;
         let dataset = Arc::new(data::open(&spec.data, task, spec.seed, memory_limit)?);
+        self.see(&dataset.files, "data").map_err(|problem| vec![problem])?;
         self.kept.push((key, task, spec.seed, Arc::clone(&dataset)));
         Ok(dataset)
     }
 }
 
 impl Datasets {
+    /// How quickly rows come from the file that they stay in, if they do: measured once for each data set, in some
+    /// milliseconds.
+    fn file_rates(&mut self, dataset: &Arc<Dataset>, threads: usize) -> Option<FileRates> {
+        let Store::File(rows) = &dataset.train.features else { return None };
+        self.measured.retain(|(of, _)| of.strong_count() > 0);
+        let known = self.measured.iter().find(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(dataset)));
+        if let Some((_, rates)) = known {
+            return *rates;
+        }
+        let rates = file_rates(&**rows, (dataset.train.rows, dataset.features), threads);
+        self.measured.push((Arc::downgrade(dataset), rates));
+        rates
+    }
+
+    /// All trials are to be of the same contents, however often their files are read.
+    fn see(&mut self, files: &[Stamp], key: &str) -> Result<(), Problem> {
+        for stamp in files {
+            match self.seen.iter().find(|seen| seen.path() == stamp.path()) {
+                None => self.seen.push(stamp.clone()),
+                Some(seen) if seen == stamp => {}
+                Some(_) => {
+                    let message = format!("`{}` is not the file it was", stamp.path().display());
+                    return Err(Problem::at_key(key, message).hint("start again once nothing writes to it"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Synthetic rows are made in memory: whether there is so much of it is known beforehand.
     fn fits(&self, spec: &Spec) -> Result<(), Problem> {
         let Source::SyntheticRegression(source) = &spec.data.source else { return Ok(()) };
@@ -88,8 +128,9 @@ pub fn plan_trial(
     threads: usize,
 ) -> Result<Trial, PlanError> {
     let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
-    let planned = plan::plan(spec, dataset.facts(), machine, threads)?;
-    initial_weights(&planned).map_err(PlanError::Problems)?;
+    let file = datasets.file_rates(&dataset, threads);
+    let planned = plan::plan(spec, dataset.facts(), file, machine, threads)?;
+    initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
     Ok(planned)
 }
 
@@ -160,17 +201,52 @@ fn difference(then: Facts, now: Facts) -> Option<String> {
 }
 
 /// The weights of `init = { file = ... }`.
-pub fn initial_weights(trial: &Trial) -> Result<Option<Weights>, Vec<Problem>> {
+pub fn initial_weights(trial: &Trial, datasets: &mut Datasets) -> Result<Option<Weights>, Vec<Problem>> {
     let Init::File(path) = &trial.spec.model.init else { return Ok(None) };
     let parameters = trial.programs.layout.parameters.iter();
     let wanted: Vec<_> =
         parameters.map(|p| (p.name.clone(), p.shape.iter().rev().copied().collect::<Vec<_>>())).collect();
-    read_weights(path, &wanted).map(Some)
+    let stamp = Stamp::of(path);
+    let weights = read_weights(path, &wanted)?;
+    datasets.see(stamp.as_slice(), "model.init.file").map_err(|problem| vec![problem])?;
+    Ok(Some(weights))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Three sets are one more than are kept: the first is read again, as a trial of a sweep does.
+    #[test]
+    fn files_that_are_read_again_must_be_what_they_were() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, csv) = (folder.path().join("x.toml"), folder.path().join("a.csv"));
+        let text = "[data.csv]\npath = \"a.csv\"\ntarget = \"y\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
+                    loss = \"mse\"\n[optimizer.sgd]\nlr = 0.1\n";
+        std::fs::write(&path, text).expect("a spec");
+        std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n").expect("rows");
+        let experiment = spec::load(&path, &["seed=1,2,3".to_owned()]).unwrap_or_else(|_| panic!("a spec"));
+        let mut datasets =
+            Datasets { memory_available: 1 << 30, kept: Vec::new(), measured: Vec::new(), seen: Vec::new() };
+        for trial in &experiment.trials {
+            assert!(datasets.open(&trial.spec).is_ok());
+        }
+        let first = &experiment.trials[0].spec;
+        assert!(datasets.open(first).is_ok());
+        std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,11.0\n").expect("rows");
+        assert!(datasets.open(first).is_ok(), "it is still held");
+        let problem = Problem::at_key("data", format!("`{}` is not the file it was", csv.display()))
+            .hint("start again once nothing writes to it");
+        assert_eq!(datasets.open(&experiment.trials[1].spec).err(), Some(vec![problem]));
+        // Weights are read for every trial.
+        let weights = folder.path().join("w.safetensors");
+        let mut seen = |text: &str| {
+            std::fs::write(&weights, text).expect("a file");
+            datasets.see(Stamp::of(&weights).as_slice(), "model.init.file").map_err(|problem| problem.place)
+        };
+        assert_eq!(seen("1"), Ok(()));
+        assert_eq!(seen("12"), Err(spec::Place::Key("model.init.file".to_owned())));
+    }
 
     #[test]
     fn data_are_held_against_the_plan() {
@@ -180,7 +256,7 @@ mod tests {
             features: 4,
             targets: 1,
             classes: Some(3),
-            in_file: false,
+            file_row_bytes: None,
         };
         assert_eq!(difference(then, then), None);
         for (now, words) in [
@@ -188,7 +264,7 @@ mod tests {
             (Facts { features: 5, ..then }, "there were 4 features, and now there are 5"),
             (Facts { classes: Some(4), ..then }, "there were 3 classes, and now there are 4"),
             (
-                Facts { in_file: true, ..then },
+                Facts { file_row_bytes: Some(16), ..then },
                 "their features are no longer where they were, in memory or in their file",
             ),
         ] {

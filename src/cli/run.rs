@@ -15,6 +15,7 @@ use signal_hook::{
 
 use super::{
     args::{RunOptions, meant_command, on_terminal},
+    check::warnings,
     execute::{ExecuteError, Process, Ready, execute},
     exit::{Exit, print, say, tell},
     lab,
@@ -135,7 +136,7 @@ impl Session<'_> {
         let ready = match self.ready(trial) {
             Ok(ready) => ready,
             Err(e) => {
-                fault(&e);
+                fault(&e, None);
                 return Exit::Refused;
             }
         };
@@ -145,21 +146,22 @@ impl Session<'_> {
             self.process.started,
             &trial.spec.hash8(),
         );
-        let result = folder.map_err(ExecuteError::from).and_then(|f| self.execute(ready, &f, Ending::Table));
-        self.ended(result)
+        let result = folder.map_err(ExecuteError::from).and_then(|f| self.execute(ready, &f, None));
+        self.ended(result, None)
     }
 
-    fn ended(&self, result: Result<Outcome, ExecuteError>) -> Exit {
+    /// `of`: the trial's number, where it is one of a sweep.
+    fn ended(&self, result: Result<Outcome, ExecuteError>, of: Option<usize>) -> Exit {
         match result {
             Ok(outcome) => match outcome.status {
                 Status::Finished => Exit::Done,
                 Status::Failed | Status::Diverged => {
-                    say(outcome.reason.as_deref().unwrap_or("the run failed"), None);
+                    say(of_trial(of, outcome.reason.as_deref().unwrap_or("the run failed")), None);
                     Exit::Failed
                 }
                 Status::Interrupted => self.signal(),
             },
-            Err(e) => fault(&e),
+            Err(e) => fault(&e, of),
         }
     }
 
@@ -178,11 +180,16 @@ impl Session<'_> {
         if let Some(difference) = changed(trial, &dataset) {
             return Err(ExecuteError::Data(difference));
         }
-        let weights = initial_weights(trial).map_err(unreadable)?;
+        let weights = initial_weights(trial, &mut self.datasets).map_err(unreadable)?;
         Ok(Ready::new(trial, dataset, weights.as_ref())?)
     }
 
-    fn execute(&self, ready: Ready<'_>, folder: &RunDir, ending: Ending) -> Result<Outcome, ExecuteError> {
+    fn execute(
+        &self,
+        ready: Ready<'_>,
+        folder: &RunDir,
+        trial: Option<usize>,
+    ) -> Result<Outcome, ExecuteError> {
         let verbosity = match (self.options.quiet, self.options.verbose) {
             (true, _) => Verbosity::Quiet,
             (_, true) => Verbosity::Verbose,
@@ -190,14 +197,15 @@ impl Session<'_> {
         };
         let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
         let warned = self.warned.clone();
-        let console = ConsoleOptions { verbosity, terminal: on_terminal(), color, ending, warned };
+        let ending = if trial.is_some() { Ending::Line } else { Ending::Table };
+        let console = ConsoleOptions { verbosity, terminal: on_terminal(), color, ending, trial, warned };
         execute(&self.process, ready, folder, console)
     }
 
     fn sweep(&mut self, prepared: &[Prepared]) -> Exit {
         match self.trials(prepared) {
             Ok(exit) => exit,
-            Err(e) => fault(&ExecuteError::Record(e)),
+            Err(e) => fault(&ExecuteError::Record(e), None),
         }
     }
 
@@ -212,6 +220,9 @@ impl Session<'_> {
         let mut table = SweepTable::create(sweep.path(), &axes)?;
         let mut folders: Vec<String> = Vec::new();
         let mut worst = Exit::Done;
+        let warnings = warnings(experiment, prepared, true);
+        warnings.tell();
+        warnings.texts().for_each(|text| self.warned.note(text));
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
             let values: Vec<_> = trial.axes.iter().map(|(_, v)| v.clone()).collect();
             let mut folder_name = String::new();
@@ -228,7 +239,7 @@ impl Session<'_> {
                     worst = graver(worst, Exit::Missing);
                     let there = problem.label.clone().map_or(String::new(), |l| format!(": {l}"));
                     if self.options.quiet {
-                        say(format!("trial {}: {}{there}", trial.index, problem.message), None);
+                        say(of_trial(Some(trial.index), format!("{}{there}", problem.message)), None);
                     }
                     TrialEnd::Skipped { reason: format!("{}{there}", problem.message.replace('`', "")) }
                 }
@@ -239,7 +250,7 @@ impl Session<'_> {
                         Ok(ready) => {
                             let folder = sweep.trial(trial.index, &trial.axes)?;
                             folder_name = folder.name();
-                            self.execute(ready, &folder, Ending::Line)
+                            self.execute(ready, &folder, Some(trial.index))
                         }
                         Err(e) => Err(e),
                     };
@@ -247,7 +258,7 @@ impl Session<'_> {
                         Ok(outcome) => (outcome.status, outcome.reason.clone()),
                         Err(e) => (Status::Failed, Some(e.to_string())),
                     };
-                    worst = graver(worst, self.ended(result));
+                    worst = graver(worst, self.ended(result, Some(trial.index)));
                     TrialEnd::Ran { status, folder: folder_name.clone(), reason }
                 }
             };
@@ -289,11 +300,17 @@ pub fn graver(a: Exit, b: Exit) -> Exit {
     if weight(&b) > weight(&a) { b } else { a }
 }
 
-pub fn fault(error: &ExecuteError) -> Exit {
+/// Words on a trial, with its number where it is one of a sweep.
+pub fn of_trial(trial: Option<usize>, words: impl std::fmt::Display) -> String {
+    trial.map_or_else(|| words.to_string(), |trial| format!("trial {trial}: {words}"))
+}
+
+/// Says why a run, or that trial of a sweep, did not come to its recorded end.
+pub fn fault(error: &ExecuteError, of: Option<usize>) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),
         _ => None,
     };
-    say(error, hint);
+    say(of_trial(of, error), hint);
     Exit::Failed
 }

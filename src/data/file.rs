@@ -62,7 +62,7 @@ pub(super) fn fault(path: &Path, declared: u64, fault: raw::Fault) -> Problem {
         raw::Fault::Long => wrong_size(path, declared, "more are there"),
         raw::Fault::NotFinite { row, column, value } => problem(
             path,
-            format!("row {row}, feature {column} (both counted from 0) is {value}: expected a finite number"),
+            format!("row {row}, feature {column} (both counted from 0) {}", raw::not_finite(value)),
         ),
         raw::Fault::Memory(bytes) => {
             problem(path, format!("memory does not hold its {} as f32", memory::size(bytes)))

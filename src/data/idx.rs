@@ -75,6 +75,7 @@ fn read(spec: &Idx, task: Task, seed: u64) -> Result<Dataset, Problem> {
         preprocessing: json!({ "source": "idx", "features": { "scale": spec.scale } }),
         truth: None,
         notes: Vec::new(),
+        files: Vec::new(),
     })
 }
 

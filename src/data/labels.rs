@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Task;
+use super::{Task, raw};
 use crate::spec::{Place, Problem};
 
 /// The way out of most faults in labels.
@@ -50,8 +50,8 @@ pub(super) fn check(
     let row = |index: usize| index / width.max(1);
     let problem = |message: String| Problem::new(place.clone(), message);
     if let Some(bad) = labels.iter().position(|label| !(*label as f32).is_finite()) {
-        let message = format!("the label of row {} (counted from 0) is {}", row(bad), labels[bad]);
-        return Err(problem(format!("{message}: expected a finite number")));
+        let what = raw::not_finite(labels[bad]);
+        return Err(problem(format!("the label of row {} (counted from 0) {what}", row(bad))));
     }
     if task == Task::Regression {
         return Ok(None);
@@ -120,6 +120,12 @@ mod tests {
         assert_eq!(
             checked(&[f64::NAN], None),
             error("the label of row 0 (counted from 0) is NaN: expected a finite number")
+        );
+        assert_eq!(
+            checked(&[0.0, -1e300], None),
+            error(
+                "the label of row 1 (counted from 0) is -1e300: f32, in which rows are kept, holds numbers up to 3.4e38"
+            )
         );
         let numbers = check(&[-1.5, 2.5], 1, Task::Regression, None, &Place::Nowhere);
         assert_eq!(numbers, Ok(None));

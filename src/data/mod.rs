@@ -12,9 +12,10 @@ mod npy;
 mod order;
 mod raw;
 mod split;
+mod stamp;
 mod synthetic;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use crate::{
     plan::Facts,
@@ -23,8 +24,9 @@ use crate::{
 
 mod weights;
 
-pub use crate::device::{RowReader, Store};
+pub use crate::device::{FileChange, Reads, RowReader, Store};
 pub use order::epoch_order;
+pub use stamp::Stamp;
 pub use weights::{Tensor, Weights, read_weights};
 
 /// What the rows are for: decided by the loss.
@@ -56,6 +58,8 @@ pub struct Dataset {
     pub truth: Option<(Vec<f64>, f64)>,
     /// Sentences for the log: rows dropped, categories found, ...
     pub notes: Vec<String>,
+    /// The files it was read from, as they were then.
+    pub files: Vec<Stamp>,
 }
 
 /// The rows of one split.
@@ -75,14 +79,23 @@ pub struct Part {
 /// # Errors
 /// Every problem found, up to some twenty, each with file, line and column where there is one.
 pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Result<Dataset, Vec<Problem>> {
+    let before = stamp::Before::reading(&data.source.files());
     let dataset = match &data.source {
         Source::SyntheticRegression(source) => synthetic::open(source, task, seed),
         Source::Csv(source) => csv::open(source, task, seed),
         Source::Idx(source) => idx::open(source, task, seed),
         Source::Npy(source) => npy::open(source, task, seed, data.placement, memory_limit),
-    }?;
+    };
+    // What is wrong with a file that somebody writes to is first of all that.
+    let files = before.after().map_err(|path| vec![busy(&path)])?;
+    let dataset = Dataset { files, ..dataset? };
     check(&dataset).map_err(|problem| vec![problem])?;
     Ok(dataset)
+}
+
+fn busy(path: &Path) -> Problem {
+    Problem::at_key("data", format!("`{}` changed while it was read", path.display()))
+        .hint("start again once nothing writes to it")
 }
 
 /// What must hold whatever the source.
@@ -117,7 +130,10 @@ impl Dataset {
             features: self.features,
             targets: self.targets,
             classes: self.classes,
-            in_file: matches!(self.train.features, Store::File(_)),
+            file_row_bytes: match &self.train.features {
+                Store::File(rows) => Some(rows.row_bytes()),
+                Store::Memory(_) => None,
+            },
         }
     }
 }

@@ -81,6 +81,13 @@ impl Layout {
         decode_f64 -> f64
     }
 
+    /// The first element, as it is.
+    pub(super) fn exact(self, bytes: &[u8]) -> f64 {
+        let mut value = [0.0];
+        self.decode_f64(bytes, &mut value);
+        value[0]
+    }
+
     #[inline]
     fn each<const N: usize, T, O>(
         self,
@@ -107,8 +114,8 @@ pub(super) enum Fault {
     Short(u64),
     /// It goes on after the last element.
     Long,
-    /// An element is infinite or no number as f32.
-    NotFinite { row: u64, column: u64, value: f32 },
+    /// An element is infinite or no number as f32, as it is or once it was finished.
+    NotFinite { row: u64, column: u64, value: f64 },
     /// Memory does not hold it.
     Memory(u128),
 }
@@ -127,7 +134,10 @@ pub(super) fn read_split(
     trusted: bool,
     finish: impl Fn(&mut [f32]),
 ) -> Result<(Vec<f32>, Vec<f32>), Fault> {
-    let room = |rows| memory::reserved(if trusted { rows } else { 0 }, width).map_err(Fault::Memory);
+    // Told is what all rows need: which of the two parts was the one too many says nothing.
+    let whole = (split.train_rows() as u128 + split.validation_rows() as u128) * width as u128 * 4;
+    let room =
+        |rows| memory::reserved(if trusted { rows } else { 0 }, width).map_err(|_| Fault::Memory(whole));
     let (mut train, mut validation) = (room(split.train_rows())?, room(split.validation_rows())?);
     let total = (split.train_rows() + split.validation_rows()) as u64 * width as u64;
     let mut block = vec![0.0_f32; BLOCK / layout.element.bytes()];
@@ -142,18 +152,19 @@ pub(super) fn read_split(
         }
         let block = &mut block[..count];
         layout.decode_f32(bytes, block);
+        finish(block);
         if let Some(bad) = first_not_finite(block) {
             let element = done + bad as u64;
             let (row, column) = (element / width as u64, element % width as u64);
-            return Err(Fault::NotFinite { row, column, value: block[bad] });
+            let value = layout.exact(&bytes[bad * layout.element.bytes()..]);
+            return Err(Fault::NotFinite { row, column, value });
         }
-        finish(block);
         let mut rest: &[f32] = block;
         while !rest.is_empty() {
             let (row, column) = ((done / width as u64) as usize, (done % width as u64) as usize);
             let (head, tail) = rest.split_at((width - column).min(rest.len()));
             let part = if split.validates(row) { &mut validation } else { &mut train };
-            memory::grow(part, head.len()).map_err(|()| Fault::Memory(u128::from(total) * 4))?;
+            memory::grow(part, head.len()).map_err(|()| Fault::Memory(whole))?;
             part.extend_from_slice(head);
             done += head.len() as u64;
             rest = tail;
@@ -174,6 +185,17 @@ pub(super) fn first_not_finite(values: &[f32]) -> Option<usize> {
         || values.iter().fold(true, |all, value| all & value.is_finite()),
     );
     if all_finite { None } else { values.iter().position(|value| !value.is_finite()) }
+}
+
+/// What is wrong with an element that is infinite or no number as f32, as the end of a sentence.
+pub(super) fn not_finite(value: f64) -> String {
+    match value.is_finite() {
+        false => format!("is {value}: expected a finite number"),
+        true if (value as f32).is_finite() => {
+            format!("is {value}, and divided by `scale` more than f32 holds")
+        }
+        true => format!("is {value:e}: f32, in which rows are kept, holds numbers up to 3.4e38"),
+    }
 }
 
 /// Reads until `bytes` is full or the reader ends.
@@ -232,6 +254,21 @@ mod tests {
         assert_eq!(read.expect("rows"), split.apply(all, width));
     }
 
+    /// Whichever of the two parts it is that memory does not hold.
+    #[test]
+    fn what_memory_does_not_hold_is_all_of_it() {
+        let layout = Layout { element: Element::U8, endian: Endian::Little };
+        let split = Split::by_fraction(1, 10, 0.2, "").expect("a split");
+        for trusted in [true, false] {
+            let width = if trusted { 1 << 58 } else { 3 };
+            let read = read_split(&mut &[0; 30][..], layout, width, &split, trusted, |_| {});
+            match read {
+                Err(Fault::Memory(bytes)) => assert_eq!(bytes, 40 << 58),
+                read => assert_eq!(read.map(|(train, rest)| [train.len(), rest.len()]).ok(), Some([24, 6])),
+            }
+        }
+    }
+
     #[test]
     fn names_what_is_wrong() {
         let layout = Layout { element: Element::F32, endian: Endian::Little };
@@ -242,7 +279,7 @@ mod tests {
         bytes[16..20].copy_from_slice(&f32::INFINITY.to_le_bytes());
         let fault = read(&bytes);
         assert!(
-            matches!(fault, Err(Fault::NotFinite { row: 1, column: 1, value }) if value == f32::INFINITY)
+            matches!(fault, Err(Fault::NotFinite { row: 1, column: 1, value }) if value == f64::INFINITY)
         );
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn open(spec: &SyntheticRegression, task: Task, seed: u64) -> Result<
         preprocessing: serde_json::Value::Null,
         truth: Some((spec.weights.clone(), spec.bias)),
         notes: Vec::new(),
+        files: Vec::new(),
     })
 }
 

@@ -15,6 +15,10 @@ pub enum Kind {
     AllReduce,
     /// The host waits for the device.
     Sync,
+    /// Rows that stay in a file, read from there.
+    Read,
+    /// The same, only so that the system has them in memory when a step reads them.
+    ReadAhead,
 }
 
 impl Kind {
@@ -26,6 +30,8 @@ impl Kind {
             Self::DeviceToDevice => "d2d",
             Self::AllReduce => "all_reduce",
             Self::Sync => "sync",
+            Self::Read => "read",
+            Self::ReadAhead => "read_ahead",
         }
     }
 }

@@ -10,6 +10,8 @@ pub mod cpu;
 #[cfg(feature = "cuda")]
 #[allow(unsafe_code)]
 pub mod cuda;
+mod error;
+mod file_rates;
 mod ledger;
 mod probe;
 mod rows;
@@ -19,149 +21,14 @@ mod traffic;
 use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, ClockCost, PhaseSummary};
+pub use error::DeviceError;
+pub use file_rates::{file_rates, is_far};
 pub use ledger::{Kind, Ledger, Line, Purpose};
-pub use rows::{RowReader, Store};
+pub use rows::{FileChange, Reads, RowReader, Store};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};
 
-use crate::{
-    collective::CollectiveError,
-    program::{BufferId, Hyper, Slice, Sums},
-};
-
-/// What a device could not do.
-#[derive(Debug, thiserror::Error)]
-pub enum DeviceError {
-    /// The memory is not there.
-    #[error("`{device}` has no room for {}", crate::units::bytes(*bytes))]
-    OutOfMemory {
-        /// The device.
-        device: String,
-        /// What was asked for.
-        bytes: u64,
-    },
-    /// The device fetches rows from its own memory only.
-    #[error("rows that stay in a file cannot be fetched by this device: they must be brought to it")]
-    RowsInFile,
-    /// Rows that a step fetches from a file could not be read.
-    #[error("cannot read the next rows: {source}")]
-    Rows {
-        /// Steps of the block that were done before.
-        done: usize,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A thread of the device could not be started.
-    #[error("`{device}` cannot start a thread: {source}")]
-    Thread {
-        /// The device.
-        device: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A schedule of tasks that would race; a defect of this program, found before anything ran.
-    #[error("a schedule of the CPU is not free of conflicts: {conflict}")]
-    Schedule {
-        /// Which tasks.
-        conflict: String,
-    },
-    /// The devices of a run did not come together.
-    #[error("`{device}`, step {}: {source}", crate::units::count(*step))]
-    Collective {
-        /// The device.
-        device: String,
-        /// The step that was being computed.
-        step: u64,
-        /// Why.
-        source: CollectiveError,
-    },
-    /// It is there, and cannot be used.
-    #[error("`{device}` cannot be used: {why}")]
-    Unusable {
-        /// The device.
-        device: String,
-        /// Why, and the way out.
-        why: String,
-    },
-    /// CUDA refused something.
-    #[error("`{device}` failed while {doing}: {name} ({text}); {way_out}")]
-    Cuda {
-        /// The device.
-        device: String,
-        /// What was being done.
-        doing: String,
-        /// As `CUDA_ERROR_OUT_OF_MEMORY`.
-        name: String,
-        /// As `out of memory`.
-        text: String,
-        /// What a user can do about it.
-        way_out: &'static str,
-    },
-    /// The way to the other devices is broken.
-    #[error("`{device}`, {doing}: {why}")]
-    Broken {
-        /// The device.
-        device: String,
-        /// What it was doing.
-        doing: String,
-        /// Why.
-        why: String,
-    },
-    /// Replicas that should be equal are not.
-    #[error("after step {}, `{device}` no longer holds the parameters of `{first}`", crate::units::count(*step))]
-    Replicas {
-        /// The one that differs.
-        device: String,
-        /// The first of the run's devices.
-        first: String,
-        /// Steps done.
-        step: u64,
-    },
-    /// A device did not answer.
-    #[error("`{device}` did not answer within {}, at {doing}", crate::units::seconds(waited.as_secs_f64()))]
-    Stalled {
-        /// The device.
-        device: String,
-        /// What it was at, such as `steps 3 to 9`.
-        doing: String,
-        /// How long it was waited for.
-        waited: Duration,
-    },
-    /// The thread of a device panicked: a defect of this program.
-    #[error("`{device}` panicked at {doing}: {reason}")]
-    Panicked {
-        /// The device.
-        device: String,
-        /// What it was at, such as `steps 3 to 9`.
-        doing: String,
-        /// What the panic said.
-        reason: String,
-    },
-    /// The thread of a device ended.
-    #[error("the thread of `{device}` ended unexpectedly")]
-    Ended {
-        /// The device.
-        device: String,
-    },
-    /// A worker of the device ended before its work was done.
-    #[error("a thread of `{device}` ended unexpectedly at step {}", crate::units::count(*step))]
-    Lost {
-        /// The device.
-        device: String,
-        /// The step that was being computed.
-        step: u64,
-    },
-}
-
-impl DeviceError {
-    /// The same, of that device.
-    pub fn on(self, name: &str) -> Self {
-        match self {
-            Self::OutOfMemory { bytes, .. } => Self::OutOfMemory { device: name.to_owned(), bytes },
-            other => other,
-        }
-    }
-}
+use crate::program::{BufferId, Hyper, Slice, Sums};
 
 /// Whether a copy moved anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

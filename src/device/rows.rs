@@ -1,6 +1,15 @@
 //! Rows of features: in memory, or kept in a file and fetched from there.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use super::Line;
 
 /// Reads rows of features by number from something larger than memory.
 pub trait RowReader: Send + Sync {
@@ -8,6 +17,51 @@ pub trait RowReader: Send + Sync {
     fn read_rows(&self, rows: &[u32], out: &mut [f32]) -> io::Result<()>;
     /// Copies as many rows as `out` holds, from number `first` on.
     fn read_range(&self, first: u32, out: &mut [f32]) -> io::Result<()>;
+    /// Bytes that a row has where it is kept.
+    fn row_bytes(&self) -> u64;
+    /// The same rows; what is read by way of these is counted there.
+    fn counted(&self, reads: Arc<Reads>) -> Arc<dyn RowReader>;
+    /// What has become of what they are read from since it was opened: for a look now and then, and at the end.
+    fn change(&self) -> Option<FileChange> {
+        None
+    }
+}
+
+/// What became of an open file, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileChange {
+    /// Something was written to it: what is read may be of either content.
+    Written(String),
+    /// Its path leads elsewhere: what is read is still of the file that was opened.
+    Replaced(String),
+}
+
+/// What was read of rows in a file, by however many threads.
+#[derive(Debug, Default)]
+pub struct Reads {
+    calls: AtomicU64,
+    bytes: AtomicU64,
+    nanoseconds: AtomicU64,
+}
+
+impl Reads {
+    /// Counts rows of so many bytes that took so many calls of the system.
+    pub fn add(&self, calls: u64, bytes: u64, time: Duration) {
+        // Sums, which nothing else depends on.
+        self.calls.fetch_add(calls, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.nanoseconds.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// What was counted so far: the calls, the bytes of the rows, and the time of all threads together.
+    pub fn line(&self) -> Line {
+        Line {
+            count: self.calls.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            time: Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed)),
+            ..Line::default()
+        }
+    }
 }
 
 /// Where features are.

@@ -58,8 +58,16 @@ pub fn advice(limit: Limit, floor: &Floor, setting: &Setting, step_s: f64) -> St
             "`data.placement=auto` keeps the rows on the device where they fit".to_owned()
         }
         Limit::Transfer | Limit::Step(Bound::Transfer) => {
-            "more memory or a quicker disk: the rows come from their file".to_owned()
+            "a device with memory for the rows: they are brought to it anew in every epoch".to_owned()
         }
+        Limit::File | Limit::Step(Bound::File) if setting.placement == Placement::Streamed => {
+            "`data.placement=auto` keeps the rows in memory where they fit".to_owned()
+        }
+        Limit::File | Limit::Step(Bound::File) => match floor.fetch.and_then(|fetch| fetch.rates.disk) {
+            Some(_) => "more memory, or a quicker disk: the rows come from their file",
+            None => "more memory: each row is copied out of its file, which the system has in its own",
+        }
+        .to_owned(),
         Limit::AllReduce | Limit::Step(Bound::AllReduce) if takes_all => {
             format!("fewer devices: gradients are summed once per step, and {ALL_ROWS}")
         }

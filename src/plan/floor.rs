@@ -1,7 +1,7 @@
 //! The least time a step can take on a machine: arithmetic at the rate of its products, bytes at the speed of the
 //! memory they come from, and a fixed cost per instruction.
 
-use super::{Engine, Gpu, Place, Processor, Rates, SumRates};
+use super::{Engine, Fetch, Gpu, Place, Processor, Rates, SumRates};
 use crate::{
     program::{Cost, Op, Phase, Programs, RowSource},
     spec::Precision,
@@ -39,6 +39,8 @@ pub struct Speed {
     pub sums: Option<SumRates>,
     /// Of rows on their way to the device, where they have one.
     pub upload_bytes_per_s: Option<f64>,
+    /// What a step's rows take that stay in a file.
+    pub fetch: Option<Fetch>,
 }
 
 impl Machine {
@@ -46,7 +48,7 @@ impl Machine {
     pub fn speed(&self) -> Speed {
         let Self { rates, cache_bytes, .. } = *self;
         let rows_bytes_per_s = [rates.cache_bytes_per_s, rates.memory_bytes_per_s];
-        Speed { rates, rows_bytes_per_s, cache_bytes, sums: None, upload_bytes_per_s: None }
+        Speed { rates, rows_bytes_per_s, cache_bytes, sums: None, upload_bytes_per_s: None, fetch: None }
     }
 
     /// The same for an engine of a GPU, with what its sums go by; `None` where it was not measured.
@@ -64,7 +66,7 @@ impl Machine {
         &self,
         ranks: impl Iterator<Item = (&'a Place, &'a Programs)>,
         (engine, precision, queued): (Engine, Precision, bool),
-        data_bytes: u64,
+        (data_bytes, fetch): (u64, Option<Fetch>),
     ) -> Option<Floor> {
         let ranks: Vec<_> = ranks.collect();
         // What a sum takes depends on how many take part: the rates are of as many GPUs as were measured together.
@@ -72,7 +74,8 @@ impl Machine {
         let mut slowest: Option<Floor> = None;
         for (place, programs) in ranks {
             let Some(gpu) = place.real_gpu(self) else { continue };
-            let floor = Floor::of(programs, Self::gpu_speed(gpu, (engine, precision), sums)?, data_bytes);
+            let speed = Speed { fetch, ..Self::gpu_speed(gpu, (engine, precision), sums)? };
+            let floor = Floor::of(programs, speed, data_bytes);
             if slowest.is_none_or(|known| known.serial_s() < floor.serial_s()) {
                 slowest = Some(floor);
             }
@@ -94,6 +97,8 @@ pub enum Bound {
     AllReduce,
     /// Rows on their way to the device.
     Transfer,
+    /// Rows on their way out of their file.
+    File,
 }
 
 /// The floor of a step on a full batch, by one thread.
@@ -119,6 +124,8 @@ pub struct Floor {
     pub all_reduce_s: f64,
     /// Seconds in which a batch comes to the device, which it does while another is computed with.
     pub upload_s: f64,
+    /// What its rows take that stay in a file.
+    pub fetch: Option<Fetch>,
     /// Times that a team would meet.
     pub meetings: usize,
     /// Instructions of a step.
@@ -128,7 +135,7 @@ pub struct Floor {
 impl Floor {
     /// Of a trial whose resident data take `data_bytes`, on a device of that speed.
     pub fn of(programs: &Programs, speed: Speed, data_bytes: u64) -> Self {
-        let Speed { rates, rows_bytes_per_s, cache_bytes, sums, upload_bytes_per_s } = speed;
+        let Speed { rates, rows_bytes_per_s, cache_bytes, sums, upload_bytes_per_s, fetch } = speed;
         let working_set = programs.layout.arena_bytes();
         // The rate, and whether it is that of the caches.
         let from = |bytes: u64, [cache, memory]: [f64; 2]| {
@@ -147,6 +154,7 @@ impl Floor {
             overhead_s: 0.0,
             all_reduce_s: 0.0,
             upload_s: 0.0,
+            fetch,
             meetings: 3,
             instructions: programs.train.instructions.len(),
         };
@@ -160,7 +168,13 @@ impl Floor {
             {
                 floor.upload_s += (4 * rows * (width + target_width)) as f64 / rate;
             }
-            let cost = instruction.op.cost();
+            let mut cost = instruction.op.cost();
+            if let (Op::Gather { rows, width, .. }, Some(Fetch { in_step: true, .. })) =
+                (&instruction.op, fetch)
+            {
+                // Features are copied out of the system's memory straight to where the step has them.
+                cost.bytes -= (2 * 4 * rows * width) as f64;
+            }
             let (speed, is_near) = if instruction.phase == Phase::Data { data } else { arena };
             let work = if instruction.op.is_product() {
                 cost.flops / rates.flops_per_s
@@ -206,7 +220,9 @@ impl Floor {
             memory_s: (self.memory_s - self.far_s) / products + self.far_s / memory,
             overhead_s: self.overhead_s + meetings_s,
             all_reduce_s: self.all_reduce_s,
+            fetch_s: self.fetch.map_or(0.0, |fetch| fetch.in_step_s(threads)),
             upload_s: self.upload_s,
+            read_s: self.fetch.map_or(0.0, |fetch| fetch.beside_s()),
         }
     }
 
@@ -223,6 +239,7 @@ impl Floor {
             Bound::Overhead => self.rates.processor.overhead(),
             Bound::AllReduce => "all-reduce",
             Bound::Transfer => "transfer",
+            Bound::File => "file reads",
         }
     }
 }
@@ -238,26 +255,34 @@ pub struct Parts {
     pub overhead_s: f64,
     /// Sums over devices.
     pub all_reduce_s: f64,
+    /// Rows that the step fetches from a file.
+    pub fetch_s: f64,
     /// Rows on their way to the device, beside all else.
     pub upload_s: f64,
+    /// Rows that are read from a file, beside all else.
+    pub read_s: f64,
 }
 
 impl Parts {
     /// What the device itself does.
     pub fn device_s(&self) -> f64 {
-        self.arithmetic_s + self.memory_s + self.overhead_s + self.all_reduce_s
+        self.arithmetic_s + self.memory_s + self.overhead_s + self.all_reduce_s + self.fetch_s
     }
 
     /// All of them.
     pub fn total_s(&self) -> f64 {
-        self.device_s().max(self.upload_s)
+        self.device_s().max(self.upload_s).max(self.read_s)
     }
 
     /// The largest.
     pub fn bound(&self) -> Bound {
         let rest = self.arithmetic_s.max(self.memory_s);
-        if self.upload_s > self.device_s() {
+        if self.read_s > self.device_s().max(self.upload_s) {
+            Bound::File
+        } else if self.upload_s > self.device_s() {
             Bound::Transfer
+        } else if self.fetch_s > rest.max(self.overhead_s).max(self.all_reduce_s) {
+            Bound::File
         } else if self.all_reduce_s > rest.max(self.overhead_s) {
             Bound::AllReduce
         } else if self.overhead_s >= rest {

@@ -89,6 +89,7 @@ impl GpuRates {
             cache_bytes: self.cache_bytes,
             sums: None,
             upload_bytes_per_s: Some(self.h2d_bytes_per_s),
+            fetch: None,
         }
     }
 

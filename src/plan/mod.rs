@@ -4,8 +4,14 @@
 //! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
 
 mod advice;
+mod chunks;
+mod cut;
 mod devices;
+mod engine;
+mod facts;
+mod fetch;
 mod floor;
+mod footprint;
 mod gpu;
 mod gpu_rates;
 pub mod lab;
@@ -17,11 +23,17 @@ mod schedule;
 mod shapes;
 mod sums;
 mod transfers;
+mod trial;
 mod verdict;
 
 pub use advice::Longer;
+pub use chunks::Chunks;
 pub use devices::{Choice, Place};
+pub use engine::Engine;
+pub use facts::Facts;
+pub use fetch::{BLOCK_BYTES, Disk, Fetch, FileRates, GAP_BYTES, READERS_AHEAD};
 pub use floor::{Bound, Floor, Machine, Parts, Speed};
+pub use footprint::Footprint;
 pub use gpu::{Gpu, GpuLimits, MOST_COUNTED, WALK_BYTES};
 pub use gpu_rates::{GpuRates, SumRates};
 pub use rates::{Origin, Processor, Rates};
@@ -31,12 +43,12 @@ pub use shapes::LayerRow;
 pub use sums::{MOST_PEERS, NO_NCCL, Sums, SumsBy, peer_bytes, summed};
 pub(crate) use transfers::FLAG;
 pub use transfers::{Movement, transfers};
+pub use trial::Trial;
 pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use crate::{
     program::{Options, Programs, Shard, lower},
-    spec::{EngineChoice, Placement, Policy, Problem, Spec},
-    units,
+    spec::{Policy, Problem, Spec},
 };
 
 /// Steps that a device's log holds at most, however long `flush_every` or an epoch is.
@@ -48,132 +60,14 @@ const VALIDATION_ROWS: usize = 256;
 /// And at most: up to here f32 counts every row.
 const MOST_VALIDATION_ROWS: usize = 1 << 24;
 
-/// Bytes of a streamed chunk of rows, about.
-const CHUNK_BYTES: usize = 8 << 20;
-
-/// Chunks that a GPU holds at the same time: two of training rows and two of validation rows.
-const GPU_CHUNKS: u64 = 4;
+/// The most threads that read a chunk of rows.
+const MOST_READERS: usize = 8;
 
 /// Numbers that a step may hold at the same time, far more than any memory: sizes made of them stay within 64 bits.
 const MOST_NUMBERS: u64 = 1 << 48;
 
 /// A team must promise at least this much, since it suffers from every other process on the machine.
 const TEAM_MARGIN: f64 = 0.75;
-
-/// What the data are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// Rows to train on.
-    pub train_rows: usize,
-    /// Rows to validate on.
-    pub validation_rows: usize,
-    /// Features per row.
-    pub features: usize,
-    /// Numbers per target.
-    pub targets: usize,
-    /// Classes, where targets are classes.
-    pub classes: Option<usize>,
-    /// Whether features stay in their file.
-    pub in_file: bool,
-}
-
-/// What runs the steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// One CPU thread walks the program.
-    Serial,
-    /// A team of CPU threads walks it together.
-    Team,
-    /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
-    Persistent,
-    /// All blocks of one GPU launch walk the program together.
-    Cooperative,
-    /// Steps are captured once as a CUDA graph and replayed.
-    Graph,
-    /// Every instruction is a launch of its own, timed by itself.
-    Launch,
-}
-
-impl Engine {
-    /// Whether it runs on a GPU, which does not make the host wait for its steps.
-    pub fn is_gpu(self) -> bool {
-        matches!(self, Self::Persistent | Self::Cooperative | Self::Graph | Self::Launch)
-    }
-
-    /// The word in `summary.csv`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Serial => "serial",
-            Self::Team => "team",
-            Self::Persistent => "persistent",
-            Self::Cooperative => "cooperative",
-            Self::Graph => "graph",
-            Self::Launch => "launch",
-        }
-    }
-}
-
-/// One trial, ready to run.
-#[derive(Clone, Debug)]
-pub struct Trial {
-    /// The spec with everything filled in that depends on data and model.
-    pub spec: Spec,
-    /// What was asked and what is used.
-    pub devices: Choice,
-    /// Names and UUIDs of the GPUs among those.
-    pub gpus: Vec<(String, String)>,
-    /// What runs the steps.
-    pub engine: Engine,
-    /// Why that engine.
-    pub engine_reason: String,
-    /// How its devices sum, where several and GPUs among them.
-    pub sums: Option<Sums>,
-    /// CPU threads that run steps.
-    pub threads: usize,
-    /// Instruction set of the CPU's products.
-    pub instruction_set: String,
-    /// The layers with their shapes.
-    pub layers: Vec<LayerRow>,
-    /// The data.
-    pub facts: Facts,
-    /// What the first device runs.
-    pub programs: Programs,
-    /// What each further device runs.
-    pub peers: Vec<Programs>,
-    /// Optimizer steps per epoch, the last perhaps on fewer rows.
-    pub steps_per_epoch: u64,
-    /// Steps of the whole run, if nothing ends it early.
-    pub steps: u64,
-    /// Rows per streamed chunk; `None` where data are resident.
-    pub chunk_rows: Option<usize>,
-    /// The least time a step can take, and why.
-    pub floor: Floor,
-    /// Bytes of resident data.
-    pub data_bytes: u64,
-}
-
-impl Trial {
-    /// Bytes that a rank's programs take on a real GPU, its data among them.
-    pub fn gpu_bytes(&self, programs: &Programs) -> u64 {
-        let chunk_bytes = if self.chunk_rows.is_some() { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
-        gpu::bytes(programs, self.data_bytes, chunk_bytes)
-    }
-
-    /// Steps of `trainer.max_epochs`.
-    pub fn steps_of_epochs(&self) -> u64 {
-        self.steps_per_epoch.saturating_mul(self.spec.trainer.max_epochs)
-    }
-
-    /// Whether a step has a product that a GPU's library does.
-    pub fn has_large_product(&self) -> bool {
-        gpu::has_large_product(&self.programs)
-    }
-
-    /// What each device runs, in the order of [`Choice::used`].
-    pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
-        std::iter::once(&self.programs).chain(&self.peers)
-    }
-}
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -184,8 +78,15 @@ pub enum PlanError {
     Missing(Problem),
 }
 
-/// Plans one trial. `threads` is what the host may use.
-pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Result<Trial, PlanError> {
+/// Plans one trial. `file` is how quickly rows come from the file that features stay in, where that was measured;
+/// `threads` is what the host may use.
+pub fn plan(
+    spec: &Spec,
+    facts: Facts,
+    file: Option<FileRates>,
+    machine: &Machine,
+    threads: usize,
+) -> Result<Trial, PlanError> {
     let devices = devices::choose(&spec.devices, machine).map_err(PlanError::Missing)?;
     let mut spec = spec.clone();
     let mut problems = Vec::new();
@@ -210,9 +111,6 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     if spec.logging.policy == Policy::Buffered {
         spec.logging.flush_every.get_or_insert(steps_per_epoch);
     }
-    // The CPU fetches rows from where they are; every other device has a memory of its own, to which they are brought.
-    let away = facts.in_file || spec.data.placement == Placement::Streamed;
-    let streamed = away && devices.used != [Place::Cpu];
     let least = least_numbers(&layers, facts, batch);
     if least > MOST_NUMBERS {
         let needed = least.saturating_mul(4);
@@ -220,14 +118,15 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         return Err(PlanError::Problems(vec![memory::too_large(&spec, needed, parameter_bytes, machine)]));
     }
     let world_size = devices.used.len();
+    let cut = cut::Cut { spec: &spec, facts, on_cpu: devices.used == [Place::Cpu], machine };
+    let chunks = cut.chunks(batch);
+    let streamed = chunks.is_some();
     let lowered = |fold_update| -> Vec<Programs> {
         let shards = (0..world_size).map(|rank| Shard { rank, world_size });
         shards.map(|shard| programs(&spec, facts, batch, streamed, shard, fold_update)).collect()
     };
     let mut ranks = lowered(true);
-    let data_rows = facts.train_rows as u64 + facts.validation_rows as u64;
-    let row_bytes = 4 * (facts.features as u64).saturating_add(facts.targets as u64);
-    let data_bytes = if streamed || facts.in_file { 0 } else { data_rows.saturating_mul(row_bytes) };
+    let data_bytes = if streamed { 0 } else { facts.resident_bytes() };
     let refused = |problem| PlanError::Problems(vec![problem]);
     let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
     let (mut chosen, mut sums, mut fold_update) = (None, None, true);
@@ -248,24 +147,28 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
     let programs =
         ranks.next().unwrap_or_else(|| programs(&spec, facts, batch, streamed, Shard::WHOLE, true));
     let peers: Vec<_> = ranks.collect();
-    let chunk_bytes = if streamed { GPU_CHUNKS * CHUNK_BYTES as u64 } else { 0 };
-    memory::Need { spec: &spec, facts, streamed, fold_update, devices: &devices, data_bytes, chunk_bytes }
-        .check(peers.last().unwrap_or(&programs), machine)
-        .map_err(refused)?;
-    let all = devices.used.iter().zip(std::iter::once(&programs).chain(&peers));
+    let need = memory::Need { cut, fold_update, devices: &devices, data_bytes };
+    need.check(peers.last().unwrap_or(&programs), batch).map_err(refused)?;
+    let all = || devices.used.iter().zip(std::iter::once(&programs).chain(&peers));
+    let footprint = Footprint::of(&cut.rows(&programs, chunks), all());
+    // Devices that share a run, or that have a memory of their own, have one thread each. Beside a GPU the host's cores have
+    // nothing to do; virtual ones compute on them.
+    let on_cpu = cut.on_cpu;
+    let (threads, readers) = match (on_cpu, &chosen) {
+        (true, _) => (threads, 1),
+        (false, Some(_)) => (1, threads.min(MOST_READERS)),
+        (false, None) => (1, 1),
+    };
+    let fetch = Fetch::of(facts, file, (batch, spec.data.shuffle), (chunks, readers));
     let queued = sums.as_ref().is_some_and(|sums| sums.by.is_queued());
     let by = chosen.as_ref().map(|chosen| (chosen.engine, spec.devices.precision, queued));
-    let floor = by.and_then(|by| machine.gpu_floor(all, by, data_bytes));
-    let floor = floor.unwrap_or_else(|| Floor::of(&programs, machine.speed(), data_bytes));
-    // Devices that share a run, or that have a memory of their own, have one thread each.
-    let threads = if devices.used == [Place::Cpu] { threads } else { 1 };
-    let (engine, engine_reason) = match (chosen, &devices.used[..]) {
-        (Some(gpu::Chosen { engine, reason }), _) => (engine, reason),
-        (None, [Place::Cpu]) => engine(spec.devices.engine, &floor, threads),
-        _ => (Engine::Serial, "each device has one thread".into()),
+    let floor = by.and_then(|by| machine.gpu_floor(all(), by, (data_bytes, fetch)));
+    let floor = floor.unwrap_or_else(|| Floor::of(&programs, Speed { fetch, ..machine.speed() }, data_bytes));
+    let (engine, engine_reason) = match chosen {
+        Some(gpu::Chosen { engine, reason }) => (engine, reason),
+        None if on_cpu => engine::on_the_cpu(spec.devices.engine, &floor, threads),
+        None => (Engine::Serial, "each device has one thread".into()),
     };
-    let row_bytes = 4 * (facts.features + facts.targets).max(1);
-    let batches = (CHUNK_BYTES / (row_bytes * batch)).max(1);
     Ok(Trial {
         gpus: devices.gpus(machine),
         devices,
@@ -280,9 +183,11 @@ pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Res
         peers,
         steps_per_epoch,
         steps,
-        chunk_rows: streamed.then_some(batches * batch),
+        chunks,
+        readers,
         floor,
         data_bytes,
+        footprint,
         spec,
     })
 }
@@ -337,28 +242,6 @@ fn least_numbers(layers: &[LayerRow], facts: Facts, batch: usize) -> u64 {
         .saturating_mul(rows)
 }
 
-/// A team pays off where its meetings cost less than the work it shares.
-fn engine(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, String) {
-    let alone = floor.serial_s();
-    let together = floor.team_s(threads);
-    match choice {
-        EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
-        EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),
-        _ if threads <= 1 => (Engine::Serial, "there is one thread".into()),
-        _ if together < TEAM_MARGIN * alone => (
-            Engine::Team,
-            format!(
-                "a step of {} shared by {threads} threads may take {}",
-                units::seconds(alone),
-                units::seconds(together)
-            ),
-        ),
-        _ => {
-            (Engine::Serial, format!("a step of {} is too short for threads to share", units::seconds(alone)))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -380,7 +263,7 @@ mod tests {
             features: 1,
             targets: rows,
             classes: None,
-            in_file: true,
+            file_row_bytes: Some(4),
         };
         let machine = Machine {
             gpus: Vec::new(),
@@ -391,7 +274,7 @@ mod tests {
             rates: Rates::typical("avx2"),
             sum_rates: None,
         };
-        let refused = plan(&experiment.trials[0].spec, facts, &machine, 2).err();
+        let refused = plan(&experiment.trials[0].spec, facts, None, &machine, 2).err();
         let message = "the job needs at least 16 EiB of memory for parameters, activations and data, and 7.5 GiB are \
                        available";
         let problem =

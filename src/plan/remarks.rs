@@ -3,7 +3,7 @@
 
 use super::{Place, Trial, global_batch};
 use crate::{
-    spec::{Interval, Placement, Rule, Scaling},
+    spec::{Curve, Interval, Placement, Policy, Rule, Scaling},
     units,
 };
 
@@ -16,9 +16,11 @@ impl Trial {
             self.outputs(),
             self.validation(),
             self.max_steps(),
+            self.validate_every(),
+            self.flush_every(),
             self.chain(),
         ];
-        all.into_iter().flatten().collect()
+        all.into_iter().flatten().chain(self.milestones()).collect()
     }
 
     /// A batch larger than all rows.
@@ -43,7 +45,7 @@ impl Trial {
 
     /// Rows that are to be brought to where they are.
     fn placement(&self) -> Option<String> {
-        let nowhere = self.devices.used == [Place::Cpu] && !self.facts.in_file;
+        let nowhere = self.devices.used == [Place::Cpu] && !self.facts.in_file();
         (nowhere && self.spec.data.placement == Placement::Streamed).then(|| {
             "`data.placement = \"streamed\"` changes nothing here: the CPU computes in the memory that holds the rows"
                 .to_owned()
@@ -93,13 +95,64 @@ impl Trial {
         ))
     }
 
+    /// Validations that are further apart than the run is long.
+    fn validate_every(&self) -> Option<String> {
+        let (every, epochs) =
+            (self.spec.trainer.validate_every_epochs, self.steps.div_ceil(self.steps_per_epoch));
+        if every <= epochs || self.facts.validation_rows == 0 {
+            return None;
+        }
+        let (every, epochs) = (units::count(every), units::counted(epochs, "epoch"));
+        Some(format!(
+            "`trainer.validate_every_epochs` is {every}, and the run takes {epochs}: it validates once, at its end"
+        ))
+    }
+
+    /// Blocks of a policy that has none.
+    fn flush_every(&self) -> Option<String> {
+        let logging = &self.spec.logging;
+        (logging.flush_every.is_some() && logging.policy != Policy::Buffered).then(|| {
+            "`logging.flush_every` changes nothing here: only `logging.policy = \"buffered\"` moves blocks of steps"
+                .to_owned()
+        })
+    }
+
+    /// What the schedule counts: how many the run takes, and their name.
+    fn counts(&self) -> (u64, &'static str) {
+        match self.spec.schedule.interval {
+            Interval::Step => (self.steps, "step"),
+            Interval::Epoch => (self.steps.div_ceil(self.steps_per_epoch), "epoch"),
+        }
+    }
+
+    /// Drops of the rate that come after the run's end, or after that of their part of the chain.
+    fn milestones(&self) -> Vec<String> {
+        let (counts, thing) = self.counts();
+        match &self.spec.schedule.rule {
+            Rule::Constant => Vec::new(),
+            Rule::One(curve) => {
+                let ends = format!("the run takes {}", units::counted(counts, thing));
+                never_dropped(curve, "schedule", counts, thing, &ends).into_iter().collect()
+            }
+            Rule::Chain { chain } => {
+                let mut left = counts;
+                let parts = chain.iter().enumerate().filter_map(|(index, link)| {
+                    let own = link.steps.unwrap_or(left).min(left);
+                    left -= own;
+                    let key = format!("schedule.chain.{index}");
+                    let ends = format!("this part of the chain lasts {}", units::counted(own, thing));
+                    // One that is never reached is told apart.
+                    (own > 0).then(|| never_dropped(&link.curve, &key, own, thing, &ends))?
+                });
+                parts.collect()
+            }
+        }
+    }
+
     /// A part of a schedule that begins after the run's end.
     fn chain(&self) -> Option<String> {
         let Rule::Chain { chain } = &self.spec.schedule.rule else { return None };
-        let (counts, thing) = match self.spec.schedule.interval {
-            Interval::Step => (self.steps, "step"),
-            Interval::Epoch => (self.steps.div_ceil(self.steps_per_epoch), "epoch"),
-        };
+        let (counts, thing) = self.counts();
         let mut first = 0_u64;
         for (index, link) in chain.iter().enumerate() {
             if first >= counts {
@@ -112,5 +165,28 @@ impl Trial {
             first = first.saturating_add(link.steps.unwrap_or(u64::MAX));
         }
         None
+    }
+}
+
+/// The drops of a curve's rate that do not come within `counts`; the first count is 0.
+fn never_dropped(curve: &Curve, key: &str, counts: u64, thing: &str, ends: &str) -> Option<String> {
+    match curve {
+        Curve::Step(step) if step.step_size >= counts => {
+            let size = units::counted(step.step_size, thing);
+            Some(format!("`{key}.step` never changes the rate: it would after {size}, and {ends}"))
+        }
+        Curve::MultiStep(steps) => {
+            let beyond: Vec<u64> = steps.milestones.iter().copied().filter(|at| *at >= counts).collect();
+            let list = beyond.iter().map(|at| units::count(*at)).collect::<Vec<_>>().join(" and ");
+            let what = match beyond.len() {
+                0 => return None,
+                all if all == steps.milestones.len() => "any milestone".to_owned(),
+                1 => format!("the milestone {list}"),
+                2 => format!("the milestones {list}"),
+                more => format!("its last {more} milestones"),
+            };
+            Some(format!("`{key}.multi_step` never reaches {what}: {ends}"))
+        }
+        _ => None,
     }
 }

@@ -1,7 +1,10 @@
 //! What `batch_size` and the learning rate mean on several devices.
 
 use super::Trial;
-use crate::spec::{Curve, LrScaling, Optimizer, Rule, Scaling, Schedule, Spec};
+use crate::{
+    spec::{Curve, LrScaling, Optimizer, Rule, Scaling, Schedule, Spec},
+    units,
+};
 
 /// Rows of a step over all devices, before the training rows cap it.
 pub fn global_batch(spec: &Spec, devices: usize) -> usize {
@@ -17,9 +20,20 @@ impl Trial {
         self.devices.used.len()
     }
 
+    /// Rows of a step, and those that one device would take: under weak scaling as many times as there are devices, if the
+    /// rows suffice.
+    fn batches(&self) -> [usize; 2] {
+        [self.programs.train.batch, self.spec.data.batch_size.min(self.facts.train_rows)]
+    }
+
     /// What the learning rate is multiplied by on the devices that train.
     pub fn lr_factor(&self) -> f64 {
-        self.spec.devices.lr_scaling.factor(self.world_size())
+        let [all, one] = self.batches();
+        self.spec.devices.lr_scaling.factor(if self.world_size() == 1 {
+            1.0
+        } else {
+            all as f64 / one as f64
+        })
     }
 
     /// The optimizer and the schedule with the rates that are used.
@@ -51,17 +65,24 @@ impl Trial {
         let batch = format!(
             "weak scaling: a step takes {whole} rows{all}, {share} for each of {devices} devices{instead}"
         );
+        // By the rows themselves where they are not as many times as many as there are devices.
+        let [all, one] = self.batches();
+        let times = if capped { format!("{all}/{one}") } else { devices.to_string() };
         let rule = match self.spec.devices.lr_scaling {
             LrScaling::None => return Some(format!("{batch}; the learning rate is as written")),
-            LrScaling::Linear => devices.to_string(),
-            LrScaling::Sqrt => format!("the root of {devices}"),
+            _ if all == one => {
+                let why = "a step of one device would take as many";
+                return Some(format!("{batch}; the learning rate is as written: {why}"));
+            }
+            LrScaling::Linear => times,
+            LrScaling::Sqrt => format!("the root of {times}"),
         };
         let (name, written) = match &self.spec.schedule.rule {
             Rule::One(Curve::OneCycle(c)) => ("max_lr", c.max_lr),
             _ => ("lr", self.spec.optimizer.lr()),
         };
-        let used = six_digits(written * self.lr_factor());
-        Some(format!("{batch}; `{name}` is {used}: {written} times {rule}"))
+        let used = units::exact(six_digits(written * self.lr_factor()));
+        Some(format!("{batch}; `{name}` is {used}: {} times {rule}", units::exact(written)))
     }
 }
 

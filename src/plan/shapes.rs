@@ -1,7 +1,10 @@
 //! Shapes: each layer's input is what the one before puts out; the last must fit the targets.
 
 use super::Facts;
-use crate::spec::{Layer, Model, Problem};
+use crate::{
+    spec::{Layer, Model, Problem},
+    units,
+};
 
 /// Parameters of a model at most; more than any memory this runs on.
 const MOST_PARAMETERS: u64 = 1 << 38;
@@ -62,15 +65,16 @@ pub fn infer(model: &mut Model, facts: Facts, problems: &mut Vec<Problem>) -> Ve
         return rows;
     };
     let key = format!("model.layers.{last}.linear.out_features");
+    let numbers = units::counted(width as u64, "number");
     match facts.classes {
         Some(classes) if width < classes => {
             let message =
-                format!("the model puts out {width} numbers per row, and the data have {classes} classes");
+                format!("the model puts out {numbers} per row, and the data have {classes} classes");
             problems.push(Problem::at_key(key, message).hint(format!("set `out_features = {classes}`")));
         }
         None if width != facts.targets => {
             let targets = facts.targets;
-            let message = format!("the model puts out {width} numbers per row, and a target has {targets}");
+            let message = format!("the model puts out {numbers} per row, and a target has {targets}");
             problems.push(Problem::at_key(key, message).hint(format!("set `out_features = {targets}`")));
         }
         _ => {}

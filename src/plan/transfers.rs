@@ -1,7 +1,8 @@
-//! What a trial will move between host and devices, to the byte, by kind and purpose: what the ledger will have counted
-//! when the run has come to its planned end.
+//! What a trial will move between host and devices, and read from files, to the byte, by kind and purpose: what the ledger
+//! will have counted when the run has come to its planned end.
 //!
-//! On a device whose memory is the host's nothing moves. A run that ends early moves less. A GPU's counters, 128 bytes for
+//! To a device whose memory is the host's nothing moves. A run that ends early moves less. What is read ahead of steps that
+//! would wait for a disk comes on top: whether they would, only the run knows. A GPU's counters, 128 bytes for
 //! each block of steps, come on top: how many blocks there are depends on the time that steps take.
 
 use super::{Place, Trial};
@@ -13,7 +14,7 @@ use crate::{
 /// Bytes of one kind and purpose, over all devices, by the words of `transfers.csv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Movement {
-    /// `h2d`, `d2h` or `all_reduce`.
+    /// `h2d`, `d2h`, `all_reduce` or `read`.
     pub kind: &'static str,
     /// `dataset`, `batch`, `parameters`, `log`, `validation` or `gradients`.
     pub purpose: &'static str,
@@ -32,24 +33,37 @@ pub(crate) const FLAG: u64 = 64;
 
 /// All that moves, in the order of `transfers.csv`; what would be zero is left out.
 pub fn transfers(trial: &Trial) -> Vec<Movement> {
+    let counts = Counts::of(trial);
+    let mut all = to_devices(trial, &counts);
+    let row_bytes = trial.facts.file_row_bytes.unwrap_or(0);
+    let validation_rows = counts.passes * trial.facts.validation_rows as u64;
+    all.push(movement("read", "batch", counts.train_rows.saturating_mul(row_bytes)));
+    all.push(movement("read", "validation", validation_rows.saturating_mul(row_bytes)));
+    all.retain(|movement| movement.bytes > 0);
+    all
+}
+
+fn movement(kind: &'static str, purpose: &'static str, bytes: u64) -> Movement {
+    Movement { kind, purpose, bytes }
+}
+
+fn to_devices(trial: &Trial, counts: &Counts) -> Vec<Movement> {
     let devices = trial.devices.used.iter().filter(|place| **place != Place::Cpu).count() as u64;
     if devices == 0 {
         return Vec::new();
     }
     // What is said of one device alone is said of the first: it keeps the log, and the parameters are read from it.
     let each = |bytes: u64| devices.saturating_mul(bytes);
-    let movement = |kind, purpose, bytes| Movement { kind, purpose, bytes };
-    let counts = Counts::of(trial);
-    let Counts { row_bytes, epochs, passes, .. } = counts;
+    let Counts { row_bytes, epochs, passes, .. } = *counts;
     let steps = trial.steps;
     let (train_rows, validation_rows) = (trial.facts.train_rows as u64, trial.facts.validation_rows as u64);
     let validates = if trial.programs.validate.is_some() { 1 } else { 0 };
-    let resident = if trial.chunk_rows.is_some() { 0 } else { 1 };
+    let resident = if trial.chunks.is_some() { 0 } else { 1 };
     let streamed = 1 - resident;
     // Every device has all resident rows; of streamed ones each has its share.
     let dataset = resident * each((train_rows + validates * validation_rows) * row_bytes);
     let order = if trial.spec.data.shuffle { resident * each(epochs * train_rows * NUMBER) } else { 0 };
-    let batches = order + streamed * counts.streamed_rows * row_bytes;
+    let batches = order + streamed * counts.train_rows * row_bytes;
     let validation_batches = streamed * passes * validation_rows * row_bytes;
     let layout = &trial.programs.layout;
     let values = layout.buffers[layout.values.0].len as u64 * NUMBER;
@@ -67,7 +81,7 @@ pub fn transfers(trial: &Trial) -> Vec<Movement> {
         Op::AllReduce { of } => of.len as u64 * NUMBER,
         _ => 0,
     });
-    let mut all = vec![
+    vec![
         movement("h2d", "batch", batches),
         movement("h2d", "dataset", dataset),
         movement("h2d", "parameters", each(values + rates)),
@@ -77,9 +91,7 @@ pub fn transfers(trial: &Trial) -> Vec<Movement> {
         // Loss and hits.
         movement("d2h", "validation", each(passes * 2 * SUM)),
         movement("all_reduce", "gradients", each(steps * summed.sum::<u64>())),
-    ];
-    all.retain(|movement| movement.bytes > 0);
-    all
+    ]
 }
 
 /// How often things happen in a run that comes to its planned end.
@@ -90,8 +102,8 @@ struct Counts {
     epochs: u64,
     /// Passes over the validation rows.
     passes: u64,
-    /// Training rows that are streamed: whole chunks.
-    streamed_rows: u64,
+    /// Training rows that steps take, over all epochs.
+    train_rows: u64,
 }
 
 impl Counts {
@@ -106,15 +118,13 @@ impl Counts {
             _ => epochs / every + u64::from(!epochs.is_multiple_of(every)),
         };
         let batch = trial.programs.train.batch as u64;
-        let chunk = trial.chunk_rows.map_or(rows, |chunk| (chunk as u64 / batch).max(1) * batch);
         let whole = trial.steps / trial.steps_per_epoch.max(1);
-        let last = (trial.steps % trial.steps_per_epoch.max(1)) * batch;
-        let last = (last.div_ceil(chunk.max(1)) * chunk).min(rows);
+        let last = ((trial.steps % trial.steps_per_epoch.max(1)) * batch).min(rows);
         Self {
             row_bytes: (facts.features + facts.targets) as u64 * NUMBER,
             epochs,
             passes,
-            streamed_rows: whole * rows + last,
+            train_rows: whole * rows + last,
         }
     }
 }

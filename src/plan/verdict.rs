@@ -26,6 +26,8 @@ pub struct Spent {
     pub train_s: f64,
     /// The steps themselves, by the device's own clock where it has one.
     pub compute_s: f64,
+    /// Fetching rows from their file, by the steps themselves.
+    pub fetch_s: f64,
     /// Waiting for rows and moving them to the device, by the host's clock: a GPU may compute meanwhile.
     pub transfer_s: f64,
     /// Reading metrics and handing them over, by the same.
@@ -47,6 +49,8 @@ pub struct Setting {
     pub steps_per_epoch: u64,
     /// Whether rows are streamed, or fetched from their file.
     pub streamed: bool,
+    /// Whether they come from a file.
+    pub from_file: bool,
     /// Where the spec wants them.
     pub placement: Placement,
     /// Threads that compute.
@@ -72,7 +76,8 @@ impl Setting {
             policy: trial.spec.logging.policy,
             flush_every: trial.spec.logging.flush_every,
             steps_per_epoch: trial.steps_per_epoch,
-            streamed: trial.chunk_rows.is_some() || trial.facts.in_file,
+            streamed: trial.chunks.is_some() || trial.facts.in_file(),
+            from_file: trial.facts.in_file(),
             placement: trial.spec.data.placement,
             threads: trial.threads,
             cores,
@@ -92,6 +97,8 @@ pub enum Limit {
     Step(Bound),
     /// Rows on their way to the device.
     Transfer,
+    /// Rows on their way out of their file.
+    File,
     /// Metrics on their way to the host.
     Log,
     /// Sums over devices.
@@ -113,6 +120,8 @@ pub struct Verdict {
     pub floor_s: f64,
     /// Where the floor's rates come from.
     pub origin: Origin,
+    /// Where those of the file come from, if rows come from one.
+    pub file_origin: Option<Origin>,
     /// What to change first.
     pub advice: String,
 }
@@ -131,16 +140,21 @@ impl Verdict {
             // The sums were timed by themselves.
             parts.all_reduce_s = 0.0;
         }
+        // So was what the steps fetched.
+        parts.fetch_s = 0.0;
         let (step_parts, handover_s) = divided(floor, parts, spent);
         let beside = match is_gpu {
             true => idle(floor, spent, setting),
             false => Beside { rows_s: spent.transfer_s, log_s: spent.log_s + handover_s },
         };
+        // A GPU may wait for rows that are still in their file, or for those on their way to it.
+        let is_read = setting.from_file && (!is_gpu || parts.read_s > parts.upload_s);
+        let rows = if is_read { Limit::File } else { Limit::Transfer };
         let candidates = [
             (Limit::Step(Bound::Arithmetic), step_parts.arithmetic_s),
             (Limit::Step(Bound::Memory), step_parts.memory_s),
             (Limit::Step(Bound::Overhead), step_parts.overhead_s),
-            (Limit::Transfer, beside.rows_s),
+            (rows, beside.rows_s + spent.fetch_s),
             (Limit::Log, beside.log_s),
             (Limit::AllReduce, spent.all_reduce_s + step_parts.all_reduce_s),
         ];
@@ -150,6 +164,7 @@ impl Verdict {
             limit_name: match limit {
                 Limit::Step(bound) => floor.bound_name(bound),
                 Limit::Transfer => "transfer",
+                Limit::File => floor.bound_name(Bound::File),
                 Limit::Log => "log",
                 Limit::AllReduce => "all-reduce",
             },
@@ -157,6 +172,7 @@ impl Verdict {
             step_s: spent.train_s / steps,
             floor_s: floor.by(setting.threads).total_s(),
             origin: floor.rates.origin,
+            file_origin: floor.fetch.map(|fetch| fetch.rates.origin),
             advice: advice(limit, floor, setting, spent.train_s / steps),
         };
         Some(verdict)
@@ -189,6 +205,17 @@ fn idle(floor: &Floor, spent: &Spent, setting: &Setting) -> Beside {
     Beside { rows_s, log_s: log_s.min(idle_s - rows_s) }
 }
 
+/// No time in which rows come to a step.
+const NOTHING_BESIDE: Parts = Parts {
+    arithmetic_s: 0.0,
+    memory_s: 0.0,
+    overhead_s: 0.0,
+    all_reduce_s: 0.0,
+    fetch_s: 0.0,
+    upload_s: 0.0,
+    read_s: 0.0,
+};
+
 /// The time of computing by what it went into, and the part of it that was the hand-over of blocks for the log.
 fn divided(floor: &Floor, parts: Parts, spent: &Spent) -> (Parts, f64) {
     let floor_s = parts.device_s() * spent.steps as f64;
@@ -203,10 +230,11 @@ fn divided(floor: &Floor, parts: Parts, spent: &Spent) -> (Parts, f64) {
         memory_s: parts.memory_s * scale,
         overhead_s: parts.overhead_s * scale,
         all_reduce_s: parts.all_reduce_s * scale,
-        upload_s: 0.0,
+        ..NOTHING_BESIDE
     };
-    let slower = match (Parts { upload_s: 0.0, ..parts }).bound() {
-        Bound::Arithmetic | Bound::Transfer => &mut divided.arithmetic_s,
+    let Parts { fetch_s, upload_s, read_s, .. } = NOTHING_BESIDE;
+    let slower = match (Parts { fetch_s, upload_s, read_s, ..parts }).bound() {
+        Bound::Arithmetic | Bound::Transfer | Bound::File => &mut divided.arithmetic_s,
         Bound::Memory => &mut divided.memory_s,
         Bound::Overhead => &mut divided.overhead_s,
         Bound::AllReduce => &mut divided.all_reduce_s,

@@ -38,7 +38,7 @@ fn gpu() -> GpuRates {
 /// The floor and the setting of a trial on a GPU of these rates.
 fn on_gpu(trial: &Trial, rates: GpuRates, engine: Engine, precision: Precision) -> (Floor, Setting) {
     let sums = Some(SumRates { gpus: 2, small_s: 20e-6, bytes_per_s: 100e9 });
-    let speed = Speed { sums, ..rates.speed(engine, precision) };
+    let speed = Speed { sums, fetch: trial.floor.fetch, ..rates.speed(engine, precision) };
     let floor = Floor::of(&trial.programs, speed, trial.data_bytes);
     (floor, Setting { on_gpu: true, engine, precision, ..setting(trial) })
 }
@@ -130,6 +130,33 @@ fn a_gpu_that_waits_between_its_blocks_waits_for_its_log_or_its_rows() {
     assert_eq!(floor.serial_s(), (32 * 513 * 4) as f64 / 1e8);
 }
 
+/// A GPU waits for what is slower: the file that its rows come from, or the way to it.
+#[test]
+fn rows_from_a_file_are_told_from_rows_on_their_way() {
+    let of = |in_file| {
+        let gpus = vec![Gpu::virtual_of(1 << 36)];
+        let placement = if in_file { "auto" } else { "streamed" };
+        let more = format!("[devices]\nnum_gpus = 1\n[data]\nplacement = \"{placement}\"");
+        of_rows(WIDE, &more, (512, 4_000_000, in_file), gpus, 1)
+    };
+    let waits = |trial: &Trial, rates| {
+        let (floor, setting) = on_gpu(trial, rates, Engine::Graph, Precision::F32);
+        let steps = busy(&floor, 40, 1.1);
+        said(&floor, &Spent { train_s: 2.5 * steps.train_s, log_waits: 1, ..steps }, &setting)
+    };
+    let file = "more memory: each row is copied out of its file, which the system has in its own";
+    assert_eq!(waits(&of(true), gpu()), ("file reads", file.into()));
+    let slow = GpuRates { h2d_bytes_per_s: 1e8, ..gpu() };
+    let link = "a device with memory for the rows: they are brought to it anew in every epoch";
+    assert_eq!(waits(&of(true), slow), ("transfer", link.into()));
+    assert_eq!(waits(&of(false), gpu()).0, "transfer");
+    // The floor knows it beforehand.
+    let trial = of(true);
+    let (floor, _) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
+    let parts = floor.by(1);
+    assert!(parts.read_s > parts.upload_s && parts.fetch_s == 0.0, "{parts:?}");
+}
+
 /// What the host does while the GPU computes costs the run nothing: rows and log are charged with the time that the GPU
 /// stood idle, and with no more than all of it together.
 #[test]
@@ -204,7 +231,7 @@ fn the_slowest_gpu_is_the_floor_of_all() {
         let machine = machine(speeds.into_iter().map(real).collect());
         let (places, programs) = ([Place::Gpu(0), Place::Gpu(1)], &trial.programs);
         let ranks = places.iter().map(|place| (place, programs));
-        machine.gpu_floor(ranks, (Engine::Graph, Precision::F32, true), trial.data_bytes)
+        machine.gpu_floor(ranks, (Engine::Graph, Precision::F32, true), (trial.data_bytes, None))
     };
     let both = floor([Some(gpu()), Some(slow)]).unwrap();
     assert_eq!(both.rates.flops_per_s, 5e12);

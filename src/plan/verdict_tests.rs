@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    plan::{Facts, Gpu, Machine, Rates, plan},
+    plan::{Disk, Facts, Gpu, Machine, Rates, plan},
     spec::load,
 };
 
@@ -41,8 +41,10 @@ pub(super) fn of_rows(
     );
     std::fs::write(&path, text).unwrap();
     let experiment = load(&path, &[]).unwrap();
-    let facts = Facts { train_rows: rows, validation_rows: 0, features, targets: 1, classes: None, in_file };
-    plan(&experiment.trials[0].spec, facts, &machine(gpus), threads).unwrap()
+    let file_row_bytes = in_file.then_some(4 * features as u64);
+    let facts =
+        Facts { train_rows: rows, validation_rows: 0, features, targets: 1, classes: None, file_row_bytes };
+    plan(&experiment.trials[0].spec, facts, None, &machine(gpus), threads).unwrap()
 }
 
 pub(super) fn setting(trial: &Trial) -> Setting {
@@ -114,14 +116,33 @@ fn large_weights_and_few_rows_are_bound_by_memory_too() {
 }
 
 #[test]
-fn a_slow_source_bounds_by_transfer() {
-    let trial = of_rows(WIDE, "[data]\nplacement = \"streamed\"", (512, 4096, true), Vec::new(), CORES);
+fn a_slow_source_bounds_by_file_reads() {
+    let streamed = "[data]\nplacement = \"streamed\"";
+    let mut trial = of_rows(WIDE, streamed, (512, 4_000_000, true), Vec::new(), CORES);
     let computing = computing(&trial, 40, 1.2);
     let waiting =
-        Spent { transfer_s: 2.0 * computing.compute_s, train_s: 3.1 * computing.compute_s, ..computing };
+        Spent { fetch_s: 2.0 * computing.compute_s, train_s: 3.1 * computing.compute_s, ..computing };
     let (limit, name, advice) = told(&trial, waiting);
-    assert_eq!((limit, name), (Limit::Transfer, "transfer"));
-    assert_eq!(advice, "`data.placement=auto` keeps the rows on the device where they fit");
+    assert_eq!((limit, name), (Limit::File, "file reads"));
+    assert_eq!(advice, "`data.placement=auto` keeps the rows in memory where they fit");
+    // Rows of 2 KB at typical rates, 32 of them in a step, by two threads.
+    let fetch_s = 32.0 * (1.5e-6 + 2048.0 / 3.5e9) / 1.7;
+    assert!((trial.floor.by(CORES).fetch_s / fetch_s - 1.0).abs() < 0.02, "{:?}", trial.floor.fetch);
+    // What is fetched is no part of what the rest is divided by.
+    let calm = Spent { fetch_s: computing.compute_s / 100.0, ..computing };
+    assert_eq!(told(&trial, calm).0, Limit::Step(Bound::Arithmetic));
+    // Where they would be in memory if they fitted, it matters what they come from.
+    let of_auto = of_rows(WIDE, "", (512, 4_000_000, true), Vec::new(), CORES);
+    let near = "more memory: each row is copied out of its file, which the system has in its own";
+    assert_eq!(told(&of_auto, waiting).2, near);
+    let disk = Disk { rows: 9, row_s: 1e-4, bytes_per_s: 1e8 };
+    let mut fetch = of_auto.floor.fetch.unwrap();
+    fetch.rates.disk = Some(disk);
+    trial.floor.fetch = Some(fetch);
+    trial.spec.data.placement = Placement::Auto;
+    let far = "more memory, or a quicker disk: the rows come from their file";
+    assert_eq!(told(&trial, waiting).2, far);
+    trial.spec.data.placement = Placement::Streamed;
     let verdict = Verdict::of(&trial.floor, &waiting, &setting(&trial)).unwrap();
     assert!((verdict.share - 2.0 / 3.1).abs() < 1e-12);
     assert!((verdict.distance() - 1.2 * 3.1).abs() < 1e-9, "{verdict:?}");

@@ -2,7 +2,7 @@
 
 use crate::{
     event::{Header, Outcome, Status, ValidationRow},
-    plan::Verdict,
+    plan::{Origin, Verdict},
     units,
 };
 
@@ -66,14 +66,24 @@ pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
 /// `log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: ...`.
 pub(super) fn verdict(verdict: &Verdict) -> String {
     format!(
-        "{}, {} of the time; a step of {} is {:.1}x its floor by {} rates; first: {}",
+        "{}, {} of the time; a step of {} is {:.1}x its floor by {}; first: {}",
         verdict.limit_name,
         units::percent(verdict.share),
         units::seconds(verdict.step_s),
         verdict.distance(),
-        verdict.origin.name(),
+        rates(verdict.origin, verdict.file_origin),
         verdict.advice
     )
+}
+
+/// `typical rates`; where rows come from a file, `typical rates and measured ones of the file`.
+pub(crate) fn rates(machine: Origin, file: Option<Origin>) -> String {
+    let name = machine.name();
+    match file {
+        None => format!("{name} rates"),
+        Some(file) if file == machine => format!("{name} rates of machine and file"),
+        Some(file) => format!("{name} rates of the machine and {} ones of the file", file.name()),
+    }
 }
 
 /// `0.08 % of the time: 10,000 readings of the clock at 0.04 µs`.

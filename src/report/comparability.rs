@@ -69,6 +69,27 @@ pub(super) fn differing(runs: &[Run]) -> Vec<Difference> {
     environment
 }
 
+/// Of runs on the CPU that computed with as many threads, and could have with others: who gave more and sees no difference
+/// is told why.
+fn idle_threads(runs: &[Run]) -> Option<String> {
+    let on_cpu = || runs.iter().filter(|run| run.figure("devices_used") == Some("cpu"));
+    let counts = |key: &str| -> Vec<usize> {
+        let mut counts: Vec<usize> = on_cpu().filter_map(|run| environment(run, key)?.parse().ok()).collect();
+        counts.sort_unstable();
+        counts.dedup();
+        counts
+    };
+    let (used, there) = (counts(THREADS), counts(AVAILABLE));
+    match used[..] {
+        [used] if there.len() > 1 => {
+            let each = units::counted(used as u64, "thread");
+            let there: Vec<String> = there.iter().map(usize::to_string).collect();
+            Some(format!("each on the CPU computed with {each}, though there were {}", there.join(" or ")))
+        }
+        _ => None,
+    }
+}
+
 /// Values that some run has.
 fn known_values(difference: &Difference) -> usize {
     difference.values.iter().filter(|(value, _)| value.is_some()).count()
@@ -76,7 +97,7 @@ fn known_values(difference: &Difference) -> usize {
 
 impl Comparison {
     /// Whether the runs may be held against each other, in a sentence.
-    pub(super) fn comparability(&self) -> String {
+    pub fn comparability(&self) -> String {
         let kinds = self.kinds();
         let mut runs = units::counted(self.runs.len() as u64, "run");
         if self.runs.len() == 1 {
@@ -106,6 +127,9 @@ impl Comparison {
                 format!("{runs}, to be compared with care: {} {verb}", named.join(", "))
             }
         };
+        if let Some(idle) = idle_threads(&self.runs) {
+            sentence += &format!("; {idle}");
+        }
         if !dirty.is_empty() {
             sentence += &format!("; uncommitted changes in run {dirty}");
         }

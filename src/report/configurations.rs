@@ -1,6 +1,7 @@
 //! Repeats of a configuration taken together: medians, intervals, and what made them noisy.
 
-use super::{noise::in_words, run::Run, statistics::Estimate};
+use super::{run::Run, statistics::Estimate};
+use crate::units;
 
 /// The axis that numbers a sweep's repeats.
 pub(super) const REPEAT: &str = "repeat";
@@ -103,8 +104,8 @@ pub(super) fn runs_of(job: &[Configuration], jobs: usize) -> String {
     numbers.sort_unstable();
     match numbers.len() {
         _ if jobs < 2 => String::new(),
-        1 => format!(", run {}", in_words(&numbers)),
-        _ => format!(", runs {}", in_words(&numbers)),
+        1 => format!(", run {}", units::numbers(&numbers)),
+        _ => format!(", runs {}", units::numbers(&numbers)),
     }
 }
 

@@ -43,6 +43,10 @@ fn add(key: String, value: &Value, leaves: &mut Leaves) {
         Value::String(text) => {
             leaves.insert(key, text.clone());
         }
+        // With an exponent where it is very small or large, which TOML takes as well.
+        Value::Float(number) => {
+            leaves.insert(key, format!("{number:?}"));
+        }
         other => {
             leaves.insert(key, other.to_string());
         }
@@ -92,12 +96,14 @@ mod tests {
     #[test]
     fn keys_are_dotted_down_to_the_layers() {
         let found = leaves(
-            "a = 'x'\nb = [1, 2]\nlayers = ['relu', { linear = { out_features = 3 } }]\n[c]\nd = 0.5\n",
+            "a = 'x'\nb = [1, 2]\ne = 0.00000001\nf = 3.0\nlayers = ['relu', { linear = { out_features = 3 } }]\n[c]\nd = 0.5\n",
         );
         let expected = [
             ("a", "x"),
             ("b", "[1, 2]"),
             ("c.d", "0.5"),
+            ("e", "1e-8"),
+            ("f", "3.0"),
             ("layers.0", "relu"),
             ("layers.1.linear.out_features", "3"),
         ];

@@ -100,7 +100,7 @@ impl Findings {
             text += &self.copies.draw(&["from", "to", "memory of the host", "size"], width);
         }
         if !self.tours.is_empty() {
-            let runs = super::noise::in_words(&self.tours);
+            let runs = units::numbers(&self.tours);
             let word = if self.tours.len() == 1 { "run" } else { "runs" };
             text += &format!(
                 "\ntensors\n  {word} {runs}: a tour measures nothing, so that its times are not held against others; what its steps did is in tensors.csv\n"

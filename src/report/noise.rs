@@ -27,7 +27,7 @@ pub(super) fn warnings(
     let places = |so: &dyn Fn(&Run) -> bool| -> Option<String> {
         let found = runs.iter().enumerate().filter(|(_, run)| so(run));
         let numbers: Vec<usize> = found.map(|(place, _)| place + number).collect();
-        (!numbers.is_empty()).then(|| in_words(&numbers))
+        (!numbers.is_empty()).then(|| units::numbers(&numbers))
     };
     let worst = |key: &str| runs.iter().filter_map(|run| load(run, key)).fold(0.0, f64::max);
     let taken =
@@ -85,23 +85,4 @@ fn too_few(configurations: &[Configuration]) -> Option<String> {
     Some(format!(
         "an interval of {fewest} runs is at most {most} sure, whatever it is called; six can give 95 %"
     ))
-}
-
-/// Numbers in order as `1, 3 to 5, 8`.
-pub(super) fn in_words(numbers: &[usize]) -> String {
-    let together = numbers.chunk_by(|a, b| a + 1 == *b).map(|piece| match piece {
-        [first, .., last] if piece.len() > 2 => format!("{first} to {last}"),
-        piece => piece.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
-    });
-    together.collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::in_words;
-
-    #[test]
-    fn numbers_in_a_row_are_taken_together() {
-        assert_eq!(in_words(&[1, 3, 4, 5, 8, 9]), "1, 3 to 5, 8, 9");
-    }
 }

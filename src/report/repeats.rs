@@ -4,7 +4,6 @@ use super::{
     configurations::{Configuration, REPEAT},
     differences::{self, Leaves},
     grid::{self, Column, EPOCH_MEAN, LAST_STEP},
-    noise::in_words,
     run::Run,
     speeds,
     statistics::Estimate,
@@ -36,7 +35,7 @@ impl Repeats {
     /// The same of runs of their own: what their specs differ in, and their numbers.
     pub(super) fn of_single(runs: &[Run], configurations: &[Configuration]) -> Self {
         let number =
-            |c: &Configuration| in_words(&c.places.iter().map(|place| place + 1).collect::<Vec<_>>());
+            |c: &Configuration| units::numbers(&c.places.iter().map(|place| place + 1).collect::<Vec<_>>());
         let mut columns = vec![Column::of_numbers("of run", configurations.iter().map(number))];
         columns.extend(keys(runs, configurations));
         Self::by(columns, runs, configurations)

@@ -1,6 +1,9 @@
 //! `[data]`: where the rows come from and how they are batched.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 use serde_json::json;
@@ -213,6 +216,23 @@ impl Source {
             Self::Npy(s) => ("data.npy.validation_fraction", s.validation_fraction),
         };
         Some((key, fraction?))
+    }
+
+    /// The files that rows are read from.
+    pub fn files(&self) -> Vec<&Path> {
+        let (needed, more) = match self {
+            Self::SyntheticRegression(_) => return Vec::new(),
+            Self::Csv(s) => ([Some(&s.path), None], [s.validation_path.as_ref(), None]),
+            Self::Idx(s) => {
+                let validation = [s.validation_images.as_ref(), s.validation_labels.as_ref()];
+                ([Some(&s.images), Some(&s.labels)], validation)
+            }
+            Self::Npy(s) => {
+                let validation = [s.validation_features.as_ref(), s.validation_labels.as_ref()];
+                ([Some(&s.features), Some(&s.labels)], validation)
+            }
+        };
+        needed.into_iter().chain(more).flatten().map(PathBuf::as_path).collect()
     }
 }
 

@@ -119,19 +119,20 @@ impl Scaling {
 pub enum LrScaling {
     /// Not at all.
     None,
-    /// Times the number of devices (Goyal et al. 2017, arXiv:1706.02677).
+    /// Times as many as its batch is larger: the number of devices, where there are rows enough (Goyal et al. 2017,
+    /// arXiv:1706.02677).
     Linear,
     /// Times its square root (Krizhevsky 2014, arXiv:1404.5997).
     Sqrt,
 }
 
 impl LrScaling {
-    /// What the learning rate is multiplied by on so many devices.
-    pub fn factor(self, devices: usize) -> f64 {
+    /// What the learning rate is multiplied by for a batch so many times as large.
+    pub fn factor(self, times: f64) -> f64 {
         match self {
             Self::None => 1.0,
-            Self::Linear => devices as f64,
-            Self::Sqrt => (devices as f64).sqrt(),
+            Self::Linear => times,
+            Self::Sqrt => times.sqrt(),
         }
     }
 }

@@ -18,7 +18,7 @@ fn read(text: &str, overrides: &[String]) -> Result<Experiment, Failure> {
 }
 
 fn positive() -> impl Strategy<Value = f64> {
-    prop_oneof![1e-30..1e30_f64, Just(1e-8), Just(0.1), Just(1.0), Just(f64::MIN_POSITIVE), Just(3e38)]
+    prop_oneof![1e-30..1e30_f64, Just(1e-8), Just(0.1), Just(1.0), Just(f32::MIN_POSITIVE.into()), Just(3e38)]
 }
 
 fn non_negative() -> impl Strategy<Value = f64> {

@@ -10,23 +10,16 @@ use std::{
     ops::Range,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use crate::device::RowReader;
+use crate::{
+    device::{self, RowReader},
+    plan::READERS_AHEAD,
+};
 
 /// Rows that are looked at, of those to come.
 const LOOKS: usize = 16;
-
-/// Reading a row takes longer than this only where something is waited for: a call of the system takes a microsecond or
-/// two, the quickest of disks some fifty.
-const CALL: Duration = Duration::from_micros(20);
-
-/// Bytes that are copied from memory in a second at least.
-const COPIED_PER_S: f64 = 1e9;
-
-/// Threads that wait for a disk at the same time.
-const READERS: usize = 4;
 
 /// Rows that each of them reads at a time: after those it looks whether it is still wanted, and a disk that turns may take
 /// ten milliseconds for each.
@@ -137,7 +130,6 @@ impl Worker {
     /// Whether some of the rows are not in memory.
     fn is_far(&self, rows: &[u32]) -> bool {
         let mut row = vec![0.0; self.features];
-        let quick = CALL + Duration::from_secs_f64(4.0 * self.features as f64 / COPIED_PER_S);
         // Spread over all of them. One that is slow may have lost its core for a moment; a file that is not in memory is
         // slow every time, and one that is so in part often enough.
         let looked_at =
@@ -146,14 +138,14 @@ impl Worker {
             let begun = Instant::now();
             // What is wrong with a row is told by the step that needs it.
             let _ = self.rows.read_rows(&[**number], &mut row);
-            begun.elapsed() > quick
+            device::is_far(begun.elapsed(), self.rows.row_bytes())
         });
         slow.count() > 1
     }
 
     fn bring_near(&self, rows: &[u32]) {
         thread::scope(|scope| {
-            for rows in rows.chunks(rows.len().div_ceil(READERS).max(1)) {
+            for rows in rows.chunks(rows.len().div_ceil(READERS_AHEAD).max(1)) {
                 let read = move || {
                     let mut room = vec![0.0; PIECE * self.features];
                     for rows in rows.chunks(PIECE).take_while(|_| !self.shared.pass().ended) {
@@ -193,7 +185,11 @@ fn upcoming(pass: &Pass, window: usize) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::{Sender, channel};
+    use crate::device::Reads;
+    use std::{
+        sync::mpsc::{Sender, channel},
+        time::Duration,
+    };
 
     /// Tells what is read, and takes so long for it.
     struct Told(Mutex<Sender<Vec<u32>>>, Duration);
@@ -210,6 +206,14 @@ mod tests {
 
         fn read_range(&self, _: u32, _: &mut [f32]) -> io::Result<()> {
             Ok(())
+        }
+
+        fn row_bytes(&self) -> u64 {
+            4 * FEATURES as u64
+        }
+
+        fn counted(&self, _: Arc<Reads>) -> Arc<dyn RowReader> {
+            unreachable!("nobody counts")
         }
     }
 

@@ -1,13 +1,14 @@
 //! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two of them.
 
 use std::{
+    io,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::{
     ahead::{self, Ahead},
-    feed::Chunk,
+    feed::{Chunk, Stream},
     logbook::Steps,
     session::{Halt, Session, Source},
 };
@@ -15,6 +16,7 @@ use crate::{
     data::epoch_order,
     device::{Block, DeviceError, Grain, Lane, Purpose, Work},
     event::Status,
+    plan::Place,
     program::Phase,
     spec::Policy,
     units,
@@ -30,17 +32,28 @@ impl Session<'_> {
         let shuffle = self.trial.spec.data.shuffle;
         if shuffle {
             let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
+            numbers.try_reserve_exact(rows.saturating_sub(numbers.len())).map_err(|_| {
+                let bytes = units::bytes(4 * rows as u64);
+                io::Error::new(
+                    io::ErrorKind::OutOfMemory,
+                    format!("memory does not hold their order, {bytes}"),
+                )
+            })?;
             epoch_order(self.trial.spec.seed, self.epoch, rows as u32, &mut numbers);
             *order = Arc::new(numbers);
+            self.ordering += start.elapsed();
         }
         let shuffled = || shuffle.then(|| Arc::clone(order));
+        // No row is read that no step takes.
+        let batch = self.trial.programs.train.batch as u64;
+        let wanted = (self.trial.steps - self.step).saturating_mul(batch).min(rows as u64) as usize;
         if let Source::Stream(stream) = source {
-            stream.begin(shuffled(), rows)?;
+            stream.begin(shuffled(), wanted)?;
         } else if shuffle {
             self.world.bind_order(order)?;
         }
         if let Source::File(Some(ahead)) = source {
-            ahead.begin(shuffled(), rows);
+            ahead.begin(shuffled(), wanted);
         }
         self.clock.record(Phase::Data, start.elapsed());
         Ok(())
@@ -54,16 +67,40 @@ impl Session<'_> {
             Source::Stream(stream) => stream,
         };
         let mut position = 0;
+        // The CPU computes with the chunk itself, and lets go of it when it is given the next.
+        let is_held = self.trial.devices.used.contains(&Place::Cpu);
+        let mut before = None;
         while position < rows && self.may_go_on() {
-            let start = Instant::now();
-            let chunk = stream.next()?;
-            self.clock.record(Phase::Data, start.elapsed());
+            let Some(chunk) = self.next_chunk(stream)? else { break };
             self.bind_chunk(&chunk, Work::Train)?;
+            before.take().into_iter().for_each(|chunk| stream.recycle(chunk));
             self.blocks(position, chunk.first, chunk.first + chunk.rows, None)?;
             position = chunk.first + chunk.rows;
-            stream.recycle(chunk);
+            if is_held {
+                before = Some(chunk);
+            } else {
+                stream.recycle(chunk);
+            }
         }
+        before.into_iter().for_each(|chunk| stream.recycle(chunk));
         Ok(())
+    }
+
+    /// Waits for the next chunk of an epoch; `None` where the run is to end before it comes.
+    fn next_chunk(&mut self, stream: &Stream) -> Result<Option<Chunk>, Halt> {
+        let start = Instant::now();
+        let chunk = loop {
+            match stream.next(BLOCK) {
+                Ok(Some(chunk)) => break Some(chunk),
+                Ok(None) => self.check()?,
+                Err(fault) => self.rows_fault(fault)?,
+            }
+            if self.ended.is_some() {
+                break None;
+            }
+        };
+        self.clock.record(Phase::Data, start.elapsed());
+        Ok(chunk)
     }
 
     pub(super) fn bind_chunk(&mut self, chunk: &Chunk, work: Work) -> Result<(), Halt> {
@@ -119,10 +156,7 @@ impl Session<'_> {
             let ran = match self.world.run(&block, &mut self.clock, &mut self.logbook.ends) {
                 Err(DeviceError::Rows { done, source }) => {
                     self.steps_ended(position, done, start);
-                    // A loss that was no number before is what ended the run.
-                    let settled = self.world.settle(Purpose::Log, &mut self.clock, &mut self.logbook.ends)?;
-                    self.non_finite = settled.non_finite;
-                    return if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(source)) };
+                    return self.rows_fault(source);
                 }
                 ran => ran?,
             };
@@ -139,6 +173,13 @@ impl Session<'_> {
             self.tell()?;
         }
         Ok(())
+    }
+
+    /// Rows cannot be read; a loss that was no number before is what ended the run.
+    fn rows_fault(&mut self, fault: io::Error) -> Result<(), Halt> {
+        let settled = self.world.settle(Purpose::Log, &mut self.clock, &mut self.logbook.ends)?;
+        self.non_finite = settled.non_finite;
+        if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(fault)) }
     }
 
     /// Counts steps that began at row `position` of the epoch; how many rows they had.
@@ -172,7 +213,8 @@ impl Session<'_> {
     /// Rows of a block at most: where each is fetched from a file the next ones may take far longer than the last.
     pub(super) fn most_rows(&self) -> usize {
         let facts = self.trial.facts;
-        if facts.in_file { ahead::window(facts.features) } else { usize::MAX }
+        let fetched = facts.in_file() && self.trial.chunks.is_none();
+        if fetched { ahead::window(facts.features) } else { usize::MAX }
     }
 
     /// Steps that fit a block's time; the first is run alone, since it is the warm-up.
@@ -199,7 +241,7 @@ impl Session<'_> {
             let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
             self.logbook.cut_epoch(rows);
             (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
-            let lr = self.trial.rates().0.lr();
+            let lr = units::exact(self.trial.rates().0.lr());
             let step = units::count(step);
             let reason = format!(
                 "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \

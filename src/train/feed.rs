@@ -5,14 +5,16 @@ use std::{
     io,
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread,
+    time::Duration,
 };
 
 use crate::{
     data::{Part, RowReader, Store},
     program::Shard,
+    units,
 };
 
 /// Consecutive rows of an epoch, in its order.
@@ -57,19 +59,26 @@ pub struct Stream {
 
 impl Stream {
     /// Starts the reading thread; the last chunk of a pass may hold fewer rows.
-    pub fn new(part: &Part, cut: Cut) -> io::Result<Self> {
+    pub fn new(part: Part, cut: Cut) -> io::Result<Self> {
         let (requests, orders) = sync_channel::<Request>(1);
         let (filled, chunks) = sync_channel(1);
         let (spent, reuse) = sync_channel(4 * cut.world_size);
-        let reader = Reader { part: part.clone(), cut, reuse };
+        let reader = Reader { part, cut, reuse };
         thread::Builder::new().name("reader".into()).spawn(move || {
             // The other side hangs up when the run ends; then so does this thread.
             while let Ok((order, total)) = orders.recv() {
+                let order = order.as_ref().map(|o| &o[..]);
                 for first in (0..total).step_by(reader.cut.chunk) {
-                    let chunk = reader.read(order.as_ref().map(|o| &o[..]), first, total);
-                    let failed = chunk.is_err();
-                    if filled.send(chunk).is_err() || failed {
-                        return;
+                    let rows = reader.cut.chunk.min(total - first);
+                    let read = reader.read(order, first, rows).map_or_else(
+                        |_| reader.read_by_batch(order, first, rows),
+                        |chunk| [Some(Ok(chunk)), None],
+                    );
+                    for chunk in read.into_iter().flatten() {
+                        let failed = chunk.is_err();
+                        if filled.send(chunk).is_err() || failed {
+                            return;
+                        }
                     }
                 }
             }
@@ -82,9 +91,13 @@ impl Stream {
         self.requests.send((order, rows)).map_err(|_| ended())
     }
 
-    /// The next chunk of the pass.
-    pub fn next(&self) -> io::Result<Chunk> {
-        self.chunks.recv().map_err(|_| ended())?
+    /// The next chunk of the pass; `None` where it does not come in that time.
+    pub fn next(&self, within: Duration) -> io::Result<Option<Chunk>> {
+        match self.chunks.recv_timeout(within) {
+            Ok(chunk) => chunk.map(Some),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+        }
     }
 
     /// Gives a chunk's memory back.
@@ -107,8 +120,26 @@ struct Reader {
 }
 
 impl Reader {
-    fn read(&self, order: Option<&[u32]>, first: usize, total: usize) -> io::Result<Chunk> {
-        let rows = self.cut.chunk.min(total - first);
+    /// What comes of rows that cannot all be read: the batches before the first that cannot, since a step knows nothing of
+    /// the rows of the next, and then the fault.
+    fn read_by_batch(
+        &self,
+        order: Option<&[u32]>,
+        first: usize,
+        rows: usize,
+    ) -> [Option<io::Result<Chunk>>; 2] {
+        let batches = (0..rows).step_by(self.cut.batch);
+        let fault =
+            batches.map(|start| (start, self.read(order, first + start, self.cut.batch.min(rows - start))));
+        match fault.into_iter().find_map(|(start, read)| read.err().map(|fault| (start, fault))) {
+            Some((0, fault)) => [Some(Err(fault)), None],
+            Some((start, fault)) => [Some(self.read(order, first, start)), Some(Err(fault))],
+            // It was for a moment only.
+            None => [Some(self.read(order, first, rows)), None],
+        }
+    }
+
+    fn read(&self, order: Option<&[u32]>, first: usize, rows: usize) -> io::Result<Chunk> {
         let world_size = self.cut.world_size;
         let mut chunk = Chunk { first, rows, features: Vec::new(), targets: Vec::new() };
         for rank in 0..world_size {
@@ -137,8 +168,8 @@ impl Reader {
     fn rows(&self, wanted: &[u32]) -> io::Result<(Vec<f32>, Vec<f32>)> {
         let Cut { features, targets, .. } = self.cut;
         let [mut x, mut y] = self.reuse.try_recv().map_or_else(|_| Default::default(), |b| b.map(unshare));
-        x.resize(wanted.len() * features, 0.0);
-        y.resize(wanted.len() * targets, 0.0);
+        resize(&mut x, wanted.len() * features)?;
+        resize(&mut y, wanted.len() * targets)?;
         match &self.part.features {
             Store::File(file) => self.read_rows(&**file, wanted, &mut x)?,
             Store::Memory(all) => pick(all, wanted, features, &mut x),
@@ -162,6 +193,17 @@ impl Reader {
             others.into_iter().try_for_each(|other| other?.join().unwrap_or_else(|_| Err(ended())))
         })
     }
+}
+
+/// Room for so many numbers, where memory has it, and no more than that, which is what the plan counts.
+fn resize(buffer: &mut Vec<f32>, len: usize) -> io::Result<()> {
+    buffer.truncate(len);
+    buffer.try_reserve_exact(len - buffer.len()).map_err(|_| {
+        let bytes = units::bytes(4 * len as u64);
+        io::Error::new(io::ErrorKind::OutOfMemory, format!("memory does not hold a chunk of {bytes}"))
+    })?;
+    buffer.resize(len, 0.0);
+    Ok(())
 }
 
 /// The buffer itself where nobody else holds it, which is so unless a device still does.

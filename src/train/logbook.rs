@@ -44,6 +44,8 @@ pub struct Logbook {
     epoch_rows: u64,
     /// Loss of the last row that reached the host.
     pub last_loss: Option<f32>,
+    /// Rows of the batch, or of the epoch, that it is the mean of.
+    pub last_loss_rows: u64,
 }
 
 impl Logbook {
@@ -60,6 +62,7 @@ impl Logbook {
             ends: Vec::new(),
             epoch_rows: 0,
             last_loss: None,
+            last_loss_rows: 0,
         }
     }
 
@@ -125,12 +128,14 @@ impl Logbook {
                     }
                     let kept = rows.start..rows.start + count;
                     let block = &values[kept.start * self.width..kept.end * self.width];
+                    let last_rows = if count == s.count { s.last_rows } else { s.rows };
                     self.last_loss = Some(block[(count - 1) * self.width]);
+                    self.last_loss_rows = last_rows.into();
                     events.push(Event::Train(TrainRows {
                         epoch: s.epoch,
                         first_step: s.first,
                         rows: s.rows,
-                        last_rows: if count == s.count { s.last_rows } else { s.rows },
+                        last_rows,
                         width: self.width,
                         values: block.to_vec(),
                         lr: if self.lr { self.lrs[kept.clone()].to_vec() } else { Vec::new() },
@@ -157,7 +162,7 @@ impl Logbook {
             return None;
         }
         let values: Vec<f32> = sums.iter().map(|s| (s / rows as f64) as f32).collect();
-        self.last_loss = values.first().copied();
+        (self.last_loss, self.last_loss_rows) = (values.first().copied(), rows);
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
         Some(Event::Train(TrainRows {
             epoch,

@@ -6,6 +6,7 @@
 mod ahead;
 mod blocks;
 mod feed;
+mod files;
 mod init;
 mod logbook;
 mod outcome;

@@ -1,10 +1,10 @@
 //! The end of a run: what the clock and the ledger counted, as the rows of its files.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{session::Session, world::Rank};
 use crate::{
-    device::{Clock, ClockCost, Device, Kind, Lane, Line, PhaseSummary, Purpose},
+    device::{Clock, ClockCost, Device, Kind, Lane, Line, PhaseSummary, Purpose, Reads},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     host,
     plan::{Longer, Setting, Spent, Verdict},
@@ -31,6 +31,7 @@ impl Session<'_> {
             (Status::Finished, Some(_)) => self.out_of_time.then_some(Longer::Time),
             _ => None,
         };
+        let rows = self.rows();
         let ranks = self.world.finish();
         let verdict = ranks.first().and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
@@ -39,8 +40,7 @@ impl Session<'_> {
             };
             let host = |phase| of(Clock::total, phase);
             let device = |phase| of(Clock::device_total, phase);
-            let streamed = self.trial.chunk_rows.is_some() || self.trial.facts.in_file;
-            let work = Work { device: &device, host: &host, streamed };
+            let work = Work { device: &device, host: &host, ordering: self.ordering, rows };
             let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
             let train_s = train_time.as_secs_f64();
             let log_waits = log_waits(&first.device);
@@ -51,17 +51,17 @@ impl Session<'_> {
             let setting = Setting { longer, ..setting };
             Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| known)
         });
-        let mut rows = Vec::new();
+        let mut timing_rows = Vec::new();
         for rank in &ranks {
             let device = rank.device.name();
             match &rank.clock {
-                None => rows.extend(timing(&self.clock, device, loop_time, self.warmup)),
+                None => timing_rows.extend(timing(&self.clock, device, loop_time, self.warmup)),
                 Some(own) => {
                     // What the host does for all of them is part of the time of each.
                     let mut clock = Clock::at(self.clock.origin(), own.grain);
                     clock.absorb(own);
                     clock.absorb(&self.clock);
-                    rows.extend(timing(&clock, device, loop_time, self.warmup));
+                    timing_rows.extend(timing(&clock, device, loop_time, self.warmup));
                 }
             }
         }
@@ -72,23 +72,45 @@ impl Session<'_> {
             steps: self.step,
             samples: self.samples,
             final_train_loss: self.logbook.last_loss,
+            final_train_rows: self.logbook.last_loss_rows,
             final_validation_loss: self.last_validation.as_ref().map(|v| v.loss),
             final_validation_accuracy: self.last_validation.as_ref().and_then(|v| v.accuracy),
             loop_s,
             train_s: train_time.as_secs_f64(),
             logging_s: self.clock.total(Phase::Log).as_secs_f64(),
-            peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0)
-                + self.trial.data_bytes,
-            timing: rows,
+            peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0),
+            timing: timing_rows,
             transfers: ranks
                 .iter()
                 .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock)))
+                .chain(
+                    self.reads
+                        .iter()
+                        .filter_map(|(kind, purpose, reads)| read(*kind, *purpose, reads.line())),
+                )
                 .collect(),
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
             instrument: instrument(&self.clock, &ranks),
             traces: traces(&self.clock, &ranks),
             verdict,
             longer,
+        }
+    }
+}
+
+impl Session<'_> {
+    /// How rows came to the steps. Of a team every thread fetches its share, all of them at the same time.
+    fn rows(&self) -> RowsCame {
+        match (self.trial.chunks, self.trial.facts.in_file()) {
+            (Some(_), _) => RowsCame::InChunks,
+            (None, false) => RowsCame::Resident,
+            (None, true) => {
+                let fetched = |(kind, purpose, _): &&(Kind, Purpose, Arc<Reads>)| {
+                    *kind == Kind::Read && *purpose == Purpose::Batch
+                };
+                let reads = self.reads.iter().filter(fetched).map(|(_, _, reads)| reads.line().time);
+                RowsCame::Fetched(reads.sum::<Duration>().as_secs_f64() / self.trial.threads as f64)
+            }
         }
     }
 }
@@ -124,8 +146,21 @@ struct Work<'a> {
     device: &'a dyn Fn(Phase) -> f64,
     /// By the host's.
     host: &'a dyn Fn(Phase) -> f64,
-    /// Whether rows are streamed, or fetched from a file.
-    streamed: bool,
+    /// The part of the time of rows in which the orders of epochs were made.
+    ordering: Duration,
+    /// How rows came to the steps.
+    rows: RowsCame,
+}
+
+/// How rows came to the steps.
+#[derive(Clone, Copy)]
+enum RowsCame {
+    /// They were there.
+    Resident,
+    /// In chunks that were waited for.
+    InChunks,
+    /// The steps fetched them from their file, in so many seconds.
+    Fetched(f64),
 }
 
 impl Work<'_> {
@@ -133,11 +168,21 @@ impl Work<'_> {
 
     fn of_cpu(&self) -> Spent {
         let compute_s = Self::PHASES.into_iter().map(self.host).sum::<f64>();
-        // Rows that are there are fetched by the step itself; others are waited for.
         let data_s = (self.host)(Phase::Data);
-        let (rows_s, waited_s) = if self.streamed { (0.0, data_s) } else { (data_s, 0.0) };
+        // Rows that are there are fetched by the step itself, as are those from a file; others are waited for. Their order
+        // is made in any case.
+        let (rows_s, waited_s) = match self.rows {
+            RowsCame::Resident | RowsCame::Fetched(_) => (data_s, 0.0),
+            RowsCame::InChunks => {
+                let order_s = self.ordering.as_secs_f64().min(data_s);
+                (order_s, data_s - order_s)
+            }
+        };
+        let all_s = compute_s + rows_s;
+        let fetch_s = if let RowsCame::Fetched(seconds) = self.rows { seconds.min(all_s) } else { 0.0 };
         Spent {
-            compute_s: compute_s + rows_s,
+            compute_s: all_s - fetch_s,
+            fetch_s,
             transfer_s: (self.host)(Phase::Upload) + waited_s,
             log_s: (self.host)(Phase::Log),
             all_reduce_s: (self.host)(Phase::AllReduce),
@@ -149,7 +194,10 @@ impl Work<'_> {
     /// that they append to. The verdict takes of the host's times only what the GPU stood idle for.
     fn of_gpu(&self) -> Spent {
         let work = Self::PHASES.into_iter().chain([Phase::Data, Phase::Log]).map(self.device);
-        let waited_s = if self.streamed { (self.host)(Phase::Data) } else { 0.0 };
+        let waited_s = match self.rows {
+            RowsCame::Resident | RowsCame::Fetched(_) => 0.0,
+            RowsCame::InChunks => (self.host)(Phase::Data),
+        };
         Spent {
             compute_s: work.sum(),
             transfer_s: (self.host)(Phase::Upload) + waited_s,
@@ -218,6 +266,20 @@ fn picoseconds(seconds: f64) -> f64 {
     (seconds * 1e12).round() / 1e12
 }
 
+/// What was read from a file into the host's memory; `None` where that was nothing.
+fn read(kind: Kind, purpose: Purpose, line: Line) -> Option<Transfer> {
+    (line.count > 0).then(|| Transfer {
+        kind: kind.name(),
+        purpose: purpose.name(),
+        from: "file".into(),
+        to: "cpu".into(),
+        count: line.count,
+        noop_count: line.noop_count,
+        bytes: Some(line.bytes),
+        total_s: line.seconds(),
+    })
+}
+
 fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
     let host = || "cpu".to_owned();
     // Sums that were queued as work of their own have their time by the device's clock.
@@ -230,7 +292,9 @@ fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
             let (from, to) = match kind {
                 Kind::HostToDevice => (host(), there),
                 Kind::DeviceToHost => (there, host()),
-                Kind::DeviceToDevice | Kind::AllReduce | Kind::Sync => (there.clone(), there),
+                Kind::DeviceToDevice | Kind::AllReduce | Kind::Sync | Kind::Read | Kind::ReadAhead => {
+                    (there.clone(), there)
+                }
             };
             Transfer {
                 kind: kind.name(),

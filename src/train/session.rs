@@ -16,16 +16,12 @@ use super::{
 };
 use crate::{
     data::{Dataset, Part, Store},
-    device::{Clock, DeviceError, Grain, Purpose, SHORTEST_TIMED_STEP, Work},
+    device::{Clock, DeviceError, Grain, Kind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP, Work},
     event::{Event, Outcome, Status, ValidationRow},
-    host,
     plan::Trial,
     program::{Hyper, Phase, Slice},
     spec::Metric,
 };
-
-/// The most threads that read a chunk of rows.
-const MOST_READERS: usize = 8;
 
 /// Nobody listens any more: the recorder has failed, and knows why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +56,8 @@ pub(super) enum Halt {
     Closed,
     Device(DeviceError),
     Data(io::Error),
+    /// A file of rows is not what it was, in words.
+    Changed(String),
 }
 
 impl From<Closed> for Halt {
@@ -85,11 +83,9 @@ impl From<io::Error> for Halt {
 
 /// How finely a trial's steps are timed.
 pub fn grain(trial: &Trial) -> Grain {
-    let step_s = trial.floor.serial_s();
+    let device_s = trial.floor.by(1).device_s();
     // A GPU times its steps itself, while the host is elsewhere.
-    // How long a row from a file takes is not known beforehand.
-    let short = step_s < SHORTEST_TIMED_STEP.as_secs_f64() && !trial.facts.in_file;
-    let blocks = trial.engine.is_gpu() || short;
+    let blocks = trial.engine.is_gpu() || device_s < SHORTEST_TIMED_STEP.as_secs_f64();
     if blocks { Grain::Blocks } else { Grain::Phases }
 }
 
@@ -102,7 +98,7 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     // running sums may hold steps of the block that failed, so that a mean is no longer known.
     let _ = match ran {
         Err(Halt::Device(_)) => session.flush(),
-        Err(Halt::Data(_)) => session.log_epoch().and_then(|()| session.flush()),
+        Err(Halt::Data(_) | Halt::Changed(_)) => session.log_epoch().and_then(|()| session.flush()),
         Ok(()) | Err(Halt::Closed) => Ok(()),
     };
     // Of which step a failed device's parameters are is not known.
@@ -112,10 +108,12 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
         Err(Halt::Closed) => (Status::Failed, Some("the run can no longer be recorded".into())),
         Err(Halt::Device(e)) => (Status::Failed, Some(e.to_string())),
         Err(Halt::Data(e)) => (Status::Failed, Some(format!("cannot read the next rows: {e}"))),
+        Err(Halt::Changed(what)) => (Status::Failed, Some(what)),
     };
     if let Some((ended, why)) = session.ended.take() {
         (status, reason) = (ended, why);
     }
+    session.look_at_files(&mut status, &mut reason);
     let loop_time = session.clock.origin().elapsed();
     let mut values =
         vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
@@ -167,10 +165,16 @@ pub(super) struct Session<'a> {
     pub(super) outbox: Vec<Event>,
     pub(super) told: Instant,
     pub(super) last_validation: Option<ValidationRow>,
+    /// The time that the orders of epochs took.
+    pub(super) ordering: Duration,
+    /// What is read from files, as it is counted.
+    pub(super) reads: Vec<(Kind, Purpose, Arc<Reads>)>,
     /// An end that is not the planned one.
     pub(super) ended: Option<(Status, Option<String>)>,
     /// Whether `trainer.max_time` is what ends it.
     pub(super) out_of_time: bool,
+    /// The last step at which the files of rows were found as they were.
+    pub(super) files_seen: u64,
 }
 
 impl<'a> Session<'a> {
@@ -205,8 +209,11 @@ impl<'a> Session<'a> {
             outbox: Vec::new(),
             told: Instant::now(),
             last_validation: None,
+            ordering: Duration::ZERO,
+            reads: Vec::new(),
             ended: None,
             out_of_time: false,
+            files_seen: 0,
         }
     }
 
@@ -253,36 +260,47 @@ impl<'a> Session<'a> {
             Work::Train => (layout.train_features, layout.train_targets),
             Work::Validate => (layout.validation_features, layout.validation_targets),
         };
-        match (&part.features, self.trial.chunk_rows) {
+        let purpose = if work == Work::Train { Purpose::Batch } else { Purpose::Validation };
+        match (&part.features, self.trial.chunks) {
             (Store::Memory(rows), None) => {
                 self.world.bind(Purpose::Dataset, features, rows)?;
                 self.world.bind(Purpose::Dataset, targets, &part.targets)?;
                 Ok(Source::Bound)
             }
             (Store::File(rows), None) => {
-                self.world.bind_file(features, rows)?;
+                let counted = self.counted(Kind::Read, purpose, &**rows);
+                self.world.bind_file(features, &counted)?;
                 self.world.bind(Purpose::Dataset, targets, &part.targets)?;
-                let shuffled = work == Work::Train && self.trial.spec.data.shuffle;
+                if work == Work::Validate || !self.trial.spec.data.shuffle {
+                    return Ok(Source::File(None));
+                }
+                let ahead = self.counted(Kind::ReadAhead, purpose, &**rows);
                 // Where there is no thread for it the steps wait for their rows themselves.
-                let ahead = || Ahead::new(Arc::clone(rows), self.trial.facts.features).ok();
-                Ok(Source::File(shuffled.then(ahead).flatten()))
+                Ok(Source::File(Ahead::new(ahead, self.trial.facts.features).ok()))
             }
-            (_, Some(chunk)) => {
-                let batch = match (work, &self.trial.programs.validate) {
-                    (Work::Validate, Some(program)) => program.batch,
-                    _ => self.trial.programs.train.batch,
+            (_, Some(chunks)) => {
+                let (batch, chunk) = match (work, &self.trial.programs.validate) {
+                    (Work::Validate, Some(program)) => (program.batch, chunks.validation),
+                    _ => (self.trial.programs.train.batch, chunks.train),
                 };
-                let chunk = (chunk / batch).max(1) * batch;
                 let facts = self.trial.facts;
                 let (features, targets) = (facts.features, facts.targets);
-                let world_size = self.world.size();
-                // Beside a GPU the host's cores have nothing to do; virtual ones compute on them.
-                let cores = if self.trial.engine.is_gpu() { host::logical_cores().unwrap_or(1) } else { 1 };
-                let readers = cores.min(MOST_READERS);
+                let (world_size, readers) = (self.world.size(), self.trial.readers);
                 let cut = Cut { features, targets, batch, chunk, world_size, readers };
+                let mut part = part.clone();
+                if let Store::File(rows) = &mut part.features {
+                    *rows = self.counted(Kind::Read, purpose, &**rows);
+                }
                 Ok(Source::Stream(Stream::new(part, cut)?))
             }
         }
+    }
+
+    /// The same rows, for a reader whose reads have a line of their own in `transfers.csv`.
+    fn counted(&mut self, kind: Kind, purpose: Purpose, rows: &dyn RowReader) -> Arc<dyn RowReader> {
+        let reads = Arc::<Reads>::default();
+        self.reads.push((kind, purpose, Arc::clone(&reads)));
+        rows.counted(reads)
     }
 }
 

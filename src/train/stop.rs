@@ -8,6 +8,7 @@ use std::sync::{
 use crate::{
     event::ValidationRow,
     spec::{EarlyStopping, Monitor},
+    units,
 };
 
 /// Set by a signal handler to the signal's number; 0 while there was none.
@@ -56,11 +57,9 @@ impl Patience {
         // As in Lightning and Keras: a patience of 0 is one of 1.
         (self.waited >= self.rule.patience).then(|| match self.best {
             Some(best) => {
-                let best = best.abs() as f32;
-                format!(
-                    "early stopping: the best validation {name}, {best}, is {} validations old",
-                    self.waited
-                )
+                let (best, waited) =
+                    (units::shortest(best.abs() as f32), units::counted(self.waited, "validation"));
+                format!("early stopping: the best validation {name}, {best}, is {waited} old")
             }
             None => format!("early stopping: no validation {name} of {} was a finite number", self.waited),
         })

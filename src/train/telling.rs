@@ -100,6 +100,7 @@ impl Session<'_> {
             return Ok(());
         }
         self.told = now;
+        self.check_files()?;
         let elapsed_s = self.clock.elapsed_s();
         let progress = Progress {
             step: self.step,

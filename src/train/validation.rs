@@ -56,7 +56,12 @@ impl Session<'_> {
         stream.begin(None, rows)?;
         let mut position = 0;
         while position < rows {
-            let chunk = stream.next()?;
+            let Some(chunk) = stream.next(BLOCK)? else {
+                if self.stop.signal().is_some() {
+                    return Ok(false);
+                }
+                continue;
+            };
             self.bind_chunk(&chunk, Work::Validate)?;
             if !self.validate_rows(position, chunk.first, chunk.first + chunk.rows, rows)? {
                 return Ok(false);

@@ -306,8 +306,15 @@ fn weak_scaling_is_the_larger_batch_with_the_declared_rate() {
     let cycle = |max_lr: &str| format!("schedule={{ one_cycle = {{ max_lr = {max_lr} }} }}");
     let weak = ["devices.scaling=weak", "devices.lr_scaling=linear", "data.batch_size=30"];
     let run = on(&place, 2, &[&weak[..], &[&cycle("0.01")]].concat());
-    assert_eq!(run.numbers(), on(&place, 2, &["data.batch_size=43", &cycle("0.02")]).numbers());
-    let told = "a step takes 43 rows, all there are, 21 or 22 for each of 2 devices instead of 30; `max_lr` is 0.02: 0.01 times 2";
+    let largest = format!("{:?}", 0.01 * (43.0 / 30.0));
+    assert_eq!(run.numbers(), on(&place, 2, &["data.batch_size=43", &cycle(&largest)]).numbers());
+    let told = "a step takes 43 rows, all there are, 21 or 22 for each of 2 devices instead of 30; `max_lr` is 0.0143333: 0.01 times 43/30\n";
+    assert!(run.text("run.log").contains(told), "{}", run.text("run.log"));
+    // One device would take all rows, too: the batch is no larger, and neither is the rate.
+    let run = on(&place, 2, &[&weak[..2], &["data.batch_size=50"]].concat());
+    assert_eq!(run.numbers(), on(&place, 2, &["data.batch_size=43"]).numbers());
+    let told = "a step takes 43 rows, all there are, 21 or 22 for each of 2 devices instead of 50; the learning rate is as written: \
+                a step of one device would take as many\n";
     assert!(run.text("run.log").contains(told), "{}", run.text("run.log"));
 }
 

@@ -23,6 +23,7 @@ mod remarks;
 mod repeats;
 mod run;
 mod spec;
+mod streamed;
 mod timeline;
 mod trials;
 mod weights;

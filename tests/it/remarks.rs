@@ -54,8 +54,109 @@ fn more_steps_than_the_epochs_have() {
     );
     // The trials of a sweep that are warned of the same are so once, and the page still tells all of them.
     let ended = place.runner(&["check", "spec.toml", "trainer.max_steps=2000", "seed=1,2"]);
-    assert_eq!(ended.stderr.matches("warning: ").count(), 1, "{}", ended.stderr);
+    assert!(
+        ended.stderr.starts_with("warning: all trials: `trainer.max_steps` is 2,000"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
     assert!(ended.stdout.starts_with("spec: 2 trials, 2 runs\n"), "{}", ended.stdout);
+}
+
+/// Before the first trial, by `check` and by a run; what ends one is told with its number, too.
+#[test]
+fn a_sweep_names_the_trials_that_it_warns_of() {
+    let place = place(100);
+    let arguments = ["optimizer.sgd.lr=0.01,1e20", "trainer.max_steps=5,2000,3000", "-q"];
+    let words = |trials: &str, steps: &str| {
+        format!(
+            "warning: trials {trials}: `trainer.max_steps` is {steps}, and `trainer.max_epochs` ends the run before, after \
+             3 epochs, 9 steps\n"
+        )
+    };
+    let warnings = [words("1, 4", "2,000"), words("2, 5", "3,000")].concat();
+    let checked = place.runner(&[&["check", "spec.toml"], &arguments[..]].concat());
+    assert_eq!((checked.code, checked.stderr), (Some(0), warnings.clone()));
+    let ran = place.runner(&[&["spec.toml"], &arguments[..]].concat());
+    let ends = [3, 4, 5].map(|trial| {
+        format!(
+            "error: trial {trial}: the loss is not a finite number at step 2; lower the learning rate (it is \
+             1e20), or clip the gradients by `trainer.gradient_clip_val`\n"
+        )
+    });
+    assert_eq!((ran.code, ran.stderr), (Some(1), warnings + &ends.concat()));
+    let lab = Place::new("kind = \"transfer\"\n[transfer]\nsizes = [\"4KiB\"]\ncount = 1\n");
+    let sweep = ["spec.toml", "-q", "transfer.directions=[\"h2d\"],[\"d2d\"]", "--virtual-gpus", "0"];
+    let [checked, ran] =
+        ["check", "run"].map(|command| lab.runner(&[&[command], &sweep[..]].concat()).stderr);
+    assert_eq!(checked, ran);
+    assert!(ran.starts_with("warning: trial 0: `h2d` needs a GPU"), "{ran}");
+}
+
+#[test]
+fn validations_that_are_further_apart_than_the_run_is_long() {
+    let place = place(100);
+    warned(&place, &["trainer.validate_every_epochs=3"], &[]);
+    warned(
+        &place,
+        &["trainer.validate_every_epochs=1000"],
+        &[
+            "`trainer.validate_every_epochs` is 1,000, and the run takes 3 epochs: it validates once, at its end",
+        ],
+    );
+    warned(&place, &["trainer.validate_every_epochs=10", "data.csv.validation_fraction=0"], &[]);
+}
+
+#[test]
+fn blocks_of_a_policy_that_has_none() {
+    let place = place(100);
+    let words = "`logging.flush_every` changes nothing here: only `logging.policy = \"buffered\"` moves blocks of steps";
+    warned(&place, &["logging.flush_every=2"], &[]);
+    for policy in ["immediate", "per_epoch", "off"] {
+        let policy = format!("logging.policy={policy}");
+        warned(&place, &[&policy], &[]);
+        warned(&place, &[&policy, "logging.flush_every=2"], &[words]);
+    }
+}
+
+/// The first step is count 0: of nine, the last drop that comes is at 8.
+#[test]
+fn drops_of_the_rate_after_the_end() {
+    let place = place(100);
+    let step = |size: u64| format!("schedule.step={{ step_size = {size} }}");
+    warned(&place, &[&step(8)], &[]);
+    warned(
+        &place,
+        &[&step(9)],
+        &["`schedule.step` never changes the rate: it would after 9 steps, and the run takes 9 steps"],
+    );
+    let milestones = |list: &str| format!("schedule.multi_step={{ milestones = [{list}] }}");
+    let multi = |list: &str, want: &[&str]| warned(&place, &[&milestones(list)], want);
+    multi("2, 8", &[]);
+    multi("2, 9", &["`schedule.multi_step` never reaches the milestone 9: the run takes 9 steps"]);
+    multi(
+        "2, 30, 8000",
+        &["`schedule.multi_step` never reaches the milestones 30 and 8,000: the run takes 9 steps"],
+    );
+    multi(
+        "2, 30, 60, 90",
+        &["`schedule.multi_step` never reaches its last 3 milestones: the run takes 9 steps"],
+    );
+    multi("30, 60", &["`schedule.multi_step` never reaches any milestone: the run takes 9 steps"]);
+    warned(
+        &place,
+        &[&milestones("2, 3"), "schedule.interval=epoch"],
+        &["`schedule.multi_step` never reaches the milestone 3: the run takes 3 epochs"],
+    );
+    let chain = "schedule={ chain = [{ steps = 4, step = { step_size = 4 } }, { multi_step = { milestones = [4, 5] } }] }";
+    warned(
+        &place,
+        &[chain],
+        &[
+            "`schedule.chain.0.step` never changes the rate: it would after 4 steps, and this part of the chain lasts 4 steps",
+            "`schedule.chain.1.multi_step` never reaches the milestone 5: this part of the chain lasts 5 steps",
+        ],
+    );
 }
 
 #[test]
@@ -218,6 +319,15 @@ fn numbers_out_of_range() {
     let message = "error: invalid value '-1' for '--virtual-gpus <N>': -1 is not in 0..=64\n\n\
                    For more information, try '--help'.\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message));
+    // What f32 has no number for but 0 would train nothing.
+    let ended = place.runner(&["check", "spec.toml", "optimizer.sgd.lr=1e-300"]);
+    insta::assert_snapshot!(ended.stderr, @r"
+    error: `optimizer.sgd.lr`: expected a number above 0 that fits f32, found `1e-300`
+     --> argument:1:18
+      |
+    1 | optimizer.sgd.lr=1e-300
+      |                  ^^^^^^ learning rate
+    ");
     let ended = place.runner(&["check", "spec.toml", "seed=18446744073709551616"]);
     insta::assert_snapshot!(ended.stderr, @r"
     error: the integer `18446744073709551616` is out of range: TOML has those from -9223372036854775808 to 9223372036854775807

@@ -267,11 +267,17 @@ fn streamed_rows_give_the_same_numbers() {
     let page = |more: &[&str]| {
         place.runner(&[&["check", "spec.toml", "data.placement=streamed"], more].concat()).stdout
     };
-    let fetched = page(&[]);
+    let fetched = page(&["data.shuffle=false"]);
     assert!(fetched.contains("; fetched from the file row by row, and checked then\n"), "{fetched}");
-    assert!(fetched.contains(" measured on blank rows, without reading them from the file"), "{fetched}");
     let chunks = page(&["devices.num_gpus=1", "--virtual-gpus=1"]);
-    assert!(chunks.contains(" rows from the file, and checked then\n"), "{chunks}");
+    let words = "120 rows to train on, 30 to validate on; streamed, an epoch in one chunk of rows from the file, and checked then\n";
+    assert!(chunks.contains(words), "{chunks}");
+    // Eight megabytes of wider rows: 2,095 of 1,001 numbers, which are 104 batches of 20.
+    let weights = format!("data.synthetic_regression.weights=[{}1]", "1, ".repeat(999));
+    let arguments = [&weights, "data.synthetic_regression.train_rows=5000", "data.placement=streamed"];
+    let virtual_gpu = ["check", "spec.toml", "devices.num_gpus=1", "--virtual-gpus=1"];
+    let wide = Place::new(LINREG).runner(&[&virtual_gpu[..], &arguments].concat()).stdout;
+    assert!(wide.contains("; streamed in chunks of 2,080 rows\n"), "{wide}");
 }
 
 const POLICIES: [&str; 5] = [

@@ -1,7 +1,9 @@
 //! Messages as a user reads them, whole: sizes and their units, the place of what is wrong, what the machine is.
 
+use std::process::Command;
+
 use super::{
-    process::{Ended, Place},
+    process::{Ended, Place, RUNNER},
     run::LINREG,
 };
 
@@ -55,6 +57,23 @@ fn what_is_too_large_is_underlined_where_it_was_written() {
       |
       = hint: lower it
     ");
+}
+
+/// A limit of the address space counts what the program itself has taken of it already.
+#[test]
+fn what_a_limit_leaves_is_what_is_available() {
+    let place = Place::new(LINREG);
+    let line = format!(
+        "ulimit -v 200000; exec {RUNNER} check spec.toml data.synthetic_regression.train_rows=20000000"
+    );
+    let ended = Ended::of(Command::new("sh").args(["-c", &line]).current_dir(place.path()).output().unwrap());
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let (needs, rest) = ended.stderr.split_once(" of memory, and ").unwrap();
+    assert_eq!(needs, "error: 20,000,050 synthetic rows need 229 MiB");
+    let (free, rest) = rest.split_once(" MiB are available\n").unwrap();
+    // 195.3 MiB are the limit; the program is some ten of it, and far from all.
+    assert!((50.0..194.0).contains(&free.parse::<f64>().unwrap()), "{free}");
+    assert!(rest.ends_with("  = hint: lower it\n"), "{rest}");
 }
 
 #[test]

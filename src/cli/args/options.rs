@@ -113,6 +113,9 @@ pub struct CompareOptions {
     /// Print one row per run in this format instead
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,
+    /// Say only whether the runs can be compared
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 #[derive(Args)]

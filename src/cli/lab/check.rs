@@ -5,11 +5,11 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::{
     super::{
         args::RunOptions,
-        check::warn,
         describe::{Page, flop},
         exit::{Exit, print},
         machine::machine,
         run::refuse,
+        warnings::Warnings,
     },
     prepare::{Prepared, prepare},
 };
@@ -23,6 +23,15 @@ use crate::{
     units,
 };
 
+/// What is to be said of the trials that run.
+pub fn warnings(experiment: &Experiment<LabSpec>, prepared: &[Prepared]) -> Warnings {
+    let trials = prepared.iter().zip(&experiment.trials).filter_map(|(prepared, trial)| match prepared {
+        Prepared::Run(planned) => Some((trial.index, planned.notes.clone())),
+        _ => None,
+    });
+    Warnings::of(experiment.is_sweep(), trials)
+}
+
 /// Runs the command.
 pub fn check(options: &RunOptions, experiment: &Experiment<LabSpec>) -> Exit {
     let machine = machine(options.virtual_gpus, true);
@@ -33,11 +42,7 @@ pub fn check(options: &RunOptions, experiment: &Experiment<LabSpec>) -> Exit {
     let mut text = String::new();
     if options.quiet {
         // The page has these.
-        let notes = prepared.iter().filter_map(|prepared| match prepared {
-            Prepared::Run(planned) => Some(planned.notes.clone()),
-            _ => None,
-        });
-        warn(notes.flatten());
+        warnings(experiment, &prepared).tell();
     } else if experiment.is_sweep() {
         text.push_str(&trials(experiment, &prepared));
     }

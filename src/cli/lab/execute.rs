@@ -35,6 +35,11 @@ pub struct Voice {
 }
 
 impl Voice {
+    /// Takes note of a warning that was given elsewhere.
+    pub fn note(&self, warning: &str) {
+        self.is_new(warning);
+    }
+
     /// Whether a warning is given for the first time.
     fn is_new(&self, warning: &str) -> bool {
         self.warned.lock().unwrap_or_else(PoisonError::into_inner).insert(warning.to_owned())

@@ -15,7 +15,7 @@ use super::{
     args::RunOptions,
     execute::{ExecuteError, Process},
     exit::{Exit, print, say, tell},
-    run::{catch_signals, fault, graver, refuse},
+    run::{catch_signals, fault, graver, of_trial, refuse},
 };
 use crate::{
     event::Status,
@@ -59,7 +59,7 @@ pub fn run(
     let process = Process { begun, started, command, threads, virtual_gpus, git, stop: &stop, load };
     let mut session = Session { process, experiment, options };
     if experiment.is_sweep() {
-        session.sweep(&prepared).unwrap_or_else(|e| fault(&ExecuteError::Record(e)))
+        session.sweep(&prepared).unwrap_or_else(|e| fault(&ExecuteError::Record(e), None))
     } else {
         session.single(&prepared)
     }
@@ -84,7 +84,7 @@ impl Session<'_> {
         let devices = match devices(trial) {
             Ok(devices) => devices,
             Err(e) => {
-                fault(&e);
+                fault(&e, None);
                 return Exit::Refused;
             }
         };
@@ -117,9 +117,9 @@ impl Session<'_> {
                 } else {
                     text.push_str(&format!("{}\n", folder.path().display()));
                 }
-                graver(self.ended(&outcome), print(&text))
+                graver(self.ended(&outcome, None), print(&text))
             }
-            Err(e) => fault(&e),
+            Err(e) => fault(&e, None),
         }
     }
 
@@ -128,12 +128,14 @@ impl Session<'_> {
         Voice { quiet, verbose, prefix: String::new(), warned: Mutex::default() }
     }
 
-    fn ended(&self, outcome: &LabOutcome) -> Exit {
+    /// `of`: the trial's number, where it is one of a sweep.
+    fn ended(&self, outcome: &LabOutcome, of: Option<usize>) -> Exit {
         match outcome.status {
             Status::Finished => Exit::Done,
             Status::Interrupted => self.signal(),
             Status::Failed | Status::Diverged => {
-                say(outcome.reason.as_deref().unwrap_or("the run failed"), None);
+                let reason = outcome.reason.as_deref().unwrap_or("the run failed");
+                say(of_trial(of, reason), None);
                 Exit::Failed
             }
         }
@@ -158,6 +160,9 @@ impl Session<'_> {
         let mut speeds: Vec<Speed<'_>> = Vec::new();
         let mut any_virtual = false;
         let mut voice = self.voice();
+        let warnings = check::warnings(experiment, prepared);
+        warnings.tell();
+        warnings.texts().for_each(|text| voice.note(text));
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
             let values: Vec<_> = trial.axes.iter().map(|(_, v)| v.clone()).collect();
             let mut own = String::new();
@@ -196,14 +201,14 @@ impl Session<'_> {
                             speeds.extend(speed);
                             let line = ended_in_words(&outcome, outcome.work_s);
                             ended.push(format!("trial {}: {line}{ratio}", trial.index));
-                            worst = graver(worst, self.ended(&outcome));
+                            worst = graver(worst, self.ended(&outcome, Some(trial.index)));
                             let (status, reason) = (outcome.status, outcome.reason);
                             TrialEnd::Ran { status, folder: own.clone(), reason }
                         }
                         Err(e) => {
                             let reason = Some(e.to_string());
                             ended.push(format!("trial {}: failed", trial.index));
-                            worst = graver(worst, fault(&e));
+                            worst = graver(worst, fault(&e, Some(trial.index)));
                             TrialEnd::Ran { status: Status::Failed, folder: own.clone(), reason }
                         }
                     }

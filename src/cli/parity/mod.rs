@@ -92,7 +92,7 @@ fn curve(
         }
     })?;
     let dataset = datasets.open(&spec).map_err(refused)?;
-    let weights = initial_weights(&planned).map_err(refused)?;
+    let weights = initial_weights(&planned, datasets).map_err(refused)?;
     let failed = |e: &dyn std::fmt::Display| {
         say(e.to_string(), None);
         Exit::Failed

@@ -2,7 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{faults::MOST, text::Text};
+use super::{
+    faults::{self, MOST},
+    text::Text,
+};
 use crate::{
     data::file,
     spec::{Csv, Problem},
@@ -93,6 +96,10 @@ fn names(spec: &Csv, text: &Text) -> Result<Vec<String>, Problem> {
         let expected = if spec.header { "a line of column names" } else { "rows" };
         file::problem(&text.path, format!("an empty file: expected {expected}"))
     })?;
+    // The header would be all of the file.
+    if let Some(place) = text.unclosed_quote(0) {
+        return Err(faults::unclosed(place));
+    }
     Ok(if spec.header { first } else { (0..first.len()).map(|column| column.to_string()).collect() })
 }
 

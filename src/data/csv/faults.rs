@@ -43,6 +43,12 @@ enum Fault<'a> {
     Unclosed(Place),
 }
 
+/// A cell that opens a quote and ends with the file.
+pub(super) fn unclosed(place: Place) -> Problem {
+    Problem::new(place, "a quoted cell is never closed")
+        .hint("close it with `\"`; within quotes a quote is written `\"\"`")
+}
+
 #[derive(Default)]
 struct Group {
     count: usize,
@@ -133,8 +139,7 @@ impl<'a> Faults<'a> {
         let problem = match fault {
             Fault::Cell { kind, sighting, is_text } => self.cell_problem(column, kind, sighting, is_text),
             Fault::Uneven(sighting) => self.uneven_problem(sighting, last),
-            Fault::Unclosed(place) => Problem::new(place, "a quoted cell is never closed")
-                .hint("close it with `\"`; within quotes a quote is written `\"\"`"),
+            Fault::Unclosed(place) => unclosed(place),
         };
         Problem { label, ..problem }
     }

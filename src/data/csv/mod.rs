@@ -74,6 +74,7 @@ pub(super) fn open(spec: &Csv, task: Task, seed: u64) -> Result<Dataset, Vec<Pro
         preprocessing,
         truth: None,
         notes,
+        files: Vec::new(),
     })
 }
 

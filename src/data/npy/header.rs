@@ -31,6 +31,12 @@ const LONGEST: usize = 1 << 16;
 pub(super) fn read(reader: &mut dyn Read) -> Result<Header, Refusal> {
     let mut start = [0; 8];
     let found = raw::fill(reader, &mut start).map_err(Refusal::Io)?;
+    if start.starts_with(b"PK") {
+        return refuse(
+            "not an NPY file but an archive, as `numpy.savez` writes it",
+            Some("in Python: `numpy.save(path, numpy.load(archive)[name])` for each of its arrays"),
+        );
+    }
     if found < 8 || start[..6] != *b"\x93NUMPY" {
         return refuse(
             "not an NPY file: it does not start with `\\x93NUMPY`",
@@ -195,8 +201,12 @@ mod tests {
     #[test]
     fn says_what_it_refuses() {
         assert_eq!(
-            words(b"PK\x03\x04 not this"),
+            words(b"1,2,3\n4,5,6\n"),
             "not an NPY file: it does not start with `\\x93NUMPY` | write it with `numpy.save`"
+        );
+        assert_eq!(
+            words(b"PK\x03\x04 a file in it"),
+            "not an NPY file but an archive, as `numpy.savez` writes it | in Python: `numpy.save(path, numpy.load(archive)[name])` for each of its arrays"
         );
         assert_eq!(words(&file(4, "")), "NPY version 4.0: expected 1 to 3 | -");
         assert_eq!(

@@ -18,7 +18,7 @@ use self::{
     rows::{Array, Rows},
 };
 use super::{
-    Dataset, Part, Store, Task, file, labels, memory,
+    Dataset, Part, Stamp, Store, Task, file, labels, memory,
     raw::{self, Element},
     split::{self, Split},
 };
@@ -98,6 +98,7 @@ fn read(
         preprocessing: serde_json::Value::Null,
         truth: None,
         notes,
+        files: Vec::new(),
     })
 }
 
@@ -197,14 +198,20 @@ impl<'a> Pair<'a> {
             let mut reader = at_elements(self.features_path, file, header)?;
             let read = raw::read_split(&mut reader, header.layout, self.width, split, true, |_| {});
             let declared = (self.rows * self.width * header.layout.element.bytes()) as u64;
-            let (train, validation) =
-                read.map_err(|fault| file::fault(self.features_path, declared, fault))?;
+            let (train, validation) = read.map_err(|fault| {
+                let no_room = matches!(fault, raw::Fault::Memory(_));
+                let problem = file::fault(self.features_path, declared, fault);
+                let hint = "`data.placement = \"streamed\"` leaves the rows in their file";
+                if no_room { problem.hint(hint) } else { problem }
+            })?;
             let store = |values| Store::Memory(Arc::new(values));
             return Ok((store(train), (split.validation_rows() > 0).then(|| store(validation))));
         }
+        let unreadable = |error| file::unreadable(self.features_path, &error);
         let array = Arc::new(Array {
-            file: file.try_clone().map_err(|error| file::unreadable(self.features_path, &error))?,
+            file: file.try_clone().map_err(unreadable)?,
             path: self.features_path.into(),
+            stamp: Stamp::new(self.features_path, &file.metadata().map_err(unreadable)?),
             layout: header.layout,
             width: self.width,
             offset: header.offset,
@@ -212,7 +219,7 @@ impl<'a> Pair<'a> {
         let store = |validation: bool| {
             // At most u32::MAX rows: checked with the shape.
             let chosen = (split.validation_rows() > 0)
-                .then(|| split.rows_of(validation).map(|row| row as u32).collect());
+                .then(|| split.rows_of(validation).map(|row| row as u32).collect::<Arc<[u32]>>());
             let rows = if validation { split.validation_rows() } else { split.train_rows() };
             Store::File(Arc::new(Rows::new(array.clone(), rows as u32, chosen)))
         };

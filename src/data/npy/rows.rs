@@ -6,11 +6,15 @@ use std::{
     os::unix::fs::FileExt,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
-use crate::data::{
-    RowReader,
-    raw::{self, Layout},
+use crate::{
+    data::{
+        FileChange, Reads, RowReader, Stamp,
+        raw::{self, Layout},
+    },
+    plan::{BLOCK_BYTES, GAP_BYTES},
 };
 
 /// A `[rows, width]` array in a file.
@@ -24,14 +28,17 @@ pub(super) struct Array {
     pub(super) width: usize,
     /// Where the first element stands.
     pub(super) offset: u64,
+    /// What the file was like when it was opened.
+    pub(super) stamp: Stamp,
 }
 
 /// Some rows of an [`Array`], numbered from 0.
 pub(super) struct Rows {
     array: Arc<Array>,
     /// Their numbers in the array; `None` where they are all of it.
-    chosen: Option<Vec<u32>>,
+    chosen: Option<Arc<[u32]>>,
     rows: u32,
+    reads: Arc<Reads>,
     /// Buffers that came back from earlier reads, so that reading allocates nothing once it runs.
     spare: Mutex<Vec<Buffers>>,
 }
@@ -45,16 +52,17 @@ struct Buffers {
 /// A row's number in the array, and which of the rows asked for it is.
 type Wanted = (u32, u32);
 
-/// Bytes of one read at most: large enough to make a system call cheap, small enough for the second-level cache.
-const BLOCK: usize = 1 << 18;
-
-/// Bytes that are read and dropped rather than skipped by a read of their own: what is copied in the time of a system
-/// call, about.
-const GAP: u64 = 4096;
+/// Bytes of one read at most.
+const BLOCK: usize = BLOCK_BYTES as usize;
 
 impl Rows {
-    pub(super) fn new(array: Arc<Array>, rows: u32, chosen: Option<Vec<u32>>) -> Self {
-        Self { array, chosen, rows, spare: Mutex::new(Vec::new()) }
+    pub(super) fn new(array: Arc<Array>, rows: u32, chosen: Option<Arc<[u32]>>) -> Self {
+        Self { array, chosen, rows, reads: Arc::default(), spare: Mutex::new(Vec::new()) }
+    }
+
+    /// Counts so many rows that were read since `begun` by so many calls.
+    fn count(&self, rows: usize, calls: usize, begun: Instant) {
+        self.reads.add(calls as u64, rows as u64 * self.row_bytes(), begun.elapsed());
     }
 
     /// The number in the array of row `row`.
@@ -73,6 +81,7 @@ impl Rows {
 
 impl RowReader for Rows {
     fn read_rows(&self, rows: &[u32], out: &mut [f32]) -> io::Result<()> {
+        let begun = Instant::now();
         let width = self.array.width;
         if out.len() != rows.len() * width {
             let message = format!("room for {} numbers, not {}", out.len(), rows.len() * width);
@@ -85,6 +94,7 @@ impl RowReader for Rows {
         }
         // In the order of the file: neighbours are one read, and a disk is read in one direction.
         wanted.sort_unstable();
+        let mut calls = 0;
         let mut rest = &wanted[..];
         while let Some(&(first, place)) = rest.first() {
             let (run, after) = rest.split_at(self.array.run(rest));
@@ -94,13 +104,15 @@ impl RowReader for Rows {
                 .all(|(&(number, to), i)| number - first == i && to == place.wrapping_add(i));
             if in_order {
                 let out = &mut out[place as usize * width..][..run.len() * width];
-                self.array.read(first, out, &mut bytes)?;
+                calls += self.array.read(first, out, &mut bytes)?;
             } else {
                 self.array.pick(run, out, &mut bytes)?;
+                calls += 1;
             }
             rest = after;
         }
         self.spare().push(Buffers { wanted, bytes });
+        self.count(rows.len(), calls, begun);
         Ok(())
     }
 
@@ -109,13 +121,29 @@ impl RowReader for Rows {
         match &self.chosen {
             None => {
                 rows.end.checked_sub(1).map_or(Ok(first), |last| self.number(last))?;
+                let begun = Instant::now();
                 let mut bytes = self.spare().pop().unwrap_or_default();
-                self.array.read(first, out, &mut bytes.bytes)?;
+                let calls = self.array.read(first, out, &mut bytes.bytes)?;
                 self.spare().push(bytes);
+                self.count(rows.len(), calls, begun);
                 Ok(())
             }
             Some(_) => self.read_rows(&rows.collect::<Vec<_>>(), out),
         }
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.array.row_bytes() as u64
+    }
+
+    fn counted(&self, reads: Arc<Reads>) -> Arc<dyn RowReader> {
+        let (array, chosen) = (Arc::clone(&self.array), self.chosen.clone());
+        Arc::new(Self { reads, ..Self::new(array, self.rows, chosen) })
+    }
+
+    fn change(&self) -> Option<FileChange> {
+        // A file that no longer tells of itself cannot be read either, which is told with its rows.
+        self.array.file.metadata().ok().and_then(|now| self.array.stamp.change(&now))
     }
 }
 
@@ -129,16 +157,17 @@ impl Array {
         let (size, first) = (self.row_bytes() as u64, wanted[0].0);
         let follows = |pair: &[Wanted]| {
             let skipped = u64::from(pair[1].0 - pair[0].0).saturating_sub(1);
-            skipped * size <= GAP && (u64::from(pair[1].0 - first) + 1) * size <= BLOCK as u64
+            skipped * size <= GAP_BYTES && (u64::from(pair[1].0 - first) + 1) * size <= BLOCK as u64
         };
         1 + wanted.windows(2).take_while(|pair| follows(pair)).count()
     }
 
-    /// Reads rows from number `first` on into `out`, by way of `bytes` where they are not f32.
-    fn read(&self, first: u32, out: &mut [f32], bytes: &mut Vec<u8>) -> io::Result<()> {
+    /// Reads rows from number `first` on into `out`, by way of `bytes` where they are not f32; by how many calls.
+    fn read(&self, first: u32, out: &mut [f32], bytes: &mut Vec<u8>) -> io::Result<usize> {
         let size = self.layout.element.bytes();
         let as_they_are = self.layout.is_f32_of_this_machine();
         let mut element = u64::from(first) * self.width as u64;
+        let calls = out.len().div_ceil(BLOCK / size);
         for out in out.chunks_mut(BLOCK / size) {
             if as_they_are {
                 self.read_bytes(element, bytemuck::cast_slice_mut(out))?;
@@ -150,7 +179,7 @@ impl Array {
             self.check(element, out)?;
             element += out.len() as u64;
         }
-        Ok(())
+        Ok(calls)
     }
 
     /// Reads the rows of a run, each to its place in `out`.
@@ -184,12 +213,14 @@ impl Array {
     fn check(&self, element: u64, numbers: &[f32]) -> io::Result<()> {
         let Some(bad) = raw::first_not_finite(numbers) else { return Ok(()) };
         let (element, width) = (element + bad as u64, self.width as u64);
+        let mut bytes = vec![0; self.layout.element.bytes()];
+        self.read_bytes(element, &mut bytes)?;
         let message = format!(
-            "row {}, feature {} (both counted from 0) of `{}` is {}: expected a finite number",
+            "row {}, feature {} (both counted from 0) of `{}` {}",
             element / width,
             element % width,
             self.path.display(),
-            numbers[bad]
+            raw::not_finite(self.layout.exact(&bytes))
         );
         Err(io::Error::new(io::ErrorKind::InvalidData, message))
     }

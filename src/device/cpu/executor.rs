@@ -70,6 +70,8 @@ pub struct CpuExecutor {
     /// Rows of a step and of a chunk of validation: of the global batch, and of this device.
     batch: [[usize; 2]; 2],
     bytes: u64,
+    /// Bytes of the rows that it was given, by buffer, at most, and of their order.
+    rows_bytes: [u64; 5],
 }
 
 impl CpuExecutor {
@@ -98,7 +100,7 @@ impl CpuExecutor {
         let batch = [[train.batch, train.rows], validate.map_or([1, 0], |p| [p.batch, p.rows])];
         let tally = Tally { collective: job.collective, ..Tally::default() };
         let (device, memory) = (job.device, job.memory);
-        Ok(Self { device, memory, state, team, pace, tally, layout, batch, bytes })
+        Ok(Self { device, memory, state, team, pace, tally, layout, batch, bytes, rows_bytes: [0; 5] })
     }
 
     /// The state between blocks, when no thread reads it. A poisoned lock only says that a worker panicked, which the
@@ -163,11 +165,10 @@ impl CpuExecutor {
         }
     }
 
-    /// A host's rows as this device holds them.
-    fn held<T: Copy>(&self, rows: &Arc<Vec<T>>) -> Arc<Vec<T>> {
-        match self.memory {
-            Memory::Host => Arc::clone(rows),
-            Memory::Separate => Arc::new(rows.to_vec()),
+    /// Notes that a buffer of rows has so many numbers.
+    fn holds(&mut self, place: Option<usize>, numbers: usize) {
+        if let Some(bytes) = place.and_then(|place| self.rows_bytes.get_mut(place)) {
+            *bytes = (*bytes).max(4 * numbers as u64);
         }
     }
 
@@ -207,18 +208,35 @@ impl Executor for CpuExecutor {
         let l = &self.layout;
         let places = [l.train_features, l.train_targets, l.validation_features, l.validation_targets];
         let place = places.iter().position(|p| *p == buffer);
-        let (rows, moved) = (self.held(rows), self.moved(4 * rows.len()));
+        let memory = self.memory;
+        let before = self.exclusive(|state| {
+            let bound = &mut state.bound;
+            let features = |store: &mut Store| match std::mem::take(store) {
+                Store::Memory(before) => before,
+                Store::File(_) => Arc::default(),
+            };
+            match place {
+                Some(0) => features(&mut bound.train.features),
+                Some(1) => std::mem::take(&mut bound.train.targets),
+                Some(2) => features(&mut bound.validation.features),
+                Some(_) => std::mem::take(&mut bound.validation.targets),
+                None => Arc::default(),
+            }
+        });
+        let own = held(memory, before, rows)
+            .map_err(|bytes| DeviceError::OutOfMemory { device: self.device.clone(), bytes })?;
         self.exclusive(|state| {
             let bound = &mut state.bound;
             match place {
-                Some(0) => bound.train.features = Store::Memory(rows),
-                Some(1) => bound.train.targets = rows,
-                Some(2) => bound.validation.features = Store::Memory(rows),
-                Some(_) => bound.validation.targets = rows,
+                Some(0) => bound.train.features = Store::Memory(own),
+                Some(1) => bound.train.targets = own,
+                Some(2) => bound.validation.features = Store::Memory(own),
+                Some(_) => bound.validation.targets = own,
                 None => {}
             }
         });
-        Ok(moved)
+        self.holds(place, rows.len());
+        Ok(self.moved(4 * rows.len()))
     }
 
     fn bind_file(&mut self, buffer: BufferId, rows: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
@@ -234,9 +252,13 @@ impl Executor for CpuExecutor {
     }
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
-        let (order, moved) = (self.held(order), self.moved(4 * order.len()));
-        self.exclusive(|state| state.bound.order = order);
-        Ok(moved)
+        let memory = self.memory;
+        let before = self.exclusive(|state| std::mem::take(&mut state.bound.order));
+        let own = held(memory, before, order)
+            .map_err(|bytes| DeviceError::OutOfMemory { device: self.device.clone(), bytes })?;
+        self.exclusive(|state| state.bound.order = own);
+        self.holds(Some(4), order.len());
+        Ok(self.moved(4 * order.len()))
     }
 
     fn write(&mut self, to: Slice, from: &[f32]) -> Result<Moved, DeviceError> {
@@ -306,6 +328,20 @@ impl Executor for CpuExecutor {
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + self.rows_bytes.iter().sum::<u64>()
     }
+}
+
+/// A host's rows as a device with that memory holds them, in place of those before. An error is of so many bytes that are
+/// not there.
+fn held<T: Copy>(memory: Memory, before: Arc<Vec<T>>, rows: &Arc<Vec<T>>) -> Result<Arc<Vec<T>>, u64> {
+    if memory == Memory::Host {
+        return Ok(Arc::clone(rows));
+    }
+    // Nobody else has what was copied here.
+    let mut own = Arc::try_unwrap(before).unwrap_or_default();
+    own.clear();
+    own.try_reserve_exact(rows.len()).map_err(|_| size_of_val(&rows[..]) as u64)?;
+    own.extend_from_slice(rows);
+    Ok(Arc::new(own))
 }

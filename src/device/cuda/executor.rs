@@ -387,7 +387,8 @@ impl Executor for CudaExecutor {
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        let rows = self.feeds.iter().map(Feed::bytes).sum::<usize>() + self.order.bytes();
+        self.bytes + rows as u64
     }
 }
 

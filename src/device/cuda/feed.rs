@@ -66,6 +66,12 @@ impl Feed {
         chunk.or_else(|| self.whole.as_ref().map(|m| m.at)).unwrap_or(0)
     }
 
+    /// Bytes that it takes on the device.
+    pub fn bytes(&self) -> usize {
+        let chunks = self.chunks.iter().flatten().map(|chunk| chunk.memory.bytes);
+        chunks.sum::<usize>() + self.whole.as_ref().map_or(0, |memory| memory.bytes)
+    }
+
     /// Brings all rows to the device, once. How long the host waited for a place to copy from.
     pub fn bind_whole(
         &mut self,
@@ -163,6 +169,11 @@ impl OrderFeed {
     /// Where kernels find it.
     pub fn at(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.at)
+    }
+
+    /// Bytes that it takes on the device.
+    pub fn bytes(&self) -> usize {
+        self.memory.as_ref().map_or(0, |memory| memory.bytes)
     }
 
     /// Brings it to the device, behind all steps that use the one before.

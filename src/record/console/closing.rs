@@ -55,7 +55,14 @@ fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(
         rows.push(("speed", speed));
     }
     if let Some(loss) = outcome.final_train_loss {
-        let of = if header.epoch_means { "the mean of the last epoch" } else { "of the last step" };
+        let of = match header.epoch_means {
+            true if outcome.final_train_rows < header.train_rows => {
+                let [some, all] = [outcome.final_train_rows, header.train_rows].map(units::count);
+                format!("the mean of {some} rows of the last epoch's {all}")
+            }
+            true => "the mean of the last epoch".to_owned(),
+            false => "of the last step".to_owned(),
+        };
         rows.push(("train loss", format!("{}, {of}", units::number(loss.into()))));
     }
     if let Some(loss) = outcome.final_validation_loss {
@@ -133,6 +140,18 @@ mod tests {
           bound by         start-up and files, 99.3 % of 1 min 15 s; first: several trials in one sweep. The training itself: log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
+    }
+
+    #[test]
+    fn a_part_of_an_epoch_is_called_one() {
+        let header = Header { epoch_means: true, ..sample::header() };
+        let line = |final_train_rows| {
+            let outcome = Outcome { final_train_rows, ..sample::outcome() };
+            let text = table(&header, &outcome, 0.0123, Path::new(FOLDER), false);
+            text.lines().find(|line| line.contains("train loss")).unwrap_or_default().to_owned()
+        };
+        assert_eq!(line(80), "  train loss           1.500, the mean of the last epoch");
+        assert_eq!(line(48), "  train loss           1.500, the mean of 48 rows of the last epoch's 80");
     }
 
     #[test]

@@ -47,6 +47,11 @@ pub enum Ending {
 pub struct Warned(Arc<Mutex<BTreeSet<String>>>);
 
 impl Warned {
+    /// Takes note of one that was given elsewhere.
+    pub fn note(&self, warning: &str) {
+        self.is_new(warning);
+    }
+
     /// Whether it is the first time.
     fn is_new(&self, warning: &str) -> bool {
         // A poisoned set is as good as any: at worst a warning is given twice.
@@ -65,6 +70,8 @@ pub struct ConsoleOptions {
     pub color: bool,
     /// What the end prints.
     pub ending: Ending,
+    /// The number of the trial, where it is one of a sweep.
+    pub trial: Option<usize>,
     /// Warnings that were given before.
     pub warned: Warned,
 }
@@ -181,7 +188,9 @@ impl Sink for Console {
             Event::Validation(row) => self.validation(row),
             Event::Notice(Level::Warning, message) => {
                 if self.options.warned.is_new(message) {
-                    self.say(&format!("warning: {message}"));
+                    // A later trial may find the same.
+                    let of = self.options.trial.map(|trial| format!("first in trial {trial}: "));
+                    self.say(&format!("warning: {}{message}", of.unwrap_or_default()));
                 }
             }
             Event::Notice(Level::Info, message) => {

@@ -28,7 +28,14 @@ impl Write for Broken {
 }
 
 fn options(verbosity: Verbosity, ending: Ending) -> ConsoleOptions {
-    ConsoleOptions { verbosity, terminal: false, color: false, ending, warned: Warned::default() }
+    ConsoleOptions {
+        verbosity,
+        terminal: false,
+        color: false,
+        ending,
+        trial: None,
+        warned: Warned::default(),
+    }
 }
 
 fn printed(options: ConsoleOptions, events: &[Event]) -> String {

@@ -33,13 +33,11 @@ impl<'a> Item<'a> {
             Value::Integer(i) => Some(*i as f64),
             _ => None,
         };
-        let too_large = match &self.at {
-            At::Node(node) => {
-                as_float(&node.value).is_some_and(|x| x.is_finite() && x.abs() > f64::from(f32::MAX))
-            }
+        let is_beyond_f32 = match &self.at {
+            At::Node(node) => as_float(&node.value).is_some_and(Range::is_beyond_f32),
             _ => false,
         };
-        let expected = if too_large { format!("{range:#}") } else { range.to_string() };
+        let expected = if is_beyond_f32 { format!("{range:#}") } else { range.to_string() };
         let mut schema = Json::new();
         schema.insert("type".into(), "number".into());
         range.describe(&mut schema);
@@ -154,8 +152,10 @@ impl<'a> Item<'a> {
                 };
                 items.iter().enumerate().map(read_one).collect()
             }
-            At::Node(_) => {
-                Item { at, doc, reading }.custom("an array", serde_json::Value::Null, Vec::new(), |_| None)
+            At::Node(node) => {
+                let hint = in_brackets(&node.value);
+                let item = Item { at, doc, reading };
+                item.custom_hinted("an array", serde_json::Value::Null, Vec::new(), hint, |_| None)
             }
         }
     }
@@ -270,6 +270,12 @@ impl<'a> Item<'a> {
             self.reading.tell(key, make(Problem::new(node.span.place(), "")));
         }
     }
+}
+
+/// The way out where one item stands for a list of one, or items between commas for a list.
+fn in_brackets(value: &Value) -> Option<String> {
+    let is_item = !matches!(value, Value::Array(_) | Value::Table(_));
+    is_item.then(|| format!("a list stands in brackets, be it of one: `[{}]`", value.to_toml()))
 }
 
 /// The way out where a string holds what was expected.

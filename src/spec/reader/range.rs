@@ -26,13 +26,21 @@ pub(in crate::spec) enum Range {
 /// Numbers become f32 on the devices; one that overflows there would train nothing.
 const LARGEST: f64 = f32::MAX as f64;
 
+/// Nor would one that is none there: devices take a number below this for 0.
+const SMALLEST: f64 = f32::MIN_POSITIVE as f64;
+
 impl Range {
+    /// Whether it is a number that f32 has no normal one for: too large, or taken for 0.
+    pub(super) fn is_beyond_f32(x: f64) -> bool {
+        x.is_finite() && (x.abs() > LARGEST || (x != 0.0 && x.abs() < SMALLEST))
+    }
+
     pub(super) fn contains(self, x: f64) -> bool {
         x.is_finite()
             && x.abs() <= LARGEST
             && match self {
                 Self::Finite => true,
-                Self::Positive => x > 0.0,
+                Self::Positive => x >= SMALLEST,
                 Self::NonNegative => x >= 0.0,
                 Self::BelowOne => (0.0..1.0).contains(&x),
                 Self::Unit => (0.0..=1.0).contains(&x),

@@ -22,8 +22,10 @@ fn with_threads(threads: &[[u32; 2]]) -> Runs {
 #[test]
 fn threads_are_judged_by_those_that_computed() {
     let same = "2 runs, comparable: same processor, instruction set, threads and version".to_owned();
+    assert_eq!(said(&with_threads(&[[1, 2], [1, 2]])), (same.clone(), vec![]));
     // One could have had more, and took as many.
-    assert_eq!(said(&with_threads(&[[1, 2], [1, 1]])), (same, vec![]));
+    let why = "each on the CPU computed with 1 thread, though there were 1 or 2";
+    assert_eq!(said(&with_threads(&[[1, 2], [1, 1]])), (format!("{same}; {why}"), vec![]));
     // The plan chose otherwise, of as many.
     assert_eq!(
         said(&with_threads(&[[1, 2], [2, 2]])),
@@ -60,6 +62,9 @@ fn what_decides_times_is_said_once() {
     let ended = compare(&[]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     assert_eq!(ended.stdout.matches("say nothing of each other").count(), 1, "{}", ended.stdout);
+    let quiet = compare(&["-q"]);
+    let first = ended.stdout.lines().next().map(|line| format!("{line}\n"));
+    assert_eq!((quiet.code, Some(quiet.stdout), quiet.stderr.as_str()), (Some(0), first, ""));
     let warning = "warning: `host.threads` differs between the runs: their times say nothing of each other\n";
     let ended = compare(&["--export", "csv"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), warning));

@@ -119,6 +119,15 @@ a quoted cell is never closed
   hint: close it with `\"`; within quotes a quote is written `\"\"`
 "
     );
+    let folder = Folder::new("a,\"y\n1,2\n3,4\n");
+    assert_eq!(
+        folder.problems(folder.spec("y"), Task::Regression),
+        "\
+a quoted cell is never closed
+  --> rows.csv:1:3 | a,\"y
+  hint: close it with `\"`; within quotes a quote is written `\"\"`
+"
+    );
 }
 
 #[test]

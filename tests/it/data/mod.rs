@@ -4,7 +4,7 @@ mod csv;
 mod csv_problems;
 mod garbage;
 mod idx;
-mod npy;
+pub mod npy;
 mod real;
 mod synthetic;
 

@@ -195,6 +195,32 @@ fn faults_while_reading_are_told() {
     assert!(reader.read_rows(&[0, 1], &mut out).is_err(), "too little room");
 }
 
+/// As it stands in the file, however it is read.
+#[test]
+fn a_number_that_f32_does_not_hold_is_called_by_its_value() {
+    let values = [0.0, 1.0, -1e300, 2.0, 3.0, f64::NEG_INFINITY];
+    let elements: Vec<u8> = values.iter().flat_map(|value: &f64| value.to_le_bytes()).collect();
+    let folder = Folder::new(&npy("<f8", "(6,)", &elements), &npy("|u1", "(6,)", &[0, 1, 0, 1, 0, 1]));
+    let made = in_file(folder.spec());
+    let Store::File(reader) = &made.train.features else { panic!("not in a file") };
+    let fault = |rows: &[u32]| {
+        reader.read_rows(rows, &mut vec![0.0; rows.len()]).expect_err("it cannot be used").to_string()
+    };
+    let told = |row: usize, what: &str| {
+        let path = folder.0.path().join("x.npy");
+        format!("row {row}, feature 0 (both counted from 0) of `{}` {what}", path.display())
+    };
+    let large = told(2, "is -1e300: f32, in which rows are kept, holds numbers up to 3.4e38");
+    assert_eq!(fault(&[0, 1, 2, 3]), large);
+    assert_eq!(fault(&[3, 2, 0]), large);
+    assert_eq!(fault(&[5]), told(5, "is -inf: expected a finite number"));
+    let labels = Folder::new(&npy("|u1", "(2,)", &[0, 1]), &npy("<f8", "(2,)", &elements[8..24]));
+    assert_eq!(
+        labels.problems(Task::Regression),
+        "the label of row 1 (counted from 0) is -1e300: f32, in which rows are kept, holds numbers up to 3.4e38\n  --> y.npy\n"
+    );
+}
+
 #[test]
 fn targets_may_be_several_numbers() {
     let folder = Folder::new(
@@ -278,7 +304,7 @@ fn a_header_that_lies_is_told() {
         ),
         (
             npy("<f8", "(2,)", &[0.0_f64.to_le_bytes(), 1e300_f64.to_le_bytes()].concat()),
-            "row 1, feature 0 (both counted from 0) is inf: expected a finite number\n  --> x.npy\n".into(),
+            "row 1, feature 0 (both counted from 0) is 1e300: f32, in which rows are kept, holds numbers up to 3.4e38\n  --> x.npy\n".into(),
         ),
     ] {
         assert_eq!(Folder::new(&features, &labels).problems(Task::Classification), expected);

@@ -2,6 +2,7 @@
 //! words, and leaves nothing half-written behind.
 
 mod failures;
+mod files;
 mod kills;
 mod lab;
 mod signals;

@@ -1,0 +1,89 @@
+//! Warnings that are known before anything runs: each told once, with the trials that it is of.
+
+use super::exit::tell;
+use crate::units;
+
+/// Each warning with the numbers of its trials, in the order in which they came.
+pub struct Warnings {
+    found: Vec<(String, Vec<usize>)>,
+    /// How many trials run, where they are those of a sweep.
+    of_sweep: Option<usize>,
+}
+
+impl Warnings {
+    /// Of the trials that run, by their numbers.
+    pub fn of(is_sweep: bool, trials: impl Iterator<Item = (usize, Vec<String>)>) -> Self {
+        let mut found: Vec<(String, Vec<usize>)> = Vec::new();
+        let mut count = 0;
+        for (trial, warnings) in trials {
+            count += 1;
+            for warning in warnings {
+                match found.iter_mut().find(|(known, _)| *known == warning) {
+                    Some((_, trials)) if trials.last() == Some(&trial) => {}
+                    Some((_, trials)) => trials.push(trial),
+                    None => found.push((warning, vec![trial])),
+                }
+            }
+        }
+        Self { found, of_sweep: is_sweep.then_some(count) }
+    }
+
+    /// Says them on standard error, as a run says what it finds.
+    pub fn tell(&self) {
+        self.lines().iter().for_each(|line| tell(&format!("{line}\n")));
+    }
+
+    /// Their texts.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.found.iter().map(|(text, _)| text.as_str())
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let line = |(text, trials): &(String, Vec<usize>)| match self.of_sweep {
+            None => format!("warning: {text}"),
+            Some(all) if all == trials.len() && all > 1 => format!("warning: all trials: {text}"),
+            Some(_) => format!("warning: {}: {text}", named(trials)),
+        };
+        self.found.iter().map(line).collect()
+    }
+}
+
+/// `trial 3`, `trials 0, 2 to 5`; of trials far apart the first and how many more.
+fn named(trials: &[usize]) -> String {
+    /// What a line has room for.
+    const LONGEST: usize = 40;
+    match trials {
+        [trial] => format!("trial {trial}"),
+        [first, rest @ ..] => match units::numbers(trials) {
+            list if list.len() <= LONGEST => format!("trials {list}"),
+            _ => format!("trial {first} and {} others", units::count(rest.len() as u64)),
+        },
+        [] => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_told_once_with_its_trials() {
+        let warned = |trial: usize| {
+            let own = (trial.is_multiple_of(2)).then(|| "even".to_owned());
+            let some = (1..=3).contains(&trial).then(|| "some".to_owned());
+            (trial, ["all".to_owned()].into_iter().chain(own).chain(some).collect::<Vec<_>>())
+        };
+        let sweep = Warnings::of(true, (0..6).map(warned));
+        assert_eq!(
+            sweep.lines(),
+            ["warning: all trials: all", "warning: trials 0, 2, 4: even", "warning: trials 1 to 3: some"]
+        );
+        assert!(sweep.texts().eq(["all", "even", "some"]));
+        let single = Warnings::of(false, [warned(0)].into_iter());
+        assert_eq!(single.lines(), ["warning: all", "warning: even"]);
+        let one = Warnings::of(true, [warned(7)].into_iter());
+        assert_eq!(one.lines(), ["warning: trial 7: all"]);
+        let many = Warnings::of(true, (0..200).map(warned));
+        assert_eq!(many.lines()[1], "warning: trial 0 and 99 others: even");
+    }
+}

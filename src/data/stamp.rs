@@ -1,0 +1,151 @@
+//! What a file was like when it was opened, and what has become of it since.
+//!
+//! Length and time of the last change are compared, of which a look costs a microsecond; the contents are not. The system
+//! notes the time by its tick, some milliseconds: two writes within one are one to it. What is written through a mapping
+//! is noted when it first touches a page.
+
+use std::{
+    fs::{self, Metadata},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use crate::{device::FileChange, units};
+
+/// A file as it was at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    path: PathBuf,
+    /// Device and inode: which file it is, whatever it is called.
+    file: (u64, u64),
+    bytes: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    /// Of the file that `path` leads to now; `None` where there is none.
+    pub fn of(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().map(|metadata| Self::new(path, &metadata))
+    }
+
+    pub(super) fn new(path: &Path, metadata: &Metadata) -> Self {
+        Self {
+            path: path.into(),
+            file: (metadata.dev(), metadata.ino()),
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What has become of a file that is held open and of which `now` is told. That its path leads elsewhere by now is
+    /// looked for only if nobody wrote to it.
+    pub(super) fn change(&self, now: &Metadata) -> Option<FileChange> {
+        let path = self.path.display();
+        if self.bytes != now.len() {
+            let bytes =
+                |bytes: u64| format!("{} {}", units::count(bytes), if bytes == 1 { "byte" } else { "bytes" });
+            let (then, now) = (bytes(self.bytes), bytes(now.len()));
+            return Some(FileChange::Written(format!(
+                "`{path}` had {then} when it was opened, and now has {now}"
+            )));
+        }
+        if self.modified != (now.mtime(), now.mtime_nsec()) {
+            return Some(FileChange::Written(format!("`{path}` was written to after it was opened")));
+        }
+        match Self::of(&self.path) {
+            None => Some(FileChange::Replaced(format!("`{path}` was removed after it was opened"))),
+            Some(other) if other.file != self.file => Some(FileChange::Replaced(format!(
+                "`{path}` was replaced by another file after it was opened"
+            ))),
+            Some(_) => None,
+        }
+    }
+}
+
+/// Files as they are before they are read.
+pub(super) struct Before(Vec<Stamp>);
+
+impl Before {
+    pub(super) fn reading(paths: &[&Path]) -> Self {
+        Self(paths.iter().filter_map(|path| Stamp::of(path)).collect())
+    }
+
+    /// What they were, where they still are; the first that has changed otherwise.
+    pub(super) fn after(self) -> Result<Vec<Stamp>, PathBuf> {
+        match self.0.iter().find(|stamp| Stamp::of(&stamp.path).as_ref() != Some(*stamp)) {
+            Some(changed) => Err(changed.path.clone()),
+            None => Ok(self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        time::{Duration, SystemTime},
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_becomes_of_a_file_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x");
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let write = |path: &Path, text: &str| {
+            fs::write(path, text).expect("a file");
+            File::options().write(true).open(path).and_then(|file| file.set_modified(old)).expect("a time");
+        };
+        write(&path, "1234");
+        let file = File::open(&path).expect("a file");
+        let stamp = Stamp::of(&path).expect("a file");
+        let change = || stamp.change(&file.metadata().expect("a file"));
+        let shown = path.display();
+        assert_eq!(change(), None);
+        write(&path, "1");
+        assert_eq!(
+            change(),
+            Some(FileChange::Written(format!(
+                "`{shown}` had 4 bytes when it was opened, and now has 1 byte"
+            )))
+        );
+        fs::write(&path, "4321").expect("a file");
+        assert_eq!(
+            change(),
+            Some(FileChange::Written(format!("`{shown}` was written to after it was opened")))
+        );
+        write(&path, "1234");
+        assert_eq!(change(), None, "the same length and time: nothing else is compared");
+        fs::rename(&path, folder.path().join("y")).expect("another name");
+        assert_eq!(
+            change(),
+            Some(FileChange::Replaced(format!("`{shown}` was removed after it was opened")))
+        );
+        write(&path, "1234");
+        assert_eq!(
+            change(),
+            Some(FileChange::Replaced(format!("`{shown}` was replaced by another file after it was opened")))
+        );
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [a, b] = ["a", "b"].map(|name| folder.path().join(name));
+        fs::write(&a, "1").expect("a file");
+        fs::write(&b, "2").expect("a file");
+        let missing = folder.path().join("c");
+        let stamps = Before::reading(&[&a, &missing, &b]).after().expect("nothing changes");
+        assert_eq!(stamps.iter().map(Stamp::path).collect::<Vec<_>>(), [&a, &b]);
+        let before = Before::reading(&[&a, &b]);
+        fs::write(&b, "22").expect("a file");
+        assert_eq!(before.after(), Err(b));
+    }
+}

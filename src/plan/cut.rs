@@ -1,0 +1,42 @@
+//! Whether a trial's rows stay where they are computed with, are fetched by its steps, or come in chunks.
+
+use super::{Chunks, Facts, Machine, fetch, footprint::Rows, validation_chunk};
+use crate::{
+    program::Programs,
+    spec::{Placement, Source, Spec},
+};
+
+/// What decides how a trial's rows are cut.
+#[derive(Clone, Copy)]
+pub(super) struct Cut<'a> {
+    pub spec: &'a Spec,
+    pub facts: Facts,
+    /// Whether the CPU alone computes.
+    pub on_cpu: bool,
+    pub machine: &'a Machine,
+}
+
+impl Cut<'_> {
+    /// The chunks of steps on so many rows; `None` where rows stay where they are computed with, or steps fetch them. The
+    /// CPU fetches them from where they are, one by one or many together, as it is quicker; every other device has a
+    /// memory of its own, to which they are brought.
+    pub fn chunks(&self, batch: usize) -> Option<Chunks> {
+        let Self { spec, facts, .. } = *self;
+        let batches = [batch, validation_chunk(facts, batch)];
+        if self.on_cpu {
+            let chunks = Chunks::together(facts, batches, self.machine.memory_available);
+            return fetch::together(facts, (batch, spec.data.shuffle), chunks);
+        }
+        let away = facts.in_file() || spec.data.placement == Placement::Streamed;
+        away.then(|| Chunks::new(facts, batches))
+    }
+
+    /// Where the rows of those programs are.
+    pub fn rows(&self, programs: &Programs, chunks: Option<Chunks>) -> Rows {
+        let Self { spec, facts, .. } = *self;
+        let of_one_file = matches!(&spec.data.source, Source::Npy(npy) if npy.validation_features.is_none());
+        let are_split = of_one_file && facts.validation_rows > 0;
+        let validates = programs.validate.is_some();
+        Rows { facts, shuffle: spec.data.shuffle, are_split, chunks, validates }
+    }
+}

@@ -1,0 +1,62 @@
+//! What runs the steps, and which of the CPU's ways to do so a trial takes. GPUs' are in [`super::gpu`].
+
+use super::{Floor, TEAM_MARGIN};
+use crate::{spec::EngineChoice, units};
+
+/// What runs the steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// One CPU thread walks the program.
+    Serial,
+    /// A team of CPU threads walks it together.
+    Team,
+    /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
+    Persistent,
+    /// All blocks of one GPU launch walk the program together.
+    Cooperative,
+    /// Steps are captured once as a CUDA graph and replayed.
+    Graph,
+    /// Every instruction is a launch of its own, timed by itself.
+    Launch,
+}
+
+impl Engine {
+    /// Whether it runs on a GPU, which does not make the host wait for its steps.
+    pub fn is_gpu(self) -> bool {
+        matches!(self, Self::Persistent | Self::Cooperative | Self::Graph | Self::Launch)
+    }
+
+    /// The word in `summary.csv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Serial => "serial",
+            Self::Team => "team",
+            Self::Persistent => "persistent",
+            Self::Cooperative => "cooperative",
+            Self::Graph => "graph",
+            Self::Launch => "launch",
+        }
+    }
+}
+
+/// A team pays off where its meetings cost less than the work it shares.
+pub(super) fn on_the_cpu(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, String) {
+    // What is done beside a step is not shared by those who do it.
+    let [alone, together] = [1, threads].map(|threads| floor.by(threads).device_s());
+    match choice {
+        EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
+        EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),
+        _ if threads <= 1 => (Engine::Serial, "there is one thread".into()),
+        _ if together < TEAM_MARGIN * alone => (
+            Engine::Team,
+            format!(
+                "a step of {} shared by {threads} threads may take {}",
+                units::seconds(alone),
+                units::seconds(together)
+            ),
+        ),
+        _ => {
+            (Engine::Serial, format!("a step of {} is too short for threads to share", units::seconds(alone)))
+        }
+    }
+}

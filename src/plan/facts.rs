@@ -1,0 +1,47 @@
+//! What planning must know of the data.
+
+/// Bytes of a number.
+const NUMBER_BYTES: u64 = 4;
+
+/// What the data are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Rows to train on.
+    pub train_rows: usize,
+    /// Rows to validate on.
+    pub validation_rows: usize,
+    /// Features per row.
+    pub features: usize,
+    /// Numbers per target.
+    pub targets: usize,
+    /// Classes, where targets are classes.
+    pub classes: Option<usize>,
+    /// Bytes of a row's features in their file, where they stay there.
+    pub file_row_bytes: Option<u64>,
+}
+
+impl Facts {
+    /// Whether features stay in their file.
+    pub fn in_file(&self) -> bool {
+        self.file_row_bytes.is_some()
+    }
+
+    /// Rows of both kinds.
+    pub(super) fn rows(&self) -> u64 {
+        (self.train_rows as u64).saturating_add(self.validation_rows as u64)
+    }
+
+    /// Bytes of a row in memory: features and targets.
+    pub(super) fn row_bytes(&self) -> u64 {
+        NUMBER_BYTES.saturating_mul((self.features as u64).saturating_add(self.targets as u64))
+    }
+
+    /// Bytes of all rows in memory; of those whose features stay in their file, the targets.
+    pub(super) fn resident_bytes(&self) -> u64 {
+        let row_bytes = match self.in_file() {
+            true => NUMBER_BYTES.saturating_mul(self.targets as u64),
+            false => self.row_bytes(),
+        };
+        self.rows().saturating_mul(row_bytes)
+    }
+}

@@ -1,0 +1,102 @@
+//! What a trial takes of memory: on each device, and in the host's for all of them.
+//!
+//! What does not grow with the job is left out: stacks, code, places of a few megabytes that copies pass through.
+
+use super::{
+    Chunks, Facts, Place,
+    chunks::{ON_A_GPU, ON_THE_HOST},
+    gpu,
+};
+use crate::program::{Programs, Shard};
+
+/// Bytes of a row's number.
+const NUMBER: u64 = 4;
+
+/// Where a trial's rows are, and what else grows with their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rows {
+    pub facts: Facts,
+    /// Whether every epoch has an order of its own.
+    pub shuffle: bool,
+    /// Whether those to train on and those to validate on are of the same file, so that which is which is noted.
+    pub are_split: bool,
+    /// How they are brought to the devices, where they do not stay there.
+    pub chunks: Option<Chunks>,
+    /// Whether the devices validate.
+    pub validates: bool,
+}
+
+/// Bytes that a trial takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Of each device's own memory, in the order of [`super::Choice::used`]. The CPU's and that of virtual devices is the
+    /// host's.
+    pub devices: Vec<u64>,
+    /// Of the host's memory beside those: rows and their order, and chunks of them on their way.
+    pub host: u64,
+}
+
+impl Footprint {
+    /// Of devices that run those programs.
+    pub(super) fn of<'a>(rows: &Rows, ranks: impl Iterator<Item = (&'a Place, &'a Programs)>) -> Self {
+        let ranks: Vec<_> = ranks.collect();
+        let world_size = ranks.len();
+        let device = |(rank, (place, programs)): (usize, &(&Place, &Programs))| {
+            rows.on_device(**place, programs, Shard { rank, world_size })
+        };
+        let places: Vec<Place> = ranks.iter().map(|(place, _)| **place).collect();
+        Self { devices: ranks.iter().enumerate().map(device).collect(), host: rows.on_host(&places) }
+    }
+
+    /// All that is in the host's memory: that of devices that are the host's, too.
+    pub fn in_host_memory(&self, used: &[Place]) -> u64 {
+        let own = self.devices.iter().zip(used).filter(|(_, place)| !matches!(place, Place::Gpu(_)));
+        own.fold(self.host, |sum, (bytes, _)| sum.saturating_add(*bytes))
+    }
+}
+
+impl Rows {
+    /// Bytes that stay on a device with a memory of its own, beside its programs.
+    fn resident(&self) -> u64 {
+        if self.chunks.is_some() { 0 } else { self.facts.resident_bytes().saturating_add(self.order()) }
+    }
+
+    fn order(&self) -> u64 {
+        if self.shuffle { (self.facts.train_rows as u64).saturating_mul(NUMBER) } else { 0 }
+    }
+
+    pub fn on_device(&self, place: Place, programs: &Programs, shard: Shard) -> u64 {
+        let chunk = || self.chunks.map_or(0, |chunks| chunks.bytes(shard, self.validates));
+        match place {
+            // It computes with the host's own rows.
+            Place::Cpu => programs.layout.arena_bytes(),
+            Place::Virtual(_) => {
+                programs.layout.arena_bytes().saturating_add(self.resident()).saturating_add(chunk())
+            }
+            Place::Gpu(_) => gpu::bytes(programs, self.resident(), ON_A_GPU.saturating_mul(chunk())),
+        }
+    }
+
+    /// Bytes of the host's memory for devices in those places.
+    pub fn on_host(&self, places: &[Place]) -> u64 {
+        let facts = self.facts;
+        let mut bytes = facts.resident_bytes().saturating_add(self.order());
+        if facts.in_file() && self.are_split {
+            bytes = bytes.saturating_add(facts.rows().saturating_mul(NUMBER));
+        }
+        let world_size = places.len();
+        let held = ON_THE_HOST + u64::from(places.contains(&Place::Cpu));
+        for (rank, place) in places.iter().enumerate() {
+            let chunk =
+                self.chunks.map_or(0, |chunks| chunks.bytes(Shard { rank, world_size }, self.validates));
+            let more = match place {
+                Place::Cpu | Place::Virtual(_) => 0,
+                // Pinned.
+                Place::Gpu(_) if self.chunks.is_some() => ON_A_GPU.saturating_mul(chunk),
+                Place::Gpu(_) => ON_A_GPU.saturating_mul(self.order()),
+            };
+            bytes = bytes.saturating_add(held.saturating_mul(chunk)).saturating_add(more);
+        }
+        bytes
+    }
+}

@@ -1,0 +1,64 @@
+//! Files of rows that change while a run reads them.
+//!
+//! They are looked at as often as progress is told, and at the end: often enough to end a run soon, and far too seldom to
+//! cost it anything. A file that was written to makes rows of two contents, so that the figures mean nothing; one that was
+//! replaced as a whole is still read as it was.
+
+use super::session::{Halt, Session};
+use crate::{
+    data::{Dataset, FileChange, Part, Store},
+    event::{Event, Level, Status},
+    units,
+};
+
+impl Session<'_> {
+    /// Ends the run where a file was written to.
+    pub(super) fn check_files(&mut self) -> Result<(), Halt> {
+        match change(self.dataset) {
+            Some(FileChange::Written(what)) => Err(Halt::Changed(self.written(&what))),
+            Some(FileChange::Replaced(_)) | None => {
+                self.files_seen = self.step;
+                Ok(())
+            }
+        }
+    }
+
+    /// The last look. What was written to a file is why reading it failed, and makes a run that finished one that did not;
+    /// what else ended a run stays its end.
+    pub(super) fn look_at_files(&mut self, status: &mut Status, reason: &mut Option<String>) {
+        let warning = match change(self.dataset) {
+            None => return,
+            Some(FileChange::Replaced(what)) => {
+                format!("{what}: all rows of this run are of the earlier file")
+            }
+            Some(FileChange::Written(what)) => {
+                let what = self.written(&what);
+                if matches!(status, Status::Finished | Status::Failed) {
+                    (*status, *reason) = (Status::Failed, Some(what));
+                    return;
+                }
+                what
+            }
+        };
+        self.outbox.push(Event::Notice(Level::Warning, warning));
+    }
+
+    fn written(&self, what: &str) -> String {
+        let since = match self.files_seen {
+            0 => "rows may be of either content from the first step on".to_owned(),
+            step => format!("rows may be of either content after step {}", units::count(step)),
+        };
+        format!("{what}: {since}; run again once nothing writes to it, or on a copy")
+    }
+}
+
+/// Of those files that rows are still fetched from: a change that spoils them before one that does not.
+fn change(dataset: &Dataset) -> Option<FileChange> {
+    let parts = [Some(&dataset.train), dataset.validation.as_ref()];
+    let of = |part: &Part| match &part.features {
+        Store::File(rows) => rows.change(),
+        Store::Memory(_) => None,
+    };
+    let changes = || parts.into_iter().flatten().filter_map(of);
+    changes().find(|change| matches!(change, FileChange::Written(_))).or_else(|| changes().next())
+}

@@ -1,0 +1,97 @@
+//! Files of rows that change while a run reads them.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt,
+    path::Path,
+};
+
+use super::{
+    super::process::{Ended, Folder, Place},
+    failures::write_npy,
+    quiet, send, wait_for_lines,
+};
+
+const ROWS: usize = 64;
+
+/// A spec of endless epochs beside its rows, which stay in their file.
+fn place() -> Place {
+    let place = Place::new(
+        "[data]\nbatch_size = 16\nplacement = \"streamed\"\n[data.npy]\nfeatures = \"x.npy\"\nlabels = \"y.npy\"\n\
+         validation_fraction = 0.25\n[model]\nlayers = [{ linear = { out_features = 1 } }]\nloss = \"mse\"\n\
+         [optimizer.sgd]\nlr = 1e-6\n[trainer]\nmax_epochs = 1000000000\n",
+    );
+    write_npy(&place.path().join("x.npy"), &format!("({ROWS}, 3)"), &[0.5; 3 * ROWS]);
+    write_npy(&place.path().join("y.npy"), &format!("({ROWS},)"), &[0.5; ROWS]);
+    place
+}
+
+/// What becomes of a run of which something is done to the file, once it has written some lines.
+fn disturbed(place: &Place, way: &[&str], disturb: impl Fn(&Path), signal: Option<&str>) -> (Ended, Folder) {
+    let (command, runs) = place.prepared(&[way, &["logging.policy=per_epoch"]].concat());
+    let child = quiet(command);
+    let folder = wait_for_lines(&runs, 20);
+    disturb(&place.path().join("x.npy"));
+    if let Some(signal) = signal {
+        send(signal, &child);
+    }
+    (Ended::of(child.wait_with_output().unwrap()), folder)
+}
+
+/// One that fetches rows itself, and one to which they are brought.
+const WAYS: [&[&str]; 2] = [&["--threads=1"], &["devices.num_gpus=1", "--virtual-gpus=1"]];
+
+#[test]
+fn a_file_that_is_written_to_ends_the_run() {
+    let overwrite = |path: &Path| {
+        let file = File::options().write(true).open(path).unwrap();
+        file.write_all_at(&7.0_f32.to_le_bytes(), 128).unwrap();
+    };
+    let cut = |path: &Path| File::options().write(true).open(path).unwrap().set_len(128).unwrap();
+    type Way<'a> = (&'a dyn Fn(&Path), &'a str);
+    let ways: [Way<'_>; 2] = [
+        (&overwrite, "was written to after it was opened"),
+        (&cut, "had 896 bytes when it was opened, and now has 128 bytes"),
+    ];
+    for way in WAYS {
+        for (disturb, what) in ways {
+            let place = place();
+            let (ended, folder) = disturbed(&place, way, disturb, None);
+            assert_eq!(ended.code, Some(1), "{way:?}: {ended:?}");
+            let path = place.path().join("x.npy");
+            let (before, after) = (
+                format!("error: `{}` {what}: rows may be of either content after step ", path.display()),
+                "; run again once nothing writes to it, or on a copy\n",
+            );
+            let last = ended.stderr.lines().last().map(|line| format!("{line}\n")).unwrap();
+            let step = last.strip_prefix(&before).and_then(|rest| rest.strip_suffix(after));
+            let step: usize = step.unwrap_or_else(|| panic!("{ended:?}")).replace(',', "").parse().unwrap();
+            assert_eq!(folder.summary("status"), "failed");
+            let steps: usize = folder.summary("steps").parse().unwrap();
+            assert!(step <= steps, "{step} {steps}");
+            let reason = last.strip_prefix("error: ").unwrap();
+            assert!(folder.text("run.log").contains(reason), "{}", folder.text("run.log"));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_is_read_as_it_was() {
+    for way in WAYS {
+        let place = place();
+        let other = place.path().join("other");
+        let replace = |path: &Path| {
+            fs::copy(path, &other).unwrap();
+            fs::rename(&other, path).unwrap();
+        };
+        let (ended, folder) = disturbed(&place, way, replace, Some("-INT"));
+        assert_eq!(ended.code, Some(130), "{ended:?}");
+        let path = place.path().join("x.npy");
+        let words = format!(
+            "warning: `{}` was replaced by another file after it was opened: all rows of this run are of the earlier file\n",
+            path.display()
+        );
+        assert_eq!(ended.stderr.matches(&words).count(), 1, "{ended:?}");
+        assert_eq!(folder.summary("status"), "interrupted");
+    }
+}
