@@ -6,6 +6,7 @@
 
 use std::{
     fs::{self, Metadata},
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -58,13 +59,15 @@ impl Stamp {
         if self.modified != (now.mtime(), now.mtime_nsec()) {
             return Some(FileChange::Written(format!("`{path}` was written to after it was opened")));
         }
-        match Self::of(&self.path) {
-            None => Some(FileChange::Replaced(format!("`{path}` was removed after it was opened"))),
-            Some(other) if other.file != self.file => Some(FileChange::Replaced(format!(
-                "`{path}` was replaced by another file after it was opened"
-            ))),
-            Some(_) => None,
-        }
+        let what = match fs::metadata(&self.path) {
+            Ok(other) if Self::new(&self.path, &other).file == self.file => return None,
+            Ok(_) => format!("`{path}` was replaced by another file after it was opened"),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                format!("`{path}` was removed after it was opened")
+            }
+            Err(e) => format!("`{path}` can no longer be looked at ({e})"),
+        };
+        Some(FileChange::Replaced(what))
     }
 }
 
@@ -132,6 +135,26 @@ mod tests {
         assert_eq!(
             change(),
             Some(FileChange::Replaced(format!("`{shown}` was replaced by another file after it was opened")))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_was_not_removed() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("folder");
+        fs::create_dir(&folder).expect("a folder");
+        let path = folder.join("x");
+        fs::write(&path, "1234").expect("a file");
+        let file = File::open(&path).expect("a file");
+        let stamp = Stamp::of(&path).expect("a file");
+        fs::rename(&folder, place.path().join("elsewhere")).expect("another name");
+        fs::write(&folder, "no folder").expect("a file");
+        assert_eq!(
+            stamp.change(&file.metadata().expect("a file")),
+            Some(FileChange::Replaced(format!(
+                "`{}` can no longer be looked at (Not a directory (os error 20))",
+                path.display()
+            )))
         );
     }
 
