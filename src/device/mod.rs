@@ -24,7 +24,7 @@ pub use clock::{Clock, ClockCost, PhaseSummary};
 pub use error::DeviceError;
 pub use file_rates::{file_rates, is_far};
 pub use ledger::{Kind, Ledger, Line, Purpose};
-pub use rows::{FileChange, Reads, RowReader, Store};
+pub use rows::{FileChange, Reads, RowReader, Store, make_room};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};
 

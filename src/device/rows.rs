@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::Line;
+use crate::units;
 
 /// Reads rows of features by number from something larger than memory.
 pub trait RowReader: Send + Sync {
@@ -32,8 +33,19 @@ pub trait RowReader: Send + Sync {
 pub enum FileChange {
     /// Something was written to it: what is read may be of either content.
     Written(String),
-    /// Its path leads elsewhere: what is read is still of the file that was opened.
+    /// Its path leads elsewhere or nowhere: what is read is still of the file that was opened.
     Replaced(String),
+}
+
+/// Room for `len` items in all, where memory has it, and for no more than that, which is what the plan counts.
+///
+/// # Errors
+/// `memory does not hold <what>, 3 MiB`.
+pub fn make_room<T>(buffer: &mut Vec<T>, len: usize, what: &str) -> io::Result<()> {
+    buffer.try_reserve_exact(len.saturating_sub(buffer.len())).map_err(|_| {
+        let bytes = units::bytes((len as u64).saturating_mul(size_of::<T>() as u64));
+        io::Error::new(io::ErrorKind::OutOfMemory, format!("memory does not hold {what}, {bytes}"))
+    })
 }
 
 /// What was read of rows in a file, by however many threads.
@@ -85,5 +97,21 @@ impl std::fmt::Debug for Store {
             Self::Memory(v) => write!(f, "Memory({} numbers)", v.len()),
             Self::File(_) => f.write_str("File"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_that_is_not_there_is_an_error() {
+        let mut buffer = vec![0_u32; 3];
+        make_room(&mut buffer, 10, "ten").expect("there is room");
+        assert!(buffer.capacity() >= 10 && buffer.len() == 3);
+        make_room(&mut buffer, 1, "one").expect("it has it");
+        let error = make_room(&mut buffer, 1 << 60, "a chunk").expect_err("there is no such memory");
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        assert_eq!(error.to_string(), "memory does not hold a chunk, 4 EiB");
     }
 }

@@ -14,9 +14,8 @@ use super::{
 };
 use crate::{
     data::epoch_order,
-    device::{Block, DeviceError, Grain, Lane, Purpose, Work},
+    device::{Block, DeviceError, Grain, Lane, Purpose, Work, make_room},
     event::Status,
-    plan::Place,
     program::Phase,
     spec::Policy,
     units,
@@ -32,13 +31,7 @@ impl Session<'_> {
         let shuffle = self.trial.spec.data.shuffle;
         if shuffle {
             let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
-            numbers.try_reserve_exact(rows.saturating_sub(numbers.len())).map_err(|_| {
-                let bytes = units::bytes(4 * rows as u64);
-                io::Error::new(
-                    io::ErrorKind::OutOfMemory,
-                    format!("memory does not hold their order, {bytes}"),
-                )
-            })?;
+            make_room(&mut numbers, rows, "their order")?;
             epoch_order(self.trial.spec.seed, self.epoch, rows as u32, &mut numbers);
             *order = Arc::new(numbers);
             self.ordering += start.elapsed();
@@ -67,22 +60,13 @@ impl Session<'_> {
             Source::Stream(stream) => stream,
         };
         let mut position = 0;
-        // The CPU computes with the chunk itself, and lets go of it when it is given the next.
-        let is_held = self.trial.devices.used.contains(&Place::Cpu);
-        let mut before = None;
         while position < rows && self.may_go_on() {
             let Some(chunk) = self.next_chunk(stream)? else { break };
             self.bind_chunk(&chunk, Work::Train)?;
-            before.take().into_iter().for_each(|chunk| stream.recycle(chunk));
             self.blocks(position, chunk.first, chunk.first + chunk.rows, None)?;
             position = chunk.first + chunk.rows;
-            if is_held {
-                before = Some(chunk);
-            } else {
-                stream.recycle(chunk);
-            }
+            stream.recycle(chunk);
         }
-        before.into_iter().for_each(|chunk| stream.recycle(chunk));
         Ok(())
     }
 

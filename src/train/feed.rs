@@ -2,6 +2,7 @@
 //! computing.
 
 use std::{
+    cell::Cell,
     io,
     sync::{
         Arc,
@@ -13,8 +14,8 @@ use std::{
 
 use crate::{
     data::{Part, RowReader, Store},
+    device::make_room,
     program::Shard,
-    units,
 };
 
 /// Consecutive rows of an epoch, in its order.
@@ -55,11 +56,16 @@ pub struct Stream {
     chunks: Receiver<io::Result<Chunk>>,
     /// Buffers that were computed with, to be filled again.
     spent: SyncSender<[Arc<Vec<f32>>; 2]>,
+    /// Whether a device computes with chunks themselves, and lets go of each when it is given the next, as the CPU does.
+    is_held: bool,
+    /// The one that such a device has, from one pass to the next.
+    held: Cell<Option<Chunk>>,
 }
 
 impl Stream {
-    /// Starts the reading thread; the last chunk of a pass may hold fewer rows.
-    pub fn new(part: Part, cut: Cut) -> io::Result<Self> {
+    /// Starts the reading thread; the last chunk of a pass may hold fewer rows. `is_held` says whether a device computes with
+    /// chunks themselves, rather than with a copy.
+    pub fn new(part: Part, cut: Cut, is_held: bool) -> io::Result<Self> {
         let (requests, orders) = sync_channel::<Request>(1);
         let (filled, chunks) = sync_channel(1);
         let (spent, reuse) = sync_channel(4 * cut.world_size);
@@ -83,7 +89,7 @@ impl Stream {
                 }
             }
         })?;
-        Ok(Self { requests, chunks, spent })
+        Ok(Self { requests, chunks, spent, is_held, held: Cell::new(None) })
     }
 
     /// Begins a pass over the rows, in `order` or as they stand.
@@ -100,8 +106,10 @@ impl Stream {
         }
     }
 
-    /// Gives a chunk's memory back.
+    /// Gives the memory of a chunk back that was computed with: as soon as no device has it any more.
     pub fn recycle(&self, chunk: Chunk) {
+        let free = if self.is_held { self.held.replace(Some(chunk)) } else { Some(chunk) };
+        let Some(chunk) = free else { return };
         for pair in chunk.features.into_iter().zip(chunk.targets) {
             // A full queue drops the buffers, which only costs an allocation later.
             let _ = self.spent.try_send(pair.into());
@@ -143,7 +151,7 @@ impl Reader {
         let world_size = self.cut.world_size;
         let mut chunk = Chunk { first, rows, features: Vec::new(), targets: Vec::new() };
         for rank in 0..world_size {
-            let wanted = self.share(Shard { rank, world_size }, order, first, rows);
+            let wanted = self.share(Shard { rank, world_size }, order, first, rows)?;
             let (x, y) = self.rows(&wanted)?;
             chunk.features.push(Arc::new(x));
             chunk.targets.push(Arc::new(y));
@@ -152,17 +160,26 @@ impl Reader {
     }
 
     /// The rows of one device: its share of each batch of the chunk.
-    fn share(&self, shard: Shard, order: Option<&[u32]>, first: usize, rows: usize) -> Vec<u32> {
-        let mut wanted = Vec::with_capacity(rows / shard.world_size + 1);
-        for start in (0..rows).step_by(self.cut.batch) {
-            let share = shard.rows(self.cut.batch.min(rows - start));
+    fn share(&self, shard: Shard, order: Option<&[u32]>, first: usize, rows: usize) -> io::Result<Vec<u32>> {
+        let shares = || {
+            let batches = (0..rows).step_by(self.cut.batch);
+            batches.map(|start| (start, shard.rows(self.cut.batch.min(rows - start))))
+        };
+        // No more than the plan counts.
+        let mut wanted = Vec::new();
+        make_room(
+            &mut wanted,
+            shares().map(|(_, share)| share.len()).sum(),
+            "the numbers of a chunk's rows",
+        )?;
+        for (start, share) in shares() {
             let positions = first + start + share.start..first + start + share.end;
             match order {
                 Some(order) => wanted.extend_from_slice(&order[positions]),
                 None => wanted.extend(positions.start as u32..positions.end as u32),
             }
         }
-        wanted
+        Ok(wanted)
     }
 
     fn rows(&self, wanted: &[u32]) -> io::Result<(Vec<f32>, Vec<f32>)> {
@@ -195,13 +212,9 @@ impl Reader {
     }
 }
 
-/// Room for so many numbers, where memory has it, and no more than that, which is what the plan counts.
 fn resize(buffer: &mut Vec<f32>, len: usize) -> io::Result<()> {
     buffer.truncate(len);
-    buffer.try_reserve_exact(len - buffer.len()).map_err(|_| {
-        let bytes = units::bytes(4 * len as u64);
-        io::Error::new(io::ErrorKind::OutOfMemory, format!("memory does not hold a chunk of {bytes}"))
-    })?;
+    make_room(buffer, len, "a chunk")?;
     buffer.resize(len, 0.0);
     Ok(())
 }
@@ -214,5 +227,43 @@ fn unshare(buffer: Arc<Vec<f32>>) -> Vec<f32> {
 fn pick(all: &[f32], rows: &[u32], width: usize, to: &mut [f32]) {
     for (row, to) in rows.iter().zip(to.chunks_exact_mut(width)) {
         to.copy_from_slice(&all[*row as usize * width..][..width]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One chunk to a pass, each pass shorter than the one before: a buffer that is used again has room for more.
+    #[test]
+    fn buffers_are_used_again_once_no_device_has_them() {
+        let numbers: Vec<f32> = (0..8).map(|i| i as f32).collect();
+        let part = Part {
+            rows: 8,
+            features: Store::Memory(Arc::new(numbers.clone())),
+            targets: Arc::new(numbers.clone()),
+        };
+        let cut = Cut { features: 1, targets: 1, batch: 8, chunk: 8, world_size: 1, readers: 1 };
+        for (is_held, capacities) in [(false, [8, 8, 8, 8, 8]), (true, [8, 7, 8, 7, 8])] {
+            let stream = Stream::new(part.clone(), cut, is_held).expect("a thread");
+            // What a device computes with.
+            let mut bound = None;
+            let passes = [8, 7, 6, 5, 4].map(|rows| {
+                stream.begin(None, rows).expect("a thread that reads");
+                let chunk = stream.next(Duration::MAX).expect("rows").expect("in time");
+                let features = Arc::clone(&chunk.features[0]);
+                assert_eq!(features[..], numbers[..rows]);
+                let capacity = features.capacity();
+                if is_held {
+                    bound = Some(features);
+                } else {
+                    drop(features);
+                }
+                stream.recycle(chunk);
+                capacity
+            });
+            assert_eq!(passes, capacities, "{is_held}");
+            drop(bound);
+        }
     }
 }

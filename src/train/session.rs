@@ -18,7 +18,7 @@ use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP, Work},
     event::{Event, Outcome, Status, ValidationRow},
-    plan::Trial,
+    plan::{Place, Trial},
     program::{Hyper, Phase, Slice},
     spec::Metric,
 };
@@ -291,7 +291,8 @@ impl<'a> Session<'a> {
                 if let Store::File(rows) = &mut part.features {
                     *rows = self.counted(Kind::Read, purpose, &**rows);
                 }
-                Ok(Source::Stream(Stream::new(part, cut)?))
+                let is_held = self.trial.devices.used.contains(&Place::Cpu);
+                Ok(Source::Stream(Stream::new(part, cut, is_held)?))
             }
         }
     }

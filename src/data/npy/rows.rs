@@ -14,6 +14,7 @@ use crate::{
         FileChange, Reads, RowReader, Stamp,
         raw::{self, Layout},
     },
+    device::make_room,
     plan::{BLOCK_BYTES, GAP_BYTES},
 };
 
@@ -89,6 +90,7 @@ impl RowReader for Rows {
         }
         let Buffers { mut wanted, mut bytes } = self.spare().pop().unwrap_or_default();
         wanted.clear();
+        make_room(&mut wanted, rows.len(), "the numbers of rows to read")?;
         for (row, place) in rows.iter().zip(0..) {
             wanted.push((self.number(*row)?, place));
         }
