@@ -256,10 +256,7 @@ fn file(page: &mut Page, trial: &Trial) {
     let Some(fetch) = trial.floor.fetch else { return };
     let (parts, rates) = (trial.floor.by(trial.threads), fetch.rates);
     let rows = units::counted(trial.programs.train.batch as u64, "row");
-    let disk = match rates.disk {
-        Some(_) => format!("; the disk takes {} for them as it is, beside it", units::seconds(fetch.disk_s)),
-        None => String::new(),
-    };
+    let disk = fetch.disk_in_words();
     page.more([match fetch.in_step {
         true => format!("{rows} from the file in {} of it{disk}", units::seconds(parts.fetch_s)),
         false => format!("{rows} from the file in {}, beside it{disk}", units::seconds(parts.read_s)),

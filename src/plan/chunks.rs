@@ -63,9 +63,13 @@ impl Chunks {
 
     /// Bytes of a chunk to train on and of one to validate on: what that device has of both, where it validates.
     pub(super) fn bytes(&self, shard: Shard, validates: bool) -> u64 {
+        self.rows(shard, validates).saturating_mul(self.row_bytes)
+    }
+
+    /// The rows of both.
+    pub(super) fn rows(&self, shard: Shard, validates: bool) -> u64 {
         let share = |rows: usize, batch: usize| -> u64 {
-            let whole = (rows / batch) * shard.rows(batch).len() + shard.rows(rows % batch).len();
-            (whole as u64).saturating_mul(self.row_bytes)
+            ((rows / batch) * shard.rows(batch).len() + shard.rows(rows % batch).len()) as u64
         };
         let validation = if validates { share(self.validation, self.validation_batch) } else { 0 };
         share(self.train, self.train_batch).saturating_add(validation)

@@ -3,7 +3,7 @@
 use super::{Chunks, Facts, Machine, fetch, footprint::Rows, validation_chunk};
 use crate::{
     program::Programs,
-    spec::{Placement, Source, Spec},
+    spec::{EngineChoice, Placement, Source, Spec},
 };
 
 /// What decides how a trial's rows are cut.
@@ -13,6 +13,8 @@ pub(super) struct Cut<'a> {
     pub facts: Facts,
     /// Whether the CPU alone computes.
     pub on_cpu: bool,
+    /// Threads that the host may use.
+    pub threads: usize,
     pub machine: &'a Machine,
 }
 
@@ -25,7 +27,8 @@ impl Cut<'_> {
         let batches = [batch, validation_chunk(facts, batch)];
         if self.on_cpu {
             let chunks = Chunks::together(facts, batches, self.machine.memory_available);
-            return fetch::together(facts, (batch, spec.data.shuffle), chunks);
+            let threads = if spec.devices.engine == EngineChoice::Serial { 1 } else { self.threads };
+            return fetch::together(facts, (batch, spec.data.shuffle), chunks, threads);
         }
         let away = facts.in_file() || spec.data.placement == Placement::Streamed;
         away.then(|| Chunks::new(facts, batches))

@@ -21,6 +21,9 @@ pub const READERS_AHEAD: usize = 4;
 /// Rows are read together only where that takes at most this part of the time that steps would take to fetch them.
 const PAYS: f64 = 0.5;
 
+/// What it costs a team, about, to meet within a step: a step shorter than that is one thread's.
+const MEETINGS_S: f64 = 20e-6;
+
 /// How quickly rows come from a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FileRates {
@@ -34,7 +37,9 @@ pub struct FileRates {
     pub scaling: f64,
     /// Rows that were looked at.
     pub looked_at: u32,
-    /// What a disk adds, where some of those had to be waited for.
+    /// Of those, rows that took longer than memory does.
+    pub slow: u32,
+    /// What a disk adds, where it is what made them slow.
     pub disk: Option<Disk>,
 }
 
@@ -45,7 +50,7 @@ pub struct Disk {
     pub rows: u32,
     /// Seconds for one of them.
     pub row_s: f64,
-    /// Of rows that follow each other.
+    /// Of rows that follow each other and come from it.
     pub bytes_per_s: f64,
 }
 
@@ -58,6 +63,7 @@ impl FileRates {
         bytes_per_s: 3.5e9,
         scaling: 0.7,
         looked_at: 0,
+        slow: 0,
         disk: None,
     };
 
@@ -75,7 +81,13 @@ impl FileRates {
         }
         let looked_at = units::counted(self.looked_at.into(), "row");
         match self.disk {
-            None => format!("{words} on {looked_at}, all of which the system had in memory"),
+            None if self.slow == 0 => {
+                format!("{words} on {looked_at}, all of which the system had in memory")
+            }
+            None => format!(
+                "{words} on {looked_at}, of which {} came late, though nothing else speaks of a disk",
+                units::count(self.slow.into())
+            ),
             Some(disk) => format!(
                 "{words} on {looked_at}, of which {} came from the disk, in {} each",
                 units::count(disk.rows.into()),
@@ -154,33 +166,50 @@ pub struct Fetch {
     pub in_step: bool,
     /// Seconds of a thread that copies them out of the system's memory.
     pub near_s: f64,
-    /// Seconds in which a disk reads them, beside the steps, as long as so many are on it as were found there. No part of the
-    /// least that a step takes: what was read once may stay in memory.
+    /// Seconds in which a disk reads them, as long as so many are on it as were found there. No part of the least that a step
+    /// takes: what was read once may stay in memory.
     pub disk_s: f64,
+    /// Whether the disk is waited for beside the steps. A step that fetches rows in the order of the file waits for them
+    /// itself, since only the system reads ahead of it.
+    pub disk_beside: bool,
     /// Threads that read chunks.
     readers: usize,
 }
 
 impl Fetch {
-    /// Of steps on `batch` rows; chunks are read by so many threads. `None` where rows do not stay in a file.
+    /// Of steps on `batch` rows; chunks are for so many devices, and are read by so many threads. `None` where rows do not
+    /// stay in a file.
+    ///
+    /// A chunk is cut by device and thread in the order of the epoch, and each part is read by itself. Where several devices
+    /// share batches of rows that follow each other, the gaps in their shares are left out.
     pub(super) fn of(
         facts: Facts,
         rates: Option<FileRates>,
         (batch, shuffle): (usize, bool),
-        (chunks, readers): (Option<Chunks>, usize),
+        (chunks, world_size, readers): (Option<Chunks>, usize, usize),
     ) -> Option<Self> {
         let row_bytes = facts.file_row_bytes? as f64;
         let rates = rates.unwrap_or(FileRates::TYPICAL);
         let drawn_of = shuffle.then_some(facts.train_rows as f64);
-        let together = chunks.map_or(batch, |chunks| chunks.train.max(1));
-        let step = batch as f64 / together as f64;
-        let together = Together { rows: together as f64, drawn_of, row_bytes };
-        let disk_readers = if chunks.is_some() { readers } else { READERS_AHEAD };
+        let (of_chunk, parts) = match chunks {
+            Some(chunks) => (chunks.train.max(1), world_size.max(1) * readers.max(1)),
+            None => (batch, 1),
+        };
+        let rows = (of_chunk as f64 / parts as f64).max(1.0);
+        // Parts of a chunk that are a step's.
+        let step = batch as f64 / rows;
+        let together = Together { rows, drawn_of, row_bytes };
+        let disk_readers = match chunks {
+            Some(_) => readers,
+            None if shuffle => READERS_AHEAD,
+            None => 1,
+        };
         Some(Self {
             rates,
             in_step: chunks.is_none(),
             near_s: step * together.near_s(&rates),
             disk_s: step * together.disk_s(&rates) / disk_readers.max(1) as f64,
+            disk_beside: chunks.is_some() || shuffle,
             readers,
         })
     }
@@ -190,6 +219,14 @@ impl Fetch {
         if self.in_step { self.near_s / self.rates.speedup(threads) } else { 0.0 }
     }
 
+    /// `; the disk takes 26 µs for them as it is, beside it`; nothing where there is none.
+    pub fn disk_in_words(&self) -> String {
+        let place = if self.disk_beside { "beside it" } else { "within it" };
+        let words =
+            |_| format!("; the disk takes {} for them as it is, {place}", units::seconds(self.disk_s));
+        self.rates.disk.map_or_else(String::new, words)
+    }
+
     /// Seconds in which a step's rows are read beside others.
     pub fn beside_s(&self) -> f64 {
         if self.in_step { 0.0 } else { self.near_s / self.rates.speedup(self.readers) }
@@ -197,11 +234,21 @@ impl Fetch {
 }
 
 /// Chunks, where the CPU should rather have those than that each step fetches its own rows. Typical rates decide, so that
-/// the same data are always read in the same way.
-pub(super) fn together(facts: Facts, (batch, shuffle): (usize, bool), chunks: Chunks) -> Option<Chunks> {
-    let by = |chunks| Fetch::of(facts, None, (batch, shuffle), (chunks, 1));
+/// the same spec on as many threads always reads in the same way; and whichever it is, steps compute with the same rows, to
+/// the same bits.
+///
+/// Chunks are read by one thread, beside the steps. Rows that steps fetch are fetched by all of a team, where a step is long
+/// enough for one.
+pub(super) fn together(
+    facts: Facts,
+    (batch, shuffle): (usize, bool),
+    chunks: Chunks,
+    threads: usize,
+) -> Option<Chunks> {
+    let by = |chunks| Fetch::of(facts, None, (batch, shuffle), (chunks, 1, 1));
     let (alone, together) = (by(None)?, by(Some(chunks))?);
-    (shuffle && together.near_s < PAYS * alone.near_s).then_some(chunks)
+    let in_step_s = alone.in_step_s(1).min(alone.in_step_s(threads) + MEETINGS_S);
+    (shuffle && together.beside_s() < PAYS * in_step_s).then_some(chunks)
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ fn narrow_rows_in_any_order_are_read_many_at_a_time() {
     let together = |rows, features, shuffle| {
         let facts = facts(rows, features);
         let chunks = Chunks::together(facts, [256, 1], memory);
-        super::together(facts, (256, shuffle), chunks).map(|chunks| chunks.train)
+        super::together(facts, (256, shuffle), chunks, 2).map(|chunks| chunks.train)
     };
     // A gigabyte of ten numbers per row: 64 MiB of rows and targets at a time, in whole batches.
     assert_eq!(together(26_843_546, 10, true), Some((64 << 20) / 44 / 256 * 256));
@@ -62,10 +62,38 @@ fn narrow_rows_in_any_order_are_read_many_at_a_time() {
     assert_eq!(together(3_200, 2_000, true), None, "to copy a row takes longer than to ask for it");
     let little = Chunks::together(facts(26_843_546, 10), [256, 1], 64 << 20);
     assert_eq!(
-        super::together(facts(26_843_546, 10), (256, true), little),
+        super::together(facts(26_843_546, 10), (256, true), little, 2),
         None,
         "there is no room for so many"
     );
+}
+
+/// One thread reads chunks, however many could fetch rows in the steps.
+#[test]
+fn many_threads_fetch_rows_themselves_where_that_is_quicker() {
+    let facts = facts(26_843_546, 10);
+    let together = |batch, threads| {
+        let chunks = Chunks::together(facts, [batch, 1], 16 << 30);
+        super::together(facts, (batch, true), chunks, threads).is_some()
+    };
+    // 1.5 µs for a row by itself, 0.2 for one of a chunk: 32 threads are some 23 times as quick as one.
+    assert_eq!([1, 2, 32].map(|threads| together(256, threads)), [true, true, false]);
+    assert!(together(8, 32), "a step that is too short for a team");
+}
+
+/// A chunk of 32 rows for two devices by two threads is four batches in any order of 8 rows each.
+#[test]
+fn each_part_of_a_chunk_is_read_by_itself() {
+    let facts = facts(32, 10);
+    let chunks = Chunks::new(facts, [8, 1]);
+    assert_eq!(chunks.train, 32);
+    let of = |chunks, world_size, readers| {
+        Fetch::of(facts, None, (8, true), (chunks, world_size, readers)).expect("a file").near_s
+    };
+    let part = Together { rows: 8.0, drawn_of: Some(32.0), row_bytes: 40.0 };
+    assert_eq!(of(Some(chunks), 2, 2), part.near_s(&FileRates::TYPICAL));
+    assert_eq!(of(Some(chunks), 4, 1), of(None, 1, 1));
+    assert!(of(Some(chunks), 1, 1) < of(Some(chunks), 2, 1), "fewer rows lie farther apart");
 }
 
 #[test]
@@ -76,26 +104,38 @@ fn a_disk_is_waited_for_beside_the_steps() {
         bytes_per_s: 4e9,
         scaling: 0.5,
         looked_at: 64,
+        slow: 16,
         disk: Some(Disk { rows: 16, row_s: 100e-6, bytes_per_s: 1e8 }),
     };
     let words = "one by itself in 2.00 µs, some that follow each other at 4.000 GB/s, measured on 64 rows";
     assert_eq!(rates.in_words(4000), format!("{words}, of which 16 came from the disk, in 100 µs each"));
-    let near = FileRates { disk: None, ..rates };
+    let late = FileRates { disk: None, slow: 2, ..rates };
+    let doing = "of which 2 came late, though nothing else speaks of a disk";
+    assert_eq!(late.in_words(4000), format!("{words}, {doing}"));
+    let near = FileRates { disk: None, slow: 0, ..rates };
     assert_eq!(near.in_words(4000), format!("{words}, all of which the system had in memory"));
     let words = "one by itself in 2.64 µs, some that follow each other at 3.500 GB/s, typical";
     assert_eq!(FileRates::TYPICAL.in_words(4000), words);
     let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} {b}");
     let facts = facts(10_000_000, 1000);
-    let alone = Fetch::of(facts, Some(rates), (1, true), (None, 1)).expect("a file");
+    let alone = Fetch::of(facts, Some(rates), (1, true), (None, 1, 1)).expect("a file");
     // One row of 4000 bytes: a call, a microsecond of copying; a quarter of the rows are far, four are waited for at once.
     let call = 1.0 + 4000.0 / BLOCK_BYTES as f64;
     close(alone.in_step_s(1), call * 1e-6 + 1e-6);
     close(alone.in_step_s(3), (call * 1e-6 + 1e-6) / 2.0);
     close(alone.disk_s, 0.25 * (call * 100e-6 + 40e-6) / 4.0);
+    assert_eq!(alone.disk_in_words(), "; the disk takes 8.85 µs for them as it is, beside it");
+    // Nobody but the system reads ahead of rows in the order of the file.
+    let in_order = Fetch::of(facts, Some(rates), (1, false), (None, 1, 1)).expect("a file");
+    close(in_order.disk_s, 0.25 * 40e-6);
+    assert_eq!(in_order.disk_in_words(), "; the disk takes 10.0 µs for them as it is, within it");
+    let none = Fetch::of(facts, Some(near), (1, false), (None, 1, 1)).expect("a file");
+    assert_eq!((none.disk_s, none.disk_in_words()), (0.0, String::new()));
     let chunks = Chunks::new(facts, [1, 1]);
-    let fed = Fetch::of(facts, Some(rates), (1, false), (Some(chunks), 2)).expect("a file");
+    let fed = Fetch::of(facts, Some(rates), (1, false), (Some(chunks), 1, 2)).expect("a file");
     let bytes = chunks.train as f64 * 4000.0;
-    let call = (1.0 + bytes / BLOCK_BYTES as f64) / chunks.train as f64;
+    // Each of two threads begins a run of its own.
+    let call = (2.0 + bytes / BLOCK_BYTES as f64) / chunks.train as f64;
     assert_eq!([fed.in_step_s(1), alone.beside_s()], [0.0; 2]);
     close(fed.beside_s(), (call * 1e-6 + 1e-6) / 1.5);
     close(fed.disk_s, 0.25 * 40e-6 / 2.0);

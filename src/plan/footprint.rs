@@ -12,6 +12,10 @@ use crate::program::{Programs, Shard};
 /// Bytes of a row's number.
 const NUMBER: u64 = 4;
 
+/// Bytes that are kept for each row of a chunk from a file, so that its rows are read in the order of the file: its number,
+/// and its place in the chunk.
+const SORTED: u64 = 8;
+
 /// Where a trial's rows are, and what else grows with their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
@@ -97,6 +101,14 @@ impl Rows {
             };
             bytes = bytes.saturating_add(held.saturating_mul(chunk)).saturating_add(more);
         }
-        bytes
+        bytes.saturating_add(self.noted(world_size))
+    }
+
+    /// What is noted of the rows of a chunk while it is read: devices' shares are read one after the other, and the last
+    /// device's is the largest.
+    fn noted(&self, world_size: usize) -> u64 {
+        let last = Shard { rank: world_size.saturating_sub(1), world_size };
+        let rows = self.chunks.map_or(0, |chunks| chunks.rows(last, self.validates));
+        rows.saturating_mul(NUMBER + if self.facts.in_file() { SORTED } else { 0 })
     }
 }

@@ -118,7 +118,7 @@ pub fn plan(
         return Err(PlanError::Problems(vec![memory::too_large(&spec, needed, parameter_bytes, machine)]));
     }
     let world_size = devices.used.len();
-    let cut = cut::Cut { spec: &spec, facts, on_cpu: devices.used == [Place::Cpu], machine };
+    let cut = cut::Cut { spec: &spec, facts, on_cpu: devices.used == [Place::Cpu], threads, machine };
     let chunks = cut.chunks(batch);
     let streamed = chunks.is_some();
     let lowered = |fold_update| -> Vec<Programs> {
@@ -159,7 +159,7 @@ pub fn plan(
         (false, Some(_)) => (1, threads.min(MOST_READERS)),
         (false, None) => (1, 1),
     };
-    let fetch = Fetch::of(facts, file, (batch, spec.data.shuffle), (chunks, readers));
+    let fetch = Fetch::of(facts, file, (batch, spec.data.shuffle), (chunks, world_size, readers));
     let queued = sums.as_ref().is_some_and(|sums| sums.by.is_queued());
     let by = chosen.as_ref().map(|chosen| (chosen.engine, spec.devices.precision, queued));
     let floor = by.and_then(|by| machine.gpu_floor(all(), by, (data_bytes, fetch)));
