@@ -23,9 +23,9 @@ impl Session<'_> {
         }
     }
 
-    /// The last look. What was written to a file is why reading it failed, and makes a run that finished one that did not;
-    /// what else ended a run stays its end.
-    pub(super) fn look_at_files(&mut self, status: &mut Status, reason: &mut Option<String>) {
+    /// The last look. What was written to a file is why rows of it were `unread`, and makes a run that finished one that
+    /// did not; what else ended a run stays its end.
+    pub(super) fn look_at_files(&mut self, status: &mut Status, reason: &mut Option<String>, unread: bool) {
         let warning = match change(self.dataset) {
             None => return,
             Some(FileChange::Replaced(what)) => {
@@ -33,7 +33,7 @@ impl Session<'_> {
             }
             Some(FileChange::Written(what)) => {
                 let what = self.written(&what);
-                if matches!(status, Status::Finished | Status::Failed) {
+                if unread || matches!(status, Status::Finished) {
                     (*status, *reason) = (Status::Failed, Some(what));
                     return;
                 }

@@ -103,6 +103,7 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     };
     // Of which step a failed device's parameters are is not known.
     let known = !matches!(ran, Err(Halt::Device(_)));
+    let unread = matches!(ran, Err(Halt::Data(_) | Halt::Changed(_)));
     let (mut status, mut reason) = match ran {
         Ok(()) => (Status::Finished, None),
         Err(Halt::Closed) => (Status::Failed, Some("the run can no longer be recorded".into())),
@@ -113,7 +114,7 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     if let Some((ended, why)) = session.ended.take() {
         (status, reason) = (ended, why);
     }
-    session.look_at_files(&mut status, &mut reason);
+    session.look_at_files(&mut status, &mut reason, unread);
     let loop_time = session.clock.origin().elapsed();
     let mut values =
         vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];

@@ -83,7 +83,7 @@ pub struct Verified(Access);
 pub struct Conflict {
     /// The stage: how many barriers stand before it.
     pub stage: usize,
-    /// The thread that writes.
+    /// The thread that writes; numbers past the threads' are of tasks that all of them share.
     pub writer: usize,
     /// The thread that reads or writes, too; the writer itself where one task's slices overlap.
     pub other: usize,

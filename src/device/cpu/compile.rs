@@ -1,8 +1,9 @@
 //! From a program to the tasks of each thread.
 //!
 //! Every instruction is split in one way that suits it: by rows of the batch, by rows of a weight, by columns, by
-//! elements, or not at all. A barrier stands only where one thread would touch what another one writes; since all that
-//! is split by rows of the batch stays with the same thread, forward and backward pass run through without one.
+//! elements, or not at all; the tiles of a large product are shared by whoever is free. A barrier stands only where one
+//! thread would touch what another one writes: small networks, of which all that is split by rows of the batch stays with
+//! the same thread, run through the forward and the backward pass without one.
 
 use std::ops::Range;
 
@@ -170,6 +171,7 @@ impl Compiler<'_> {
         let grid = self.kernel.grid(shape, packed, self.threads);
         let tiles = grid.tiles();
         let shared = self.threads > 1
+            && m >= tiles
             && tiles >= SHARED_TILES * self.threads
             && n >= SHARED_COLUMNS
             && m * k * n >= SHARED_TERMS

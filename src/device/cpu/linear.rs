@@ -62,7 +62,12 @@ pub fn take_turns(
         let [w0, w1] = taken.out();
         tiled.take(&turn, upcoming, if keeps(job) { &mut *w1 } else { &mut *w0 }, &mut scratch);
         if last {
-            let saved = reads[2].get(rows.start * width..rows.end * width).unwrap_or_default();
+            let saved = match job {
+                Job::InputGradient { derivative: Some(_), .. } => {
+                    &reads[2][rows.start * width..rows.end * width]
+                }
+                _ => &[],
+            };
             finish(job, saved, w0, w1);
         }
         taken.finish();

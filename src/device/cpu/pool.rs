@@ -77,7 +77,11 @@ impl Pool {
     }
 
     /// The tiles of `grid`, of which each writes its rows of `access`'s first two writes, in equal shares.
+    ///
+    /// # Panics
+    /// Where the tiles do not [`fit`](Self::fits) so many threads: no two queues may hold the same tile.
     pub fn new(access: Verified, grid: Grid, widths: [usize; 2], threads: usize) -> Self {
+        assert!(Self::fits(grid.tiles(), threads), "each thread has a tile, and no more than it can count");
         let bound = |t: usize| grid.tiles() * t / threads;
         let queue = |t: usize| {
             let (first, tiles) = (bound(t), bound(t + 1) - bound(t));
@@ -91,8 +95,9 @@ impl Pool {
     /// A member's way through the pool, once for each use.
     ///
     /// # Safety
-    /// As for [`Verified::borrow`], but that all members of the team are those for whom the access was verified: each
-    /// enters once, by one thread, between the same two barriers.
+    /// `arena` is the one that verified the access, as one that all members of the team share, and `member` is the caller's
+    /// number in the team. Every member enters once between the same two barriers, and is done with it before the second;
+    /// it holds no other slice of the arena meanwhile.
     pub unsafe fn enter<'a>(&'a self, arena: &'a Arena, member: usize) -> Turns<'a> {
         let used = self.queues[member].entered.fetch_add(1, Ordering::Relaxed);
         let base = used.wrapping_mul(self.passes());
@@ -269,6 +274,12 @@ mod tests {
         taken: Mutex<Vec<(usize, usize, usize)>>,
     }
 
+    impl Shared {
+        fn taken(&self) -> usize {
+            self.taken.lock().expect("no panic").len()
+        }
+    }
+
     fn shared(threads: usize) -> Shared {
         let id = BufferId(0);
         let layout = Layout {
@@ -370,7 +381,53 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_gone_is_not_waited_for() {
+    fn what_a_slow_member_leaves_is_done_by_others() {
+        let all = Arc::new(shared(2));
+        let [own, slow] = [0, 1].map(|member: usize| all.pool.queues[member].tiles);
+        // All but the slow member's first tile, and the last pass of its others, which comes behind that.
+        let possible = 3 * own + 2 * (slow - 1);
+        let is_left = Arc::new(AtomicU32::new(0));
+        let body = {
+            let (all, is_left) = (Arc::clone(&all), Arc::clone(&is_left));
+            move |seat: Seat<'_>| {
+                seat.meet()?;
+                // SAFETY: every member comes by here once between two barriers.
+                let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+                let first = turns.next(|| seat.is_lost())?.expect("its own first tile");
+                assert_eq!((first.turn().pass, first.turn().tile), (0, own));
+                while all.taken() < possible && is_left.load(Ordering::Acquire) == 0 {
+                    std::thread::yield_now();
+                }
+                let done = all.taken();
+                first.finish();
+                // The rest is anybody's.
+                while let Some(taken) = turns.next(|| seat.is_lost())? {
+                    taken.finish();
+                }
+                assert_eq!(done, possible);
+                seat.meet()
+            }
+        };
+        let caller = {
+            let all = Arc::clone(&all);
+            move |seat: Seat<'_>| {
+                seat.meet()?;
+                // SAFETY: as above.
+                let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+                while let Some(taken) = turns.next(|| seat.is_lost())? {
+                    all.taken.lock().expect("no panic").push((0, taken.turn().pass, taken.turn().tile));
+                    taken.finish();
+                }
+                is_left.store(1, Ordering::Release);
+                seat.meet()
+            }
+        };
+        let mut team = Team::new(2, body).expect("threads");
+        assert_eq!(team.run(caller), Ok(()));
+    }
+
+    #[test]
+    fn a_tile_of_a_member_that_is_gone_is_not_waited_for() {
         let all = Arc::new(shared(2));
         let body = {
             let all = Arc::clone(&all);
@@ -380,15 +437,28 @@ mod tests {
                 let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
                 // Takes a tile and never finishes it.
                 turns.next(|| seat.is_lost()).map(drop)?;
+                seat.meet()?;
                 Err(Lost)
             }
         };
-        let own = {
+        let caller = {
             let all = Arc::clone(&all);
-            move |seat: Seat<'_>| go(&all, &seat, 0, |_| 0)
+            move |seat: Seat<'_>| {
+                seat.meet()?;
+                // SAFETY: as above.
+                let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+                // The other has its tile.
+                seat.meet()?;
+                let mut finished = 0;
+                while let Some(taken) = turns.next(|| seat.is_lost())? {
+                    taken.finish();
+                    finished += 1;
+                }
+                Ok(finished)
+            }
         };
         let mut team = Team::new(2, body).expect("threads");
-        assert_eq!(team.run(own), Err(Lost));
+        assert_eq!(team.run(caller), Err(Lost), "by the wait for that tile: all others are there");
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Stages {
                     let (job, phase, share) = match part {
                         Part::Own(draft) => match proven.next() {
                             Some(access) => (draft.job, draft.phase, Share::Own(access)),
-                            None => continue,
+                            None => unreachable!("as many proofs as drafts"),
                         },
                         Part::Shared(number) => {
                             let (job, phase, pool) = &pools[number];

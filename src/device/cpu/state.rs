@@ -183,7 +183,8 @@ impl State {
                 let access = match &task.share {
                     Share::Own(access) => access,
                     Share::Shared(pool) => {
-                        let Some(seat) = seat else { continue };
+                        // A set for one thread has none of these: its compiler shares nothing.
+                        let seat = seat.ok_or(Lost)?;
                         // SAFETY: as below; and every member comes by here once between the same two barriers.
                         let mut turns = unsafe { pool.enter(&self.arena, member) };
                         linear::take_turns(&context, &task.job, &mut turns, &at, || seat.is_lost())?;

@@ -164,12 +164,17 @@ pub struct Bound {
     pub order: Arc<Vec<u32>>,
 }
 
+/// Numbers that are brought near while a product computes at most, half a MiB: more would drive out of the second-level
+/// cache what it works on.
+const MOST_UPCOMING: usize = 1 << 17;
+
 impl Bound {
     /// A part of the next step's rows, as far as the epoch goes; none where they lie in a file.
     pub fn upcoming(&self, next: NextRows, part: Range<usize>, at: &Cursor) -> Upcoming<'_> {
         let Store::Memory(data) = &self.train.features else { return Upcoming::default() };
-        let first = at.position + next.first;
-        let order = self.order.get(first + part.start..(first + part.end).min(self.order.len()));
+        let (first, most) = (at.position + next.first, MOST_UPCOMING / next.width.max(1));
+        let end = (first + part.end.min(part.start + most)).min(self.order.len());
+        let order = self.order.get(first + part.start..end);
         Upcoming { data, width: next.width, order: order.unwrap_or_default() }
     }
 }

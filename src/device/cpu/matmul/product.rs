@@ -103,7 +103,7 @@ impl Rows {
         if rows <= set.tile_rows() && shares == 1 {
             return Self { tiles: 1, low: rows, higher: 0 };
         }
-        let least = rows.div_ceil(set.tile_rows());
+        let least = rows.div_ceil(set.tile_rows()).max(1);
         let tiles = if shares == 1 { least } else { least.next_multiple_of(shares) };
         Self { tiles, low: rows / tiles, higher: rows % tiles }
     }
