@@ -85,7 +85,7 @@ impl FileRates {
                 format!("{words} on {looked_at}, all of which the system had in memory")
             }
             None => format!(
-                "{words} on {looked_at}, of which {} came late, though nothing else speaks of a disk",
+                "{words} on {looked_at}, all of which the system had in memory, though {} came late once",
                 units::count(self.slow.into())
             ),
             Some(disk) => format!(

@@ -110,7 +110,7 @@ fn a_disk_is_waited_for_beside_the_steps() {
     let words = "one by itself in 2.00 µs, some that follow each other at 4.000 GB/s, measured on 64 rows";
     assert_eq!(rates.in_words(4000), format!("{words}, of which 16 came from the disk, in 100 µs each"));
     let late = FileRates { disk: None, slow: 2, ..rates };
-    let doing = "of which 2 came late, though nothing else speaks of a disk";
+    let doing = "all of which the system had in memory, though 2 came late once";
     assert_eq!(late.in_words(4000), format!("{words}, {doing}"));
     let near = FileRates { disk: None, slow: 0, ..rates };
     assert_eq!(near.in_words(4000), format!("{words}, all of which the system had in memory"));

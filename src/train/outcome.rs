@@ -68,7 +68,8 @@ impl Session<'_> {
         Outcome {
             status,
             reason,
-            epochs: self.epoch,
+            // One that was begun and had no step yet is none.
+            epochs: self.step.div_ceil(self.trial.steps_per_epoch.max(1)),
             steps: self.step,
             samples: self.samples,
             final_train_loss: self.logbook.last_loss,
@@ -179,7 +180,14 @@ impl Work<'_> {
             }
         };
         let all_s = compute_s + rows_s;
-        let fetch_s = if let RowsCame::Fetched(seconds) = self.rows { seconds.min(all_s) } else { 0.0 };
+        let fetch_s = match self.rows {
+            // Where phases are timed, theirs is that of the rows, whoever of the team fetched them.
+            RowsCame::Fetched(_) if (self.host)(Phase::Step) == 0.0 => {
+                (data_s - self.ordering.as_secs_f64()).max(0.0)
+            }
+            RowsCame::Fetched(seconds) => seconds.min(all_s),
+            RowsCame::Resident | RowsCame::InChunks => 0.0,
+        };
         Spent {
             compute_s: all_s - fetch_s,
             fetch_s,
