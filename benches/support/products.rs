@@ -169,20 +169,7 @@ fn programs(Shape { form, mkn: [m, k, n] }: Shape) -> (Programs, [Slice; 2]) {
             Op::InputGradient { dy: a, weight: b, dx: to, derivative: None, rows: m, inputs: n, outputs: k }
         }
     };
-    let id = BufferId;
-    let layout = Layout {
-        buffers,
-        parameters: Vec::new(),
-        train_features: id(0),
-        train_targets: id(1),
-        validation_features: id(2),
-        validation_targets: id(3),
-        order: id(4),
-        values: id(5),
-        log: id(6),
-        log_width: 1,
-        log_slots: 1,
-    };
+    let layout = Layout::bare(buffers);
     let instructions = vec![Instruction { op, phase: Phase::Forward }];
     let train = Program { batch: 1, rows: 1, instructions };
     (Programs { layout, train, train_last: None, validate: None, validate_last: None }, [a, b])

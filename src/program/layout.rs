@@ -99,6 +99,25 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Buffers of no trial, for programs of single instructions: the first seven are the data, their order, the parameters
+    /// and a log of one number, in the order of the fields; those that a program does not use may be missing.
+    pub fn bare(buffers: Vec<Buffer>) -> Self {
+        let id = BufferId;
+        Self {
+            buffers,
+            parameters: Vec::new(),
+            train_features: id(0),
+            train_targets: id(1),
+            validation_features: id(2),
+            validation_targets: id(3),
+            order: id(4),
+            values: id(5),
+            log: id(6),
+            log_width: 1,
+            log_slots: 1,
+        }
+    }
+
     /// A whole buffer.
     pub fn whole(&self, buffer: BufferId) -> Slice {
         Slice { buffer, offset: 0, len: self.buffers[buffer.0].len }

@@ -288,20 +288,7 @@ mod tests {
     use crate::program::{Buffer, BufferId, Role};
 
     fn arena() -> Arena {
-        let id = BufferId(0);
-        let layout = Layout {
-            buffers: vec![Buffer { name: "b".into(), len: 100, role: Role::Activation }],
-            parameters: vec![],
-            train_features: id,
-            train_targets: id,
-            validation_features: id,
-            validation_targets: id,
-            order: id,
-            values: id,
-            log: id,
-            log_width: 1,
-            log_slots: 1,
-        };
+        let layout = Layout::bare(vec![Buffer { name: "b".into(), len: 100, role: Role::Activation }]);
         Arena::new(&layout, &[50]).expect("memory")
     }
 

@@ -406,24 +406,10 @@ fn next_rows(op: &Op, batch: usize) -> Option<(Slice, NextRows)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::BufferId;
 
     /// Whether a team of so many shares the tiles of a product.
     fn shares(threads: usize, shape: [usize; 3]) -> bool {
-        let id = BufferId(0);
-        let layout = Layout {
-            buffers: vec![],
-            parameters: vec![],
-            train_features: id,
-            train_targets: id,
-            validation_features: id,
-            validation_targets: id,
-            order: id,
-            values: id,
-            log: id,
-            log_width: 1,
-            log_slots: 1,
-        };
+        let layout = Layout::bare(Vec::new());
         let compiler = Compiler { layout: &layout, threads, kernel: Kernel::detect() };
         let draft = |_: Range<usize>| (Job::Idle, Access::default());
         matches!(compiler.product(shape, false, 1, Phase::Forward, [0, 0], draft), Step::Shared(_))

@@ -44,20 +44,9 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(programs_layout: Option<&Layout>) -> Self {
-        let id = BufferId;
-        let layout = programs_layout.cloned().unwrap_or_else(|| Layout {
-            buffers: (0..5).map(|i| Buffer { name: format!("data_{i}"), len: 0, role: Role::Data }).collect(),
-            parameters: Vec::new(),
-            train_features: id(0),
-            train_targets: id(1),
-            validation_features: id(2),
-            validation_targets: id(3),
-            order: id(4),
-            values: id(5),
-            log: id(6),
-            log_width: 2,
-            log_slots: 4,
-        });
+        let data = |i| Buffer { name: format!("data_{i}"), len: 0, role: Role::Data };
+        let bare = || Layout { log_width: 2, log_slots: 4, ..Layout::bare((0..5).map(data).collect()) };
+        let layout = programs_layout.cloned().unwrap_or_else(bare);
         let contents = layout.buffers.iter().map(|b| vec![0.0; b.len]).collect();
         Self { layout, contents }
     }

@@ -1,0 +1,203 @@
+//! Every turn once, in the order of its tile's passes, whoever is slow, gone, or has come by often.
+
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::{
+    device::cpu::{
+        arena::Access,
+        matmul::Kernel,
+        team::{Seat, Team},
+    },
+    program::{Buffer, BufferId, Layout, Role},
+};
+
+const ROWS: usize = 200;
+const WIDTH: usize = 3;
+
+struct Shared {
+    arena: Arena,
+    pool: Pool,
+    /// Turns in the order in which they were finished: use, pass, tile.
+    taken: Mutex<Vec<(usize, usize, usize)>>,
+}
+
+impl Shared {
+    fn taken(&self) -> usize {
+        self.taken.lock().expect("no panic").len()
+    }
+}
+
+fn shared(threads: usize) -> Shared {
+    let id = BufferId(0);
+    let layout = Layout::bare(vec![Buffer { name: "out".into(), len: ROWS * WIDTH, role: Role::Activation }]);
+    let arena = Arena::new(&layout, &[]).expect("memory");
+    let mut access = Access::default();
+    access.writes[0] = arena.span(layout.whole(id));
+    let idle = vec![vec![]; threads];
+    let stage = idle.into_iter().chain([vec![access]]).collect();
+    let access = arena.verify(&[stage]).expect("no conflict")[0][threads][0];
+    // Three blocks of terms, each a pass.
+    let grid = Kernel::portable().grid([ROWS, 900, 64], true, threads);
+    assert_eq!(grid.passes(), 3);
+    Shared { arena, pool: Pool::new(access, grid, [WIDTH, 0], threads), taken: Mutex::default() }
+}
+
+/// Goes through the pool once; a tile takes `work` turns of the processor by its number.
+fn go(shared: &Shared, seat: &Seat<'_>, used: usize, work: impl Fn(usize) -> usize) -> Result<(), Lost> {
+    let Shared { arena, pool, taken } = shared;
+    seat.meet()?;
+    // SAFETY: every member comes by here once between two barriers.
+    let mut turns = unsafe { pool.enter(arena, seat.member()) };
+    while let Some(mut turn) = turns.next(|| seat.is_lost())? {
+        let (pass, tile) = (turn.turn().pass, turn.turn().tile);
+        for _ in 0..work(tile) {
+            std::hint::spin_loop();
+        }
+        let [out, _] = turn.out();
+        // What an earlier pass left is there, whoever did it.
+        let before = (used * 3 + pass) as f32;
+        assert!(out.iter().all(|x| *x == before), "use {used}, pass {pass}, tile {tile}: {out:?}");
+        out.iter_mut().for_each(|x| *x += 1.0);
+        taken.lock().expect("no panic").push((used, pass, tile));
+        turn.finish();
+    }
+    seat.meet()
+}
+
+#[test]
+fn every_turn_is_taken_once_and_a_tiles_passes_follow_each_other() {
+    for threads in [1, 2, 3, 5] {
+        // Members are slow in turns, so that others take what they leave.
+        let slow = move |used: usize, member: usize| if used % threads == member { 3000 } else { 10 };
+        const USES: usize = 40;
+        let state = Arc::new(shared(threads));
+        let body = {
+            let state = Arc::clone(&state);
+            move |seat: Seat<'_>| {
+                let member = seat.member();
+                (0..USES).try_for_each(|used| go(&state, &seat, used, |tile| slow(used, member) * (tile % 3)))
+            }
+        };
+        let own = body.clone();
+        let mut team = Team::new(threads, body).expect("threads");
+        assert_eq!(team.run(own), Ok(()));
+        drop(team);
+        let taken = state.taken.lock().expect("no panic");
+        let tiles = state.pool.grid.tiles();
+        let mut sorted = taken.clone();
+        sorted.sort_unstable();
+        let expected: Vec<_> = (0..USES)
+            .flat_map(|used| (0..3).flat_map(move |pass| (0..tiles).map(move |tile| (used, pass, tile))))
+            .collect();
+        assert_eq!(sorted, expected);
+    }
+}
+
+#[test]
+fn counters_may_overflow() {
+    let all = Arc::new(shared(2));
+    // As after so many uses that the next two lie on both sides of the largest number.
+    let uses = u32::MAX;
+    for queue in &all.pool.queues {
+        let state = State { pass: uses.wrapping_mul(3), front: 0, back: queue.tiles as u16 };
+        queue.state.store(state.bits(), Ordering::Relaxed);
+        queue.entered.store(uses, Ordering::Relaxed);
+    }
+    all.pool.done.iter().for_each(|done| done.store(uses.wrapping_mul(3), Ordering::Relaxed));
+    let body = {
+        let all = Arc::clone(&all);
+        move |seat: Seat<'_>| (0..3).try_for_each(|used| go(&all, &seat, used, |_| 0))
+    };
+    let own = body.clone();
+    let mut team = Team::new(2, body).expect("threads");
+    assert_eq!(team.run(own), Ok(()));
+    assert_eq!(all.taken.lock().expect("no panic").len(), 3 * 3 * all.pool.grid.tiles());
+}
+
+#[test]
+fn what_a_slow_member_leaves_is_done_by_others() {
+    let all = Arc::new(shared(2));
+    let [own, slow] = [0, 1].map(|member: usize| all.pool.queues[member].tiles);
+    // All but the slow member's first tile, and the last pass of its others, which comes behind that.
+    let possible = 3 * own + 2 * (slow - 1);
+    let is_left = Arc::new(AtomicU32::new(0));
+    let body = {
+        let (all, is_left) = (Arc::clone(&all), Arc::clone(&is_left));
+        move |seat: Seat<'_>| {
+            seat.meet()?;
+            // SAFETY: every member comes by here once between two barriers.
+            let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+            let first = turns.next(|| seat.is_lost())?.expect("its own first tile");
+            assert_eq!((first.turn().pass, first.turn().tile), (0, own));
+            while all.taken() < possible && is_left.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
+            let done = all.taken();
+            first.finish();
+            // The rest is anybody's.
+            while let Some(taken) = turns.next(|| seat.is_lost())? {
+                taken.finish();
+            }
+            assert_eq!(done, possible);
+            seat.meet()
+        }
+    };
+    let caller = {
+        let all = Arc::clone(&all);
+        move |seat: Seat<'_>| {
+            seat.meet()?;
+            // SAFETY: as above.
+            let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+            while let Some(taken) = turns.next(|| seat.is_lost())? {
+                all.taken.lock().expect("no panic").push((0, taken.turn().pass, taken.turn().tile));
+                taken.finish();
+            }
+            is_left.store(1, Ordering::Release);
+            seat.meet()
+        }
+    };
+    let mut team = Team::new(2, body).expect("threads");
+    assert_eq!(team.run(caller), Ok(()));
+}
+
+#[test]
+fn a_tile_of_a_member_that_is_gone_is_not_waited_for() {
+    let all = Arc::new(shared(2));
+    let body = {
+        let all = Arc::clone(&all);
+        move |seat: Seat<'_>| -> Result<(), Lost> {
+            seat.meet()?;
+            // SAFETY: each member comes by here once.
+            let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+            // Takes a tile and never finishes it.
+            turns.next(|| seat.is_lost()).map(drop)?;
+            seat.meet()?;
+            Err(Lost)
+        }
+    };
+    let caller = {
+        let all = Arc::clone(&all);
+        move |seat: Seat<'_>| {
+            seat.meet()?;
+            // SAFETY: as above.
+            let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+            // The other has its tile.
+            seat.meet()?;
+            let mut finished = 0;
+            while let Some(taken) = turns.next(|| seat.is_lost())? {
+                taken.finish();
+                finished += 1;
+            }
+            Ok(finished)
+        }
+    };
+    let mut team = Team::new(2, body).expect("threads");
+    assert_eq!(team.run(caller), Err(Lost), "by the wait for that tile: all others are there");
+}
+
+#[test]
+fn only_what_a_queue_can_count_is_shared() {
+    assert!(Pool::fits(4, 4) && !Pool::fits(3, 4));
+    assert!(Pool::fits(2 * 65_535, 2) && !Pool::fits(2 * 65_535 + 1, 2));
+}
