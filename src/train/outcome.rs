@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{session::Session, world::Rank};
 use crate::{
-    device::{Clock, ClockCost, Device, Kind, Lane, Line, PhaseSummary, Purpose, Reads},
+    device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Reads},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     host,
     plan::{Longer, Setting, Spent, Verdict},
@@ -100,11 +100,16 @@ impl Session<'_> {
 }
 
 impl Session<'_> {
-    /// How rows came to the steps. Of a team every thread fetches its share, all of them at the same time.
+    /// How rows came to the steps. Where phases are timed, one of them is that of the rows; else every thread of a team
+    /// fetches its share, all of them at the same time.
     fn rows(&self) -> RowsCame {
         match (self.trial.chunks, self.trial.facts.in_file()) {
             (Some(_), _) => RowsCame::InChunks,
             (None, false) => RowsCame::Resident,
+            (None, true) if self.clock.grain == Grain::Phases => {
+                let fetched = self.clock.total(Phase::Data).saturating_sub(self.ordering);
+                RowsCame::Fetched(fetched.as_secs_f64())
+            }
             (None, true) => {
                 let fetched = |(kind, purpose, _): &&(Kind, Purpose, Arc<Reads>)| {
                     *kind == Kind::Read && *purpose == Purpose::Batch
@@ -180,14 +185,7 @@ impl Work<'_> {
             }
         };
         let all_s = compute_s + rows_s;
-        let fetch_s = match self.rows {
-            // Where phases are timed, theirs is that of the rows, whoever of the team fetched them.
-            RowsCame::Fetched(_) if (self.host)(Phase::Step) == 0.0 => {
-                (data_s - self.ordering.as_secs_f64()).max(0.0)
-            }
-            RowsCame::Fetched(seconds) => seconds.min(all_s),
-            RowsCame::Resident | RowsCame::InChunks => 0.0,
-        };
+        let fetch_s = if let RowsCame::Fetched(seconds) = self.rows { seconds.min(all_s) } else { 0.0 };
         Spent {
             compute_s: all_s - fetch_s,
             fetch_s,
