@@ -194,6 +194,10 @@ fn words(line: &str) -> Vec<Word> {
         let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
         return cells.take(2).map(|cell| Word::Exact(cell.to_owned())).collect();
     }
+    if line.trim_start().starts_with("steps/s ") {
+        // A row of rates, with units or, on a machine that is busy, without.
+        return vec![Word::Exact("steps/s".to_owned())];
+    }
     if line.contains(" by the cost model, ") {
         // The model's figures are those of the instruction set.
         return Vec::new();
@@ -286,6 +290,7 @@ fn lines_are_compared_by_what_they_say() {
     let same = |a: &str, b: &str| alike(&words(a), &words(b));
     assert!(same("x finished in 2 min 05 s", "x finished in 1.02 ms"));
     assert!(same("speed  461.8 k steps/s, 14.43 M rows/s", "speed  900.0 steps/s, 1 rows/s"));
+    assert!(same(" steps/s   102.8 k    43.16 k", " steps/s   1049   366.6"));
     assert!(same("1,1,train,32,34.464943,0.5", "1,1,train,32,34.464942,0.0001"));
     assert!(!same("1,1,train,32,34.464943,0.5", "1,1,train,32,38.4,0.5"));
     assert!(!same("validation loss  0.1", "validation loss  0.2"));
