@@ -20,7 +20,7 @@ def ready(programs):
             return set()
         there = {name for name in programs if (PROGRAMS / name).is_file()}
     if missing := sorted(set(programs) - there):
-        print(f"not built: {', '.join(missing)} (some 6 minutes on 2 cores): {BUILD}")
+        print(f"not built: {', '.join(missing)} (some 7 minutes on 2 cores): {BUILD}")
     return there
 
 

@@ -106,7 +106,7 @@ class Programs(unittest.TestCase):
                 self.assertEqual(compiled.ready([]), set())
         self.assertEqual(
             said.getvalue(),
-            "not built: burn_fit, dfdx_fit (some 6 minutes on 2 cores): "
+            "not built: burn_fit, dfdx_fit (some 7 minutes on 2 cores): "
             "cargo build --release --manifest-path benches/peers/rust/Cargo.toml\n",
         )
 
