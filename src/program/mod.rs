@@ -7,6 +7,7 @@
 //! `[in, out]`, the transpose of PyTorch's, so that the forward product reads it along its rows.
 
 mod cost;
+mod in_place;
 mod initial;
 mod layout;
 mod lower;
@@ -17,6 +18,7 @@ pub mod reference;
 mod rules;
 
 pub use cost::{Cost, LARGE_PRODUCT};
+pub use in_place::IN_PLACE_FROM;
 pub use initial::{exported, imported, initial_parameter};
 pub use layout::{Buffer, BufferId, Layout, Parameter, Role, Slice};
 pub use lower::{Options, Shard, lower};

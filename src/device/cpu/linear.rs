@@ -1,7 +1,7 @@
 //! The three products of a Linear layer, as tasks: forward, gradient of the input, gradient of the weight.
 
 use super::{
-    matmul::{Epilogue, Kernel, Lhs, Rhs, Scratch, Tiled, Upcoming},
+    matmul::{Epilogue, Lhs, Lines, Rhs, Scratch, Tiled, Upcoming},
     ops::activation,
     pool::Turns,
     task::{Context, Cursor, Job},
@@ -19,18 +19,26 @@ struct Operands<'a> {
 
 /// One thread's share, of whole rows.
 #[inline]
-pub fn multiply(kernel: Kernel, job: &Job, reads: [&[f32]; 4], [w0, w1]: [&mut [f32]; 2], at: &Cursor) {
+pub fn multiply(
+    Context { kernel, bound }: &Context<'_>,
+    job: &Job,
+    reads: [&[f32]; 4],
+    [w0, w1]: [&mut [f32]; 2],
+    at: &Cursor,
+) {
     // One output: a layer of dot products, where nothing is to be laid out for tiles.
     match *job {
-        Job::Linear { shape: [_, _, 1], bias, activation, keep, .. } => {
+        Job::Linear { shape: [rows, inputs, 1], bias, activation, keep, in_place, .. } => {
             let [x, weight, add, _] = reads;
             let z = if keep { &mut *w1 } else { &mut *w0 };
+            let there = in_place.and_then(|fetch| bound.in_place(fetch, rows, inputs, at));
+            let x = there.unwrap_or(Lines::of(x, inputs));
             let relu = activation == Some(Activation::Relu);
             kernel.dot_rows(x, weight, if bias { add[0] } else { 0.0 }, relu, z);
         }
         Job::WeightGradient { shape: [_, _, 1], first, stride, update, .. } => {
             let rate = update.then_some(at.hyper.rate);
-            return kernel.weigh_rows(&reads[0][first..], stride, reads[1], rate, w0);
+            return kernel.weigh_rows(Lines::of(&reads[0][first..], stride), reads[1], rate, w0);
         }
         _ => {
             let Some(Operands { lhs, rhs, shape, epilogue }) = operands(job, reads, at) else { return };

@@ -11,7 +11,7 @@ use super::{
     arena::{Slices, Verified},
     compile::SUM_ROWS,
     linear,
-    matmul::{Kernel, Source, Upcoming},
+    matmul::{Kernel, Lines, Source, Upcoming},
     ops::{activation, dropout, gather, loss, optimizer, reduce},
     pool::Pool,
 };
@@ -59,6 +59,24 @@ pub enum Place {
     Chunk,
 }
 
+/// Which rows of the data a share of the batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// Of which split.
+    pub split: Split,
+    /// How they are found.
+    pub place: Place,
+    /// The share's first row within the batch.
+    pub first: usize,
+}
+
+impl Fetch {
+    /// Those from a row of the share on.
+    pub fn from(self, row: usize) -> Self {
+        Self { first: self.first + row, ..self }
+    }
+}
+
 /// The training rows that the next step fetches by the epoch's order.
 #[derive(Clone, Copy, Debug)]
 pub struct NextRows {
@@ -73,12 +91,20 @@ pub struct NextRows {
 /// What a task does. Reads and writes are numbered as in the comment of each.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
-    /// Writes x, y: the batch's rows `first..first + rows`.
-    Gather { split: Split, place: Place, first: usize, width: usize, target_width: usize },
+    /// Writes x, y: rows of the batch. x is left alone where those who read it have the rows `in_place`.
+    Gather { fetch: Fetch, width: usize, target_width: usize, in_place: bool },
     /// Reads a right operand, writes units of its packed form.
     Pack { transposed: bool, shape: [usize; 2], units: (usize, usize) },
-    /// Reads x, weight (perhaps packed), bias; writes y, and z before the activation where `keep`.
-    Linear { shape: [usize; 3], packed: bool, bias: bool, activation: Option<Activation>, keep: bool },
+    /// Reads x, weight (perhaps packed), bias; writes y, and z before the activation where `keep`. One output may be computed
+    /// from rows that are in place.
+    Linear {
+        shape: [usize; 3],
+        packed: bool,
+        bias: bool,
+        activation: Option<Activation>,
+        keep: bool,
+        in_place: Option<Fetch>,
+    },
     /// Reads dy, packed Wᵀ, saved; writes dx.
     InputGradient { shape: [usize; 3], derivative: Option<Activation> },
     /// Reads x, dy (perhaps packed); writes rows of the gradient, or of the weight where `update`. Meanwhile the next
@@ -91,8 +117,8 @@ pub enum Job {
         update: bool,
         upcoming: Option<NextRows>,
     },
-    /// Reads x and dy (one number per row); writes their products, a row of sums per chunk of rows.
-    PartialSums { inputs: usize, stride: usize },
+    /// Reads x, perhaps in place, and dy (one number per row); writes their products, a row of sums per chunk of rows.
+    PartialSums { inputs: usize, stride: usize, in_place: Option<Fetch> },
     /// Reads rows; writes the sums of columns: a gradient.
     ColumnSums { stride: usize, first: usize },
     /// Reads rows; writes a parameter, from which the sums are subtracted, and a scratch of the same length.
@@ -169,6 +195,23 @@ pub struct Bound {
 const MOST_UPCOMING: usize = 1 << 17;
 
 impl Bound {
+    fn part(&self, split: Split) -> &Part {
+        match split {
+            Split::Train => &self.train,
+            Split::Validation => &self.validation,
+        }
+    }
+
+    /// So many rows of that width where they lie; `None` where that is in a file.
+    pub fn in_place(&self, fetch: Fetch, rows: usize, width: usize, at: &Cursor) -> Option<Lines<'_>> {
+        let Store::Memory(data) = &self.part(fetch.split).features else { return None };
+        let start = at.start(fetch);
+        Some(match fetch.place {
+            Place::Order => Lines { data, stride: width, order: Some(&self.order[start..start + rows]) },
+            Place::Position | Place::Chunk => Lines::of(&data[start * width..], width),
+        })
+    }
+
     /// A part of the next step's rows, as far as the epoch goes; none where they lie in a file.
     pub fn upcoming(&self, next: NextRows, part: Range<usize>, at: &Cursor) -> Upcoming<'_> {
         let Store::Memory(data) = &self.train.features else { return Upcoming::default() };
@@ -194,6 +237,13 @@ pub struct Cursor {
     pub slot: usize,
     /// What this step's update uses.
     pub hyper: Hyper,
+}
+
+impl Cursor {
+    /// Where the rows of a fetch begin: in the order, in the data, or in the chunk.
+    fn start(&self, fetch: Fetch) -> usize {
+        fetch.first + if fetch.place == Place::Chunk { self.offset } else { self.position }
+    }
 }
 
 /// What only the first thread keeps: it alone runs the tasks that touch it.
@@ -255,15 +305,13 @@ impl Task {
         let [w0, w1, w2, _] = writes;
         let kernel = context.kernel;
         match self.job {
-            Job::Gather { split, place, first, width, target_width } => {
-                let part = match split {
-                    Split::Train => &context.bound.train,
-                    Split::Validation => &context.bound.validation,
-                };
-                let rows = w0.len() / width;
-                let start = first + if place == Place::Chunk { at.offset } else { at.position };
-                let order = (place == Place::Order).then(|| &context.bound.order[start..start + rows]);
-                part.fetch(order, start, width, w0)?;
+            Job::Gather { fetch, width, target_width, in_place } => {
+                let (part, start, rows) =
+                    (context.bound.part(fetch.split), at.start(fetch), w0.len() / width);
+                let order = (fetch.place == Place::Order).then(|| &context.bound.order[start..start + rows]);
+                if !in_place || matches!(part.features, Store::File(_)) {
+                    part.fetch(order, start, width, w0)?;
+                }
                 match order {
                     Some(order) => gather::gather(&part.targets, order, target_width, w1),
                     None => w1.copy_from_slice(&part.targets[start * target_width..][..w1.len()]),
@@ -274,12 +322,13 @@ impl Task {
                 kernel.pack(source, shape, units.0..units.1, w0);
             }
             Job::Linear { .. } | Job::InputGradient { .. } | Job::WeightGradient { .. } => {
-                linear::multiply(kernel, &self.job, reads, [w0, w1], at);
+                linear::multiply(context, &self.job, reads, [w0, w1], at);
             }
-            Job::PartialSums { inputs, stride } => {
-                let chunks = r0.chunks(SUM_ROWS * inputs).zip(r1.chunks(SUM_ROWS));
-                for ((x, dy), sums) in chunks.zip(w0.chunks_exact_mut(stride)) {
-                    kernel.weigh_rows(x, inputs, dy, None, &mut sums[..inputs]);
+            Job::PartialSums { inputs, stride, in_place } => {
+                let there = in_place.and_then(|fetch| context.bound.in_place(fetch, r1.len(), inputs, at));
+                let x = there.unwrap_or(Lines::of(r0, inputs));
+                for (i, (dy, sums)) in r1.chunks(SUM_ROWS).zip(w0.chunks_exact_mut(stride)).enumerate() {
+                    kernel.weigh_rows(x.part(i * SUM_ROWS, dy.len()), dy, None, &mut sums[..inputs]);
                 }
             }
             Job::ColumnSums { stride, first } => reduce::columns(r0, stride, first, w0),

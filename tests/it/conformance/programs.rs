@@ -75,7 +75,10 @@ pub fn bench(programs: &Programs, sizes: Sizes) -> Bench {
 /// An epoch and a validation, by the reference and by teams.
 fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, sizes: Sizes) {
     let programs = lowered(layers, rule, clip, policy, sizes);
-    let bench = bench(&programs, sizes);
+    follow(&programs, &bench(&programs, sizes), sizes, &format!("{layers:?} {rule:?}"));
+}
+
+fn follow(programs: &Programs, bench: &Bench, sizes: Sizes, label: &str) {
     let width = programs.layout.log_width;
     let steps = sizes.rows.div_ceil(sizes.batch);
     let hyper: Vec<Hyper> = (0..steps)
@@ -106,7 +109,7 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
     // A team that hands over to one thread and back at every step has the same bits as one that does not.
     let teams = TEAMS.map(|threads| (threads, Sharing::Team));
     for (threads, sharing) in teams.into_iter().chain([(2, Sharing::InTurns), (3, Sharing::InTurns)]) {
-        let mut executor = bench.sharing_executor(&programs, threads, sharing);
+        let mut executor = bench.sharing_executor(programs, threads, sharing);
         // In two blocks, so that one begins in mid-epoch.
         let half = steps / 2;
         let at = At { work: Work::Train, step: 40, position: 0, rows: sizes.rows, slot: 0 };
@@ -123,7 +126,7 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
             let slice = Slice { buffer: id, offset: 0, len: buffer.len };
             runner::device::Executor::read(&mut executor, slice, &mut numbers).unwrap();
             if threads == 1 {
-                close(&numbers, &memory.buffers[i], 1e-5, &format!("{layers:?} {rule:?}: {}", buffer.name));
+                close(&numbers, &memory.buffers[i], 1e-5, &format!("{label}: {}", buffer.name));
             }
             got.push(numbers);
         }
@@ -211,6 +214,57 @@ fn steps_follow_the_reference_where_a_team_shares_products() {
     check(&layers, rule, None, Policy::Buffered, Sizes { rows: 301, batch: 151, validation: 40 });
     let rule = UpdateRule::Sgd { momentum: true, nesterov: false, weight_decay: 0.1 };
     check(&layers, rule, None, Policy::Off, Sizes { rows: 151, batch: 151, validation: 1 });
+}
+
+/// A layer with one output over rows wide enough, in batches large enough, that they are read where they lie: by an order
+/// in training, by position in validation. The last batches are small ones, of which copies are made.
+#[test]
+fn steps_follow_the_reference_where_rows_are_read_in_place() {
+    let rule = UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 };
+    for (features, activation, fold_update) in
+        [(16, None, true), (100, Some(Layer::Gelu), true), (37, Some(Layer::Relu), false)]
+    {
+        let sizes = Sizes { rows: 3 * 130 + 40, batch: 130, validation: 2 * 90 + 70 };
+        let layers: Vec<_> = std::iter::once(linear(1, true)).chain(activation).collect();
+        let programs = lower(&Options {
+            layers: &layers,
+            loss: LossKind::Mse,
+            features,
+            targets: 1,
+            rule,
+            clip: None,
+            metrics: &[Metric::Loss],
+            policy: Policy::Buffered,
+            log_slots: 4,
+            batch: sizes.batch,
+            last: remainder(sizes.rows, sizes.batch),
+            validation: Some((90, Some(70))),
+            ordered: true,
+            streamed: false,
+            shard: Shard::WHOLE,
+            fold_update,
+        });
+        let full = [Some(&programs.train), programs.validate.as_ref(), programs.validate_last.as_ref()];
+        assert!(full.into_iter().flatten().all(|p| p.features_in_place().is_some()));
+        assert_eq!(programs.train_last.as_ref().and_then(|p| p.features_in_place()), None);
+        let mut bench = self::bench(&programs, sizes);
+        let mut numbers = Numbers(23);
+        for (split, rows) in [(0, sizes.rows), (2, sizes.validation)] {
+            bench.contents[split] = numbers.take(rows * features);
+            bench.contents[split + 1] = numbers.take(rows);
+        }
+        follow(&programs, &bench, sizes, &format!("{features} features, {layers:?}"));
+    }
+}
+
+#[test]
+fn features_that_another_layer_uses_are_not_read_in_place() {
+    let rule = UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 };
+    let sizes = Sizes { rows: 300, batch: 100, validation: 1 };
+    for layers in [mlp(), vec![linear(CLASSES, true)]] {
+        let programs = lowered(&layers, rule, None, Policy::Off, sizes);
+        assert_eq!(programs.train.features_in_place(), None, "{layers:?}");
+    }
 }
 
 #[test]

@@ -125,7 +125,6 @@ fn version(library: &str) -> Outcome<&'static str> {
 fn settle(threads: usize) -> Outcome<()> {
     // SAFETY: no other thread runs yet. candle asks this variable; the others ask the pool below.
     unsafe { std::env::set_var("RAYON_NUM_THREADS", threads.to_string()) };
-    keep_memory();
     flush_to_zero();
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
@@ -134,21 +133,6 @@ fn settle(threads: usize) -> Outcome<()> {
         .build_global()?;
     Ok(())
 }
-
-/// Memory that was given back is used again. As glibc comes, it hands large arrays back to the system, which clears
-/// their pages for the next step: that takes candle a fifth of W3, and burn a third of W2.
-#[cfg(target_env = "gnu")]
-fn keep_memory() {
-    for (what, bytes) in
-        [(libc::M_MMAP_THRESHOLD, 1 << 30), (libc::M_TRIM_THRESHOLD, i32::MAX), (libc::M_TOP_PAD, 1 << 26)]
-    {
-        // SAFETY: no other thread runs yet, and the allocator takes or refuses any number.
-        unsafe { libc::mallopt(what, bytes) };
-    }
-}
-
-#[cfg(not(target_env = "gnu"))]
-fn keep_memory() {}
 
 #[cfg(target_arch = "x86_64")]
 fn flush_to_zero() {

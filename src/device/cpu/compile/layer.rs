@@ -31,8 +31,8 @@ impl Compiler<'_> {
                 let widths = [outputs, if pre.is_some() { outputs } else { 0 }];
                 steps.push(self.product(shape, packed, self.grain(rows), phase, widths, |r| {
                     let shape = [r.len(), inputs, outputs];
-                    let job =
-                        Job::Linear { shape, packed, bias: bias.is_some(), activation, keep: pre.is_some() };
+                    let (keep, in_place) = (pre.is_some(), p.in_place(x, r.start));
+                    let job = Job::Linear { shape, packed, bias: bias.is_some(), activation, keep, in_place };
                     let out = rows_of(&r, outputs);
                     let bias = bias.map_or(Span::default(), |b| p.of(b));
                     let kept = pre.map_or(Span::default(), |z| p.part(z, out.clone()));
@@ -58,11 +58,9 @@ impl Compiler<'_> {
                 let partial = p.scratch(chunks * stride);
                 steps.push(self.split_units(chunks, 1, phase, |c| {
                     let r = c.start * SUM_ROWS..(c.end * SUM_ROWS).min(rows);
+                    let job = Job::PartialSums { inputs, stride, in_place: p.in_place(x, r.start) };
                     let reads = [p.part(x, rows_of(&r, inputs)), p.part(dy, r)];
-                    (
-                        Job::PartialSums { inputs, stride },
-                        access(reads, [p.sub(partial, rows_of(&c, stride))]),
-                    )
+                    (job, access(reads, [p.sub(partial, rows_of(&c, stride))]))
                 }));
                 steps.push(self.column_sums(partial, stride, inputs, to, update, phase, p));
             }

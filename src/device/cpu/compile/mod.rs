@@ -15,9 +15,9 @@ use super::{
     matmul::Kernel,
     ops::reduce,
     stage::{Draft, Stages, Step, access},
-    task::{Job, NextRows, Place, Split, Task},
+    task::{Fetch, Job, NextRows, Place, Split, Task},
 };
-use crate::program::{Layout, Op, Phase, Program, RowSource, Slice};
+use crate::program::{IN_PLACE_FROM, Layout, Op, Phase, Program, RowSource, Slice};
 use places::Places;
 pub use places::Scratch;
 
@@ -26,6 +26,9 @@ const GRAIN: usize = 16;
 
 /// Rows per partial sum of a single column: a fixed number, so that the order of additions does not depend on threads.
 pub const SUM_ROWS: usize = 64;
+
+/// Rows are read in place by partial sums, not by the gradient of few rows.
+const _: () = assert!(IN_PLACE_FROM >= SUM_ROWS);
 
 /// Compiles programs for a team of `threads`.
 pub struct Compiler<'a> {
@@ -41,7 +44,7 @@ impl Compiler<'_> {
     /// Adds up the scratch memory that `program` needs.
     pub fn measure(&self, program: &Program, scratch: &mut Scratch) {
         scratch.restart();
-        let mut places = Places { arena: None, fetched: None, layout: self.layout, scratch };
+        let mut places = Places { arena: None, fetched: None, in_place: None, layout: self.layout, scratch };
         for instruction in &program.instructions {
             self.steps(&instruction.op, instruction.phase, &mut places);
         }
@@ -56,7 +59,8 @@ impl Compiler<'_> {
     ) -> Result<Vec<Vec<Task>>, Conflict> {
         scratch.restart();
         let fetched = program.instructions.iter().find_map(|i| next_rows(&i.op, program.batch));
-        let mut places = Places { arena: Some(arena), fetched, layout: self.layout, scratch };
+        let in_place = read_in_place(program, self.layout);
+        let mut places = Places { arena: Some(arena), fetched, in_place, layout: self.layout, scratch };
         let mut stages = Stages::new(self.threads);
         for instruction in &program.instructions {
             self.steps(&instruction.op, instruction.phase, &mut places)
@@ -107,16 +111,11 @@ impl Compiler<'_> {
     fn steps(&self, op: &Op, phase: Phase, p: &mut Places<'_>) -> Vec<Step> {
         let mut steps = Vec::new();
         match *op {
-            Op::Gather { features, source, first, x, y, rows, width, target_width, .. } => {
-                let split =
-                    if features == p.layout.train_features { Split::Train } else { Split::Validation };
+            Op::Gather { x, y, rows, width, target_width, .. } => {
+                let Some(fetch) = fetch(op, p.layout) else { return steps };
+                let in_place = p.in_place.is_some_and(|(features, _)| features == x);
                 steps.push(self.split(rows, phase, |r| {
-                    let (place, first) = match source {
-                        RowSource::Order(_) => (Place::Order, first + r.start),
-                        RowSource::Position => (Place::Position, first + r.start),
-                        RowSource::Chunk => (Place::Chunk, r.start),
-                    };
-                    let job = Job::Gather { split, place, first, width, target_width };
+                    let job = Job::Gather { fetch: fetch.from(r.start), width, target_width, in_place };
                     (job, access([], [p.part(x, rows_of(&r, width)), p.part(y, rows_of(&r, target_width))]))
                 }));
             }
@@ -210,6 +209,24 @@ impl Compiler<'_> {
 /// The numbers of some rows of that width.
 fn rows_of(rows: &Range<usize>, width: usize) -> Range<usize> {
     rows.start * width..rows.end * width
+}
+
+/// Which rows a gather brings.
+fn fetch(op: &Op, layout: &Layout) -> Option<Fetch> {
+    let Op::Gather { features, source, first, .. } = *op else { return None };
+    let split = if features == layout.train_features { Split::Train } else { Split::Validation };
+    Some(match source {
+        RowSource::Order(_) => Fetch { split, place: Place::Order, first },
+        RowSource::Position => Fetch { split, place: Place::Position, first },
+        RowSource::Chunk => Fetch { split, place: Place::Chunk, first: 0 },
+    })
+}
+
+/// The batch's features and which rows they are, where they are read where they lie.
+fn read_in_place(program: &Program, layout: &Layout) -> Option<(Slice, Fetch)> {
+    let x = program.features_in_place()?;
+    let gather = program.instructions.iter().find_map(|i| fetch(&i.op, layout))?;
+    Some((x, gather))
 }
 
 /// What a program fetches by an order, one batch on.

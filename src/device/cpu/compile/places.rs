@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::{
     arena::{Arena, Span},
-    task::NextRows,
+    task::{Fetch, NextRows},
 };
 use crate::program::{Layout, Slice};
 
@@ -38,11 +38,18 @@ pub(super) struct Places<'a> {
     pub arena: Option<&'a Arena>,
     /// The batch's features, and the next step's rows of them, where those are drawn by an order.
     pub fetched: Option<(Slice, NextRows)>,
+    /// The batch's features, and which rows they are, where they are read where they lie.
+    pub in_place: Option<(Slice, Fetch)>,
     pub layout: &'a Layout,
     pub scratch: &'a mut Scratch,
 }
 
 impl Places<'_> {
+    /// Which rows a share of `x` from that row on is, where it is read where it lies.
+    pub fn in_place(&self, x: Slice, row: usize) -> Option<Fetch> {
+        self.in_place.filter(|(features, _)| *features == x).map(|(_, fetch)| fetch.from(row))
+    }
+
     pub fn of(&self, slice: Slice) -> Span {
         self.arena.map_or(Span::default(), |a| a.span(slice))
     }

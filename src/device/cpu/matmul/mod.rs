@@ -13,6 +13,7 @@ mod tiled;
 mod vector;
 
 use super::simd::InstructionSet;
+pub use super::simd::Lines;
 pub use pack::Source;
 use product::Product;
 pub use tiled::{Grid, Scratch, Tiled, Turn, Upcoming};

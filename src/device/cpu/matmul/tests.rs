@@ -146,7 +146,7 @@ fn a_rectifier_lets_nan_through() {
         );
         assert!(out[0].is_nan(), "{}", kernel.name());
         assert_eq!(out[1..], [1.0, 0.0]);
-        kernel.dot_rows(&[f32::NAN, 1.0, -1.0], &[1.0], 0.0, true, &mut out);
+        kernel.dot_rows(Lines::of(&[f32::NAN, 1.0, -1.0], 1), &[1.0], 0.0, true, &mut out);
         assert!(out[0].is_nan(), "{}", kernel.name());
         assert_eq!(out[1..], [1.0, 0.0]);
     }
@@ -191,7 +191,7 @@ fn one_output_layers_agree_with_f64() {
             for k in [0, 1, 2, 3, 7, 16, 31, 64, 100, 257] {
                 let (x, w, d) = (numbers(rows * k, 1), numbers(k, 2), numbers(rows, 3));
                 let mut out = vec![f32::NAN; rows];
-                kernel.dot_rows(&x, &w, 0.25, true, &mut out);
+                kernel.dot_rows(Lines::of(&x, k), &w, 0.25, true, &mut out);
                 for (y, (sum, error)) in out.iter().zip(reference(&x, &w, [rows, k, 1])) {
                     let wanted = (sum + 0.25).max(0.0);
                     assert!(
@@ -202,8 +202,8 @@ fn one_output_layers_agree_with_f64() {
                 }
                 let exact = reference(&d, &x, [1, rows, k]);
                 let (mut stored, mut updated) = (vec![f32::NAN; k], w.clone());
-                kernel.weigh_rows(&x, k, &d, None, &mut stored);
-                kernel.weigh_rows(&x, k, &d, Some(0.5), &mut updated);
+                kernel.weigh_rows(Lines::of(&x, k), &d, None, &mut stored);
+                kernel.weigh_rows(Lines::of(&x, k), &d, Some(0.5), &mut updated);
                 for i in 0..k {
                     let ((sum, error), step) = (exact[i], f64::from(w[i]) - 0.5 * exact[i].0);
                     assert!((f64::from(stored[i]) - sum).abs() <= error, "{} {rows} {k}", kernel.name());
@@ -275,18 +275,54 @@ proptest! {
             let (x, w, d) = (numbers(rows * k, 1), numbers(k, 2), numbers(rows, 3));
             let (mut whole, mut parts) = (vec![0.0; rows], vec![0.0; rows]);
             let row = cut.min(rows);
-            kernel.dot_rows(&x, &w, 0.5, false, &mut whole);
-            kernel.dot_rows(&x, &w, 0.5, false, &mut parts[..row]);
-            kernel.dot_rows(&x[row * k..], &w, 0.5, false, &mut parts[row..]);
+            kernel.dot_rows(Lines::of(&x, k), &w, 0.5, false, &mut whole);
+            kernel.dot_rows(Lines::of(&x, k), &w, 0.5, false, &mut parts[..row]);
+            kernel.dot_rows(Lines::of(&x[row * k..], k), &w, 0.5, false, &mut parts[row..]);
             prop_assert_eq!(bits(&whole), bits(&parts));
             let (mut whole, mut parts) = (vec![0.0; k], vec![0.0; k]);
             let column = cut.min(k);
-            kernel.weigh_rows(&x, k, &d, None, &mut whole);
-            kernel.weigh_rows(&x, k, &d, None, &mut parts[..column]);
-            kernel.weigh_rows(&x[column..], k, &d, None, &mut parts[column..]);
+            kernel.weigh_rows(Lines::of(&x, k), &d, None, &mut whole);
+            kernel.weigh_rows(Lines::of(&x, k), &d, None, &mut parts[..column]);
+            kernel.weigh_rows(Lines::of(&x[column..], k), &d, None, &mut parts[column..]);
             prop_assert_eq!(bits(&whole), bits(&parts));
         }
     }
+}
+
+#[test]
+fn rows_that_an_order_names_have_the_bits_of_their_copies() {
+    for kernel in kernels() {
+        for (rows, k) in [(1, 16), (5, 2), (70, 100), (130, 17), (64, 300)] {
+            let there = 3 * rows;
+            let (data, w, d) = (numbers(there * k, 1), numbers(k, 2), numbers(rows, 3));
+            let order: Vec<u32> = (0..rows).map(|i| ((i * 7 + 2) % there) as u32).collect();
+            let copied: Vec<f32> =
+                order.iter().flat_map(|r| &data[*r as usize * k..][..k]).copied().collect();
+            let named = Lines { data: &data, stride: k, order: Some(&order) };
+            let both = |x: Lines<'_>| {
+                let (mut dots, mut sums) = (vec![f32::NAN; rows], vec![f32::NAN; k]);
+                kernel.dot_rows(x, &w, 0.5, false, &mut dots);
+                kernel.weigh_rows(x, &d, None, &mut sums);
+                [bits(&dots), bits(&sums)]
+            };
+            // Of rows of two, copies are computed along the rows: other chains, the same sums but for rounding.
+            if k > 2 {
+                assert_eq!(both(named), both(Lines::of(&copied, k)), "{} {rows} {k}", kernel.name());
+            }
+            let half = rows / 2;
+            let (mut whole, mut part) = (vec![0.0; rows], vec![0.0; rows - half]);
+            kernel.dot_rows(named, &w, 0.5, false, &mut whole);
+            kernel.dot_rows(named.part(half, rows - half), &w, 0.5, false, &mut part);
+            assert_eq!(bits(&whole[half..]), bits(&part), "{} {rows} {k}", kernel.name());
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "operand shorter than its shape")]
+fn an_order_of_rows_that_are_not_there_is_refused() {
+    let x = Lines { data: &[0.0; 50], stride: 10, order: Some(&[0, 5]) };
+    Kernel::detect().dot_rows(x, &[0.0; 10], 0.0, false, &mut [0.0; 2]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A layer with one output: its products are of a matrix and a vector, bound by reading the matrix once.
 
 use super::Kernel;
-use crate::device::cpu::simd::Matrix;
+use crate::device::cpu::simd::Lines;
 
 impl Kernel {
     /// Forward: `out[r] = x[r] . w + bias`, and 0 where that is negative if `relu`; `x` is `[out.len(), w.len()]`.
@@ -10,11 +10,11 @@ impl Kernel {
     ///
     /// # Panics
     /// Where `x` is shorter than its shape says.
-    pub fn dot_rows(self, x: &[f32], w: &[f32], bias: f32, relu: bool, out: &mut [f32]) {
+    pub fn dot_rows(self, x: Lines<'_>, w: &[f32], bias: f32, relu: bool, out: &mut [f32]) {
         self.set.dots(x, w, bias, if relu { 0.0 } else { f32::NEG_INFINITY }, out);
     }
 
-    /// Gradient of the weights: `out[c] = sum over r of x[r * stride + c] * weights[r]`, or, with a `rate`,
+    /// Gradient of the weights: `out[c] = sum over r of x[r][c] * weights[r]`, or, with a `rate`,
     /// `out[c] - rate * sum`.
     ///
     /// A column's bits do not depend on the other columns: threads split the columns, at multiples of 16 for speed, each
@@ -22,7 +22,7 @@ impl Kernel {
     ///
     /// # Panics
     /// Where `x` is shorter than its shape says.
-    pub fn weigh_rows(self, x: &[f32], stride: usize, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
-        self.set.weigh(Matrix { data: x, stride }, weights, rate, out);
+    pub fn weigh_rows(self, x: Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+        self.set.weigh(x, weights, rate, out);
     }
 }

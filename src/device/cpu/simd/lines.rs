@@ -1,20 +1,89 @@
 //! Products of a matrix and a vector, bound by reading the matrix once.
 
-use super::layout::Matrix;
 use super::vector::Vector;
 use super::{InstructionSet, check, dispatch};
+
+/// Rows of numbers, from their first column on: one after the other, or those that an order names.
+#[derive(Clone, Copy, Debug)]
+pub struct Lines<'a> {
+    /// The numbers.
+    pub data: &'a [f32],
+    /// From one row to the next.
+    pub stride: usize,
+    /// Which rows; all, one after the other, where there is no order.
+    pub order: Option<&'a [u32]>,
+}
+
+impl<'a> Lines<'a> {
+    /// Rows one after the other.
+    pub fn of(data: &'a [f32], stride: usize) -> Self {
+        Self { data, stride, order: None }
+    }
+
+    /// The same rows from that column on.
+    pub fn from_column(self, column: usize) -> Self {
+        Self { data: self.data.get(column..).unwrap_or_default(), ..self }
+    }
+
+    /// Some of the rows: from one on, so many.
+    pub fn part(self, first: usize, rows: usize) -> Self {
+        match self.order {
+            Some(order) => Self { order: Some(&order[first..first + rows]), ..self },
+            None => Self { data: self.data.get(first * self.stride..).unwrap_or_default(), ..self },
+        }
+    }
+
+    /// Panics where not all of so many rows and columns are there.
+    fn check(&self, rows: usize, columns: usize) {
+        match self.order {
+            None => check(self.data, rows, self.stride, columns),
+            Some(order) => {
+                let highest = order[..rows].iter().max().map_or(0, |row| *row as usize);
+                check(self.data, if rows == 0 { 0 } else { highest + 1 }, self.stride, columns);
+            }
+        }
+    }
+
+    /// Where a row begins; of rows past the last, the last one's beginning.
+    #[inline(always)]
+    fn at(&self, row: usize, rows: usize) -> *const f32 {
+        let row = row.min(rows - 1);
+        let row = self.order.map_or(row, |order| order[row] as usize);
+        self.data.as_ptr().wrapping_add(row * self.stride)
+    }
+
+    /// Where a row begins, and one that follows some rows later.
+    #[inline(always)]
+    fn near(&self, row: usize, rows: usize) -> [*const f32; 2] {
+        let at = self.at(row, rows);
+        [
+            at,
+            if self.order.is_some() {
+                self.at(row + NEXT, rows)
+            } else {
+                at.wrapping_add(NEXT * self.stride)
+            },
+        ]
+    }
+}
+
+/// How many rows ahead a row is asked for that is in a near cache.
+const NEXT: usize = 16;
+
+/// How far ahead rows are asked for that an order names: some 20 KiB of rows of a hundred numbers.
+const AHEAD: usize = 48;
 
 impl InstructionSet {
     /// `out[r] = max(x[r] . w + bias, floor)`.
     ///
     /// # Panics
     /// Where `x` is shorter than `out.len()` rows of `w.len()` numbers.
-    pub fn dots(self, x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
-        check(x, out.len(), w.len(), w.len());
+    pub fn dots(self, x: Lines<'_>, w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+        x.check(out.len(), w.len());
         // SAFETY: the shape was checked above; the set's instructions are there.
         unsafe {
-            if w.len() == 2 {
-                dispatch!(self, pairs(x, w, bias, floor, out))
+            if w.len() == 2 && x.stride == 2 && x.order.is_none() {
+                dispatch!(self, pairs(x.data, w, bias, floor, out))
             } else {
                 dispatch!(self, dots(x, w, bias, floor, out))
             }
@@ -25,8 +94,8 @@ impl InstructionSet {
     ///
     /// # Panics
     /// Where `x` is shorter than `weights.len()` rows of `out.len()` numbers.
-    pub fn weigh(self, x: Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
-        check(x.data, weights.len(), x.stride, out.len());
+    pub fn weigh(self, x: Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+        x.check(weights.len(), out.len());
         // SAFETY: the shape was checked above; the set's instructions are there.
         unsafe { dispatch!(self, weigh(x, weights, rate, out)) }
     }
@@ -39,7 +108,7 @@ impl InstructionSet {
 /// The shapes are checked; the machine has the vector's instructions.
 #[inline(always)]
 pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
-    x: &[f32],
+    x: Lines<'_>,
     w: &[f32],
     bias: f32,
     floor: f32,
@@ -49,27 +118,40 @@ pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
     // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
     unsafe {
         let (bias, floor) = (V::splat(bias), V::splat(floor));
-        // Long rows are streams that the hardware foresees; short ones need to be told.
+        // Long rows are streams that the hardware foresees; short ones need to be told, as do those that an order names.
         let ahead = if k < 256 { 2 * G * k } else { 64 };
+        let named = x.order.is_some();
         let (whole, part) = (k / N * N, V::first(k % N));
         for row in (0..rows).step_by(N) {
             let there = (rows - row).min(N);
             let mut sums = [V::splat(0.0); N];
             for group in (0..there).step_by(G) {
                 // Rows past the last are the last one again; their sums are not stored.
-                let at: [*const f32; G] =
-                    std::array::from_fn(|g| x.as_ptr().wrapping_add((row + group + g).min(rows - 1) * k));
+                let at: [*const f32; G] = std::array::from_fn(|g| x.at(row + group + g, rows));
+                let far: [*const f32; G] = if named && row + group + AHEAD < rows {
+                    std::array::from_fn(|g| x.at(row + group + g + AHEAD, rows))
+                } else {
+                    at.map(|at| at.wrapping_add(ahead))
+                };
                 let mut acc = [V::splat(0.0); G];
                 for j in (0..whole).step_by(N) {
                     let w = V::load(w.as_ptr().add(j));
                     for g in 0..G {
-                        V::prefetch(at[g].wrapping_add(ahead + j));
+                        if named {
+                            V::prefetch_far(far[g].wrapping_add(j))
+                        } else {
+                            V::prefetch(far[g].wrapping_add(j))
+                        }
                         acc[g] = V::load(at[g].add(j)).mul_add(w, acc[g]);
                     }
                 }
                 if whole < k {
                     let w = V::load_some(w.as_ptr().add(whole), part);
                     for g in 0..G {
+                        if named {
+                            V::prefetch_far(far[g].wrapping_add(whole));
+                            V::prefetch_far(far[g].wrapping_add(k - 1));
+                        }
                         acc[g] = V::load_some(at[g].add(whole), part).mul_add(w, acc[g]);
                     }
                 }
@@ -132,14 +214,14 @@ pub(super) unsafe fn dot_pairs<V: Vector, const N: usize>(
 /// The shapes are checked; the machine has the vector's instructions.
 #[inline(always)]
 pub(super) unsafe fn weigh_rows<V: Vector>(
-    x: Matrix<'_>,
+    x: Lines<'_>,
     weights: &[f32],
     rate: Option<f32>,
     out: &mut [f32],
 ) {
     // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
     unsafe {
-        if out.len() == 2 && x.stride == 2 {
+        if out.len() == 2 && x.stride == 2 && x.order.is_none() {
             let mut sums = [V::splat(0.0); 2];
             for row in (0..weights.len()).step_by(V::LANES) {
                 let (from, there) = (x.data.as_ptr().add(2 * row), weights.len() - row);
@@ -162,7 +244,7 @@ pub(super) unsafe fn weigh_rows<V: Vector>(
         }
         let mut column = 0;
         while column < out.len() {
-            let x = Matrix { data: &x.data[column.min(x.data.len())..], stride: x.stride };
+            let x = x.from_column(column);
             let out = &mut out[column..];
             match out.len().div_ceil(V::LANES) {
                 1 => weigh_columns::<V, 1>(x, weights, rate, out),
@@ -182,7 +264,7 @@ pub(super) unsafe fn weigh_rows<V: Vector>(
 /// As there; `x` and `out` are at the first column.
 #[inline(always)]
 unsafe fn weigh_columns<V: Vector, const C: usize>(
-    x: Matrix<'_>,
+    x: Lines<'_>,
     weights: &[f32],
     rate: Option<f32>,
     out: &mut [f32],
@@ -191,32 +273,17 @@ unsafe fn weigh_columns<V: Vector, const C: usize>(
     unsafe {
         let last = V::first(out.len() - (C - 1) * V::LANES);
         let mut sums = [[V::splat(0.0); C]; 4];
-        let mut from = x.data.as_ptr();
-        let add = |sums: &mut [V; C], from: *const f32, weight: f32| {
-            let weight = V::splat(weight);
-            for (c, sum) in sums.iter_mut().enumerate() {
-                let from = from.add(c * V::LANES);
-                V::prefetch(from.wrapping_add(16 * x.stride));
-                let x = if c + 1 == C { V::load_some(from, last) } else { V::load(from) };
-                *sum = x.mul_add(weight, *sum);
-            }
-        };
         let (fours, rest) = weights.as_chunks::<4>();
-        for four in fours {
-            add(&mut sums[0], from, four[0]);
-            add(&mut sums[1], from.add(x.stride), four[1]);
-            add(&mut sums[2], from.add(2 * x.stride), four[2]);
-            add(&mut sums[3], from.add(3 * x.stride), four[3]);
-            from = from.wrapping_add(4 * x.stride);
+        let rows = weights.len();
+        for (i, four) in fours.iter().enumerate() {
+            for (j, sums) in sums.iter_mut().enumerate() {
+                weigh_row(sums, x.near(4 * i + j, rows), four[j], last);
+            }
         }
-        if let Some(&weight) = rest.first() {
-            add(&mut sums[0], from, weight);
-        }
-        if let Some(&weight) = rest.get(1) {
-            add(&mut sums[1], from.add(x.stride), weight);
-        }
-        if let Some(&weight) = rest.get(2) {
-            add(&mut sums[2], from.add(2 * x.stride), weight);
+        for (j, sums) in sums.iter_mut().enumerate() {
+            if let Some(weight) = rest.get(j) {
+                weigh_row(sums, x.near(4 * fours.len() + j, rows), *weight, last);
+            }
         }
         let [even, odd, even_next, odd_next] = sums;
         for c in 0..C {
@@ -227,6 +294,29 @@ unsafe fn weigh_columns<V: Vector, const C: usize>(
                 sum = V::splat(-rate).mul_add(sum, before);
             }
             if c + 1 == C { sum.store_some(to, last) } else { sum.store(to) }
+        }
+    }
+}
+
+/// Adds a row to the sums, and asks for the one that is used some rows later.
+///
+/// # Safety
+/// As for [`weigh_rows`]; `from` is at the first of the columns.
+#[inline(always)]
+unsafe fn weigh_row<V: Vector, const C: usize>(
+    sums: &mut [V; C],
+    [from, later]: [*const f32; 2],
+    weight: f32,
+    last: V::Mask,
+) {
+    // SAFETY: columns below those of the shape; lanes past them are masked; prefetches ask nothing.
+    unsafe {
+        let weight = V::splat(weight);
+        for (c, sum) in sums.iter_mut().enumerate() {
+            let from = from.add(c * V::LANES);
+            V::prefetch(later.wrapping_add(c * V::LANES));
+            let x = if c + 1 == C { V::load_some(from, last) } else { V::load(from) };
+            *sum = x.mul_add(weight, *sum);
         }
     }
 }

@@ -19,6 +19,7 @@ mod avx512;
 
 pub use denormals::{Flushed, denormals_flushed, flush_denormals};
 pub(super) use layout::{Matrix, MatrixMut};
+pub use lines::Lines;
 pub(super) use panels::{From, Reach};
 pub(super) use prefetch::prefetch;
 pub(super) use tile::{Ahead, Finish, Order, Strip};
@@ -81,7 +82,7 @@ macro_rules! compile {
         }
 
         $(#[$feature])?
-        pub(super) unsafe fn dots(x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+        pub(super) unsafe fn dots(x: lines::Lines<'_>, w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
             // SAFETY: the caller has checked the shapes.
             unsafe { lines::dot_rows::<$vector, $lanes, $group>(x, w, bias, floor, out) }
         }
@@ -93,7 +94,7 @@ macro_rules! compile {
         }
 
         $(#[$feature])?
-        pub(super) unsafe fn weigh(x: layout::Matrix<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+        pub(super) unsafe fn weigh(x: lines::Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
             // SAFETY: the caller has checked the shapes.
             unsafe { lines::weigh_rows::<$vector>(x, weights, rate, out) }
         }

@@ -1,0 +1,32 @@
+//! Rows of which a step needs no copy.
+
+use super::{Op, Program, Slice};
+
+/// Narrower rows are copied: it costs next to nothing, and short rows side by side are quicker to read.
+const LEAST_WIDTH: usize = 16;
+
+/// Batches of no more rows are copied: the copy stays in the nearest cache.
+pub const IN_PLACE_FROM: usize = 64;
+
+impl Program {
+    /// The batch's features, where a host that can read the data itself needs no copy of them: all who use them are layers
+    /// with one output, which read a row from its first number to its last, once forward and, soon after, once for the
+    /// gradient.
+    pub fn features_in_place(&self) -> Option<Slice> {
+        let features = self.instructions.iter().find_map(|i| match i.op {
+            Op::Gather { x, rows, width, .. } if width >= LEAST_WIDTH && rows > IN_PLACE_FROM => Some(x),
+            _ => None,
+        })?;
+        let is_apart = |op: &Op| {
+            let mut apart = true;
+            op.each_slice(|slice| apart &= slice.buffer != features.buffer);
+            apart
+        };
+        let may = |op: &Op| match *op {
+            Op::Gather { .. } => true,
+            Op::Linear { x, outputs: 1, .. } | Op::WeightGradient { x, outputs: 1, .. } => x == features,
+            _ => false,
+        };
+        self.instructions.iter().all(|i| is_apart(&i.op) || may(&i.op)).then_some(features)
+    }
+}
