@@ -220,7 +220,7 @@ impl Session<'_> {
         let mut table = SweepTable::create(sweep.path(), &axes)?;
         let mut folders: Vec<String> = Vec::new();
         let (mut worst, mut told) = (Exit::Done, Vec::new());
-        let warnings = warnings(experiment, prepared, true);
+        let warnings = warnings(experiment, prepared, None);
         warnings.tell();
         warnings.texts().for_each(|text| self.warned.note(text));
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
@@ -259,16 +259,20 @@ impl Session<'_> {
                         Ok(outcome) => (outcome.status, outcome.reason.clone()),
                         Err(e) => (Status::Failed, Some(e.to_string())),
                     };
-                    worst = graver(worst, match result {
-                        // What ends every later trial on the same data, too, is told once.
-                        Err(ExecuteError::Data(what)) if told.contains(&what) => Exit::Failed,
-                        Err(ExecuteError::Data(what)) => {
-                            let trial = format!("trial {} and all later ones on the same data", trial.index);
-                            told.push(what.clone());
-                            fault_of(Some(trial), &ExecuteError::Data(what))
-                        }
-                        result => self.ended(result, Some(trial.index)),
-                    });
+                    worst = graver(
+                        worst,
+                        match result {
+                            // What ends every later trial on the same data, too, is told once.
+                            Err(ExecuteError::Data(what)) if told.contains(&what) => Exit::Failed,
+                            Err(ExecuteError::Data(what)) => {
+                                let trial =
+                                    format!("trial {} and all later ones on the same data", trial.index);
+                                told.push(what.clone());
+                                fault_of(Some(trial), &ExecuteError::Data(what))
+                            }
+                            result => self.ended(result, Some(trial.index)),
+                        },
+                    );
                     TrialEnd::Ran { status, folder: folder_name.clone(), reason }
                 }
             };

@@ -17,7 +17,9 @@ pub(super) fn open(path: &Path, key: &str) -> Result<(File, u64), Problem> {
     host::open_regular(path).map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::IsADirectory => "name a file in it",
-            io::ErrorKind::InvalidInput => "write what it gives to a file and name that: data files are looked at again",
+            io::ErrorKind::InvalidInput => {
+                "write what it gives to a file and name that: data files are looked at again"
+            }
             _ => "a relative path is taken from the folder of the spec",
         };
         let message = format!("cannot read `{}`: {}", path.display(), host::reason(&error));

@@ -70,9 +70,7 @@ impl SweepTable {
         let (status, folder, reason) = match end {
             TrialEnd::Ran { status, folder, reason } => (status.name(), folder.as_str(), reason.clone()),
             TrialEnd::Skipped { reason } => ("skipped", "", Some(reason.clone())),
-            TrialEnd::SameAs { trial, folder, note } => {
-                ("same_as", folder.as_str(), Some(same(trial, note)))
-            }
+            TrialEnd::SameAs { trial, folder, note } => ("same_as", folder.as_str(), Some(same(trial, note))),
         };
         let figures = match end {
             TrialEnd::Ran { folder, .. } => self.figures(folder)?,

@@ -106,7 +106,9 @@ impl Comparison {
         match same {
             0 => {}
             1 => runs += &format!(" (1 more trial is the same as {as_what})"),
-            more => runs += &format!(" ({} more trials are the same as {as_what})", units::count(more as u64)),
+            more => {
+                runs += &format!(" ({} more trials are the same as {as_what})", units::count(more as u64))
+            }
         }
         if count < 2 {
             return runs;
@@ -158,8 +160,10 @@ impl Comparison {
 
     /// Which runs are of a build whose times mislead, in a sentence; `None` where none is.
     pub fn builds(&self) -> Option<String> {
-        let runs = self.places(|run| is_debug(run));
-        of_build("debug").filter(|_| !runs.is_empty()).map(|words| format!("the build of run {runs} is {words}"))
+        let runs = self.places(is_debug);
+        of_build("debug")
+            .filter(|_| !runs.is_empty())
+            .map(|words| format!("the build of run {runs} is {words}"))
     }
 
     /// The kinds of experiment, in the order of their first run.

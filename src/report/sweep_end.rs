@@ -3,8 +3,8 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError, comparability::is_debug, comparison::Comparison, configurations::has_repeats, grid, noise, policies,
-    repeats::Repeats, run::Run, sweep, verdict,
+    ReportError, comparability::is_debug, comparison::Comparison, configurations::has_repeats, grid, noise,
+    policies, repeats::Repeats, run::Run, sweep, verdict,
 };
 use crate::{record::of_build, units};
 

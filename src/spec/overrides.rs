@@ -269,7 +269,9 @@ mod tests {
     fn no_argument_takes_back_another() {
         let file = "s = 1\nt = { a = 1, b = 2 }";
         let told = |arguments: &[&str]| applied(file, arguments).1;
-        for twice in [["s=1", "s=2"], ["s=1", "s=1"], ["s=1", "s=2,3"], ["s=2,3", "s=1"], ["s=1,2", "\"s\"=2,3"]] {
+        for twice in
+            [["s=1", "s=2"], ["s=1", "s=1"], ["s=1", "s=2,3"], ["s=2,3", "s=1"], ["s=1,2", "\"s\"=2,3"]]
+        {
             assert_eq!(told(&twice), ["`s` is given twice"], "{twice:?}");
         }
         assert_eq!(told(&["t.a=3", "t={ b = 1 }"]), ["`t` replaces what `t.a` sets"]);

@@ -85,8 +85,7 @@ impl Ended {
 }
 
 /// What a debug build says of itself, in a line of its own, wherever times are shown.
-pub const DEBUG_BUILD: &str =
-    "debug: its times say nothing of a release build (`cargo build --release`)";
+pub const DEBUG_BUILD: &str = "debug: its times say nothing of a release build (`cargo build --release`)";
 
 /// What was printed, as a release build prints it: the tests are mostly run with a debug build.
 pub fn without_build(text: &str) -> String {

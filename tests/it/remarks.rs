@@ -120,7 +120,9 @@ fn more_patience_than_there_are_validations() {
     let place = place(100);
     let patience = |count: u64| format!("trainer.early_stopping={{ patience = {count} }}");
     let words = |count: &str, times: &str| {
-        format!("`trainer.early_stopping.patience` is {count}, and the run validates {times}: it is never stopped early")
+        format!(
+            "`trainer.early_stopping.patience` is {count}, and the run validates {times}: it is never stopped early"
+        )
     };
     warned(&place, &[&patience(1)], &[]);
     warned(&place, &[&patience(2)], &[&words("2", "3 times")]);
@@ -135,15 +137,68 @@ fn more_patience_than_there_are_validations() {
 fn a_key_that_is_given_twice() {
     let place = place(40);
     let told = |arguments: &[&str]| {
-        let [checked, ran] = ["check", "run"].map(|command| place.runner(&[&[command, "spec.toml"], arguments].concat()));
+        let [checked, ran] =
+            ["check", "run"].map(|command| place.runner(&[&[command, "spec.toml"], arguments].concat()));
         assert_eq!((checked.code, ran.code), (Some(2), Some(2)), "{checked:?}");
         assert_eq!((checked.stdout.as_str(), &checked.stderr), ("", &ran.stderr));
         checked.stderr
     };
-    insta::assert_snapshot!(told(&["seed=1", "trainer.max_epochs=2", "seed=2"]), @"");
-    insta::assert_snapshot!(told(&["optimizer.sgd.lr=0.1", "optimizer.sgd.lr=0.1,0.2"]), @"");
-    insta::assert_snapshot!(told(&["trainer.max_epochs=5", "trainer={ max_steps = 7 }"]), @"");
-    insta::assert_snapshot!(told(&["trainer.max_epochs=5", "~trainer"]), @"");
+    insta::assert_snapshot!(told(&["seed=1", "trainer.max_epochs=2", "seed=2"]), @r"
+    error: `seed` is given twice
+     --> argument:1:1
+      |
+    1 | seed=2
+      | ^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | seed=1
+      | ---- first given here
+      |
+      = hint: leave one of the two arguments out
+    ");
+    insta::assert_snapshot!(told(&["optimizer.sgd.lr=0.1", "optimizer.sgd.lr=0.1,0.2"]), @r"
+    error: `optimizer.sgd.lr` is given twice
+     --> argument:1:1
+      |
+    1 | optimizer.sgd.lr=0.1,0.2
+      | ^^^^^^^^^^^^^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | optimizer.sgd.lr=0.1
+      | ---------------- first given here
+      |
+      = hint: leave one of the two arguments out
+    ");
+    insta::assert_snapshot!(told(&["trainer.max_epochs=5", "trainer={ max_steps = 7 }"]), @r"
+    error: `trainer` replaces what `trainer.max_epochs` sets
+     --> argument:1:1
+      |
+    1 | trainer={ max_steps = 7 }
+      | ^^^^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | trainer.max_epochs=5
+      | ------------------ first given here
+      |
+      = hint: write `trainer` first
+    ");
+    insta::assert_snapshot!(told(&["trainer.max_epochs=5", "~trainer"]), @r"
+    error: `~trainer` deletes what `trainer.max_epochs` sets
+     --> argument:1:2
+      |
+    1 | ~trainer
+      |  ^^^^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | trainer.max_epochs=5
+      | ------------------ set here
+      |
+      = hint: leave one of the two arguments out, or delete first
+    ");
 }
 
 #[test]
