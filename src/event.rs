@@ -166,7 +166,7 @@ impl Status {
 pub enum NoModel {
     /// How far a diverged run went beyond its last row depends on the length of its blocks.
     Diverged,
-    /// The last update made numbers that are not finite.
+    /// Some are no finite numbers.
     NotFinite,
     /// Of which step the parameters of a device that failed are is not known.
     Device,

@@ -48,12 +48,16 @@ pub(crate) fn of_build(build: &str) -> Option<&'static str> {
     (build == "debug").then_some("debug: its times say nothing of a release build (`cargo build --release`)")
 }
 
+const NOT_FINITE: &str = "not all weights are finite numbers";
+
 /// Why no model was written and, where there is one, the way to get the last that can be.
 pub(super) fn no_model(outcome: &Outcome) -> Option<String> {
     let (why, before) = match outcome.no_model? {
         // The loss of a step is that of the weights before it: the last that is finite is of those before the last step but one.
         NoModel::Diverged => ("weights that have no finite loss mean nothing", 2),
-        NoModel::NotFinite => ("the last step made weights that are not finite numbers", 1),
+        // Every loss was looked at: it is the last update that made them.
+        NoModel::NotFinite if outcome.status == Status::Finished => (NOT_FINITE, 1),
+        NoModel::NotFinite => return Some(NOT_FINITE.to_owned()),
         NoModel::Device => {
             return Some("of which step the parameters of a device that failed are is not known".to_owned());
         }

@@ -163,9 +163,12 @@ mod tests {
         assert_eq!(words(None), None);
         assert_eq!(
             words(Some(NoModel::NotFinite)).unwrap(),
-            "the last step made weights that are not finite numbers; the command in `spec.toml` with \
-             `trainer.max_steps=5` writes the last whose loss is finite"
+            "not all weights are finite numbers; the command in `spec.toml` with `trainer.max_steps=5` writes the last \
+             whose loss is finite"
         );
+        let failed =
+            Outcome { status: Status::Failed, no_model: Some(NoModel::NotFinite), ..sample::outcome() };
+        assert_eq!(story::no_model(&failed).unwrap(), "not all weights are finite numbers");
         assert_eq!(
             words(Some(NoModel::Device)).unwrap(),
             "of which step the parameters of a device that failed are is not known"
