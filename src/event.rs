@@ -65,6 +65,8 @@ pub struct Header {
     pub epochs_planned: u64,
     /// Seconds after which it ends in any case.
     pub max_time_s: Option<f64>,
+    /// How the program was built: `release`, `debug`.
+    pub build: &'static str,
 }
 
 /// Consecutive steps of one epoch (or, under `per_epoch`, one row that stands for the epoch).
@@ -159,6 +161,19 @@ impl Status {
     }
 }
 
+/// Why a run has no weights to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoModel {
+    /// How far a diverged run went beyond its last row depends on the length of its blocks.
+    Diverged,
+    /// Some are no finite numbers.
+    NotFinite,
+    /// Of which step the parameters of a device that failed are is not known.
+    Device,
+    /// The device does not give them back.
+    Unread,
+}
+
 /// The end of a run, in numbers. `None` is a value that is not known, and an empty cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -202,6 +217,8 @@ pub struct Outcome {
     pub verdict: Option<Verdict>,
     /// What would have made the run longer; `None` where its own course ended it.
     pub longer: Option<Longer>,
+    /// Why there are no weights to keep; `None` where there are.
+    pub no_model: Option<NoModel>,
 }
 
 /// A lane of `trace.json`.

@@ -5,6 +5,7 @@ mod huge_pages;
 pub mod load;
 pub mod nvml;
 pub mod processor;
+mod regular;
 
 use std::{
     fs::{self, File},
@@ -13,6 +14,10 @@ use std::{
 };
 
 pub use huge_pages::prefer_huge_pages;
+pub use regular::open_regular;
+
+/// How this program was built: `release`, or `debug`, which is several times slower.
+pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
 /// The processor's name.
 pub fn cpu_model() -> Option<String> {

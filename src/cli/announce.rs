@@ -4,6 +4,7 @@ use crate::{
     data::Dataset,
     device::Grain,
     event::{Event, Header, Level},
+    host,
     plan::{Engine, Sums, SumsBy, Trial},
     record::{EventSender, Findings},
     spec::{Layer, Policy},
@@ -63,6 +64,7 @@ pub fn begin(
         steps_planned: trial.steps,
         epochs_planned: trial.steps.div_ceil(trial.steps_per_epoch),
         max_time_s: trial.spec.trainer.max_time.map(|most| most.as_secs_f64()),
+        build: host::BUILD,
     };
     send(sender, Event::Started(Box::new(header)))?;
     let info = |text: String| send(sender, Event::Notice(Level::Info, text));

@@ -32,18 +32,20 @@ pub fn check(options: &RunOptions) -> Exit {
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
-    // The page has the note on devices, and the table of a sweep those that are used.
-    warnings(&experiment, &prepared, options.quiet).tell();
-    let mut text = String::new();
-    if experiment.is_sweep() && !options.quiet {
-        text.push_str(&trials(&experiment, &prepared));
-    }
     // One trial is shown whole; the table lists all of them.
     let first = prepared.iter().zip(&experiment.trials).find_map(|(prepared, trial)| match prepared {
         Prepared::Run(planned) => Some((trial.index, planned)),
         _ => None,
     });
-    if let Some((index, planned)) = first.filter(|_| !options.quiet) {
+    let first = first.filter(|_| !options.quiet);
+    // The page has the note on its own devices.
+    let on_page = first.and_then(|(_, planned)| planned.devices.note.as_deref());
+    warnings(&experiment, &prepared, on_page).tell();
+    let mut text = String::new();
+    if experiment.is_sweep() && !options.quiet {
+        text.push_str(&trials(&experiment, &prepared));
+    }
+    if let Some((index, planned)) = first {
         if experiment.is_sweep() {
             let _ = write!(text, "\ntrial {index}: "); // a String takes every write
         }
@@ -66,14 +68,17 @@ pub fn check(options: &RunOptions) -> Exit {
     Exit::Missing
 }
 
-/// What is to be said of the trials that run; `noted`: that of their devices, too.
-pub fn warnings(experiment: &Experiment, prepared: &[Prepared], noted: bool) -> Warnings {
-    let trials = prepared.iter().zip(&experiment.trials).filter_map(|(prepared, trial)| match prepared {
-        Prepared::Run(planned) => {
-            let note = planned.devices.note.clone().filter(|_| noted);
-            Some((trial.index, note.into_iter().chain(planned.remarks()).collect()))
-        }
-        _ => None,
+/// What is to be said of the trials that run, or would do the same as one that does, but for what is told elsewhere.
+pub fn warnings(experiment: &Experiment, prepared: &[Prepared], elsewhere: Option<&str>) -> Warnings {
+    let trials = prepared.iter().zip(&experiment.trials).filter_map(|(own, trial)| {
+        let (devices, runs) = match own {
+            Prepared::Run(planned) => (&planned.devices, own),
+            Prepared::SameAs(earlier, devices) => (devices, prepared.get(*earlier)?),
+            Prepared::Missing(_) => return None,
+        };
+        let Prepared::Run(planned) = runs else { return None };
+        let note = devices.note.clone().filter(|note| Some(note.as_str()) != elsewhere);
+        Some((trial.index, note.into_iter().chain(planned.remarks()).collect()))
     });
     Warnings::of(experiment.is_sweep(), trials)
 }
@@ -97,9 +102,12 @@ fn trials(experiment: &Experiment, prepared: &[Prepared]) -> String {
                 t.engine.name().into(),
                 "run".into(),
             ],
-            Prepared::SameAs(other) => {
-                [nothing(), nothing(), nothing(), format!("same_as trial {other}: not run twice")]
-            }
+            Prepared::SameAs(other, devices) => [
+                nothing(),
+                devices.used_names().join(" "),
+                nothing(),
+                format!("same_as trial {other}: not run twice"),
+            ],
             Prepared::Missing(p) => {
                 [nothing(), nothing(), nothing(), format!("skipped: {}", p.message.replace('`', ""))]
             }

@@ -20,6 +20,9 @@ pub fn compare(options: &CompareOptions) -> Exit {
                     if let Some(warning) = comparison.warning() {
                         tell(&format!("warning: {warning}\n"));
                     }
+                    if let Some(words) = comparison.builds() {
+                        tell(&format!("warning: {words}\n"));
+                    }
                     comparison.export(format.into())
                 }
                 None if options.quiet => format!("{}\n", comparison.comparability()),

@@ -7,9 +7,10 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::measure::{self, Measured, MeasuredOn};
 use crate::{
     data::Dataset,
+    host,
     plan::{Machine, Movement, Place, Trial, transfers},
     program::Role,
-    record::{devices_in_words, rates_in_words},
+    record::{devices_in_words, of_build, rates_in_words},
     report::Estimate,
     spec::{self, Optimizer, Rule, Source},
     units,
@@ -33,6 +34,7 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
     moves(&mut page, trial);
     memory(&mut page, trial, machine);
+    page.build();
     page.0
 }
 
@@ -119,6 +121,13 @@ impl Page {
 
     pub(super) fn row(&mut self, name: &str, value: impl AsRef<str>) {
         let _ = writeln!(self.0, "  {name:<10} {}", value.as_ref()); // a String takes every write
+    }
+
+    /// How the program was built, where its times mislead.
+    pub(super) fn build(&mut self) {
+        if let Some(words) = of_build(host::BUILD) {
+            self.row("build", words);
+        }
     }
 
     pub(super) fn more(&mut self, lines: impl IntoIterator<Item = String>) {

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Weak};
 
 use crate::{
-    data::{self, Dataset, Stamp, Store, Task, Weights, read_weights},
+    data::{self, Dataset, FileChange, Stamp, Store, Task, Weights, read_weights},
     device::file_rates,
-    plan::{self, Facts, FileRates, Machine, PlanError, Trial},
+    plan::{self, Choice, Facts, FileRates, Machine, PlanError, Trial},
     spec::{self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec},
     units,
 };
@@ -48,7 +48,13 @@ impl Datasets {
             let hit = self.kept.remove(i);
             let dataset = Arc::clone(&hit.3);
             self.kept.push(hit);
-            return Ok(dataset);
+            // Rows that stay in their file are those of the trials before only as long as nobody writes to it.
+            return match dataset.change() {
+                Some(FileChange::Written(what)) => {
+                    Err(vec![Problem::at_key("data", what).hint("start again once nothing writes to it")])
+                }
+                Some(FileChange::Replaced(_)) | None => Ok(dataset),
+            };
         }
         self.fits(spec).map_err(|problem| vec![problem])?;
         // Before the next is read, so that there is never one more.
@@ -114,8 +120,8 @@ impl Datasets {
 pub enum Prepared {
     /// It runs.
     Run(Box<Trial>),
-    /// It would equal that earlier trial in all but the request.
-    SameAs(usize),
+    /// It would equal that earlier trial in all but the request: what it asks for, and what it would use.
+    SameAs(usize, Choice),
     /// Its devices are not there.
     Missing(Problem),
 }
@@ -150,7 +156,10 @@ pub fn prepare(
                     Prepared::Run(other) => spec.repeat == trial.repeat && same_but_request(other, &planned),
                     _ => false,
                 });
-                prepared.push(earlier.map_or_else(|| Prepared::Run(Box::new(planned)), Prepared::SameAs));
+                prepared.push(match earlier {
+                    Some(earlier) => Prepared::SameAs(earlier, planned.devices),
+                    None => Prepared::Run(Box::new(planned)),
+                });
             }
             Err(PlanError::Missing(problem)) => prepared.push(Prepared::Missing(problem)),
             Err(PlanError::Problems(found)) => {

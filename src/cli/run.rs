@@ -219,8 +219,8 @@ impl Session<'_> {
         let axes: Vec<_> = experiment.axes.iter().map(|a| a.key.clone()).collect();
         let mut table = SweepTable::create(sweep.path(), &axes)?;
         let mut folders: Vec<String> = Vec::new();
-        let mut worst = Exit::Done;
-        let warnings = warnings(experiment, prepared, true);
+        let (mut worst, mut told) = (Exit::Done, Vec::new());
+        let warnings = warnings(experiment, prepared, None);
         warnings.tell();
         warnings.texts().for_each(|text| self.warned.note(text));
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
@@ -231,9 +231,10 @@ impl Session<'_> {
                 _ if stopped => {
                     TrialEnd::Skipped { reason: "the sweep was interrupted before it began".into() }
                 }
-                Prepared::SameAs(earlier) => TrialEnd::SameAs {
+                Prepared::SameAs(earlier, devices) => TrialEnd::SameAs {
                     trial: *earlier,
                     folder: folders.get(*earlier).cloned().unwrap_or_default(),
+                    note: devices.note.clone(),
                 },
                 Prepared::Missing(problem) => {
                     worst = graver(worst, Exit::Missing);
@@ -258,7 +259,20 @@ impl Session<'_> {
                         Ok(outcome) => (outcome.status, outcome.reason.clone()),
                         Err(e) => (Status::Failed, Some(e.to_string())),
                     };
-                    worst = graver(worst, self.ended(result, Some(trial.index)));
+                    worst = graver(
+                        worst,
+                        match result {
+                            // What ends every later trial on the same data, too, is told once.
+                            Err(ExecuteError::Data(what)) if told.contains(&what) => Exit::Failed,
+                            Err(ExecuteError::Data(what)) => {
+                                let trial =
+                                    format!("trial {} and all later ones on the same data", trial.index);
+                                told.push(what.clone());
+                                fault_of(Some(trial), &ExecuteError::Data(what))
+                            }
+                            result => self.ended(result, Some(trial.index)),
+                        },
+                    );
                     TrialEnd::Ran { status, folder: folder_name.clone(), reason }
                 }
             };
@@ -307,10 +321,16 @@ pub fn of_trial(trial: Option<usize>, words: impl std::fmt::Display) -> String {
 
 /// Says why a run, or that trial of a sweep, did not come to its recorded end.
 pub fn fault(error: &ExecuteError, of: Option<usize>) -> Exit {
+    fault_of(of.map(|trial| format!("trial {trial}")), error)
+}
+
+/// The same of whatever is named.
+fn fault_of(what: Option<String>, error: &ExecuteError) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),
+        ExecuteError::Data(_) => Some("start again once nothing writes to them, or on a copy"),
         _ => None,
     };
-    say(of_trial(of, error), hint);
+    say(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint);
     Exit::Failed
 }

@@ -1,30 +1,30 @@
 //! Opening the files that a spec names, and the words for what goes wrong.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Read},
     path::Path,
 };
 
 use super::{memory, raw};
-use crate::spec::{Place, Problem};
+use crate::{
+    host,
+    spec::{Place, Problem},
+};
 
 /// Opens `path`, the value of `key`; gives its length in bytes, too.
 pub(super) fn open(path: &Path, key: &str) -> Result<(File, u64), Problem> {
-    let cannot = |reason: String| {
-        Problem::at_key(key, format!("cannot read `{}`: {reason}", path.display()))
-            .hint("a relative path is taken from the folder of the spec")
-    };
-    // Asked before it is opened: the opening of a pipe waits for someone to write.
-    let metadata = fs::metadata(path).map_err(|error| cannot(reason(&error)))?;
-    if metadata.is_dir() {
-        return Err(cannot("it is a folder".into()));
-    }
-    if !metadata.is_file() {
-        return Err(cannot("it is not a regular file".into()));
-    }
-    let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata.len())));
-    opened.map_err(|error| cannot(reason(&error)))
+    host::open_regular(path).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::IsADirectory => "name a file in it",
+            io::ErrorKind::InvalidInput => {
+                "write what it gives to a file and name that: data files are looked at again"
+            }
+            _ => "a relative path is taken from the folder of the spec",
+        };
+        let message = format!("cannot read `{}`: {}", path.display(), host::reason(&error));
+        Problem::at_key(key, message).hint(hint)
+    })
 }
 
 /// Reads all of `path`, the value of `key`.
@@ -51,7 +51,7 @@ pub(super) fn place(path: &Path) -> Place {
 
 /// The file was opened, but cannot be read to its end.
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> Problem {
-    problem(path, format!("cannot be read: {}", reason(error)))
+    problem(path, format!("cannot be read: {}", host::reason(error)))
 }
 
 /// What is wrong with the elements of an array file that declares `declared` bytes of them.
@@ -74,17 +74,6 @@ pub(super) fn fault(path: &Path, declared: u64, fault: raw::Fault) -> Problem {
 pub(super) fn wrong_size(path: &Path, declared: u64, found: &str) -> Problem {
     let message = format!("the header declares {declared} bytes of elements, and {found}");
     problem(path, message).hint("the file is damaged, or was cut while it was copied")
-}
-
-/// An I/O error in lower case, without its number.
-pub(super) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text);
-    let mut letters = text.chars();
-    match letters.next() {
-        Some(first) => first.to_lowercase().chain(letters).collect(),
-        None => text.into(),
-    }
 }
 
 /// Text from a file, fit to stand in a message: short, and without line ends or other control characters.

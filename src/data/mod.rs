@@ -138,6 +138,18 @@ impl Dataset {
     }
 }
 
+impl Dataset {
+    /// What has become of the files that rows are still fetched from: a change that spoils them before one that does not.
+    pub fn change(&self) -> Option<FileChange> {
+        let of = |part: &Part| match &part.features {
+            Store::File(rows) => rows.change(),
+            Store::Memory(_) => None,
+        };
+        let changes = || [Some(&self.train), self.validation.as_ref()].into_iter().flatten().filter_map(of);
+        changes().find(|change| matches!(change, FileChange::Written(_))).or_else(|| changes().next())
+    }
+}
+
 impl Part {
     fn in_memory(rows: usize, features: Vec<f32>, targets: Vec<f32>) -> Self {
         Self { rows, features: Store::Memory(Arc::new(features)), targets: Arc::new(targets) }

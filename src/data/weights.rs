@@ -91,14 +91,16 @@ mod tests {
     #[test]
     fn takes_regular_files_only() {
         let folder = env!("CARGO_MANIFEST_DIR");
-        for (path, words) in [
-            ("/dev/zero", "it is not a regular file"),
-            (folder, "it is a folder"),
-            ("/dev/null/x", "not a directory"),
-            ("/none", "no such file or directory"),
+        let found = "a relative path is taken from the folder of the spec";
+        let write = "write what it gives to a file and name that: data files are looked at again";
+        for (path, words, hint) in [
+            ("/dev/zero", "it is a device: expected a regular file", write),
+            (folder, "it is a folder: expected a regular file", "name a file in it"),
+            ("/dev/null/x", "not a directory", found),
+            ("/none", "no such file or directory", found),
         ] {
-            let problem = Problem::at_key("model.init.file", format!("cannot read `{path}`: {words}"))
-                .hint("a relative path is taken from the folder of the spec");
+            let message = format!("cannot read `{path}`: {words}");
+            let problem = Problem::at_key("model.init.file", message).hint(hint);
             assert_eq!(read_weights(path.as_ref(), &[]), Err(vec![problem]));
         }
     }

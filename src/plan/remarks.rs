@@ -17,6 +17,7 @@ impl Trial {
             self.validation(),
             self.max_steps(),
             self.validate_every(),
+            self.patience(),
             self.flush_every(),
             self.chain(),
         ];
@@ -95,16 +96,45 @@ impl Trial {
         ))
     }
 
-    /// Validations that are further apart than the run is long.
+    /// Epochs that have a step, if nothing ends the run early.
+    fn epochs(&self) -> u64 {
+        self.steps.div_ceil(self.steps_per_epoch)
+    }
+
+    /// Validations that are further apart than the run is long, or that have no rows. One after every epoch is the default,
+    /// so that a spec which says nothing of it is not warned.
     fn validate_every(&self) -> Option<String> {
-        let (every, epochs) =
-            (self.spec.trainer.validate_every_epochs, self.steps.div_ceil(self.steps_per_epoch));
-        if every <= epochs || self.facts.validation_rows == 0 {
+        let (every, epochs) = (self.spec.trainer.validate_every_epochs, self.epochs());
+        if self.facts.validation_rows == 0 {
+            return (every > 1).then(|| {
+                let every = units::count(every);
+                format!("`trainer.validate_every_epochs` is {every}, and there is no row to validate on: nothing is validated")
+            });
+        }
+        if every <= epochs {
             return None;
         }
         let (every, epochs) = (units::count(every), units::counted(epochs, "epoch"));
         Some(format!(
             "`trainer.validate_every_epochs` is {every}, and the run takes {epochs}: it validates once, at its end"
+        ))
+    }
+
+    /// More validations without improvement than there are. The first is an improvement, and the last is the end in any case.
+    fn patience(&self) -> Option<String> {
+        let patience = self.spec.trainer.early_stopping.as_ref()?.patience;
+        let validations = self.epochs().div_ceil(self.spec.trainer.validate_every_epochs.max(1));
+        if patience.max(1).saturating_add(1) < validations {
+            return None;
+        }
+        let times = match validations {
+            1 => "once".to_owned(),
+            2 => "twice".to_owned(),
+            more => format!("{} times", units::count(more)),
+        };
+        let patience = units::count(patience);
+        Some(format!(
+            "`trainer.early_stopping.patience` is {patience}, and the run validates {times}: it is never stopped early"
         ))
     }
 
@@ -121,7 +151,7 @@ impl Trial {
     fn counts(&self) -> (u64, &'static str) {
         match self.spec.schedule.interval {
             Interval::Step => (self.steps, "step"),
-            Interval::Epoch => (self.steps.div_ceil(self.steps_per_epoch), "epoch"),
+            Interval::Epoch => (self.epochs(), "epoch"),
         }
     }
 

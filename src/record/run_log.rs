@@ -52,7 +52,11 @@ const ERROR: &str = "ERROR";
 impl Sink for RunLog {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
         match event {
-            Event::Started(header) => self.line(INFO, &story::started(&header.name, header)),
+            Event::Started(header) => {
+                self.line(INFO, &story::started(&header.name, header))?;
+                let build = story::of_build(header.build);
+                build.map_or(Ok(()), |words| self.line(WARNING, &format!("build {words}")))
+            }
             Event::Validation(row) => self.line(INFO, &story::validation(row)),
             Event::Notice(Level::Info, message) => self.line(INFO, message),
             Event::Notice(Level::Warning, message) => self.line(WARNING, message),
@@ -62,8 +66,11 @@ impl Sink for RunLog {
                 if let Some(words) = story::instrument(outcome) {
                     self.line(INFO, &format!("the instrument took {words}"))?;
                 }
-                let verdict = outcome.verdict.as_ref().map(story::verdict);
-                verdict.map_or(Ok(()), |verdict| self.line(INFO, &format!("bound by {verdict}")))
+                if let Some(verdict) = outcome.verdict.as_ref().map(story::verdict) {
+                    self.line(INFO, &format!("bound by {verdict}"))?;
+                }
+                let no_model = story::no_model(outcome);
+                no_model.map_or(Ok(()), |words| self.line(WARNING, &format!("no model was written: {words}")))
             }
             Event::Train(_) | Event::Progress(_) => Ok(()),
         }

@@ -24,6 +24,7 @@ pub(super) fn header() -> Header {
         steps_planned: 6,
         epochs_planned: 2,
         max_time_s: None,
+        build: "release",
     }
 }
 
@@ -127,5 +128,6 @@ pub(super) fn outcome() -> Outcome {
             advice: "`logging.policy=buffered` moves the losses in blocks".to_owned(),
         }),
         longer: Some(Longer::Epochs),
+        no_model: None,
     }
 }

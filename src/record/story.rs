@@ -1,7 +1,7 @@
 //! What the log and the console say of a run, in the same words.
 
 use crate::{
-    event::{Header, Outcome, Status, ValidationRow},
+    event::{Header, NoModel, Outcome, Status, ValidationRow},
     plan::{Origin, Verdict},
     units,
 };
@@ -41,6 +41,34 @@ pub(super) fn ended(outcome: &Outcome) -> String {
         units::counted(outcome.epochs, "epoch"),
         units::seconds(outcome.loop_s),
     )
+}
+
+/// What is to be said wherever times are shown of a program that was built so.
+pub(crate) fn of_build(build: &str) -> Option<&'static str> {
+    (build == "debug").then_some("debug: its times say nothing of a release build (`cargo build --release`)")
+}
+
+const NOT_FINITE: &str = "not all weights are finite numbers";
+
+/// Why no model was written and, where there is one, the way to get the last that can be.
+pub(super) fn no_model(outcome: &Outcome) -> Option<String> {
+    let (why, before) = match outcome.no_model? {
+        // The loss of a step is that of the weights before it: the last that is finite is of those before the last step but one.
+        NoModel::Diverged => ("weights that have no finite loss mean nothing", 2),
+        // Every loss was looked at: it is the last update that made them.
+        NoModel::NotFinite if outcome.status == Status::Finished => (NOT_FINITE, 1),
+        NoModel::NotFinite => return Some(NOT_FINITE.to_owned()),
+        NoModel::Device => {
+            return Some("of which step the parameters of a device that failed are is not known".to_owned());
+        }
+        NoModel::Unread => return Some("the device does not give its parameters back".to_owned()),
+    };
+    Some(match outcome.steps.saturating_sub(before) {
+        0 => why.to_owned(),
+        steps => format!(
+            "{why}; the command in `spec.toml` with `trainer.max_steps={steps}` writes the last whose loss is finite"
+        ),
+    })
 }
 
 /// What bounds a run: of one that is over before it has done much, its start and its files; what bounds its training comes

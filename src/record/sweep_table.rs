@@ -28,6 +28,8 @@ pub enum TrialEnd {
         trial: usize,
         /// The earlier trial's folder.
         folder: String,
+        /// Where it asks for devices that are not there: what it asks for, and what it would use instead.
+        note: Option<String>,
     },
 }
 
@@ -61,11 +63,14 @@ impl SweepTable {
     /// # Errors
     /// Where the row cannot be written, or the trial's summary cannot be read.
     pub fn append(&mut self, trial: usize, axes: &[String], end: &TrialEnd) -> Result<(), RecordError> {
-        let same = |trial: &usize| format!("equals trial {trial} in all but the request");
+        let same = |trial: &usize, note: &Option<String>| {
+            let note = note.as_ref().map(|note| format!(": {}", note.replace('`', ""))).unwrap_or_default();
+            format!("equals trial {trial} in all but the request{note}")
+        };
         let (status, folder, reason) = match end {
             TrialEnd::Ran { status, folder, reason } => (status.name(), folder.as_str(), reason.clone()),
             TrialEnd::Skipped { reason } => ("skipped", "", Some(reason.clone())),
-            TrialEnd::SameAs { trial, folder } => ("same_as", folder.as_str(), Some(same(trial))),
+            TrialEnd::SameAs { trial, folder, note } => ("same_as", folder.as_str(), Some(same(trial, note))),
         };
         let figures = match end {
             TrialEnd::Ran { folder, .. } => self.figures(folder)?,
@@ -128,7 +133,8 @@ mod tests {
         summary.flush().unwrap();
         let ran = TrialEnd::Ran { status: Status::Finished, folder: run.clone(), reason: None };
         table.append(0, &["0".to_owned()], &ran).unwrap();
-        table.append(1, &["1".to_owned()], &TrialEnd::SameAs { trial: 0, folder: run }).unwrap();
+        let note = Some("`devices.num_gpus` asks for 1 GPU: the run uses the CPU".to_owned());
+        table.append(1, &["1".to_owned()], &TrialEnd::SameAs { trial: 0, folder: run, note }).unwrap();
         let skipped = TrialEnd::Skipped { reason: "`gpu:0`, `gpu:1` are not there".to_owned() };
         table.append(2, &["2".to_owned()], &skipped).unwrap();
 
@@ -143,7 +149,8 @@ mod tests {
         );
         assert_eq!(
             head(&rows[1]),
-            "1 | 1 | same_as | 000-devices.num_gpus=0 | equals trial 0 in all but the request |  |  |  |  | "
+            "1 | 1 | same_as | 000-devices.num_gpus=0 | equals trial 0 in all but the request: devices.num_gpus asks for 1 \
+             GPU: the run uses the CPU |  |  |  |  | "
         );
         assert_eq!(head(&rows[2]), "2 | 2 | skipped |  | `gpu:0`, `gpu:1` are not there |  |  |  |  | ");
     }

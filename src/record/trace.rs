@@ -2,8 +2,9 @@
 //! which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 //!
 //! A process is a device (and the host), a thread one of its lanes. Every span is a complete event (`"ph": "X"`) with its
-//! start and length in microseconds; spans of a lane nest or follow each other. The first steps are there in detail; what
-//! comes after them is summed up in windows, which name their steps and the milliseconds of each phase.
+//! start and length in microseconds; spans of a lane nest or follow each other. The first steps are there in detail, or the
+//! blocks that hold them where steps are timed by blocks; what comes after them is summed up in windows, which name their
+//! steps (or, where they hold none, what was done instead) and the milliseconds of each phase.
 
 use std::{
     io::{self, Write},
@@ -43,7 +44,10 @@ impl Sink for TraceJson {
 }
 
 fn write(out: &mut impl Write, lanes: &[TraceLane]) -> io::Result<()> {
-    let about = format!("the first {DETAILED_STEPS} steps in detail, then sums over windows");
+    let about = format!(
+        "the first {DETAILED_STEPS} steps in detail (where steps are timed by blocks, the blocks that hold them), then sums \
+         over windows"
+    );
     writeln!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"detail\":\"{about}\"}},\"traceEvents\":[")?;
     let mut first = true;
     let mut line = |event: Value| {
@@ -78,8 +82,8 @@ fn write(out: &mut impl Write, lanes: &[TraceLane]) -> io::Result<()> {
             step += span.steps;
         }
         for window in &lane.trace.windows {
-            let name = units::counted(window.steps, "step");
-            line(complete(name, [window.start_ns, window.end_ns], pid, tid, sums(window)))?;
+            let between = [window.start_ns, window.end_ns];
+            line(complete(window_name(window), between, pid, tid, sums(window)))?;
         }
     }
     writeln!(out, "\n]}}")
@@ -99,6 +103,19 @@ fn span_name(span: &Span, process: &str) -> String {
     }
 }
 
+/// `320 steps`; of a window between steps what was done there: `validation, log`.
+fn window_name(window: &Window) -> String {
+    if window.steps > 0 {
+        return units::counted(window.steps, "step");
+    }
+    phases(window).map(|(phase, _)| phase.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// What was done in a window, with the nanoseconds that it took.
+fn phases(window: &Window) -> impl Iterator<Item = (Phase, u64)> {
+    Phase::ALL.into_iter().zip(window.phases_ns).filter(|(_, ns)| *ns > 0)
+}
+
 /// The steps that a span holds, counted from 1.
 fn arguments(span: &Span, before: u64) -> Value {
     match span.steps {
@@ -112,8 +129,26 @@ fn arguments(span: &Span, before: u64) -> Value {
 fn sums(window: &Window) -> Value {
     let mut sums = Map::new();
     sums.insert("steps".to_owned(), window.steps.into());
-    for (phase, ns) in Phase::ALL.into_iter().zip(window.phases_ns).filter(|(_, ns)| *ns > 0) {
+    for (phase, ns) in phases(window) {
         sums.insert(format!("{}_ms", phase.name()), (ns as f64 / 1e6).into());
     }
     sums.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_named_by_its_steps_or_by_what_else_was_done() {
+        let window = |steps, done: &[Phase]| {
+            let mut phases_ns = [0; Phase::ALL.len()];
+            done.iter().for_each(|phase| phases_ns[*phase as usize] = 1500);
+            window_name(&Window { start_ns: 0, end_ns: 9000, steps, phases_ns })
+        };
+        assert_eq!(window(1, &[Phase::Step]), "1 step");
+        assert_eq!(window(1920, &[Phase::Step, Phase::Log]), "1,920 steps");
+        assert_eq!(window(0, &[Phase::Data]), "data");
+        assert_eq!(window(0, &[Phase::Log, Phase::Validation]), "validation, log");
+    }
 }

@@ -3,9 +3,9 @@
 use super::{
     comparison::{Comparison, is_not_run},
     differences::{self, Difference, Leaves},
-    run::Run,
+    run::{Run, SAME_AS},
 };
-use crate::units;
+use crate::{record::of_build, units};
 
 /// Threads that computed.
 const THREADS: &str = "host.threads";
@@ -99,8 +99,18 @@ impl Comparison {
     /// Whether the runs may be held against each other, in a sentence.
     pub fn comparability(&self) -> String {
         let kinds = self.kinds();
-        let mut runs = units::counted(self.runs.len() as u64, "run");
-        if self.runs.len() == 1 {
+        let same = self.runs.iter().filter(|run| run.status == SAME_AS).count();
+        let count = self.runs.len() - same;
+        let mut runs = units::counted(count as u64, "run");
+        let as_what = if count == 1 { "it" } else { "one of them" };
+        match same {
+            0 => {}
+            1 => runs += &format!(" (1 more trial is the same as {as_what})"),
+            more => {
+                runs += &format!(" ({} more trials are the same as {as_what})", units::count(more as u64))
+            }
+        }
+        if count < 2 {
             return runs;
         }
         let mut comparable = "comparable";
@@ -148,6 +158,14 @@ impl Comparison {
             .then(|| format!("{keys} {verb} between the runs: their times say nothing of each other"))
     }
 
+    /// Which runs are of a build whose times mislead, in a sentence; `None` where none is.
+    pub fn builds(&self) -> Option<String> {
+        let runs = self.places(is_debug);
+        of_build("debug")
+            .filter(|_| !runs.is_empty())
+            .map(|words| format!("the build of run {runs} is {words}"))
+    }
+
     /// The kinds of experiment, in the order of their first run.
     pub(super) fn kinds(&self) -> Vec<&str> {
         let mut kinds: Vec<&str> = Vec::new();
@@ -183,6 +201,11 @@ impl Comparison {
         let places = self.runs.iter().enumerate().filter(|(_, run)| so(run));
         places.map(|(place, _)| (place + 1).to_string()).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Whether a run is of a debug build.
+pub(super) fn is_debug(run: &Run) -> bool {
+    environment(run, "versions.build").is_some_and(|build| of_build(build).is_some())
 }
 
 fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {

@@ -7,7 +7,7 @@ use super::{
     differences::{self, Difference, Leaves},
     find::{self, Found},
     lab::Findings,
-    run::{DAMAGED, Run},
+    run::{DAMAGED, Run, SAME_AS},
     speeds, sweep,
 };
 
@@ -80,6 +80,12 @@ impl Comparison {
         }
     }
 
+    /// The run that a trial is the same as, where it was not run itself.
+    pub(super) fn original(&self, run: &Run) -> Option<usize> {
+        let twin = run.twin.as_deref()?;
+        self.runs.iter().position(|other| other.twin.is_none() && other.folder.as_deref() == Some(twin))
+    }
+
     /// What is wrong with runs whose files cannot be read, a sentence each.
     pub fn damaged(&self) -> impl Iterator<Item = &str> {
         self.runs.iter().filter(|run| run.status == DAMAGED).map(|run| run.reason.as_str())
@@ -88,7 +94,7 @@ impl Comparison {
 
 /// Whether a trial was never started.
 pub(super) fn is_not_run(run: &Run) -> bool {
-    matches!(run.status.as_str(), "skipped" | "same_as" | DAMAGED)
+    matches!(run.status.as_str(), "skipped" | SAME_AS | DAMAGED)
 }
 
 /// Keys of the spec that differ. One that belongs to another kind of experiment is no difference of a run.

@@ -97,7 +97,7 @@ impl Comparison {
     }
 
     fn markdown(&self) -> String {
-        let columns = grid::columns(self);
+        let columns = grid::columns(self, "run", 1);
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let safe = |cell: &String| cell.replace('|', "\\|");
         let mut text = line(columns.iter().map(|column| safe(&column.title)).collect());

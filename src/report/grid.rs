@@ -55,8 +55,9 @@ pub(super) struct Column {
     pub(super) cells: Vec<String>,
 }
 
-/// The columns of a comparison: number, axes, figures. A column that no run has a cell for is left out.
-pub(super) fn columns(comparison: &Comparison) -> Vec<Column> {
+/// The columns of a comparison: number, axes, figures. A column that no run has a cell for is left out. Runs are called
+/// `thing`, and counted from `first`.
+pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec<Column> {
     let runs = &comparison.runs;
     let number = |column: &'static str, word: fn(f64) -> String| {
         move |run: &Run| run.number(column).map(word).unwrap_or_default()
@@ -71,9 +72,9 @@ pub(super) fn columns(comparison: &Comparison) -> Vec<Column> {
         cells: runs.iter().map(cell).collect(),
     };
     let mut columns = vec![Column {
-        title: "run".to_owned(),
+        title: thing.to_owned(),
         numeric: true,
-        cells: (1..=runs.len()).map(|place| place.to_string()).collect(),
+        cells: (first..first + runs.len()).map(|number| number.to_string()).collect(),
     }];
     let swept = runs.iter().all(|run| !run.axes.is_empty());
     let shown = |key: &&String| {
@@ -89,7 +90,10 @@ pub(super) fn columns(comparison: &Comparison) -> Vec<Column> {
         let loss = number("final_train_loss", units::number);
         move |run: &Run| if run.has_epoch_means() == means { loss(run) } else { String::new() }
     };
-    columns.push(make("status", false, &|run| run.status.clone()));
+    columns.push(make("status", false, &|run| match comparison.original(run) {
+        Some(place) => format!("same as {thing} {}", place + first),
+        None => run.status.clone(),
+    }));
     columns.push(make("devices", false, &text("devices_used")));
     columns.push(make(steps, true, &number("steps", whole)));
     columns.push(make(LAST_STEP, true, &train_loss(false)));

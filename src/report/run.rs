@@ -25,6 +25,8 @@ pub(super) struct Run {
     pub(super) status: String,
     /// Why it ended so, or was not run.
     pub(super) reason: String,
+    /// Where it is the same as another trial: that one's folder.
+    pub(super) twin: Option<PathBuf>,
     /// Cells of `summary.csv` by column; a cell that is not known is not there.
     pub(super) figures: HashMap<String, String>,
     /// `spec.toml`.
@@ -39,6 +41,9 @@ pub(super) struct Run {
 
 /// What a run is called that has no summary: it runs still, or was killed.
 pub(super) const UNFINISHED: &str = "unfinished";
+
+/// What a trial is called that would only repeat another, and was not run.
+pub(super) const SAME_AS: &str = "same_as";
 
 /// What a run is called whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";

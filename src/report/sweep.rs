@@ -4,7 +4,7 @@ use std::{collections::HashSet, path::Path};
 
 use super::{
     ReportError, csv_file, find,
-    run::{DAMAGED, Run},
+    run::{DAMAGED, Run, SAME_AS},
 };
 
 /// Reads a sweep's trials in order; those that cannot be read are told as such, and `fault` keeps the first.
@@ -26,7 +26,7 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
     let mut listed = HashSet::new();
     for row in &file.rows {
         let cell = |column: usize| row.get(column).unwrap_or_default();
-        let ran = !matches!(cell(status), "skipped" | "same_as");
+        let ran = !matches!(cell(status), "skipped" | SAME_AS);
         let run_folder = folder.join(cell(own));
         let mut run = if ran && !cell(own).is_empty() && run_folder.is_dir() {
             listed.insert(cell(own).to_owned());
@@ -43,6 +43,7 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
         if ran {
             run.take_figures(file.columns.iter().zip(row).skip(reason + 1));
         }
+        run.twin = (cell(status) == SAME_AS).then_some(run_folder);
         run.status = cell(status).to_owned();
         run.reason = cell(reason).to_owned();
         runs.push(run);

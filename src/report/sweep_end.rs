@@ -3,10 +3,10 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError, comparison::Comparison, configurations::has_repeats, grid, noise, policies,
-    repeats::Repeats, run::Run, sweep, verdict,
+    ReportError, comparability::is_debug, comparison::Comparison, configurations::has_repeats, grid, noise,
+    policies, repeats::Repeats, run::Run, sweep, verdict,
 };
-use crate::units;
+use crate::{record::of_build, units};
 
 /// The end of the sweep in `folder` for a terminal of `width` columns: its trials with axes, status and key figures,
 /// what more devices bring where they are an axis, the reasons of those that did not finish, and the folder.
@@ -20,13 +20,9 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
         // The repeats of a point say little one by one: they are in sweep.csv, and `runner compare` lists them.
         Repeats::of(runs, configurations).table(width)
     } else {
-        let mut columns = grid::columns(&comparison);
+        // Numbered as the trials' folders are, from 0.
+        let mut columns = grid::columns(&comparison, "trial", 0);
         columns.retain(|column| !matches!(column.title.as_str(), "h2d" | "d2h" | "logging"));
-        if let Some(first) = columns.first_mut() {
-            // Numbered as the trials' folders are, from 0.
-            first.title = "trial".to_owned();
-            first.cells = (0..runs.len()).map(|trial| trial.to_string()).collect();
-        }
         // A trial's axes tell it apart as its number does, and better.
         grid::table(&columns, 1 + comparison.axes.len(), width)
     };
@@ -36,6 +32,9 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     }
     for line in noise::warnings(runs, configurations, "trial", 0) {
         let _ = writeln!(text, "  noise: {line}");
+    }
+    if let Some(words) = of_build("debug").filter(|_| runs.iter().any(is_debug)) {
+        let _ = writeln!(text, "  build {words}"); // a String takes every write
     }
     text.push_str(&verdict::verdict(runs, width)?.unwrap_or_default());
     for (trial, run) in comparison.runs.iter().enumerate().filter(|(_, run)| !run.reason.is_empty()) {

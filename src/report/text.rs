@@ -16,7 +16,9 @@ impl Comparison {
     /// The whole comparison for a terminal of `width` columns: whether the runs can be compared, the table, the runs'
     /// folders, where their loss curves part, and what differs in spec and environment.
     pub fn table(&self, width: u16) -> String {
-        let mut text = format!("{}\n\n{}", self.comparability(), grid::table(&grid::columns(self), 1, width));
+        let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
+        let table = grid::table(&grid::columns(self, "run", 1), 1, width);
+        let mut text = format!("{}\n{builds}\n{table}", self.comparability());
         let jobs = jobs(&self.runs, &self.configurations);
         for job in jobs.iter().filter(|job| has_repeats(job)) {
             let of = runs_of(job, jobs.len());

@@ -1,32 +1,77 @@
 //! Positional overrides, in Hydra's habit: `key=value` sets, `key=1,2,4` sweeps, `~key` deletes.
 //!
 //! They act on the tree before anything is read from it, so an override is held to the same rules as the file and its
-//! mistakes are shown at the argument. An index means the array as it was written, whatever was deleted before it.
+//! mistakes are shown at the argument. An index means the array as it was written, whatever was deleted before it. No
+//! argument takes back what another one says: which of them was meant nobody knows, as with a key that a file has twice.
 
 use super::{
     key::{self, Key},
-    problem::Problem,
+    problem::{Place, Problem},
     suggest,
     tree::{self, Node, Span, Table, Value},
 };
 
 /// Applies `arguments` to `root` in order; returns the keys that were set to one value, and all that is wrong.
 pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Problem>) {
-    let (mut keys, mut problems) = (Vec::new(), Vec::new());
+    let (mut given, mut problems) = (Vec::new(), Vec::new());
     for (i, text) in arguments.iter().enumerate() {
         let whole = Span::new(i + 1, 0..text.len());
-        match apply_one(root, text, whole) {
-            Ok(Some(key)) => keys.push(key),
-            Ok(None) => {}
+        match apply_one(root, text, whole, &given) {
+            Ok(new) => given.extend(new),
             Err(problem) => problems.push(*problem),
         }
     }
-    (keys, problems)
+    let set = given.into_iter().filter(|given| !given.is_swept).map(|given| given.key);
+    (set.collect(), problems)
 }
 
-fn apply_one(root: &mut Table, text: &str, whole: Span) -> Result<Option<Key>, Box<Problem>> {
+/// A key that an argument gave a value, or several.
+struct Given {
+    key: Key,
+    is_swept: bool,
+}
+
+/// The earlier argument that one would take back that deletes `key`, sets it or sweeps it. An axis below a table that is set
+/// or deleted is still one.
+fn taken_back<'a>(given: &'a [Given], key: &Key, sweeps: bool) -> Option<&'a Key> {
+    let by = |given: &&Given| {
+        given.key.dotted() == key.dotted() || (!sweeps && !given.is_swept && key.is_above(&given.key))
+    };
+    given.iter().find(by).map(|given| &given.key)
+}
+
+fn refuse_twice(given: &[Given], key: &Key, sweeps: bool) -> Result<(), Box<Problem>> {
+    let Some(earlier) = taken_back(given, key, sweeps) else { return Ok(()) };
+    let (name, other) = (key.dotted(), earlier.dotted());
+    let (message, hint) = if name == other {
+        (format!("`{name}` is given twice"), "leave one of the two arguments out".to_owned())
+    } else {
+        (format!("`{name}` replaces what `{other}` sets"), format!("write `{name}` first"))
+    };
+    Err(clash(key, message, earlier, "first given here").hint(hint).into())
+}
+
+fn clash(key: &Key, message: String, earlier: &Key, words: &str) -> Problem {
+    let place = |key: &Key| key.span().map_or(Place::Nowhere, Span::place);
+    let mut problem = Problem::new(place(key), message);
+    problem.related.push((place(earlier), words.to_owned()));
+    problem
+}
+
+fn apply_one(
+    root: &mut Table,
+    text: &str,
+    whole: Span,
+    given: &[Given],
+) -> Result<Option<Given>, Box<Problem>> {
     if let Some(name) = text.strip_prefix('~') {
         let key = Key::parse(name, Span { start: whole.start + 1, ..whole })?;
+        if let Some(earlier) = taken_back(given, &key, false) {
+            let message = format!("`~{}` deletes what `{}` sets", key.dotted(), earlier.dotted());
+            return Err(clash(&key, message, earlier, "set here")
+                .hint("leave one of the two arguments out, or delete first")
+                .into());
+        }
         delete(root, &key)?;
         return Ok(None);
     }
@@ -41,13 +86,15 @@ fn apply_one(root: &mut Table, text: &str, whole: Span) -> Result<Option<Key>, B
         let start = start + (piece.as_ptr() as usize - values.as_ptr() as usize);
         Span { start, end: start + piece.len(), ..whole }
     };
+    let is_swept = pieces.len() > 1;
+    refuse_twice(given, &key, is_swept)?;
     if let [piece] = pieces[..] {
         key::set(root, &key, value(piece, span_of(piece))?)?;
         // One value for a swept key: it is swept no more.
         if let Some(grid) = grid(root) {
             grid.entries.retain(|e| e.key != key.dotted());
         }
-        return Ok(Some(key));
+        return Ok(Some(Given { key, is_swept }));
     }
     if let Some(empty) = pieces.iter().find(|p| p.is_empty()) {
         let message = format!("a value of `{}` is empty", key.dotted());
@@ -57,7 +104,7 @@ fn apply_one(root: &mut Table, text: &str, whole: Span) -> Result<Option<Key>, B
     let values = pieces.iter().map(|p| value(p, span_of(p))).collect::<Result<_, _>>()?;
     let axis = Node { span: Span { start, ..whole }, value: Value::Array(values) };
     sweep(root, &key, axis);
-    Ok(None)
+    Ok(Some(Given { key, is_swept }))
 }
 
 /// TOML, or else a plain string.
@@ -99,7 +146,7 @@ fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
         return Ok(());
     }
     let name = key.dotted();
-    let place = key.span().map_or(super::Place::Nowhere, Span::place);
+    let place = key.span().map_or(Place::Nowhere, Span::place);
     if key::is_gap(root, key) {
         let message = format!("`{name}` was deleted by an earlier argument");
         return Err(Problem::new(place, message).hint("indexes mean the spec as it is written").into());
@@ -208,6 +255,7 @@ mod tests {
             // What is deleted may be set anew, and a list that is set anew is another one.
             (&["~l.1", "l.1=x"], r#"{ l = ["a", "x", "c", { d = 1 }] }"#),
             (&["~l.1", "l=[1, 2]", "~l.1"], "{ l = [1] }"),
+            (&["l=[1, 2]", "l.0=3"], "{ l = [3, 2] }"),
         ] {
             assert_eq!(applied(file, arguments), (want.to_owned(), vec![]), "{arguments:?}");
         }
@@ -218,6 +266,29 @@ mod tests {
     }
 
     #[test]
+    fn no_argument_takes_back_another() {
+        let file = "s = 1\nt = { a = 1, b = 2 }";
+        let told = |arguments: &[&str]| applied(file, arguments).1;
+        for twice in
+            [["s=1", "s=2"], ["s=1", "s=1"], ["s=1", "s=2,3"], ["s=2,3", "s=1"], ["s=1,2", "\"s\"=2,3"]]
+        {
+            assert_eq!(told(&twice), ["`s` is given twice"], "{twice:?}");
+        }
+        assert_eq!(told(&["t.a=3", "t={ b = 1 }"]), ["`t` replaces what `t.a` sets"]);
+        assert_eq!(told(&["s=2", "~s"]), ["`~s` deletes what `s` sets"]);
+        assert_eq!(told(&["s=2,3", "~s"]), ["`~s` deletes what `s` sets"]);
+        assert_eq!(told(&["t.a=3", "~t"]), ["`~t` deletes what `t.a` sets"]);
+        for (fine, want) in [
+            (&["t={ b = 1 }", "t.a=3"][..], "{ s = 1, t = { b = 1, a = 3 } }"),
+            (&["~s", "s=2"], "{ t = { a = 1, b = 2 }, s = 2 }"),
+            (&["~t", "t.a=3"], "{ s = 1, t = { a = 3 } }"),
+            (&["t.a=3,4", "~t"], r#"{ s = 1, sweep = { grid = { "t.a" = [3, 4] } } }"#),
+        ] {
+            assert_eq!(applied(file, fine), (want.to_owned(), vec![]), "{fine:?}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_told() {
         let told = |a: &[&str]| applied("seed = 1\n[optimizer.adam]\nlr = 1", a).1;
         assert_eq!(told(&["seed"]), ["`seed` is not an override"]);
@@ -225,7 +296,7 @@ mod tests {
         assert_eq!(told(&["seed.x=1"]), ["`seed` is not a table: it holds `1`"]);
         assert_eq!(told(&["seed=1,,2"]), ["a value of `seed` is empty"]);
         let large = "the integer `18446744073709551616` is out of range: TOML has those from -9223372036854775808 to 9223372036854775807";
-        assert_eq!(told(&["seed=18446744073709551616", "seed=1,18446744073709551616"]), [large; 2]);
+        assert_eq!(told(&["seed=18446744073709551616", "seed=1,18446744073709551616"]), [large; 2]); // neither was taken
         assert_eq!(told(&["=1", "a b=1"]), ["`` is not a key", "`a b` is not a key"]);
     }
 }

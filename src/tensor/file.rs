@@ -2,14 +2,14 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{Read, Write},
     path::{Path, PathBuf},
 };
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::{Device, Tensor, TensorError};
-use crate::device::Purpose;
+use crate::{device::Purpose, host::open_regular};
 
 /// Writes tensors under their names, whole or not at all.
 ///
@@ -70,7 +70,10 @@ pub(super) fn load_into(path: &Path, tensors: &[(String, Tensor)]) -> Result<(),
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TensorError> {
-    fs::read(path).map_err(|source| TensorError::File { verb: "read", path: path.to_owned(), source })
+    let mut bytes = Vec::new();
+    let read = open_regular(path).and_then(|(mut file, _)| file.read_to_end(&mut bytes));
+    read.map_err(|source| TensorError::File { verb: "read", path: path.to_owned(), source })?;
+    Ok(bytes)
 }
 
 fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>, TensorError> {

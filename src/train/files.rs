@@ -6,7 +6,7 @@
 
 use super::session::{Halt, Session};
 use crate::{
-    data::{Dataset, FileChange, Part, Store},
+    data::FileChange,
     event::{Event, Level, Status},
     units,
 };
@@ -14,7 +14,7 @@ use crate::{
 impl Session<'_> {
     /// Ends the run where a file was written to.
     pub(super) fn check_files(&mut self) -> Result<(), Halt> {
-        match change(self.dataset) {
+        match self.dataset.change() {
             Some(FileChange::Written(what)) => Err(Halt::Changed(self.written(&what))),
             Some(FileChange::Replaced(_)) | None => {
                 self.files_seen = self.step;
@@ -26,7 +26,7 @@ impl Session<'_> {
     /// The last look. What was written to a file is why rows of it were `unread`, and makes a run that finished one that
     /// did not; what else ended a run stays its end.
     pub(super) fn look_at_files(&mut self, status: &mut Status, reason: &mut Option<String>, unread: bool) {
-        let warning = match change(self.dataset) {
+        let warning = match self.dataset.change() {
             None => return,
             Some(FileChange::Replaced(what)) => {
                 format!("{what}: all rows of this run are of the earlier file")
@@ -50,15 +50,4 @@ impl Session<'_> {
         };
         format!("{what}: {since}; run again once nothing writes to it, or on a copy")
     }
-}
-
-/// Of those files that rows are still fetched from: a change that spoils them before one that does not.
-fn change(dataset: &Dataset) -> Option<FileChange> {
-    let parts = [Some(&dataset.train), dataset.validation.as_ref()];
-    let of = |part: &Part| match &part.features {
-        Store::File(rows) => rows.change(),
-        Store::Memory(_) => None,
-    };
-    let changes = || parts.into_iter().flatten().filter_map(of);
-    changes().find(|change| matches!(change, FileChange::Written(_))).or_else(|| changes().next())
 }

@@ -95,6 +95,7 @@ impl Session<'_> {
             traces: traces(&self.clock, &ranks),
             verdict,
             longer,
+            no_model: None,
         }
     }
 }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP, Work},
-    event::{Event, Outcome, Status, ValidationRow},
+    event::{Event, NoModel, Outcome, Status, ValidationRow},
     plan::{Place, Trial},
     program::{Hyper, Phase, Slice},
     spec::Metric,
@@ -119,10 +119,14 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     let mut values =
         vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
     let read = session.world.read(Purpose::Parameters, session.values(), &mut values);
-    // How far a diverged run went beyond its last row depends on the length of its blocks: its weights mean nothing.
-    let kept = known && status != Status::Diverged && read.is_ok() && values.iter().all(|v| v.is_finite());
-    let values = kept.then_some(values);
-    Ok(Trained { outcome: session.outcome(status, reason, loop_time), values })
+    let no_model = match read {
+        _ if status == Status::Diverged => Some(NoModel::Diverged),
+        _ if !known => Some(NoModel::Device),
+        Err(_) => Some(NoModel::Unread),
+        Ok(()) => (!values.iter().all(|v| v.is_finite())).then_some(NoModel::NotFinite),
+    };
+    let values = no_model.is_none().then_some(values);
+    Ok(Trained { outcome: Outcome { no_model, ..session.outcome(status, reason, loop_time) }, values })
 }
 
 /// Where a step's rows come from.

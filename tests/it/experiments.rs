@@ -60,7 +60,12 @@ fn every_spec_passes_check() {
     let place = Place::new("");
     for spec in specs() {
         let ended = place.runner(&["check", spec.to_str().unwrap()]);
-        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", spec.display());
+        // What a sweep over devices finds missing depends on the machine.
+        let is_missing = |line: &&str| {
+            line.starts_with("warning: trial") && line.contains(": `devices.num_gpus` asks for ")
+        };
+        let said: Vec<&str> = ended.stderr.lines().filter(|line| !is_missing(line)).collect();
+        assert_eq!((ended.code, &said[..]), (Some(0), &[][..]), "{}", spec.display());
     }
 }
 

@@ -79,9 +79,17 @@ pub struct Ended {
 
 impl Ended {
     pub fn of(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let text = |bytes: Vec<u8>| without_build(&String::from_utf8(bytes).unwrap());
         Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
+}
+
+/// What a debug build says of itself, in a line of its own, wherever times are shown.
+pub const DEBUG_BUILD: &str = "debug: its times say nothing of a release build (`cargo build --release`)";
+
+/// What was printed, as a release build prints it: the tests are mostly run with a debug build.
+pub fn without_build(text: &str) -> String {
+    text.split_inclusive('\n').filter(|line| !line.trim_end().ends_with(DEBUG_BUILD)).collect()
 }
 
 /// A process that ran a spec.

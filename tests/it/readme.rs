@@ -10,6 +10,8 @@ use std::{
     process::Command,
 };
 
+use super::process::without_build;
+
 const FENCE: &str = "```";
 
 /// A command and the lines below it.
@@ -114,7 +116,8 @@ fn run(command: &str, folder: &Path) -> String {
         .current_dir(folder)
         .output()
         .unwrap();
-    format!("{}{}", String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout))
+    let texts = [&output.stderr, &output.stdout].map(|bytes| without_build(&String::from_utf8_lossy(bytes)));
+    texts.concat()
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -104,7 +104,101 @@ fn validations_that_are_further_apart_than_the_run_is_long() {
             "`trainer.validate_every_epochs` is 1,000, and the run takes 3 epochs: it validates once, at its end",
         ],
     );
-    warned(&place, &["trainer.validate_every_epochs=10", "data.csv.validation_fraction=0"], &[]);
+    let none = "data.csv.validation_fraction=0";
+    warned(&place, &["trainer.validate_every_epochs=1", none], &[]);
+    warned(&place, &["trainer.validate_every_epochs=0", none], &[]);
+    warned(
+        &place,
+        &["trainer.validate_every_epochs=10", none],
+        &["`trainer.validate_every_epochs` is 10, and there is no row to validate on: nothing is validated"],
+    );
+}
+
+/// The first validation is an improvement: of three, two may be waited for in vain, and the run is over then.
+#[test]
+fn more_patience_than_there_are_validations() {
+    let place = place(100);
+    let patience = |count: u64| format!("trainer.early_stopping={{ patience = {count} }}");
+    let words = |count: &str, times: &str| {
+        format!(
+            "`trainer.early_stopping.patience` is {count}, and the run validates {times}: it is never stopped early"
+        )
+    };
+    warned(&place, &[&patience(1)], &[]);
+    warned(&place, &[&patience(2)], &[&words("2", "3 times")]);
+    warned(&place, &[&patience(5000)], &[&words("5,000", "3 times")]);
+    let every = ["trainer.validate_every_epochs=2", "trainer.max_epochs=5"];
+    warned(&place, &[&every[..], &[&patience(1)]].concat(), &[]);
+    warned(&place, &[&every[..], &[&patience(2)]].concat(), &[&words("2", "3 times")]);
+    warned(&place, &["trainer.max_steps=4", &patience(1)], &[&words("1", "twice")]);
+}
+
+#[test]
+fn a_key_that_is_given_twice() {
+    let place = place(40);
+    let told = |arguments: &[&str]| {
+        let [checked, ran] =
+            ["check", "run"].map(|command| place.runner(&[&[command, "spec.toml"], arguments].concat()));
+        assert_eq!((checked.code, ran.code), (Some(2), Some(2)), "{checked:?}");
+        assert_eq!((checked.stdout.as_str(), &checked.stderr), ("", &ran.stderr));
+        checked.stderr
+    };
+    insta::assert_snapshot!(told(&["seed=1", "trainer.max_epochs=2", "seed=2"]), @r"
+    error: `seed` is given twice
+     --> argument:1:1
+      |
+    1 | seed=2
+      | ^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | seed=1
+      | ---- first given here
+      |
+      = hint: leave one of the two arguments out
+    ");
+    insta::assert_snapshot!(told(&["optimizer.sgd.lr=0.1", "optimizer.sgd.lr=0.1,0.2"]), @r"
+    error: `optimizer.sgd.lr` is given twice
+     --> argument:1:1
+      |
+    1 | optimizer.sgd.lr=0.1,0.2
+      | ^^^^^^^^^^^^^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | optimizer.sgd.lr=0.1
+      | ---------------- first given here
+      |
+      = hint: leave one of the two arguments out
+    ");
+    insta::assert_snapshot!(told(&["trainer.max_epochs=5", "trainer={ max_steps = 7 }"]), @r"
+    error: `trainer` replaces what `trainer.max_epochs` sets
+     --> argument:1:1
+      |
+    1 | trainer={ max_steps = 7 }
+      | ^^^^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | trainer.max_epochs=5
+      | ------------------ first given here
+      |
+      = hint: write `trainer` first
+    ");
+    insta::assert_snapshot!(told(&["trainer.max_epochs=5", "~trainer"]), @r"
+    error: `~trainer` deletes what `trainer.max_epochs` sets
+     --> argument:1:2
+      |
+    1 | ~trainer
+      |  ^^^^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | trainer.max_epochs=5
+      | ------------------ set here
+      |
+      = hint: leave one of the two arguments out, or delete first
+    ");
 }
 
 #[test]

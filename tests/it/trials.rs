@@ -32,6 +32,51 @@ fn trials_that_equal_others_or_lack_devices() {
     assert_eq!(Table::read(&compared.stdout).column("status"), ["finished", "skipped", "skipped"]);
 }
 
+/// What each trial asks for and uses instead is told before the first, kept in `sweep.csv`, and no trial that was not run
+/// is held against one that was.
+#[test]
+fn trials_say_which_devices_they_lack() {
+    let place = Place::new(LINREG);
+    let arguments = ["devices.num_gpus=0,1,2", "devices.on_missing=clamp", "--virtual-gpus=0"];
+    let note = |asked: &str| {
+        format!(
+            "devices.num_gpus asks for {asked}, but no GPU can be used (--virtual-gpus 0 hides every one): the run uses the CPU"
+        )
+    };
+    let warning = |trial: usize, asked: &str| {
+        let note = note(asked).replace("devices.num_gpus", "`devices.num_gpus`");
+        format!("warning: trial {trial}: {}\n", note.replace("--virtual-gpus 0", "`--virtual-gpus 0`"))
+    };
+    let warnings = warning(1, "1 GPU") + &warning(2, "2 GPUs");
+    let checked = place.runner(&[&["check", "spec.toml"], &arguments[..]].concat());
+    assert_eq!((checked.code, &checked.stderr), (Some(0), &warnings));
+    let table = checked.stdout.split("\n\ntrial 0").next().unwrap();
+    insta::assert_snapshot!(table, @r"
+    spec: 3 trials, 1 run
+
+      trial  devices.num_gpus  steps  devices  engine  becomes
+          0                 0     24  cpu      serial  run
+          1                 1         cpu              same_as trial 0: not run twice
+          2                 2         cpu              same_as trial 0: not run twice
+    ");
+    let ran = place.run(&arguments);
+    let sweep = ran.ended_by(0);
+    assert!(ran.ended.stderr.starts_with(&warnings), "{}", ran.ended.stderr);
+    let table = sweep.table("sweep.csv");
+    let reason = |asked: &str| format!("equals trial 0 in all but the request: {}", note(asked));
+    assert_eq!(table.column("reason"), ["", &reason("1 GPU"), &reason("2 GPUs")]);
+    let compared = place.runner(&["compare", sweep.0.to_str().unwrap()]);
+    assert_eq!((compared.code, compared.stderr.as_str()), (Some(0), ""));
+    let head: Vec<&str> = compared.stdout.lines().take(6).collect();
+    assert_eq!(head[0], "1 run (2 more trials are the same as it)");
+    let row = |name: &str| compared.stdout.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+    let cells: Vec<&str> =
+        row("status ").split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(cells, ["status", "finished", "same as run 1", "same as run 1"]);
+    let last = compared.stdout.split("\nruns\n").nth(1).unwrap().lines().nth(2).unwrap();
+    assert!(last.ends_with(&format!(" trial 2; same_as: {}", reason("2 GPUs"))), "{last}");
+}
+
 #[test]
 fn a_trial_that_fails_does_not_end_the_sweep() {
     let place = Place::new(LINREG);

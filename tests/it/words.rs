@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{
-    process::{Ended, Place, RUNNER},
+    process::{DEBUG_BUILD, Ended, Folder, Place, RUNNER, tensors},
     run::LINREG,
 };
 
@@ -111,4 +111,147 @@ fn options_before_the_command() {
     let ended = place.runner(&["-q", "--threads", "1", "run", "spec.toml"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     assert!(ended.stdout.starts_with("runs/spec/") && ended.stdout.lines().count() == 1, "{ended:?}");
+}
+
+/// A pipe would be waited for, a device read without end: neither is opened.
+#[test]
+fn data_that_are_no_file() {
+    let place = Place::new("");
+    let pipe = place.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let spec = |source: &str, init: &str| {
+        let rest = "[optimizer.sgd]\nlr = 0.1\n[model]\nlayers = [{ linear = { out_features = 1 } }]\nloss = \"mse\"\n";
+        format!("{source}\n{rest}{init}\n")
+    };
+    let synthetic = "[data.synthetic_regression]\nweights = [1.0]";
+    let told = |text: String| {
+        std::fs::write(place.path().join("spec.toml"), text).unwrap();
+        let [checked, ran] = ["check", "run"].map(|command| place.runner(&[command, "spec.toml"]));
+        assert_eq!((checked.code, ran.code, &checked.stderr), (Some(2), Some(2), &ran.stderr));
+        assert!(!place.path().join("runs").exists());
+        checked.stderr.replace(&place.path().display().to_string(), "HERE")
+    };
+    insta::assert_snapshot!(told(spec("[data.csv]\npath = \"pipe\"\ntarget = \"y\"", "")), @r#"
+    error: cannot read `HERE/pipe`: it is a named pipe: expected a regular file
+     --> spec.toml:2:8
+      |
+    2 | path = "pipe"
+      |        ^^^^^^
+      |
+      = hint: write what it gives to a file and name that: data files are looked at again
+    "#);
+    insta::assert_snapshot!(told(spec("[data.idx]\nimages = \"/dev/zero\"\nlabels = \"pipe\"", "")), @r#"
+    error: cannot read `/dev/zero`: it is a device: expected a regular file
+     --> spec.toml:2:10
+      |
+    2 | images = "/dev/zero"
+      |          ^^^^^^^^^^^
+      |
+      = hint: write what it gives to a file and name that: data files are looked at again
+    "#);
+    insta::assert_snapshot!(told(spec("[data.npy]\nfeatures = \".\"\nlabels = \"pipe\"", "")), @r#"
+    error: cannot read `HERE`: it is a folder: expected a regular file
+     --> spec.toml:2:12
+      |
+    2 | features = "."
+      |            ^^^
+      |
+      = hint: name a file in it
+    "#);
+    insta::assert_snapshot!(told(spec(synthetic, "init = { file = \"pipe\" }")), @r#"
+    error: cannot read `HERE/pipe`: it is a named pipe: expected a regular file
+     --> spec.toml:8:17
+      |
+    8 | init = { file = "pipe" }
+      |                 ^^^^^^
+      |
+      = hint: write what it gives to a file and name that: data files are looked at again
+    "#);
+    // A tensor of the lab is loaded when its step comes.
+    std::fs::write(
+        place.path().join("spec.toml"),
+        "kind = \"tensors\"\n[[tensors.step]]\nname = \"w\"\nload = { file = \"pipe\" }\ndevice = \"cpu\"\n",
+    )
+    .unwrap();
+    let ended = place.runner(&["spec.toml", "-q"]);
+    assert_eq!(ended.code, Some(1));
+    let words = format!(
+        "error: step 1: cannot read `{}`: it is a named pipe: expected a regular file\n",
+        pipe.display()
+    );
+    assert_eq!(ended.stderr, words);
+}
+
+/// A debug build says what its times are worth, in one line, wherever it shows some; a release build has no such line.
+#[test]
+fn what_a_debug_build_says_of_its_times() {
+    let place = Place::new(LINREG);
+    let raw = |arguments: &[&str]| {
+        let output = place.command(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    let lab = place.path().join("lab.toml");
+    std::fs::write(&lab, "kind = \"matmul\"\n[matmul]\nsizes = [16]\ncount = 2\n").unwrap();
+    let run = raw(&["spec.toml"]);
+    let folder = Folder::within(&place.path().join("runs")).unwrap();
+    let is_debug = folder.text("environment.toml").contains("\nbuild = \"debug\"\n");
+    assert!(is_debug || folder.text("environment.toml").contains("\nbuild = \"release\"\n"));
+    let lines = |text: &str| {
+        text.lines().filter(|line| line.contains("debug")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let told = |text: &str, before: &str| {
+        let want = if is_debug { vec![format!("{before}{DEBUG_BUILD}")] } else { Vec::new() };
+        assert_eq!(lines(text), want, "{text}");
+    };
+    told(&run, "  build            ");
+    told(&raw(&["check", "spec.toml"]), "  build      ");
+    told(&raw(&["check", "lab.toml"]), "  build      ");
+    told(&raw(&["lab.toml", "--runs-dir", "lab"]), "  build ");
+    told(&raw(&["spec.toml", "seed=1,2", "--runs-dir", "sweep"]), "  build ");
+    raw(&["spec.toml", "seed=1"]);
+    told(&raw(&["compare", "runs"]), "the build of run 1, 2 is ");
+    told(&raw(&["compare", "runs", "--export", "csv"]), "warning: the build of run 1, 2 is ");
+    let log = folder.text("run.log");
+    assert_eq!(log.matches(&format!(" WARN  build {DEBUG_BUILD}\n")).count(), usize::from(is_debug), "{log}");
+}
+
+/// A run that diverged has no weights; the way that it names to the last good ones gives them.
+#[test]
+fn a_run_without_a_model_says_why_and_how_to_get_one() {
+    let place = Place::new(LINREG);
+    let schedule = "schedule.cosine={}";
+    let ran = place.run(&["optimizer.sgd.lr=1e3", schedule]);
+    let folder = ran.ended_by(1);
+    let diverged: usize = folder.summary("steps").parse().unwrap();
+    let good = diverged - 2;
+    let words = format!(
+        "weights that have no finite loss mean nothing; the command in `spec.toml` with `trainer.max_steps={good}` writes \
+         the last whose loss is finite"
+    );
+    let row = format!("\n  model            none was written: {words}\n");
+    assert_eq!(ran.ended.stdout.matches(&row).count(), 1, "{}", ran.ended.stdout);
+    let log = folder.text("run.log");
+    assert!(log.ends_with(&format!(" WARN  no model was written: {words}\n")), "{log}");
+    assert!(!folder.files().contains(&"model.safetensors".to_owned()));
+    let spec = folder.0.join("spec.toml");
+    let again = Place::of(&spec);
+    let kept = again.run(&[&format!("trainer.max_steps={good}")]).ended_by(0);
+    assert!(
+        tensors(&kept.model()).values().flat_map(|(_, numbers)| numbers).all(|number| number.is_finite())
+    );
+    // The same steps, though fewer of them: the schedule is that of the whole run.
+    let losses = |folder: &Folder| folder.metrics().only("split", "train").column("loss").join(" ");
+    let (kept, whole) = (losses(&kept), losses(&folder));
+    assert_eq!(kept.split(' ').count(), good);
+    assert!(good > 1 && whole.starts_with(&kept), "{whole}\n{kept}");
+    // Of a trial one line says it.
+    let sweep = place.run(&["optimizer.sgd.lr=0.01,1e10"]);
+    assert_eq!(sweep.ended.code, Some(1));
+    let lines: Vec<&str> =
+        sweep.ended.stderr.lines().filter(|line| line.ends_with("no model was written")).collect();
+    assert!(
+        lines.len() == 1 && lines[0].starts_with("001-") && lines[0].contains(": diverged after 3 steps "),
+        "{lines:?}"
+    );
 }

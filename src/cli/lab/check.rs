@@ -23,11 +23,12 @@ use crate::{
     units,
 };
 
-/// What is to be said of the trials that run.
+/// What is to be said of the trials that run, or would do the same as one that does.
 pub fn warnings(experiment: &Experiment<LabSpec>, prepared: &[Prepared]) -> Warnings {
     let trials = prepared.iter().zip(&experiment.trials).filter_map(|(prepared, trial)| match prepared {
         Prepared::Run(planned) => Some((trial.index, planned.notes.clone())),
-        _ => None,
+        Prepared::SameAs(_, devices) => Some((trial.index, devices.note.clone().into_iter().collect())),
+        Prepared::Missing(_) => None,
     });
     Warnings::of(experiment.is_sweep(), trials)
 }
@@ -85,7 +86,9 @@ fn trials(experiment: &Experiment<LabSpec>, prepared: &[Prepared]) -> String {
         cells.extend(trial.axes.iter().map(|(_, value)| value.clone()));
         cells.extend(match prepared {
             Prepared::Run(t) => [t.devices.used_names().join(" "), "run".into()],
-            Prepared::SameAs(other) => [String::new(), format!("same_as trial {other}: not run twice")],
+            Prepared::SameAs(other, devices) => {
+                [devices.used_names().join(" "), format!("same_as trial {other}: not run twice")]
+            }
             Prepared::Missing(p) => [String::new(), format!("skipped: {}", p.message.replace('`', ""))],
         });
         table.add_row(cells);
@@ -172,6 +175,7 @@ fn describe(trial: &LabTrial) -> String {
     }
     let held = trial.memory.iter().map(|(place, bytes)| format!("{} on {place}", units::bytes(*bytes)));
     page.row("memory", held.collect::<Vec<_>>().join(", "));
+    page.build();
     page.into_text()
 }
 

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::{
     event::Status,
-    host::load::Watch,
+    host::{self, load::Watch},
     lab::LabOutcome,
     plan::lab::LabTrial,
-    record::{GitQuery, LabTable, RecordError, RunDir, SweepDir, SweepTable, TrialEnd},
+    record::{GitQuery, LabTable, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, of_build},
     spec::{Experiment, LabSpec},
     tensor::Devices,
     units,
@@ -100,9 +100,7 @@ impl Session<'_> {
             .and_then(|folder| Ok((execute(&self.process, trial, &devices, &folder, &voice)?, folder)));
         match ran {
             Ok(((outcome, mut table), folder)) => {
-                if trial.devices.any_virtual() {
-                    table.note(VIRTUAL);
-                }
+                note_doubts(&mut table, trial.devices.any_virtual());
                 let mut text = String::new();
                 if !self.options.quiet {
                     if !table.is_empty() {
@@ -170,10 +168,10 @@ impl Session<'_> {
                 _ if self.process.stop.signal().is_some() => {
                     TrialEnd::Skipped { reason: "the sweep was interrupted before it began".into() }
                 }
-                Prepared::SameAs(earlier) => {
+                Prepared::SameAs(earlier, devices) => {
                     ended.push(format!("trial {}: same_as trial {earlier}, not run twice", trial.index));
                     let folder = folders.get(*earlier).cloned().unwrap_or_default();
-                    TrialEnd::SameAs { trial: *earlier, folder }
+                    TrialEnd::SameAs { trial: *earlier, folder, note: devices.note.clone() }
                 }
                 Prepared::Missing(problem) => {
                     worst = graver(worst, Exit::Missing);
@@ -221,9 +219,7 @@ impl Session<'_> {
             worst = self.signal();
         }
         let path = sweep.path().display();
-        if any_virtual {
-            table.note(VIRTUAL);
-        }
+        note_doubts(&mut table, any_virtual);
         let text = if self.options.quiet {
             format!("{path}\n")
         } else {
@@ -233,6 +229,16 @@ impl Session<'_> {
             format!("{table}{name}: {trials}\n{ended}  folder {path}\n")
         };
         Ok(graver(worst, print(&text)))
+    }
+}
+
+/// What makes the figures of a table say less than they seem to.
+fn note_doubts(table: &mut LabTable, any_virtual: bool) {
+    if any_virtual {
+        table.note(VIRTUAL);
+    }
+    if let Some(words) = of_build(host::BUILD) {
+        table.note(&format!("build {words}"));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::same::repeats;
 use crate::{
     plan::{
-        Machine, PlanError,
+        Choice, Machine, PlanError,
         lab::{LabTrial, plan},
     },
     spec::{Experiment, LabSpec, Problem},
@@ -13,8 +13,8 @@ use crate::{
 pub enum Prepared {
     /// It runs.
     Run(Box<LabTrial>),
-    /// It would only repeat that earlier trial.
-    SameAs(usize),
+    /// It would only repeat that earlier trial: what it asks for, and what it would use.
+    SameAs(usize, Choice),
     /// Its devices are not there.
     Missing(Problem),
 }
@@ -33,7 +33,10 @@ pub fn prepare(
                     Prepared::Run(other) => spec.repeat == trial.repeat && repeats(other, &planned),
                     _ => false,
                 });
-                prepared.push(earlier.map_or_else(|| Prepared::Run(Box::new(planned)), Prepared::SameAs));
+                prepared.push(match earlier {
+                    Some(earlier) => Prepared::SameAs(earlier, planned.devices),
+                    None => Prepared::Run(Box::new(planned)),
+                });
             }
             Err(PlanError::Missing(problem)) => prepared.push(Prepared::Missing(problem)),
             Err(PlanError::Problems(found)) => problems.extend(found.into_iter().map(|p| (trial.index, p))),

@@ -28,7 +28,8 @@ pub(super) fn table(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Pa
 
 /// One line for a trial of a sweep.
 pub(super) fn line(outcome: &Outcome, folder: &Path) -> String {
-    format!("{}: {}", folder_name(folder), story::ended(outcome))
+    let no_model = if outcome.no_model.is_some() { "; no model was written" } else { "" };
+    format!("{}: {}{no_model}", folder_name(folder), story::ended(outcome))
 }
 
 /// A folder's own name, without those above.
@@ -76,6 +77,8 @@ fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(
     }
     rows.extend(story::instrument(outcome).map(|words| ("instrument", words)));
     rows.extend(story::bound_by(outcome, wall_s).map(|words| ("bound by", words)));
+    rows.extend(story::of_build(header.build).map(|words| ("build", words.to_owned())));
+    rows.extend(story::no_model(outcome).map(|words| ("model", format!("none was written: {words}"))));
     rows.push(("folder", folder.display().to_string()));
     rows
 }
@@ -92,7 +95,7 @@ fn painted(status: Status, color: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample;
+    use crate::{event::NoModel, record::sample};
 
     const FOLDER: &str = "runs/linreg/20270115T080000Z-0123abcd";
 
@@ -126,9 +129,11 @@ mod tests {
             steps: 5,
             epochs: 1,
             longer: None,
+            no_model: Some(NoModel::Diverged),
             ..sample::outcome()
         };
-        insta::assert_snapshot!(table(&sample::header(), &outcome, 75.0, Path::new(FOLDER), false), @r"
+        let header = Header { build: "debug", ..sample::header() };
+        insta::assert_snapshot!(table(&header, &outcome, 75.0, Path::new(FOLDER), false), @r"
         linreg diverged in 1 min 15 s
 
           reason           the loss of step 5 is NaN: lower `optimizer.sgd.lr`
@@ -138,8 +143,37 @@ mod tests {
           logging          1.00 % of the time
           instrument       0.08 % of the time: 10,000 readings of the clock at 41 ns
           bound by         start-up and files, 99.3 % of 1 min 15 s; first: several trials in one sweep. The training itself: log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
+          build            debug: its times say nothing of a release build (`cargo build --release`)
+          model            none was written: weights that have no finite loss mean nothing; the command in `spec.toml` with `trainer.max_steps=3` writes the last whose loss is finite
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
+        let short = Outcome { steps: 2, ..outcome };
+        let words = "weights that have no finite loss mean nothing";
+        assert_eq!(story::no_model(&short).as_deref(), Some(words));
+        assert_eq!(
+            line(&short, Path::new(FOLDER)),
+            "20270115T080000Z-0123abcd: diverged after 2 steps in 1 epoch, 500 ms: the loss of step 5 is NaN: lower \
+             `optimizer.sgd.lr`; no model was written"
+        );
+    }
+
+    #[test]
+    fn why_there_is_no_model() {
+        let words = |no_model| story::no_model(&Outcome { no_model, ..sample::outcome() });
+        assert_eq!(words(None), None);
+        assert_eq!(
+            words(Some(NoModel::NotFinite)).unwrap(),
+            "not all weights are finite numbers; the command in `spec.toml` with `trainer.max_steps=5` writes the last \
+             whose loss is finite"
+        );
+        let failed =
+            Outcome { status: Status::Failed, no_model: Some(NoModel::NotFinite), ..sample::outcome() };
+        assert_eq!(story::no_model(&failed).unwrap(), "not all weights are finite numbers");
+        assert_eq!(
+            words(Some(NoModel::Device)).unwrap(),
+            "of which step the parameters of a device that failed are is not known"
+        );
+        assert_eq!(words(Some(NoModel::Unread)).unwrap(), "the device does not give its parameters back");
     }
 
     #[test]

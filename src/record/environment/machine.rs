@@ -124,7 +124,6 @@ impl Os {
 impl Versions {
     /// This program's, with those of the libraries that it has loaded.
     pub fn here(libraries: BTreeMap<String, String>) -> Self {
-        let build = if cfg!(debug_assertions) { "debug" } else { "release" };
-        Self { runner: env!("CARGO_PKG_VERSION"), build, libraries }
+        Self { runner: env!("CARGO_PKG_VERSION"), build: host::BUILD, libraries }
     }
 }

@@ -144,13 +144,13 @@ fn a_killed_sweep_shows_every_trial() {
     let runs = Runs::new();
     sweep(&runs);
     insta::assert_snapshot!(runs.table(&["linreg/S"], 200), @r"
-    4 runs; no environment.toml in run 4
+    3 runs (1 more trial is the same as one of them); no environment.toml in run 4
 
-     run  devices.num_gpus  status      devices      steps  train loss, last step  validation loss  train time  steps/s  ratio  logging    h2d   d2h
-       1                 0  finished    cpu              3                  1.000           0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
-       2                 1  same_as
-       3                 2  finished    gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500  2.50x   0.30 %  4 KiB  12 B
-       4                 3  unfinished                   1                  4.000
+     run  devices.num_gpus  status         devices      steps  train loss, last step  validation loss  train time  steps/s  ratio  logging    h2d   d2h
+       1                 0  finished       cpu              3                  1.000           0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
+       2                 1  same as run 1
+       3                 2  finished       gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500  2.50x   0.30 %  4 KiB  12 B
+       4                 3  unfinished                      1                  4.000
 
     runs
       1  RUNS/linreg/S/000-devices.num_gpus=0
@@ -174,11 +174,11 @@ fn the_end_of_a_sweep() {
     insta::assert_snapshot!(runs.masked(&sweep_end(&runs.path("linreg/S"), 160).unwrap()), @r"
     linreg: 4 trials, 2 finished, 1 same_as, 1 unfinished
 
-     trial  devices.num_gpus  status      devices      steps  train loss, last step  validation loss  train time  steps/s  ratio
-         0                 0  finished    cpu              3                  1.000           0.5000     3.00 ms     1000  1.00x
-         1                 1  same_as
-         2                 2  finished    gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500  2.50x
-         3                 3  unfinished                   1                  4.000
+     trial  devices.num_gpus  status           devices      steps  train loss, last step  validation loss  train time  steps/s  ratio
+         0                 0  finished         cpu              3                  1.000           0.5000     3.00 ms     1000  1.00x
+         1                 1  same as trial 0
+         2                 2  finished         gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500  2.50x
+         3                 3  unfinished                        1                  4.000
 
     more devices
 
@@ -231,7 +231,7 @@ fn exports_read_back() {
     | run | devices.num_gpus | status | devices | steps | train loss, last step | validation loss | train time | steps/s | ratio | logging | h2d | d2h |
     | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
     | 1 | 0 | finished | cpu | 3 | 1.000 | 0.5000 | 3.00 ms | 1000 | 1.00x | 0.30 % | 4 KiB | 12 B |
-    | 2 | 1 | same_as |  |  |  |  |  |  |  |  |  |  |
+    | 2 | 1 | same as run 1 |  |  |  |  |  |  |  |  |  |  |
     | 3 | 2 | finished | gpu:0 gpu:1 | 3 | 1.000 | 0.5000 | 3.00 ms | 2500 | 2.50x | 0.30 % | 4 KiB | 12 B |
     | 4 | 3 | unfinished |  | 1 | 4.000 |  |  |  |  |  |  |  |
     ");

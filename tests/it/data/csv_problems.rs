@@ -248,7 +248,14 @@ cannot read `row.csv`: no such file or directory
 "
     );
     let spec = Csv { path: folder.path("."), ..folder.spec("y") };
-    assert!(folder.problems(spec, Task::Regression).contains("it is a folder"));
+    assert_eq!(
+        folder.problems(spec, Task::Regression),
+        "\
+cannot read `.`: it is a folder: expected a regular file
+  --> data.csv.path
+  hint: name a file in it
+"
+    );
 }
 
 #[test]

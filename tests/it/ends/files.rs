@@ -9,7 +9,7 @@ use std::{
 use super::{
     super::process::{Ended, Folder, Place},
     failures::write_npy,
-    quiet, send, wait_for_lines,
+    quiet, send, wait_for_lines, wait_for_lines_of,
 };
 
 const ROWS: usize = 64;
@@ -93,5 +93,34 @@ fn a_file_that_is_replaced_is_read_as_it_was() {
         );
         assert_eq!(ended.stderr.matches(&words).count(), 1, "{ended:?}");
         assert_eq!(folder.summary("status"), "interrupted");
+    }
+}
+
+/// The trial under way ends; the later ones are not begun, and one error says so for all of them.
+#[test]
+fn a_sweep_whose_file_is_written_to_begins_no_further_trial() {
+    let place = place();
+    let sweep = ["--threads=1", "logging.policy=per_epoch", "optimizer.sgd.lr=1e-6,2e-6,3e-6,4e-6"];
+    let (command, runs) = place.prepared(&sweep);
+    let child = quiet(command);
+    let folder = wait_for_lines_of("000-optimizer.sgd.lr=1e-6/metrics.csv", &runs, 20);
+    let file = File::options().write(true).open(place.path().join("x.npy")).unwrap();
+    file.write_all_at(&7.0_f32.to_le_bytes(), 128).unwrap();
+    let ended = Ended::of(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let what = format!("`{}` was written to after it was opened", place.path().join("x.npy").display());
+    let changed = format!("the data have changed since the start: {what}");
+    let errors: Vec<&str> = ended.stderr.lines().skip_while(|line| !line.starts_with("error: ")).collect();
+    let [first, second, hint] = errors[..] else { panic!("{ended:?}") };
+    assert!(first.starts_with(&format!("error: trial 0: {what}: rows may be of either content after step ")));
+    assert_eq!(second, format!("error: trial 1 and all later ones on the same data: {changed}"));
+    assert_eq!(hint, "  = hint: start again once nothing writes to them, or on a copy");
+    let table = folder.table("sweep.csv");
+    assert_eq!(table.column("status"), ["failed"; 4]);
+    assert_eq!(table.column("folder"), ["000-optimizer.sgd.lr=1e-6", "", "", ""]);
+    assert!(table.column("reason")[1..].iter().all(|reason| *reason == changed), "{table:?}");
+    assert_eq!(folder.files(), ["000-optimizer.sgd.lr=1e-6", "sweep.csv"]);
+    for trial in 1..4 {
+        assert!(ended.stdout.contains(&format!("\n  trial {trial} failed: {changed}\n")), "{ended:?}");
     }
 }

@@ -1,0 +1,67 @@
+//! Opening a file that is to be one: a pipe is waited for, a device may have no end, and neither can be looked at again.
+
+use std::{
+    fs::{self, File, FileType},
+    io,
+    os::unix::fs::FileTypeExt,
+    path::Path,
+};
+
+/// Opens `path` to read it, if it is a regular file; gives its length in bytes, too.
+///
+/// # Errors
+/// The system's; `IsADirectory` where it is a folder, and `InvalidInput` where it is something else that is no file, which
+/// the error names.
+pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
+    // Asked before it is opened: the opening of a pipe waits for someone to write.
+    let kind = fs::metadata(path)?.file_type();
+    if !kind.is_file() {
+        let message = format!("it is {}: expected a regular file", name(kind));
+        let other = if kind.is_dir() { io::ErrorKind::IsADirectory } else { io::ErrorKind::InvalidInput };
+        return Err(io::Error::new(other, message));
+    }
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    Ok((file, length))
+}
+
+fn name(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_fifo() => "a named pipe",
+        kind if kind.is_socket() => "a socket",
+        kind if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => "something else",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let [pipe, socket, file] = ["pipe", "socket", "file"].map(|name| folder.path().join(name));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let refused = |path: &Path| {
+            let error = open_regular(path).unwrap_err();
+            (error.kind(), error.to_string())
+        };
+        let other = io::ErrorKind::InvalidInput;
+        for (path, kind, what) in [
+            (folder.path(), io::ErrorKind::IsADirectory, "a folder"),
+            (&pipe, other, "a named pipe"),
+            (&socket, other, "a socket"),
+            (Path::new("/dev/zero"), other, "a device"),
+        ] {
+            assert_eq!(refused(path), (kind, format!("it is {what}: expected a regular file")));
+        }
+        assert_eq!(refused(&file).0, io::ErrorKind::NotFound);
+        fs::write(&file, "1234").unwrap();
+        assert_eq!(open_regular(&file).unwrap().1, 4);
+    }
+}
