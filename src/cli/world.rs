@@ -113,10 +113,11 @@ fn among_gpus(
     };
 
     let mut why = planned.without_nccl().to_owned();
+    let gpus = cuda::gpus()?;
+    let used = ordinals.iter().filter_map(|i| gpus.iter().find(|gpu| gpu.ordinal == *i).cloned());
+    let used: Vec<_> = used.collect();
     if planned.by == SumsBy::PeerKernel {
-        let gpus = cuda::gpus()?;
-        let used = ordinals.iter().filter_map(|i| gpus.iter().find(|gpu| gpu.ordinal == *i).cloned());
-        match cuda::connect(&used.collect::<Vec<_>>(), summed(&trial.programs.train), limit) {
+        match cuda::connect(&used, summed(&trial.programs.train), limit) {
             Ok((ranks, abort)) => {
                 return Ok((ranks.into_iter().map(Link::Peers).collect(), abort, planned.clone()));
             }
@@ -125,7 +126,7 @@ fn among_gpus(
     }
     let missing = |reason: String| format!("{NO_NCCL}: {reason}; {why}");
     let nccl = Nccl::open().map_err(missing)?;
-    let (ranks, abort) = nccl.communicators(ordinals, limit)?;
+    let (ranks, abort) = nccl.communicators(&used, limit)?;
     Ok((ranks.into_iter().map(Link::Nccl).collect(), abort, Sums::new(SumsBy::Nccl, why)))
 }
 

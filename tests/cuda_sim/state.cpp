@@ -211,6 +211,8 @@ int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> w
     }
     if (stalled(stream->cause)) return SUCCESS;   // it waits behind what does not come
     if (!text.empty()) log(stream->device, text);
+    stream->works++;
+    stream->asked = 0;
     dawdle(text);
     return work(stream);
 }

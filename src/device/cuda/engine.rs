@@ -14,6 +14,7 @@ use super::{
     peer::PeerSums,
     steps::{Node, Steps, Work},
     stream::Stream,
+    wait::Patience,
 };
 use crate::{
     device::DeviceError,
@@ -49,6 +50,8 @@ pub struct Ground {
     pub context: Arc<Context>,
     /// The last step that was queued, from 1.
     pub step: u64,
+    /// What it was given, and how long that is waited for.
+    pub patience: Patience,
 }
 
 impl Ground {

@@ -30,8 +30,14 @@ use crate::{
 
 /// Steps that are queued at once, at most.
 pub(super) const MOST_STEPS: usize = 1 << 14;
+/// The same where they are nodes of graphs, 16 in each: see [`MOST_QUEUED`].
+pub(super) const MOST_IN_GRAPHS: usize = 1 << 12;
 /// The same where every instruction is a launch of its own, and its phases are marked.
 pub(super) const MOST_LAUNCHED: usize = 16;
+/// Launches and marks of a block at most, where each step has several: two blocks are on the device. A stream takes some
+/// thousand launches; then the next one waits within the driver till there is room, and for ever behind one that hangs.
+/// (NVIDIA documents no number; users have met 1,024.)
+pub(super) const MOST_QUEUED: usize = 400;
 
 /// A GPU with a trial loaded.
 pub struct CudaExecutor {
@@ -58,6 +64,10 @@ pub struct CudaExecutor {
     pub(super) streamed: bool,
     pub(super) seed: u64,
     pub(super) bytes: u64,
+    /// Steps that are queued at once, at most.
+    pub(super) most_steps: usize,
+    /// Seconds of the validation that is under way.
+    pub(super) validation_s: Option<f64>,
     pub(super) step_time: Option<Duration>,
     /// How long the host has waited for steps, and has not told so far.
     pub(super) waited: Duration,
@@ -148,6 +158,12 @@ impl CudaExecutor {
             index: 0,
             slot: (block.slot + first) as u32,
         };
+        // Known before it is queued: where sums go through the host, that waits for steps.
+        let slowest_s = steps as f64 * loaded.slowest_s;
+        self.ground.patience.give(slowest_s);
+        if trains {
+            self.ground.step = block.step + (first + steps) as u64;
+        }
         let start = Instant::now();
         let bytes = self.ring.begin(&self.ground.stream, self.ground.run.at, run, table)?;
         meters.ledger.copy(Kind::HostToDevice, Purpose::Parameters, bytes, start.elapsed());
@@ -167,8 +183,7 @@ impl CudaExecutor {
             meters.ledger.queued(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes);
         }
         let first = block.step + first as u64 + 1;
-        self.ground.step = first + (steps as u64).saturating_sub(1);
-        self.ring.end(&self.ground.stream, Queued { trains, first, steps, phases })
+        self.ring.end(&self.ground.stream, Queued { trains, first, steps, phases, slowest_s })
     }
 
     /// Launches instructions one by one, with a mark behind every phase.
@@ -194,7 +209,7 @@ impl CudaExecutor {
                         let number = block.step + (first + step) as u64 + 1;
                         let address = self.ground.arena.at + 4 * at;
                         if let Some(sums) = &mut self.sums {
-                            sums.all_reduce(&self.ground.stream, address, *len, number, ledger)?;
+                            sums.all_reduce(&self.ground, address, *len, number, ledger)?;
                         }
                     }
                     work => self.ground.queue(work)?,
@@ -214,7 +229,9 @@ impl CudaExecutor {
         self.timeline.tell(meters.clock);
         self.timeline.block(done, meters.clock);
         let Done { queued, end, seconds, phases, .. } = done;
+        self.ground.patience.learn(queued.slowest_s, *seconds);
         if !queued.trains {
+            *self.validation_s.get_or_insert_default() += seconds;
             return;
         }
         let each = seconds / queued.steps.max(1) as f64;
@@ -310,10 +327,7 @@ impl Executor for CudaExecutor {
         }
         let address = self.address(from)?;
         // A copy to pageable memory blocks within the driver till all before it is done: the steps are waited for here.
-        let mut wait = Duration::ZERO;
-        if self.ground.others.is_some() {
-            wait = self.wait("reading its memory")?;
-        }
+        let mut wait = self.wait("reading its memory")?;
         // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
         unsafe { self.ground.stream.download_into(to, address)? };
         wait += self.wait("reading its memory")?;
@@ -352,11 +366,10 @@ impl Executor for CudaExecutor {
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
         self.ground.context.enter()?;
         self.timeline.wanted = meters.clock.trace.is_some();
-        let most = if self.engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
         let mut first = 0;
         while first < block.steps {
             let detailed = block.step + (first as u64) < DETAILED_STEPS && self.timeline.has_long_steps();
-            let most = if detailed { 1 } else { most };
+            let most = if detailed { 1 } else { self.most_steps };
             let steps = (block.steps - first).min(most);
             self.part(block, first, steps, meters)?;
             first += steps;
@@ -378,6 +391,10 @@ impl Executor for CudaExecutor {
         for done in self.ring.all()? {
             self.learn(&done, meters);
         }
+        // All of a validation, whose sums the host has just read: one sample, as by the host's clock.
+        if let Some(seconds) = self.validation_s.take() {
+            meters.clock.record_device(Phase::Validation, Duration::from_secs_f64(seconds), 1);
+        }
         for feed in &mut self.feeds {
             let told = feed.told(&self.ring)?;
             told.into_iter().for_each(|ends| self.timeline.copied(Lane::CopyIn, Phase::Upload, ends));
@@ -396,5 +413,11 @@ impl Drop for CudaExecutor {
     fn drop(&mut self) {
         // What is queued reads memory that is about to go.
         self.ground.drain(&self.copies);
+        // Graphs hold sums.
+        self.train.runner = None;
+        if let Some(validate) = &mut self.validate {
+            validate.runner = None;
+        }
+        self.ground.leave_others();
     }
 }

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     device::DeviceError,
     program::{Hyper, Phase},
+    units,
 };
 
 /// Blocks on the device: the one that runs, and the one behind it.
@@ -35,15 +36,19 @@ pub struct Queued {
     pub steps: usize,
     /// The phases between its marks, in order; none where the engine does not tell them apart.
     pub phases: Vec<Phase>,
+    /// Seconds that it takes on the slowest of GPUs.
+    pub slowest_s: f64,
 }
 
 impl Queued {
     /// For an error.
     pub fn doing(&self) -> String {
         let last = self.first + (self.steps as u64).saturating_sub(1);
-        match self.trains {
-            true => format!("running steps {} to {last}", self.first),
-            false => "running the validation".into(),
+        let [first, last] = [self.first, last].map(units::count);
+        match (self.trains, self.steps) {
+            (false, _) => "running the validation".into(),
+            (true, ..=1) => format!("running step {first}"),
+            (true, _) => format!("running steps {first} to {last}"),
         }
     }
 }
@@ -165,7 +170,7 @@ impl Ring {
     pub fn wait(&self, ground: &Ground) -> Result<(), DeviceError> {
         let place = &self.places[(self.next + PLACES - 1) % PLACES];
         match &place.queued {
-            Some(queued) => ground.wait(&place.end, || queued.doing()),
+            Some(queued) => ground.wait(&place.end, || queued.doing()).map(drop),
             None => Ok(()),
         }
     }
