@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::exit::say;
 use crate::{
     collective::{self, Abort, Collective},
     device::{
@@ -168,6 +169,7 @@ fn gpu_executor(
 ) -> Result<Box<dyn Executor>, DeviceError> {
     use crate::device::cuda;
 
+    let alone = matches!(link, Link::Alone);
     let unusable = |why: String| DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why };
     let gpu = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
     let job = cuda::Job {
@@ -183,7 +185,17 @@ fn gpu_executor(
             Link::Nccl(ranks) => cuda::Way::Nccl(ranks),
         },
     };
-    Ok(Box::new(cuda::CudaExecutor::new(job)?))
+    let executor = cuda::CudaExecutor::new(job)?;
+    // Of several, each is on a thread of its own, which is not waited for for ever.
+    Ok(Box::new(if alone { executor.watched(end_at_once)? } else { executor }))
+}
+
+/// Ends the process, whose training is within a call that does not come back: what was recorded until then is in the files.
+#[cfg(feature = "cuda")]
+fn end_at_once(why: DeviceError) {
+    say(why, None);
+    // Without what libraries do at the end of a process, which would wait for that call, too.
+    signal_hook::low_level::exit(1)
 }
 
 #[cfg(not(feature = "cuda"))]

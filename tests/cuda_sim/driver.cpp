@@ -16,8 +16,8 @@
 //   RUNNER_SIM_MEMORY    bytes per device (1 GiB)
 //   RUNNER_SIM_FAIL      calls that fail, by kind and number: "alloc:3,launch:5"; kinds: alloc, pinned, launch, replay
 //                        (of a graph), copy, synchronize, module, graph, peer, matmul, plan, nccl, compile; and stall, by which
-//                        every rank's sum of that number over devices does not end; and hang, by which the kernel of that
-//                        number never ends
+//                        every rank's sum of that number over devices does not end; hang, by which the kernel of that
+//                        number never ends, and stuck, by which the call that launches it never returns
 //   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call, details
 //   RUNNER_SIM_ORDER     forward, reverse or shuffled: the order of threads and blocks
 //   RUNNER_SIM_SLOW      microseconds that work takes longer whose line in the log begins so: "h2d 4000:5000,all_reduce:900"

@@ -170,6 +170,10 @@ void refuse_to_hang(const void* cause, const char* call) {
     abort();
 }
 
+void stay() {
+    for (;;) pause();
+}
+
 void stall(void* handle, const void* cause) {
     Stream* stream = stream_of(handle);
     log(stream ? stream->device : nullptr, "stall");

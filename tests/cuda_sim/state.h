@@ -122,6 +122,9 @@ bool stalled(const void* cause);
 // the process says so and ends.
 void refuse_to_hang(const void* cause, const char* call);
 
+// Never returns.
+void stay();
+
 int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> work);
 // The host sees what the stream copied up to a ticket.
 void deliver(Stream* stream, unsigned long ticket);

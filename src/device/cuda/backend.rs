@@ -17,8 +17,8 @@ use super::{
     kernels::Kernels,
     launch::{Shape, argument, launch, shape},
     memory::{DeviceMemory, Pinned},
+    patience::Patience,
     stream::Stream,
-    wait::Patience,
 };
 use crate::{
     device::{
@@ -167,6 +167,17 @@ impl CudaBackend {
     }
 }
 
+impl CudaBackend {
+    /// Waits for what was given to it, where that was anything since the last wait: a copy to or from pageable memory would
+    /// do so within the driver, which cannot be left.
+    fn wait_for_work(&self, doing: &str) -> Result<Duration, BackendError> {
+        if self.given_s.get() > 0.0 {
+            return self.wait(doing);
+        }
+        self.context.enter().map_err(|e| self.failed(e)).map(|()| Duration::ZERO)
+    }
+}
+
 /// Numbers that an instruction's kernel touches.
 fn numbers(op: &Op) -> usize {
     let sizes = [(op.rows, op.inputs), (op.rows, op.outputs), (op.inputs, op.outputs), (op.n, 1)];
@@ -216,6 +227,7 @@ impl Backend for CudaBackend {
         })?;
         // All bits set are a NaN.
         self.stream.fill(memory.at, 0xff, bytes).map_err(|e| self.failed(e))?;
+        self.give(0.0, len);
         let block = self.next;
         self.next += 1;
         self.blocks.insert(block, memory);
@@ -246,8 +258,7 @@ impl Backend for CudaBackend {
 
     fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, BackendError> {
         let at = self.sized(to, from.len())?;
-        // As in `read`.
-        let before = self.wait("computing with what is written anew")?;
+        let before = self.wait_for_work("computing with what is written anew")?;
         // SAFETY: the next statement waits for the stream, pinned or not; should that fail, the device reads no more.
         let queued = unsafe { self.stream.upload_from(at, from) };
         queued.map_err(|e| self.failed(e))?;
@@ -260,8 +271,7 @@ impl Backend for CudaBackend {
         if first.saturating_add(to.len()) > from.len {
             self.check(from.len, first.saturating_add(to.len()))?;
         }
-        // A copy between it and pageable memory blocks within the driver till all before it is done.
-        let before = self.wait("computing what is copied from it")?;
+        let before = self.wait_for_work("computing what is copied from it")?;
         let bytes = size_of_val(to) as u64;
         // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
         let queued = unsafe { self.stream.download_into(to, at + 4 * first as u64) };

@@ -13,7 +13,8 @@ use cudarc::driver::sys::CUcontext;
 use super::{
     driver::{Driver, OUT_OF_MEMORY, Status},
     gpu::Gpu,
-    wait,
+    patience,
+    pulse::Pulse,
 };
 use crate::device::DeviceError;
 
@@ -30,6 +31,8 @@ pub struct Context {
     pub name: String,
     /// How long it is waited for at least.
     pub least_wait: Duration,
+    /// Whether calls of the driver come back.
+    pub pulse: Arc<Pulse>,
     device: i32,
     handle: CUcontext,
     /// It hangs: a call that frees what it uses would never return.
@@ -47,7 +50,7 @@ impl Context {
         let name = format!("gpu:{}", gpu.ordinal);
         let unusable = |why: String| DeviceError::Unusable { device: name.clone(), why };
         let driver = Driver::get().map_err(|why| unusable(why.to_owned()))?;
-        let least_wait = wait::least().map_err(unusable)?;
+        let least_wait = patience::least().map_err(unusable)?;
         if GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).contains(&gpu.uuid) {
             return Err(unusable("it hangs since it was used before: end this process, and look at `dmesg`".into()));
         }
@@ -59,7 +62,8 @@ impl Context {
         let taken = unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut handle, device) };
         driver.check(taken).map_err(failed)?;
         let given_up = AtomicBool::new(false);
-        let context = Arc::new(Self { driver, gpu, name, least_wait, device, handle, given_up });
+        let pulse = Arc::default();
+        let context = Arc::new(Self { driver, gpu, name, least_wait, pulse, device, handle, given_up });
         context.enter()?;
         Ok(context)
     }
@@ -90,6 +94,7 @@ impl Context {
 
     /// Success, or what failed while `doing`.
     pub fn check(&self, status: i32, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
+        self.pulse.beat();
         self.driver.check(status).map_err(|status| {
             let way_out = way_out(status.code);
             let Status { name, text, .. } = status;

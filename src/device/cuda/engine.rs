@@ -5,16 +5,16 @@ use std::{ffi::c_void, sync::Arc};
 
 use super::{
     abi::Run,
+    communicator::Communicator,
     context::Context,
     graph::Graph,
     kernels::Kernels,
     launch::{Shape, argument, launch},
     memory::DeviceMemory,
-    nccl::Communicator,
     peer::PeerSums,
     steps::{Node, Steps, Work},
     stream::Stream,
-    wait::Patience,
+    patience::Patience,
 };
 use crate::{
     device::DeviceError,

@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     abi::{PARTIALS, Run},
+    blocks::{MOST_IN_GRAPHS, MOST_LAUNCHED, MOST_QUEUED, MOST_STEPS},
     context::Context,
     encode::Precision,
     engine::{Ground, Runner},
-    executor::{CudaExecutor, MOST_IN_GRAPHS, MOST_LAUNCHED, MOST_QUEUED, MOST_STEPS},
+    executor::CudaExecutor,
     feed::OrderFeed,
     gpu::Gpu,
     kernels::Kernels,
@@ -21,7 +22,7 @@ use super::{
     stream::Stream,
     sums::{HostSums, Way},
     timeline::Timeline,
-    wait::Patience,
+    patience::Patience,
 };
 use crate::{
     device::DeviceError,
@@ -210,6 +211,7 @@ impl CudaExecutor {
             most_steps,
             validation_s: None,
             step_time: None,
+            watch: None,
             waited: Duration::ZERO,
             last_end_s: 0.0,
         })

@@ -184,6 +184,21 @@ impl Ring {
         Ok(done)
     }
 
+    /// Those blocks, in order, that are done, whatever has become of the others.
+    pub fn finished(&mut self) -> Result<Vec<Done>, DeviceError> {
+        let mut done = Vec::new();
+        for i in 0..PLACES {
+            let number = (self.next + i) % PLACES;
+            let place = &self.places[number];
+            if let Some(queued) = &place.queued
+                && place.end.happened(|| queued.doing())?
+            {
+                done.extend(self.take(number)?);
+            }
+        }
+        Ok(done)
+    }
+
     fn take(&mut self, number: usize) -> Result<Option<Done>, DeviceError> {
         self.context.enter()?;
         let place = &mut self.places[number];

@@ -5,10 +5,10 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
+    communicator::Communicator,
     context::Context,
     engine::Ground,
     memory::Pinned,
-    nccl::Communicator,
     peer::PeerSums,
     stream::Event,
 };

@@ -7,17 +7,19 @@
 //! much to spare; a GPU that has not done it by then is given up, and the run says so and ends.
 
 use std::{
-    env, thread,
+    thread,
     time::{Duration, Instant},
 };
 
 use super::{
+    communicator::{Communicator, Lost},
     context::Context,
     engine::Ground,
-    nccl::{Communicator, Lost},
+    patience::MOST_S,
+    peer::PeerSums,
     stream::{Event, Stream},
 };
-use crate::{collective::CollectiveError, device::DeviceError, program::Cost};
+use crate::{collective::CollectiveError, device::DeviceError};
 
 /// So long the host asks again and again where it only keeps the queue short: others may need the core.
 const PACING: Duration = Duration::from_micros(200);
@@ -28,77 +30,6 @@ const EAGER: Duration = Duration::from_millis(7);
 const ASK_AGAIN: Duration = Duration::from_micros(20);
 /// After the sums over GPUs were ended, a GPU is waited for so long before it is given up.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// What sets for how many seconds a GPU is waited for at least.
-pub const LEAST_VARIABLE: &str = "RUNNER_GPU_WAIT_S";
-/// Where it is not set.
-const LEAST: Duration = Duration::from_secs(120);
-/// No GPU that is served computes or moves as little per second, whatever the engine: a block alone reaches ten times as
-/// much.
-const SLOWEST_PER_S: f64 = 1e9;
-/// Nor does a launch take as long.
-const SLOWEST_LAUNCH_S: f64 = 1e-3;
-/// A step may take so many times what the slowest one so far took: others may use the GPU, and it may be throttled.
-const SLACK: f64 = 100.0;
-/// Longer than this nothing is waited for, whatever was planned.
-const MOST_S: f64 = 30.0 * 24.0 * 3600.0;
-
-/// Seconds for which a GPU is waited for at least, as the environment has it.
-///
-/// # Errors
-/// Where that is no number of seconds.
-pub fn least() -> Result<Duration, String> {
-    let Some(text) = env::var_os(LEAST_VARIABLE).filter(|text| !text.is_empty()) else { return Ok(LEAST) };
-    let seconds = text.to_str().and_then(|text| text.parse::<f64>().ok());
-    match seconds.filter(|seconds| *seconds > 0.0 && *seconds <= MOST_S) {
-        Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
-        None => Err(format!(
-            "`{LEAST_VARIABLE}` is `{}`, and must be a number of seconds above 0, such as 600",
-            text.to_string_lossy()
-        )),
-    }
-}
-
-/// What a GPU was given to do, and by what it is judged to hang.
-pub struct Patience {
-    least: Duration,
-    /// Seconds that the last two blocks take on the slowest of GPUs: no more are on their way.
-    given_s: [f64; 2],
-    /// The most that a block took, of what the slowest of GPUs would have taken; `None` before one was done.
-    took: Option<f64>,
-}
-
-impl Patience {
-    /// Nothing was given so far.
-    pub fn new(least: Duration) -> Self {
-        Self { least, given_s: [0.0; 2], took: None }
-    }
-
-    /// What so many instructions that cost so much take on the slowest of GPUs.
-    pub fn slowest_s(cost: Cost, instructions: usize) -> f64 {
-        (cost.flops + cost.bytes) / SLOWEST_PER_S + instructions as f64 * SLOWEST_LAUNCH_S
-    }
-
-    /// A block is queued that takes so long on the slowest of GPUs.
-    pub fn give(&mut self, slowest_s: f64) {
-        self.given_s = [self.given_s[1], slowest_s];
-    }
-
-    /// A block took so long.
-    pub fn learn(&mut self, slowest_s: f64, seconds: f64) {
-        if slowest_s > 0.0 {
-            let took = seconds / slowest_s;
-            self.took = Some(self.took.map_or(took, |most| most.max(took)));
-        }
-    }
-
-    /// How long what was given is waited for.
-    pub fn limit(&self) -> Duration {
-        let given_s: f64 = self.given_s.iter().sum();
-        let s = given_s * self.took.map_or(1.0, |took| SLACK * took);
-        self.least + Duration::from_secs_f64(if s.is_nan() { MOST_S } else { s.min(MOST_S) })
-    }
-}
 
 /// A wait: how long at most, and how it is said what for.
 pub struct Wait<'a> {
@@ -126,6 +57,7 @@ impl Wait<'_> {
         }
         let begun = Instant::now();
         loop {
+            self.context.pulse.beat();
             // Before it is asked: a process that was stopped for long asks once more when it goes on.
             let waited = begun.elapsed();
             if waited < self.eager {
@@ -193,6 +125,19 @@ fn within(limit: Duration, mut come: impl FnMut() -> bool) -> bool {
 }
 
 impl Ground {
+    /// Takes note of a block that is queued, which takes so long on the slowest of GPUs.
+    pub fn give(&mut self, slowest_s: f64) {
+        self.patience.give(slowest_s);
+        self.context.pulse.allow(self.limit(), self.step);
+    }
+
+    /// How long what was given is waited for. What waits for other GPUs within the device ends by itself, or is ended by the
+    /// host, after their own limit.
+    fn limit(&self) -> Duration {
+        let sums = self.others.as_ref().map(Communicator::limit);
+        self.patience.limit() + sums.or(self.peers.as_ref().map(PeerSums::limit)).unwrap_or_default()
+    }
+
     /// Asks an event until it has happened, with sleeps in between: the host keeps the queue short. How long that took:
     /// nothing, where it had happened before.
     ///
@@ -216,16 +161,26 @@ impl Ground {
         happened: impl Fn() -> Result<bool, DeviceError>,
         doing: &impl Fn() -> String,
     ) -> Result<Duration, DeviceError> {
-        // What waits for other GPUs within the device ends by itself, or is ended here, after their own limit.
-        let sums = self.others.as_ref().map(|others| others.limit());
-        let limit = self.patience.limit() + sums.or(self.peers.as_ref().map(|p| p.limit())).unwrap_or_default();
-        let wait = Wait { context: &self.context, eager, limit, step: self.step };
+        let wait = Wait { context: &self.context, eager, limit: self.limit(), step: self.step };
         let still = |waited| match &self.others {
             Some(others) => others.under_way(waited).map(drop).map_err(|lost| self.lost(lost, doing())),
             None => self.peers_still_there(waited),
         };
         let waited = wait.until(happened, still, doing)?;
         self.together(doing).and_then(|()| self.check_peers()).map(|()| waited)
+    }
+
+    /// Waits a little for a copy off a GPU that was given up.
+    ///
+    /// # Errors
+    /// Where that does not come, either.
+    pub fn rescued(&self, copies: &Stream, doing: &str) -> Result<(), DeviceError> {
+        let doing = || doing.to_owned();
+        if soon(|| !matches!(copies.is_done(doing), Ok(false))) && copies.is_done(doing)? {
+            return Ok(());
+        }
+        let device = self.context.name.clone();
+        Err(DeviceError::Hangs { device, step: self.step, doing: doing(), waited: GRACE })
     }
 
     /// Refuses to go on where the sums over GPUs were ended: what they have made since means nothing.
@@ -291,32 +246,5 @@ impl Ground {
         {
             self.context.give_up();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gpu_is_waited_for_by_what_it_was_given_and_by_how_fast_it_has_been() {
-        let mut patience = Patience::new(Duration::from_secs(60));
-        assert_eq!(patience.limit(), Duration::from_secs(60));
-        // 4 GFLOP and 1 GB on the slowest of GPUs, and ten launches.
-        let step_s = Patience::slowest_s(Cost { flops: 4e9, bytes: 1e9 }, 10);
-        assert!((step_s - 5.01).abs() < 1e-9);
-        patience.give(step_s);
-        patience.give(2.0 * step_s);
-        assert!((patience.limit().as_secs_f64() - 75.03).abs() < 1e-6);
-        // A thousand times as fast: a step of 5 ms, so that the three of them may take 1.5 s.
-        patience.learn(step_s, step_s / 1000.0);
-        patience.learn(2.0 * step_s, step_s / 1000.0);
-        assert!((patience.limit().as_secs_f64() - 61.503).abs() < 1e-6);
-        // Only two blocks are on their way, and nothing is planned for ever.
-        patience.give(0.0);
-        patience.give(0.0);
-        assert_eq!(patience.limit(), Duration::from_secs(60));
-        patience.give(f64::INFINITY);
-        assert_eq!(patience.limit(), Duration::from_secs(60) + Duration::from_secs_f64(MOST_S));
     }
 }

@@ -141,6 +141,33 @@ fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
     }
 }
 
+/// A call of the driver that never returns: nobody can leave it, so the process ends, with the rows so far.
+#[test]
+fn a_driver_that_does_not_come_back_ends_the_process() {
+    let Some(sim) = Sim::get() else { return };
+    // Every step takes longer than rows wait till they are handed over.
+    for (engine, launch, slow) in
+        [("persistent", 10, "launch"), ("graph", 9 * 8 + 3, "h2d"), ("launch", 9 * 8 + 3, "launch op_loss")]
+    {
+        let engine = format!("devices.engine={engine}");
+        let (fails, slow) = (format!("stuck:{launch}"), format!("{slow}:30000"));
+        let variables =
+            [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.05"), ("RUNNER_SIM_SLOW", &slow)];
+        let place = Place::new(LINREG);
+        let ran = sim.run(&place, &[engine.as_str(), "logging.policy=immediate", "-q"], &variables);
+        let folder = ran.folder();
+        let start = "error: `gpu:0` hangs while in a call of the driver: it has not ended within ";
+        let end = ", and the last step that it was given is 10; look at `dmesg` and `nvidia-smi -q`; where it is only slow, \
+                   `RUNNER_GPU_WAIT_S` sets for how many seconds it is waited for at least\n";
+        let said = &ran.ended.stderr;
+        assert!(said.starts_with(start) && said.ends_with(end), "{engine}: {said}");
+        let metrics = folder.metrics();
+        assert_eq!(ran.ended.code, Some(1), "{engine}");
+        assert_eq!(metrics.column("step"), ["1", "2", "3", "4", "5", "6", "7", "8", "9"], "{engine}");
+        assert!(folder.text("timing.csv").lines().count() <= 1, "{engine}: nobody was left to tell of times");
+    }
+}
+
 /// A trial that comes after one whose GPU hangs is not tried on it; those on other devices are.
 #[test]
 fn a_gpu_that_hangs_is_not_used_by_the_trials_that_follow() {

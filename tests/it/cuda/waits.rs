@@ -141,9 +141,13 @@ const PARTS: [(&str, Part); 9] = [
 /// What each GPU says when both do a part, after a first step that does not end.
 fn both(engine: Engine, name: &str, part: Part) -> Vec<String> {
     let (executors, _) = pair(engine, name.contains("chunk"), LIMIT);
+    let meet = Barrier::new(2);
     let work = |(rank, executor): (usize, CudaExecutor)| {
         let mut rank = Rank { executor, programs: programs(half(rank), name.contains("chunk")), step: 0 };
-        rank.executor.warm_up().and_then(|()| rank.bind()).unwrap();
+        let ready = rank.executor.warm_up().and_then(|()| rank.bind());
+        // Only then may one of them give up.
+        meet.wait();
+        ready.unwrap();
         // Where the other one has given up already, the step says so.
         rank.step().and_then(|()| part(&mut rank)).expect_err(name).to_string()
     };

@@ -87,7 +87,7 @@ fn the_check_of_a_machine_finds_its_gpus() {
         let log = std::fs::read_to_string(out.path().join("gpu-check-parity.log")).unwrap();
         assert!(log == said, "{log}");
         let several = gpus.starts_with('3');
-        assert_eq!(said.matches("all 1 other counts of devices do the same").count(), 2 * usize::from(several), "{said}");
+        assert_eq!(said.matches("all 2 other counts of devices do the same").count(), 2 * usize::from(several), "{said}");
         assert_ne!(said.contains("\n== one GPU: no parity of several\n"), several);
     }
     // Whatever finds no time is listed: everything that would be run.
@@ -105,7 +105,7 @@ fn the_check_of_a_machine_finds_its_gpus() {
     let (code, said, complained) = check(&[("RUNNER_SIM_DEVICES", "0")], &parity);
     let message = "gpu-check: `runner devices` lists no GPU that can be used\n";
     assert_eq!((code, complained.as_str()), (Some(3), message), "{said}");
-    let (code, _, complained) = check(&[("RUNNER_TESTS", "/nowhere/it")], &nothing);
+    let (code, _, complained) = check(&[("RUNNER_TESTS", "/nowhere/it")], &parity);
     assert_eq!(code, Some(2));
     assert!(complained.starts_with("gpu-check: `/nowhere/it` is not there; build it"), "{complained}");
     let (code, _, complained) = check(&[], &["--out"]);

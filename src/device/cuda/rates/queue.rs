@@ -6,18 +6,18 @@ use crate::device::{
     DeviceError,
     cuda::{
         abi::Run,
+        communicator::Communicator,
         context::Context,
         engine::Ground,
         gpu::Gpu,
         kernels::Kernels,
         launch::{Shape, argument, launch},
         memory::DeviceMemory,
-        nccl::Communicator,
         peer::PeerSums,
         staging::Staging,
         steps::Work,
         stream::{Event, Stream},
-        wait::Patience,
+        patience::Patience,
     },
 };
 
