@@ -1,14 +1,6 @@
 //! A GPU as a backend: tensors live in its memory, and our kernels compute with them, in order on one stream.
 
-use std::{
-    any::Any,
-    cell::Cell,
-    collections::HashMap,
-    ffi::c_void,
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{any::Any, cell::Cell, collections::HashMap, ffi::c_void, fmt, sync::Arc, time::Duration};
 
 use super::{
     abi::{Kind, NONE, Op, PARTIALS},
@@ -161,8 +153,7 @@ impl CudaBackend {
 
     fn wait(&self, doing: &str) -> Result<Duration, BackendError> {
         let given_s = self.given_s.replace(0.0);
-        let waited =
-            self.context.enter().and_then(|()| self.context.finish(&self.stream, given_s, doing));
+        let waited = self.context.enter().and_then(|()| self.context.finish(&self.stream, given_s, doing));
         waited.map_err(|e| self.failed(e))
     }
 }

@@ -52,7 +52,9 @@ impl Context {
         let driver = Driver::get().map_err(|why| unusable(why.to_owned()))?;
         let least_wait = patience::least().map_err(unusable)?;
         if GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).contains(&gpu.uuid) {
-            return Err(unusable("it hangs since it was used before: end this process, and look at `dmesg`".into()));
+            return Err(unusable(
+                "it hangs since it was used before: end this process, and look at `dmesg`".into(),
+            ));
         }
         let (mut device, mut handle) = (0, std::ptr::null_mut());
         let failed = |status: Status| unusable(format!("{} ({})", status.name, status.text));

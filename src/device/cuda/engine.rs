@@ -11,10 +11,10 @@ use super::{
     kernels::Kernels,
     launch::{Shape, argument, launch},
     memory::DeviceMemory,
+    patience::Patience,
     peer::PeerSums,
     steps::{Node, Steps, Work},
     stream::Stream,
-    patience::Patience,
 };
 use crate::{
     device::DeviceError,

@@ -21,9 +21,7 @@ use super::{
     timeline::Timeline,
 };
 use crate::{
-    device::{
-        Block, DETAILED_STEPS, DeviceError, Executor, Lane, Meters, Moved, Purpose, Ran,
-    },
+    device::{Block, DETAILED_STEPS, DeviceError, Executor, Lane, Meters, Moved, Purpose, Ran},
     plan::Engine,
     program::{Arena, BufferId, Layout, Phase, Slice, Sums},
 };

@@ -15,6 +15,7 @@ use super::{
     kernels::Kernels,
     mailbox::Mailbox,
     memory::{DeviceMemory, Pinned},
+    patience::Patience,
     product::Products,
     ring::Ring,
     staging::Staging,
@@ -22,7 +23,6 @@ use super::{
     stream::Stream,
     sums::{HostSums, Way},
     timeline::Timeline,
-    patience::Patience,
 };
 use crate::{
     device::DeviceError,
@@ -154,7 +154,8 @@ impl CudaExecutor {
             Way::Host(collective) => sums = Some(HostSums::new(&context, collective, reduced)?),
         }
         let patience = Patience::new(context.least_wait);
-        let ground = Ground { others, peers, stream, arena, run, barrier, kernels, context, step: 0, patience };
+        let ground =
+            Ground { others, peers, stream, arena, run, barrier, kernels, context, step: 0, patience };
         let (context, layout) = (Arc::clone(&ground.context), &programs.layout);
         let mut loader = Loader { ground: &ground, layout, precision, staging: Staging::default(), products };
         let mut train = loader.load(&programs.train, programs.train_last.as_ref(), &places.train, engine)?;

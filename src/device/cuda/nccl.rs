@@ -158,7 +158,8 @@ impl Nccl {
             let mut handle: Handle = ptr::null_mut();
             let entered = context.enter().is_ok();
             // SAFETY: pointers to live locals, of which the library keeps none; the context is the thread's.
-            let status = unsafe { (f.ncclCommInitRankConfig)(&raw mut handle, count, id, rank, &raw mut config) };
+            let status =
+                unsafe { (f.ncclCommInitRankConfig)(&raw mut handle, count, id, rank, &raw mut config) };
             if !entered || !matches!(status, 0 | IN_PROGRESS) {
                 said = if entered { status } else { CUDA_FAILED };
                 break;

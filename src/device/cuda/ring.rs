@@ -156,21 +156,27 @@ impl Ring {
         Ok(())
     }
 
-    /// The last block whose end the host has not seen; `None` where all are done.
+    /// The first block that is not done; `None` where all are.
     pub fn unfinished(&self) -> Result<Option<&Queued>, DeviceError> {
-        let last = (self.next + PLACES - 1) % PLACES;
-        let place = &self.places[last];
-        match &place.queued {
-            Some(queued) if !place.end.happened(|| queued.doing())? => Ok(Some(queued)),
-            _ => Ok(None),
+        for i in 0..PLACES {
+            let place = &self.places[(self.next + i) % PLACES];
+            if let Some(queued) = &place.queued
+                && !place.end.happened(|| queued.doing())?
+            {
+                return Ok(Some(queued));
+            }
         }
+        Ok(None)
     }
 
     /// Waits for the last block.
     pub fn wait(&self, ground: &Ground) -> Result<(), DeviceError> {
         let place = &self.places[(self.next + PLACES - 1) % PLACES];
         match &place.queued {
-            Some(queued) => ground.wait(&place.end, || queued.doing()).map(drop),
+            Some(last) => {
+                let running = || self.unfinished().ok().flatten().unwrap_or(last).doing();
+                ground.wait(&place.end, running).map(drop)
+            }
             None => Ok(()),
         }
     }

@@ -5,11 +5,7 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    communicator::Communicator,
-    context::Context,
-    engine::Ground,
-    memory::Pinned,
-    peer::PeerSums,
+    communicator::Communicator, context::Context, engine::Ground, memory::Pinned, peer::PeerSums,
     stream::Event,
 };
 use crate::{

@@ -116,7 +116,9 @@ fn a_launch_that_fails_ends_the_run_with_all_rows_before_it() {
 fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
     let Some(sim) = Sim::get() else { return };
     // The launch in which the tenth step lies, under `immediate`.
-    for (engine, kernel) in [("persistent", 10), ("cooperative", 10), ("graph", 9 * 8 + 3), ("launch", 9 * 8 + 3)] {
+    for (engine, kernel) in
+        [("persistent", 10), ("cooperative", 10), ("graph", 9 * 8 + 3), ("launch", 9 * 8 + 3)]
+    {
         let engine = format!("devices.engine={engine}");
         let fails = format!("hang:{kernel}");
         let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.05")];
@@ -125,7 +127,7 @@ fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
         let ran = sim.run(&place, &arguments, &variables);
         let folder = ran.folder();
         let start = "error: `gpu:0` hangs while running step 10: it has not ended within ";
-        let end = " ms, and the last step that it was given is 10; look at `dmesg` and `nvidia-smi -q`; where it is only \
+        let end = ", and the last step that it was given is 10; look at `dmesg` and `nvidia-smi -q`; where it is only \
                    slow, `RUNNER_GPU_WAIT_S` sets for how many seconds it is waited for at least\n";
         let said = &ran.ended.stderr;
         assert!(said.starts_with(start) && said.ends_with(end), "{engine}: {said}");
@@ -138,6 +140,32 @@ fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
         let timing = folder.table("timing.csv").only("clock", "device");
         let steps: Vec<&str> = timing.column("count").into_iter().take(1).collect();
         assert_eq!(steps, ["9"], "{engine}");
+    }
+}
+
+/// Rows that wait on the GPU are read off it although it hangs, as far as their blocks are done.
+#[test]
+fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
+    let Some(sim) = Sim::get() else { return };
+    // Blocks of one step, of two, and of more, before anything is known of a step's time: the third does not end.
+    for (engine, kernel) in
+        [("persistent", 3), ("cooperative", 3), ("graph", 3 * 8 + 3), ("launch", 3 * 8 + 3)]
+    {
+        let engine = format!("devices.engine={engine}");
+        let arguments = [engine.as_str(), "-q"];
+        let (place, fails) = (Place::new(LINREG), format!("hang:{kernel}"));
+        let whole = sim.run(&place, &arguments, &[]).ended_by(0).metrics();
+        let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.05")];
+        let ran = sim.run(&place, &arguments, &variables);
+        let folder = ran.folder();
+        let said = &ran.ended.stderr;
+        assert!(said.starts_with("error: `gpu:0` hangs while running steps 4 to "), "{engine}: {said}");
+        let metrics = folder.metrics();
+        assert_eq!((ran.ended.code, metrics.column("step")), (Some(1), vec!["1", "2", "3"]), "{engine}");
+        assert_eq!(metrics.column("loss"), whole.column("loss")[..3], "{engine}");
+        let figures = ["status", "steps", "samples_per_s"].map(|name| folder.summary(name));
+        assert_eq!((figures[0].as_str(), figures[1].as_str()), ("failed", "3"), "{engine}: {figures:?}");
+        assert_eq!(folder.table("timing.csv").only("clock", "device").cell(0, "count"), "3", "{engine}");
     }
 }
 
@@ -179,9 +207,13 @@ fn a_gpu_that_hangs_is_not_used_by_the_trials_that_follow() {
         [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_FAIL", "hang:2"), ("RUNNER_GPU_WAIT_S", "0.05")];
     let ran = sim.run(&place, &arguments, &variables);
     let sweep = ran.folder().table("sweep.csv");
-    assert_eq!((ran.ended.code, sweep.column("status")), (Some(1), vec!["failed", "finished", "failed", "finished"]));
+    assert_eq!(
+        (ran.ended.code, sweep.column("status")),
+        (Some(1), vec!["failed", "finished", "failed", "finished"])
+    );
     assert!(sweep.cell(0, "reason").starts_with("`gpu:0` hangs while "), "{}", sweep.cell(0, "reason"));
-    let refused = "`gpu:0` cannot be used: it hangs since it was used before: end this process, and look at `dmesg`";
+    let refused =
+        "`gpu:0` cannot be used: it hangs since it was used before: end this process, and look at `dmesg`";
     assert_eq!(sweep.cell(2, "reason"), refused);
 }
 

@@ -66,7 +66,8 @@ fn pair(engine: Engine, streamed: bool, limit: Duration) -> (Vec<CudaExecutor>, 
     let gpus = cuda::gpus().unwrap();
     let (ranks, abort) = Nccl::open().unwrap().communicators(&gpus[..2], limit).unwrap();
     let made = ranks.into_iter().zip(gpus).enumerate();
-    let made = made.map(|(rank, (way, gpu))| loaded(gpu, engine, programs(half(rank), streamed), Way::Nccl(way)));
+    let made =
+        made.map(|(rank, (way, gpu))| loaded(gpu, engine, programs(half(rank), streamed), Way::Nccl(way)));
     (made.collect(), abort)
 }
 
@@ -242,7 +243,9 @@ fn hanging() {
         assert_eq!(said, want, "{engine:?}, {name}");
         // Nobody waits for it again, nothing of it is freed, and nobody takes it.
         let mut numbers = vec![0.0; values.len];
-        assert!(rank.executor.read(values, &mut numbers).is_err_and(|e| e.to_string().contains(" hangs while ")));
+        assert!(
+            rank.executor.read(values, &mut numbers).is_err_and(|e| e.to_string().contains(" hangs while "))
+        );
         drop(rank);
         let (gpu, programs, way) = (gpu.clone(), programs(ALONE, streamed), Way::Alone);
         let again = CudaExecutor::new(Job { gpu, programs, engine, precision: Precision::F32, seed: 1, way });
@@ -269,7 +272,8 @@ fn inside() {
             });
             // It is taken down that the first one has begun: only then the other one fails.
             let log = std::env::var("RUNNER_SIM_LOG").unwrap();
-            let comes = |log: &str| std::fs::read_to_string(log).is_ok_and(|calls| calls.contains("0 all_reduce"));
+            let comes =
+                |log: &str| std::fs::read_to_string(log).is_ok_and(|calls| calls.contains("0 all_reduce"));
             while !comes(&log) {
                 thread::yield_now();
             }

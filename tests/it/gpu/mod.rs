@@ -87,14 +87,21 @@ fn the_check_of_a_machine_finds_its_gpus() {
         let log = std::fs::read_to_string(out.path().join("gpu-check-parity.log")).unwrap();
         assert!(log == said, "{log}");
         let several = gpus.starts_with('3');
-        assert_eq!(said.matches("all 2 other counts of devices do the same").count(), 2 * usize::from(several), "{said}");
+        assert_eq!(
+            said.matches("all 2 other counts of devices do the same").count(),
+            2 * usize::from(several),
+            "{said}"
+        );
         assert_ne!(said.contains("\n== one GPU: no parity of several\n"), several);
     }
     // Whatever finds no time is listed: everything that would be run.
-    let (code, said, complained) = check(&[("RUNNER_SIM_DEVICES", "2")], &[&parity[2..], &["--minutes", "0"]].concat());
+    let (code, said, complained) =
+        check(&[("RUNNER_SIM_DEVICES", "2")], &[&parity[2..], &["--minutes", "0"]].concat());
     assert_eq!((code, complained.as_str()), (Some(0), ""), "{said}");
     let listed = said.split_once("\n== no time for\n").unwrap().1;
-    let specs = std::fs::read_dir("experiments").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let specs = std::fs::read_dir("experiments")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     for spec in specs.filter(|name| name.ends_with(".toml")) {
         assert!(listed.contains(&format!("experiments/{spec}\n")), "{spec}: {listed}");
     }

@@ -13,11 +13,11 @@ use crate::device::{
         kernels::Kernels,
         launch::{Shape, argument, launch},
         memory::DeviceMemory,
+        patience::Patience,
         peer::PeerSums,
         staging::Staging,
         steps::Work,
         stream::{Event, Stream},
-        patience::Patience,
     },
 };
 
