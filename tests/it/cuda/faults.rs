@@ -121,7 +121,7 @@ fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
     {
         let engine = format!("devices.engine={engine}");
         let fails = format!("hang:{kernel}");
-        let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.05")];
+        let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5")];
         let arguments = [engine.as_str(), "logging.policy=immediate", "-q"];
         let place = Place::new(LINREG);
         let ran = sim.run(&place, &arguments, &variables);
@@ -155,7 +155,7 @@ fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
         let arguments = [engine.as_str(), "-q"];
         let (place, fails) = (Place::new(LINREG), format!("hang:{kernel}"));
         let whole = sim.run(&place, &arguments, &[]).ended_by(0).metrics();
-        let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.05")];
+        let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5")];
         let ran = sim.run(&place, &arguments, &variables);
         let folder = ran.folder();
         let said = &ran.ended.stderr;
@@ -180,7 +180,7 @@ fn a_driver_that_does_not_come_back_ends_the_process() {
         let engine = format!("devices.engine={engine}");
         let (fails, slow) = (format!("stuck:{launch}"), format!("{slow}:30000"));
         let variables =
-            [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.05"), ("RUNNER_SIM_SLOW", &slow)];
+            [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5"), ("RUNNER_SIM_SLOW", &slow)];
         let place = Place::new(LINREG);
         let ran = sim.run(&place, &[engine.as_str(), "logging.policy=immediate", "-q"], &variables);
         let folder = ran.folder();
@@ -204,7 +204,7 @@ fn a_gpu_that_hangs_is_not_used_by_the_trials_that_follow() {
     let place = Place::new(&LINREG.replace("num_gpus = 1\n", ""));
     let arguments = [grid, "devices.engine=persistent", "-q"];
     let variables =
-        [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_FAIL", "hang:2"), ("RUNNER_GPU_WAIT_S", "0.05")];
+        [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_FAIL", "hang:2"), ("RUNNER_GPU_WAIT_S", "0.5")];
     let ran = sim.run(&place, &arguments, &variables);
     let sweep = ran.folder().table("sweep.csv");
     assert_eq!(
