@@ -66,14 +66,13 @@ impl Logbook {
         }
     }
 
-    /// The last step of those whose rows wait on the device that is known to be done; `None` where there is none, or the
-    /// policy keeps no rows of steps.
+    /// The last step that is known to be done, where rows of steps wait on the device: 0 where none is.
     pub fn last_done(&self) -> Option<u64> {
         let first = self.waiting.iter().find_map(|waiting| match waiting {
             Waiting::Steps(steps) => Some(steps.first),
             Waiting::Validation(_) => None,
         });
-        first.filter(|_| !self.ends.is_empty()).map(|first| first + self.ends.len() as u64 - 1)
+        first.map(|first| first + self.ends.len() as u64 - 1)
     }
 
     /// First free row of the device's log.

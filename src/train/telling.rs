@@ -68,8 +68,9 @@ impl Session<'_> {
     pub(super) fn rescue(&mut self) -> Result<(), Halt> {
         self.settle(Purpose::Log)?;
         match self.logbook.last_done() {
-            Some(step) => self.end_at(step),
             None => return Ok(()),
+            Some(0) => (self.step, self.samples) = (0, 0),
+            Some(step) => self.end_at(step),
         }
         self.flush_until(self.step)
     }
