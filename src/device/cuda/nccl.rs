@@ -66,6 +66,9 @@ impl Config {
         Self { size: size_of::<Self>(), magic: 0xcafe_beef, version: 21_400, blocking: 0 };
 }
 
+/// GPUs with the handles that the library has begun with, and what it says.
+type Begun = (Vec<(Arc<Context>, Handle)>, i32);
+
 /// The opened library.
 pub struct Nccl {
     pub(super) functions: Functions,
@@ -137,8 +140,8 @@ impl Nccl {
         }
     }
 
-    /// Has the library begin to connect GPUs: handles of those that it has begun with, and what it says.
-    fn begin(&self, contexts: &[Arc<Context>]) -> Result<(Vec<(Arc<Context>, Handle)>, i32), String> {
+    /// Has the library begin to connect GPUs.
+    fn begin(&self, contexts: &[Arc<Context>]) -> Result<Begun, String> {
         let f = &self.functions;
         let failed = |status: i32| format!("NCCL cannot connect the GPUs: {}", words(status));
         let mut id = Id([0; 128]);
