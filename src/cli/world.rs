@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::exit::say;
 use crate::{
     collective::{self, Abort, Collective},
     device::{
@@ -113,10 +114,11 @@ fn among_gpus(
     };
 
     let mut why = planned.without_nccl().to_owned();
+    let gpus = cuda::gpus()?;
+    let used = ordinals.iter().filter_map(|i| gpus.iter().find(|gpu| gpu.ordinal == *i).cloned());
+    let used: Vec<_> = used.collect();
     if planned.by == SumsBy::PeerKernel {
-        let gpus = cuda::gpus()?;
-        let used = ordinals.iter().filter_map(|i| gpus.iter().find(|gpu| gpu.ordinal == *i).cloned());
-        match cuda::connect(&used.collect::<Vec<_>>(), summed(&trial.programs.train), limit) {
+        match cuda::connect(&used, summed(&trial.programs.train), limit) {
             Ok((ranks, abort)) => {
                 return Ok((ranks.into_iter().map(Link::Peers).collect(), abort, planned.clone()));
             }
@@ -125,7 +127,7 @@ fn among_gpus(
     }
     let missing = |reason: String| format!("{NO_NCCL}: {reason}; {why}");
     let nccl = Nccl::open().map_err(missing)?;
-    let (ranks, abort) = nccl.communicators(ordinals, limit)?;
+    let (ranks, abort) = nccl.communicators(&used, limit)?;
     Ok((ranks.into_iter().map(Link::Nccl).collect(), abort, Sums::new(SumsBy::Nccl, why)))
 }
 
@@ -167,6 +169,7 @@ fn gpu_executor(
 ) -> Result<Box<dyn Executor>, DeviceError> {
     use crate::device::cuda;
 
+    let alone = matches!(link, Link::Alone);
     let unusable = |why: String| DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why };
     let gpu = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
     let job = cuda::Job {
@@ -182,7 +185,17 @@ fn gpu_executor(
             Link::Nccl(ranks) => cuda::Way::Nccl(ranks),
         },
     };
-    Ok(Box::new(cuda::CudaExecutor::new(job)?))
+    let executor = cuda::CudaExecutor::new(job)?;
+    // Of several, each is on a thread of its own, which is not waited for for ever.
+    Ok(Box::new(if alone { executor.watched(end_at_once)? } else { executor }))
+}
+
+/// Ends the process, whose training is within a call that does not come back: what was recorded until then is in the files.
+#[cfg(feature = "cuda")]
+fn end_at_once(why: DeviceError) {
+    say(why, None);
+    // Without what libraries do at the end of a process, which would wait for that call, too.
+    signal_hook::low_level::exit(1)
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -102,6 +102,23 @@ pub enum DeviceError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// A GPU does not come to the end of what it was given.
+    #[error(
+        "`{device}` hangs while {doing}: it has not ended within {}{}; look at `dmesg` and `nvidia-smi -q`; where it is \
+         only slow, `RUNNER_GPU_WAIT_S` sets for how many seconds it is waited for at least",
+        crate::units::seconds(waited.as_secs_f64()),
+        given(*step)
+    )]
+    Hangs {
+        /// The device.
+        device: String,
+        /// The last step that it was given, from 1; 0 where that was none.
+        step: u64,
+        /// What was being done, such as `running steps 3 to 9`.
+        doing: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// The thread of a device panicked: a defect of this program.
     #[error("`{device}` panicked at {doing}: {reason}")]
     Panicked {
@@ -126,6 +143,14 @@ pub enum DeviceError {
         /// The step that was being computed.
         step: u64,
     },
+}
+
+/// The last step that a device was given.
+fn given(step: u64) -> String {
+    match step {
+        0 => String::new(),
+        step => format!(", and the last step that it was given is {}", crate::units::count(step)),
+    }
 }
 
 impl DeviceError {

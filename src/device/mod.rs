@@ -125,7 +125,8 @@ pub trait Executor: Send {
     /// block's time is the caller's to take.
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
     /// Hands over the times of all steps so far, and whether a loss was not finite. Where the host has just read from the
-    /// device, all of them are done; else this waits for them, for that purpose.
+    /// device, all of them are done; else this waits for them, for that purpose. A device that hangs hands over those of
+    /// the steps that it has done.
     fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
     /// Bytes this trial holds on the device.
     fn bytes(&self) -> u64;

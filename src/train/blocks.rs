@@ -214,17 +214,22 @@ impl Session<'_> {
         usize::try_from(BLOCK.as_nanos() / ns).unwrap_or(usize::MAX).max(1)
     }
 
+    /// What came after that step never happened.
+    pub(super) fn end_at(&mut self, step: u64) {
+        let facts = self.trial.facts;
+        // A device that is not waited for may be an epoch further.
+        let epochs = (step - 1) / self.trial.steps_per_epoch;
+        let before = epochs * facts.train_rows as u64;
+        let within = step - epochs * self.trial.steps_per_epoch;
+        let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
+        self.logbook.cut_epoch(rows);
+        (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
+    }
+
     pub(super) fn check(&mut self) -> Result<(), Halt> {
         if let Some(step) = self.non_finite {
             // The steps of this block that came after it never happened.
-            let facts = self.trial.facts;
-            // A device that is not waited for may be an epoch further.
-            let epochs = (step - 1) / self.trial.steps_per_epoch;
-            let before = epochs * facts.train_rows as u64;
-            let within = step - epochs * self.trial.steps_per_epoch;
-            let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
-            self.logbook.cut_epoch(rows);
-            (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
+            self.end_at(step);
             let lr = units::exact(self.trial.rates().0.lr());
             let step = units::count(step);
             let reason = format!(

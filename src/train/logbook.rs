@@ -66,6 +66,15 @@ impl Logbook {
         }
     }
 
+    /// The last step that is known to be done, where rows of steps wait on the device: 0 where none is.
+    pub fn last_done(&self) -> Option<u64> {
+        let first = self.waiting.iter().find_map(|waiting| match waiting {
+            Waiting::Steps(steps) => Some(steps.first),
+            Waiting::Validation(_) => None,
+        });
+        first.map(|first| first + self.ends.len() as u64 - 1)
+    }
+
     /// First free row of the device's log.
     pub fn slot(&self) -> usize {
         self.used

@@ -97,6 +97,7 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     // The rows of the steps before the fault are the run's own. That there was a fault is known already. A device's
     // running sums may hold steps of the block that failed, so that a mean is no longer known.
     let _ = match ran {
+        Err(Halt::Device(DeviceError::Hangs { .. })) => session.rescue(),
         Err(Halt::Device(_)) => session.flush(),
         Err(Halt::Data(_) | Halt::Changed(_)) => session.log_epoch().and_then(|()| session.flush()),
         Ok(()) | Err(Halt::Closed) => Ok(()),

@@ -64,8 +64,24 @@ impl Session<'_> {
         }
     }
 
+    /// A device hangs: the rows of the steps that it has done are the run's own.
+    pub(super) fn rescue(&mut self) -> Result<(), Halt> {
+        self.settle(Purpose::Log)?;
+        match self.logbook.last_done() {
+            None => return Ok(()),
+            Some(0) => (self.step, self.samples) = (0, 0),
+            Some(step) => self.end_at(step),
+        }
+        self.flush_until(self.step)
+    }
+
     /// Moves the log's rows to the host and hands them over.
     pub(super) fn flush(&mut self) -> Result<(), Halt> {
+        self.flush_until(u64::MAX)
+    }
+
+    /// The same, where steps beyond that never happened.
+    fn flush_until(&mut self, until: u64) -> Result<(), Halt> {
         let start = Instant::now();
         let mut waited = Duration::ZERO;
         let layout = &self.trial.programs.layout;
@@ -76,7 +92,7 @@ impl Session<'_> {
             self.world.read(Purpose::Log, rows, &mut self.read)?;
             waited = self.settle(Purpose::Log)?;
         }
-        let events = self.logbook.flush(&self.read, self.non_finite.unwrap_or(u64::MAX));
+        let events = self.logbook.flush(&self.read, self.non_finite.map_or(until, |step| step.min(until)));
         self.outbox.extend(events);
         if len > 0 {
             self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));

@@ -8,12 +8,16 @@
 // A stream may also stand still (`stall` in driver.h): what is put into it is then not done, its events do not happen, and a
 // call that would wait for it ends the process, since it would never return.
 //
+// To ask an event or a stream is a wait where the answer is the first by which the host knows that a stream has done all
+// that it was given: it is logged as one. To ask for what lies further back only keeps the queue short.
+//
 // Environment:
 //   RUNNER_SIM_DEVICES   number of devices (1)
 //   RUNNER_SIM_MEMORY    bytes per device (1 GiB)
 //   RUNNER_SIM_FAIL      calls that fail, by kind and number: "alloc:3,launch:5"; kinds: alloc, pinned, launch, replay
 //                        (of a graph), copy, synchronize, module, graph, peer, matmul, plan, nccl, compile; and stall, by which
-//                        every rank's sum of that number over devices does not end
+//                        every rank's sum of that number over devices does not end; hang, by which the kernel of that
+//                        number never ends, and stuck, by which the call that launches it never returns
 //   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call, details
 //   RUNNER_SIM_ORDER     forward, reverse or shuffled: the order of threads and blocks
 //   RUNNER_SIM_SLOW      microseconds that work takes longer whose line in the log begins so: "h2d 4000:5000,all_reduce:900"

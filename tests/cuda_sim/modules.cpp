@@ -24,6 +24,8 @@ int run_kernel(Stream* stream, const char* name, const Bound& bound, const Grid&
             }
         }
     }
+    if (fails("stuck")) stay();
+    if (fails("hang")) return stall(stream, stream), SUCCESS;
     std::string wrong = run_grid(bound.body, grid);
     if (wrong.empty()) return SUCCESS;
     fprintf(stderr, "cusim: %s: %s\n", name, wrong.c_str());

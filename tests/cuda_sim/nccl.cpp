@@ -3,11 +3,17 @@
 // A rank's part of a collective arrives, then waits; the last to arrive does the work, in the order of ranks. So ranks need
 // a thread each, or one thread calls for all of them between ncclGroupStart and ncclGroupEnd; the parts of a captured
 // graph wait when it is launched. A collective that not all ranks join fails after RUNNER_SIM_NCCL_SECONDS (20).
+//
+// A communicator that was asked not to block does its part of a collective on a thread of its own: the call says that it is
+// in progress, no other is taken before it is done, and what is put into the stream before then comes before the sum.
+// It must be finalized before it is destroyed; an abort lets the thread go.
+//
 // RUNNER_SIM_FAIL="stall:3" has the third sum of each rank stand still, with its stream, till the rank aborts.
 // RUNNER_SIM_NCCL_VERSION is the version that it tells (22706).
 
 #include "driver.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -19,18 +25,28 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 extern "C" int cuCtxGetCurrent(void**);
 
 namespace {
 
-enum Result { SUCCESS = 0, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE_ERROR = 6 };
+enum Result {
+    SUCCESS = 0, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE_ERROR = 6, IN_PROGRESS = 7
+};
 enum Type { FLOAT32 = 7, FLOAT64 = 8 };
 enum Reduction { SUM = 0, AVERAGE = 4 };
 
 struct Id {
     char bytes[128];
+};
+
+// `ncclConfig_t` as 2.14 had it: later versions have further fields behind these.
+struct Config {
+    size_t size;
+    unsigned magic, version;
+    int blocking;
 };
 
 // One rank's part of a collective.
@@ -107,7 +123,7 @@ struct Clique {
         const char* seconds = getenv("RUNNER_SIM_NCCL_SECONDS");
         auto limit = std::chrono::seconds(seconds ? atol(seconds) : 20);
         bool met = changed.wait_for(guard, limit, [&] { return round != own || aborted; });
-        if (aborted) return REMOTE_ERROR;
+        if (round == own && aborted) return REMOTE_ERROR;
         return met ? result : SYSTEM_ERROR;
     }
 
@@ -116,14 +132,31 @@ struct Clique {
         joined++;
         changed.notify_all();
         bool all = !waits || changed.wait_for(guard, std::chrono::seconds(20), [&] { return joined >= size || aborted; });
-        return all ? SUCCESS : SYSTEM_ERROR;
+        return aborted ? REMOTE_ERROR : all ? SUCCESS : SYSTEM_ERROR;
     }
 };
 
 struct Communicator {
     std::shared_ptr<Clique> clique;
     int rank;
+    bool blocking = true, finalized = false;
+    std::atomic<int> state{SUCCESS};   // of what is done on the thread
+    std::thread thread;
     std::shared_ptr<long> sums_left = std::make_shared<long>(stalls_at());   // till one stands still; 0: none does
+
+    Communicator(std::shared_ptr<Clique> clique, int rank) : clique(clique), rank(rank) {}
+    ~Communicator() {
+        if (thread.joinable()) thread.join();
+    }
+
+    // On its thread; there is one thing at a time.
+    int begin(std::function<int()> work) {
+        if (state == IN_PROGRESS) return INVALID_ARGUMENT;
+        if (thread.joinable()) thread.join();
+        state = IN_PROGRESS;
+        thread = std::thread([this, work] { state = work(); });
+        return IN_PROGRESS;
+    }
 
     static long stalls_at() {
         const char* list = getenv("RUNNER_SIM_FAIL");
@@ -139,6 +172,7 @@ struct Pending {
 };
 
 thread_local int group_depth = 0;
+thread_local bool group_in_progress = false;   // a communicator that does not block is made within it
 thread_local std::vector<Pending> group;
 
 std::mutex cliques_lock;
@@ -185,7 +219,8 @@ int collective(Communicator* communicator, Part part, const char* name) {
     char text[64];
     snprintf(text, sizeof text, "%s %zu", name, part.bytes());
     Pending pending{communicator, part, text};
-    if (group_depth > 0) return group.push_back(pending), SUCCESS;
+    if (group_depth > 0) return communicator->blocking ? (group.push_back(pending), SUCCESS) : INVALID_USAGE;
+    if (!communicator->blocking) return communicator->begin([=] { return perform({pending}); });
     return perform({pending});
 }
 
@@ -206,7 +241,9 @@ EXPORT int ncclGetUniqueId(Id* id) {
     snprintf(id->bytes, sizeof id->bytes, "clique %u", next++);
     return SUCCESS;
 }
-EXPORT int ncclCommInitRank(Communicator** communicator, int ranks, Id id, int rank) {
+EXPORT int ncclCommInitRankConfig(Communicator** communicator, int ranks, Id id, int rank, const Config* config) {
+    if (config && (config->size < sizeof(Config) || config->magic != 0xcafebeef || config->version < 21400))
+        return INVALID_ARGUMENT;
     if (ranks < 1 || rank < 0 || rank >= ranks) return INVALID_ARGUMENT;
     void* context = nullptr;
     if (cuCtxGetCurrent(&context) || !context) return INVALID_USAGE;
@@ -219,22 +256,31 @@ EXPORT int ncclCommInitRank(Communicator** communicator, int ranks, Id id, int r
         clique = known;
     }
     if (clique->size != ranks) return INVALID_ARGUMENT;
-    *communicator = new Communicator{clique, rank};
-    return clique->join(group_depth == 0);
+    *communicator = new Communicator(clique, rank);
+    (*communicator)->blocking = !config || config->blocking != 0;
+    if ((*communicator)->blocking) return clique->join(group_depth == 0);
+    group_in_progress |= group_depth > 0;
+    return (*communicator)->begin([=] { return clique->join(true); });
 }
-EXPORT int ncclCommInitAll(Communicator** communicators, int count, const int*) {
-    if (count < 1) return INVALID_ARGUMENT;
-    if (cusim::fails("nccl")) return SYSTEM_ERROR;
-    auto clique = std::make_shared<Clique>(count);
-    for (int rank = 0; rank < count; rank++) communicators[rank] = new Communicator{clique, rank};
-    return SUCCESS;
+EXPORT int ncclCommInitRank(Communicator** communicator, int ranks, Id id, int rank) {
+    return ncclCommInitRankConfig(communicator, ranks, id, rank, nullptr);
 }
 EXPORT int ncclCommCount(const Communicator* communicator, int* count) {
     return *count = communicator->clique->size, SUCCESS;
 }
 EXPORT int ncclCommUserRank(const Communicator* communicator, int* rank) { return *rank = communicator->rank, SUCCESS; }
-EXPORT int ncclCommFinalize(Communicator*) { return SUCCESS; }
-EXPORT int ncclCommDestroy(Communicator* communicator) { return delete communicator, SUCCESS; }
+EXPORT int ncclCommFinalize(Communicator* communicator) {
+    if (communicator->state == IN_PROGRESS) return INVALID_USAGE;
+    communicator->finalized = true;
+    return communicator->blocking ? SUCCESS : communicator->begin([] { return SUCCESS; });
+}
+EXPORT int ncclCommDestroy(Communicator* communicator) {
+    if (!communicator->blocking && (!communicator->finalized || communicator->state == IN_PROGRESS)) {
+        fprintf(stderr, "cusim: ncclCommDestroy of a communicator that was not finalized\n");
+        abort();
+    }
+    return delete communicator, SUCCESS;
+}
 EXPORT int ncclCommAbort(Communicator* communicator) {
     {
         std::lock_guard<std::mutex> guard(communicator->clique->lock);
@@ -246,7 +292,7 @@ EXPORT int ncclCommAbort(Communicator* communicator) {
 }
 EXPORT int ncclCommGetAsyncError(Communicator* communicator, int* error) {
     std::lock_guard<std::mutex> guard(communicator->clique->lock);
-    return *error = communicator->clique->aborted ? REMOTE_ERROR : SUCCESS, SUCCESS;
+    return *error = communicator->clique->aborted ? REMOTE_ERROR : (int)communicator->state, SUCCESS;
 }
 EXPORT int ncclGroupStart() { return group_depth++, SUCCESS; }
 EXPORT int ncclGroupEnd() {
@@ -254,7 +300,10 @@ EXPORT int ncclGroupEnd() {
     if (--group_depth > 0) return SUCCESS;
     std::vector<Pending> all;
     all.swap(group);
-    return perform(all);
+    int result = perform(all);
+    bool in_progress = group_in_progress;
+    group_in_progress = false;
+    return result == SUCCESS && in_progress ? IN_PROGRESS : result;
 }
 EXPORT int ncclAllReduce(const void* from, void* to, size_t count, int type, int reduction, Communicator* communicator,
                          void* stream) {

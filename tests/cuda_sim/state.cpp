@@ -170,6 +170,10 @@ void refuse_to_hang(const void* cause, const char* call) {
     abort();
 }
 
+void stay() {
+    for (;;) pause();
+}
+
 void stall(void* handle, const void* cause) {
     Stream* stream = stream_of(handle);
     log(stream ? stream->device : nullptr, "stall");
@@ -211,6 +215,8 @@ int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> w
     }
     if (stalled(stream->cause)) return SUCCESS;   // it waits behind what does not come
     if (!text.empty()) log(stream->device, text);
+    stream->works++;
+    stream->asked = 0;
     dawdle(text);
     return work(stream);
 }

@@ -60,6 +60,8 @@ struct Stream {
     bool captures_alone = false;
     unsigned long tickets = 0;
     unsigned long marks = 0, passed = 0;   // events recorded; of these, those that the host knows to have happened
+    unsigned long works = 0, seen = 0;     // things done; of these, those that the host knows to be done
+    long asked = 0;                        // times since the last of them whether all are done
     std::vector<Delivery> pending;
     std::mutex lock;
     const void* cause = nullptr;   // of what it waits for, where that does not come
@@ -77,7 +79,7 @@ struct Device {
 struct Event {
     double ms = -1;
     Stream* stream = nullptr;
-    unsigned long ticket = 0, mark = 0;
+    unsigned long ticket = 0, mark = 0, works = 0;
     Graph* capture = nullptr;
     const void* cause = nullptr;   // of its stream, when it was recorded
     long asked = 0;                // times since then
@@ -119,6 +121,9 @@ bool stalled(const void* cause);
 // For calls that wait till all is done. Where that would be for ever, the program under test must not have made the call:
 // the process says so and ends.
 void refuse_to_hang(const void* cause, const char* call);
+
+// Never returns.
+void stay();
 
 int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> work);
 // The host sees what the stream copied up to a ticket.

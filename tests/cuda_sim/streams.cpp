@@ -46,8 +46,13 @@ EXPORT int cuStreamSynchronize(Handle handle) {
 EXPORT int cuStreamQuery(Handle handle) {
     Stream* stream = stream_of(handle);
     if (!stream) return INVALID_CONTEXT;
-    if (stalled(stream->cause)) return NOT_READY;
-    return deliver(stream, ~0ul), SUCCESS;
+    if (captures_of_thread > 0 || stream->capture) return synchronize(stream->device, "stream", stream, 0);
+    bool known = stream->seen == stream->works;
+    if (stalled(stream->cause) || (!known && stream->asked++ < setting("RUNNER_SIM_LATE", 0))) return NOT_READY;
+    stream->passed = stream->marks;
+    stream->seen = stream->works;
+    deliver(stream, ~0ul);
+    return known ? SUCCESS : synchronize(stream->device, "stream", stream, ~0ul);
 }
 EXPORT int cuStreamWaitEvent(Handle handle, Handle event_handle, unsigned) {
     Stream* stream = stream_of(handle);
@@ -76,6 +81,7 @@ EXPORT int cuEventRecord(Handle handle, Handle stream_handle) {
     event->asked = 0;
     event->stream = stream;
     event->ticket = stream->tickets;
+    event->works = stream->works;
     event->mark = ++stream->marks;
     return SUCCESS;
 }
@@ -87,11 +93,16 @@ EXPORT int cuEventSynchronize(Handle handle) {
 }
 EXPORT int cuEventQuery(Handle handle) {
     Event* event = (Event*)handle;
-    bool passed = !event->stream || event->mark <= event->stream->passed;
+    Stream* stream = event->stream;
+    if (captures_of_thread > 0) return CAPTURE_UNSUPPORTED;
+    if (!stream) return SUCCESS;
+    bool passed = event->mark <= stream->passed;
     if (stalled(event->cause) || (!passed && event->asked++ < setting("RUNNER_SIM_LATE", 0))) return NOT_READY;
-    if (event->stream) event->stream->passed = std::max(event->stream->passed, event->mark);
-    if (event->stream) deliver(event->stream, event->ticket);
-    return SUCCESS;
+    bool last = event->mark == stream->marks && event->works == stream->works;
+    stream->passed = std::max(stream->passed, event->mark);
+    stream->seen = std::max(stream->seen, event->works);
+    deliver(stream, event->ticket);
+    return passed || !last ? SUCCESS : synchronize(stream->device, "event", stream, event->ticket);
 }
 EXPORT int cuEventElapsedTime(float* ms, Handle from, Handle to) { return elapsed(ms, (Event*)from, (Event*)to); }
 EXPORT int cuEventElapsedTime_v2(float* ms, Handle from, Handle to) { return elapsed(ms, (Event*)from, (Event*)to); }
@@ -132,6 +143,7 @@ EXPORT int cuGraphLaunch(Handle exec, Handle handle) {
     Stream* stream = stream_of(handle);
     if (!stream) return INVALID_CONTEXT;
     log(stream->device, line("graph %zu nodes", ((Graph*)exec)->nodes.size()));
+    stream->works++;
     if (fails("replay")) return LAUNCH_FAILED;
     for (Graph::Node& node : ((Graph*)exec)->nodes) {
         if (stalled(stream->cause)) return SUCCESS;

@@ -1,13 +1,6 @@
 //! A GPU as a backend: tensors live in its memory, and our kernels compute with them, in order on one stream.
 
-use std::{
-    any::Any,
-    collections::HashMap,
-    ffi::c_void,
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{any::Any, cell::Cell, collections::HashMap, ffi::c_void, fmt, sync::Arc, time::Duration};
 
 use super::{
     abi::{Kind, NONE, Op, PARTIALS},
@@ -16,6 +9,7 @@ use super::{
     kernels::Kernels,
     launch::{Shape, argument, launch, shape},
     memory::{DeviceMemory, Pinned},
+    patience::Patience,
     stream::Stream,
 };
 use crate::{
@@ -24,7 +18,7 @@ use crate::{
         backend::{Backend, BackendError, BackendId, Handle, HostMemory, Linear, Reduction, Staging},
     },
     plan::MOST_COUNTED,
-    program::Activation,
+    program::{Activation, Cost},
 };
 
 /// See the module.
@@ -37,6 +31,8 @@ pub struct CudaBackend {
     stream: Stream,
     kernels: Kernels,
     context: Arc<Context>,
+    /// What was given to it since the last wait takes so many seconds on the slowest of GPUs.
+    given_s: Cell<f64>,
     /// By number, which is never given twice: what was freed stays unknown.
     next: u64,
 }
@@ -59,7 +55,8 @@ impl CudaBackend {
         let partial = DeviceMemory::new(&context, (PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
         stream.fill(partial.at, 0, partial.bytes)?;
         let (id, name) = (BackendId::unique(), context.name.clone());
-        Ok(Self { id, name, blocks: HashMap::new(), partial, stream, kernels, context, next: 0 })
+        let (blocks, given_s) = (HashMap::new(), Cell::new(0.0));
+        Ok(Self { id, name, blocks, partial, stream, kernels, context, given_s, next: 0 })
     }
 
     fn failed(&self, error: DeviceError) -> BackendError {
@@ -101,6 +98,12 @@ impl CudaBackend {
         Ok(at)
     }
 
+    /// Takes note of what is given to it.
+    fn give(&self, flops: f64, numbers: usize) {
+        let cost = Cost { flops, bytes: 12.0 * numbers as f64 };
+        self.given_s.set(self.given_s.get() + Patience::slowest_s(cost, 1));
+    }
+
     /// A size as kernels count.
     fn int(&self, n: usize) -> Result<i32, BackendError> {
         super::encode::counted(n).ok_or_else(|| BackendError::Device {
@@ -123,6 +126,7 @@ impl CudaBackend {
         let function = entered.map_err(|e| self.failed(e))?;
         let most = 4 * self.context.gpu.multiprocessors.max(1) as usize;
         let shape = Shape::of(numbers.div_ceil(256) as u64, most.min(PARTIALS) as u32);
+        self.give(0.0, numbers);
         // SAFETY: the caller's.
         let queued = unsafe { launch(&self.context, &self.stream, function, shape, arguments, name) };
         queued.map_err(|e| self.failed(e))
@@ -136,6 +140,7 @@ impl CudaBackend {
         }
         self.context.enter().map_err(|e| self.failed(e))?;
         let shape = shape(&op, kind, self.context.gpu.multiprocessors);
+        self.give(2.0 * f64::from(op.rows) * f64::from(op.inputs) * f64::from(op.outputs), numbers(&op));
         let (mut arena, mut run) = (base, 0u64);
         let mut arguments = [argument(&mut op), argument(&mut arena), argument(&mut run)];
         let function = self.kernels.of(kind);
@@ -147,11 +152,27 @@ impl CudaBackend {
     }
 
     fn wait(&self, doing: &str) -> Result<Duration, BackendError> {
-        let start = Instant::now();
-        let waited = self.context.enter().and_then(|()| self.stream.synchronize(|| doing.to_owned()));
-        waited.map_err(|e| self.failed(e))?;
-        Ok(start.elapsed())
+        let given_s = self.given_s.replace(0.0);
+        let waited = self.context.enter().and_then(|()| self.context.finish(&self.stream, given_s, doing));
+        waited.map_err(|e| self.failed(e))
     }
+}
+
+impl CudaBackend {
+    /// Waits for what was given to it, where that was anything since the last wait: a copy to or from pageable memory would
+    /// do so within the driver, which cannot be left.
+    fn wait_for_work(&self, doing: &str) -> Result<Duration, BackendError> {
+        if self.given_s.get() > 0.0 {
+            return self.wait(doing);
+        }
+        self.context.enter().map_err(|e| self.failed(e)).map(|()| Duration::ZERO)
+    }
+}
+
+/// Numbers that an instruction's kernel touches.
+fn numbers(op: &Op) -> usize {
+    let sizes = [(op.rows, op.inputs), (op.rows, op.outputs), (op.inputs, op.outputs), (op.n, 1)];
+    sizes.iter().map(|(a, b)| usize::try_from(i64::from(*a) * i64::from(*b)).unwrap_or(0)).sum()
 }
 
 /// Pinned host memory as numbers.
@@ -197,6 +218,7 @@ impl Backend for CudaBackend {
         })?;
         // All bits set are a NaN.
         self.stream.fill(memory.at, 0xff, bytes).map_err(|e| self.failed(e))?;
+        self.give(0.0, len);
         let block = self.next;
         self.next += 1;
         self.blocks.insert(block, memory);
@@ -227,11 +249,11 @@ impl Backend for CudaBackend {
 
     fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, BackendError> {
         let at = self.sized(to, from.len())?;
-        self.context.enter().map_err(|e| self.failed(e))?;
+        let before = self.wait_for_work("computing with what is written anew")?;
         // SAFETY: the next statement waits for the stream, pinned or not; should that fail, the device reads no more.
         let queued = unsafe { self.stream.upload_from(at, from) };
         queued.map_err(|e| self.failed(e))?;
-        let wait = self.wait("copying to it")?;
+        let wait = before + self.wait("copying to it")?;
         Ok(Moved::AfterWait { bytes: size_of_val(from) as u64, wait })
     }
 
@@ -240,12 +262,12 @@ impl Backend for CudaBackend {
         if first.saturating_add(to.len()) > from.len {
             self.check(from.len, first.saturating_add(to.len()))?;
         }
-        self.context.enter().map_err(|e| self.failed(e))?;
+        let before = self.wait_for_work("computing what is copied from it")?;
         let bytes = size_of_val(to) as u64;
         // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
         let queued = unsafe { self.stream.download_into(to, at + 4 * first as u64) };
         queued.map_err(|e| self.failed(e))?;
-        let wait = self.wait("copying from it")?;
+        let wait = before + self.wait("copying from it")?;
         Ok(Moved::AfterWait { bytes, wait })
     }
 

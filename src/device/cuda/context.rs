@@ -1,8 +1,11 @@
 //! A GPU that this process has taken: its context, and how its errors become the run's.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use cudarc::driver::sys::CUcontext;
@@ -10,8 +13,13 @@ use cudarc::driver::sys::CUcontext;
 use super::{
     driver::{Driver, OUT_OF_MEMORY, Status},
     gpu::Gpu,
+    patience,
+    pulse::Pulse,
 };
 use crate::device::DeviceError;
+
+/// UUIDs of the GPUs that this process has given up: nothing that it gives them is done any more.
+static GIVEN_UP: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The primary context of a GPU, given back when the last user of it is gone.
 pub struct Context {
@@ -21,6 +29,10 @@ pub struct Context {
     pub gpu: Gpu,
     /// As `gpu:0`.
     pub name: String,
+    /// How long it is waited for at least.
+    pub least_wait: Duration,
+    /// Whether calls of the driver come back.
+    pub pulse: Arc<Pulse>,
     device: i32,
     handle: CUcontext,
     /// It hangs: a call that frees what it uses would never return.
@@ -38,6 +50,12 @@ impl Context {
         let name = format!("gpu:{}", gpu.ordinal);
         let unusable = |why: String| DeviceError::Unusable { device: name.clone(), why };
         let driver = Driver::get().map_err(|why| unusable(why.to_owned()))?;
+        let least_wait = patience::least().map_err(unusable)?;
+        if GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).contains(&gpu.uuid) {
+            return Err(unusable(
+                "it hangs since it was used before: end this process, and look at `dmesg`".into(),
+            ));
+        }
         let (mut device, mut handle) = (0, std::ptr::null_mut());
         let failed = |status: Status| unusable(format!("{} ({})", status.name, status.text));
         // SAFETY: pointers to live locals; so below.
@@ -45,7 +63,9 @@ impl Context {
         // SAFETY: see above.
         let taken = unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut handle, device) };
         driver.check(taken).map_err(failed)?;
-        let context = Arc::new(Self { driver, gpu, name, device, handle, given_up: AtomicBool::new(false) });
+        let given_up = AtomicBool::new(false);
+        let pulse = Arc::default();
+        let context = Arc::new(Self { driver, gpu, name, least_wait, pulse, device, handle, given_up });
         context.enter()?;
         Ok(context)
     }
@@ -59,16 +79,24 @@ impl Context {
 
     /// The same, for what is about to be freed; false where that is left to the end of the process.
     pub fn enter_to_free(&self) -> bool {
-        !self.given_up.load(Ordering::Acquire) && self.enter().is_ok()
+        !self.is_given_up() && self.enter().is_ok()
     }
 
-    /// From now on nothing is freed: the GPU does not come to an end.
+    /// From now on nothing is freed, and nobody takes it again: the GPU does not come to an end.
     pub fn give_up(&self) {
-        self.given_up.store(true, Ordering::Release);
+        if !self.given_up.swap(true, Ordering::AcqRel) {
+            GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).push(self.gpu.uuid.clone());
+        }
+    }
+
+    /// Whether it does not come to an end.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
     }
 
     /// Success, or what failed while `doing`.
     pub fn check(&self, status: i32, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
+        self.pulse.beat();
         self.driver.check(status).map_err(|status| {
             let way_out = way_out(status.code);
             let Status { name, text, .. } = status;
@@ -93,7 +121,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        if self.given_up.load(Ordering::Acquire) {
+        if self.is_given_up() {
             return;
         }
         // SAFETY: taken once by `open`. An error cannot be acted upon any more.

@@ -41,7 +41,7 @@ functions! {
         fn cuMemcpyPeerAsync(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
         fn cuStreamCreate(*mut CUstream, u32);
         fn cuStreamDestroy_v2(CUstream);
-        fn cuStreamSynchronize(CUstream);
+        fn cuStreamQuery(CUstream);
         fn cuStreamWaitEvent(CUstream, CUevent, u32);
         fn cuStreamBeginCapture_v2(CUstream, i32);
         fn cuStreamEndCapture(CUstream, *mut CUgraph);
@@ -53,7 +53,6 @@ functions! {
         fn cuEventCreate(*mut CUevent, u32);
         fn cuEventDestroy_v2(CUevent);
         fn cuEventRecord(CUevent, CUstream);
-        fn cuEventSynchronize(CUevent);
         fn cuEventQuery(CUevent);
         fn cuEventElapsedTime(*mut f32, CUevent, CUevent);
         fn cuModuleLoadData(*mut CUmodule, *const c_void);
@@ -85,7 +84,7 @@ pub struct Status {
 pub const OUT_OF_MEMORY: i32 = 2;
 /// The driver's `CUDA_ERROR_NO_DEVICE`.
 pub const NO_DEVICE: i32 = 100;
-/// The driver's `CUDA_ERROR_NOT_READY`: an event that was asked for has not happened yet.
+/// The driver's `CUDA_ERROR_NOT_READY`: what was asked for has not happened yet.
 pub const NOT_READY: i32 = 600;
 
 /// Why there is no driver.

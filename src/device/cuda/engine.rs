@@ -5,12 +5,13 @@ use std::{ffi::c_void, sync::Arc};
 
 use super::{
     abi::Run,
+    communicator::Communicator,
     context::Context,
     graph::Graph,
     kernels::Kernels,
     launch::{Shape, argument, launch},
     memory::DeviceMemory,
-    nccl::Communicator,
+    patience::Patience,
     peer::PeerSums,
     steps::{Node, Steps, Work},
     stream::Stream,
@@ -49,6 +50,8 @@ pub struct Ground {
     pub context: Arc<Context>,
     /// The last step that was queued, from 1.
     pub step: u64,
+    /// What it was given, and how long that is waited for.
+    pub patience: Patience,
 }
 
 impl Ground {

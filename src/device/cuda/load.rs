@@ -5,15 +5,17 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     abi::{PARTIALS, Run},
+    blocks::{MOST_IN_GRAPHS, MOST_LAUNCHED, MOST_QUEUED, MOST_STEPS},
     context::Context,
     encode::Precision,
     engine::{Ground, Runner},
-    executor::{CudaExecutor, MOST_LAUNCHED, MOST_STEPS},
+    executor::CudaExecutor,
     feed::OrderFeed,
     gpu::Gpu,
     kernels::Kernels,
     mailbox::Mailbox,
     memory::{DeviceMemory, Pinned},
+    patience::Patience,
     product::Products,
     ring::Ring,
     staging::Staging,
@@ -55,6 +57,8 @@ pub(super) struct Loaded {
     engine: Engine,
     /// Numbers of the arena that its programs use.
     numbers: usize,
+    /// Seconds that a step takes on the slowest of GPUs.
+    pub slowest_s: f64,
 }
 
 impl Loaded {
@@ -65,6 +69,18 @@ impl Loaded {
                 let made = Runner::new(self.engine, ground, &self.full, self.last.as_ref(), self.numbers)?;
                 Ok(self.runner.insert(made))
             }
+        }
+    }
+
+    /// Steps of it that a block may have.
+    fn most_steps(&self) -> usize {
+        match self.engine {
+            Engine::Launch => {
+                let each = self.full.nodes.len() + Phase::ALL.len() + 1;
+                (MOST_QUEUED / each).clamp(1, MOST_LAUNCHED)
+            }
+            Engine::Graph => MOST_IN_GRAPHS,
+            _ => MOST_STEPS,
         }
     }
 
@@ -97,8 +113,9 @@ impl Loader<'_> {
             let (ground, staging, products) = (self.ground, &mut self.staging, self.products.as_mut());
             Steps::new(program, self.layout, places, self.precision, ground, staging, products)
         };
+        let slowest_s = Patience::slowest_s(full.cost(), full.instructions.len() + 1);
         let (full, last) = (encode(full)?, last.map(encode).transpose()?);
-        Ok(Loaded { runner: None, full, last, engine, numbers: places.numbers })
+        Ok(Loaded { runner: None, full, last, engine, numbers: places.numbers, slowest_s })
     }
 }
 
@@ -136,7 +153,9 @@ impl CudaExecutor {
             Way::Nccl(ranks) => others = Some(ranks),
             Way::Host(collective) => sums = Some(HostSums::new(&context, collective, reduced)?),
         }
-        let ground = Ground { others, peers, stream, arena, run, barrier, kernels, context, step: 0 };
+        let patience = Patience::new(context.least_wait);
+        let ground =
+            Ground { others, peers, stream, arena, run, barrier, kernels, context, step: 0, patience };
         let (context, layout) = (Arc::clone(&ground.context), &programs.layout);
         let mut loader = Loader { ground: &ground, layout, precision, staging: Staging::default(), products };
         let mut train = loader.load(&programs.train, programs.train_last.as_ref(), &places.train, engine)?;
@@ -159,6 +178,8 @@ impl CudaExecutor {
         }
         let marks = if engine == Engine::Launch { MOST_LAUNCHED * Phase::ALL.len() } else { 0 };
         let ring = Ring::new(&ground, most, marks)?;
+        let most_steps = [Some(&train), validate.as_ref()].into_iter().flatten().map(Loaded::most_steps);
+        let most_steps = most_steps.min().unwrap_or(1);
         let scratch = Pinned::new(&context, size_of::<u64>(), "digests")?;
         let first = programs.train.instructions.first().map(|i| &i.op);
         let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
@@ -188,7 +209,10 @@ impl CudaExecutor {
             streamed,
             seed,
             bytes,
+            most_steps,
+            validation_s: None,
             step_time: None,
+            watch: None,
             waited: Duration::ZERO,
             last_end_s: 0.0,
         })

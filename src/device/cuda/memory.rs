@@ -25,6 +25,13 @@ impl DeviceMemory {
     }
 }
 
+impl DeviceMemory {
+    /// Whether what is freed with it may be freed at all: nothing of a GPU that hangs is.
+    pub fn may_be_freed(&self) -> bool {
+        self.context.enter_to_free()
+    }
+}
+
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if self.context.enter_to_free() {

@@ -81,6 +81,11 @@ impl Words {
         Some(unsafe { AtomicU64::from_ptr(at.cast()) })
     }
 
+    /// Whether it was told to stop.
+    fn stopped(&self) -> bool {
+        self.get(0).is_some_and(|word| word.load(Ordering::Acquire) != 0)
+    }
+
     fn stop(&self) {
         if let Some(word) = self.get(0) {
             word.store(1, Ordering::Release);
@@ -194,7 +199,7 @@ impl Shared {
             staging.write(0, &[table]);
             stream.upload(member.table.at, &staging, 0, size_of::<Peers>())?;
             // The others count on it before this GPU has a stream of its own.
-            stream.synchronize(|| "connecting it with the others".into())?;
+            member.context.finish(&stream, 0.0, "connecting it with the others")?;
         }
         Ok(Self { members, room, blocks, limit })
     }
@@ -246,6 +251,16 @@ impl PeerSums {
         // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the numbers, and what the table names lives as
         // long as this does.
         unsafe { launch(context, stream, self.kernels.peer_sum, shape, &mut arguments, "peer_sum") }
+    }
+
+    /// How long the others are waited for.
+    pub fn limit(&self) -> Duration {
+        self.shared.limit
+    }
+
+    /// Whether its sums were ended for another's sake.
+    pub fn ended(&self) -> bool {
+        self.shared.members[self.rank].words.stopped()
     }
 
     /// Why a sum was given up, if one was.

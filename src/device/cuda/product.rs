@@ -82,8 +82,10 @@ unsafe impl Sync for Library {}
 
 impl Drop for Library {
     fn drop(&mut self) {
-        // SAFETY: made by `cublasLtCreate`, destroyed once.
-        unsafe { (self.blas.functions.cublasLtDestroy)(self.handle) };
+        if self.workspace.may_be_freed() {
+            // SAFETY: made by `cublasLtCreate`, destroyed once.
+            unsafe { (self.blas.functions.cublasLtDestroy)(self.handle) };
+        }
     }
 }
 

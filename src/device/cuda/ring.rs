@@ -19,6 +19,7 @@ use super::{
 use crate::{
     device::DeviceError,
     program::{Hyper, Phase},
+    units,
 };
 
 /// Blocks on the device: the one that runs, and the one behind it.
@@ -35,15 +36,19 @@ pub struct Queued {
     pub steps: usize,
     /// The phases between its marks, in order; none where the engine does not tell them apart.
     pub phases: Vec<Phase>,
+    /// Seconds that it takes on the slowest of GPUs.
+    pub slowest_s: f64,
 }
 
 impl Queued {
     /// For an error.
     pub fn doing(&self) -> String {
         let last = self.first + (self.steps as u64).saturating_sub(1);
-        match self.trains {
-            true => format!("running steps {} to {last}", self.first),
-            false => "running the validation".into(),
+        let [first, last] = [self.first, last].map(units::count);
+        match (self.trains, self.steps) {
+            (false, _) => "running the validation".into(),
+            (true, ..=1) => format!("running step {first}"),
+            (true, _) => format!("running steps {first} to {last}"),
         }
     }
 }
@@ -151,21 +156,27 @@ impl Ring {
         Ok(())
     }
 
-    /// The last block whose end the host has not seen; `None` where all are done.
+    /// The first block that is not done; `None` where all are.
     pub fn unfinished(&self) -> Result<Option<&Queued>, DeviceError> {
-        let last = (self.next + PLACES - 1) % PLACES;
-        let place = &self.places[last];
-        match &place.queued {
-            Some(queued) if !place.end.happened(|| queued.doing())? => Ok(Some(queued)),
-            _ => Ok(None),
+        for i in 0..PLACES {
+            let place = &self.places[(self.next + i) % PLACES];
+            if let Some(queued) = &place.queued
+                && !place.end.happened(|| queued.doing())?
+            {
+                return Ok(Some(queued));
+            }
         }
+        Ok(None)
     }
 
     /// Waits for the last block.
     pub fn wait(&self, ground: &Ground) -> Result<(), DeviceError> {
         let place = &self.places[(self.next + PLACES - 1) % PLACES];
         match &place.queued {
-            Some(queued) => ground.wait(&place.end, || queued.doing()),
+            Some(last) => {
+                let running = || self.unfinished().ok().flatten().unwrap_or(last).doing();
+                ground.wait(&place.end, running).map(drop)
+            }
             None => Ok(()),
         }
     }
@@ -175,6 +186,21 @@ impl Ring {
         let mut done = Vec::new();
         for i in 0..PLACES {
             done.extend(self.take((self.next + i) % PLACES)?);
+        }
+        Ok(done)
+    }
+
+    /// Those blocks, in order, that are done, whatever has become of the others.
+    pub fn finished(&mut self) -> Result<Vec<Done>, DeviceError> {
+        let mut done = Vec::new();
+        for i in 0..PLACES {
+            let number = (self.next + i) % PLACES;
+            let place = &self.places[number];
+            if let Some(queued) = &place.queued
+                && place.end.happened(|| queued.doing())?
+            {
+                done.extend(self.take(number)?);
+            }
         }
         Ok(done)
     }

@@ -32,11 +32,13 @@ impl Stream {
         Ok(Self { context: Arc::clone(context), handle })
     }
 
-    /// Waits till all of it is done: one of the few places where the host waits for the device.
-    pub fn synchronize(&self, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
+    /// Whether all of it is done; an error of the work shows here. Who waits for it goes by [`super::wait`].
+    pub fn is_done(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
         // SAFETY: the handle is alive.
-        let status = unsafe { (self.context.driver.cuStreamSynchronize)(self.handle) };
-        self.context.check(status, doing)
+        match unsafe { (self.context.driver.cuStreamQuery)(self.handle) } {
+            NOT_READY => Ok(false),
+            status => self.context.check(status, doing).map(|()| true),
+        }
     }
 
     /// What follows in this stream begins after `event`.
@@ -165,20 +167,14 @@ impl Event {
         self.context.check(status, || "marking a stream".into())
     }
 
-    /// Whether the device has come to it; an error of the work before it shows here.
+    /// Whether the device has come to it; an error of the work before it shows here. Who waits for it goes by
+    /// [`super::wait`].
     pub fn happened(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
         // SAFETY: the handle is alive.
         match unsafe { (self.context.driver.cuEventQuery)(self.handle) } {
             NOT_READY => Ok(false),
             status => self.context.check(status, doing).map(|()| true),
         }
-    }
-
-    /// Waits till the device has come to it.
-    pub fn synchronize(&self, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
-        // SAFETY: the handle is alive.
-        let status = unsafe { (self.context.driver.cuEventSynchronize)(self.handle) };
-        self.context.check(status, doing)
     }
 
     /// Seconds between an earlier event and this; both have happened.

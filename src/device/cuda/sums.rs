@@ -5,11 +5,8 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    context::Context,
-    memory::Pinned,
-    nccl::Communicator,
-    peer::PeerSums,
-    stream::{Event, Stream},
+    communicator::Communicator, context::Context, engine::Ground, memory::Pinned, peer::PeerSums,
+    stream::Event,
 };
 use crate::{
     collective::Collective,
@@ -53,18 +50,19 @@ impl HostSums {
     /// Sums numbers of the device over all devices, in place; waits for the device and for the others.
     pub fn all_reduce(
         &mut self,
-        stream: &Stream,
+        ground: &Ground,
         at: u64,
         len: usize,
         step: u64,
         ledger: &mut Ledger,
     ) -> Result<(), DeviceError> {
+        let stream = &ground.stream;
         let numbers = self.numbers.get_mut(..len).unwrap_or_default();
         let bytes = size_of_val(numbers);
         let start = Instant::now();
         stream.download(&self.staging, 0, at, bytes)?;
         self.copied.record(stream)?;
-        self.copied.synchronize(|| format!("running step {}", units::count(step)))?;
+        ground.wait(&self.copied, || format!("running step {}", units::count(step)))?;
         ledger.sync(Purpose::Gradients, start.elapsed());
         let start = Instant::now();
         self.staging.read(0, numbers);

@@ -111,6 +111,123 @@ fn a_launch_that_fails_ends_the_run_with_all_rows_before_it() {
     assert_eq!(folder.metrics().rows.len(), 4, "the steps before it");
 }
 
+/// A kernel that never ends: the run is over when the GPU was waited for long enough, and what came before it is kept.
+#[test]
+fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
+    let Some(sim) = Sim::get() else { return };
+    // The launch in which the tenth step lies, under `immediate`.
+    for (engine, kernel) in
+        [("persistent", 10), ("cooperative", 10), ("graph", 9 * 8 + 3), ("launch", 9 * 8 + 3)]
+    {
+        let engine = format!("devices.engine={engine}");
+        let fails = format!("hang:{kernel}");
+        let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5")];
+        let arguments = [engine.as_str(), "logging.policy=immediate", "-q"];
+        let place = Place::new(LINREG);
+        let ran = sim.run(&place, &arguments, &variables);
+        let folder = ran.folder();
+        let start = "error: `gpu:0` hangs while running step 10: it has not ended within ";
+        let end = ", and the last step that it was given is 10; look at `dmesg` and `nvidia-smi -q`; where it is only \
+                   slow, `RUNNER_GPU_WAIT_S` sets for how many seconds it is waited for at least\n";
+        let said = &ran.ended.stderr;
+        assert!(said.starts_with(start) && said.ends_with(end), "{engine}: {said}");
+        let metrics = folder.metrics();
+        assert_eq!((ran.ended.code, metrics.rows.len()), (Some(1), 9), "{engine}: the steps before it");
+        assert_eq!(metrics.column("step"), ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+        assert_eq!((folder.summary("status"), folder.summary("steps")), ("failed".into(), "9".into()));
+        assert_eq!(folder.summary("final_train_loss"), metrics.cell(8, "loss"));
+        // What was measured until then is told.
+        let timing = folder.table("timing.csv").only("clock", "device");
+        let steps: Vec<&str> = timing.column("count").into_iter().take(1).collect();
+        assert_eq!(steps, ["9"], "{engine}");
+    }
+}
+
+/// Rows that wait on the GPU are read off it although it hangs, as far as their blocks are done.
+#[test]
+fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
+    let Some(sim) = Sim::get() else { return };
+    // Blocks of one step, of two, and of more, before anything is known of a step's time: the third does not end.
+    for (engine, kernel) in
+        [("persistent", 3), ("cooperative", 3), ("graph", 3 * 8 + 3), ("launch", 3 * 8 + 3)]
+    {
+        let engine = format!("devices.engine={engine}");
+        let arguments = [engine.as_str(), "-q"];
+        let (place, fails) = (Place::new(LINREG), format!("hang:{kernel}"));
+        let whole = sim.run(&place, &arguments, &[]).ended_by(0).metrics();
+        let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5")];
+        let ran = sim.run(&place, &arguments, &variables);
+        let folder = ran.folder();
+        let said = &ran.ended.stderr;
+        assert!(said.starts_with("error: `gpu:0` hangs while running steps 4 to "), "{engine}: {said}");
+        let metrics = folder.metrics();
+        assert_eq!((ran.ended.code, metrics.column("step")), (Some(1), vec!["1", "2", "3"]), "{engine}");
+        assert_eq!(metrics.column("loss"), whole.column("loss")[..3], "{engine}");
+        assert_eq!(["status", "steps"].map(|name| folder.summary(name)), ["failed", "3"], "{engine}");
+        assert_eq!(folder.table("timing.csv").only("clock", "device").cell(0, "count"), "3", "{engine}");
+    }
+}
+
+/// A call of the driver that never returns: nobody can leave it, so the process ends, with the rows so far.
+#[test]
+fn a_driver_that_does_not_come_back_ends_the_process() {
+    let Some(sim) = Sim::get() else { return };
+    // Every step takes longer than rows wait till they are handed over.
+    for (engine, launch, slow) in
+        [("persistent", 10, "launch"), ("graph", 9 * 8 + 3, "h2d"), ("launch", 9 * 8 + 3, "launch op_loss")]
+    {
+        let engine = format!("devices.engine={engine}");
+        let (fails, slow) = (format!("stuck:{launch}"), format!("{slow}:30000"));
+        let variables =
+            [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5"), ("RUNNER_SIM_SLOW", &slow)];
+        let place = Place::new(LINREG);
+        let ran = sim.run(&place, &[engine.as_str(), "logging.policy=immediate", "-q"], &variables);
+        let folder = ran.folder();
+        let start = "error: `gpu:0` hangs while in a call of the driver: it has not ended within ";
+        let end = ", and the last step that it was given is 10; look at `dmesg` and `nvidia-smi -q`; where it is only slow, \
+                   `RUNNER_GPU_WAIT_S` sets for how many seconds it is waited for at least\n";
+        let said = &ran.ended.stderr;
+        assert!(said.starts_with(start) && said.ends_with(end), "{engine}: {said}");
+        let metrics = folder.metrics();
+        assert_eq!(ran.ended.code, Some(1), "{engine}");
+        assert_eq!(metrics.column("step"), ["1", "2", "3", "4", "5", "6", "7", "8", "9"], "{engine}");
+        assert!(folder.text("timing.csv").lines().count() <= 1, "{engine}: nobody was left to tell of times");
+    }
+}
+
+/// A trial that comes after one whose GPU hangs is not tried on it; those on other devices are.
+#[test]
+fn a_gpu_that_hangs_is_not_used_by_the_trials_that_follow() {
+    let Some(sim) = Sim::get() else { return };
+    let grid = r#"sweep.grid={ "optimizer.sgd.lr" = [0.03, 0.02], "devices.use" = [["gpu:0"], ["gpu:1"]] }"#;
+    let place = Place::new(&LINREG.replace("num_gpus = 1\n", ""));
+    let arguments = [grid, "devices.engine=persistent", "-q"];
+    let variables =
+        [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_FAIL", "hang:2"), ("RUNNER_GPU_WAIT_S", "0.5")];
+    let ran = sim.run(&place, &arguments, &variables);
+    let sweep = ran.folder().table("sweep.csv");
+    assert_eq!(
+        (ran.ended.code, sweep.column("status")),
+        (Some(1), vec!["failed", "finished", "failed", "finished"])
+    );
+    assert!(sweep.cell(0, "reason").starts_with("`gpu:0` hangs while "), "{}", sweep.cell(0, "reason"));
+    let refused =
+        "`gpu:0` cannot be used: it hangs since it was used before: end this process, and look at `dmesg`";
+    assert_eq!(sweep.cell(2, "reason"), refused);
+}
+
+#[test]
+fn a_wait_that_is_no_number_of_seconds() {
+    let Some(sim) = Sim::get() else { return };
+    for wrong in ["soon", "-1", "0", "inf", "NaN"] {
+        let message = format!(
+            "error: `gpu:0` cannot be used: `RUNNER_GPU_WAIT_S` is `{wrong}`, and must be a number of seconds above 0, such \
+             as 600\n"
+        );
+        refused(&sim, &["-q"], &[("RUNNER_GPU_WAIT_S", wrong)], 2, &message);
+    }
+}
+
 #[test]
 fn copies_modules_graphs_and_waits_that_fail() {
     let Some(sim) = Sim::get() else { return };

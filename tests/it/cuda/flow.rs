@@ -67,23 +67,40 @@ fn immediate_reads_every_step_and_off_reads_none() {
 fn device_times_stand_beside_the_hosts() {
     let Some(sim) = Sim::get() else { return };
     let place = Place::new(LINREG);
-    let phases = |engine: &str| {
-        let folder = sim.run(&place, &[&format!("devices.engine={engine}")], &[]).ended_by(0);
+    let phases = |engine: &str, more: &[&str]| {
+        let choice = format!("devices.engine={engine}");
+        let folder = sim.run(&place, &plus(more, &choice), &[]).ended_by(0);
         let timing = folder.table("timing.csv");
         let host = folder.table("timing.csv").only("clock", "host");
         let sum: f64 = (0..host.rows.len())
             .filter(|r| !matches!(host.cell(*r, "phase"), "total" | "warmup"))
             .map(|r| host.cell(r, "total_s").parse::<f64>().unwrap())
             .sum();
-        let total: f64 = host.only("phase", "total").cell(0, "total_s").parse().unwrap();
+        let seconds = |clock: &str, phase: &str| -> f64 {
+            let rows = folder.table("timing.csv").only("clock", clock).only("phase", phase);
+            rows.cell(0, "total_s").parse().unwrap()
+        };
+        let total = seconds("host", "total");
         assert!((sum / total - 1.0).abs() < 0.02, "host phases add up to {sum} of {total}");
         let device = timing.only("clock", "device");
+        // The device works while the host's loop runs; and of each validation it is known how long it took, by both clocks.
+        let all: f64 = device.column("total_s").iter().map(|s| s.parse::<f64>().unwrap()).sum();
+        assert!(all > 0.0 && all <= total, "{engine}: {all} of {total}");
+        if device.column("phase").contains(&"validation") {
+            let [own, whole] = ["device", "host"].map(|clock| seconds(clock, "validation"));
+            assert!(own > 0.0 && own <= whole, "{engine}: {own} of {whole}");
+        }
         let counted = device.column("phase").into_iter().zip(device.column("count"));
         counted.map(|(phase, count)| format!("{phase} {count}")).collect::<Vec<_>>()
     };
-    assert_eq!(phases("persistent"), ["step 48"]);
-    assert_eq!(phases("graph"), ["step 48"]);
-    assert_eq!(phases("launch"), ["data 48", "forward 48", "loss 48", "backward 48", "log 48"]);
+    // Three passes of two chunks.
+    for engine in ["persistent", "cooperative", "graph"] {
+        assert_eq!(phases(engine, &[]), ["step 48", "validation 3"]);
+        assert_eq!(phases(engine, &["data.placement=streamed"]), ["upload 12", "step 48", "validation 3"]);
+    }
+    let each = ["data 48", "forward 48", "loss 48", "backward 48", "validation 3", "log 48"];
+    assert_eq!(phases("launch", &[]), each);
+    assert_eq!(phases("graph", &["trainer.validate_every_epochs=0"]), ["step 48"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! A GPU whose sum over the others does not end is not waited for for ever, whatever the host wants of it: in the stand-in
-//! libraries a stream stands still, and a call that would wait for it ends the process.
+//! A GPU that stands still is not waited for for ever, whatever the host wants of it: because its sum over the others does
+//! not end, or because a kernel of its own does not. In the stand-in libraries a stream stands still then, and a call that
+//! would wait for it ends the process.
 
 use std::{
     process::Command,
@@ -12,7 +13,7 @@ use runner::{
     collective::Abort,
     device::{
         Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, Work,
-        cuda::{self, CudaExecutor, Job, Nccl, Way},
+        cuda::{self, CudaExecutor, Gpu, Job, Nccl, Way},
     },
     plan::Engine,
     program::{Hyper, LossKind, Options, Programs, Shard, Slice, Sums, UpdateRule, lower},
@@ -28,8 +29,8 @@ const HYPER: Hyper = Hyper { rate: 0.1, first: 0.0, correction: 1.0, shrink: 1.0
 const ROWS: usize = 64;
 const BATCH: usize = 4;
 
-/// Linear regression, one half of each batch on each of two GPUs.
-fn programs(rank: usize, streamed: bool) -> Programs {
+/// Linear regression, a share of each batch on each of some GPUs.
+fn programs(shard: Shard, streamed: bool) -> Programs {
     lower(&Options {
         layers: &[linear(1, true)],
         loss: LossKind::Mse,
@@ -46,19 +47,27 @@ fn programs(rank: usize, streamed: bool) -> Programs {
         ordered: false,
         streamed,
         fold_update: false,
-        shard: Shard { rank, world_size: 2 },
+        shard,
     })
 }
 
-/// Both GPUs, connected; rows are bound.
-fn pair(engine: Engine, streamed: bool) -> (Vec<CudaExecutor>, Abort) {
+const ALONE: Shard = Shard { rank: 0, world_size: 1 };
+
+fn half(rank: usize) -> Shard {
+    Shard { rank, world_size: 2 }
+}
+
+fn loaded(gpu: Gpu, engine: Engine, programs: Programs, way: Way) -> CudaExecutor {
+    CudaExecutor::new(Job { gpu, programs, engine, precision: Precision::F32, seed: 1, way }).unwrap()
+}
+
+/// Both GPUs, connected.
+fn pair(engine: Engine, streamed: bool, limit: Duration) -> (Vec<CudaExecutor>, Abort) {
     let gpus = cuda::gpus().unwrap();
-    let (ranks, abort) = Nccl::open().unwrap().communicators(&[0, 1], LIMIT).unwrap();
-    let made = ranks.into_iter().zip(gpus).enumerate().map(|(rank, (way, gpu))| {
-        let programs = programs(rank, streamed);
-        let (precision, way) = (Precision::F32, Way::Nccl(way));
-        CudaExecutor::new(Job { gpu, programs, engine, precision, seed: 1, way }).unwrap()
-    });
+    let (ranks, abort) = Nccl::open().unwrap().communicators(&gpus[..2], limit).unwrap();
+    let made = ranks.into_iter().zip(gpus).enumerate();
+    let made =
+        made.map(|(rank, (way, gpu))| loaded(gpu, engine, programs(half(rank), streamed), Way::Nccl(way)));
     (made.collect(), abort)
 }
 
@@ -132,12 +141,16 @@ const PARTS: [(&str, Part); 9] = [
 
 /// What each GPU says when both do a part, after a first step that does not end.
 fn both(engine: Engine, name: &str, part: Part) -> Vec<String> {
-    let (executors, _) = pair(engine, name.contains("chunk"));
+    let (executors, _) = pair(engine, name.contains("chunk"), LIMIT);
+    let meet = Barrier::new(2);
     let work = |(rank, executor): (usize, CudaExecutor)| {
-        let mut rank = Rank { executor, programs: programs(rank, name.contains("chunk")), step: 0 };
-        let ready = rank.executor.warm_up().and_then(|()| rank.bind()).and_then(|()| rank.step());
+        let mut rank = Rank { executor, programs: programs(half(rank), name.contains("chunk")), step: 0 };
+        let ready = rank.executor.warm_up().and_then(|()| rank.bind());
+        // Only then may one of them give up.
+        meet.wait();
         ready.unwrap();
-        part(&mut rank).expect_err(name).to_string()
+        // Where the other one has given up already, the step says so.
+        rank.step().and_then(|()| part(&mut rank)).expect_err(name).to_string()
     };
     thread::scope(|scope| {
         let ranks: Vec<_> = executors.into_iter().enumerate().map(|r| scope.spawn(move || work(r))).collect();
@@ -151,7 +164,7 @@ fn alone() {
     let late = format!("the other GPUs did not come to the sum within {LIMIT:?}");
     if std::env::var("PART").as_deref() == Ok("first") {
         // The sum by which they are connected.
-        let (executors, _) = pair(Engine::Graph, false);
+        let (executors, _) = pair(Engine::Graph, false, LIMIT);
         thread::scope(|scope| {
             for mut executor in executors {
                 scope.spawn(move || {
@@ -173,14 +186,14 @@ fn alone() {
             }
         }
         // Whoever is let go since another failed says no more than that.
-        let (executors, abort) = pair(engine, false);
+        let (executors, abort) = pair(engine, false, LIMIT);
         let meet = Barrier::new(2);
         let ended: Vec<String> = thread::scope(|scope| {
             let meet = &meet;
             let ranks = executors.into_iter().enumerate().map(|(rank, executor)| {
                 let abort = abort.clone();
                 scope.spawn(move || {
-                    let mut rank = Rank { executor, programs: programs(rank, false), step: 0 };
+                    let mut rank = Rank { executor, programs: programs(half(rank), false), step: 0 };
                     rank.executor.warm_up().and_then(|()| rank.bind()).unwrap();
                     rank.step().and_then(|()| rank.step()).unwrap();
                     meet.wait();
@@ -199,22 +212,114 @@ fn alone() {
     }
 }
 
-fn in_a_process_of_its_own(part: &str, stall: &str) {
+/// A GPU has nobody to wait for, and its first kernel never ends; each part has a GPU of its own.
+#[test]
+#[ignore = "a part of another test, which runs it in a process of its own"]
+fn hanging() {
+    let gpus = cuda::gpus().unwrap();
+    let engines = [Engine::Persistent, Engine::Cooperative, Engine::Graph, Engine::Launch];
+    let cases = PARTS.iter().flat_map(|part| engines.map(|engine| (engine, part)));
+    for (gpu, (engine, (name, part))) in gpus.iter().zip(cases) {
+        let streamed = name.contains("chunk");
+        let executor = loaded(gpu.clone(), engine, programs(ALONE, streamed), Way::Alone);
+        let mut rank = Rank { executor, programs: programs(ALONE, streamed), step: 0 };
+        rank.executor.warm_up().and_then(|()| rank.bind()).and_then(|()| rank.step()).unwrap();
+        let said = part(&mut rank).expect_err(name).to_string();
+        let values = rank.values();
+        let doing = match *name {
+            "a place to copy from" => format!("copying {} bytes to it", 4 * values.len),
+            "a place for an order" => "uploading the order of rows".to_owned(),
+            "a place for a chunk" => "uploading training features".to_owned(),
+            _ => "running step 1".to_owned(),
+        };
+        let last = if *name == "a place in the queue" { 2 } else { 1 };
+        let device = format!("gpu:{}", gpu.ordinal);
+        let limit = said.split_once("within ").and_then(|(_, rest)| rest.split_once(", ")).unwrap().0;
+        let want = format!(
+            "`{device}` hangs while {doing}: it has not ended within {limit}, and the last step that it was given is {last}; \
+             look at `dmesg` and `nvidia-smi -q`; where it is only slow, `RUNNER_GPU_WAIT_S` sets for how many seconds it is \
+             waited for at least"
+        );
+        assert_eq!(said, want, "{engine:?}, {name}");
+        // Nobody waits for it again, nothing of it is freed, and nobody takes it.
+        let mut numbers = vec![0.0; values.len];
+        assert!(
+            rank.executor.read(values, &mut numbers).is_err_and(|e| e.to_string().contains(" hangs while "))
+        );
+        drop(rank);
+        let (gpu, programs, way) = (gpu.clone(), programs(ALONE, streamed), Way::Alone);
+        let again = CudaExecutor::new(Job { gpu, programs, engine, precision: Precision::F32, seed: 1, way });
+        let refused = format!(
+            "`{device}` cannot be used: it hangs since it was used before: end this process, and look at `dmesg`"
+        );
+        assert_eq!(again.err().unwrap().to_string(), refused);
+    }
+}
+
+/// A GPU of two fails before it comes to the sum, and the other one is within the library's call then.
+#[test]
+#[ignore = "a part of another test, which runs it in a process of its own"]
+fn inside() {
+    let long = Duration::from_secs(3600);
+    for engine in [Engine::Launch, Engine::Graph] {
+        let (executors, abort) = pair(engine, false, long);
+        let mut executors = executors.into_iter();
+        let (first, second) = (executors.next().unwrap(), executors.next().unwrap());
+        let said = thread::scope(|scope| {
+            let first = scope.spawn(move || {
+                let mut rank = Rank { executor: first, programs: programs(half(0), false), step: 0 };
+                rank.executor.warm_up().expect_err("nobody comes").to_string()
+            });
+            // It is taken down that the first one has begun: only then the other one fails.
+            let log = std::env::var("RUNNER_SIM_LOG").unwrap();
+            let comes =
+                |log: &str| std::fs::read_to_string(log).is_ok_and(|calls| calls.contains("0 all_reduce"));
+            while !comes(&log) {
+                thread::yield_now();
+            }
+            abort.now();
+            drop(second);
+            std::fs::remove_file(&log).unwrap();
+            first.join().unwrap()
+        });
+        assert_eq!(said, "`gpu:0`, step 0: another device of the run has failed", "{engine:?}");
+    }
+}
+
+fn in_a_process_of_its_own(part: &str, variables: &[(&str, &str)]) {
     let Some(sim) = Sim::get() else { return };
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "cuda::waits::alone", "--ignored", "--nocapture"]);
-    let variables = [("PART", part), ("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_FAIL", stall)];
-    let output = sim.on(&mut command, &variables).output().unwrap();
+    let (name, part) = part.split_once(' ').unwrap_or((part, ""));
+    command.args(["--exact", &format!("cuda::waits::{name}"), "--ignored", "--nocapture"]);
+    let all = [&[("PART", part), ("RUNNER_SIM_DEVICES", "2")], variables].concat();
+    let output = sim.on(&mut command, &all).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{part}: {text}");
+    assert!(output.status.success() && text.contains("1 passed"), "{name} {part}: {text}");
 }
 
 #[test]
 fn a_gpu_that_stands_still_is_given_up_in_time() {
-    in_a_process_of_its_own("every", "stall:2");
+    in_a_process_of_its_own("alone every", &[("RUNNER_SIM_FAIL", "stall:2")]);
+}
+
+#[test]
+fn a_gpu_alone_that_hangs_is_given_up_in_time_and_says_so() {
+    // The first kernel of each GPU: none but that is begun on it.
+    let kernels: Vec<String> = (1..=36).map(|kernel| format!("hang:{kernel}")).collect();
+    let variables = [
+        ("RUNNER_SIM_DEVICES", "36"),
+        ("RUNNER_SIM_FAIL", &kernels.join(",")),
+        ("RUNNER_GPU_WAIT_S", "0.02"),
+    ];
+    in_a_process_of_its_own("hanging", &variables);
+}
+
+#[test]
+fn a_gpu_within_a_call_of_nccl_is_let_go() {
+    in_a_process_of_its_own("inside", &[("RUNNER_SIM_NCCL_SECONDS", "3600")]);
 }
 
 #[test]
 fn gpus_that_cannot_be_connected_say_so_before_the_first_step() {
-    in_a_process_of_its_own("first", "stall:1");
+    in_a_process_of_its_own("alone first", &[("RUNNER_SIM_FAIL", "stall:1")]);
 }

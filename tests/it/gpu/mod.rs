@@ -77,19 +77,49 @@ fn the_check_of_a_machine_finds_its_gpus() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let nothing = ["--skip-suites", "--skip-bench"];
+    let out = tempfile::tempdir().unwrap();
+    let parity = ["--only", "parity", "--out", out.path().to_str().unwrap()];
     for (variable, gpus) in [(("RUNNER_SIM_DEVICES", "3"), "3 to use"), (("RUNNER_SIM_MIG", "1"), "1 to use")]
     {
-        let (code, said, complained) = check(&[variable], &nothing);
+        let (code, said, complained) = check(&[variable], &parity);
         assert_eq!((code, complained.as_str()), (Some(0), ""), "{said}");
         assert!(said.contains(gpus) && said.ends_with("\n== all passed\n"), "{said}");
+        let log = std::fs::read_to_string(out.path().join("gpu-check-parity.log")).unwrap();
+        assert!(log == said, "{log}");
+        let several = gpus.starts_with('3');
+        assert_eq!(
+            said.matches("all 2 other counts of devices do the same").count(),
+            2 * usize::from(several),
+            "{said}"
+        );
+        assert_ne!(said.contains("\n== one GPU: no parity of several\n"), several);
     }
-    let (code, said, complained) = check(&[("RUNNER_SIM_DEVICES", "0")], &nothing);
+    // Whatever finds no time is listed: everything that would be run.
+    let (code, said, complained) =
+        check(&[("RUNNER_SIM_DEVICES", "2")], &[&parity[2..], &["--minutes", "0"]].concat());
+    assert_eq!((code, complained.as_str()), (Some(0), ""), "{said}");
+    let listed = said.split_once("\n== no time for\n").unwrap().1;
+    let specs = std::fs::read_dir("experiments")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    for spec in specs.filter(|name| name.ends_with(".toml")) {
+        assert!(listed.contains(&format!("experiments/{spec}\n")), "{spec}: {listed}");
+    }
+    for part in ["suites on the hardware", "rates", "parity of 2 GPUs, engine graph", "figures"] {
+        assert!(listed.contains(&format!("{part}\n")), "{part}: {listed}");
+    }
+    assert!(listed.ends_with("\n== all passed that found time\n"), "{listed}");
+    let (code, said, complained) = check(&[("RUNNER_SIM_DEVICES", "0")], &parity);
     let message = "gpu-check: `runner devices` lists no GPU that can be used\n";
     assert_eq!((code, complained.as_str()), (Some(3), message), "{said}");
-    let (code, _, complained) = check(&[("RUNNER_TESTS", "/nowhere/it")], &nothing);
+    let (code, _, complained) = check(&[("RUNNER_TESTS", "/nowhere/it")], &parity);
     assert_eq!(code, Some(2));
     assert!(complained.starts_with("gpu-check: `/nowhere/it` is not there; build it"), "{complained}");
     let (code, _, complained) = check(&[], &["--out"]);
     assert_eq!((code, complained.as_str()), (Some(2), "gpu-check: --out wants a value\n"));
+    let (code, _, complained) = check(&[], &["--only", "suites,all"]);
+    let message = "gpu-check: no part all; there are: suites rates parity experiments figures sanitizer\n";
+    assert_eq!((code, complained.as_str()), (Some(2), message));
+    let (code, _, complained) = check(&[], &["--minutes", "soon"]);
+    assert_eq!((code, complained.as_str()), (Some(2), "gpu-check: --minutes wants a whole number\n"));
 }

@@ -40,7 +40,7 @@ impl PeerSums {
             stream.upload(memory.at, staging, 0, memory.bytes)?;
             self.queue(stream, memory.at, len, 0, shared.limit.max(LIMIT))?;
             stream.download(staging, 0, memory.at, memory.bytes)?;
-            stream.synchronize(|| "summing with the others".into())?;
+            context.finish(stream, shared.limit.max(LIMIT).as_secs_f64(), "summing with the others")?;
             self.fault()?;
             staging.read(0, &mut numbers);
             let want = |i: usize| (0..shared.members.len()).map(|rank| brought(rank, i)).sum::<f32>();

@@ -6,13 +6,14 @@ use crate::device::{
     DeviceError,
     cuda::{
         abi::Run,
+        communicator::Communicator,
         context::Context,
         engine::Ground,
         gpu::Gpu,
         kernels::Kernels,
         launch::{Shape, argument, launch},
         memory::DeviceMemory,
-        nccl::Communicator,
+        patience::Patience,
         peer::PeerSums,
         staging::Staging,
         steps::Work,
@@ -73,6 +74,7 @@ impl Bench {
             others,
             peers,
             step: 0,
+            patience: Patience::new(context.least_wait),
             context: Arc::clone(&context),
         };
         ground.stream.fill(ground.run.at, 0, ground.run.bytes)?;
@@ -101,7 +103,7 @@ impl Bench {
     /// Makes the arena one of so many numbers, none of them zero for long.
     pub fn take(&mut self, numbers: usize) -> Result<(), DeviceError> {
         let ground = &mut self.ground;
-        ground.stream.synchronize(|| "measuring".into())?;
+        ground.context.finish(&ground.stream, 0.0, "measuring")?;
         // The old one goes first: both may be large.
         ground.arena = DeviceMemory::new(&ground.context, 16, "measuring")?;
         ground.arena = DeviceMemory::new(&ground.context, 4 * numbers, "measuring")?;
@@ -113,7 +115,7 @@ impl Bench {
             at += 4 * part as u64;
             left -= part;
         }
-        ground.stream.synchronize(|| "measuring".into())
+        ground.context.finish(&ground.stream, 0.0, "measuring").map(drop)
     }
 
     /// Makes its GPU the one of this thread.
@@ -154,7 +156,7 @@ impl Bench {
             self.begin.record(stream)?;
             (0..count).try_for_each(|_| queue())?;
             self.end.record(stream)?;
-            self.end.synchronize(|| "measuring".into())?;
+            self.ground.wait(&self.end, || "measuring".into())?;
             self.end.seconds_after(&self.begin)
         };
         let mut count = 1;
@@ -177,7 +179,8 @@ impl Bench {
         let times = (0..WAITS).map(|_| {
             let start = Instant::now();
             self.add(1)?;
-            self.ground.stream.synchronize(|| "measuring".into())?;
+            self.end.record(&self.ground.stream)?;
+            self.ground.wait(&self.end, || "measuring".into())?;
             Ok(start.elapsed().as_secs_f64())
         });
         Ok(median(times.collect::<Result<_, DeviceError>>()?))

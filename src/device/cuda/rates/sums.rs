@@ -44,8 +44,7 @@ type Figures = (f64, f64);
 
 fn by_nccl(gpus: &[Gpu]) -> Result<Figures, String> {
     let nccl = Nccl::open().map_err(|why| format!("NCCL is not there: {why}"))?;
-    let ordinals: Vec<u32> = gpus.iter().map(|gpu| gpu.ordinal).collect();
-    let (ranks, abort) = nccl.communicators(&ordinals, LIMIT)?;
+    let (ranks, abort) = nccl.communicators(gpus, LIMIT)?;
     measured(gpus, (ranks, &abort), LARGE, Bench::by_nccl)
 }
 
