@@ -1,7 +1,7 @@
 //! What rows from a file take, held against rows that are drawn and counted, and against epochs that are acted out.
 
 use super::*;
-use crate::plan::Rates;
+use crate::plan::{Disk, Origin, Rates};
 
 /// A machine whose memory brings 12 GB/s.
 fn speed() -> Speed {
