@@ -7,41 +7,65 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import compiled
+
 HERE = Path(__file__).resolve().parent
+EVERY = "W1 W2 W3 W4 W5"
 RECORDED = json.loads((HERE / "recorded.json").read_text())
 
 
 @dataclass(frozen=True)
 class Rival:
     name: str
-    script: str
-    variant: str
-    modules: tuple  # what must be there
-    install: str  # what pip is told where it is not
-    jobs: str = "W1 W2 W3 W4 W5"
+    script: str = ""  # in Python; or else
+    program: str = ""  # in Rust, by its name in rust/src/bin
+    variant: str = ""
+    modules: tuple = ()  # what Python must have
+    install: str = ""  # what pip is told where it has not
+    jobs: str = EVERY
     optional: bool = False  # measured only where named by --with
-    counted: bool = True  # False: not the same algorithm in W1 and W4, so no bar is held against it there
+    uncounted: str = ""  # jobs in which no bar is held against it,
+    why: str = ""  # and the reason
 
 
 RIVALS = (
-    Rival("PyTorch eager", "torch_eager.py", "eager", ("torch",), "torch"),
-    Rival("torch.compile", "torch_eager.py", "compile", ("torch",), "torch", optional=True),
-    Rival("JAX scan", "jax_fit.py", "scan", ("jax", "optax"), "jax optax"),
-    Rival("JAX step", "jax_fit.py", "step", ("jax", "optax"), "jax optax"),
-    Rival("scikit-learn", "sklearn_fit.py", "", ("sklearn",), "scikit-learn", jobs="W1 W2 W4 W5", counted=False),
-    Rival("Keras", "keras_fit.py", "", ("keras",), "keras tensorflow-cpu (or keras jax)"),
-    Rival("Lightning", "lightning_fit.py", "", ("pytorch_lightning",), "pytorch-lightning", jobs="W1 W2 W5"),
+    Rival("PyTorch eager", "torch_eager.py", variant="eager", modules=("torch",), install="torch"),
+    Rival("torch.compile", "torch_eager.py", variant="compile", modules=("torch",), install="torch", optional=True),
+    Rival("JAX scan", "jax_fit.py", variant="scan", modules=("jax", "optax"), install="jax optax"),
+    Rival("JAX step", "jax_fit.py", variant="step", modules=("jax", "optax"), install="jax optax"),
+    Rival(
+        "scikit-learn",
+        "sklearn_fit.py",
+        modules=("sklearn",),
+        install="scikit-learn",
+        jobs="W1 W2 W4 W5",
+        uncounted="W1 W4",
+        why="updates row by row",
+    ),
+    Rival("Keras", "keras_fit.py", modules=("keras",), install="keras tensorflow-cpu (or keras jax)"),
+    Rival(
+        "Lightning", "lightning_fit.py", modules=("pytorch_lightning",), install="pytorch-lightning", jobs="W1 W2 W5"
+    ),
+    Rival("dfdx", program="dfdx_fit"),
+    Rival("candle", program="candle_fit"),
+    Rival("burn", program="burn_fit"),
+    Rival("gemm loop", program="gemm_fit", uncounted=EVERY, why="a loop by hand, no library that trains"),
 )
 
 
 def counts(rival, job):
-    return rival.counted or job not in ("W1", "W4")
+    return job not in rival.uncounted.split()
 
 
-def measure_rival(measure, python, rival, work, data, epochs, warm_up=1):
-    """One process: a line of JSON about its loop, and what the driver saw of it from outside."""
+def measure_rival(measure, python, rival, work, data, epochs, warm_up=1, threads=1):
+    """One process: a line of JSON about its loop, and what the driver saw of it from outside. Python's libraries choose
+    their threads themselves."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [python, HERE / rival.script, work.name, "--data", data, "--epochs", epochs]
+        if rival.program:
+            command = compiled.command(rival.program, work, threads)
+        else:
+            command = [python, HERE / rival.script, work.name]
+        command += ["--data", data, "--epochs", epochs]
         command += ["--warm-up", warm_up, "--losses", Path(folder) / "losses.csv"]
         if rival.variant:
             command += ["--variant", rival.variant]

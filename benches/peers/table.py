@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from contenders import RECORDED, RIVALS, counts
+from contenders import EVERY, RECORDED, RIVALS, counts
 from workloads import WORKLOADS
 
 # What a measurement's line shows: the first of these that it has.
@@ -73,28 +73,27 @@ def rates(m, job, names):
         rival = next(r for r in RIVALS if r.name == name)
         if counts(rival, job):
             live[name] = rate
-        mark = "" if counts(rival, job) else " (row by row: not counted)"
-        rows.append([name + mark, number(rate), *gflops(rate), times(ours, rate), f"{min(found) / rate:.2f} to {max(found) / rate:.2f}", len(found), number(m.of("final_loss", **key))])
-    recorded = RECORDED["rates"].get(job, {})
-    rows += [[f"*{name}, recorded*", number(rate), *gflops(rate), times(ours, rate), "", "", ""] for name, rate in recorded.items()]
+        label = name
+        if threads := m.of("threads", **key):
+            label += f", {threads:.0f} thread{'s' if threads > 1 else ''}"
+        if not counts(rival, job):
+            label += " (not counted)"
+        rows.append([label, number(rate), *gflops(rate), times(ours, rate), f"{min(found) / rate:.2f} to {max(found) / rate:.2f}", len(found), number(m.of("final_loss", **key))])
     if ceiling := RECORDED["ceilings"].get(job):
         label = {"W2": "products alone", "W4": "memory's speed"}.get(job, "loop by hand")
         rows.append([f"*{label}, recorded*", number(ceiling), *gflops(ceiling), times(ours, ceiling), "", "", ""])
     head = ["contender", "steps/s", *(["GFLOP/s"] if job == "W3" else []), "ours is", "spread", "n", "final loss"]
-    said = [f"- {line}" for line in bars(m, job, ours, live, recorded)]
+    said = [f"- {line}" for line in bars(m, job, ours, live)]
     return f"### {job}: {work.title}\n\n{lines(head, rows)}\n" + "\n".join(said) + "\n"
 
 
-def bars(m, job, ours, live, recorded):
+def bars(m, job, ours, live):
     over_torch, over_best = BARS[job]
     if over_torch and "PyTorch eager" in live:
         yield verdict(ours / live["PyTorch eager"], over_torch, "{:.1f} x PyTorch eager")
     if live:
         best = max(live, key=live.get)
         yield verdict(ours / live[best], over_best, f"{{:.2f}} x the best rival of this run, {best}")
-    if recorded:
-        best = max(recorded, key=recorded.get)
-        yield verdict(ours / recorded[best], over_best, f"{{:.2f}} x the best recorded rival, {best}")
     if job == "W3" and (products := m.of("ours_gflops", kind="products")):
         reached = ours * WORKLOADS[job].flops_per_step / 1e9
         yield verdict(reached / products, PRODUCT_SHARE, f"{{:.3f}} of the product rate of this run, {products:.0f} GFLOP/s")
@@ -112,8 +111,6 @@ def process(m, names, facts):
         if wall:
             rss = m.of("rss_bytes", kind="process", who=name)
             rows.append([name, number(wall * 1e3), times(wall, ours), f"{rss / 1e6:.0f}"])
-    recorded = RECORDED["process_s"].items()
-    rows += [[f"*{name}, recorded*", number(s * 1e3), times(s, ours), ""] for name, s in recorded]
     said = [verdict(PROCESS_S / ours, 1, f"{ours * 1e3:.1f} ms, 25 ms over which is {{:.2f}}")]
     if torch := m.of("wall_s", kind="process", who="PyTorch eager"):
         said.append(verdict(torch / ours, PROCESS_RATIO, "{:.0f} x PyTorch eager"))
@@ -121,6 +118,16 @@ def process(m, names, facts):
     head = ["contender", "wall ms", "takes", "peak memory MB"]
     title = "### W1, the whole process: 10 epochs with validation and all files\n"
     return f"{title}\n{lines(head, rows)}\n" + "\n".join(f"- {line}" for line in said) + "\n"
+
+
+def counted(names):
+    """What the best rival is chosen from, in a sentence or two."""
+    text = "Rivals are libraries that one may train a job with in place of this program"
+    rest = [r for r in RIVALS if r.name in names and r.uncounted]
+    if not rest:
+        return f"{text}: all of these are counted."
+    where = lambda r: "" if r.uncounted == EVERY else f" in {' and '.join(r.uncounted.split())}"
+    return f"{text}. Shown and not counted: " + "; ".join(f"{r.name}{where(r)} ({r.why})" for r in rest) + "."
 
 
 def render(facts, rows, names):
@@ -143,6 +150,7 @@ def render(facts, rows, names):
         head.append("**Noisy: other programs ran beside these; the figures are not to be trusted.**")
     if failed := sorted({f"{r['who']} on {r['job']}" for r in rows if "error" in r}):
         head.append(f"Failed: {', '.join(failed)}.")
+    head.append(counted(names))
     head.append(f"Rows in italics were {RECORDED['note']}.")
     jobs = [job for job in WORKLOADS if any(r["job"] == job for r in rows)]
     parts = ["\n\n".join(head) + "\n", *(rates(m, job, names) for job in jobs), process(m, names, facts)]

@@ -2,7 +2,7 @@
 
 use std::{iter::Sum, ops::Add};
 
-use super::op::{Activation, Op, UpdateRule};
+use super::{Activation, Op, UpdateRule};
 
 /// Floating-point operations and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

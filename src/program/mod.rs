@@ -11,15 +11,19 @@ mod initial;
 mod layout;
 mod lower;
 mod op;
+mod phase;
 mod places;
 pub mod reference;
+mod rules;
 
 pub use cost::{Cost, LARGE_PRODUCT};
 pub use initial::{exported, imported, initial_parameter};
 pub use layout::{Buffer, BufferId, Layout, Parameter, Role, Slice};
 pub use lower::{Options, Shard, lower};
-pub use op::{Activation, Hyper, Instruction, LossKind, Op, Phase, RowSource, Sums, UpdateRule};
+pub use op::{Instruction, Op, RowSource, Sums};
+pub use phase::Phase;
 pub use places::{Arena, Places};
+pub use rules::{Activation, Hyper, LossKind, UpdateRule};
 
 /// The instructions of one kind of step, for one number of rows.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,67 @@
+//! What a run's time is spent on.
+
+/// The parts of a run that `timing.csv` tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Phase {
+    /// Fetching the rows of a batch.
+    Data,
+    /// Moving data to the device.
+    Upload,
+    /// From features to predictions.
+    Forward,
+    /// The loss and its gradient.
+    Loss,
+    /// Gradients of all parameters.
+    Backward,
+    /// Summing gradients over devices.
+    AllReduce,
+    /// Clipping and the update.
+    Optimizer,
+    /// A whole step, where its parts cannot be told apart.
+    Step,
+    /// Passes over the validation rows.
+    Validation,
+    /// Metrics: computing, appending, moving, handing over.
+    Log,
+    /// Saving state during the run.
+    Checkpoint,
+    /// All else within the loop.
+    Other,
+}
+
+impl Phase {
+    /// All phases in the order of `timing.csv`.
+    pub const ALL: [Phase; 12] = [
+        Phase::Data,
+        Phase::Upload,
+        Phase::Forward,
+        Phase::Loss,
+        Phase::Backward,
+        Phase::AllReduce,
+        Phase::Optimizer,
+        Phase::Step,
+        Phase::Validation,
+        Phase::Log,
+        Phase::Checkpoint,
+        Phase::Other,
+    ];
+
+    /// The word in `timing.csv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Upload => "upload",
+            Self::Forward => "forward",
+            Self::Loss => "loss",
+            Self::Backward => "backward",
+            Self::AllReduce => "all_reduce",
+            Self::Optimizer => "optimizer",
+            Self::Step => "step",
+            Self::Validation => "validation",
+            Self::Log => "log",
+            Self::Checkpoint => "checkpoint",
+            Self::Other => "other",
+        }
+    }
+}
