@@ -69,7 +69,12 @@ fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
     let in_host = units::bytes(trial.footprint.in_host_memory(used));
     let free = units::bytes(machine.memory_available);
     if used[..] == [Place::Cpu] {
-        return page.row("memory", format!("{in_host} on the device, {free} free"));
+        let of_rows = trial.chunks.map_or(String::new(), |_| {
+            let (bytes, count) = trial.footprint.chunks;
+            let chunks = units::counted(count, "chunk");
+            format!(", {} of it for {chunks} of rows at most", units::bytes(bytes))
+        });
+        return page.row("memory", format!("{in_host} on the device{of_rows}, {free} free"));
     }
     let own = || used.iter().zip(&trial.footprint.devices);
     let on_gpus = own().filter_map(|(place, bytes)| {
@@ -266,10 +271,19 @@ fn file(page: &mut Page, trial: &Trial) {
     let (parts, rates) = (trial.floor.by(trial.threads), fetch.rates);
     let rows = units::counted(trial.programs.train.batch as u64, "row");
     let disk = fetch.disk_in_words();
+    let floor_of_gpu = trial.floor.rates.processor.is_gpu();
     page.more([match fetch.in_step {
         true => format!("{rows} from the file in {} of it{disk}", units::seconds(parts.fetch_s)),
         false => format!("{rows} from the file in {}, beside it{disk}", units::seconds(parts.read_s)),
     }]);
+    let [order_s, first_s] = fetch.wait_s();
+    let waits = [(order_s, "the order of its rows"), (first_s, "its first chunk")];
+    let waits = waits.into_iter().filter(|(wait_s, _)| *wait_s > 0.0);
+    let waits: Vec<_> =
+        waits.map(|(wait_s, what)| format!("{} for {what}", units::seconds(wait_s))).collect();
+    if !waits.is_empty() && !floor_of_gpu {
+        page.more([format!("an epoch begins with {}, while nothing is computed", waits.join(" and "))]);
+    }
     page.more([rates.in_words(trial.facts.file_row_bytes.unwrap_or(0))]);
 }
 

@@ -1,6 +1,6 @@
 //! From a spec to trials that are ready to run: data opened, plans made, initial weights read, before anything starts.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use crate::{
     data::{self, Dataset, FileChange, Stamp, Store, Task, Weights, read_weights},
@@ -20,8 +20,9 @@ const MEMORY_PART: f64 = 0.5;
 pub struct Datasets {
     memory_available: u64,
     kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
-    /// How quickly rows come from the files of those that are kept.
-    measured: Vec<(Weak<Dataset>, Option<FileRates>)>,
+    /// How quickly rows come from files that they stay in, by what the spec says of those: repeats of a trial differ in the
+    /// seed alone, and are all held against the same.
+    measured: Vec<(Source, Option<FileRates>)>,
     /// The files of all that were opened, as they were then.
     seen: Vec<Stamp>,
 }
@@ -71,17 +72,15 @@ impl Datasets {
 }
 
 impl Datasets {
-    /// How quickly rows come from the file that they stay in, if they do: measured once for each data set, in some
-    /// milliseconds.
-    fn file_rates(&mut self, dataset: &Arc<Dataset>, threads: usize) -> Option<FileRates> {
+    /// How quickly rows come from the file that they stay in, if they do: measured once for all trials of a sweep that have
+    /// the same source, in some milliseconds.
+    fn file_rates(&mut self, source: &Source, dataset: &Dataset, threads: usize) -> Option<FileRates> {
         let Store::File(rows) = &dataset.train.features else { return None };
-        self.measured.retain(|(of, _)| of.strong_count() > 0);
-        let known = self.measured.iter().find(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(dataset)));
-        if let Some((_, rates)) = known {
+        if let Some((_, rates)) = self.measured.iter().find(|(of, _)| of == source) {
             return *rates;
         }
         let rates = file_rates(&**rows, (dataset.train.rows, dataset.features), threads);
-        self.measured.push((Arc::downgrade(dataset), rates));
+        self.measured.push((source.clone(), rates));
         rates
     }
 
@@ -134,7 +133,7 @@ pub fn plan_trial(
     threads: usize,
 ) -> Result<Trial, PlanError> {
     let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
-    let file = datasets.file_rates(&dataset, threads);
+    let file = datasets.file_rates(&spec.data.source, &dataset, threads);
     let planned = plan::plan(spec, dataset.facts(), file, machine, threads)?;
     initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
     Ok(planned)

@@ -1,6 +1,9 @@
 //! What fetching rows from a file takes on this machine, measured on some of the rows themselves: a few milliseconds, or
 //! some tens where rows are waited for or very wide.
 //!
+//! Each figure is the best of some repeats, as those of the machine are: a floor is made of them, and whatever else runs
+//! only ever makes one slower.
+//!
 //! Rows that were looked at once are in the system's memory afterwards, so each look takes others: which ones, the clock
 //! decides. Of a disk it takes as many as it has time for.
 
@@ -38,6 +41,12 @@ const ELSEWHERE: f64 = 3.0;
 
 /// Bytes that are read at once.
 const AT_ONCE_BYTES: u64 = 4 * BLOCK_BYTES;
+
+/// Bytes of a short call, about: those of a small batch.
+const SHORT_BYTES: u64 = 2048;
+
+/// Calls that go on where the last one ended, at a time.
+const NEXT_CALLS: usize = 64;
 
 /// How long each part of the measurement takes, about, where nothing is waited for.
 const LONG: Duration = Duration::from_millis(1);
@@ -166,9 +175,12 @@ impl<'a> Probe<'a> {
             }
         };
         let runs = self.in_a_row()?;
-        let [first, again] = [0, 1].map(|i| median(runs.iter().map(|run| run[i]).collect()));
+        let [first, again, laid] = [0, 1, 2].map(|i| least(runs.iter().map(|run| run[i])));
         // Where nothing is waited for, what was read before is nearer than a run has it.
         let bytes_per_s = row_bytes as f64 / if waited { again } else { first };
+        let next_s = self.next(1.0 / bytes_per_s)?;
+        // Once more, now that all that serves a read is warm.
+        let row_s = if waited { row_s } else { row_s.min(self.near(None)?) };
         let disk = waited.then(|| Disk {
             rows: slow.len() as u32,
             row_s: slow.iter().sum::<f64>() / slow.len() as f64,
@@ -182,7 +194,9 @@ impl<'a> Probe<'a> {
         Ok(FileRates {
             origin: Origin::Measured,
             call_s: (row_s - row_bytes as f64 / bytes_per_s).max(0.0),
+            next_s,
             bytes_per_s,
+            row_s: (laid - again).max(0.0),
             scaling,
             looked_at: looks.len() as u32,
             slow: slow.len() as u32,
@@ -221,7 +235,7 @@ impl<'a> Probe<'a> {
         Ok(slow > 2 * again)
     }
 
-    /// The median of seconds per row of batches in any order: of rows that are new, or of those.
+    /// The least seconds per row of batches in any order: of rows that are new, or of those.
     fn near(&mut self, of: Option<&[u32]>) -> io::Result<f64> {
         let (begun, mut all) = ((self.clock)(), Vec::new());
         while !self.is_enough(all.len(), begun) {
@@ -231,25 +245,55 @@ impl<'a> Probe<'a> {
             };
             all.push(self.read(&batch)?.as_secs_f64() / batch.len() as f64);
         }
-        Ok(median(all))
+        Ok(least(all.into_iter()))
     }
 
-    /// Seconds per row of rows that follow each other: when they are first read, and again.
-    fn in_a_row(&mut self) -> io::Result<Vec<[f64; 2]>> {
+    /// Seconds per row of rows that follow each other: when they are first read, and again; and then in disorder.
+    fn in_a_row(&mut self) -> io::Result<Vec<[f64; 3]>> {
         let rows = self.most;
-        self.make_room(rows)?;
+        let mut disorder: Vec<u32> = Vec::new();
+        make_room(&mut disorder, rows, "the numbers of rows to measure by")?;
+        disorder.extend(0..rows as u32);
+        for place in (1..rows).rev() {
+            disorder.swap(place, (self.random() % (place as u64 + 1)) as usize);
+        }
+        let mut before = 0;
         let (started, mut all) = ((self.clock)(), Vec::new());
         while !self.is_enough(all.len(), started) {
             let first = (self.random() % (self.count - rows + 1) as u64) as u32;
-            let mut run = [0.0; 2];
-            for seconds in &mut run {
-                let begun = (self.clock)();
-                self.rows.read_range(first, &mut self.room)?;
-                *seconds = ((self.clock)() - begun).as_secs_f64() / rows as f64;
-            }
-            all.push(run);
+            let [one, again] = [self.read_range(first, rows)?, self.read_range(first, rows)?];
+            disorder.iter_mut().for_each(|row| *row = *row - before + first);
+            before = first;
+            let laid = self.read(&disorder)?;
+            all.push([one, again, laid].map(|took| took.as_secs_f64() / rows as f64));
         }
         Ok(all)
+    }
+
+    /// The least seconds of a call that goes on where the last one ended, beside bytes of which each takes so long.
+    fn next(&mut self, byte_s: f64) -> io::Result<f64> {
+        let row_bytes = self.rows.row_bytes();
+        let rows = (SHORT_BYTES / row_bytes.max(1)).clamp(1, self.most as u64) as usize;
+        let calls = (self.most / rows).clamp(1, NEXT_CALLS);
+        let (started, mut all) = ((self.clock)(), Vec::new());
+        while !self.is_enough(all.len(), started) {
+            let mut first = (self.random() % (self.count - calls * rows + 1) as u64) as u32;
+            let mut took = Duration::ZERO;
+            for _ in 0..calls {
+                took += self.read_range(first, rows)?;
+                first += rows as u32;
+            }
+            all.push(took.as_secs_f64() / calls as f64);
+        }
+        Ok((least(all.into_iter()) - byte_s * (rows as u64 * row_bytes) as f64).max(0.0))
+    }
+
+    /// How long reading so many rows from that one on takes.
+    fn read_range(&mut self, first: u32, rows: usize) -> io::Result<Duration> {
+        self.make_room(rows)?;
+        let begun = (self.clock)();
+        self.rows.read_range(first, &mut self.room)?;
+        Ok((self.clock)() - begun)
     }
 
     /// What a second thread adds to the speed of one that takes `row_s` for a row.
@@ -271,10 +315,18 @@ impl<'a> Probe<'a> {
 
 /// Seconds per row of runs that came from a disk: the median of those that were much quicker again. Where all were in
 /// memory, a disk is at best as quick as the slowest of them.
-fn far_s(runs: &[[f64; 2]]) -> f64 {
+fn far_s(runs: &[[f64; 3]]) -> f64 {
     let far: Vec<f64> =
-        runs.iter().filter(|[first, again]| *first > ELSEWHERE * again).map(|run| run[0]).collect();
-    if far.is_empty() { runs.iter().flatten().copied().fold(0.0, f64::max) } else { median(far) }
+        runs.iter().filter(|[first, again, _]| *first > ELSEWHERE * again).map(|run| run[0]).collect();
+    if far.is_empty() {
+        runs.iter().flat_map(|run| &run[..2]).copied().fold(0.0, f64::max)
+    } else {
+        median(far)
+    }
+}
+
+fn least(all: impl Iterator<Item = f64>) -> f64 {
+    all.fold(f64::INFINITY, f64::min)
 }
 
 fn median(mut all: Vec<f64>) -> f64 {

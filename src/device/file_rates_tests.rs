@@ -12,6 +12,8 @@ use crate::device::Reads;
 struct Made {
     row_bytes: u64,
     every: Duration,
+    /// Of a call; of a row that does not follow the one before, half as long.
+    call: Duration,
     /// Of a row that is new.
     new: fn(u32) -> Duration,
     /// Of the so manieth read.
@@ -34,7 +36,7 @@ const NONE: Duration = Duration::ZERO;
 impl Made {
     fn new(row_bytes: u64, new: fn(u32) -> Duration) -> Self {
         let every = Duration::from_nanos(1500 + row_bytes / 4);
-        Self { row_bytes, every, new, disturbed: |_| NONE, seen: Mutex::default() }
+        Self { row_bytes, every, call: NONE, new, disturbed: |_| NONE, seen: Mutex::default() }
     }
 
     fn rates(&self, count: usize) -> Option<FileRates> {
@@ -48,9 +50,14 @@ impl Made {
         seen.reads += 1;
         seen.most = seen.most.max(numbers);
         let disturbed = (self.disturbed)(seen.reads);
-        seen.now += disturbed;
+        seen.now += disturbed + self.call;
+        let mut before = None;
         for row in rows {
             seen.now += self.every;
+            if before.is_some_and(|before: u32| row != before.wrapping_add(1)) {
+                seen.now += self.call / 2;
+            }
+            before = Some(row);
             if seen.rows.insert(row) {
                 seen.now += (self.new)(row);
             }
@@ -114,6 +121,7 @@ fn a_small_file_that_is_not_in_memory_is_seen_as_that() {
 
 #[test]
 fn the_speed_of_a_disk_is_that_of_what_came_from_it() {
+    let far_s = |runs: &[[f64; 2]]| far_s(&runs.iter().map(|[a, b]| [*a, *b, 99.0]).collect::<Vec<_>>());
     assert_eq!(far_s(&[[1.0, 1.0], [10.0, 1.0], [2.0, 1.0], [12.0, 2.0], [9.0, 1.0]]), 10.0);
     assert_eq!(far_s(&[[1.0, 1.0], [2.5, 1.0], [1.0, 1.5]]), 2.5);
     // A quarter of the file is far.
@@ -141,6 +149,31 @@ fn who_is_disturbed_does_not_wait_for_a_disk() {
     assert_eq!(rates.disk.map(|disk| disk.rows), Some(64));
 }
 
+/// A floor is made of them: who is disturbed in half of what he does tells the same figures as who is not.
+#[test]
+fn figures_are_those_of_the_best_repeats() {
+    let calm = Made::new(4000, |_| NONE).rates(1_000_000).expect("rates");
+    let disturbed = |read: usize| if read.is_multiple_of(2) { NONE } else { DISK };
+    let busy = Made { disturbed, ..Made::new(4000, |_| NONE) }.rates(1_000_000).expect("rates");
+    assert_eq!((calm.disk, busy.disk), (None, None));
+    close(calm.bytes_per_s, busy.bytes_per_s);
+    close(calm.call_s + 1.0, busy.call_s + 1.0);
+    close(calm.row_s + 1.0, busy.row_s + 1.0);
+}
+
+/// Every call takes as long as so many rows, and a row that does not follow the one before as long as one.
+#[test]
+fn calls_and_rows_are_told_apart() {
+    let row_bytes = 40;
+    let made = Made { call: Duration::from_micros(1), ..Made::new(row_bytes, |_| NONE) };
+    let rates = made.rates(1_000_000).expect("rates");
+    let every = 1.51e-6;
+    // Twenty-six thousand rows at a time hide the call.
+    assert!((rates.bytes_per_s / (40.0 / every) - 1.0).abs() < 1e-3, "{rates:?}");
+    assert!((rates.next_s / 1e-6 - 1.0).abs() < 0.01, "{rates:?}");
+    assert!((rates.row_s / 0.5e-6 - 1.0).abs() < 0.01, "{rates:?}");
+}
+
 /// However wide rows are, what is read at once is bounded, and so is the time.
 #[test]
 fn wide_rows_are_read_one_at_a_time() {
@@ -150,8 +183,8 @@ fn wide_rows_are_read_one_at_a_time() {
         assert_eq!(rates.disk, None);
         let seen = made.seen.lock().expect("nobody panics");
         assert!(seen.most as u64 * 4 <= at_once * row_bytes, "{} numbers", seen.most);
-        // What has to be read: to look, by itself, and twice in a row.
-        let longest = LONGEST.max(made.every) + 4 * made.every;
+        // What has to be read: to look, twice by itself, twice in a row and in disorder, and to go on from one that was read.
+        let longest = LONGEST.max(made.every) + 7 * made.every;
         assert!(seen.now <= longest, "{:?} of {row_bytes}", seen.now);
     }
 }

@@ -37,7 +37,7 @@ const ALL_ROWS: &str = "a step takes every row already";
 pub fn advice(limit: Limit, floor: &Floor, setting: &Setting, step_s: f64) -> String {
     let takes_all = setting.steps_per_epoch == 1;
     // What the plan itself would reject is no advice.
-    let pays = floor.team_s(setting.cores) < super::TEAM_MARGIN * floor.serial_s();
+    let pays = floor.settled_s(setting.cores) < super::TEAM_MARGIN * floor.settled_s(1);
     let threads = (!setting.on_gpu && setting.threads < setting.cores && pays)
         .then(|| format!("more threads (`--threads {}`, `devices.engine=team`)", setting.cores));
     match limit {

@@ -1,6 +1,6 @@
 //! Rows that are brought to where they are computed with in chunks, because they do not stay there: how many at a time.
 
-use super::Facts;
+use super::{Facts, course::Course};
 use crate::program::Shard;
 
 /// Bytes of a chunk for a device with a memory of its own, about.
@@ -13,9 +13,8 @@ const TOGETHER_BYTES: u64 = 64 << 20;
 /// The part of the memory that is free which one of those may fill.
 const TOGETHER_PART: u64 = 16;
 
-/// Chunks of the same rows that are in the host's memory at the same time: one is computed with, one is ready, one is
-/// being read. The CPU computes with the host's own, which is not filled again before it has the next.
-pub(super) const ON_THE_HOST: u64 = 3;
+/// Chunks of the same rows that are in the host's memory at the same time at most, where no device computes with those.
+const ON_THE_HOST: u64 = 3;
 
 /// The same on a GPU: one is computed with, one is on its way. Each has its like in pinned memory.
 pub(super) const ON_A_GPU: u64 = 2;
@@ -29,49 +28,107 @@ pub struct Chunks {
     pub validation: usize,
     train_batch: usize,
     validation_batch: usize,
+    /// Chunks of a pass over either, and passes.
+    passes: [[u64; 2]; 2],
     /// Bytes of a row.
     row_bytes: u64,
 }
 
 impl Chunks {
-    /// For batches of those sizes on devices with a memory of their own; `[train, validation]`.
-    pub(super) fn new(facts: Facts, batches: [usize; 2]) -> Self {
-        Self::of(facts, batches, CHUNK_BYTES)
+    /// For devices with a memory of their own, where rows are validated so many at a time.
+    pub(super) fn new(facts: Facts, course: &Course, validation_batch: usize) -> Self {
+        Self::of(facts, course, validation_batch, CHUNK_BYTES)
     }
 
     /// The same for the CPU, which has that much memory.
-    pub(super) fn together(facts: Facts, batches: [usize; 2], memory_available: u64) -> Self {
-        Self::of(facts, batches, TOGETHER_BYTES.min(memory_available / TOGETHER_PART))
+    pub(super) fn together(
+        facts: Facts,
+        course: &Course,
+        validation_batch: usize,
+        memory_available: u64,
+    ) -> Self {
+        Self::of(facts, course, validation_batch, TOGETHER_BYTES.min(memory_available / TOGETHER_PART))
     }
 
-    fn of(facts: Facts, batches: [usize; 2], chunk_bytes: u64) -> Self {
+    fn of(facts: Facts, course: &Course, validation_batch: usize, chunk_bytes: u64) -> Self {
         let row_bytes = facts.row_bytes().max(1);
-        let [train_batch, validation_batch] = batches.map(|batch| batch.max(1));
+        let [train_batch, validation_batch] = [course.batch, validation_batch].map(|batch| batch.max(1));
         let train = usize::try_from(chunk_bytes / row_bytes.saturating_mul(train_batch as u64)).unwrap_or(1);
-        let rows = train.max(1).saturating_mul(train_batch);
+        // No more than steps take of an epoch.
+        let train = train.max(1).saturating_mul(train_batch).min(course.epoch_rows());
         // Those follow each other: there is nothing to be had by many of them.
         let in_order = usize::try_from(CHUNK_BYTES.min(chunk_bytes) / row_bytes).unwrap_or(1);
         let validation = (in_order / validation_batch).max(1).saturating_mul(validation_batch);
-        Self {
-            train: rows.min(facts.train_rows),
-            validation: validation.min(facts.validation_rows),
-            train_batch,
-            validation_batch,
-            row_bytes,
-        }
+        let validation = validation.min(facts.validation_rows);
+        let of_pass = |rows: usize, chunk: usize| rows.div_ceil(chunk.max(1)) as u64;
+        let passes = [
+            [of_pass(course.epoch_rows(), train), course.epochs()],
+            [of_pass(facts.validation_rows, validation), course.validations],
+        ];
+        Self { train, validation, train_batch, validation_batch, passes, row_bytes }
+    }
+
+    /// How many of either kind are in the host's memory at the same time at most: one is computed with, one is ready, one is
+    /// being read, as far as there are so many. `is_held` says whether a device computes with the host's own: it has the last
+    /// one until it is given the next, which is read meanwhile, be it of the next pass.
+    pub(super) fn on_the_host(&self, is_held: bool) -> [u64; 2] {
+        self.passes.map(|[chunks, passes]| match (is_held, passes) {
+            (_, 0) => 0,
+            (false, _) => chunks.min(ON_THE_HOST),
+            (true, 1) => chunks.min(ON_THE_HOST + 1),
+            (true, _) => (chunks + 1).min(ON_THE_HOST + 1),
+        })
     }
 
     /// Bytes of a chunk to train on and of one to validate on: what that device has of both, where it validates.
     pub(super) fn bytes(&self, shard: Shard, validates: bool) -> u64 {
-        self.rows(shard, validates).saturating_mul(self.row_bytes)
+        self.bytes_of(shard, validates, [1, 1])
+    }
+
+    /// Bytes of so many of either.
+    pub(super) fn bytes_of(&self, shard: Shard, validates: bool, counts: [u64; 2]) -> u64 {
+        let rows = self.shares(shard, validates);
+        let rows = rows[0].saturating_mul(counts[0]).saturating_add(rows[1].saturating_mul(counts[1]));
+        rows.saturating_mul(self.row_bytes)
     }
 
     /// The rows of both.
     pub(super) fn rows(&self, shard: Shard, validates: bool) -> u64 {
+        let [train, validation] = self.shares(shard, validates);
+        train.saturating_add(validation)
+    }
+
+    /// That device's share of a chunk of either kind.
+    fn shares(&self, shard: Shard, validates: bool) -> [u64; 2] {
         let share = |rows: usize, batch: usize| -> u64 {
             ((rows / batch) * shard.rows(batch).len() + shard.rows(rows % batch).len()) as u64
         };
         let validation = if validates { share(self.validation, self.validation_batch) } else { 0 };
-        share(self.train, self.train_batch).saturating_add(validation)
+        [share(self.train, self.train_batch), validation]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the reading thread was seen to take them: see the tests of `train::feed`.
+    #[test]
+    fn no_more_chunks_are_counted_than_there_are() {
+        let of = |passes: u64, is_held| {
+            [1, 2, 3, 4, 6].map(|count| {
+                let passes = [[count, passes], [1, 0]];
+                let (train, validation, row_bytes) = (1, 1, 8);
+                let chunks =
+                    Chunks { train, validation, train_batch: 1, validation_batch: 1, passes, row_bytes };
+                let [train, validation] = chunks.on_the_host(is_held);
+                assert_eq!(validation, 0, "nothing is validated");
+                train
+            })
+        };
+        assert_eq!(of(1, false), [1, 2, 3, 3, 3]);
+        assert_eq!(of(3, false), [1, 2, 3, 3, 3]);
+        assert_eq!(of(1, true), [1, 2, 3, 4, 4]);
+        assert_eq!(of(3, true), [2, 3, 4, 4, 4]);
     }
 }

@@ -1,6 +1,12 @@
 //! Whether a trial's rows stay where they are computed with, are fetched by its steps, or come in chunks.
 
-use super::{Chunks, Facts, Machine, fetch, footprint::Rows, validation_chunk};
+use super::{
+    Chunks, Facts, Machine,
+    course::Course,
+    fetch::{self, Way},
+    footprint::Rows,
+    validation_chunk,
+};
 use crate::{
     program::Programs,
     spec::{EngineChoice, Placement, Source, Spec},
@@ -19,19 +25,31 @@ pub(super) struct Cut<'a> {
 }
 
 impl Cut<'_> {
+    /// How steps on so many rows go over them.
+    pub fn course(&self, batch: usize) -> Course {
+        Course::of(self.spec, self.facts, batch)
+    }
+
     /// The chunks of steps on so many rows; `None` where rows stay where they are computed with, or steps fetch them. The
     /// CPU fetches them from where they are, one by one or many together, as it is quicker; every other device has a
     /// memory of its own, to which they are brought.
     pub fn chunks(&self, batch: usize) -> Option<Chunks> {
         let Self { spec, facts, .. } = *self;
-        let batches = [batch, validation_chunk(facts, batch)];
+        let (course, validation_batch) = (self.course(batch), validation_chunk(facts, batch));
         if self.on_cpu {
-            let chunks = Chunks::together(facts, batches, self.machine.memory_available);
+            let memory = self.machine.memory_available;
+            let chunks = Chunks::together(facts, &course, validation_batch, memory);
             let threads = if spec.devices.engine == EngineChoice::Serial { 1 } else { self.threads };
-            return fetch::together(facts, (batch, spec.data.shuffle), chunks, threads);
+            let way = Way::on_the_cpu(spec.data.shuffle, Some(chunks));
+            return fetch::together(facts, &course, way, (threads, &self.machine.speed()));
         }
         let away = facts.in_file() || spec.data.placement == Placement::Streamed;
-        away.then(|| Chunks::new(facts, batches))
+        away.then(|| Chunks::new(facts, &course, validation_batch))
+    }
+
+    /// The same rows, kept in memory.
+    pub fn resident(&self) -> Self {
+        Self { facts: Facts { file_row_bytes: None, ..self.facts }, ..*self }
     }
 
     /// Where the rows of those programs are.

@@ -42,7 +42,11 @@ impl Engine {
 /// A team pays off where its meetings cost less than the work it shares.
 pub(super) fn on_the_cpu(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, String) {
     // What is done beside a step is not shared by those who do it.
-    let [alone, together] = [1, threads].map(|threads| floor.by(threads).device_s());
+    let [alone, together] = [1, threads].map(|threads| floor.settled_s(threads));
+    let of_file = match floor.fetch {
+        Some(fetch) if fetch.in_step => ", with rows at typical rates of a file",
+        _ => "",
+    };
     match choice {
         EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
         EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),
@@ -50,13 +54,14 @@ pub(super) fn on_the_cpu(choice: EngineChoice, floor: &Floor, threads: usize) ->
         _ if together < TEAM_MARGIN * alone => (
             Engine::Team,
             format!(
-                "a step of {} shared by {threads} threads may take {}",
+                "a step of {} shared by {threads} threads may take {}{of_file}",
                 units::seconds(alone),
                 units::seconds(together)
             ),
         ),
         _ => {
-            (Engine::Serial, format!("a step of {} is too short for threads to share", units::seconds(alone)))
+            let alone = units::seconds(alone);
+            (Engine::Serial, format!("a step of {alone} is too short for threads to share{of_file}"))
         }
     }
 }

@@ -212,25 +212,37 @@ impl Floor {
         self.by(1).total_s()
     }
 
-    /// Seconds by a team.
-    pub fn team_s(&self, threads: usize) -> f64 {
-        self.by(threads).total_s()
-    }
-
     /// What the seconds of a step by so many threads are made of.
     pub fn by(&self, threads: usize) -> Parts {
         let Rates { barrier_s, .. } = self.rates;
         let (products, memory) = (self.rates.product_speedup(threads), self.rates.memory_speedup(threads));
         let meetings_s = if threads > 1 { self.meetings as f64 * barrier_s } else { 0.0 };
-        Parts {
+        let read_s = self.fetch.map_or(0.0, |fetch| fetch.beside_s());
+        // A GPU has steps of the last epoch left while the next one begins.
+        let waits = self.fetch.filter(|_| !self.rates.processor.is_gpu());
+        let [first, last] = waits.map_or([0.0; 2], |fetch| fetch.ends);
+        let mut parts = Parts {
             arithmetic_s: self.arithmetic_s / products,
             memory_s: (self.memory_s - self.far_s) / products + self.far_s / memory,
             overhead_s: self.overhead_s + meetings_s,
             all_reduce_s: self.all_reduce_s,
             fetch_s: self.fetch.map_or(0.0, |fetch| fetch.in_step_s(threads)),
             upload_s: self.upload_s,
-            read_s: self.fetch.map_or(0.0, |fetch| fetch.beside_s()),
-        }
+            read_s,
+            order_s: waits.map_or(0.0, |fetch| fetch.order_s),
+            first_s: first * read_s,
+            last_s: 0.0,
+        };
+        parts.last_s = last * parts.device_s();
+        parts
+    }
+
+    /// What the device does in a step by so many threads, as decisions go by it: with typical rates of the file that rows
+    /// come from, so that the same spec is planned alike whenever that is.
+    pub fn settled_s(&self, threads: usize) -> f64 {
+        let parts = self.by(threads);
+        let fetch_s = self.fetch.map_or(0.0, |fetch| fetch.in_step_typical_s(threads));
+        Parts { fetch_s, ..parts }.device_s()
     }
 
     /// The largest part by one thread.
@@ -268,6 +280,12 @@ pub struct Parts {
     pub upload_s: f64,
     /// Rows that are read from a file, beside all else.
     pub read_s: f64,
+    /// A step's share of the time in which the orders of epochs are made, beside which nothing is done.
+    pub order_s: f64,
+    /// Its share of the time in which first chunks of epochs are read, a part of `read_s`: nothing is computed meanwhile.
+    pub first_s: f64,
+    /// Its share of the time in which last chunks of epochs are computed with: nothing is read meanwhile.
+    pub last_s: f64,
 }
 
 impl Parts {
@@ -276,17 +294,21 @@ impl Parts {
         self.arithmetic_s + self.memory_s + self.overhead_s + self.all_reduce_s + self.fetch_s
     }
 
-    /// All of them.
+    /// All of them. Of an epoch that is read in one chunk nothing is done at the same time.
     pub fn total_s(&self) -> f64 {
-        self.device_s().max(self.upload_s).max(self.read_s)
+        let (computing, reading) = (self.device_s() + self.first_s, self.read_s + self.last_s);
+        self.order_s + computing.max(self.upload_s).max(reading)
     }
 
     /// The largest.
     pub fn bound(&self) -> Bound {
-        let rest = self.arithmetic_s.max(self.memory_s);
-        if self.read_s > self.device_s().max(self.upload_s) {
+        // An order is drawn all over the memory that holds it.
+        let memory_s = self.memory_s + self.order_s;
+        let rest = self.arithmetic_s.max(memory_s);
+        let device_s = self.device_s().max(self.order_s);
+        if self.read_s > device_s.max(self.upload_s) {
             Bound::File
-        } else if self.upload_s > self.device_s() {
+        } else if self.upload_s > device_s {
             Bound::Transfer
         } else if self.fetch_s > rest.max(self.overhead_s).max(self.all_reduce_s) {
             Bound::File
@@ -294,7 +316,7 @@ impl Parts {
             Bound::AllReduce
         } else if self.overhead_s >= rest {
             Bound::Overhead
-        } else if self.memory_s > self.arithmetic_s {
+        } else if memory_s > self.arithmetic_s {
             Bound::Memory
         } else {
             Bound::Arithmetic

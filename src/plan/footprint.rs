@@ -2,11 +2,7 @@
 //!
 //! What does not grow with the job is left out: stacks, code, places of a few megabytes that copies pass through.
 
-use super::{
-    Chunks, Facts, Place,
-    chunks::{ON_A_GPU, ON_THE_HOST},
-    gpu,
-};
+use super::{Chunks, Facts, Place, chunks::ON_A_GPU, gpu};
 use crate::program::{Programs, Shard};
 
 /// Bytes of a row's number.
@@ -38,6 +34,8 @@ pub struct Footprint {
     pub devices: Vec<u64>,
     /// Of the host's memory beside those: rows and their order, and chunks of them on their way.
     pub host: u64,
+    /// The part of that for chunks to train on and to validate on, and how many those are at most.
+    pub chunks: (u64, u64),
 }
 
 impl Footprint {
@@ -49,7 +47,18 @@ impl Footprint {
             rows.on_device(**place, programs, Shard { rank, world_size })
         };
         let places: Vec<Place> = ranks.iter().map(|(place, _)| **place).collect();
-        Self { devices: ranks.iter().enumerate().map(device).collect(), host: rows.on_host(&places) }
+        let chunks = rows.held(&places);
+        Self { devices: ranks.iter().enumerate().map(device).collect(), host: rows.on_host(&places), chunks }
+    }
+
+    /// Whether no memory, be it a device's own, has less to hold than by the other, and one has more.
+    pub(super) fn exceeds(&self, other: &Self, used: &[Place]) -> bool {
+        let memories = |footprint: &Self| -> Vec<u64> {
+            let own = footprint.devices.iter().zip(used).filter(|(_, place)| **place != Place::Cpu);
+            own.map(|(bytes, _)| *bytes).chain([footprint.in_host_memory(used)]).collect()
+        };
+        let (own, other) = (memories(self), memories(other));
+        own != other && own.iter().zip(&other).all(|(own, other)| own >= other)
     }
 
     /// All that is in the host's memory: that of devices that are the host's, too.
@@ -89,19 +98,29 @@ impl Rows {
             bytes = bytes.saturating_add(facts.rows().saturating_mul(NUMBER));
         }
         let world_size = places.len();
-        let held = ON_THE_HOST + u64::from(places.contains(&Place::Cpu));
         for (rank, place) in places.iter().enumerate() {
-            let chunk =
-                self.chunks.map_or(0, |chunks| chunks.bytes(Shard { rank, world_size }, self.validates));
+            let shard = Shard { rank, world_size };
+            let chunk = self.chunks.map_or(0, |chunks| chunks.bytes(shard, self.validates));
             let more = match place {
                 Place::Cpu | Place::Virtual(_) => 0,
                 // Pinned.
                 Place::Gpu(_) if self.chunks.is_some() => ON_A_GPU.saturating_mul(chunk),
                 Place::Gpu(_) => ON_A_GPU.saturating_mul(self.order()),
             };
-            bytes = bytes.saturating_add(held.saturating_mul(chunk)).saturating_add(more);
+            bytes = bytes.saturating_add(more);
         }
-        bytes.saturating_add(self.noted(world_size))
+        bytes.saturating_add(self.held(places).0).saturating_add(self.noted(world_size))
+    }
+
+    /// Bytes of the chunks that the host holds for devices in those places, and how many chunks.
+    fn held(&self, places: &[Place]) -> (u64, u64) {
+        let Some(chunks) = self.chunks else { return (0, 0) };
+        let mut counts = chunks.on_the_host(places.contains(&Place::Cpu));
+        if !self.validates {
+            counts[1] = 0;
+        }
+        let of = |rank| chunks.bytes_of(Shard { rank, world_size: places.len() }, self.validates, counts);
+        ((0..places.len()).map(of).fold(0, u64::saturating_add), counts[0] + counts[1])
     }
 
     /// What is noted of the rows of a chunk while it is read: devices' shares are read one after the other, and the last

@@ -111,7 +111,9 @@ fn chunks_are_counted_where_they_are() {
     let (train, validation) = (20_000 * 404, 3_000 * 404);
     // The number and the place of each row of a device's share, and its number once more, by which they are sorted.
     let noted = 12 * (10_000 + 1_500);
-    let held = 53_000 * 4 + 50_000 * 4 + 3 * (train + validation) + noted;
+    // All rows to validate on are one chunk.
+    let chunks_held = 3 * train + validation;
+    let held = 53_000 * 4 + 50_000 * 4 + chunks_held + noted;
     let gpus = |is_virtual| vec![gpu(is_virtual, 1 << 40); 2];
     let two = planned(gpus(true), "data.shuffle=true", much).expect("it fits");
     let chunks = two.chunks.expect("chunks");
@@ -140,7 +142,7 @@ fn chunks_are_counted_where_they_are() {
     let real = planned(gpus(false), "data.shuffle=false", much).expect("it fits");
     let programs = [&real.programs, &real.peers[0]];
     let devices = programs.map(|programs| super::super::gpu::bytes(programs, 0, train + validation));
-    let host = 53_000 * 4 + 5 * (train + validation) + noted;
+    let host = 53_000 * 4 + chunks_held + 2 * (train + validation) + noted;
     assert_eq!((&real.footprint.devices[..], real.footprint.host), (&devices[..], host));
     assert_eq!(real.footprint.in_host_memory(&real.devices.used), host);
     let Err(PlanError::Problems(problems)) = planned(gpus(false), "data.shuffle=false", host - 1) else {

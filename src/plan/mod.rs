@@ -5,11 +5,13 @@
 
 mod advice;
 mod chunks;
+mod course;
 mod cut;
 mod devices;
 mod engine;
 mod facts;
 mod fetch;
+mod file_rates;
 mod floor;
 mod footprint;
 mod gpu;
@@ -31,7 +33,8 @@ pub use chunks::Chunks;
 pub use devices::{Choice, Place};
 pub use engine::Engine;
 pub use facts::Facts;
-pub use fetch::{BLOCK_BYTES, Disk, Fetch, FileRates, GAP_BYTES, READERS_AHEAD};
+pub use fetch::{BLOCK_BYTES, Fetch, GAP_BYTES, READERS_AHEAD};
+pub use file_rates::{Disk, FileRates};
 pub use floor::{Bound, Floor, Machine, Parts, Speed};
 pub use footprint::Footprint;
 pub use gpu::{Gpu, GpuLimits, MOST_COUNTED, WALK_BYTES};
@@ -46,6 +49,7 @@ pub use transfers::{Movement, transfers};
 pub use trial::Trial;
 pub use verdict::{Limit, Setting, Spent, Verdict};
 
+use self::{course::Course, fetch::Way};
 use crate::{
     program::{Options, Programs, Shard, lower},
     spec::{Policy, Problem, Spec},
@@ -92,9 +96,8 @@ pub fn plan(
     let mut problems = Vec::new();
     let layers = shapes::infer(&mut spec.model, facts, &mut problems);
     let batch = scaling::global_batch(&spec, devices.used.len()).min(facts.train_rows);
-    let steps_per_epoch = facts.train_rows.div_ceil(batch.max(1)) as u64;
-    let of_epochs = steps_per_epoch.saturating_mul(spec.trainer.max_epochs);
-    let steps = spec.trainer.max_steps.map_or(of_epochs, |most| most.min(of_epochs));
+    let course = Course::of(&spec, facts, batch);
+    let Course { steps, steps_per_epoch, .. } = course;
     schedule::resolve(&mut spec, steps, steps_per_epoch, &mut problems);
     if spec.trainer.early_stopping.is_some()
         && (facts.validation_rows == 0 || spec.trainer.validate_every_epochs == 0)
@@ -151,6 +154,8 @@ pub fn plan(
     need.check(peers.last().unwrap_or(&programs), batch).map_err(refused)?;
     let all = || devices.used.iter().zip(std::iter::once(&programs).chain(&peers));
     let footprint = Footprint::of(&cut.rows(&programs, chunks), all());
+    let resident = Footprint::of(&cut.resident().rows(&programs, None), all());
+    let resident = footprint.exceeds(&resident, &devices.used).then_some(resident);
     // Devices that share a run, or that have a memory of their own, have one thread each. Beside a GPU the host's cores have
     // nothing to do; virtual ones compute on them.
     let on_cpu = cut.on_cpu;
@@ -159,7 +164,8 @@ pub fn plan(
         (false, Some(_)) => (1, threads.min(MOST_READERS)),
         (false, None) => (1, 1),
     };
-    let fetch = Fetch::of(facts, file, (batch, spec.data.shuffle), (chunks, world_size, readers));
+    let way = Way { shuffle: spec.data.shuffle, chunks, world_size, readers };
+    let fetch = Fetch::of(facts, file, &course, way, &machine.speed());
     let queued = sums.as_ref().is_some_and(|sums| sums.by.is_queued());
     let by = chosen.as_ref().map(|chosen| (chosen.engine, spec.devices.precision, queued));
     let floor = by.and_then(|by| machine.gpu_floor(all(), by, (data_bytes, fetch)));
@@ -188,6 +194,7 @@ pub fn plan(
         floor,
         data_bytes,
         footprint,
+        resident,
         spec,
     })
 }

@@ -1,7 +1,7 @@
 //! What a user may not expect of a trial: keys that change nothing, or not all that they seem to. Told as warnings by
 //! `runner check` and at the start of a run.
 
-use super::{Place, Trial, global_batch};
+use super::{Footprint, Place, Trial, global_batch};
 use crate::{
     spec::{Curve, Interval, Placement, Policy, Rule, Scaling},
     units,
@@ -46,11 +46,20 @@ impl Trial {
 
     /// Rows that are to be brought to where they are.
     fn placement(&self) -> Option<String> {
-        let nowhere = self.devices.used == [Place::Cpu] && !self.facts.in_file();
-        (nowhere && self.spec.data.placement == Placement::Streamed).then(|| {
-            "`data.placement = \"streamed\"` changes nothing here: the CPU computes in the memory that holds the rows"
-                .to_owned()
-        })
+        if self.spec.data.placement != Placement::Streamed {
+            return None;
+        }
+        if self.devices.used == [Place::Cpu] && !self.facts.in_file() {
+            let nothing = "`data.placement = \"streamed\"` changes nothing here: the CPU computes in the memory that \
+                           holds the rows";
+            return Some(nothing.to_owned());
+        }
+        let of = |footprint: &Footprint| footprint.in_host_memory(&self.devices.used);
+        let [streamed, resident] = units::two_sizes(of(&self.footprint), of(self.resident.as_ref()?));
+        Some(format!(
+            "`data.placement = \"streamed\"` saves no memory here: chunks of rows make it {streamed}, and with \
+             all rows in memory it would be {resident}"
+        ))
     }
 
     /// Outputs that stand for no class.

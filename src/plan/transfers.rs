@@ -5,7 +5,7 @@
 //! would wait for a disk comes on top: whether they would, only the run knows. A GPU's counters, 128 bytes for
 //! each block of steps, come on top: how many blocks there are depends on the time that steps take.
 
-use super::{Place, Trial};
+use super::{Place, Trial, course::Course};
 use crate::{
     program::{Hyper, Op},
     spec::Policy,
@@ -33,11 +33,11 @@ pub(crate) const FLAG: u64 = 64;
 
 /// All that moves, in the order of `transfers.csv`; what would be zero is left out.
 pub fn transfers(trial: &Trial) -> Vec<Movement> {
-    let counts = Counts::of(trial);
-    let mut all = to_devices(trial, &counts);
+    let course = Course::of(&trial.spec, trial.facts, trial.programs.train.batch);
+    let mut all = to_devices(trial, &course);
     let row_bytes = trial.facts.file_row_bytes.unwrap_or(0);
-    let validation_rows = counts.passes * trial.facts.validation_rows as u64;
-    all.push(movement("read", "batch", counts.train_rows.saturating_mul(row_bytes)));
+    let validation_rows = course.validations * trial.facts.validation_rows as u64;
+    all.push(movement("read", "batch", course.train_rows().saturating_mul(row_bytes)));
     all.push(movement("read", "validation", validation_rows.saturating_mul(row_bytes)));
     all.retain(|movement| movement.bytes > 0);
     all
@@ -47,14 +47,16 @@ fn movement(kind: &'static str, purpose: &'static str, bytes: u64) -> Movement {
     Movement { kind, purpose, bytes }
 }
 
-fn to_devices(trial: &Trial, counts: &Counts) -> Vec<Movement> {
+fn to_devices(trial: &Trial, course: &Course) -> Vec<Movement> {
     let devices = trial.devices.used.iter().filter(|place| **place != Place::Cpu).count() as u64;
     if devices == 0 {
         return Vec::new();
     }
     // What is said of one device alone is said of the first: it keeps the log, and the parameters are read from it.
     let each = |bytes: u64| devices.saturating_mul(bytes);
-    let Counts { row_bytes, epochs, passes, .. } = *counts;
+    // Of features and targets.
+    let row_bytes = (trial.facts.features + trial.facts.targets) as u64 * NUMBER;
+    let (epochs, passes) = (course.epochs(), course.validations);
     let steps = trial.steps;
     let (train_rows, validation_rows) = (trial.facts.train_rows as u64, trial.facts.validation_rows as u64);
     let validates = if trial.programs.validate.is_some() { 1 } else { 0 };
@@ -63,7 +65,7 @@ fn to_devices(trial: &Trial, counts: &Counts) -> Vec<Movement> {
     // Every device has all resident rows; of streamed ones each has its share.
     let dataset = resident * each((train_rows + validates * validation_rows) * row_bytes);
     let order = if trial.spec.data.shuffle { resident * each(epochs * train_rows * NUMBER) } else { 0 };
-    let batches = order + streamed * counts.train_rows * row_bytes;
+    let batches = order + streamed * course.train_rows() * row_bytes;
     let validation_batches = streamed * passes * validation_rows * row_bytes;
     let layout = &trial.programs.layout;
     let values = layout.buffers[layout.values.0].len as u64 * NUMBER;
@@ -92,39 +94,4 @@ fn to_devices(trial: &Trial, counts: &Counts) -> Vec<Movement> {
         movement("d2h", "validation", each(passes * 2 * SUM)),
         movement("all_reduce", "gradients", each(steps * summed.sum::<u64>())),
     ]
-}
-
-/// How often things happen in a run that comes to its planned end.
-struct Counts {
-    /// Of features and targets.
-    row_bytes: u64,
-    /// Epochs begun.
-    epochs: u64,
-    /// Passes over the validation rows.
-    passes: u64,
-    /// Training rows that steps take, over all epochs.
-    train_rows: u64,
-}
-
-impl Counts {
-    fn of(trial: &Trial) -> Self {
-        let facts = trial.facts;
-        let rows = facts.train_rows as u64;
-        let epochs = trial.steps.div_ceil(trial.steps_per_epoch.max(1));
-        let every = trial.spec.trainer.validate_every_epochs;
-        let passes = match (&trial.programs.validate, every) {
-            (None, _) | (_, 0) => 0,
-            // After every so many epochs, and after the last.
-            _ => epochs / every + u64::from(!epochs.is_multiple_of(every)),
-        };
-        let batch = trial.programs.train.batch as u64;
-        let whole = trial.steps / trial.steps_per_epoch.max(1);
-        let last = ((trial.steps % trial.steps_per_epoch.max(1)) * batch).min(rows);
-        Self {
-            row_bytes: (facts.features + facts.targets) as u64 * NUMBER,
-            epochs,
-            passes,
-            train_rows: whole * rows + last,
-        }
-    }
 }

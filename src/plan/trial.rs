@@ -44,6 +44,8 @@ pub struct Trial {
     pub data_bytes: u64,
     /// All that it takes of memory.
     pub footprint: Footprint,
+    /// What it would take with its rows kept in memory, where that is less.
+    pub resident: Option<Footprint>,
 }
 
 impl Trial {

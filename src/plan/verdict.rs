@@ -214,6 +214,9 @@ const NOTHING_BESIDE: Parts = Parts {
     fetch_s: 0.0,
     upload_s: 0.0,
     read_s: 0.0,
+    order_s: 0.0,
+    first_s: 0.0,
+    last_s: 0.0,
 };
 
 /// The time of computing by what it went into, and the part of it that was the hand-over of blocks for the log.

@@ -15,6 +15,7 @@ use std::{
 use crate::{
     data::{Part, RowReader, Store},
     device::make_room,
+    host::prefer_huge_pages,
     program::Shard,
 };
 
@@ -215,6 +216,8 @@ impl Reader {
 fn resize(buffer: &mut Vec<f32>, len: usize) -> io::Result<()> {
     buffer.truncate(len);
     make_room(buffer, len, "a chunk")?;
+    // Rows in any order are written all over it.
+    prefer_huge_pages(buffer.spare_capacity_mut());
     buffer.resize(len, 0.0);
     Ok(())
 }
@@ -232,6 +235,8 @@ fn pick(all: &[f32], rows: &[u32], width: usize, to: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Condvar, Mutex};
+
     use super::*;
 
     /// One chunk to a pass, each pass shorter than the one before: a buffer that is used again has room for more.
@@ -265,5 +270,72 @@ mod tests {
             assert_eq!(passes, capacities, "{is_held}");
             drop(bound);
         }
+    }
+
+    /// Rows of a file that tells how many reads of it were begun.
+    #[derive(Default)]
+    struct Told(Mutex<usize>, Condvar);
+
+    impl RowReader for Told {
+        fn read_rows(&self, _: &[u32], _: &mut [f32]) -> io::Result<()> {
+            *self.0.lock().expect("nobody panics") += 1;
+            self.1.notify_all();
+            Ok(())
+        }
+
+        fn read_range(&self, _: u32, _: &mut [f32]) -> io::Result<()> {
+            unreachable!("chunks are read by number")
+        }
+
+        fn row_bytes(&self) -> u64 {
+            4
+        }
+
+        fn counted(&self, _: Arc<crate::device::Reads>) -> Arc<dyn RowReader> {
+            unreachable!("nobody counts")
+        }
+    }
+
+    /// Buffers of so many chunks to a pass, by so many passes, where the reader is always as far ahead as it can be.
+    fn buffers(chunks: usize, passes: usize, is_held: bool) -> usize {
+        let told = Arc::new(Told::default());
+        let (rows, file) = (2 * chunks, Arc::clone(&told) as Arc<dyn RowReader>);
+        let part = Part { rows, features: Store::File(file), targets: Arc::new(vec![0.0; rows]) };
+        let cut = Cut { features: 1, targets: 1, batch: 2, chunk: 2, world_size: 1, readers: 1 };
+        let stream = Stream::new(part, cut, is_held).expect("a thread");
+        let reads = |count: usize| {
+            let wait =
+                told.1.wait_timeout_while(told.0.lock().expect("a count"), Duration::from_secs(60), |n| {
+                    *n < count
+                });
+            assert!(!wait.expect("a count").1.timed_out(), "the reader does not read ahead");
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        let mut bound = None;
+        for pass in 0..passes {
+            stream.begin(None, rows).expect("a thread that reads");
+            for taken in 0..chunks {
+                // One is ready, one is being read.
+                reads(pass * chunks + chunks.min(taken + 2));
+                let chunk = stream.next(Duration::MAX).expect("rows").expect("in time");
+                seen.insert(chunk.features[0].as_ptr());
+                bound = is_held.then(|| Arc::clone(&chunk.features[0]));
+                reads(pass * chunks + chunks.min(taken + 3));
+                stream.recycle(chunk);
+            }
+        }
+        drop(bound);
+        seen.len()
+    }
+
+    /// As many as the plan counts: see `on_the_host` of its chunks.
+    #[test]
+    fn no_more_chunks_are_in_memory_than_an_epoch_has() {
+        let of = |passes, is_held| [1, 2, 3, 4, 6].map(|chunks| buffers(chunks, passes, is_held));
+        assert_eq!(of(1, false), [1, 2, 3, 3, 3]);
+        assert_eq!(of(3, false), [1, 2, 3, 3, 3]);
+        // The device has the last one until it is given the next.
+        assert_eq!(of(1, true), [1, 2, 3, 4, 4]);
+        assert_eq!(of(3, true), [2, 3, 4, 4, 4]);
     }
 }

@@ -83,7 +83,7 @@ impl From<io::Error> for Halt {
 
 /// How finely a trial's steps are timed.
 pub fn grain(trial: &Trial) -> Grain {
-    let device_s = trial.floor.by(1).device_s();
+    let device_s = trial.floor.settled_s(1);
     // A GPU times its steps itself, while the host is elsewhere.
     let blocks = trial.engine.is_gpu() || device_s < SHORTEST_TIMED_STEP.as_secs_f64();
     if blocks { Grain::Blocks } else { Grain::Phases }

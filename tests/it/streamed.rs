@@ -57,9 +57,9 @@ fn chunks_are_part_of_the_memory_that_is_told() {
 
     let page = place.runner(&["check", "spec.toml", "devices.num_gpus=2", "--virtual-gpus=2"]).stdout;
     let memory = lines(&page, "memory");
-    // Three chunks of all rows, targets, order, and which of the file's rows validate; and what is noted of the rows of a
-    // device's share.
-    let host = 3 * 400 * row + 400 * 4 + 300 * 4 + 400 * 4 + 200 * 12;
+    // One chunk of all rows of either kind, targets, order, and which of the file's rows validate; and what is noted of the
+    // rows of a device's share.
+    let host = 400 * row + 400 * 4 + 300 * 4 + 400 * 4 + 200 * 12;
     assert!(memory[0].contains(" for 2 virtual devices, all in the host's memory: "), "{memory:?}");
     let (each, rows) = memory[1].split_once(" on each of them, ").expect("two parts");
     assert_eq!(rows, format!("{} for rows on their way", units::bytes(host)));
@@ -82,10 +82,12 @@ fn what_fetching_takes_is_measured_and_counted() {
         "{step:?}"
     );
     assert!(step[2].starts_with("20 rows from the file in ") && step[2].contains(" of it"), "{step:?}");
-    assert!(step[3].starts_with("one by itself in "), "{step:?}");
-    assert!(step[3].contains("B/s, measured on "), "{step:?}");
+    let order = "an epoch begins with 1.80 µs for the order of its rows, while nothing is computed";
+    assert_eq!(step[3], order);
+    assert!(step[4].starts_with("one by itself in "), "{step:?}");
+    assert!(step[4].contains("B/s, measured on "), "{step:?}");
     let seen = [" rows, all of which the system had in memory", " came from the disk, in "];
-    assert!(seen.iter().any(|seen| step[3].contains(seen)), "{step:?}");
+    assert!(seen.iter().any(|seen| step[4].contains(seen)), "{step:?}");
     assert!(page.contains("; fetched from the file row by row, and checked then\n"), "{page}");
     // What was read is part of the run's time.
     let run = place.run(&[threads, "trainer.validate_every_epochs=0", "-v"]).ended_by(0);
@@ -131,6 +133,103 @@ fn narrow_rows_are_read_many_at_a_time() {
         // An epoch's rows, and all rows to validate on, are one read each.
         assert_eq!(numbers(&read, "count"), [2.0, 2.0], "{more:?}");
     }
+}
+
+/// What is at once in memory of an epoch that is one chunk, to the byte; and that all rows would be less.
+#[test]
+fn an_epoch_in_one_chunk_is_no_more_than_its_rows() {
+    let place = place(3000, 5, "");
+    // Two chunks of 2,250 rows of five numbers and a target: one that is computed with, one of the next epoch. The same of
+    // 750 that validate.
+    let chunks = 2 * 3000 * 24;
+    let check = |more: &[&str]| place.runner(&[&["check", "spec.toml", "--threads=1"], more].concat());
+    let said = check(&[]);
+    let of_it = format!(", {} of it for 4 chunks of rows at most, ", units::bytes(chunks));
+    let memory = lines(&said.stdout, "memory");
+    assert!(memory[0].contains(&of_it), "{memory:?}");
+    let beside = "; streamed, an epoch in one chunk of rows from the file, and checked then\n";
+    assert!(said.stdout.contains(beside), "{}", said.stdout);
+    let bytes = |page: &str| -> f64 {
+        let memory = lines(page, "memory").remove(0);
+        let size = memory.strip_prefix("memory").and_then(|rest| rest.split(" on the device").next());
+        let number = size.and_then(|size| size.trim().strip_suffix(" KiB")).expect("kilobytes");
+        number.parse::<f64>().expect("a number") * 1024.0
+    };
+    let resident = bytes(&check(&["data.placement=resident"]).stdout);
+    let streamed = bytes(&said.stdout);
+    // Chunks, what is noted of their rows, and of which rows validate, in place of the features.
+    let more = (chunks + 3000 * 12 + 3000 * 4) as f64 - 3000.0 * 20.0;
+    assert!((streamed - resident - more).abs() < 4096.0, "{streamed} {resident} {more}");
+    let [streamed, resident] = [streamed, resident].map(|bytes| units::bytes(bytes as u64));
+    let warning = format!(
+        "`data.placement = \"streamed\"` saves no memory here: chunks of rows make it {streamed}, and with all rows in \
+         memory it would be {resident}"
+    );
+    assert!(said.stderr.contains(&warning), "{} {warning}", said.stderr);
+
+    // Of one epoch of 60 steps nothing else is read: their rows are one chunk, and there is no second one.
+    let few = check(&["trainer.max_steps=60"]);
+    let of_it = format!(", {} of it for 2 chunks of rows at most, ", units::bytes((1200 + 750) * 24));
+    assert!(lines(&few.stdout, "memory")[0].contains(&of_it), "{}", few.stdout);
+    // Where rows fit no chunk is said to be less than they are.
+    assert!(check(&["data.placement=resident"]).stderr.is_empty());
+}
+
+/// Nothing hides the first chunk of an epoch: where it is the only one, a step takes what reading and computing take.
+#[test]
+fn the_first_chunk_of_an_epoch_is_waited_for() {
+    let place = place(3000, 5, "");
+    let page = place.runner(&["check", "spec.toml"]).stdout;
+    let step = lines(&page, "a");
+    let seconds = |text: &str| -> f64 {
+        let (number, unit) = text.split_once(' ').expect("a number and its unit");
+        let unit = [("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)].into_iter().find(|(name, _)| *name == unit);
+        number.parse::<f64>().expect("a number") * unit.expect("a unit").1
+    };
+    let total = seconds(step[1].split(" by the cost model").next().expect("a time"));
+    let read = step[2].strip_prefix("20 rows from the file in ").expect("a time");
+    let read = seconds(read.split(", beside it").next().expect("a time"));
+    let waits = step[3].strip_prefix("an epoch begins with ").expect("waits");
+    let waits = waits.strip_suffix(" for its first chunk, while nothing is computed").expect("a wait");
+    let (order, first) = waits.split_once(" for the order of its rows and ").expect("two waits");
+    let (order, first) = (seconds(order), seconds(first));
+    // 2,250 rows are 113 steps; words have three digits.
+    assert!((first / (112.5 * read) - 1.0).abs() < 0.05, "{step:?}");
+    assert!((order / (2250.0 * 4e-9) - 1.0).abs() < 0.01, "{step:?}");
+    assert!(total > 0.97 * (read + order / 113.0), "{step:?}");
+    let log = place.run(&["-v"]).ended_by(0).text("run.log");
+    assert!(log.contains("INFO  rows from the file: one by itself in "), "{log}");
+}
+
+/// Every repeat has rows of its own to validate on, and all are planned alike: by what is typical of files, whatever is
+/// measured, which is once for all of them.
+#[test]
+fn repeats_are_planned_alike() {
+    let place = place(600, 2000, "[sweep]\nrepeats = 4\n");
+    let threads = "--threads=2";
+    let run = place.runner(&["spec.toml", threads]);
+    assert!(run.stdout.contains("4 trials, 4 finished"), "{}{}", run.stdout, run.stderr);
+    let mut told = Vec::new();
+    let sweeps = fs::read_dir(place.path().join("runs/spec")).expect("a sweep");
+    for sweep in sweeps {
+        for trial in fs::read_dir(sweep.expect("a folder").path()).expect("trials") {
+            let Ok(log) = fs::read_to_string(trial.expect("a trial").path().join("run.log")) else {
+                continue;
+            };
+            let of = |word: &str| {
+                let line = log.lines().find_map(|line| Some(line.split_once(word)?.1.to_owned()));
+                line.unwrap_or_else(|| panic!("{word}: {log}"))
+            };
+            told.push([of("engine "), of("rows from the file: ")]);
+        }
+    }
+    assert_eq!(told.len(), 4);
+    assert!(told.iter().all(|other| *other == told[0]), "{told:?}");
+    // Another process measures anew, and plans the same.
+    let engine = |_| lines(&place.runner(&["check", "spec.toml", threads]).stdout, "engine");
+    let engines = [0; 4].map(engine);
+    assert!(engines.iter().all(|other| *other == engines[0]), "{engines:?}");
+    assert!(engines[0][0].ends_with(", with rows at typical rates of a file"), "{engines:?}");
 }
 
 /// Rows that are wide and come in any order are fetched by the steps: by one thread or by several, the same.

@@ -50,8 +50,29 @@ struct Buffers {
     bytes: Vec<u8>,
 }
 
-/// A row's number in the array, and which of the rows asked for it is.
-type Wanted = (u32, u32);
+/// A row's number in the array, and which of the rows asked for it is, as one number that sorts as the two would: to
+/// compare them one after the other takes several times as long.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Wanted(u64);
+
+impl Wanted {
+    fn new(number: u32, place: u32) -> Self {
+        Self(u64::from(number) << 32 | u64::from(place))
+    }
+
+    fn number(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn place(self) -> usize {
+        (self.0 as u32) as usize
+    }
+
+    /// Whether it follows another in the array, and where it is to be.
+    fn follows(self, other: Self) -> bool {
+        self.0.wrapping_sub(other.0) == Self::new(1, 1).0
+    }
+}
 
 /// Bytes of one read at most.
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -82,31 +103,27 @@ impl Rows {
 
 impl RowReader for Rows {
     fn read_rows(&self, rows: &[u32], out: &mut [f32]) -> io::Result<()> {
-        let begun = Instant::now();
         let width = self.array.width;
         if out.len() != rows.len() * width {
             let message = format!("room for {} numbers, not {}", out.len(), rows.len() * width);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
+        let begun = Instant::now();
         let Buffers { mut wanted, mut bytes } = self.spare().pop().unwrap_or_default();
         wanted.clear();
         make_room(&mut wanted, rows.len(), "the numbers of rows to read")?;
         for (row, place) in rows.iter().zip(0..) {
-            wanted.push((self.number(*row)?, place));
+            wanted.push(Wanted::new(self.number(*row)?, place));
         }
         // In the order of the file: neighbours are one read, and a disk is read in one direction.
         wanted.sort_unstable();
         let mut calls = 0;
         let mut rest = &wanted[..];
-        while let Some(&(first, place)) = rest.first() {
-            let (run, after) = rest.split_at(self.array.run(rest));
-            let in_order = run
-                .iter()
-                .zip(0..)
-                .all(|(&(number, to), i)| number - first == i && to == place.wrapping_add(i));
-            if in_order {
-                let out = &mut out[place as usize * width..][..run.len() * width];
-                calls += self.array.read(first, out, &mut bytes)?;
+        while let Some(first) = rest.first() {
+            let (run, after) = rest.split_at(self.array.run(rest.iter().map(|row| row.number())));
+            if run.len() == following(run) {
+                let out = &mut out[first.place() * width..][..run.len() * width];
+                calls += self.array.read(first.number(), out, &mut bytes)?;
             } else {
                 self.array.pick(run, out, &mut bytes)?;
                 calls += 1;
@@ -120,18 +137,19 @@ impl RowReader for Rows {
 
     fn read_range(&self, first: u32, out: &mut [f32]) -> io::Result<()> {
         let rows = first..first + (out.len() / self.array.width.max(1)) as u32;
-        match &self.chosen {
-            None => {
-                rows.end.checked_sub(1).map_or(Ok(first), |last| self.number(last))?;
-                let begun = Instant::now();
-                let mut bytes = self.spare().pop().unwrap_or_default();
-                let calls = self.array.read(first, out, &mut bytes.bytes)?;
-                self.spare().push(bytes);
-                self.count(rows.len(), calls, begun);
-                Ok(())
+        rows.end.checked_sub(1).map_or(Ok(first), |last| self.number(last))?;
+        let begun = Instant::now();
+        let mut buffers = self.spare().pop().unwrap_or_default();
+        let calls = match &self.chosen {
+            None => self.array.read(first, out, &mut buffers.bytes)?,
+            Some(chosen) => {
+                let numbers = &chosen[rows.start as usize..rows.end as usize];
+                self.array.read_ascending(numbers, out, &mut buffers.bytes)?
             }
-            Some(_) => self.read_rows(&rows.collect::<Vec<_>>(), out),
-        }
+        };
+        self.spare().push(buffers);
+        self.count(rows.len(), calls, begun);
+        Ok(())
     }
 
     fn row_bytes(&self) -> u64 {
@@ -149,19 +167,64 @@ impl RowReader for Rows {
     }
 }
 
+/// That many bytes to read into, whatever is in them.
+fn room(bytes: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if bytes.len() < len {
+        bytes.resize(len, 0);
+    }
+    &mut bytes[..len]
+}
+
+/// How many rows from the first on follow each other in the array, and where they are to be.
+fn following(run: &[Wanted]) -> usize {
+    1 + run.windows(2).take_while(|pair| pair[1].follows(pair[0])).count()
+}
+
 impl Array {
     fn row_bytes(&self) -> usize {
         self.width * self.layout.element.bytes()
     }
 
-    /// How many of the rows, which are sorted, one read brings: those that lie close together.
-    fn run(&self, wanted: &[Wanted]) -> usize {
-        let (size, first) = (self.row_bytes() as u64, wanted[0].0);
-        let follows = |pair: &[Wanted]| {
-            let skipped = u64::from(pair[1].0 - pair[0].0).saturating_sub(1);
-            skipped * size <= GAP_BYTES && (u64::from(pair[1].0 - first) + 1) * size <= BLOCK as u64
-        };
-        1 + wanted.windows(2).take_while(|pair| follows(pair)).count()
+    /// How many of the rows with those numbers, which do not descend, one read brings: those that lie close together.
+    fn run(&self, mut numbers: impl Iterator<Item = u32>) -> usize {
+        let size = self.row_bytes() as u64;
+        let Some(first) = numbers.next() else { return 0 };
+        let mut before = first;
+        let near = numbers.take_while(|&next| {
+            let skipped = u64::from(next - before).saturating_sub(1);
+            before = next;
+            skipped * size <= GAP_BYTES && (u64::from(next - first) + 1) * size <= BLOCK as u64
+        });
+        1 + near.count()
+    }
+
+    /// Reads rows of those numbers, which ascend, into `out`, one after the other; by how many calls.
+    fn read_ascending(
+        &self,
+        mut numbers: &[u32],
+        mut out: &mut [f32],
+        bytes: &mut Vec<u8>,
+    ) -> io::Result<usize> {
+        let mut calls = 0;
+        while let Some(&first) = numbers.first() {
+            let (run, after) = numbers.split_at(self.run(numbers.iter().copied()));
+            let (to, rest) = out.split_at_mut(run.len() * self.width);
+            let span = (run[run.len() - 1] - first) as usize + 1;
+            if span == run.len() {
+                calls += self.read(first, to, bytes)?;
+            } else {
+                let (bytes, are_finite) = self.span(first, span, bytes)?;
+                let mut to = to;
+                for piece in run.chunk_by(|row, next| next - row == 1) {
+                    let (own, rest) = to.split_at_mut(piece.len() * self.width);
+                    self.place(bytes, [first, piece[0]], are_finite, own)?;
+                    to = rest;
+                }
+                calls += 1;
+            }
+            (numbers, out) = (after, rest);
+        }
+        Ok(calls)
     }
 
     /// Reads rows from number `first` on into `out`, by way of `bytes` where they are not f32; by how many calls.
@@ -174,7 +237,7 @@ impl Array {
             if as_they_are {
                 self.read_bytes(element, bytemuck::cast_slice_mut(out))?;
             } else {
-                bytes.resize(out.len() * size, 0);
+                let bytes = room(bytes, out.len() * size);
                 self.read_bytes(element, bytes)?;
                 self.layout.decode_f32(bytes, out);
             }
@@ -186,15 +249,36 @@ impl Array {
 
     /// Reads the rows of a run, each to its place in `out`.
     fn pick(&self, run: &[Wanted], out: &mut [f32], bytes: &mut Vec<u8>) -> io::Result<()> {
-        let (size, first, last) = (self.row_bytes(), run[0].0, run[run.len() - 1].0);
-        bytes.resize((last - first + 1) as usize * size, 0);
-        self.read_bytes(u64::from(first) * self.width as u64, bytes)?;
-        for &(number, place) in run {
-            let out = &mut out[place as usize * self.width..][..self.width];
-            self.layout.decode_f32(&bytes[(number - first) as usize * size..][..size], out);
-            self.check(u64::from(number) * self.width as u64, out)?;
+        let (first, last) = (run[0].number(), run[run.len() - 1].number());
+        let (bytes, are_finite) = self.span(first, (last - first) as usize + 1, bytes)?;
+        for piece in run.chunk_by(|row, next| next.follows(*row)) {
+            let out = &mut out[piece[0].place() * self.width..][..piece.len() * self.width];
+            self.place(bytes, [first, piece[0].number()], are_finite, out)?;
         }
         Ok(())
+    }
+
+    /// Reads so many rows as they are in the file. All of them are looked at in one go: whether none has a number that cannot
+    /// be used. One that has may be a row that nobody asked for.
+    fn span<'b>(&self, first: u32, rows: usize, bytes: &'b mut Vec<u8>) -> io::Result<(&'b [u8], bool)> {
+        let bytes = room(bytes, rows * self.row_bytes());
+        self.read_bytes(u64::from(first) * self.width as u64, bytes)?;
+        let are_finite = self.layout.is_f32_of_this_machine()
+            && bytemuck::try_cast_slice(bytes).is_ok_and(|all| raw::first_not_finite(all).is_none());
+        Ok((bytes, are_finite))
+    }
+
+    /// Brings rows from number `from` on out of the bytes of those from number `first` on.
+    fn place(
+        &self,
+        bytes: &[u8],
+        [first, from]: [u32; 2],
+        are_finite: bool,
+        out: &mut [f32],
+    ) -> io::Result<()> {
+        let bytes = &bytes[(from - first) as usize * self.row_bytes()..];
+        self.layout.decode_f32(&bytes[..out.len() * self.layout.element.bytes()], out);
+        if are_finite { Ok(()) } else { self.check(u64::from(from) * self.width as u64, out) }
     }
 
     fn read_bytes(&self, element: u64, bytes: &mut [u8]) -> io::Result<()> {

@@ -157,6 +157,55 @@ fn rows_far_and_near_come_to_their_places() {
     }
 }
 
+/// Rows in order, between which others validate: some pages apart, or side by side in more than one read.
+#[test]
+fn ranges_of_split_rows_are_those_of_memory() {
+    for (count, width) in [(200_usize, 1500), (40_000, 5), (6, 100_000)] {
+        let values: Vec<f32> = (0..count * width).map(|i| (i % 9973) as f32).collect();
+        let doubles: Vec<u8> = values.iter().flat_map(|&v| f64::from(v).to_le_bytes()).collect();
+        let labels: Vec<u8> = (0..count).map(|i| (i % 2) as u8).collect();
+        for (descr, elements) in [("<f4", f32s(&values)), ("<f8", doubles)] {
+            let folder = Folder::new(
+                &npy(descr, &format!("({count}, {width})"), &elements),
+                &npy("|u1", &format!("({count},)"), &labels),
+            );
+            let spec = Npy { validation_fraction: Some(0.35), ..folder.spec() };
+            let whole = read_ok(Source::Npy(spec.clone()), Task::Classification);
+            let streamed = in_file(spec);
+            let Store::File(reader) = &streamed.train.features else { panic!("not in a file") };
+            let rows = streamed.train.rows;
+            for (first, rows) in [(0, rows), (rows / 2, rows - rows / 2), (rows - 1, 1), (1, 0)] {
+                let mut out = vec![f32::NAN; rows * width];
+                reader.read_range(first as u32, &mut out).expect("rows");
+                let expected = &memory(&whole.train)[first * width..][..rows * width];
+                assert!(out == expected, "{descr} {count} {first}");
+            }
+        }
+    }
+}
+
+/// What is wrong with a row that validates is no matter of the rows around it.
+#[test]
+fn a_range_of_split_rows_is_judged_by_its_own_rows() {
+    let (labels, seed_0) = (npy("|u1", "(20,)", &[0, 1].repeat(10)), [0, 4, 7, 17, 19]);
+    let range = |bad: usize| {
+        let mut values: Vec<f32> = (0..20).map(|i| i as f32).collect();
+        values[bad] = f32::NAN;
+        let folder = Folder::new(&npy("<f4", "(20, 1)", &f32s(&values)), &labels);
+        let made = in_file(Npy { validation_fraction: Some(0.25), ..folder.spec() });
+        let Store::File(reader) = &made.train.features else { panic!("not in a file") };
+        let mut out = [0.0; 15];
+        let read = reader.read_range(0, &mut out).map(|()| out.to_vec()).map_err(|error| error.to_string());
+        (read, folder.0.path().join("x.npy"))
+    };
+    let expected: Vec<f32> = (0..20).filter(|row| !seed_0.contains(row)).map(|row| row as f32).collect();
+    assert_eq!(range(7).0, Ok(expected));
+    let (fault, path) = range(9);
+    let told = "is NaN: expected a finite number";
+    let path = path.display();
+    assert_eq!(fault, Err(format!("row 9, feature 0 (both counted from 0) of `{path}` {told}")));
+}
+
 #[test]
 fn what_memory_does_not_hold_stays_in_its_file() {
     let folder = counted("<f4");
