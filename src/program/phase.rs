@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
-    /// Fetching the rows of a batch.
+    /// Fetching the rows of a batch, where they are copied.
     Data,
     /// Moving data to the device.
     Upload,
