@@ -158,7 +158,7 @@ impl Floor {
             meetings: 3,
             instructions: programs.train.instructions.len(),
         };
-        let in_place = programs.train.features_in_place().filter(|_| rates.processor != Processor::Gpu);
+        let in_place = programs.train.features_in_place().filter(|_| rates.processor == Processor::Cpu);
         for instruction in &programs.train.instructions {
             if let (Op::AllReduce { of }, Some(sums)) = (&instruction.op, sums) {
                 floor.all_reduce_s += sums.seconds(4 * of.len as u64);
@@ -176,8 +176,9 @@ impl Floor {
                 // Features are copied out of the system's memory straight to where the step has them.
                 cost.bytes -= (2 * 4 * rows * width) as f64;
             }
-            if let (Op::Gather { x, rows, width, .. }, None) = (&instruction.op, fetch)
+            if let Op::Gather { x, rows, width, .. } = &instruction.op
                 && in_place == Some(*x)
+                && !fetch.is_some_and(|fetch| fetch.in_step)
             {
                 // Features are read where they lie; their copy is not written.
                 cost.bytes -= (4 * rows * width) as f64;

@@ -99,6 +99,20 @@ fn a_big_model_is_bound_by_arithmetic() {
     assert_eq!(told(&trial, computing(&trial, 40, 1.4)).2, "a GPU, or a smaller model");
 }
 
+/// A layer with one output needs no copy of the rows of a large batch; one of few rows, or a wider layer, has one written.
+#[test]
+fn the_floor_knows_which_rows_are_read_where_they_lie() {
+    let two = format!("{{ linear = {{ out_features = 2 }} }}, {LINE}");
+    for (model, batch, copied) in [(LINE, 1024, 0), (LINE, 64, 64 * 100), (&two[..], 1024, 1024 * 100)] {
+        let trial = planned(model, &format!("data.batch_size = {batch}"), 100, 1_000_000, CORES);
+        // Per row its features and target; of targets the copy; and its place in the order.
+        let numbers = batch * (100 + 1 + 1 + 1) + copied;
+        let wanted = (4 * numbers) as f64 / Rates::typical("avx2").memory_bytes_per_s;
+        let told = trial.floor.rows_s;
+        assert!((told / wanted - 1.0).abs() < 1e-9, "{model}, batch of {batch}: {told} for {wanted}");
+    }
+}
+
 #[test]
 fn wide_rows_and_a_small_model_are_bound_by_memory() {
     let trial = planned(LINE, "data.batch_size = 1024", 100, 1_000_000, CORES);

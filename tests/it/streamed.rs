@@ -109,6 +109,38 @@ fn what_fetching_takes_is_measured_and_counted() {
     assert!(!page.contains("from the file"), "{page}");
 }
 
+/// Rows of a layer with one output are read where they lie, in memory and in chunks, and copied where a step fetches them
+/// from their file: to the same bits, on any device and by any number of threads.
+#[test]
+fn rows_that_are_read_in_place_are_those_that_are_copied() {
+    let place = place(2000, 40, "");
+    let devices: [&[&str]; 4] = [
+        &["--threads=1"],
+        &["--threads=2", "devices.engine=team"],
+        &["devices.num_gpus=1", "--virtual-gpus=1"],
+        &["devices.num_gpus=2", "--virtual-gpus=2"],
+    ];
+    for shuffle in ["data.shuffle=true", "data.shuffle=false"] {
+        let mut alone = None;
+        for on in devices {
+            let run = |placement| {
+                place.run(
+                    &[&["data.batch_size=300", "optimizer.sgd.lr=0.01", shuffle, placement], on].concat(),
+                )
+            };
+            let [resident, streamed] =
+                ["data.placement=resident", "data.placement=streamed"].map(|p| run(p).ended_by(0));
+            assert_eq!(streamed.numbers(), resident.numbers(), "{shuffle} {on:?}");
+            assert!(tensors(&streamed.model()) == tensors(&resident.model()), "{shuffle} {on:?}: weights");
+            // Two devices add their gradients up in another order.
+            if on[0] != "devices.num_gpus=2" {
+                let model = tensors(&resident.model());
+                assert!(*alone.get_or_insert(model.clone()) == model, "{shuffle} {on:?}: other weights");
+            }
+        }
+    }
+}
+
 /// Narrow rows in any order are read together by the CPU; the numbers are those of rows that are in memory.
 #[test]
 fn narrow_rows_are_read_many_at_a_time() {

@@ -41,7 +41,7 @@ pub const FLOAT32: i32 = 7;
 /// `ncclSum`.
 pub const SUM: i32 = 0;
 /// The oldest version whose communicators need not block; graphs may hold its sums, too (from 2.9 on).
-const OLDEST: (i32, i32) = (2, 14);
+const OLDEST: (i32, i32) = (2, 18);
 /// `ncclUnhandledCudaError`.
 const CUDA_FAILED: i32 = 1;
 /// `ncclInProgress`: not an error.
@@ -159,12 +159,16 @@ impl Nccl {
         let count = i32::try_from(contexts.len()).unwrap_or(0);
         for (rank, context) in (0..count).zip(contexts) {
             let mut handle: Handle = ptr::null_mut();
-            let entered = context.enter().is_ok();
-            // SAFETY: pointers to live locals, of which the library keeps none; the context is the thread's.
+            if context.enter().is_err() {
+                said = CUDA_FAILED;
+                break;
+            }
+            // SAFETY: pointers to live locals, of which the library keeps none (versions before the oldest that is taken
+            // did: they filled the handle in later, on a thread of their own); the context is the thread's.
             let status =
                 unsafe { (f.ncclCommInitRankConfig)(&raw mut handle, count, id, rank, &raw mut config) };
-            if !entered || !matches!(status, 0 | IN_PROGRESS) {
-                said = if entered { status } else { CUDA_FAILED };
+            if !matches!(status, 0 | IN_PROGRESS) {
+                said = status;
                 break;
             }
             handles.push((Arc::clone(context), handle));

@@ -301,7 +301,7 @@ fn several_gpus_do_what_one_does() {
     // One that is there and too old is not used, and says why.
     let old = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_PEER", "0"), ("RUNNER_SIM_NCCL_VERSION", "21304")];
     let warned = sim.run(&place, &["devices.num_gpus=2"], &old).ended;
-    let told = "libnccl.so.2 is too old: it is 2.13, and calls that can be left are there from 2.14 on";
+    let told = "libnccl.so.2 is too old: it is 2.13, and calls that can be left are there from 2.18 on";
     assert!(warned.stderr.contains(told) && warned.stderr.contains(warning), "{}", warned.stderr);
     let graph = without_nccl.run(&place, &["devices.num_gpus=2", "devices.engine=graph"], &four).ended;
     assert_eq!(graph.code, Some(2));
