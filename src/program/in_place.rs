@@ -22,11 +22,13 @@ impl Program {
             op.each_slice(|slice| apart &= slice.buffer != features.buffer);
             apart
         };
-        let may = |op: &Op| match *op {
-            Op::Gather { .. } => true,
+        let reads = |op: &Op| match *op {
             Op::Linear { x, outputs: 1, .. } | Op::WeightGradient { x, outputs: 1, .. } => x == features,
             _ => false,
         };
-        self.instructions.iter().all(|i| is_apart(&i.op) || may(&i.op)).then_some(features)
+        let gathers = |op: &Op| matches!(op, Op::Gather { .. });
+        let mut ops = self.instructions.iter().map(|i| &i.op);
+        let is_read = self.instructions.iter().any(|i| reads(&i.op));
+        (is_read && ops.all(|op| is_apart(op) || gathers(op) || reads(op))).then_some(features)
     }
 }
