@@ -17,18 +17,16 @@ impl Program {
             Op::Gather { x, rows, width, .. } if width >= LEAST_WIDTH && rows > IN_PLACE_FROM => Some(x),
             _ => None,
         })?;
-        let is_apart = |op: &Op| {
-            let mut apart = true;
-            op.each_slice(|slice| apart &= slice.buffer != features.buffer);
-            apart
+        let touches = |op: &Op| {
+            let mut touches = false;
+            op.each_slice(|slice| touches |= slice.buffer == features.buffer);
+            touches && !matches!(op, Op::Gather { .. })
         };
         let reads = |op: &Op| match *op {
             Op::Linear { x, outputs: 1, .. } | Op::WeightGradient { x, outputs: 1, .. } => x == features,
             _ => false,
         };
-        let gathers = |op: &Op| matches!(op, Op::Gather { .. });
-        let mut ops = self.instructions.iter().map(|i| &i.op);
-        let is_read = self.instructions.iter().any(|i| reads(&i.op));
-        (is_read && ops.all(|op| is_apart(op) || gathers(op) || reads(op))).then_some(features)
+        let mut users = self.instructions.iter().map(|i| &i.op).filter(|op| touches(op)).peekable();
+        (users.peek().is_some() && users.all(reads)).then_some(features)
     }
 }

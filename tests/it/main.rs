@@ -1,6 +1,7 @@
 //! One integration binary: every test drives the program or the library as a user would.
 
 mod architecture;
+mod arguments;
 mod bad_specs;
 mod compare;
 mod conformance;

@@ -31,8 +31,7 @@ pub fn multiply(
         Job::Linear { shape: [rows, inputs, 1], bias, activation, keep, in_place, .. } => {
             let [x, weight, add, _] = reads;
             let z = if keep { &mut *w1 } else { &mut *w0 };
-            let there = in_place.and_then(|fetch| bound.in_place(fetch, rows, inputs, at));
-            let x = there.unwrap_or(Lines::of(x, inputs));
+            let x = bound.lines(in_place, x, [rows, inputs], at);
             let relu = activation == Some(Activation::Relu);
             kernel.dot_rows(x, weight, if bias { add[0] } else { 0.0 }, relu, z);
         }

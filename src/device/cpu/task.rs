@@ -202,14 +202,21 @@ impl Bound {
         }
     }
 
-    /// So many rows of that width where they lie; `None` where that is in a file.
-    pub fn in_place(&self, fetch: Fetch, rows: usize, width: usize, at: &Cursor) -> Option<Lines<'_>> {
-        let Store::Memory(data) = &self.part(fetch.split).features else { return None };
+    /// So many rows of that width where they lie; their copies where that is in a file, or where copies were made anyway.
+    pub fn lines<'a>(
+        &'a self,
+        in_place: Option<Fetch>,
+        copies: &'a [f32],
+        [rows, width]: [usize; 2],
+        at: &Cursor,
+    ) -> Lines<'a> {
+        let Some(fetch) = in_place else { return Lines::of(copies, width) };
+        let Store::Memory(data) = &self.part(fetch.split).features else { return Lines::of(copies, width) };
         let start = at.start(fetch);
-        Some(match fetch.place {
+        match fetch.place {
             Place::Order => Lines { data, stride: width, order: Some(&self.order[start..start + rows]) },
             Place::Position | Place::Chunk => Lines::of(&data[start * width..], width),
-        })
+        }
     }
 
     /// A part of the next step's rows, as far as the epoch goes; none where they lie in a file.
@@ -325,8 +332,7 @@ impl Task {
                 linear::multiply(context, &self.job, reads, [w0, w1], at);
             }
             Job::PartialSums { inputs, stride, in_place } => {
-                let there = in_place.and_then(|fetch| context.bound.in_place(fetch, r1.len(), inputs, at));
-                let x = there.unwrap_or(Lines::of(r0, inputs));
+                let x = context.bound.lines(in_place, r0, [r1.len(), inputs], at);
                 for (i, (dy, sums)) in r1.chunks(SUM_ROWS).zip(w0.chunks_exact_mut(stride)).enumerate() {
                     kernel.weigh_rows(x.part(i * SUM_ROWS, dy.len()), dy, None, &mut sums[..inputs]);
                 }

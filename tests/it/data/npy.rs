@@ -65,6 +65,17 @@ fn counted(descr: &str) -> Folder {
     Folder::new(&npy(descr, "(50, 3)", &elements), &npy("<i8", "(50,)", &labels))
 }
 
+/// Rows of that width as f32 and as f64, each with labels of two classes.
+fn in_both_widths(values: &[f32], width: usize) -> [(&'static str, Folder); 2] {
+    let doubles: Vec<u8> = values.iter().flat_map(|&v| f64::from(v).to_le_bytes()).collect();
+    let count = values.len() / width;
+    let labels: Vec<u8> = (0..count).map(|i| (i % 2) as u8).collect();
+    [("<f4", f32s(values)), ("<f8", doubles)].map(|(descr, elements)| {
+        let features = npy(descr, &format!("({count}, {width})"), &elements);
+        (descr, Folder::new(&features, &npy("|u1", &format!("({count},)"), &labels)))
+    })
+}
+
 fn in_file(spec: Npy) -> Dataset {
     let streamed = Data { placement: Placement::Streamed, ..data(Source::Npy(spec)) };
     open(&streamed, Task::Classification, 0, MUCH).expect("rows")
@@ -138,13 +149,7 @@ fn a_run_of_rows_may_be_longer_than_a_read() {
 fn rows_far_and_near_come_to_their_places() {
     let (count, width) = (3000_usize, 101);
     let values: Vec<f32> = (0..count * width).map(|i| i as f32).collect();
-    let doubles: Vec<u8> = values.iter().flat_map(|&v| f64::from(v).to_le_bytes()).collect();
-    let labels: Vec<u8> = (0..count).map(|i| (i % 2) as u8).collect();
-    for (descr, elements) in [("<f4", f32s(&values)), ("<f8", doubles)] {
-        let folder = Folder::new(
-            &npy(descr, &format!("({count}, {width})"), &elements),
-            &npy("|u1", &format!("({count},)"), &labels),
-        );
+    for (descr, folder) in in_both_widths(&values, width) {
         let made = in_file(folder.spec());
         // All rows in disorder; some that lie some kilobytes apart, downwards; neighbours among rows that are far away.
         let disorder = (0..count).map(|i| (i * 1009 % count) as u32).collect();
@@ -162,13 +167,7 @@ fn rows_far_and_near_come_to_their_places() {
 fn ranges_of_split_rows_are_those_of_memory() {
     for (count, width) in [(200_usize, 1500), (40_000, 5), (6, 100_000)] {
         let values: Vec<f32> = (0..count * width).map(|i| (i % 9973) as f32).collect();
-        let doubles: Vec<u8> = values.iter().flat_map(|&v| f64::from(v).to_le_bytes()).collect();
-        let labels: Vec<u8> = (0..count).map(|i| (i % 2) as u8).collect();
-        for (descr, elements) in [("<f4", f32s(&values)), ("<f8", doubles)] {
-            let folder = Folder::new(
-                &npy(descr, &format!("({count}, {width})"), &elements),
-                &npy("|u1", &format!("({count},)"), &labels),
-            );
+        for (descr, folder) in in_both_widths(&values, width) {
             let spec = Npy { validation_fraction: Some(0.35), ..folder.spec() };
             let whole = read_ok(Source::Npy(spec.clone()), Task::Classification);
             let streamed = in_file(spec);

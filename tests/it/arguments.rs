@@ -1,0 +1,116 @@
+//! Arguments that name keys: what they mean, and which are refused.
+
+use super::{process::Place, run::LINREG};
+
+#[test]
+fn a_key_that_is_given_twice() {
+    let place = Place::new(LINREG);
+    let told = |arguments: &[&str]| {
+        let [checked, ran] =
+            ["check", "run"].map(|command| place.runner(&[&[command, "spec.toml"], arguments].concat()));
+        assert_eq!((checked.code, ran.code), (Some(2), Some(2)), "{checked:?}");
+        assert_eq!((checked.stdout.as_str(), &checked.stderr), ("", &ran.stderr));
+        checked.stderr
+    };
+    insta::assert_snapshot!(told(&["seed=1", "trainer.max_epochs=2", "seed=2"]), @r"
+    error: `seed` is given twice
+     --> argument:1:1
+      |
+    1 | seed=2
+      | ^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | seed=1
+      | ---- first given here
+      |
+      = hint: leave one of the two arguments out
+    ");
+    insta::assert_snapshot!(told(&["optimizer.sgd.lr=0.1", "optimizer.sgd.lr=0.1,0.2"]), @r"
+    error: `optimizer.sgd.lr` is given twice
+     --> argument:1:1
+      |
+    1 | optimizer.sgd.lr=0.1,0.2
+      | ^^^^^^^^^^^^^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | optimizer.sgd.lr=0.1
+      | ---------------- first given here
+      |
+      = hint: leave one of the two arguments out
+    ");
+    insta::assert_snapshot!(told(&["trainer.max_epochs=5", "trainer={ max_steps = 7 }"]), @r"
+    error: `trainer` replaces what `trainer.max_epochs` sets
+     --> argument:1:1
+      |
+    1 | trainer={ max_steps = 7 }
+      | ^^^^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | trainer.max_epochs=5
+      | ------------------ first given here
+      |
+      = hint: write `trainer` first
+    ");
+    insta::assert_snapshot!(told(&["trainer.max_epochs=5", "~trainer"]), @r"
+    error: `~trainer` deletes what `trainer.max_epochs` sets
+     --> argument:1:2
+      |
+    1 | ~trainer
+      |  ^^^^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | trainer.max_epochs=5
+      | ------------------ set here
+      |
+      = hint: leave one of the two arguments out, or delete first
+    ");
+}
+
+#[test]
+fn numbers_out_of_range() {
+    let place = Place::new(LINREG);
+    let ended = place.runner(&["check", "spec.toml", "--virtual-gpus", "-1"]);
+    let message = "error: invalid value '-1' for '--virtual-gpus <N>': -1 is not in 0..=64\n\n\
+                   For more information, try '--help'.\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message));
+    // What f32 has no number for but 0 would train nothing.
+    let ended = place.runner(&["check", "spec.toml", "optimizer.sgd.lr=1e-300"]);
+    insta::assert_snapshot!(ended.stderr, @r"
+    error: `optimizer.sgd.lr`: expected a number above 0 that fits f32, found `1e-300`
+     --> argument:1:18
+      |
+    1 | optimizer.sgd.lr=1e-300
+      |                  ^^^^^^ learning rate
+    ");
+    let ended = place.runner(&["check", "spec.toml", "seed=18446744073709551616"]);
+    insta::assert_snapshot!(ended.stderr, @r"
+    error: the integer `18446744073709551616` is out of range: TOML has those from -9223372036854775808 to 9223372036854775807
+     --> argument:1:6
+      |
+    1 | seed=18446744073709551616
+      |      ^
+    ");
+}
+
+/// Two deletes, and an axis behind them: all mean the layers as the file has them.
+#[test]
+fn indexes_of_layers_mean_the_spec_as_it_is_written() {
+    let layers = r#"layers = ["tanh", { linear = { out_features = 4 } }, "relu", "sigmoid", { linear = { out_features = 1 } }]"#;
+    let place = Place::new(&LINREG.replace("layers = [{ linear = { out_features = 1 } }]", layers));
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let ended = place.runner(&[&["check", "spec.toml"], arguments].concat());
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+        let rows = ended.stdout.lines().skip_while(|line| !line.contains(" layer "));
+        let rows = rows.skip(1).take_while(|line| line.contains('['));
+        rows.map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&[]), ["Tanh", "Linear", "ReLU", "Sigmoid", "Linear"]);
+    assert_eq!(names(&["~model.layers.1", "~model.layers.2"]), ["Tanh", "Sigmoid", "Linear"]);
+    assert_eq!(names(&["~model.layers.0", "model.layers.2=gelu"]), ["Linear", "GELU", "Sigmoid", "Linear"]);
+    let swept = ["~model.layers.0", "~model.layers.2", "model.layers.1.linear.out_features=4,8"];
+    assert_eq!(names(&swept), ["Linear", "Sigmoid", "Linear"]);
+}
