@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::{
     abi::Run,
+    engines::steps::Work as Part,
     executor::CudaExecutor,
-    ring::{Done, Queued},
-    steps::Work as Part,
+    launch::ring::{Done, Queued},
 };
 use crate::{
     device::{Block, DeviceError, Kind, Ledger, Meters, Purpose, Work},

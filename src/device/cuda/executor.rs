@@ -7,18 +7,22 @@ use std::{
 
 use super::{
     abi::SUMS,
-    engine::Ground,
-    feed::{Feed, OrderFeed},
-    launch::{Shape, argument, launch},
+    all_reduce::sums::HostSums,
+    engines::engine::Ground,
+    launch::{
+        kernel::{Shape, argument, launch},
+        pulse::{Inside, Watch},
+        ring::Ring,
+        stream::Stream,
+    },
     load::Loaded,
-    mailbox::Mailbox,
-    memory::{DeviceMemory, Pinned},
-    pulse::{Inside, Watch},
-    ring::Ring,
-    staging::Staging,
-    stream::Stream,
-    sums::HostSums,
-    timeline::Timeline,
+    measure::timeline::Timeline,
+    memory::{
+        allocation::{DeviceMemory, Pinned},
+        feed::{Feed, OrderFeed},
+        mailbox::Mailbox,
+        staging::Staging,
+    },
 };
 use crate::{
     device::{Block, DETAILED_STEPS, DeviceError, Executor, Lane, Meters, Moved, Purpose, Ran},

@@ -1,0 +1,184 @@
+//! One GPU's way to the others by NCCL, and how it is let go.
+
+use std::{
+    ffi::c_void,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::nccl::{FLOAT32, Handle, IN_PROGRESS, Nccl, SUM, words};
+use crate::device::cuda::{
+    ffi::context::Context,
+    launch::{stream::Stream, wait},
+};
+
+/// A communicator that its rank and the abort share.
+pub struct Shared {
+    nccl: Arc<Nccl>,
+    /// Its GPU, which is taken as long as the library uses it.
+    context: Arc<Context>,
+    /// None once it was ended: nobody uses a handle that was given back.
+    handle: Mutex<Option<Owned>>,
+    limit: Duration,
+    /// Set before the handle is taken, so that a wait for it can be left.
+    gone: AtomicBool,
+    /// The library has ended it.
+    over: AtomicBool,
+}
+
+/// A handle that may change threads.
+#[derive(Clone, Copy)]
+struct Owned(Handle);
+
+// SAFETY: NCCL takes a handle from any thread; the lock around it keeps its calls apart.
+unsafe impl Send for Owned {}
+
+impl Shared {
+    pub fn new(nccl: &Arc<Nccl>, context: Arc<Context>, handle: Handle, limit: Duration) -> Arc<Self> {
+        let (nccl, handle) = (Arc::clone(nccl), Mutex::new(Some(Owned(handle))));
+        let (gone, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { nccl, context, handle, limit, gone, over })
+    }
+
+    /// Lets those go that wait. The library itself then waits until no captured graph holds a sum, which their owners see
+    /// to when they are let go: so that happens on a thread that nobody waits for.
+    pub fn abort(self: &Arc<Self>) {
+        if !self.gone.swap(true, Ordering::AcqRel) {
+            let shared = Arc::clone(self);
+            // Without the thread the communicator stays as it is till the process ends.
+            let _ = thread::Builder::new().name("nccl-abort".into()).spawn(move || {
+                if let Some(Owned(handle)) = shared.taken() {
+                    // SAFETY: alive, and taken only once. An error cannot be acted upon any more.
+                    unsafe { (shared.nccl.functions.ncclCommAbort)(handle) };
+                }
+                shared.over.store(true, Ordering::Release);
+            });
+        }
+    }
+
+    fn taken(&self) -> Option<Owned> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let alive = !self.gone.load(Ordering::Acquire) && !self.context.is_given_up();
+        let Some(Owned(handle)) = self.taken().filter(|_| alive) else { return };
+        let f = &self.nccl.functions;
+        let mut status = 0;
+        // SAFETY: alive, and taken only once; the pointer is to a live local; so below.
+        let asked = || match unsafe { (f.ncclCommGetAsyncError)(handle, &raw mut status) } {
+            0 => status != IN_PROGRESS,
+            _ => true,
+        };
+        // SAFETY: see above.
+        let begun = matches!(unsafe { (f.ncclCommFinalize)(handle) }, 0 | IN_PROGRESS);
+        let ended = begun && wait::soon(asked);
+        if ended && status == 0 {
+            // SAFETY: see above.
+            unsafe { (f.ncclCommDestroy)(handle) };
+        } else {
+            // SAFETY: see above.
+            unsafe { (f.ncclCommAbort)(handle) };
+        }
+    }
+}
+
+/// Why the other GPUs are lost.
+#[derive(Debug)]
+pub enum Lost {
+    /// The sums were ended, since another GPU failed, which says so itself.
+    Ended,
+    /// In words.
+    Why(String),
+}
+
+/// One GPU's way to the others.
+pub struct Communicator(pub(super) Arc<Shared>);
+
+impl Communicator {
+    /// Queues the sum over all GPUs, in place, of so many numbers at an address of its GPU's memory. Every GPU must queue
+    /// the same sums in the same order.
+    ///
+    /// # Errors
+    /// What NCCL says.
+    pub fn all_reduce(&self, stream: &Stream, at: u64, numbers: usize) -> Result<(), Lost> {
+        let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
+            return Err(Lost::Ended);
+        };
+        let nccl = &self.0.nccl;
+        let memory = at as *mut c_void;
+        // SAFETY: the caller owns so many numbers there, and the stream is alive.
+        let status = unsafe {
+            (nccl.functions.ncclAllReduce)(
+                memory,
+                memory,
+                numbers,
+                FLOAT32,
+                SUM,
+                handle,
+                stream.handle.cast(),
+            )
+        };
+        drop(held);
+        match status {
+            // What the stream is given next must come behind the sum: it is not there before the library says so.
+            0 | IN_PROGRESS => self.settle(),
+            _ if self.ended() => Err(Lost::Ended),
+            status => Err(Lost::Why(format!("NCCL cannot sum over the GPUs: {}", words(status)))),
+        }
+    }
+
+    /// Whether a call is still under way in the background, where all GPUs may still come to a sum that was waited for so
+    /// long already. A GPU that does not come would be waited for for ever, by the device itself or by the library: after
+    /// the limit all waits are ended.
+    ///
+    /// # Errors
+    /// Why they will not come.
+    pub fn under_way(&self, waited: Duration) -> Result<bool, Lost> {
+        self.0.context.pulse.beat();
+        let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
+            return Err(Lost::Ended);
+        };
+        let mut status = 0;
+        // SAFETY: alive; the pointer is to a live local.
+        let asked = unsafe { (self.0.nccl.functions.ncclCommGetAsyncError)(handle, &raw mut status) };
+        drop(held);
+        let status = if asked == 0 { status } else { asked };
+        if status != 0 && status != IN_PROGRESS {
+            return Err(Lost::Why(format!("NCCL: {}", words(status))));
+        }
+        if waited <= self.0.limit {
+            return Ok(status == IN_PROGRESS);
+        }
+        self.abort();
+        Err(Lost::Why(format!("the other GPUs did not come to the sum within {:?}", self.0.limit)))
+    }
+
+    /// How long the others are waited for.
+    pub fn limit(&self) -> Duration {
+        self.0.limit
+    }
+
+    /// Whether its sums were ended, by itself or for another's sake.
+    pub fn ended(&self) -> bool {
+        self.0.gone.load(Ordering::Acquire)
+    }
+
+    /// Whether the library has ended it, too: what it used may go.
+    pub fn is_over(&self) -> bool {
+        self.0.over.load(Ordering::Acquire)
+    }
+
+    /// Lets this GPU go that waits for the others.
+    pub fn abort(&self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,7 @@
+//! Sums over the devices of a run: from memory to memory, by NCCL, or through the host.
+
+pub mod access;
+pub mod communicator;
+pub mod nccl;
+pub mod peer;
+pub mod sums;
