@@ -8,14 +8,13 @@ use std::{
 use super::{
     abi::SUMS,
     all_reduce::sums::HostSums,
-    engines::engine::Ground,
+    engines::{ground::Ground, loaded::Loaded},
     launch::{
         kernel::{Shape, argument, launch},
         pulse::{Inside, Watch},
         ring::Ring,
         stream::Stream,
     },
-    load::Loaded,
     measure::timeline::Timeline,
     memory::{
         allocation::{DeviceMemory, Pinned},
@@ -73,7 +72,9 @@ impl CudaExecutor {
     /// # Errors
     /// Where the system gives no thread.
     pub fn watched(mut self, stuck: impl FnOnce(DeviceError) + Send + 'static) -> Result<Self, DeviceError> {
-        self.watch = Some(Watch::start(&self.ground.context, stuck)?);
+        let context = &self.ground.context;
+        let (name, pulse) = (context.name.clone(), Arc::clone(&context.pulse));
+        self.watch = Some(Watch::start(name, pulse, context.least_wait, stuck)?);
         Ok(self)
     }
 

@@ -29,7 +29,6 @@ mod memory;
 pub use all_reduce::{
     access::reaches,
     communicator::Communicator,
-    nccl::Nccl,
     peer::{PeerSums, connect},
     sums::Way,
 };
@@ -38,6 +37,7 @@ pub use executor::CudaExecutor;
 pub use ffi::{
     gpu::{Gpu, driver_looked_for, gpus},
     libraries::{LibraryRow, libraries, products_library, versions},
+    nccl::Nccl,
 };
 pub use load::Job;
 pub use measure::{measure as measure_rates, measure_sums};

@@ -2,22 +2,32 @@
 
 use std::{
     ffi::c_void,
+    ptr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use super::nccl::{FLOAT32, Handle, IN_PROGRESS, Nccl, SUM, words};
-use crate::device::cuda::{
-    ffi::context::Context,
-    launch::{stream::Stream, wait},
+use crate::{
+    collective::Abort,
+    device::cuda::{
+        ffi::{
+            context::Context,
+            gpu::Gpu,
+            nccl::{Config, FLOAT32, Handle, IN_PROGRESS, Id, Nccl, SUM, words},
+        },
+        launch::{stream::Stream, wait},
+    },
 };
+
+/// `ncclUnhandledCudaError`.
+const CUDA_FAILED: i32 = 1;
 
 /// A communicator that its rank and the abort share.
-pub struct Shared {
+struct Shared {
     nccl: Arc<Nccl>,
     /// Its GPU, which is taken as long as the library uses it.
     context: Arc<Context>,
@@ -38,7 +48,7 @@ struct Owned(Handle);
 unsafe impl Send for Owned {}
 
 impl Shared {
-    pub fn new(nccl: &Arc<Nccl>, context: Arc<Context>, handle: Handle, limit: Duration) -> Arc<Self> {
+    fn new(nccl: &Arc<Nccl>, context: Arc<Context>, handle: Handle, limit: Duration) -> Arc<Self> {
         let (nccl, handle) = (Arc::clone(nccl), Mutex::new(Some(Owned(handle))));
         let (gone, over) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self { nccl, context, handle, limit, gone, over })
@@ -99,7 +109,7 @@ pub enum Lost {
 }
 
 /// One GPU's way to the others.
-pub struct Communicator(pub(super) Arc<Shared>);
+pub struct Communicator(Arc<Shared>);
 
 impl Communicator {
     /// Queues the sum over all GPUs, in place, of so many numbers at an address of its GPU's memory. Every GPU must queue
@@ -133,6 +143,18 @@ impl Communicator {
             _ if self.ended() => Err(Lost::Ended),
             status => Err(Lost::Why(format!("NCCL cannot sum over the GPUs: {}", words(status)))),
         }
+    }
+
+    /// Waits till the library has done what a call has begun in the background.
+    ///
+    /// # Errors
+    /// Why the other GPUs do not come.
+    fn settle(&self) -> Result<(), Lost> {
+        let begun = Instant::now();
+        while self.under_way(begun.elapsed())? {
+            wait::turn(begun.elapsed());
+        }
+        Ok(())
     }
 
     /// Whether a call is still under way in the background, where all GPUs may still come to a sum that was waited for so
@@ -180,5 +202,80 @@ impl Communicator {
     /// Lets this GPU go that waits for the others.
     pub fn abort(&self) {
         self.0.abort();
+    }
+}
+
+/// GPUs with the handles that the library has begun with, and what it says.
+type Begun = (Vec<(Arc<Context>, Handle)>, i32);
+
+impl Nccl {
+    /// A communicator for each of these GPUs, in their order, and what ends all their waits. Each waits for the others no
+    /// longer than `limit`; so does this, till they are connected.
+    ///
+    /// # Errors
+    /// What NCCL says.
+    pub fn communicators(self, gpus: &[Gpu], limit: Duration) -> Result<(Vec<Communicator>, Abort), String> {
+        let nccl = Arc::new(self);
+        let contexts = gpus.iter().map(|gpu| Context::open(gpu.clone())).collect::<Result<Vec<_>, _>>();
+        let (handles, said) = nccl.begin(&contexts.map_err(|e| e.to_string())?)?;
+        let made = handles.into_iter().map(|(context, handle)| Shared::new(&nccl, context, handle, limit));
+        let shared: Vec<Arc<Shared>> = made.collect();
+        let all = shared.clone();
+        let abort = Abort::new(move || all.iter().for_each(|shared| shared.abort()));
+        let ranks: Vec<Communicator> = shared.into_iter().map(Communicator).collect();
+        let why = |lost| match lost {
+            Lost::Ended => "it was ended".to_owned(),
+            Lost::Why(why) => why,
+        };
+        let ready = match said {
+            0 | IN_PROGRESS => ranks.iter().try_for_each(|rank| rank.settle().map_err(why)),
+            status => Err(words(status)),
+        };
+        match ready {
+            Ok(()) => Ok((ranks, abort)),
+            Err(why) => {
+                abort.now();
+                Err(format!("NCCL cannot connect the GPUs: {why}"))
+            }
+        }
+    }
+
+    /// Has the library begin to connect GPUs.
+    fn begin(&self, contexts: &[Arc<Context>]) -> Result<Begun, String> {
+        let f = &self.functions;
+        let failed = |status: i32| format!("NCCL cannot connect the GPUs: {}", words(status));
+        let mut id = Id([0; 128]);
+        // SAFETY: the pointer is to a live local.
+        let mut said = unsafe { (f.ncclGetUniqueId)(&raw mut id) };
+        if said == 0 {
+            // SAFETY: no arguments. One thread connects all, hence as a group.
+            said = unsafe { (f.ncclGroupStart)() };
+        }
+        if said != 0 {
+            return Err(failed(said));
+        }
+        let mut config = Config::DOES_NOT_BLOCK;
+        let mut handles = Vec::new();
+        let count = i32::try_from(contexts.len()).unwrap_or(0);
+        for (rank, context) in (0..count).zip(contexts) {
+            let mut handle: Handle = ptr::null_mut();
+            if context.enter().is_err() {
+                said = CUDA_FAILED;
+                break;
+            }
+            // SAFETY: pointers to live locals, of which the library keeps none (versions before the oldest that is taken
+            // did: they filled the handle in later, on a thread of their own); the context is the thread's.
+            let status =
+                unsafe { (f.ncclCommInitRankConfig)(&raw mut handle, count, id, rank, &raw mut config) };
+            if !matches!(status, 0 | IN_PROGRESS) {
+                said = status;
+                break;
+            }
+            handles.push((Arc::clone(context), handle));
+        }
+        // SAFETY: a group was begun.
+        let ended = unsafe { (f.ncclGroupEnd)() };
+        handles.retain(|(_, handle)| !handle.is_null());
+        Ok((handles, if said == 0 { ended } else { said }))
     }
 }

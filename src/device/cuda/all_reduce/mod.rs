@@ -2,6 +2,5 @@
 
 pub mod access;
 pub mod communicator;
-pub mod nccl;
 pub mod peer;
 pub mod sums;

@@ -10,7 +10,7 @@ use crate::{
     device::{
         DeviceError, Kind, Ledger, Purpose,
         cuda::{
-            engines::engine::Ground, ffi::context::Context, launch::stream::Event, memory::allocation::Pinned,
+            engines::ground::Ground, ffi::context::Context, launch::stream::Event, memory::allocation::Pinned,
         },
     },
     units,

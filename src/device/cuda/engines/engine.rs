@@ -1,24 +1,21 @@
 //! The four ways to run steps, all over the same records: one persistent block, one cooperative grid, a captured graph,
 //! single launches.
 
-use std::{ffi::c_void, sync::Arc};
+use std::ffi::c_void;
 
-use super::steps::{Node, Steps, Work};
+use super::{
+    ground::Ground,
+    steps::{Node, Steps, Work},
+};
 use crate::{
     device::{
         DeviceError,
         cuda::{
             abi::Run,
-            all_reduce::{communicator::Communicator, peer::PeerSums},
-            ffi::context::Context,
             launch::{
                 graph::Graph,
                 kernel::{Shape, argument, launch},
-                kernels::Kernels,
-                patience::Patience,
-                stream::Stream,
             },
-            memory::allocation::DeviceMemory,
         },
     },
     plan::{self, WALK_BYTES},
@@ -33,46 +30,7 @@ const GRID_THREADS: u32 = 256;
 /// Steps per graph, so that the cost of its launch is shared by many.
 const GRAPH_STEPS: usize = 16;
 
-/// What all engines need. Each thing goes before what it uses.
-pub struct Ground {
-    /// The way to the other GPUs by NCCL.
-    pub others: Option<Communicator>,
-    /// The way to them by a kernel of ours.
-    pub peers: Option<PeerSums>,
-    /// The queue of all steps.
-    pub stream: Stream,
-    /// Parameters and what steps make.
-    pub arena: DeviceMemory,
-    /// Counters, then learning rates.
-    pub run: DeviceMemory,
-    /// Two words for the barrier of a grid.
-    pub barrier: DeviceMemory,
-    /// The kernels.
-    pub kernels: Kernels,
-    /// The GPU.
-    pub context: Arc<Context>,
-    /// The last step that was queued, from 1.
-    pub step: u64,
-    /// What it was given, and how long that is waited for.
-    pub patience: Patience,
-}
-
 impl Ground {
-    /// Bytes of its memory that belong to the job.
-    pub fn bytes(&self) -> usize {
-        self.arena.bytes + self.run.bytes + self.peers.as_ref().map_or(0, PeerSums::bytes)
-    }
-
-    /// An error where a sum by the peer kernel was given up.
-    pub fn check_peers(&self) -> Result<(), DeviceError> {
-        self.peers.as_ref().map_or(Ok(()), PeerSums::fault)
-    }
-
-    /// Whether sums over devices are queued like kernels.
-    pub fn queues_sums(&self) -> bool {
-        self.others.is_some() || self.peers.is_some()
-    }
-
     /// Queues one instruction; a sum over devices only where it is queued at all.
     pub fn queue(&self, work: &Work) -> Result<(), DeviceError> {
         match work {

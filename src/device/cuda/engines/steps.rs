@@ -1,7 +1,7 @@
 //! A program as the device runs it: its records, how each is launched, and what is not a kernel's work.
 
 use super::{
-    engine::Ground,
+    ground::Ground,
     product::{Product, Products},
 };
 use crate::{

@@ -8,3 +8,4 @@ pub mod driver;
 pub mod gpu;
 pub mod libraries;
 pub mod library;
+pub mod nccl;

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use crate::device::{DeviceError, cuda::ffi::context::Context};
+use crate::device::DeviceError;
 
 /// The thread looks so often, or four times within what is waited for at least.
 const LOOK: Duration = Duration::from_secs(1);
@@ -68,11 +68,12 @@ impl Watch {
     /// # Errors
     /// Where the system gives no thread.
     pub fn start(
-        context: &Context,
+        device: String,
+        pulse: Arc<Pulse>,
+        least: Duration,
         stuck: impl FnOnce(DeviceError) + Send + 'static,
     ) -> Result<Self, DeviceError> {
         let (end, ended) = channel::<()>();
-        let (device, pulse, least) = (context.name.clone(), Arc::clone(&context.pulse), context.least_wait);
         let look = LOOK.min(least / 4);
         let name = device.clone();
         let body = move || {

@@ -15,7 +15,7 @@ use crate::{
         DeviceError,
         cuda::{
             abi::{Run, bytes_of},
-            engines::engine::Ground,
+            engines::ground::Ground,
             ffi::context::Context,
             memory::allocation::Pinned,
         },

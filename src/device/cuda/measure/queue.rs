@@ -7,7 +7,7 @@ use crate::device::{
     cuda::{
         abi::Run,
         all_reduce::{communicator::Communicator, peer::PeerSums},
-        engines::{engine::Ground, steps::Work},
+        engines::{ground::Ground, steps::Work},
         ffi::{context::Context, gpu::Gpu},
         launch::{
             kernel::{Shape, argument, launch},

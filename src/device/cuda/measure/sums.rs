@@ -7,7 +7,7 @@ use crate::{
     collective::Abort,
     device::{
         DeviceError,
-        cuda::{all_reduce::nccl::Nccl, connect, ffi::gpu::Gpu},
+        cuda::{connect, ffi::gpu::Gpu, ffi::nccl::Nccl},
     },
     plan::{SumRates, peer_bytes},
 };

@@ -13,7 +13,7 @@ use super::{
 use crate::device::{
     DeviceError,
     cuda::{
-        engines::engine::Ground,
+        engines::ground::Ground,
         ffi::context::Context,
         launch::{
             ring::Ring,

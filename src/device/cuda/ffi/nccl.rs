@@ -7,17 +7,9 @@
 //! guide, "Fault Tolerance"; src/group.cc.) The price is a thread of the library's for every sum that is queued, which the
 //! engine `launch` pays in every step, and a graph once, when it is captured.
 
-use std::{ffi::c_void, path::PathBuf, ptr, sync::Arc, time::Duration};
+use std::{ffi::c_void, path::PathBuf};
 
-use super::communicator::{Communicator, Lost, Shared};
-use crate::{
-    collective::Abort,
-    device::cuda::ffi::{
-        context::Context,
-        gpu::Gpu,
-        library::{self, functions},
-    },
-};
+use super::library::{self, functions};
 
 /// `ncclComm_t`.
 pub type Handle = *mut c_void;
@@ -44,15 +36,13 @@ pub const FLOAT32: i32 = 7;
 pub const SUM: i32 = 0;
 /// The oldest version whose communicators need not block; graphs may hold its sums, too (from 2.9 on).
 const OLDEST: (i32, i32) = (2, 18);
-/// `ncclUnhandledCudaError`.
-const CUDA_FAILED: i32 = 1;
 /// `ncclInProgress`: not an error.
 pub const IN_PROGRESS: i32 = 7;
 
 /// `ncclUniqueId`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Id([u8; 128]);
+pub struct Id(pub [u8; 128]);
 
 /// `ncclConfig_t` as 2.14 has it: later versions take what is not there from their defaults, by its size and version.
 #[repr(C)]
@@ -64,16 +54,15 @@ pub struct Config {
 }
 
 impl Config {
-    const DOES_NOT_BLOCK: Self =
+    /// Calls that must wait for other GPUs go on in the background.
+    pub const DOES_NOT_BLOCK: Self =
         Self { size: size_of::<Self>(), magic: 0xcafe_beef, version: 21_400, blocking: 0 };
 }
 
-/// GPUs with the handles that the library has begun with, and what it says.
-type Begun = (Vec<(Arc<Context>, Handle)>, i32);
-
 /// The opened library.
 pub struct Nccl {
-    pub(super) functions: Functions,
+    /// Its functions.
+    pub functions: Functions,
     /// Major and minor version.
     pub version: (i32, i32),
     /// Its file, where that is known.
@@ -109,76 +98,6 @@ impl Nccl {
             Ok(Self { functions, version, path: opened.path })
         });
         found.map_err(|missing| missing.to_string())
-    }
-
-    /// A communicator for each of these GPUs, in their order, and what ends all their waits. Each waits for the others no
-    /// longer than `limit`; so does this, till they are connected.
-    ///
-    /// # Errors
-    /// What NCCL says.
-    pub fn communicators(self, gpus: &[Gpu], limit: Duration) -> Result<(Vec<Communicator>, Abort), String> {
-        let nccl = Arc::new(self);
-        let contexts = gpus.iter().map(|gpu| Context::open(gpu.clone())).collect::<Result<Vec<_>, _>>();
-        let (handles, said) = nccl.begin(&contexts.map_err(|e| e.to_string())?)?;
-        let made = handles.into_iter().map(|(context, handle)| Shared::new(&nccl, context, handle, limit));
-        let shared: Vec<Arc<Shared>> = made.collect();
-        let all = shared.clone();
-        let abort = Abort::new(move || all.iter().for_each(|shared| shared.abort()));
-        let ranks: Vec<Communicator> = shared.into_iter().map(Communicator).collect();
-        let why = |lost| match lost {
-            Lost::Ended => "it was ended".to_owned(),
-            Lost::Why(why) => why,
-        };
-        let ready = match said {
-            0 | IN_PROGRESS => ranks.iter().try_for_each(|rank| rank.settle().map_err(why)),
-            status => Err(words(status)),
-        };
-        match ready {
-            Ok(()) => Ok((ranks, abort)),
-            Err(why) => {
-                abort.now();
-                Err(format!("NCCL cannot connect the GPUs: {why}"))
-            }
-        }
-    }
-
-    /// Has the library begin to connect GPUs.
-    fn begin(&self, contexts: &[Arc<Context>]) -> Result<Begun, String> {
-        let f = &self.functions;
-        let failed = |status: i32| format!("NCCL cannot connect the GPUs: {}", words(status));
-        let mut id = Id([0; 128]);
-        // SAFETY: the pointer is to a live local.
-        let mut said = unsafe { (f.ncclGetUniqueId)(&raw mut id) };
-        if said == 0 {
-            // SAFETY: no arguments. One thread connects all, hence as a group.
-            said = unsafe { (f.ncclGroupStart)() };
-        }
-        if said != 0 {
-            return Err(failed(said));
-        }
-        let mut config = Config::DOES_NOT_BLOCK;
-        let mut handles = Vec::new();
-        let count = i32::try_from(contexts.len()).unwrap_or(0);
-        for (rank, context) in (0..count).zip(contexts) {
-            let mut handle: Handle = ptr::null_mut();
-            if context.enter().is_err() {
-                said = CUDA_FAILED;
-                break;
-            }
-            // SAFETY: pointers to live locals, of which the library keeps none (versions before the oldest that is taken
-            // did: they filled the handle in later, on a thread of their own); the context is the thread's.
-            let status =
-                unsafe { (f.ncclCommInitRankConfig)(&raw mut handle, count, id, rank, &raw mut config) };
-            if !matches!(status, 0 | IN_PROGRESS) {
-                said = status;
-                break;
-            }
-            handles.push((Arc::clone(context), handle));
-        }
-        // SAFETY: a group was begun.
-        let ended = unsafe { (f.ncclGroupEnd)() };
-        handles.retain(|(_, handle)| !handle.is_null());
-        Ok((handles, if said == 0 { ended } else { said }))
     }
 }
 
