@@ -78,9 +78,11 @@ fn cost(name: &str, text: &str) -> Result<bool, Fault> {
     let [plain, phases, traced] = &times;
     let extra = |way: &[f64]| {
         let pairs: Vec<f64> = way.iter().zip(plain).map(|(way, plain)| way / plain - 1.0).collect();
-        Estimate::of(&pairs)
+        Estimate::from_values(&pairs)
     };
-    let (Some(step), Some(phases), Some(traced)) = (Estimate::of(plain), extra(phases), extra(traced)) else {
+    let (Some(step), Some(phases), Some(traced)) =
+        (Estimate::from_values(plain), extra(phases), extra(traced))
+    else {
         return Err("nothing was measured".into());
     };
     let by_block = step.median < SHORTEST_TIMED_STEP.as_secs_f64();

@@ -1,7 +1,7 @@
 // Gradients of biases: column sums of dy, with the plain SGD update where it is folded in.
 //
 // Rows are shared so that the reads of a warp are whole cache lines and the sum of a column still has one order: in the
-// stand-alone kernel eight warps take every eighth row of 32 columns; in `walk` and `walk_grid` lanes share a column where
+// stand-alone kernel eight warps take every eighth row of 32 columns; in `interpret` and `interpret_grid` lanes share a column where
 // columns are few.
 
 // The gradient itself, or b -= rate db.

@@ -1,8 +1,8 @@
 // What all kernels share: the records they read, and the scopes they run in.
 //
 // The clever part. An op is written once, as a `__device__` function over a scope: a set of threads that share its work.
-// Three engines run the same text. A stand-alone kernel is one op over a whole launch (`Launch`). `walk` runs whole
-// programs in one block whose arena lies in shared memory (`Solo`). `walk_grid` runs them in all blocks of a cooperative
+// Three engines run the same text. A stand-alone kernel is one op over a whole launch (`Launch`). `interpret` runs whole
+// programs in one block whose arena lies in shared memory (`Solo`). `interpret_grid` runs them in all blocks of a cooperative
 // launch (`Team`). An op never meets its threads by itself; where a sum needs all of them, the scope's `sum` does it.
 //
 // No CUDA header is included and none is needed, so that a machine without a toolkit can compile this at run time, and

@@ -6,7 +6,7 @@
 //    next slices of A and B are on their way from global memory. Only in stand-alone kernels.
 //  - `slim_rows`: up to 16 columns and a long k: a warp owns a row of C and each lane a part of k, so that A is read once.
 //  - `slim_columns`: A transposed and m or n up to 16: threads go along the wide side, warps share k.
-//  - `direct`: everything else, and everything in `walk` and `walk_grid`: a thread computes 4x4 elements or one straight
+//  - `direct`: everything else, and everything in `interpret` and `interpret_grid`: a thread computes 4x4 elements or one straight
 //    from the operands, or several lanes share one element's k where elements are few.
 // Where a thread sums an element alone it does so in the order of k by fused multiply-adds.
 

@@ -14,7 +14,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("log.cu", include_str!("log.cu")),
     ("tensor.cu", include_str!("tensor.cu")),
     ("peer.cu", include_str!("peer.cu")),
-    ("walk.cu", include_str!("walk.cu")),
+    ("interpret.cu", include_str!("interpret.cu")),
 ];
 
 /// One source text whose compiler messages name the files.

@@ -2,7 +2,7 @@
 
 use crate::{
     device::{ClockCost, LaneTrace},
-    plan::{Longer, Verdict},
+    plan::{RunLimit, Verdict},
     spec::Metric,
 };
 
@@ -216,7 +216,7 @@ pub struct Outcome {
     /// What bounds the run; `None` where nothing can be said.
     pub verdict: Option<Verdict>,
     /// What would have made the run longer; `None` where its own course ended it.
-    pub longer: Option<Longer>,
+    pub longer: Option<RunLimit>,
     /// Why there are no weights to keep; `None` where there are.
     pub no_model: Option<NoModel>,
 }

@@ -2,8 +2,8 @@
 
 use runner::{
     device::{
-        Block, Clock, Executor, Grain, Ledger, Meters, Work,
-        cpu::{CpuExecutor, Job, Sharing},
+        Block, Clock, Executor, Grain, Ledger, Meters, PassKind,
+        cpu::{CpuExecutor, CpuSetup, ThreadMode},
     },
     host::prefer_huge_pages,
     program::{Buffer, BufferId, Instruction, Layout, Op, Phase, Program, Programs, Role, Slice},
@@ -73,8 +73,8 @@ impl Product {
         };
         let (left, right, out) = (numbers(m * k, 1), numbers(k * n, 7), numbers(m * n, 0));
         let (programs, [a, b]) = programs(shape);
-        let mut executor =
-            CpuExecutor::new(Job::cpu(programs, threads, 0, Sharing::Team)).expect("memory and threads");
+        let mut executor = CpuExecutor::new(CpuSetup::cpu(programs, threads, 0, ThreadMode::Team))
+            .expect("memory and threads");
         executor
             .write(a, &left)
             .and_then(|_| executor.write(b, &right))
@@ -91,7 +91,7 @@ impl Product {
     /// So many times as a step of training does it, with all that belongs to it: laying out, sharing, meeting.
     pub fn ours(&mut self, times: usize) {
         let block = Block {
-            work: Work::Train,
+            work: PassKind::Train,
             step: 0,
             position: 0,
             offset: 0,

@@ -6,14 +6,14 @@ use runner::{
     collective::Abort,
     data::{self, Dataset, Store, Task},
     device::{
-        Block, Clock, Device, Grain, Purpose, Work,
-        cpu::{CpuExecutor, Job, Sharing, matmul::Kernel},
+        Block, Clock, Device, Grain, PassKind, Purpose,
+        cpu::{CpuExecutor, CpuSetup, ThreadMode, matmul::Kernel},
     },
     host,
-    plan::{Machine, Rates, Trial, plan},
+    plan::{Machine, MachineRates, Trial, plan},
     program::Hyper,
     spec,
-    train::{self, StopFlag, World, initial_values},
+    train::{self, DeviceGroup, StopFlag, initial_values},
 };
 
 /// Whatever goes wrong, in words.
@@ -42,7 +42,7 @@ impl Ready {
             no_gpu: String::new(),
             memory_available: u64::MAX,
             cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
-            rates: Rates::typical(&instruction_set),
+            rates: MachineRates::typical(&instruction_set),
             sum_rates: None,
             instruction_set,
         };
@@ -52,7 +52,7 @@ impl Ready {
 
     fn device(&self) -> Result<Device, Fault> {
         let Trial { programs, threads, spec, .. } = &self.trial;
-        let job = Job::cpu(programs.clone(), *threads, spec.seed, Sharing::Team);
+        let job = CpuSetup::cpu(programs.clone(), *threads, spec.seed, ThreadMode::Team);
         Ok(Device::new("cpu", Box::new(CpuExecutor::new(job)?)))
     }
 
@@ -75,7 +75,7 @@ impl Ready {
         data::epoch_order(0, 1, self.dataset.train.rows as u32, &mut order);
         device.bind_order(&order.into())?;
         // A rate so small that the parameters stay where they are, however long the bench runs.
-        let hyper = Hyper { rate: 1e-9, first: 0.1, correction: 1.0, shrink: 1.0 };
+        let hyper = Hyper { rate: 1e-9, first: 0.1, correction: 1.0, decay_factor: 1.0 };
         let rows = self.dataset.train.rows;
         let steps = (rows / self.trial.programs.train.batch).min(layout.log_slots);
         let clock = Clock::new(Grain::Blocks);
@@ -90,10 +90,10 @@ impl Ready {
             events += 1;
             Ok(())
         };
-        let job = train::Job {
+        let job = train::TrainSetup {
             trial: &self.trial,
             dataset: &self.dataset,
-            world: World::new(vec![self.device()?], Abort::nothing(), Duration::ZERO)?,
+            group: DeviceGroup::new(vec![self.device()?], Abort::nothing(), Duration::ZERO)?,
             initial: &self.initial(),
             stop: &StopFlag::default(),
             emit: &mut emit,
@@ -128,7 +128,7 @@ impl Stepper {
     pub fn run(&mut self) -> Result<(), Fault> {
         self.ends.clear();
         let block = Block {
-            work: Work::Train,
+            work: PassKind::Train,
             step: 0,
             position: 0,
             offset: 0,

@@ -5,7 +5,7 @@ use crate::{
     device::Grain,
     event::{Event, Header, Level},
     host,
-    plan::{Engine, Sums, SumsBy, Trial},
+    plan::{AllReduceMethod, AllReducePlan, Engine, Trial},
     record::{EventSender, Findings},
     spec::{Layer, Policy},
     train::{self, Closed},
@@ -26,7 +26,7 @@ pub fn timed_by(trial: &Trial) -> &'static str {
 }
 
 /// What the GPUs did that a reader of the figures must know.
-pub fn tell_findings(findings: &Findings, sender: &EventSender) -> Result<(), Closed> {
+pub fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Closed> {
     for throttled in &findings.throttled {
         let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
         send(sender, Event::Notice(Level::Warning, text))?;
@@ -76,7 +76,7 @@ pub fn begin(
         info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
     }
     info(format!("steps are timed by {}", timed_by(trial)))?;
-    if let (Some(fetch), Some(row_bytes)) = (trial.floor.fetch, trial.facts.file_row_bytes) {
+    if let (Some(fetch), Some(row_bytes)) = (trial.lower_bound.fetch, trial.facts.file_row_bytes) {
         info(format!("rows from the file: {}", fetch.rates.in_words(row_bytes)))?;
     }
     trial.scaling_in_words().map_or(Ok(()), info)?;
@@ -87,8 +87,8 @@ pub fn begin(
 }
 
 /// How gradients are summed. Where only GPUs are used, to go through the host is what one would not expect.
-pub fn tell_sums(trial: &Trial, sums: &Sums, sender: &EventSender) -> Result<(), Closed> {
-    let unexpected = sums.by == SumsBy::Host && trial.gpus.len() == trial.world_size();
+pub fn report_sums(trial: &Trial, sums: &AllReducePlan, sender: &EventSender) -> Result<(), Closed> {
+    let unexpected = sums.by == AllReduceMethod::Host && trial.gpus.len() == trial.world_size();
     let level = if unexpected { Level::Warning } else { Level::Info };
     send(sender, Event::Notice(level, format!("gradients are summed {}", sums.in_words())))
 }

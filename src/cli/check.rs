@@ -40,7 +40,7 @@ pub fn check(options: &RunOptions) -> Exit {
     let first = first.filter(|_| !options.quiet);
     // The page has the note on its own devices.
     let on_page = first.and_then(|(_, planned)| planned.devices.note.as_deref());
-    warnings(&experiment, &prepared, on_page).tell();
+    warnings(&experiment, &prepared, on_page).print();
     let mut text = String::new();
     if experiment.is_sweep() && !options.quiet {
         text.push_str(&trials(&experiment, &prepared));
@@ -80,7 +80,7 @@ pub fn warnings(experiment: &Experiment, prepared: &[Prepared], elsewhere: Optio
         let note = devices.note.clone().filter(|note| Some(note.as_str()) != elsewhere);
         Some((trial.index, note.into_iter().chain(planned.remarks()).collect()))
     });
-    Warnings::of(experiment.is_sweep(), trials)
+    Warnings::new(experiment.is_sweep(), trials)
 }
 
 /// A line per trial: its axes, and what becomes of it.

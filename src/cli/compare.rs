@@ -2,7 +2,7 @@
 
 use super::{
     args::CompareOptions,
-    exit::{Exit, print, say, tell},
+    exit::{Exit, print, print_error, print_stderr},
     run::terminal_width,
 };
 use crate::report;
@@ -12,16 +12,16 @@ pub fn compare(options: &CompareOptions) -> Exit {
     match report::compare(&options.paths) {
         Ok(comparison) => {
             for reason in comparison.damaged() {
-                tell(&format!("warning: left out: {reason}\n"));
+                print_stderr(&format!("warning: left out: {reason}\n"));
             }
             let text = match options.export {
                 Some(format) => {
                     // The comparison on the screen says so in its first line.
                     if let Some(warning) = comparison.warning() {
-                        tell(&format!("warning: {warning}\n"));
+                        print_stderr(&format!("warning: {warning}\n"));
                     }
                     if let Some(words) = comparison.builds() {
-                        tell(&format!("warning: {words}\n"));
+                        print_stderr(&format!("warning: {words}\n"));
                     }
                     comparison.export(format.into())
                 }
@@ -31,7 +31,7 @@ pub fn compare(options: &CompareOptions) -> Exit {
             print(&text)
         }
         Err(e) => {
-            say(&e, e.hint());
+            print_error(&e, e.hint());
             Exit::Refused
         }
     }

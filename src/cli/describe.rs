@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::measure::{self, Measured, MeasuredOn};
+use super::measure::{self, MeasuredOn, Measurement};
 use crate::{
     data::Dataset,
     host,
-    plan::{Machine, Movement, Place, Trial, transfers},
+    plan::{DeviceId, Machine, Movement, Trial, transfers},
     program::Role,
     record::{devices_in_words, of_build, rates_in_words},
     report::Estimate,
@@ -68,7 +68,7 @@ fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
     let used = &trial.devices.used;
     let in_host = units::bytes(trial.footprint.in_host_memory(used));
     let free = units::bytes(machine.memory_available);
-    if used[..] == [Place::Cpu] {
+    if used[..] == [DeviceId::Cpu] {
         let of_rows = trial.chunks.map_or(String::new(), |_| {
             let (bytes, count) = trial.footprint.chunks;
             let chunks = units::counted(count, "chunk");
@@ -78,13 +78,13 @@ fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
     }
     let own = || used.iter().zip(&trial.footprint.devices);
     let on_gpus = own().filter_map(|(place, bytes)| {
-        let Place::Gpu(i) = place else { return None };
+        let DeviceId::Gpu(i) = place else { return None };
         let free = machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free);
         let on = if trial.world_size() == 1 { "the device".to_owned() } else { place.to_string() };
         Some(format!("{} on {on}, {} free", units::bytes(*bytes), units::bytes(free)))
     });
     let mut lines: Vec<String> = on_gpus.collect();
-    let virtual_devices = || own().filter(|(place, _)| matches!(place, Place::Virtual(_)));
+    let virtual_devices = || own().filter(|(place, _)| matches!(place, DeviceId::Virtual(_)));
     let rows = match trial.chunks {
         Some(_) => "rows on their way",
         None => "rows",
@@ -221,20 +221,20 @@ fn steps(page: &mut Page, trial: &Trial) {
 }
 
 fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {
-    let floor = &trial.floor;
+    let lower_bound = &trial.lower_bound;
     let instructions = units::counted(trial.programs.train.instructions.len() as u64, "instruction");
     let on = if trial.world_size() == 1 { "" } else { ", on the first device" };
     page.row(
         "a step",
         format!(
             "{instructions}, {}, {} read and written{on}",
-            flop(floor.cost.flops),
-            units::bytes(floor.cost.bytes as u64)
+            flop(lower_bound.cost.flops),
+            units::bytes(lower_bound.cost.bytes as u64)
         ),
     );
-    let parts = floor.by(trial.threads);
+    let parts = lower_bound.by(trial.threads);
     let measured = match measure::step(trial, dataset) {
-        Ok(Some(Measured { step_s, rows, instrument })) => {
+        Ok(Some(Measurement { step_s, rows, instrument })) => {
             let alone = if trial.world_size() > 1 { ", without the all-reduce" } else { "" };
             let rows = match rows {
                 MeasuredOn::File => "rows of the file",
@@ -250,28 +250,31 @@ fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
-    if trial.engine.is_gpu() && !floor.rates.processor.is_gpu() {
+    if trial.engine.is_gpu() && !lower_bound.rates.processor.is_gpu() {
         // The rates are the CPU's; what is estimated of GPUs stands with the engine.
         let more = "; `runner devices --measure` measures the rates that a floor is made of";
         return page.more([format!("{measured}{more}")]);
     }
-    let of =
-        if floor.rates.processor.is_gpu() && trial.world_size() > 1 { " of the slowest GPU" } else { "" };
+    let of = if lower_bound.rates.processor.is_gpu() && trial.world_size() > 1 {
+        " of the slowest GPU"
+    } else {
+        ""
+    };
     page.more([format!(
         "{} by the cost model, from {}{of}, bound by {}; {measured}",
         units::seconds(parts.total_s()),
-        rates_in_words(floor.rates.origin, floor.fetch.map(|fetch| fetch.rates.origin)),
-        floor.bound_name(parts.bound())
+        rates_in_words(lower_bound.rates.origin, lower_bound.fetch.map(|fetch| fetch.rates.origin)),
+        lower_bound.bound_name(parts.bound())
     )]);
 }
 
 /// What the rows of a step take that stay in a file, and how quickly such rows come.
 fn file(page: &mut Page, trial: &Trial) {
-    let Some(fetch) = trial.floor.fetch else { return };
-    let (parts, rates) = (trial.floor.by(trial.threads), fetch.rates);
+    let Some(fetch) = trial.lower_bound.fetch else { return };
+    let (parts, rates) = (trial.lower_bound.by(trial.threads), fetch.rates);
     let rows = units::counted(trial.programs.train.batch as u64, "row");
     let disk = fetch.disk_in_words();
-    let floor_of_gpu = trial.floor.rates.processor.is_gpu();
+    let floor_of_gpu = trial.lower_bound.rates.processor.is_gpu();
     page.more([match fetch.in_step {
         true => format!("{rows} from the file in {} of it{disk}", units::seconds(parts.fetch_s)),
         false => format!("{rows} from the file in {}, beside it{disk}", units::seconds(parts.read_s)),
@@ -348,7 +351,7 @@ fn optimizer(trial: &Trial) -> String {
             format!("scheduled: {}", names.join(", then "))
         }
     };
-    format!("{name}, lr {}, {schedule}", units::exact(trial.rates().0.lr()))
+    format!("{name}, lr {}, {schedule}", units::exact(trial.effective_optimizer().0.lr()))
 }
 
 /// `448 FLOP`, `26.75 kFLOP`.

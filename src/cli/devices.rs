@@ -6,7 +6,7 @@ use chrono::{SecondsFormat, Utc};
 
 use super::{
     args::DevicesOptions,
-    exit::{Exit, print, say},
+    exit::{Exit, print, print_error},
     gpus,
     machine::machine,
     rates::{self, Key},
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     device::cpu::measure_rates,
     host,
-    plan::{Origin, Rates},
+    plan::{MachineRates, Origin},
     units,
 };
 
@@ -58,7 +58,7 @@ fn measure(with_gpus: bool) -> Result<(), Exit> {
     let instruction_set = machine(None, false).instruction_set;
     let hint = format!("name a folder that can be written by {}", rates::FOLDER_VARIABLE);
     let failed = |message: String, hint: Option<&str>| {
-        say(message, hint);
+        print_error(message, hint);
         Exit::Failed
     };
     let Some(folder) = rates::folder() else {
@@ -73,7 +73,7 @@ fn measure(with_gpus: bool) -> Result<(), Exit> {
     match faults.pop() {
         None => Ok(()),
         Some(last) => {
-            faults.into_iter().for_each(|fault| say(fault, None));
+            faults.into_iter().for_each(|fault| print_error(fault, None));
             Err(failed(last, None))
         }
     }
@@ -91,13 +91,13 @@ fn gpu_faults(_: &Path, _: &str) -> Vec<String> {
 }
 
 /// The rates that the cost model uses, and where they come from.
-fn describe(rates: &Rates) -> String {
+fn describe(rates: &MachineRates) -> String {
     let threads = host::logical_cores().unwrap_or(1);
     let instruction_set = machine(None, false).instruction_set;
     let folder = rates::folder();
-    let kept = folder.as_ref().and_then(|folder| rates::read(folder, &Key::here(&instruction_set)));
-    let origin = match (rates.origin, kept) {
-        (Origin::Measured, Some(kept)) => format!("measured {}", kept.measured),
+    let cached = folder.as_ref().and_then(|folder| rates::read(folder, &Key::here(&instruction_set)));
+    let origin = match (rates.origin, cached) {
+        (Origin::Measured, Some(cached)) => format!("measured {}", cached.measured),
         (Origin::Measured, None) => "measured".to_owned(),
         (Origin::Typical, _) => {
             format!("typical of {instruction_set}; `runner devices --measure` measures this machine's")

@@ -9,20 +9,20 @@ use std::{
 use chrono::{DateTime, Utc};
 
 use super::{
-    announce::{begin, compare_with_truth, send, tell_findings, tell_sums, timed_by},
-    world::{own_products, world},
+    announce::{begin, compare_with_truth, report_findings, report_sums, send, timed_by},
+    device_group::{device_group, own_products},
 };
 use crate::{
     data::{Dataset, Weights},
     device::DeviceError,
     event::{Event, Level, Outcome, Status},
     host::{self, load::Watch, nvml::Monitor},
-    plan::{Choice, Place, Sums, SumsBy, Trial},
+    plan::{AllReduceMethod, AllReducePlan, DeviceId, ResolvedDevices, Trial},
     record::{
         ConsoleOptions, EnvironmentFacts, EnvironmentFile, GitQuery, GpuProbe, RecordError, Recorder, RunDir,
         SystemSampler, command_line, open_sinks, write_model,
     },
-    train::{self, Closed, StopFlag, Trained, World, exported, initial_values},
+    train::{self, Closed, DeviceGroup, StopFlag, Trained, exported, initial_values},
     units,
 };
 
@@ -74,10 +74,10 @@ pub enum ExecuteError {
 pub struct Ready<'a> {
     trial: &'a Trial,
     dataset: Arc<Dataset>,
-    world: World,
+    group: DeviceGroup,
     initial: Vec<f32>,
     /// How its devices sum, where that is to be said.
-    sums: Option<Sums>,
+    sums: Option<AllReducePlan>,
     /// What else is to be said of its devices.
     note: Option<String>,
     /// How long it took to load them and to warm them up.
@@ -92,11 +92,11 @@ impl<'a> Ready<'a> {
         weights: Option<&Weights>,
     ) -> Result<Self, DeviceError> {
         let begun = Instant::now();
-        let (world, sums) = world(trial)?;
+        let (group, sums) = device_group(trial)?;
         let (loading, note) = (begun.elapsed(), own_products(trial));
         let initial =
             initial_values(&trial.spec.model.init, &trial.programs.layout, trial.spec.seed, weights);
-        Ok(Self { trial, dataset, world, initial, sums, note, loading })
+        Ok(Self { trial, dataset, group, initial, sums, note, loading })
     }
 
     /// Trains without a folder.
@@ -108,8 +108,8 @@ impl<'a> Ready<'a> {
         stop: &StopFlag,
         emit: &mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
     ) -> Result<Trained, Closed> {
-        let Self { trial, dataset, world, initial, .. } = self;
-        train::train(train::Job { trial, dataset: &dataset, world, initial: &initial, stop, emit })
+        let Self { trial, dataset, group, initial, .. } = self;
+        train::train(train::TrainSetup { trial, dataset: &dataset, group, initial: &initial, stop, emit })
     }
 }
 
@@ -120,7 +120,7 @@ pub fn execute(
     folder: &RunDir,
     console: ConsoleOptions,
 ) -> Result<Outcome, ExecuteError> {
-    let Ready { trial, dataset, world, initial, sums, note, loading } = ready;
+    let Ready { trial, dataset, group, initial, sums, note, loading } = ready;
     let dataset = dataset.as_ref();
     folder.write("spec.toml", &resolved_text(process, trial, folder))?;
     let names = trial.devices.used_names();
@@ -141,10 +141,10 @@ pub fn execute(
             &trial.devices.used,
             [
                 trial.engine.is_gpu() && trial.has_large_product(),
-                sums.as_ref().is_some_and(|sums| sums.by == SumsBy::Nccl),
+                sums.as_ref().is_some_and(|sums| sums.by == AllReduceMethod::Nccl),
             ],
         ),
-        sums: sums.as_ref().map(Sums::in_words),
+        sums: sums.as_ref().map(AllReducePlan::in_words),
     };
     let environment = EnvironmentFile::create(&folder.file("environment.toml"), facts, process.git.clone())?;
     let sinks = open_sinks(folder, &trial.spec.logging, process.begun, console)?;
@@ -161,12 +161,12 @@ pub fn execute(
             send(&sender, Event::Notice(Level::Info, text))?;
         }
         note.map_or(Ok(()), |note| send(&sender, Event::Notice(Level::Warning, note)))?;
-        sums.map_or(Ok(()), |sums| tell_sums(trial, &sums, &sender))?;
+        sums.map_or(Ok(()), |sums| report_sums(trial, &sums, &sender))?;
         let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
-        train::train(train::Job {
+        train::train(train::TrainSetup {
             trial,
             dataset,
-            world,
+            group,
             initial: &initial,
             stop: process.stop,
             emit: &mut emit,
@@ -174,7 +174,7 @@ pub fn execute(
     });
     let findings = sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
     if let Ok(findings) = &findings {
-        let _ = tell_findings(findings, &sender);
+        let _ = report_findings(findings, &sender);
     }
     if let Ok(Trained { outcome: mut ended, values }) = result {
         let saved = match &values {
@@ -198,16 +198,16 @@ pub fn execute(
 
 /// What a run on these devices loads of NVIDIA's libraries, with versions: whether it has large products and sums over GPUs.
 #[cfg(feature = "cuda")]
-pub fn libraries(used: &[Place], [products, sums]: [bool; 2]) -> BTreeMap<String, String> {
+pub fn libraries(used: &[DeviceId], [products, sums]: [bool; 2]) -> BTreeMap<String, String> {
     use crate::device::cuda;
 
-    let first = used.iter().find_map(|p| if let Place::Gpu(i) = p { Some(*i) } else { None });
+    let first = used.iter().find_map(|p| if let DeviceId::Gpu(i) = p { Some(*i) } else { None });
     let gpu = first.and_then(|i| cuda::gpus().ok()?.into_iter().find(|gpu| gpu.ordinal == i));
     gpu.map_or_else(BTreeMap::new, |gpu| cuda::versions(&gpu, products, sums).into_iter().collect())
 }
 
 #[cfg(not(feature = "cuda"))]
-pub fn libraries(_: &[Place], _: [bool; 2]) -> BTreeMap<String, String> {
+pub fn libraries(_: &[DeviceId], _: [bool; 2]) -> BTreeMap<String, String> {
     BTreeMap::new()
 }
 
@@ -237,7 +237,7 @@ fn resolved_text(process: &Process<'_>, trial: &Trial, folder: &RunDir) -> Strin
 pub fn resolved(
     process: &Process<'_>,
     folder: &RunDir,
-    devices: &Choice,
+    devices: &ResolvedDevices,
     mut notes: Vec<String>,
     spec: &str,
 ) -> String {

@@ -3,13 +3,13 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    gpu_rates::{self, GpuKey, SumsKey},
-    kept::Kept,
+    gpu_rates::{self, AllReduceKey, GpuKey},
+    rate_cache::Cached,
 };
 use crate::{
     device::cuda,
     host::nvml::Monitor,
-    plan::{GpuRates, SumRates},
+    plan::{AllReduceRates, GpuRates},
     units,
 };
 
@@ -31,21 +31,21 @@ pub fn measure(folder: &Path, now: &str) -> Vec<String> {
     let keys: Vec<GpuKey> = gpus.iter().map(|gpu| key(gpu, &driver)).collect();
     for (gpu, key) in gpus.iter().zip(&keys) {
         let measured = cuda::measure_rates(gpu).map_err(|e| e.to_string());
-        let kept = measured.and_then(|rates| {
+        let cached = measured.and_then(|rates| {
             if rates.is_sane() {
                 return gpu_rates::write(folder, key, rates, now.to_owned()).map_err(|e| e.to_string());
             }
             Err(format!("`gpu:{}` was measured, and its rates cannot be true: {rates:?}", gpu.ordinal))
         });
-        faults.extend(kept.err());
+        faults.extend(cached.err());
     }
     if gpus.len() > 1 && faults.is_empty() {
         // Without NCCL sums go through the host, whose way has its own time in every run.
-        let kept = cuda::measure_sums(&gpus).and_then(|sums| {
-            let key = SumsKey::new(keys);
+        let cached = cuda::measure_sums(&gpus).and_then(|sums| {
+            let key = AllReduceKey::new(keys);
             gpu_rates::write_sums(folder, &key, sums, now.to_owned()).map_err(|e| e.to_string())
         });
-        faults.extend(kept.err().map(|why| format!("sums over GPUs were not measured: {why}")));
+        faults.extend(cached.err().map(|why| format!("sums over GPUs were not measured: {why}")));
     }
     faults
 }
@@ -57,16 +57,16 @@ pub fn describe(folder: Option<&Path>) -> String {
     let keys: Vec<GpuKey> = gpus.iter().map(|gpu| key(gpu, &driver)).collect();
     let mut text = String::new();
     for (gpu, key) in gpus.iter().zip(&keys) {
-        let kept = folder.and_then(|folder| gpu_rates::read(folder, key));
-        let _ = write!(text, "\nrates of gpu:{}\n{}", gpu.ordinal, of_gpu(kept.as_ref())); // a String takes every write
+        let cached = folder.and_then(|folder| gpu_rates::read(folder, key));
+        let _ = write!(text, "\nrates of gpu:{}\n{}", gpu.ordinal, of_gpu(cached.as_ref())); // a String takes every write
     }
-    let sums = folder.and_then(|folder| gpu_rates::read_sums(folder, &SumsKey::new(keys)));
-    text.push_str(&sums.map_or_else(String::new, |kept| of_sums(&kept)));
+    let sums = folder.and_then(|folder| gpu_rates::read_sums(folder, &AllReduceKey::new(keys)));
+    text.push_str(&sums.map_or_else(String::new, |cached| of_sums(&cached)));
     text
 }
 
-fn of_gpu(kept: Option<&Kept<GpuRates>>) -> String {
-    let Some(Kept { figures: r, measured }) = kept else {
+fn of_gpu(cached: Option<&Cached<GpuRates>>) -> String {
+    let Some(Cached { figures: r, measured }) = cached else {
         return "  not measured; `runner devices --measure` measures them\n".to_owned();
     };
     let (flops, bytes) =
@@ -115,8 +115,8 @@ fn of_gpu(kept: Option<&Kept<GpuRates>>) -> String {
     rows.iter().map(|(name, value)| format!("  {name:<12} {value}\n")).collect()
 }
 
-fn of_sums(kept: &Kept<SumRates>) -> String {
-    let Kept { figures, measured } = kept;
+fn of_sums(cached: &Cached<AllReduceRates>) -> String {
+    let Cached { figures, measured } = cached;
     format!(
         "\nsums over {} GPUs\n  {:<12} {measured}\n  {:<12} {}\n  {:<12} {}B/s\n",
         figures.gpus,

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::kept::{self, Kept, VERSION};
+use super::rate_cache::{self, Cached, VERSION};
 use crate::{
-    plan::{GpuRates, SumRates},
+    plan::{AllReduceRates, GpuRates},
     record::RecordError,
 };
 
@@ -34,11 +34,11 @@ impl GpuKey {
 /// What the rates of sums depend on: all GPUs, in their order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SumsKey {
+pub struct AllReduceKey {
     gpus: Vec<GpuKey>,
 }
 
-impl SumsKey {
+impl AllReduceKey {
     /// Of these GPUs.
     pub fn new(gpus: Vec<GpuKey>) -> Self {
         Self { gpus }
@@ -49,13 +49,13 @@ const GPU: &str = "gpu-rates";
 const SUMS: &str = "gpu-sums";
 
 /// What was measured of a GPU, if anything.
-pub fn read(folder: &Path, key: &GpuKey) -> Option<Kept<GpuRates>> {
-    kept::read(folder, GPU, key).filter(|kept: &Kept<GpuRates>| kept.figures.is_sane())
+pub fn read(folder: &Path, key: &GpuKey) -> Option<Cached<GpuRates>> {
+    rate_cache::read(folder, GPU, key).filter(|cached: &Cached<GpuRates>| cached.figures.is_sane())
 }
 
 /// What was measured of sums, if anything.
-pub fn read_sums(folder: &Path, key: &SumsKey) -> Option<Kept<SumRates>> {
-    kept::read(folder, SUMS, key).filter(|kept: &Kept<SumRates>| kept.figures.is_sane())
+pub fn read_sums(folder: &Path, key: &AllReduceKey) -> Option<Cached<AllReduceRates>> {
+    rate_cache::read(folder, SUMS, key).filter(|cached: &Cached<AllReduceRates>| cached.figures.is_sane())
 }
 
 /// Keeps rates; tells where.
@@ -63,15 +63,20 @@ pub fn read_sums(folder: &Path, key: &SumsKey) -> Option<Kept<SumRates>> {
 /// # Errors
 /// Where the folder cannot be written.
 pub fn write(folder: &Path, key: &GpuKey, rates: GpuRates, now: String) -> Result<PathBuf, RecordError> {
-    kept::write(folder, GPU, key, rates, now)
+    rate_cache::write(folder, GPU, key, rates, now)
 }
 
 /// Keeps rates of sums; tells where.
 ///
 /// # Errors
 /// Where the folder cannot be written.
-pub fn write_sums(folder: &Path, key: &SumsKey, sums: SumRates, now: String) -> Result<PathBuf, RecordError> {
-    kept::write(folder, SUMS, key, sums, now)
+pub fn write_sums(
+    folder: &Path,
+    key: &AllReduceKey,
+    sums: AllReduceRates,
+    now: String,
+) -> Result<PathBuf, RecordError> {
+    rate_cache::write(folder, SUMS, key, sums, now)
 }
 
 #[cfg(test)]
@@ -82,21 +87,21 @@ mod tests {
     fn rates_belong_to_a_gpu_and_its_driver() {
         let folder = tempfile::tempdir().unwrap();
         let key = GpuKey::new("0-1", "A GPU", "580.1");
-        let sums = SumRates { gpus: 2, small_s: 1e-5, bytes_per_s: 1e11 };
-        let of_two = SumsKey::new(vec![key.clone(), GpuKey::new("0-2", "A GPU", "580.1")]);
+        let sums = AllReduceRates { gpus: 2, small_s: 1e-5, bytes_per_s: 1e11 };
+        let of_two = AllReduceKey::new(vec![key.clone(), GpuKey::new("0-2", "A GPU", "580.1")]);
         assert_eq!(read_sums(folder.path(), &of_two), None);
         let now = "2027-01-15T08:00:00Z".to_owned();
         let path = write_sums(folder.path(), &of_two, sums, now.clone()).unwrap();
-        assert_eq!(read_sums(folder.path(), &of_two), Some(Kept { figures: sums, measured: now.clone() }));
+        assert_eq!(read_sums(folder.path(), &of_two), Some(Cached { figures: sums, measured: now.clone() }));
         for other in [
-            SumsKey::new(vec![key.clone()]),
-            SumsKey::new(vec![key.clone(), GpuKey::new("0-2", "A GPU", "580.2")]),
-            SumsKey::new(vec![GpuKey::new("0-2", "A GPU", "580.1"), key]),
+            AllReduceKey::new(vec![key.clone()]),
+            AllReduceKey::new(vec![key.clone(), GpuKey::new("0-2", "A GPU", "580.2")]),
+            AllReduceKey::new(vec![GpuKey::new("0-2", "A GPU", "580.1"), key]),
         ] {
             assert_eq!(read_sums(folder.path(), &other), None);
         }
         // What no machine has is not believed, whoever wrote it.
-        write_sums(folder.path(), &of_two, SumRates { bytes_per_s: 0.0, ..sums }, now).unwrap();
+        write_sums(folder.path(), &of_two, AllReduceRates { bytes_per_s: 0.0, ..sums }, now).unwrap();
         assert_eq!(read_sums(folder.path(), &of_two), None);
         assert!(path.exists());
     }

@@ -4,7 +4,7 @@ use super::rates::{self, Key};
 use crate::{
     device::cpu::matmul::Kernel,
     host,
-    plan::{Gpu, GpuLimits, Machine, Rates, SumRates},
+    plan::{AllReduceRates, Gpu, GpuLimits, Machine, MachineRates},
     spec::{DeviceName, Experiment, GpuCount, Request},
 };
 
@@ -21,13 +21,13 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
         None if look_for_gpus => real_gpus(),
         None => (Vec::new(), String::new(), None),
     };
-    let kept = rates::folder().and_then(|folder| rates::read(&folder, &Key::here(&instruction_set)));
+    let cached = rates::folder().and_then(|folder| rates::read(&folder, &Key::here(&instruction_set)));
     Machine {
         gpus,
         no_gpu,
         memory_available,
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
-        rates: kept.map_or_else(|| Rates::typical(&instruction_set), |kept| kept.rates),
+        rates: cached.map_or_else(|| MachineRates::typical(&instruction_set), |cached| cached.rates),
         instruction_set,
         sum_rates,
     }
@@ -44,10 +44,10 @@ pub fn wants_gpu(experiment: &Experiment) -> bool {
 /// Those that CUDA lists, or why it lists none. How much of their memory is free the monitor tells without taking them;
 /// where there is none, it is found out when the run begins.
 #[cfg(feature = "cuda")]
-fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
+fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     use super::{
         gpu_measure,
-        gpu_rates::{self, SumsKey},
+        gpu_rates::{self, AllReduceKey},
     };
     use crate::{device::cuda, host::nvml::Monitor};
 
@@ -60,10 +60,11 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
     let folder = rates::folder();
     let keys: Vec<_> = gpus.iter().map(|gpu| gpu_measure::key(gpu, &driver)).collect();
     let speed_of = |gpu: &cuda::Gpu| {
-        let kept = gpu_rates::read(folder.as_deref()?, &gpu_measure::key(gpu, &driver))?;
-        Some(kept.figures)
+        let cached = gpu_rates::read(folder.as_deref()?, &gpu_measure::key(gpu, &driver))?;
+        Some(cached.figures)
     };
-    let kept_sums = folder.as_deref().and_then(|folder| gpu_rates::read_sums(folder, &SumsKey::new(keys)));
+    let kept_sums =
+        folder.as_deref().and_then(|folder| gpu_rates::read_sums(folder, &AllReduceKey::new(keys)));
     let mut reaches = cuda::reaches(&gpus).into_iter();
     // To open it takes a while, and one GPU has nobody to sum with.
     let queued_sums = gpus.len() > 1 && cuda::Nccl::open().is_ok();
@@ -91,11 +92,11 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
             model: gpu.name,
         }
     };
-    let kept_sums = kept_sums.map(|kept| kept.figures);
+    let kept_sums = kept_sums.map(|cached| cached.figures);
     (gpus.into_iter().map(&mut made).collect(), String::new(), kept_sums)
 }
 
 #[cfg(not(feature = "cuda"))]
-fn real_gpus() -> (Vec<Gpu>, String, Option<SumRates>) {
+fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     (Vec::new(), "this program was built without its feature `cuda`".to_owned(), None)
 }

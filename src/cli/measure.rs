@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use super::world::{Link, executor};
+use super::device_group::{RankLink, executor};
 use crate::{
     data::{Dataset, Store, epoch_order},
-    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RowReader, Work},
-    plan::{Fetch, FileRates, Place, Trial},
+    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose, RowReader},
+    plan::{DeviceId, FileRates, ReadCost, Trial},
     program::Hyper,
     random,
     report::Estimate,
@@ -30,7 +30,7 @@ const MOST_STEPS: usize = 64;
 pub const LONGEST_STEP_S: f64 = 0.5;
 
 /// What was measured of a trial's step.
-pub struct Measured {
+pub struct Measurement {
     /// The median time on a full batch, in seconds.
     pub step_s: f64,
     /// On which rows.
@@ -53,27 +53,27 @@ pub enum MeasuredOn {
 ///
 /// # Errors
 /// Where the device cannot hold the trial.
-pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measured>, DeviceError> {
+pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, DeviceError> {
     let slots = trial.programs.layout.log_slots;
     // Of a global batch a device takes its share; what it waits for the others is not measured.
     let batch = trial.programs.train.batch;
-    let Some(steps) = steps(trial.floor.by(1).device_s(), batch * trial.facts.features, slots) else {
+    let Some(steps) = steps(trial.lower_bound.by(1).device_s(), batch * trial.facts.features, slots) else {
         return Ok(None);
     };
     let place = match trial.devices.used[..] {
-        [place @ Place::Gpu(_)] => place,
+        [place @ DeviceId::Gpu(_)] => place,
         // Its sums need the others.
-        [Place::Gpu(_), ..] => return Ok(None),
-        _ => Place::Cpu,
+        [DeviceId::Gpu(_), ..] => return Ok(None),
+        _ => DeviceId::Cpu,
     };
     let grain = train::grain(trial);
     // Pairs of short blocks tell more than few long ones.
-    let short = (LONG.as_secs_f64() / 16.0 / trial.floor.by(1).device_s()) as usize; // a float as an integer saturates
+    let short = (LONG.as_secs_f64() / 16.0 / trial.lower_bound.by(1).device_s()) as usize; // a float as an integer saturates
     let steps = if grain == Grain::Phases { steps.min(short.max(1)) } else { steps };
-    let executor = executor(trial, place, trial.programs.clone(), Link::Alone)?;
+    let executor = executor(trial, place, trial.programs.clone(), RankLink::Alone)?;
     // What a disk adds is read ahead in a run, and would be waited for here.
-    let file = match (&dataset.train.features, trial.floor.fetch) {
-        (Store::File(rows), Some(Fetch { in_step: true, rates: FileRates { disk: None, .. }, .. })) => {
+    let file = match (&dataset.train.features, trial.lower_bound.fetch) {
+        (Store::File(rows), Some(ReadCost { in_step: true, rates: FileRates { disk: None, .. }, .. })) => {
             Some((rows, &dataset.train.targets))
         }
         _ => None,
@@ -97,10 +97,10 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measured>, Device
         }
     }
     plain.sort_unstable_by(f64::total_cmp);
-    Ok(Some(Measured {
+    Ok(Some(Measurement {
         step_s: plain[plain.len() / 2] / stepper.hyper.len() as f64,
         rows,
-        instrument: Estimate::of(&extra).filter(|estimate| estimate.count > 5),
+        instrument: Estimate::from_values(&extra).filter(|estimate| estimate.count > 5),
     }))
 }
 
@@ -159,7 +159,7 @@ impl Stepper {
             self.position = 0;
         }
         let block = Block {
-            work: Work::Train,
+            work: PassKind::Train,
             step: 0,
             position: self.position,
             offset: 0,
@@ -180,7 +180,7 @@ impl Stepper {
 
 /// A rate of 0 leaves the weights as they are.
 fn blank(steps: usize) -> Vec<Hyper> {
-    vec![Hyper { correction: 1.0, shrink: 1.0, ..Hyper::default() }; steps]
+    vec![Hyper { correction: 1.0, decay_factor: 1.0, ..Hyper::default() }; steps]
 }
 
 /// Steps of a block, by the time that one takes and the numbers of a batch; `None` where a step is too long.

@@ -5,6 +5,7 @@ mod args;
 mod check;
 mod compare;
 mod describe;
+mod device_group;
 mod devices;
 mod execute;
 mod exit;
@@ -13,17 +14,16 @@ mod gpu_measure;
 #[cfg(feature = "cuda")]
 mod gpu_rates;
 mod gpus;
-mod kept;
 mod lab;
 mod machine;
 mod measure;
 mod parity;
 mod prepare;
+mod rate_cache;
 mod rates;
 mod run;
 mod templates;
 mod warnings;
-mod world;
 
 pub use exit::Exit;
 

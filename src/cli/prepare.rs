@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    data::{self, Dataset, FileChange, Stamp, Store, Task, Weights, read_weights},
+    data::{self, Dataset, FileChange, FileFingerprint, Store, Task, Weights, read_weights},
     device::file_rates,
-    plan::{self, Choice, Facts, FileRates, Machine, PlanError, Trial},
+    plan::{self, DatasetInfo, FileRates, Machine, PlanError, ResolvedDevices, Trial},
     spec::{self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec},
     units,
 };
@@ -24,7 +24,7 @@ pub struct Datasets {
     /// seed alone, and are all held against the same.
     measured: Vec<(Source, Option<FileRates>)>,
     /// The files of all that were opened, as they were then.
-    seen: Vec<Stamp>,
+    seen: Vec<FileFingerprint>,
 }
 
 impl Datasets {
@@ -85,7 +85,7 @@ impl Datasets {
     }
 
     /// All trials are to be of the same contents, however often their files are read.
-    fn see(&mut self, files: &[Stamp], key: &str) -> Result<(), Problem> {
+    fn see(&mut self, files: &[FileFingerprint], key: &str) -> Result<(), Problem> {
         for stamp in files {
             match self.seen.iter().find(|seen| seen.path() == stamp.path()) {
                 None => self.seen.push(stamp.clone()),
@@ -120,7 +120,7 @@ pub enum Prepared {
     /// It runs.
     Run(Box<Trial>),
     /// It would equal that earlier trial in all but the request: what it asks for, and what it would use.
-    SameAs(usize, Choice),
+    SameAs(usize, ResolvedDevices),
     /// Its devices are not there.
     Missing(Problem),
 }
@@ -191,7 +191,7 @@ pub fn changed(trial: &Trial, dataset: &Dataset) -> Option<String> {
     difference(trial.facts, dataset.facts())
 }
 
-fn difference(then: Facts, now: Facts) -> Option<String> {
+fn difference(then: DatasetInfo, now: DatasetInfo) -> Option<String> {
     let numbers = [
         ("rows to train on", then.train_rows, now.train_rows),
         ("rows to validate on", then.validation_rows, now.validation_rows),
@@ -214,7 +214,7 @@ pub fn initial_weights(trial: &Trial, datasets: &mut Datasets) -> Result<Option<
     let parameters = trial.programs.layout.parameters.iter();
     let wanted: Vec<_> =
         parameters.map(|p| (p.name.clone(), p.shape.iter().rev().copied().collect::<Vec<_>>())).collect();
-    let stamp = Stamp::of(path);
+    let stamp = FileFingerprint::from_path(path);
     let weights = read_weights(path, &wanted)?;
     datasets.see(stamp.as_slice(), "model.init.file").map_err(|problem| vec![problem])?;
     Ok(Some(weights))
@@ -250,15 +250,17 @@ mod tests {
         let weights = folder.path().join("w.safetensors");
         let mut seen = |text: &str| {
             std::fs::write(&weights, text).expect("a file");
-            datasets.see(Stamp::of(&weights).as_slice(), "model.init.file").map_err(|problem| problem.place)
+            datasets
+                .see(FileFingerprint::from_path(&weights).as_slice(), "model.init.file")
+                .map_err(|problem| problem.place)
         };
         assert_eq!(seen("1"), Ok(()));
-        assert_eq!(seen("12"), Err(spec::Place::Key("model.init.file".to_owned())));
+        assert_eq!(seen("12"), Err(spec::Location::Key("model.init.file".to_owned())));
     }
 
     #[test]
     fn data_are_held_against_the_plan() {
-        let then = Facts {
+        let then = DatasetInfo {
             train_rows: 80,
             validation_rows: 20,
             features: 4,
@@ -268,11 +270,11 @@ mod tests {
         };
         assert_eq!(difference(then, then), None);
         for (now, words) in [
-            (Facts { train_rows: 79, ..then }, "there were 80 rows to train on, and now there are 79"),
-            (Facts { features: 5, ..then }, "there were 4 features, and now there are 5"),
-            (Facts { classes: Some(4), ..then }, "there were 3 classes, and now there are 4"),
+            (DatasetInfo { train_rows: 79, ..then }, "there were 80 rows to train on, and now there are 79"),
+            (DatasetInfo { features: 5, ..then }, "there were 4 features, and now there are 5"),
+            (DatasetInfo { classes: Some(4), ..then }, "there were 3 classes, and now there are 4"),
             (
-                Facts { file_row_bytes: Some(16), ..then },
+                DatasetInfo { file_row_bytes: Some(16), ..then },
                 "their features are no longer where they were, in memory or in their file",
             ),
         ] {

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::kept::{self, VERSION};
+use super::rate_cache::{self, VERSION};
 use crate::{
     host,
-    plan::{Origin, Processor, Rates},
+    plan::{MachineRates, Origin, Processor},
     record::RecordError,
 };
 
-pub use super::kept::{FOLDER_VARIABLE, folder};
+pub use super::rate_cache::{FOLDER_VARIABLE, folder};
 
 /// The first word of the file's name.
 const CPU: &str = "rates";
@@ -31,7 +31,7 @@ pub struct Key {
     caches: Vec<String>,
 }
 
-/// The numbers of [`Rates`].
+/// The numbers of [`MachineRates`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Figures {
@@ -48,8 +48,8 @@ struct Figures {
 
 /// Measured rates and when that was.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
-    pub rates: Rates,
+pub struct CachedRates {
+    pub rates: MachineRates,
     pub measured: String,
 }
 
@@ -67,9 +67,9 @@ impl Key {
 }
 
 /// What was measured on this machine, if anything.
-pub fn read(folder: &Path, key: &Key) -> Option<Kept> {
-    let kept = kept::read::<Key, Figures>(folder, CPU, key)?;
-    let f = kept.figures;
+pub fn read(folder: &Path, key: &Key) -> Option<CachedRates> {
+    let cached = rate_cache::read::<Key, Figures>(folder, CPU, key)?;
+    let f = cached.figures;
     let speeds = [f.flops_per_s, f.elementwise_per_s, f.cache_bytes_per_s, f.memory_bytes_per_s];
     let times = [f.instruction_s, f.barrier_s, f.block_s, f.product_scaling, f.memory_scaling];
     let sane =
@@ -77,7 +77,7 @@ pub fn read(folder: &Path, key: &Key) -> Option<Kept> {
     if !sane {
         return None;
     }
-    let rates = Rates {
+    let rates = MachineRates {
         origin: Origin::Measured,
         processor: Processor::Cpu,
         flops_per_s: f.flops_per_s,
@@ -90,14 +90,19 @@ pub fn read(folder: &Path, key: &Key) -> Option<Kept> {
         barrier_s: f.barrier_s,
         block_s: f.block_s,
     };
-    Some(Kept { rates, measured: kept.measured })
+    Some(CachedRates { rates, measured: cached.measured })
 }
 
 /// Keeps rates; tells where.
 ///
 /// # Errors
 /// Where the folder cannot be written.
-pub fn write(folder: &Path, key: &Key, rates: &Rates, measured: String) -> Result<PathBuf, RecordError> {
+pub fn write(
+    folder: &Path,
+    key: &Key,
+    rates: &MachineRates,
+    measured: String,
+) -> Result<PathBuf, RecordError> {
     let figures = Figures {
         flops_per_s: rates.flops_per_s,
         elementwise_per_s: rates.elementwise_per_s,
@@ -109,7 +114,7 @@ pub fn write(folder: &Path, key: &Key, rates: &Rates, measured: String) -> Resul
         barrier_s: rates.barrier_s,
         block_s: rates.block_s,
     };
-    kept::write(folder, CPU, key, figures, measured)
+    rate_cache::write(folder, CPU, key, figures, measured)
 }
 
 #[cfg(test)]
@@ -124,15 +129,15 @@ mod tests {
         let inner = folder.path().join("not/yet/there");
         let key = Key::here("avx2");
         assert_eq!(read(&inner, &key), None);
-        let rates = Rates {
+        let rates = MachineRates {
             origin: Origin::Measured,
             flops_per_s: 123.456e9,
             block_s: 0.0,
-            ..Rates::typical("avx2")
+            ..MachineRates::typical("avx2")
         };
         let path = write(&inner, &key, &rates, "2027-01-15T08:00:00Z".to_owned()).unwrap();
-        let kept = Kept { rates, measured: "2027-01-15T08:00:00Z".to_owned() };
-        assert_eq!(read(&inner, &key), Some(kept.clone()));
+        let cached = CachedRates { rates, measured: "2027-01-15T08:00:00Z".to_owned() };
+        assert_eq!(read(&inner, &key), Some(cached.clone()));
         assert_eq!(fs::read_dir(&inner).unwrap().count(), 1, "no temporary file is left");
 
         // Another machine, instruction set or version has another file.
@@ -143,13 +148,13 @@ mod tests {
             Key { logical_cores: 1000, ..key.clone() },
         ] {
             assert_eq!(read(&inner, &other), None);
-            assert_ne!(kept::file_name(CPU, &other), kept::file_name(CPU, &key));
+            assert_ne!(rate_cache::file_name(CPU, &other), rate_cache::file_name(CPU, &key));
         }
 
         let text = fs::read_to_string(&path).unwrap();
         for cut in 0..text.len() {
             fs::write(&path, &text[..cut]).unwrap();
-            assert!(read(&inner, &key).is_none_or(|read| read == kept), "cut at {cut}");
+            assert!(read(&inner, &key).is_none_or(|read| read == cached), "cut at {cut}");
         }
         for (from, to) in [
             ("123456000000.0", "999456000000.0"),
@@ -162,7 +167,7 @@ mod tests {
             assert_eq!(read(&inner, &key), None, "{to}");
         }
         // Measuring anew heals it.
-        write(&inner, &key, &rates, kept.measured.clone()).unwrap();
-        assert_eq!(read(&inner, &key), Some(kept));
+        write(&inner, &key, &rates, cached.measured.clone()).unwrap();
+        assert_eq!(read(&inner, &key), Some(cached));
     }
 }

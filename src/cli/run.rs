@@ -17,7 +17,7 @@ use super::{
     args::{RunOptions, meant_command, on_terminal},
     check::warnings,
     execute::{ExecuteError, Process, Ready, execute},
-    exit::{Exit, print, say, tell},
+    exit::{Exit, print, print_error, print_stderr},
     lab,
     machine::{machine, wants_gpu},
     prepare::{Datasets, Prepared, changed, initial_weights, prepare},
@@ -39,7 +39,7 @@ use crate::{
 pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit {
     let started = Utc::now();
     let path = options.spec();
-    let git = GitQuery::ask(&folder_of(&path));
+    let git = GitQuery::start(&folder_of(&path));
     let command = command_line(arguments.iter().map(|a| a.to_string_lossy()));
     let experiment = match spec::read(&path, &options.overrides()) {
         Ok(Loaded::Train(experiment)) => *experiment,
@@ -81,7 +81,7 @@ pub fn folder_of(path: &Path) -> PathBuf {
 
 /// Prints what is wrong with a spec or its data.
 pub fn refuse(failure: &spec::Failure) -> Exit {
-    tell(&failure.render(true));
+    print_stderr(&failure.render(true));
     Exit::Refused
 }
 
@@ -90,7 +90,7 @@ fn refuse_spec(path: &Path, failure: &spec::Failure) -> Exit {
     refuse(failure);
     let word = path.to_string_lossy();
     if let Some(command) = meant_command(&word).filter(|_| !path.exists()) {
-        tell(&format!("  = hint: `{word}` was read as a spec; did you mean `runner {command}`?\n"));
+        print_stderr(&format!("  = hint: `{word}` was read as a spec; did you mean `runner {command}`?\n"));
     }
     Exit::Refused
 }
@@ -136,7 +136,7 @@ impl Session<'_> {
         let ready = match self.ready(trial) {
             Ok(ready) => ready,
             Err(e) => {
-                fault(&e, None);
+                report_error(&e, None);
                 return Exit::Refused;
             }
         };
@@ -156,12 +156,12 @@ impl Session<'_> {
             Ok(outcome) => match outcome.status {
                 Status::Finished => Exit::Done,
                 Status::Failed | Status::Diverged => {
-                    say(of_trial(of, outcome.reason.as_deref().unwrap_or("the run failed")), None);
+                    print_error(of_trial(of, outcome.reason.as_deref().unwrap_or("the run failed")), None);
                     Exit::Failed
                 }
                 Status::Interrupted => self.signal(),
             },
-            Err(e) => fault(&e, of),
+            Err(e) => report_error(&e, of),
         }
     }
 
@@ -205,7 +205,7 @@ impl Session<'_> {
     fn sweep(&mut self, prepared: &[Prepared]) -> Exit {
         match self.trials(prepared) {
             Ok(exit) => exit,
-            Err(e) => fault(&ExecuteError::Record(e), None),
+            Err(e) => report_error(&ExecuteError::Record(e), None),
         }
     }
 
@@ -219,9 +219,9 @@ impl Session<'_> {
         let axes: Vec<_> = experiment.axes.iter().map(|a| a.key.clone()).collect();
         let mut table = SweepTable::create(sweep.path(), &axes)?;
         let mut folders: Vec<String> = Vec::new();
-        let (mut worst, mut told) = (Exit::Done, Vec::new());
+        let (mut worst, mut reported) = (Exit::Done, Vec::new());
         let warnings = warnings(experiment, prepared, None);
-        warnings.tell();
+        warnings.print();
         warnings.texts().for_each(|text| self.warned.note(text));
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
             let values: Vec<_> = trial.axes.iter().map(|(_, v)| v.clone()).collect();
@@ -237,10 +237,10 @@ impl Session<'_> {
                     note: devices.note.clone(),
                 },
                 Prepared::Missing(problem) => {
-                    worst = graver(worst, Exit::Missing);
+                    worst = more_severe(worst, Exit::Missing);
                     let there = problem.label.clone().map_or(String::new(), |l| format!(": {l}"));
                     if self.options.quiet {
-                        say(of_trial(Some(trial.index), format!("{}{there}", problem.message)), None);
+                        print_error(of_trial(Some(trial.index), format!("{}{there}", problem.message)), None);
                     }
                     TrialEnd::Skipped { reason: format!("{}{there}", problem.message.replace('`', "")) }
                 }
@@ -259,15 +259,15 @@ impl Session<'_> {
                         Ok(outcome) => (outcome.status, outcome.reason.clone()),
                         Err(e) => (Status::Failed, Some(e.to_string())),
                     };
-                    worst = graver(
+                    worst = more_severe(
                         worst,
                         match result {
                             // What ends every later trial on the same data, too, is told once.
-                            Err(ExecuteError::Data(what)) if told.contains(&what) => Exit::Failed,
+                            Err(ExecuteError::Data(what)) if reported.contains(&what) => Exit::Failed,
                             Err(ExecuteError::Data(what)) => {
                                 let trial =
                                     format!("trial {} and all later ones on the same data", trial.index);
-                                told.push(what.clone());
+                                reported.push(what.clone());
                                 fault_of(Some(trial), &ExecuteError::Data(what))
                             }
                             result => self.ended(result, Some(trial.index)),
@@ -288,12 +288,12 @@ impl Session<'_> {
             match report::sweep_end(sweep.path(), terminal_width()) {
                 Ok(text) => print(&text),
                 Err(e) => {
-                    say(&e, e.hint());
+                    print_error(&e, e.hint());
                     Exit::Failed
                 }
             }
         };
-        Ok(graver(worst, printed))
+        Ok(more_severe(worst, printed))
     }
 }
 
@@ -303,7 +303,7 @@ pub fn terminal_width() -> u16 {
 }
 
 /// Of two ends of trials, the one that the process ends with.
-pub fn graver(a: Exit, b: Exit) -> Exit {
+pub fn more_severe(a: Exit, b: Exit) -> Exit {
     let weight = |e: &Exit| match e {
         Exit::Done => 0,
         Exit::Missing => 1,
@@ -320,7 +320,7 @@ pub fn of_trial(trial: Option<usize>, words: impl std::fmt::Display) -> String {
 }
 
 /// Says why a run, or that trial of a sweep, did not come to its recorded end.
-pub fn fault(error: &ExecuteError, of: Option<usize>) -> Exit {
+pub fn report_error(error: &ExecuteError, of: Option<usize>) -> Exit {
     fault_of(of.map(|trial| format!("trial {trial}")), error)
 }
 
@@ -331,6 +331,6 @@ fn fault_of(what: Option<String>, error: &ExecuteError) -> Exit {
         ExecuteError::Data(_) => Some("start again once nothing writes to them, or on a copy"),
         _ => None,
     };
-    say(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint);
+    print_error(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint);
     Exit::Failed
 }

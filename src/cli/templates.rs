@@ -4,7 +4,7 @@ use std::{fs::OpenOptions, io::Write};
 
 use super::{
     args::NewOptions,
-    exit::{Exit, print, say, tell},
+    exit::{Exit, print, print_error, print_stderr},
 };
 use crate::spec;
 
@@ -13,7 +13,7 @@ pub fn schema() -> Exit {
     match serde_json::to_string_pretty(&spec::schema()) {
         Ok(text) => print(&format!("{text}\n")),
         Err(e) => {
-            say(e, None);
+            print_error(e, None);
             Exit::Failed
         }
     }
@@ -34,18 +34,18 @@ pub fn new(options: &NewOptions) -> Exit {
         .and_then(|mut f| f.write_all(text.as_bytes()));
     match written {
         Ok(()) => {
-            tell(&format!("wrote {}; next: runner check {}\n", path.display(), path.display()));
+            print_stderr(&format!("wrote {}; next: runner check {}\n", path.display(), path.display()));
             Exit::Done
         }
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            say(
+            print_error(
                 format!("`{}` is there already", path.display()),
                 Some("name another file; nothing is overwritten"),
             );
             Exit::Refused
         }
         Err(e) => {
-            say(format!("cannot write `{}`: {e}", path.display()), None);
+            print_error(format!("cannot write `{}`: {e}", path.display()), None);
             Exit::Failed
         }
     }

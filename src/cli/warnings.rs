@@ -1,6 +1,6 @@
 //! Warnings that are known before anything runs: each told once, with the trials that it is of.
 
-use super::exit::tell;
+use super::exit::print_stderr;
 use crate::units;
 
 /// Each warning with the numbers of its trials, in the order in which they came.
@@ -12,7 +12,7 @@ pub struct Warnings {
 
 impl Warnings {
     /// Of the trials that run, by their numbers.
-    pub fn of(is_sweep: bool, trials: impl Iterator<Item = (usize, Vec<String>)>) -> Self {
+    pub fn new(is_sweep: bool, trials: impl Iterator<Item = (usize, Vec<String>)>) -> Self {
         let mut found: Vec<(String, Vec<usize>)> = Vec::new();
         let mut count = 0;
         for (trial, warnings) in trials {
@@ -29,8 +29,8 @@ impl Warnings {
     }
 
     /// Says them on standard error, as a run says what it finds.
-    pub fn tell(&self) {
-        self.lines().iter().for_each(|line| tell(&format!("{line}\n")));
+    pub fn print(&self) {
+        self.lines().iter().for_each(|line| print_stderr(&format!("{line}\n")));
     }
 
     /// Their texts.
@@ -73,17 +73,17 @@ mod tests {
             let some = (1..=3).contains(&trial).then(|| "some".to_owned());
             (trial, ["all".to_owned()].into_iter().chain(own).chain(some).collect::<Vec<_>>())
         };
-        let sweep = Warnings::of(true, (0..6).map(warned));
+        let sweep = Warnings::new(true, (0..6).map(warned));
         assert_eq!(
             sweep.lines(),
             ["warning: all trials: all", "warning: trials 0, 2, 4: even", "warning: trials 1 to 3: some"]
         );
         assert!(sweep.texts().eq(["all", "even", "some"]));
-        let single = Warnings::of(false, [warned(0)].into_iter());
+        let single = Warnings::new(false, [warned(0)].into_iter());
         assert_eq!(single.lines(), ["warning: all", "warning: even"]);
-        let one = Warnings::of(true, [warned(7)].into_iter());
+        let one = Warnings::new(true, [warned(7)].into_iter());
         assert_eq!(one.lines(), ["warning: trial 7: all"]);
-        let many = Warnings::of(true, (0..200).map(warned));
+        let many = Warnings::new(true, (0..200).map(warned));
         assert_eq!(many.lines()[1], "warning: trial 0 and 99 others: even");
     }
 }

@@ -4,13 +4,13 @@
 //! that the other layers need not know how many devices there are. May use [`crate::spec`] and [`crate::program`].
 
 mod abort;
-mod meeting;
+mod barrier;
 mod shared;
 
 use std::time::Duration;
 
 pub use abort::{Abort, Guard};
-pub use meeting::Meeting;
+pub use barrier::Barrier;
 pub use shared::{Shared, shared};
 
 /// Why devices did not come together.

@@ -11,14 +11,14 @@ use std::{
     time::Duration,
 };
 
-use super::{Abort, Collective, CollectiveError, meeting::Meeting};
+use super::{Abort, Collective, CollectiveError, barrier::Barrier};
 
 /// Numbers up to which everyone sums everything.
 const SMALL: usize = 4096;
 
 /// What the ranks share.
 struct Table {
-    meeting: Meeting,
+    meeting: Barrier,
     /// What each rank laid down; two sets in turn, so that one meeting is enough: who writes a set again has met the
     /// others since they read it.
     laid: [Vec<RwLock<Vec<f32>>>; 2],
@@ -37,7 +37,7 @@ pub struct Shared {
 pub fn shared(names: Vec<String>, limit: Duration) -> (Vec<Shared>, Abort) {
     let world = names.len();
     let places = || (0..world).map(|_| RwLock::default()).collect();
-    let meeting = Meeting::new(names, limit);
+    let meeting = Barrier::new(names, limit);
     let table = Arc::new(Table { meeting, laid: [places(), places()], summed: places() });
     let ranks = (0..world).map(|rank| Shared { table: Arc::clone(&table), rank, calls: 0 }).collect();
     (ranks, Abort::new(move || table.meeting.poison()))

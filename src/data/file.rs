@@ -9,7 +9,7 @@ use std::{
 use super::{memory, raw};
 use crate::{
     host,
-    spec::{Place, Problem},
+    spec::{Location, Problem},
 };
 
 /// Opens `path`, the value of `key`; gives its length in bytes, too.
@@ -45,8 +45,8 @@ pub(super) fn problem(path: &Path, message: impl Into<String>) -> Problem {
 }
 
 /// The file `path` as a whole.
-pub(super) fn place(path: &Path) -> Place {
-    Place::File { path: path.into(), line: None, column: None, text: None }
+pub(super) fn place(path: &Path) -> Location {
+    Location::File { path: path.into(), line: None, column: None, text: None }
 }
 
 /// The file was opened, but cannot be read to its end.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Task, raw};
-use crate::spec::{Place, Problem};
+use crate::spec::{Location, Problem};
 
 /// The way out of most faults in labels.
 pub(super) const NUMBERS_HINT: &str = "for numbers instead of classes use `loss = \"mse\"`";
@@ -45,7 +45,7 @@ pub(super) fn check(
     width: usize,
     task: Task,
     known: Option<usize>,
-    place: &Place,
+    place: &Location,
 ) -> Result<Option<usize>, Problem> {
     let row = |index: usize| index / width.max(1);
     let problem = |message: String| Problem::new(place.clone(), message);
@@ -100,7 +100,8 @@ mod tests {
     #[test]
     fn checks_labels() {
         let checked = |labels: &[f64], known| {
-            check(labels, 1, Task::Classification, known, &Place::Nowhere).map_err(|problem| problem.message)
+            check(labels, 1, Task::Classification, known, &Location::Nowhere)
+                .map_err(|problem| problem.message)
         };
         let error = |message: &str| Err(message.to_owned());
         assert_eq!(checked(&[0.0, 1.0], None), Ok(Some(2)));
@@ -127,7 +128,7 @@ mod tests {
                 "the label of row 1 (counted from 0) is -1e300: f32, in which rows are kept, holds numbers up to 3.4e38"
             )
         );
-        let numbers = check(&[-1.5, 2.5], 1, Task::Regression, None, &Place::Nowhere);
+        let numbers = check(&[-1.5, 2.5], 1, Task::Regression, None, &Location::Nowhere);
         assert_eq!(numbers, Ok(None));
     }
 }

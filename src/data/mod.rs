@@ -5,6 +5,7 @@
 
 mod csv;
 mod file;
+mod fingerprint;
 mod idx;
 mod labels;
 mod memory;
@@ -12,21 +13,20 @@ mod npy;
 mod order;
 mod raw;
 mod split;
-mod stamp;
 mod synthetic;
 
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    plan::Facts,
+    plan::DatasetInfo,
     spec::{self, Problem, Source},
 };
 
 mod weights;
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
+pub use fingerprint::FileFingerprint;
 pub use order::epoch_order;
-pub use stamp::Stamp;
 pub use weights::{Tensor, Weights, read_weights};
 
 /// What the rows are for: decided by the loss.
@@ -59,7 +59,7 @@ pub struct Dataset {
     /// Sentences for the log: rows dropped, categories found, ...
     pub notes: Vec<String>,
     /// The files it was read from, as they were then.
-    pub files: Vec<Stamp>,
+    pub files: Vec<FileFingerprint>,
 }
 
 /// The rows of one split.
@@ -79,7 +79,7 @@ pub struct Part {
 /// # Errors
 /// Every problem found, up to some twenty, each with file, line and column where there is one.
 pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Result<Dataset, Vec<Problem>> {
-    let before = stamp::Before::reading(&data.source.files());
+    let before = fingerprint::Before::reading(&data.source.files());
     let dataset = match &data.source {
         Source::SyntheticRegression(source) => synthetic::open(source, task, seed),
         Source::Csv(source) => csv::open(source, task, seed),
@@ -123,8 +123,8 @@ fn check(dataset: &Dataset) -> Result<(), Problem> {
 
 impl Dataset {
     /// What planning must know of the rows.
-    pub fn facts(&self) -> Facts {
-        Facts {
+    pub fn facts(&self) -> DatasetInfo {
+        DatasetInfo {
             train_rows: self.train.rows,
             validation_rows: self.validation.as_ref().map_or(0, |v| v.rows),
             features: self.features,

@@ -28,7 +28,7 @@ pub use rows::{FileChange, Reads, RowReader, Store, make_room};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};
 
-use crate::program::{BufferId, Hyper, Slice, Sums};
+use crate::program::{Accumulator, BufferId, Hyper, Slice};
 
 /// Whether a copy moved anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub enum Moved {
 
 /// Which kind of step is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum PassKind {
     /// Optimizer steps.
     Train,
     /// Chunks of validation rows.
@@ -59,7 +59,7 @@ pub enum Work {
 #[derive(Clone, Debug)]
 pub struct Block<'a> {
     /// Which programs.
-    pub work: Work,
+    pub work: PassKind,
     /// Optimizer steps done before this block.
     pub step: u64,
     /// First row of the global batch within the epoch (or the validation rows).
@@ -118,7 +118,7 @@ pub trait Executor: Send {
     /// Device to host.
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError>;
     /// Reads the running sums and sets them to zero.
-    fn take_sums(&mut self, sums: Sums, to: &mut [f64]) -> Result<Moved, DeviceError>;
+    fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError>;
     /// A number made of the bits of `from`: equal for equal contents; see [`digest()`].
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError>;
     /// Runs a block of steps; it may return before they are done. Where the clock takes phases, theirs go to it; a whole
@@ -192,7 +192,12 @@ impl Device {
     }
 
     /// Reads running sums and sets them to zero.
-    pub fn take_sums(&mut self, purpose: Purpose, sums: Sums, to: &mut [f64]) -> Result<(), DeviceError> {
+    pub fn take_sums(
+        &mut self,
+        purpose: Purpose,
+        sums: Accumulator,
+        to: &mut [f64],
+    ) -> Result<(), DeviceError> {
         self.counted(Kind::DeviceToHost, purpose, |e| e.take_sums(sums, to))
     }
 

@@ -26,7 +26,7 @@ pub fn wide(width: usize) -> Programs {
 
 /// Learning rates of a block: they leave the weights as they are.
 pub fn hyper() -> Vec<Hyper> {
-    vec![Hyper { correction: 1.0, shrink: 1.0, ..Hyper::default() }; STEPS]
+    vec![Hyper { correction: 1.0, decay_factor: 1.0, ..Hyper::default() }; STEPS]
 }
 
 fn linear(inputs: usize, outputs: usize) -> Layer {

@@ -130,7 +130,7 @@ impl fmt::Display for Throttle {
 
 /// How two GPUs of the table are connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct GpuLink {
     /// Numbers in `nvidia-smi`, the lesser first.
     pub between: (u32, u32),
     /// In the words of `nvidia-smi topo`: `NV4`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`; `?` where unknown.

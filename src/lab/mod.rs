@@ -19,7 +19,7 @@ use crate::{
     device::{backend::Backend, cpu::HostBackend},
     event::{Level, Status},
     plan::{
-        Place,
+        DeviceId,
         lab::{LabTrial, Work},
     },
     spec::Lab,
@@ -74,18 +74,18 @@ impl From<Closed> for LabError {
 /// Where one has no backend.
 pub fn devices(trial: &LabTrial) -> Result<Devices, LabError> {
     // The host takes part in every copy, whether or not it computes.
-    let mut places = vec![Place::Cpu];
+    let mut places = vec![DeviceId::Cpu];
     let others = trial.devices.used.iter().chain(trial.memory.iter().map(|(place, _)| place));
     for place in others {
         if !places.contains(place) {
             places.push(*place);
         }
     }
-    let backend = |place: Place| -> Result<Box<dyn Backend>, LabError> {
+    let backend = |place: DeviceId| -> Result<Box<dyn Backend>, LabError> {
         match place {
-            Place::Cpu => Ok(Box::new(HostBackend::cpu(trial.threads))),
-            Place::Virtual(i) => Ok(Box::new(HostBackend::virtual_gpu(i))),
-            Place::Gpu(ordinal) => gpu(ordinal),
+            DeviceId::Cpu => Ok(Box::new(HostBackend::cpu(trial.threads))),
+            DeviceId::Virtual(i) => Ok(Box::new(HostBackend::virtual_gpu(i))),
+            DeviceId::Gpu(ordinal) => gpu(ordinal),
         }
     };
     Ok(Devices::new(places.into_iter().map(backend).collect::<Result<_, _>>()?))

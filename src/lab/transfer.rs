@@ -9,7 +9,7 @@ use crate::{
         backend::{HostMemory, Staging},
     },
     plan::{
-        Place,
+        DeviceId,
         lab::{CopyPlan, LabTrial},
     },
     spec::{
@@ -54,14 +54,15 @@ fn measure(
     sums: &mut Sums,
 ) -> Result<CopyRow, LabError> {
     let len = (bytes / 4) as usize;
-    let device = if copy.from == Place::Cpu { to } else { from };
+    let device = if copy.from == DeviceId::Cpu { to } else { from };
     let memory = copy.memory.map(|memory| match memory {
         Memory::Pageable => HostMemory::Pageable,
         Memory::Pinned => HostMemory::Pinned,
     });
     let mut host: Option<Box<dyn Staging>> = memory.map(|memory| device.staging(memory, len)).transpose()?;
-    let source = Tensor::full(from, &[if copy.from == Place::Cpu && host.is_some() { 0 } else { len }], 1.0)?;
-    let target = Tensor::zeros(to, &[if copy.to == Place::Cpu && host.is_some() { 0 } else { len }])?;
+    let source =
+        Tensor::full(from, &[if copy.from == DeviceId::Cpu && host.is_some() { 0 } else { len }], 1.0)?;
+    let target = Tensor::zeros(to, &[if copy.to == DeviceId::Cpu && host.is_some() { 0 } else { len }])?;
     // The first copy is not counted: it touches memory that nobody has touched.
     let mut samples = Vec::with_capacity(transfer.count as usize);
     device.synchronize(Purpose::Tensor)?;
@@ -71,7 +72,7 @@ fn measure(
         }
         let begun = Instant::now();
         match &mut host {
-            Some(host) if copy.from == Place::Cpu => target.write(host.values())?,
+            Some(host) if copy.from == DeviceId::Cpu => target.write(host.values())?,
             Some(host) => source.read(Purpose::Tensor, 0, host.values_mut())?,
             None => target.copy_numbers(&source, Purpose::Tensor)?,
         }

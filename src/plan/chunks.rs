@@ -1,6 +1,6 @@
 //! Rows that are brought to where they are computed with in chunks, because they do not stay there: how many at a time.
 
-use super::{Facts, course::Course};
+use super::{DatasetInfo, run_length::RunLength};
 use crate::program::Shard;
 
 /// Bytes of a chunk for a device with a memory of its own, about.
@@ -36,21 +36,31 @@ pub struct Chunks {
 
 impl Chunks {
     /// For devices with a memory of their own, where rows are validated so many at a time.
-    pub(super) fn new(facts: Facts, course: &Course, validation_batch: usize) -> Self {
-        Self::of(facts, course, validation_batch, CHUNK_BYTES)
+    pub(super) fn new(facts: DatasetInfo, course: &RunLength, validation_batch: usize) -> Self {
+        Self::with_chunk_bytes(facts, course, validation_batch, CHUNK_BYTES)
     }
 
     /// The same for the CPU, which has that much memory.
     pub(super) fn together(
-        facts: Facts,
-        course: &Course,
+        facts: DatasetInfo,
+        course: &RunLength,
         validation_batch: usize,
         memory_available: u64,
     ) -> Self {
-        Self::of(facts, course, validation_batch, TOGETHER_BYTES.min(memory_available / TOGETHER_PART))
+        Self::with_chunk_bytes(
+            facts,
+            course,
+            validation_batch,
+            TOGETHER_BYTES.min(memory_available / TOGETHER_PART),
+        )
     }
 
-    fn of(facts: Facts, course: &Course, validation_batch: usize, chunk_bytes: u64) -> Self {
+    fn with_chunk_bytes(
+        facts: DatasetInfo,
+        course: &RunLength,
+        validation_batch: usize,
+        chunk_bytes: u64,
+    ) -> Self {
         let row_bytes = facts.row_bytes().max(1);
         let [train_batch, validation_batch] = [course.batch, validation_batch].map(|batch| batch.max(1));
         let train = usize::try_from(chunk_bytes / row_bytes.saturating_mul(train_batch as u64)).unwrap_or(1);

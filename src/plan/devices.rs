@@ -10,7 +10,7 @@ const MOST_NAMES: usize = 8;
 
 /// A device of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum DeviceId {
     /// The host's processor and memory.
     Cpu,
     /// The GPU of that ordinal.
@@ -19,7 +19,7 @@ pub enum Place {
     Virtual(u32),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DeviceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu => f.write_str("cpu"),
@@ -29,7 +29,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
+impl DeviceId {
     /// The GPU that it is, where it is a real one.
     pub fn real_gpu(self, machine: &Machine) -> Option<&Gpu> {
         match self {
@@ -39,7 +39,7 @@ impl Place {
     }
 
     /// What a name of the spec means on this machine; `None` where it is not there.
-    pub fn of(name: DeviceName, machine: &Machine) -> Option<Self> {
+    pub fn from_name(name: DeviceName, machine: &Machine) -> Option<Self> {
         match name {
             DeviceName::Cpu => Some(Self::Cpu),
             DeviceName::Gpu(i) => {
@@ -52,40 +52,44 @@ impl Place {
 
 /// What was asked and what is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct ResolvedDevices {
     /// As the spec asked: `3`, `all`, `gpu:1;gpu:2`.
     pub requested: String,
     /// Those that train.
-    pub used: Vec<Place>,
+    pub used: Vec<DeviceId>,
     /// Where the two differ: a sentence that says why.
     pub note: Option<String>,
 }
 
-impl Choice {
+impl ResolvedDevices {
     /// Names and UUIDs of the real GPUs in use.
     pub fn gpus(&self, machine: &Machine) -> Vec<(String, String)> {
-        let named = |place: &Place| Some((place.to_string(), place.real_gpu(machine)?.uuid.clone()?));
+        let named = |place: &DeviceId| Some((place.to_string(), place.real_gpu(machine)?.uuid.clone()?));
         self.used.iter().filter_map(named).collect()
     }
 
     /// The names joined as in `summary.csv`.
     pub fn used_names(&self) -> Vec<String> {
-        self.used.iter().map(Place::to_string).collect()
+        self.used.iter().map(DeviceId::to_string).collect()
     }
 
     /// Whether the host only poses as one of them.
     pub fn any_virtual(&self) -> bool {
-        self.used.iter().any(|place| matches!(place, Place::Virtual(_)))
+        self.used.iter().any(|place| matches!(place, DeviceId::Virtual(_)))
     }
 }
 
 /// Chooses among the machine's GPUs and its CPU. An error where a device is missing and the spec wants that to be one.
-pub fn choose(devices: &Devices, machine: &Machine) -> Result<Choice, Problem> {
+pub fn choose(devices: &Devices, machine: &Machine) -> Result<ResolvedDevices, Problem> {
     choose_of(&devices.request, devices.on_missing, machine)
 }
 
 /// The same for any kind of spec.
-pub fn choose_of(request: &Request, on_missing: OnMissing, machine: &Machine) -> Result<Choice, Problem> {
+pub fn choose_of(
+    request: &Request,
+    on_missing: OnMissing,
+    machine: &Machine,
+) -> Result<ResolvedDevices, Problem> {
     let gpus = machine.gpus.len() as u32;
     let (key, requested, wanted) = match request {
         Request::NumGpus(GpuCount::Exactly(n)) => ("devices.num_gpus", n.to_string(), gpu_list(*n)),
@@ -95,7 +99,7 @@ pub fn choose_of(request: &Request, on_missing: OnMissing, machine: &Machine) ->
             ("devices.use", words.join(";"), names.clone())
         }
     };
-    let there = |d: &DeviceName| Place::of(*d, machine);
+    let there = |d: &DeviceName| DeviceId::from_name(*d, machine);
     let missing: Vec<_> = wanted.iter().filter(|d| there(d).is_none()).map(DeviceName::to_string).collect();
     let mut used: Vec<_> = wanted.iter().filter_map(there).collect();
     let mut note = None;
@@ -113,7 +117,7 @@ pub fn choose_of(request: &Request, on_missing: OnMissing, machine: &Machine) ->
             OnMissing::Cpu => used.clear(),
         }
         if used.is_empty() {
-            used.push(Place::Cpu);
+            used.push(DeviceId::Cpu);
         }
         let asked = match request {
             Request::NumGpus(_) if wanted.len() == 1 => "1 GPU".to_owned(),
@@ -121,15 +125,15 @@ pub fn choose_of(request: &Request, on_missing: OnMissing, machine: &Machine) ->
             Request::Use(_) => format!("`{}`", names(&wanted, "`, `")),
         };
         let used = match used[..] {
-            [Place::Cpu] => "the CPU".to_owned(),
+            [DeviceId::Cpu] => "the CPU".to_owned(),
             _ => names(&used, ", "),
         };
         note = Some(format!("`{key}` asks for {asked}, but {there}: the run uses {used}"));
     }
     if used.is_empty() {
-        used.push(Place::Cpu);
+        used.push(DeviceId::Cpu);
     }
-    Ok(Choice { requested, used, note })
+    Ok(ResolvedDevices { requested, used, note })
 }
 
 /// `this machine has 2 GPUs`, or why there is none.
@@ -161,7 +165,7 @@ fn gpu_list(n: u32) -> Vec<DeviceName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Rates;
+    use crate::plan::MachineRates;
     use crate::spec::{EngineChoice, LrScaling, Precision, Scaling};
 
     fn asked(request: Request, on_missing: OnMissing) -> Devices {
@@ -183,7 +187,7 @@ mod tests {
             memory_available: 1 << 30,
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
-            rates: Rates::typical("avx2"),
+            rates: MachineRates::typical("avx2"),
             sum_rates: None,
         }
     }

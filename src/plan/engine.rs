@@ -1,6 +1,6 @@
 //! What runs the steps, and which of the CPU's ways to do so a trial takes. GPUs' are in [`super::gpu`].
 
-use super::{Floor, TEAM_MARGIN};
+use super::{LowerBound, TEAM_MARGIN};
 use crate::{spec::EngineChoice, units};
 
 /// What runs the steps.
@@ -12,7 +12,7 @@ pub enum Engine {
     Team,
     /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
     Persistent,
-    /// All blocks of one GPU launch walk the program together.
+    /// All blocks of one GPU launch interpret the program together.
     Cooperative,
     /// Steps are captured once as a CUDA graph and replayed.
     Graph,
@@ -40,10 +40,10 @@ impl Engine {
 }
 
 /// A team pays off where its meetings cost less than the work it shares.
-pub(super) fn on_the_cpu(choice: EngineChoice, floor: &Floor, threads: usize) -> (Engine, String) {
+pub(super) fn on_the_cpu(choice: EngineChoice, lower_bound: &LowerBound, threads: usize) -> (Engine, String) {
     // What is done beside a step is not shared by those who do it.
-    let [alone, together] = [1, threads].map(|threads| floor.settled_s(threads));
-    let of_file = match floor.fetch {
+    let [alone, together] = [1, threads].map(|threads| lower_bound.settled_s(threads));
+    let of_file = match lower_bound.fetch {
         Some(fetch) if fetch.in_step => ", with rows at typical rates of a file",
         _ => "",
     };

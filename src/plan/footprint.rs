@@ -2,7 +2,7 @@
 //!
 //! What does not grow with the job is left out: stacks, code, places of a few megabytes that copies pass through.
 
-use super::{Chunks, Facts, Place, chunks::ON_A_GPU, gpu};
+use super::{Chunks, DatasetInfo, DeviceId, chunks::ON_A_GPU, gpu};
 use crate::program::{Programs, Shard};
 
 /// Bytes of a row's number.
@@ -15,7 +15,7 @@ const SORTED: u64 = 8;
 /// Where a trial's rows are, and what else grows with their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
-    pub facts: Facts,
+    pub facts: DatasetInfo,
     /// Whether every epoch has an order of its own.
     pub shuffle: bool,
     /// Whether those to train on and those to validate on are of the same file, so that which is which is noted.
@@ -29,7 +29,7 @@ pub(super) struct Rows {
 /// Bytes that a trial takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Of each device's own memory, in the order of [`super::Choice::used`]. The CPU's and that of virtual devices is the
+    /// Of each device's own memory, in the order of [`super::ResolvedDevices::used`]. The CPU's and that of virtual devices is the
     /// host's.
     pub devices: Vec<u64>,
     /// Of the host's memory beside those: rows and their order, and chunks of them on their way.
@@ -40,21 +40,21 @@ pub struct Footprint {
 
 impl Footprint {
     /// Of devices that run those programs.
-    pub(super) fn of<'a>(rows: &Rows, ranks: impl Iterator<Item = (&'a Place, &'a Programs)>) -> Self {
+    pub(super) fn new<'a>(rows: &Rows, ranks: impl Iterator<Item = (&'a DeviceId, &'a Programs)>) -> Self {
         let ranks: Vec<_> = ranks.collect();
         let world_size = ranks.len();
-        let device = |(rank, (place, programs)): (usize, &(&Place, &Programs))| {
+        let device = |(rank, (place, programs)): (usize, &(&DeviceId, &Programs))| {
             rows.on_device(**place, programs, Shard { rank, world_size })
         };
-        let places: Vec<Place> = ranks.iter().map(|(place, _)| **place).collect();
+        let places: Vec<DeviceId> = ranks.iter().map(|(place, _)| **place).collect();
         let chunks = rows.held(&places);
         Self { devices: ranks.iter().enumerate().map(device).collect(), host: rows.on_host(&places), chunks }
     }
 
     /// Whether no memory, be it a device's own, has less to hold than by the other, and one has more.
-    pub(super) fn exceeds(&self, other: &Self, used: &[Place]) -> bool {
+    pub(super) fn exceeds(&self, other: &Self, used: &[DeviceId]) -> bool {
         let memories = |footprint: &Self| -> Vec<u64> {
-            let own = footprint.devices.iter().zip(used).filter(|(_, place)| **place != Place::Cpu);
+            let own = footprint.devices.iter().zip(used).filter(|(_, place)| **place != DeviceId::Cpu);
             own.map(|(bytes, _)| *bytes).chain([footprint.in_host_memory(used)]).collect()
         };
         let (own, other) = (memories(self), memories(other));
@@ -62,8 +62,8 @@ impl Footprint {
     }
 
     /// All that is in the host's memory: that of devices that are the host's, too.
-    pub fn in_host_memory(&self, used: &[Place]) -> u64 {
-        let own = self.devices.iter().zip(used).filter(|(_, place)| !matches!(place, Place::Gpu(_)));
+    pub fn in_host_memory(&self, used: &[DeviceId]) -> u64 {
+        let own = self.devices.iter().zip(used).filter(|(_, place)| !matches!(place, DeviceId::Gpu(_)));
         own.fold(self.host, |sum, (bytes, _)| sum.saturating_add(*bytes))
     }
 }
@@ -78,20 +78,20 @@ impl Rows {
         if self.shuffle { (self.facts.train_rows as u64).saturating_mul(NUMBER) } else { 0 }
     }
 
-    pub fn on_device(&self, place: Place, programs: &Programs, shard: Shard) -> u64 {
+    pub fn on_device(&self, place: DeviceId, programs: &Programs, shard: Shard) -> u64 {
         let chunk = || self.chunks.map_or(0, |chunks| chunks.bytes(shard, self.validates));
         match place {
             // It computes with the host's own rows.
-            Place::Cpu => programs.layout.arena_bytes(),
-            Place::Virtual(_) => {
+            DeviceId::Cpu => programs.layout.arena_bytes(),
+            DeviceId::Virtual(_) => {
                 programs.layout.arena_bytes().saturating_add(self.resident()).saturating_add(chunk())
             }
-            Place::Gpu(_) => gpu::bytes(programs, self.resident(), ON_A_GPU.saturating_mul(chunk())),
+            DeviceId::Gpu(_) => gpu::bytes(programs, self.resident(), ON_A_GPU.saturating_mul(chunk())),
         }
     }
 
     /// Bytes of the host's memory for devices in those places.
-    pub fn on_host(&self, places: &[Place]) -> u64 {
+    pub fn on_host(&self, places: &[DeviceId]) -> u64 {
         let facts = self.facts;
         let mut bytes = facts.resident_bytes().saturating_add(self.order());
         if facts.in_file() && self.are_split {
@@ -102,10 +102,10 @@ impl Rows {
             let shard = Shard { rank, world_size };
             let chunk = self.chunks.map_or(0, |chunks| chunks.bytes(shard, self.validates));
             let more = match place {
-                Place::Cpu | Place::Virtual(_) => 0,
+                DeviceId::Cpu | DeviceId::Virtual(_) => 0,
                 // Pinned.
-                Place::Gpu(_) if self.chunks.is_some() => ON_A_GPU.saturating_mul(chunk),
-                Place::Gpu(_) => ON_A_GPU.saturating_mul(self.order()),
+                DeviceId::Gpu(_) if self.chunks.is_some() => ON_A_GPU.saturating_mul(chunk),
+                DeviceId::Gpu(_) => ON_A_GPU.saturating_mul(self.order()),
             };
             bytes = bytes.saturating_add(more);
         }
@@ -113,9 +113,9 @@ impl Rows {
     }
 
     /// Bytes of the chunks that the host holds for devices in those places, and how many chunks.
-    fn held(&self, places: &[Place]) -> (u64, u64) {
+    fn held(&self, places: &[DeviceId]) -> (u64, u64) {
         let Some(chunks) = self.chunks else { return (0, 0) };
-        let mut counts = chunks.on_the_host(places.contains(&Place::Cpu));
+        let mut counts = chunks.on_the_host(places.contains(&DeviceId::Cpu));
         if !self.validates {
             counts[1] = 0;
         }

@@ -1,8 +1,8 @@
 //! What planning knows of GPUs: which engine runs the steps there, and whether the job fits.
 
-use super::{Engine, Floor, GpuRates, Place, Speed, Sums};
+use super::{AllReducePlan, DeviceId, Engine, GpuRates, LowerBound, Speed};
 use crate::{
-    program::{Arena, LARGE_PRODUCT, Programs, Role},
+    program::{LARGE_PRODUCT, MemoryPlan, Programs, Role},
     spec::{EngineChoice, Precision, Problem, Spec},
     units,
 };
@@ -49,8 +49,8 @@ pub struct GpuLimits {
     pub clock_hz: u64,
 }
 
-/// Shared memory that the persistent kernel needs beside the job's own (kernels/walk.cu).
-pub const WALK_BYTES: u64 = 12 << 10;
+/// Shared memory that the persistent kernel needs beside the job's own (kernels/interpret.cu).
+pub const INTERPRETER_BYTES: u64 = 12 << 10;
 
 /// The largest size that a record of an instruction may hold. Kernels count in 32 bits, and stride beyond the end by up to
 /// a launch's threads.
@@ -110,7 +110,7 @@ pub fn engine(
     spec: &Spec,
     programs: &Programs,
     gpus: &[&Gpu],
-    (sums, data_bytes): (Option<&Sums>, u64),
+    (sums, data_bytes): (Option<&AllReducePlan>, u64),
 ) -> Result<Chosen, Problem> {
     let choice = spec.devices.engine;
     let at = |message: String| Problem::at_key("devices.engine", message);
@@ -119,8 +119,8 @@ pub fn engine(
         return among_several(choice, sums.by.is_queued());
     }
     let limits = gpus.first().map(|gpu| gpu.limits).unwrap_or_default();
-    let needed = 4 * Arena::of(programs).train.numbers as u64;
-    let room = limits.shared_bytes.saturating_sub(WALK_BYTES);
+    let needed = 4 * MemoryPlan::new(programs).train.elements as u64;
+    let room = limits.shared_bytes.saturating_sub(INTERPRETER_BYTES);
     let fits = needed <= room;
     let given = |engine| Ok(Chosen { engine, reason: "the spec asks for it".into() });
     match choice {
@@ -170,7 +170,7 @@ fn floors(programs: &Programs, speed: &GpuRates, precision: Precision, data_byte
     [Engine::Persistent, Engine::Cooperative, Engine::Graph].map(|engine| {
         // Rows that are streamed come as quickly to any of them.
         let by = Speed { upload_bytes_per_s: None, ..speed.speed(engine, precision) };
-        Floor::of(programs, by, data_bytes).serial_s()
+        LowerBound::new(programs, by, data_bytes).serial_s()
     })
 }
 
@@ -210,9 +210,9 @@ pub fn has_large_product(programs: &Programs) -> bool {
 
 /// An explicit choice that only GPUs have is refused on the CPU, which virtual GPUs compute on: nothing is changed
 /// silently.
-pub fn refuse_on_cpu(spec: &Spec, used: &[Place]) -> Result<(), Problem> {
+pub fn refuse_on_cpu(spec: &Spec, used: &[DeviceId]) -> Result<(), Problem> {
     let devices = &spec.devices;
-    let is_virtual = used.iter().any(|place| matches!(place, Place::Virtual(_)));
+    let is_virtual = used.iter().any(|place| matches!(place, DeviceId::Virtual(_)));
     let (real, why) = match is_virtual {
         true => ("real ", "virtual GPUs compute on the CPU"),
         false => ("", "this run uses the CPU"),
@@ -241,7 +241,7 @@ pub fn bytes(programs: &Programs, data_bytes: u64, chunk_bytes: u64) -> u64 {
         let buffers = layout.buffers.iter().filter(|b| b.role == role);
         buffers.fold(0u64, |sum, b| sum.saturating_add((b.len as u64).saturating_mul(4)))
     };
-    let arena = 4 * Arena::of(programs).numbers() as u64;
+    let arena = 4 * MemoryPlan::new(programs).elements() as u64;
     let own = arena.saturating_add(of(Role::Log)).saturating_add(FIXED_BYTES);
     own.saturating_add(data_bytes).saturating_add(chunk_bytes)
 }

@@ -13,7 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Origin, Processor, Rates, Speed};
+use super::{Engine, MachineRates, Origin, Processor, Speed};
 use crate::spec::Precision;
 
 /// Bytes that the banks of a multiprocessor's shared memory give in a clock: 32 of four bytes (CUDA C++ programming guide,
@@ -100,7 +100,7 @@ impl GpuRates {
     }
 
     /// What a step by this engine goes by, but for the rows that it fetches.
-    pub fn by(&self, engine: Engine, precision: Precision) -> Rates {
+    pub fn by(&self, engine: Engine, precision: Precision) -> MachineRates {
         let library = self.product(precision);
         let (processor, flops_per_s, instruction_s) = match engine {
             Engine::Persistent => (Processor::GpuWalk, self.block_flops_per_s, self.meeting_s),
@@ -113,7 +113,7 @@ impl GpuRates {
             Engine::Persistent => (self.shared_bytes_per_s, self.shared_bytes_per_s),
             _ => (self.cache_bytes_per_s, self.memory_bytes_per_s),
         };
-        Rates {
+        MachineRates {
             origin: Origin::Measured,
             processor,
             flops_per_s,
@@ -160,7 +160,7 @@ impl GpuRates {
 /// What a sum over several GPUs takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SumRates {
+pub struct AllReduceRates {
     /// GPUs that took part.
     pub gpus: u32,
     /// Of a few numbers.
@@ -169,7 +169,7 @@ pub struct SumRates {
     pub bytes_per_s: f64,
 }
 
-impl SumRates {
+impl AllReduceRates {
     /// Seconds of a sum of so many bytes.
     pub fn seconds(&self, bytes: u64) -> f64 {
         self.small_s.max(bytes as f64 / self.bytes_per_s)

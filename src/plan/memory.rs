@@ -1,6 +1,6 @@
 //! Whether a trial fits into the memory that is free, and which batch would.
 
-use super::{Choice, Machine, Place, cut::Cut, global_batch, programs};
+use super::{DeviceId, Machine, ResolvedDevices, chunk_policy::ChunkPolicy, global_batch, programs};
 use crate::{
     program::{Programs, Shard},
     spec::{Layer, Placement, Problem, Request, Source, Spec},
@@ -9,10 +9,10 @@ use crate::{
 
 /// What is known of a trial when its memory is counted.
 pub(super) struct Need<'a> {
-    pub cut: Cut<'a>,
+    pub cut: ChunkPolicy<'a>,
     /// Whether updates may be folded into products, which saves the gradients.
     pub fold_update: bool,
-    pub devices: &'a Choice,
+    pub devices: &'a ResolvedDevices,
     /// Of resident data.
     pub data_bytes: u64,
 }
@@ -20,7 +20,7 @@ pub(super) struct Need<'a> {
 /// A memory that is too small.
 struct Lack {
     /// The GPU; `None` for the host's memory, which virtual devices share.
-    gpu: Option<Place>,
+    gpu: Option<DeviceId>,
     needed: u64,
     free: u64,
     /// Of each virtual device.
@@ -63,7 +63,7 @@ impl Need<'_> {
 
     /// The way out where rows take most of the memory.
     fn fewer_rows(&self) -> &'static str {
-        let Cut { spec, facts, on_cpu, .. } = self.cut;
+        let ChunkPolicy { spec, facts, on_cpu, .. } = self.cut;
         let is_npy = matches!(spec.data.source, Source::Npy(_));
         let streamed = spec.data.placement == Placement::Streamed;
         match () {
@@ -82,11 +82,11 @@ impl Need<'_> {
         let used = &self.devices.used;
         // The last device has the largest share.
         let last = Shard { rank: used.len().saturating_sub(1), world_size: used.len() };
-        let of = |place: Place| rows.on_device(place, programs, last);
-        let each = of(Place::Virtual(0));
+        let of = |place: DeviceId| rows.on_device(place, programs, last);
+        let each = of(DeviceId::Virtual(0));
         let host = rows.on_host(used);
         for place in used {
-            if let Place::Gpu(i) = place {
+            if let DeviceId::Gpu(i) = place {
                 let free = self.cut.machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free);
                 let needed = of(*place);
                 if needed > free {
@@ -94,7 +94,7 @@ impl Need<'_> {
                 }
             }
         }
-        let in_host = used.iter().filter(|place| !matches!(place, Place::Gpu(_)));
+        let in_host = used.iter().filter(|place| !matches!(place, DeviceId::Gpu(_)));
         let needed = in_host.fold(host, |sum, place| sum.saturating_add(of(*place)));
         let free = self.cut.machine.memory_available;
         (needed > free).then_some(Lack { gpu: None, needed, free, each, host })
@@ -108,8 +108,8 @@ impl Need<'_> {
             Some(_) => format!("{host} on the host for rows on their way there"),
         };
         let used = &self.devices.used;
-        let place = match used.iter().filter(|p| matches!(p, Place::Virtual(_))).count() {
-            0 if used.iter().all(|place| matches!(place, Place::Gpu(_))) => {
+        let place = match used.iter().filter(|p| matches!(p, DeviceId::Virtual(_))).count() {
+            0 if used.iter().all(|place| matches!(place, DeviceId::Gpu(_))) => {
                 return " on the host for rows and chunks of them".to_owned();
             }
             0 => String::new(),
@@ -121,7 +121,7 @@ impl Need<'_> {
 
     /// The largest `batch_size` that fits.
     fn largest_batch(&self) -> Option<usize> {
-        let Cut { spec, facts, .. } = self.cut;
+        let ChunkPolicy { spec, facts, .. } = self.cut;
         let world_size = self.devices.used.len();
         // The last device has the largest share.
         let last = Shard { rank: world_size.saturating_sub(1), world_size };

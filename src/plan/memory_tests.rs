@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    plan::{Facts, Gpu, PlanError, Rates, Trial, plan},
+    plan::{DatasetInfo, Gpu, MachineRates, PlanError, Trial, plan},
     spec::load,
 };
 
@@ -13,7 +13,7 @@ fn machine(gpus: &[Gpu], memory_available: u64) -> Machine {
         memory_available,
         cache_bytes: 1 << 20,
         instruction_set: "avx2".into(),
-        rates: Rates::typical("avx2"),
+        rates: MachineRates::typical("avx2"),
         sum_rates: None,
     }
 }
@@ -26,7 +26,7 @@ fn planned(more: &[&str], machine: &Machine) -> Result<Trial, Problem> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity/sgd/spec.toml");
     let overrides: Vec<String> = more.iter().map(|&word| word.to_owned()).collect();
     let experiment = load(path.as_ref(), &overrides).expect("a spec");
-    let facts = Facts {
+    let facts = DatasetInfo {
         train_rows: 50_000,
         validation_rows: 0,
         features: 100,
@@ -93,7 +93,7 @@ fn what_each_virtual_device_needs_is_told() {
 #[test]
 fn chunks_are_counted_where_they_are() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity/sgd/spec.toml");
-    let facts = Facts {
+    let facts = DatasetInfo {
         train_rows: 50_000,
         validation_rows: 3_000,
         features: 100,

@@ -1,55 +1,55 @@
 //! What will happen: a [`Spec`] with every choice made and every number counted, before anything runs.
 //!
-//! Planning is pure: it is told what the data are ([`Facts`]) and what the machine is ([`Machine`]), and touches neither
+//! Planning is pure: it is told what the data are ([`DatasetInfo`]) and what the machine is ([`Machine`]), and touches neither
 //! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
 
 mod advice;
+mod all_reduce;
+mod chunk_policy;
 mod chunks;
-mod course;
-mod cut;
+mod dataset_info;
 mod devices;
 mod engine;
-mod facts;
-mod fetch;
 mod file_rates;
-mod floor;
 mod footprint;
 mod gpu;
 mod gpu_rates;
 pub mod lab;
+mod lower_bound;
 mod memory;
 mod rates;
+mod read_cost;
 mod remarks;
+mod run_length;
 mod scaling;
 mod schedule;
 mod shapes;
-mod sums;
 mod transfers;
 mod trial;
 mod verdict;
 
-pub use advice::Longer;
+pub use advice::RunLimit;
+pub use all_reduce::{AllReduceMethod, AllReducePlan, MOST_PEERS, NO_NCCL, peer_bytes, summed};
 pub use chunks::Chunks;
-pub use devices::{Choice, Place};
+pub use dataset_info::DatasetInfo;
+pub use devices::{DeviceId, ResolvedDevices};
 pub use engine::Engine;
-pub use facts::Facts;
-pub use fetch::{BLOCK_BYTES, Fetch, GAP_BYTES, READERS_AHEAD};
 pub use file_rates::{Disk, FileRates};
-pub use floor::{Bound, Floor, Machine, Parts, Speed};
 pub use footprint::Footprint;
-pub use gpu::{Gpu, GpuLimits, MOST_COUNTED, WALK_BYTES};
-pub use gpu_rates::{GpuRates, SumRates};
-pub use rates::{Origin, Processor, Rates};
+pub use gpu::{Gpu, GpuLimits, INTERPRETER_BYTES, MOST_COUNTED};
+pub use gpu_rates::{AllReduceRates, GpuRates};
+pub use lower_bound::{LowerBound, Machine, Speed, StepBound, TimeBreakdown};
+pub use rates::{MachineRates, Origin, Processor};
+pub use read_cost::{BLOCK_BYTES, GAP_BYTES, READERS_AHEAD, ReadCost};
 pub use scaling::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
-pub use sums::{MOST_PEERS, NO_NCCL, Sums, SumsBy, peer_bytes, summed};
 pub(crate) use transfers::FLAG;
 pub use transfers::{Movement, transfers};
 pub use trial::Trial;
-pub use verdict::{Limit, Setting, Spent, Verdict};
+pub use verdict::{Bottleneck, Measured, RunConfig, Verdict};
 
-use self::{course::Course, fetch::Way};
+use self::{read_cost::ReadPlan, run_length::RunLength};
 use crate::{
     program::{Options, Programs, Shard, lower},
     spec::{Policy, Problem, Spec},
@@ -86,7 +86,7 @@ pub enum PlanError {
 /// `threads` is what the host may use.
 pub fn plan(
     spec: &Spec,
-    facts: Facts,
+    facts: DatasetInfo,
     file: Option<FileRates>,
     machine: &Machine,
     threads: usize,
@@ -96,8 +96,8 @@ pub fn plan(
     let mut problems = Vec::new();
     let layers = shapes::infer(&mut spec.model, facts, &mut problems);
     let batch = scaling::global_batch(&spec, devices.used.len()).min(facts.train_rows);
-    let course = Course::of(&spec, facts, batch);
-    let Course { steps, steps_per_epoch, .. } = course;
+    let course = RunLength::new(&spec, facts, batch);
+    let RunLength { steps, steps_per_epoch, .. } = course;
     schedule::resolve(&mut spec, steps, steps_per_epoch, &mut problems);
     if spec.trainer.early_stopping.is_some()
         && (facts.validation_rows == 0 || spec.trainer.validate_every_epochs == 0)
@@ -121,7 +121,13 @@ pub fn plan(
         return Err(PlanError::Problems(vec![memory::too_large(&spec, needed, parameter_bytes, machine)]));
     }
     let world_size = devices.used.len();
-    let cut = cut::Cut { spec: &spec, facts, on_cpu: devices.used == [Place::Cpu], threads, machine };
+    let cut = chunk_policy::ChunkPolicy {
+        spec: &spec,
+        facts,
+        on_cpu: devices.used == [DeviceId::Cpu],
+        threads,
+        machine,
+    };
     let chunks = cut.chunks(batch);
     let streamed = chunks.is_some();
     let lowered = |fold_update| -> Vec<Programs> {
@@ -137,7 +143,7 @@ pub fn plan(
         gpu::refuse_on_cpu(&spec, &devices.used).map_err(refused)?;
     } else if let Some(first) = ranks.first() {
         gpu::countable(first).map_err(refused)?;
-        sums = sums::among(&devices.used, machine, summed(&first.train));
+        sums = all_reduce::among(&devices.used, machine, summed(&first.train));
         let gpu = gpu::engine(&spec, first, &gpus, (sums.as_ref(), data_bytes)).map_err(refused)?;
         let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
         chosen = Some(gpu);
@@ -153,8 +159,8 @@ pub fn plan(
     let need = memory::Need { cut, fold_update, devices: &devices, data_bytes };
     need.check(peers.last().unwrap_or(&programs), batch).map_err(refused)?;
     let all = || devices.used.iter().zip(std::iter::once(&programs).chain(&peers));
-    let footprint = Footprint::of(&cut.rows(&programs, chunks), all());
-    let resident = Footprint::of(&cut.resident().rows(&programs, None), all());
+    let footprint = Footprint::new(&cut.rows(&programs, chunks), all());
+    let resident = Footprint::new(&cut.resident().rows(&programs, None), all());
     let resident = footprint.exceeds(&resident, &devices.used).then_some(resident);
     // Devices that share a run, or that have a memory of their own, have one thread each. Beside a GPU the host's cores have
     // nothing to do; virtual ones compute on them.
@@ -164,15 +170,16 @@ pub fn plan(
         (false, Some(_)) => (1, threads.min(MOST_READERS)),
         (false, None) => (1, 1),
     };
-    let way = Way { shuffle: spec.data.shuffle, chunks, world_size, readers };
-    let fetch = Fetch::of(facts, file, &course, way, &machine.speed());
+    let way = ReadPlan { shuffle: spec.data.shuffle, chunks, world_size, readers };
+    let fetch = ReadCost::compute(facts, file, &course, way, &machine.speed());
     let queued = sums.as_ref().is_some_and(|sums| sums.by.is_queued());
     let by = chosen.as_ref().map(|chosen| (chosen.engine, spec.devices.precision, queued));
-    let floor = by.and_then(|by| machine.gpu_floor(all(), by, (data_bytes, fetch)));
-    let floor = floor.unwrap_or_else(|| Floor::of(&programs, Speed { fetch, ..machine.speed() }, data_bytes));
+    let lower_bound = by.and_then(|by| machine.gpu_floor(all(), by, (data_bytes, fetch)));
+    let lower_bound = lower_bound
+        .unwrap_or_else(|| LowerBound::new(&programs, Speed { fetch, ..machine.speed() }, data_bytes));
     let (engine, engine_reason) = match chosen {
         Some(gpu::Chosen { engine, reason }) => (engine, reason),
-        None if on_cpu => engine::on_the_cpu(spec.devices.engine, &floor, threads),
+        None if on_cpu => engine::on_the_cpu(spec.devices.engine, &lower_bound, threads),
         None => (Engine::Serial, "each device has one thread".into()),
     };
     Ok(Trial {
@@ -191,7 +198,7 @@ pub fn plan(
         steps,
         chunks,
         readers,
-        floor,
+        lower_bound,
         data_bytes,
         footprint,
         resident,
@@ -201,7 +208,7 @@ pub fn plan(
 
 fn programs(
     spec: &Spec,
-    facts: Facts,
+    facts: DatasetInfo,
     batch: usize,
     streamed: bool,
     shard: Shard,
@@ -236,12 +243,12 @@ fn programs(
 }
 
 /// Rows that are validated at once.
-fn validation_chunk(facts: Facts, batch: usize) -> usize {
+fn validation_chunk(facts: DatasetInfo, batch: usize) -> usize {
     batch.clamp(VALIDATION_ROWS, MOST_VALIDATION_ROWS).min(facts.validation_rows)
 }
 
 /// The numbers that a step holds at the same time at least; saturates where none could count them.
-fn least_numbers(layers: &[LayerRow], facts: Facts, batch: usize) -> u64 {
+fn least_numbers(layers: &[LayerRow], facts: DatasetInfo, batch: usize) -> u64 {
     let rows = batch.max(validation_chunk(facts, batch)) as u64;
     let widths = layers.iter().map(|layer| layer.outputs as u64);
     widths
@@ -264,7 +271,7 @@ mod tests {
         .map(str::to_owned);
         let experiment = load(path.as_ref(), &overrides).expect("a spec");
         let rows = u32::MAX as usize;
-        let facts = Facts {
+        let facts = DatasetInfo {
             train_rows: rows,
             validation_rows: rows,
             features: 1,
@@ -278,7 +285,7 @@ mod tests {
             memory_available: 8_000_000_000,
             cache_bytes: 1 << 20,
             instruction_set: "avx2".into(),
-            rates: Rates::typical("avx2"),
+            rates: MachineRates::typical("avx2"),
             sum_rates: None,
         };
         let refused = plan(&experiment.trials[0].spec, facts, None, &machine, 2).err();

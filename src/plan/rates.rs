@@ -48,7 +48,7 @@ impl Processor {
 
 /// Speeds of one thread (of a GPU: of the whole device, which has no threads to the plan), and how they grow with threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rates {
+pub struct MachineRates {
     /// Where they come from.
     pub origin: Origin,
     /// Whose they are.
@@ -74,7 +74,7 @@ pub struct Rates {
     pub block_s: f64,
 }
 
-impl Rates {
+impl MachineRates {
     /// Typical figures for a CPU's instruction set.
     pub fn typical(instruction_set: &str) -> Self {
         let (flops_per_s, elementwise_per_s) = match instruction_set {

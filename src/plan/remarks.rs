@@ -1,7 +1,7 @@
 //! What a user may not expect of a trial: keys that change nothing, or not all that they seem to. Told as warnings by
 //! `runner check` and at the start of a run.
 
-use super::{Footprint, Place, Trial, global_batch};
+use super::{DeviceId, Footprint, Trial, global_batch};
 use crate::{
     spec::{Curve, Interval, Placement, Policy, Rule, Scaling},
     units,
@@ -49,7 +49,7 @@ impl Trial {
         if self.spec.data.placement != Placement::Streamed {
             return None;
         }
-        if self.devices.used == [Place::Cpu] && !self.facts.in_file() {
+        if self.devices.used == [DeviceId::Cpu] && !self.facts.in_file() {
             let nothing = "`data.placement = \"streamed\"` changes nothing here: the CPU computes in the memory that \
                            holds the rows";
             return Some(nothing.to_owned());

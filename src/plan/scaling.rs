@@ -37,7 +37,7 @@ impl Trial {
     }
 
     /// The optimizer and the schedule with the rates that are used.
-    pub fn rates(&self) -> (Optimizer, Schedule) {
+    pub fn effective_optimizer(&self) -> (Optimizer, Schedule) {
         let factor = self.lr_factor();
         let (optimizer, schedule) = (self.spec.optimizer.clone(), self.spec.schedule.clone());
         (optimizer.with_lr_times(factor), schedule.with_lr_times(factor))

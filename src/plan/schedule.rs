@@ -100,7 +100,7 @@ fn moves_momentum(schedule: &Schedule) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Anneal, Exponential, Link, OneCycle, Place};
+    use crate::spec::{Anneal, Exponential, Location, OneCycle, Stage};
 
     fn one_cycle(pct_start: f64, three_phase: bool) -> Curve {
         Curve::OneCycle(OneCycle {
@@ -118,10 +118,10 @@ mod tests {
     }
 
     /// Key, message and hint of each problem.
-    fn told(problems: &[Problem]) -> Vec<[&str; 3]> {
+    fn reported(problems: &[Problem]) -> Vec<[&str; 3]> {
         fn key(problem: &Problem) -> &str {
             match &problem.place {
-                Place::Key(key) => key,
+                Location::Key(key) => key,
                 _ => "",
             }
         }
@@ -139,7 +139,7 @@ mod tests {
                     "`pct_start = {pct_start:?}` of {counts} counts is one count, in which no rate can rise"
                 );
                 let hint = "let it rise for longer, or not at all: `pct_start = 0.0`";
-                assert_eq!(told(&problems), [["schedule.one_cycle.pct_start", message.as_str(), hint]]);
+                assert_eq!(reported(&problems), [["schedule.one_cycle.pct_start", message.as_str(), hint]]);
             }
             for (counts, pct_start) in [(1, 0.3), (10, 0.0), (10, 0.05), (10, 0.11), (10, 0.55), (10, 1.0)] {
                 let mut problems = Vec::new();
@@ -153,12 +153,12 @@ mod tests {
     fn a_chain_takes_no_one_cycle() {
         let first = Curve::Exponential(Exponential { gamma: 0.5 });
         let chain =
-            vec![Link { steps: Some(3), curve: first }, Link { steps: None, curve: one_cycle(0.3, false) }];
+            vec![Stage { steps: Some(3), curve: first }, Stage { steps: None, curve: one_cycle(0.3, false) }];
         let mut rule = Rule::Chain { chain };
         let mut problems = Vec::new();
         resolve_rule(&mut rule, 10, &mut problems);
         assert_eq!(
-            told(&problems),
+            reported(&problems),
             [[
                 "schedule.chain.1.one_cycle",
                 "not in this version: `schedule.chain.1.one_cycle`",

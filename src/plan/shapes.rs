@@ -1,6 +1,6 @@
 //! Shapes: each layer's input is what the one before puts out; the last must fit the targets.
 
-use super::Facts;
+use super::DatasetInfo;
 use crate::{
     spec::{Layer, Model, Problem},
     units,
@@ -25,7 +25,7 @@ pub struct LayerRow {
 }
 
 /// Fills in every `in_features`; problems go to `problems`.
-pub fn infer(model: &mut Model, facts: Facts, problems: &mut Vec<Problem>) -> Vec<LayerRow> {
+pub fn infer(model: &mut Model, facts: DatasetInfo, problems: &mut Vec<Problem>) -> Vec<LayerRow> {
     let mut rows = Vec::with_capacity(model.layers.len());
     let (mut width, mut last, mut total) = (facts.features, None, 0u64);
     for (index, layer) in model.layers.iter_mut().enumerate() {

@@ -5,7 +5,7 @@
 //! would wait for a disk comes on top: whether they would, only the run knows. A GPU's counters, 128 bytes for
 //! each block of steps, come on top: how many blocks there are depends on the time that steps take.
 
-use super::{Place, Trial, course::Course};
+use super::{DeviceId, Trial, run_length::RunLength};
 use crate::{
     program::{Hyper, Op},
     spec::Policy,
@@ -33,7 +33,7 @@ pub(crate) const FLAG: u64 = 64;
 
 /// All that moves, in the order of `transfers.csv`; what would be zero is left out.
 pub fn transfers(trial: &Trial) -> Vec<Movement> {
-    let course = Course::of(&trial.spec, trial.facts, trial.programs.train.batch);
+    let course = RunLength::new(&trial.spec, trial.facts, trial.programs.train.batch);
     let mut all = to_devices(trial, &course);
     let row_bytes = trial.facts.file_row_bytes.unwrap_or(0);
     let validation_rows = course.validations * trial.facts.validation_rows as u64;
@@ -47,8 +47,8 @@ fn movement(kind: &'static str, purpose: &'static str, bytes: u64) -> Movement {
     Movement { kind, purpose, bytes }
 }
 
-fn to_devices(trial: &Trial, course: &Course) -> Vec<Movement> {
-    let devices = trial.devices.used.iter().filter(|place| **place != Place::Cpu).count() as u64;
+fn to_devices(trial: &Trial, course: &RunLength) -> Vec<Movement> {
+    let devices = trial.devices.used.iter().filter(|place| **place != DeviceId::Cpu).count() as u64;
     if devices == 0 {
         return Vec::new();
     }

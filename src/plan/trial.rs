@@ -1,6 +1,8 @@
 //! A trial with every choice made.
 
-use super::{Choice, Chunks, Engine, Facts, Floor, Footprint, LayerRow, Sums, gpu};
+use super::{
+    AllReducePlan, Chunks, DatasetInfo, Engine, Footprint, LayerRow, LowerBound, ResolvedDevices, gpu,
+};
 use crate::{program::Programs, spec::Spec};
 
 /// One trial, ready to run.
@@ -9,7 +11,7 @@ pub struct Trial {
     /// The spec with everything filled in that depends on data and model.
     pub spec: Spec,
     /// What was asked and what is used.
-    pub devices: Choice,
+    pub devices: ResolvedDevices,
     /// Names and UUIDs of the GPUs among those.
     pub gpus: Vec<(String, String)>,
     /// What runs the steps.
@@ -17,7 +19,7 @@ pub struct Trial {
     /// Why that engine.
     pub engine_reason: String,
     /// How its devices sum, where several and GPUs among them.
-    pub sums: Option<Sums>,
+    pub sums: Option<AllReducePlan>,
     /// CPU threads that run steps.
     pub threads: usize,
     /// Instruction set of the CPU's products.
@@ -25,7 +27,7 @@ pub struct Trial {
     /// The layers with their shapes.
     pub layers: Vec<LayerRow>,
     /// The data.
-    pub facts: Facts,
+    pub facts: DatasetInfo,
     /// What the first device runs.
     pub programs: Programs,
     /// What each further device runs.
@@ -39,7 +41,7 @@ pub struct Trial {
     /// Threads that read a chunk of rows.
     pub readers: usize,
     /// The least time a step can take, and why.
-    pub floor: Floor,
+    pub lower_bound: LowerBound,
     /// Bytes of resident data.
     pub data_bytes: u64,
     /// All that it takes of memory.
@@ -59,7 +61,7 @@ impl Trial {
         gpu::has_large_product(&self.programs)
     }
 
-    /// What each device runs, in the order of [`Choice::used`].
+    /// What each device runs, in the order of [`ResolvedDevices::used`].
     pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
         std::iter::once(&self.programs).chain(&self.peers)
     }

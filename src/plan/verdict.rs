@@ -12,14 +12,14 @@
 //! time of its own: of the step it is given its part of the floor.
 
 use super::{
-    Bound, Engine, Floor, Origin, Parts, Place, Trial,
-    advice::{Longer, advice},
+    DeviceId, Engine, LowerBound, Origin, StepBound, TimeBreakdown, Trial,
+    advice::{RunLimit, advice},
 };
 use crate::spec::{EngineChoice, Placement, Policy, Precision};
 
 /// What a run spent its training time on, in seconds over all its steps, as measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
+pub struct Measured {
     /// Optimizer steps.
     pub steps: u64,
     /// All of it, without validation.
@@ -40,7 +40,7 @@ pub struct Spent {
 
 /// What a run may change.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Setting {
+pub struct RunConfig {
     /// When rows of metrics leave the device.
     pub policy: Policy,
     /// Steps in a block of `buffered`.
@@ -66,12 +66,12 @@ pub struct Setting {
     /// Number format of the products.
     pub precision: Precision,
     /// What would make the run longer.
-    pub longer: Option<Longer>,
+    pub longer: Option<RunLimit>,
 }
 
-impl Setting {
+impl RunConfig {
     /// Of a trial, on a machine where `cores` threads could compute, that only its own limits end.
-    pub fn of(trial: &Trial, cores: usize) -> Self {
+    pub fn from_trial(trial: &Trial, cores: usize) -> Self {
         Self {
             policy: trial.spec.logging.policy,
             flush_every: trial.spec.logging.flush_every,
@@ -81,20 +81,20 @@ impl Setting {
             placement: trial.spec.data.placement,
             threads: trial.threads,
             cores,
-            on_gpu: !matches!(trial.devices.used[..], [Place::Cpu]),
+            on_gpu: !matches!(trial.devices.used[..], [DeviceId::Cpu]),
             engine: trial.engine,
             asked: trial.spec.devices.engine,
             precision: trial.spec.devices.precision,
-            longer: Some(Longer::of(trial)),
+            longer: Some(RunLimit::from_trial(trial)),
         }
     }
 }
 
 /// What bounds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum Bottleneck {
     /// The work of a step.
-    Step(Bound),
+    Step(StepBound),
     /// Rows on their way to the device.
     Transfer,
     /// Rows on their way out of their file.
@@ -109,7 +109,7 @@ pub enum Limit {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The largest part.
-    pub limit: Limit,
+    pub limit: Bottleneck,
     /// In words.
     pub limit_name: &'static str,
     /// Its part of the training time.
@@ -129,51 +129,51 @@ pub struct Verdict {
 impl Verdict {
     /// `None` where nothing was trained, or the floor is that of another processor: a virtual GPU's speed says nothing, and
     /// that of a real one may not be known.
-    pub fn of(floor: &Floor, spent: &Spent, setting: &Setting) -> Option<Self> {
-        let is_gpu = floor.rates.processor.is_gpu();
+    pub fn compute(lower_bound: &LowerBound, spent: &Measured, setting: &RunConfig) -> Option<Self> {
+        let is_gpu = lower_bound.rates.processor.is_gpu();
         if spent.steps == 0 || spent.train_s <= 0.0 || setting.on_gpu != is_gpu {
             return None;
         }
         let steps = spent.steps as f64;
-        let mut parts = floor.by(setting.threads);
+        let mut parts = lower_bound.by(setting.threads);
         if spent.all_reduce_s > 0.0 {
             // The sums were timed by themselves.
             parts.all_reduce_s = 0.0;
         }
         // So was what the steps fetched.
         parts.fetch_s = 0.0;
-        let (step_parts, handover_s) = divided(floor, parts, spent);
+        let (step_parts, handover_s) = divided(lower_bound, parts, spent);
         let beside = match is_gpu {
-            true => idle(floor, spent, setting),
+            true => idle(lower_bound, spent, setting),
             false => Beside { rows_s: spent.transfer_s, log_s: spent.log_s + handover_s },
         };
         // A GPU may wait for rows that are still in their file, or for those on their way to it.
         let is_read = setting.from_file && (!is_gpu || parts.read_s > parts.upload_s);
-        let rows = if is_read { Limit::File } else { Limit::Transfer };
+        let rows = if is_read { Bottleneck::File } else { Bottleneck::Transfer };
         let candidates = [
-            (Limit::Step(Bound::Arithmetic), step_parts.arithmetic_s),
-            (Limit::Step(Bound::Memory), step_parts.memory_s),
-            (Limit::Step(Bound::Overhead), step_parts.overhead_s),
+            (Bottleneck::Step(StepBound::Arithmetic), step_parts.arithmetic_s),
+            (Bottleneck::Step(StepBound::Memory), step_parts.memory_s),
+            (Bottleneck::Step(StepBound::Overhead), step_parts.overhead_s),
             (rows, beside.rows_s + spent.fetch_s),
-            (Limit::Log, beside.log_s),
-            (Limit::AllReduce, spent.all_reduce_s + step_parts.all_reduce_s),
+            (Bottleneck::Log, beside.log_s),
+            (Bottleneck::AllReduce, spent.all_reduce_s + step_parts.all_reduce_s),
         ];
         let (limit, seconds) = candidates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let verdict = Self {
             limit,
             limit_name: match limit {
-                Limit::Step(bound) => floor.bound_name(bound),
-                Limit::Transfer => "transfer",
-                Limit::File => floor.bound_name(Bound::File),
-                Limit::Log => "log",
-                Limit::AllReduce => "all-reduce",
+                Bottleneck::Step(bound) => lower_bound.bound_name(bound),
+                Bottleneck::Transfer => "transfer",
+                Bottleneck::File => lower_bound.bound_name(StepBound::File),
+                Bottleneck::Log => "log",
+                Bottleneck::AllReduce => "all-reduce",
             },
             share: (seconds / spent.train_s).min(1.0),
             step_s: spent.train_s / steps,
-            floor_s: floor.by(setting.threads).total_s(),
-            origin: floor.rates.origin,
-            file_origin: floor.fetch.map(|fetch| fetch.rates.origin),
-            advice: advice(limit, floor, setting, spent.train_s / steps),
+            floor_s: lower_bound.by(setting.threads).total_s(),
+            origin: lower_bound.rates.origin,
+            file_origin: lower_bound.fetch.map(|fetch| fetch.rates.origin),
+            advice: advice(limit, lower_bound, setting, spent.train_s / steps),
         };
         Some(verdict)
     }
@@ -194,9 +194,9 @@ struct Beside {
 }
 
 /// What a GPU stood idle for.
-fn idle(floor: &Floor, spent: &Spent, setting: &Setting) -> Beside {
+fn idle(lower_bound: &LowerBound, spent: &Measured, setting: &RunConfig) -> Beside {
     let idle_s = (spent.train_s - spent.compute_s - spent.all_reduce_s).max(0.0);
-    let log_s = spent.log_s + spent.log_waits as f64 * floor.rates.block_s;
+    let log_s = spent.log_s + spent.log_waits as f64 * lower_bound.rates.block_s;
     if setting.streamed {
         let log_s = log_s.min(idle_s);
         return Beside { rows_s: idle_s - log_s, log_s };
@@ -206,7 +206,7 @@ fn idle(floor: &Floor, spent: &Spent, setting: &Setting) -> Beside {
 }
 
 /// No time in which rows come to a step.
-const NOTHING_BESIDE: Parts = Parts {
+const NOTHING_BESIDE: TimeBreakdown = TimeBreakdown {
     arithmetic_s: 0.0,
     memory_s: 0.0,
     overhead_s: 0.0,
@@ -220,27 +220,27 @@ const NOTHING_BESIDE: Parts = Parts {
 };
 
 /// The time of computing by what it went into, and the part of it that was the hand-over of blocks for the log.
-fn divided(floor: &Floor, parts: Parts, spent: &Spent) -> (Parts, f64) {
+fn divided(lower_bound: &LowerBound, parts: TimeBreakdown, spent: &Measured) -> (TimeBreakdown, f64) {
     let floor_s = parts.device_s() * spent.steps as f64;
     let excess = (spent.compute_s - floor_s).max(0.0);
     // A GPU's steps hold no hand-over.
-    let waits = if floor.rates.processor.is_gpu() { 0 } else { spent.log_waits };
-    let handover_s = excess.min(waits as f64 * floor.rates.block_s);
+    let waits = if lower_bound.rates.processor.is_gpu() { 0 } else { spent.log_waits };
+    let handover_s = excess.min(waits as f64 * lower_bound.rates.block_s);
     // A run may be quicker than the floor of typical rates.
     let scale = spent.steps as f64 * (spent.compute_s / floor_s.max(f64::MIN_POSITIVE)).min(1.0);
-    let mut divided = Parts {
+    let mut divided = TimeBreakdown {
         arithmetic_s: parts.arithmetic_s * scale,
         memory_s: parts.memory_s * scale,
         overhead_s: parts.overhead_s * scale,
         all_reduce_s: parts.all_reduce_s * scale,
         ..NOTHING_BESIDE
     };
-    let Parts { fetch_s, upload_s, read_s, .. } = NOTHING_BESIDE;
-    let slower = match (Parts { fetch_s, upload_s, read_s, ..parts }).bound() {
-        Bound::Arithmetic | Bound::Transfer | Bound::File => &mut divided.arithmetic_s,
-        Bound::Memory => &mut divided.memory_s,
-        Bound::Overhead => &mut divided.overhead_s,
-        Bound::AllReduce => &mut divided.all_reduce_s,
+    let TimeBreakdown { fetch_s, upload_s, read_s, .. } = NOTHING_BESIDE;
+    let slower = match (TimeBreakdown { fetch_s, upload_s, read_s, ..parts }).bound() {
+        StepBound::Arithmetic | StepBound::Transfer | StepBound::File => &mut divided.arithmetic_s,
+        StepBound::Memory => &mut divided.memory_s,
+        StepBound::Overhead => &mut divided.overhead_s,
+        StepBound::AllReduce => &mut divided.all_reduce_s,
     };
     *slower += excess - handover_s;
     (divided, handover_s)

@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{
-    plan::{Gpu, GpuRates, Speed, SumRates},
+    plan::{AllReduceRates, Gpu, GpuRates, Speed},
     program::{Phase, Shard},
 };
 
@@ -36,21 +36,21 @@ fn gpu() -> GpuRates {
 }
 
 /// The floor and the setting of a trial on a GPU of these rates.
-fn on_gpu(trial: &Trial, rates: GpuRates, engine: Engine, precision: Precision) -> (Floor, Setting) {
-    let sums = Some(SumRates { gpus: 2, small_s: 20e-6, bytes_per_s: 100e9 });
-    let speed = Speed { sums, fetch: trial.floor.fetch, ..rates.speed(engine, precision) };
-    let floor = Floor::of(&trial.programs, speed, trial.data_bytes);
-    (floor, Setting { on_gpu: true, engine, precision, ..setting(trial) })
+fn on_gpu(trial: &Trial, rates: GpuRates, engine: Engine, precision: Precision) -> (LowerBound, RunConfig) {
+    let sums = Some(AllReduceRates { gpus: 2, small_s: 20e-6, bytes_per_s: 100e9 });
+    let speed = Speed { sums, fetch: trial.lower_bound.fetch, ..rates.speed(engine, precision) };
+    let lower_bound = LowerBound::new(&trial.programs, speed, trial.data_bytes);
+    (lower_bound, RunConfig { on_gpu: true, engine, precision, ..setting(trial) })
 }
 
 /// Steps that take `slower` times what the device must do, one behind the other.
-fn busy(floor: &Floor, steps: u64, slower: f64) -> Spent {
-    let compute_s = floor.by(1).device_s() * steps as f64 * slower;
-    Spent { steps, train_s: compute_s, compute_s, ..Spent::default() }
+fn busy(lower_bound: &LowerBound, steps: u64, slower: f64) -> Measured {
+    let compute_s = lower_bound.by(1).device_s() * steps as f64 * slower;
+    Measured { steps, train_s: compute_s, compute_s, ..Measured::default() }
 }
 
-fn said(floor: &Floor, spent: &Spent, setting: &Setting) -> (&'static str, String) {
-    let verdict = Verdict::of(floor, spent, setting).unwrap();
+fn said(lower_bound: &LowerBound, spent: &Measured, setting: &RunConfig) -> (&'static str, String) {
+    let verdict = Verdict::compute(lower_bound, spent, setting).unwrap();
     (verdict.limit_name, verdict.advice)
 }
 
@@ -66,19 +66,22 @@ fn a_tiny_model_on_a_gpu_is_bound_by_launch_latency() {
         (Engine::Cooperative, "barriers", 1.2e-6, 0.0),
         (Engine::Persistent, "barriers", 0.3e-6, 0.0),
     ] {
-        let (floor, setting) = on_gpu(&trial, gpu(), engine, Precision::F32);
+        let (lower_bound, setting) = on_gpu(&trial, gpu(), engine, Precision::F32);
         let overhead_s = (instructions + more) * each_s;
-        assert!((floor.by(1).overhead_s / overhead_s - 1.0).abs() < 1e-9, "{engine:?}");
-        let spent = busy(&floor, 320, 1.5);
-        let verdict = Verdict::of(&floor, &spent, &setting).unwrap();
+        assert!((lower_bound.by(1).overhead_s / overhead_s - 1.0).abs() < 1e-9, "{engine:?}");
+        let spent = busy(&lower_bound, 320, 1.5);
+        let verdict = Verdict::compute(&lower_bound, &spent, &setting).unwrap();
         assert_eq!(verdict.limit_name, name);
         assert!((verdict.distance() - 1.5).abs() < 1e-9 && verdict.share > 0.9, "{verdict:?}");
         assert_eq!(verdict.advice, "a larger `data.batch_size`: more rows share a step's fixed costs");
     }
-    let (floor, setting) = on_gpu(&trial, gpu(), Engine::Launch, Precision::F32);
-    let setting = Setting { asked: EngineChoice::Launch, ..setting };
+    let (lower_bound, setting) = on_gpu(&trial, gpu(), Engine::Launch, Precision::F32);
+    let setting = RunConfig { asked: EngineChoice::Launch, ..setting };
     let advice = "`devices.engine=auto`: the plan has ways to run a step without a launch per instruction";
-    assert_eq!(said(&floor, &busy(&floor, 320, 2.0), &setting), ("launch latency", advice.into()));
+    assert_eq!(
+        said(&lower_bound, &busy(&lower_bound, 320, 2.0), &setting),
+        ("launch latency", advice.into())
+    );
 }
 
 #[test]
@@ -98,36 +101,36 @@ fn a_big_model_on_a_gpu_is_bound_by_arithmetic_at_the_rate_of_its_precision() {
 fn large_weights_and_few_rows_on_a_gpu_are_bound_by_memory() {
     let wide = WIDE.replace("2048", "16384");
     let trial = planned(&wide, "data.batch_size = 2", 512, 4096, 1);
-    let (floor, setting) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
+    let (lower_bound, setting) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
     let advice = "a larger `data.batch_size`: weights are read once per step, for however many rows";
-    assert_eq!(said(&floor, &busy(&floor, 40, 1.2), &setting), ("memory", advice.into()));
+    assert_eq!(said(&lower_bound, &busy(&lower_bound, 40, 1.2), &setting), ("memory", advice.into()));
 }
 
 #[test]
 fn a_gpu_that_waits_between_its_blocks_waits_for_its_log_or_its_rows() {
     let trial = planned(LINE, "[logging]\npolicy = \"immediate\"", 2, 1000, 1);
-    let (floor, setting) = on_gpu(&trial, gpu(), Engine::Persistent, Precision::F32);
-    let steps = busy(&floor, 320, 1.1);
+    let (lower_bound, setting) = on_gpu(&trial, gpu(), Engine::Persistent, Precision::F32);
+    let steps = busy(&lower_bound, 320, 1.1);
     // A hand-over per step; 2 µs of it on the host.
     let spent =
-        Spent { train_s: steps.train_s + 320.0 * 14e-6, log_s: 320.0 * 2e-6, log_waits: 320, ..steps };
+        Measured { train_s: steps.train_s + 320.0 * 14e-6, log_s: 320.0 * 2e-6, log_waits: 320, ..steps };
     assert_eq!(
-        said(&floor, &spent, &setting),
+        said(&lower_bound, &spent, &setting),
         ("log", "`logging.policy=buffered` moves the losses in blocks".into())
     );
 
     let more = "[devices]\nnum_gpus = 1\n[data]\nplacement = \"streamed\"";
     let trial = of_rows(WIDE, more, (512, 4096, false), vec![Gpu::virtual_of(1 << 36)], 1);
-    let (floor, setting) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
-    let steps = busy(&floor, 40, 1.1);
-    let spent = Spent { train_s: 2.5 * steps.train_s, log_waits: 1, ..steps };
+    let (lower_bound, setting) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
+    let steps = busy(&lower_bound, 40, 1.1);
+    let spent = Measured { train_s: 2.5 * steps.train_s, log_waits: 1, ..steps };
     let advice = "`data.placement=auto` keeps the rows on the device where they fit";
-    assert_eq!(said(&floor, &spent, &setting), ("transfer", advice.into()));
+    assert_eq!(said(&lower_bound, &spent, &setting), ("transfer", advice.into()));
     // The floor knows it beforehand where the link is slow.
     let slow = GpuRates { h2d_bytes_per_s: 1e8, ..gpu() };
-    let (floor, _) = on_gpu(&trial, slow, Engine::Graph, Precision::F32);
-    assert_eq!(floor.bound_name(floor.bound()), "transfer");
-    assert_eq!(floor.serial_s(), (32 * 513 * 4) as f64 / 1e8);
+    let (lower_bound, _) = on_gpu(&trial, slow, Engine::Graph, Precision::F32);
+    assert_eq!(lower_bound.bound_name(lower_bound.bound()), "transfer");
+    assert_eq!(lower_bound.serial_s(), (32 * 513 * 4) as f64 / 1e8);
 }
 
 /// A GPU waits for what is slower: the file that its rows come from, or the way to it.
@@ -140,9 +143,9 @@ fn rows_from_a_file_are_told_from_rows_on_their_way() {
         of_rows(WIDE, &more, (512, 4_000_000, in_file), gpus, 1)
     };
     let waits = |trial: &Trial, rates| {
-        let (floor, setting) = on_gpu(trial, rates, Engine::Graph, Precision::F32);
-        let steps = busy(&floor, 40, 1.1);
-        said(&floor, &Spent { train_s: 2.5 * steps.train_s, log_waits: 1, ..steps }, &setting)
+        let (lower_bound, setting) = on_gpu(trial, rates, Engine::Graph, Precision::F32);
+        let steps = busy(&lower_bound, 40, 1.1);
+        said(&lower_bound, &Measured { train_s: 2.5 * steps.train_s, log_waits: 1, ..steps }, &setting)
     };
     let file = "more memory: each row is copied out of its file, which the system has in its own";
     assert_eq!(waits(&of(true), gpu()), ("file reads", file.into()));
@@ -152,8 +155,8 @@ fn rows_from_a_file_are_told_from_rows_on_their_way() {
     assert_eq!(waits(&of(false), gpu()).0, "transfer");
     // The floor knows it beforehand.
     let trial = of(true);
-    let (floor, _) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
-    let parts = floor.by(1);
+    let (lower_bound, _) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
+    let parts = lower_bound.by(1);
     assert!(parts.read_s > parts.upload_s && parts.fetch_s == 0.0, "{parts:?}");
 }
 
@@ -162,35 +165,36 @@ fn rows_from_a_file_are_told_from_rows_on_their_way() {
 #[test]
 fn what_a_gpu_does_not_wait_for_is_not_charged() {
     let trial = planned(WIDE, "data.batch_size = 1024", 512, 4096, 1);
-    let (floor, setting) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
-    let steps = busy(&floor, 40, 1.2);
+    let (lower_bound, setting) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
+    let steps = busy(&lower_bound, 40, 1.2);
     // The host moves rows for most of the run, beside the steps; the GPU is idle for a twentieth of it.
-    let hidden = Spent {
+    let hidden = Measured {
         train_s: steps.compute_s / 0.95,
         transfer_s: 0.9 * steps.train_s,
         log_s: 0.8 * steps.train_s,
         log_waits: 40,
         ..steps
     };
-    let verdict = Verdict::of(&floor, &hidden, &setting).unwrap();
-    assert_eq!((verdict.limit, verdict.limit_name), (Limit::Step(Bound::Arithmetic), "arithmetic"));
-    let idle = idle(&floor, &hidden, &setting);
+    let verdict = Verdict::compute(&lower_bound, &hidden, &setting).unwrap();
+    assert_eq!((verdict.limit, verdict.limit_name), (Bottleneck::Step(StepBound::Arithmetic), "arithmetic"));
+    let idle = idle(&lower_bound, &hidden, &setting);
     assert!((idle.rows_s + idle.log_s - 0.05 * hidden.train_s).abs() < 1e-12, "{idle:?}");
     // Where the GPU does wait for them, they bound the run: a large data set is moved before the first step.
-    let waiting = Spent { train_s: 3.0 * steps.train_s, transfer_s: 1.9 * steps.train_s, ..steps };
-    let verdict = Verdict::of(&floor, &waiting, &setting).unwrap();
+    let waiting = Measured { train_s: 3.0 * steps.train_s, transfer_s: 1.9 * steps.train_s, ..steps };
+    let verdict = Verdict::compute(&lower_bound, &waiting, &setting).unwrap();
     assert_eq!(
         (verdict.limit, verdict.advice.as_str()),
-        (Limit::Transfer, "more epochs: the rows are moved once")
+        (Bottleneck::Transfer, "more epochs: the rows are moved once")
     );
     assert!((verdict.share - 1.9 / 3.0).abs() < 1e-12, "{verdict:?}");
     // More epochs are no advice to a run that ended itself, and not what one ended by its steps needs.
-    let advised = |longer| Verdict::of(&floor, &waiting, &Setting { longer, ..setting }).unwrap().advice;
+    let advised =
+        |longer| Verdict::compute(&lower_bound, &waiting, &RunConfig { longer, ..setting }).unwrap().advice;
     assert_eq!(advised(None), "fewer rows: they are moved once, whatever the number of steps");
-    assert_eq!(advised(Some(Longer::Steps)), "a larger `trainer.max_steps`: the rows are moved once");
-    assert_eq!(advised(Some(Longer::Time)), "a longer `trainer.max_time`: the rows are moved once");
+    assert_eq!(advised(Some(RunLimit::Steps)), "a larger `trainer.max_steps`: the rows are moved once");
+    assert_eq!(advised(Some(RunLimit::Time)), "a longer `trainer.max_time`: the rows are moved once");
     let trial = planned(WIDE, "trainer.max_steps = 9", 512, 4096, 1);
-    assert_eq!(Longer::of(&trial), Longer::Steps);
+    assert_eq!(RunLimit::from_trial(&trial), RunLimit::Steps);
 }
 
 /// Shared memory holds the model, not the data.
@@ -213,11 +217,17 @@ fn rows_of_a_persistent_block_come_from_the_memory_of_the_gpu() {
             cache_bytes_per_s: 2.0 * memory_bytes_per_s,
             ..gpu()
         };
-        let (floor, _) = on_gpu(&trial, rates, Engine::Persistent, Precision::F32);
-        assert!((floor.rows_s / (bytes / rate) - 1.0).abs() < 1e-9, "{memory_bytes_per_s}: {floor:?}");
-        let (floor, _) = on_gpu(&trial, rates, Engine::Cooperative, Precision::F32);
+        let (lower_bound, _) = on_gpu(&trial, rates, Engine::Persistent, Precision::F32);
+        assert!(
+            (lower_bound.rows_s / (bytes / rate) - 1.0).abs() < 1e-9,
+            "{memory_bytes_per_s}: {lower_bound:?}"
+        );
+        let (lower_bound, _) = on_gpu(&trial, rates, Engine::Cooperative, Precision::F32);
         let whole = if cache_bytes > trial.data_bytes { rates.cache_bytes_per_s } else { memory_bytes_per_s };
-        assert!((floor.rows_s / (bytes / whole) - 1.0).abs() < 1e-9, "{memory_bytes_per_s}: {floor:?}");
+        assert!(
+            (lower_bound.rows_s / (bytes / whole) - 1.0).abs() < 1e-9,
+            "{memory_bytes_per_s}: {lower_bound:?}"
+        );
     }
 }
 
@@ -227,16 +237,16 @@ fn the_slowest_gpu_is_the_floor_of_all() {
     let trial = planned(WIDE, "data.batch_size = 1024", 512, 4096, 1);
     let real = |speed| Gpu { is_virtual: false, speed, ..Gpu::virtual_of(1 << 36) };
     let slow = GpuRates { f32_flops_per_s: 5e12, ..gpu() };
-    let floor = |speeds: [Option<GpuRates>; 2]| {
+    let lower_bound = |speeds: [Option<GpuRates>; 2]| {
         let machine = machine(speeds.into_iter().map(real).collect());
-        let (places, programs) = ([Place::Gpu(0), Place::Gpu(1)], &trial.programs);
+        let (places, programs) = ([DeviceId::Gpu(0), DeviceId::Gpu(1)], &trial.programs);
         let ranks = places.iter().map(|place| (place, programs));
         machine.gpu_floor(ranks, (Engine::Graph, Precision::F32, true), (trial.data_bytes, None))
     };
-    let both = floor([Some(gpu()), Some(slow)]).unwrap();
+    let both = lower_bound([Some(gpu()), Some(slow)]).unwrap();
     assert_eq!(both.rates.flops_per_s, 5e12);
-    assert_eq!(floor([Some(slow), Some(gpu())]), Some(both));
-    assert_eq!(floor([Some(gpu()), None]), None);
+    assert_eq!(lower_bound([Some(slow), Some(gpu())]), Some(both));
+    assert_eq!(lower_bound([Some(gpu()), None]), None);
 }
 
 /// In a graph the sum has no time of its own: it takes its part of the step. Timed by itself it is not counted twice.
@@ -249,16 +259,21 @@ fn sums_over_gpus_bound_small_steps() {
         trial
     };
     let trial = of_two(LINE);
-    let (floor, setting) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
-    assert_eq!(floor.all_reduce_s, 20e-6, "a small sum takes its latency");
+    let (lower_bound, setting) = on_gpu(&trial, gpu(), Engine::Graph, Precision::F32);
+    assert_eq!(lower_bound.all_reduce_s, 20e-6, "a small sum takes its latency");
     let advice = "a larger `data.batch_size`: gradients are summed once per step";
-    assert_eq!(said(&floor, &busy(&floor, 100, 1.4), &setting), ("all-reduce", advice.into()));
-    let (floor, setting) = on_gpu(&trial, gpu(), Engine::Launch, Precision::F32);
+    assert_eq!(said(&lower_bound, &busy(&lower_bound, 100, 1.4), &setting), ("all-reduce", advice.into()));
+    let (lower_bound, setting) = on_gpu(&trial, gpu(), Engine::Launch, Precision::F32);
     let all_reduce_s = 100.0 * 60e-6;
-    let compute_s = 100.0 * (floor.by(1).device_s() - 20e-6) * 1.1;
-    let spent =
-        Spent { steps: 100, train_s: all_reduce_s + compute_s, compute_s, all_reduce_s, ..Spent::default() };
-    let verdict = Verdict::of(&floor, &spent, &setting).unwrap();
+    let compute_s = 100.0 * (lower_bound.by(1).device_s() - 20e-6) * 1.1;
+    let spent = Measured {
+        steps: 100,
+        train_s: all_reduce_s + compute_s,
+        compute_s,
+        all_reduce_s,
+        ..Measured::default()
+    };
+    let verdict = Verdict::compute(&lower_bound, &spent, &setting).unwrap();
     assert_eq!(verdict.limit_name, "all-reduce");
     assert!((verdict.share - all_reduce_s / spent.train_s).abs() < 1e-9, "{verdict:?}");
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    plan::{Disk, Facts, Gpu, Machine, Rates, plan},
+    plan::{DatasetInfo, Disk, Gpu, Machine, MachineRates, plan},
     spec::load,
 };
 
@@ -20,7 +20,7 @@ pub(super) fn machine(gpus: Vec<Gpu>) -> Machine {
         memory_available: 1 << 36,
         cache_bytes: 1 << 20,
         instruction_set: "avx2".into(),
-        rates: Rates::typical("avx2"),
+        rates: MachineRates::typical("avx2"),
         sum_rates: None,
     }
 }
@@ -42,23 +42,29 @@ pub(super) fn of_rows(
     std::fs::write(&path, text).unwrap();
     let experiment = load(&path, &[]).unwrap();
     let file_row_bytes = in_file.then_some(4 * features as u64);
-    let facts =
-        Facts { train_rows: rows, validation_rows: 0, features, targets: 1, classes: None, file_row_bytes };
+    let facts = DatasetInfo {
+        train_rows: rows,
+        validation_rows: 0,
+        features,
+        targets: 1,
+        classes: None,
+        file_row_bytes,
+    };
     plan(&experiment.trials[0].spec, facts, None, &machine(gpus), threads).unwrap()
 }
 
-pub(super) fn setting(trial: &Trial) -> Setting {
-    Setting::of(trial, CORES)
+pub(super) fn setting(trial: &Trial) -> RunConfig {
+    RunConfig::from_trial(trial, CORES)
 }
 
 /// A run that computes at `slower` times its floor, with nothing else.
-pub(super) fn computing(trial: &Trial, steps: u64, slower: f64) -> Spent {
-    let compute_s = trial.floor.by(trial.threads).total_s() * steps as f64 * slower;
-    Spent { steps, train_s: compute_s, compute_s, ..Spent::default() }
+pub(super) fn computing(trial: &Trial, steps: u64, slower: f64) -> Measured {
+    let compute_s = trial.lower_bound.by(trial.threads).total_s() * steps as f64 * slower;
+    Measured { steps, train_s: compute_s, compute_s, ..Measured::default() }
 }
 
-pub(super) fn told(trial: &Trial, spent: Spent) -> (Limit, &'static str, String) {
-    let verdict = Verdict::of(&trial.floor, &spent, &setting(trial)).unwrap();
+pub(super) fn reported(trial: &Trial, spent: Measured) -> (Bottleneck, &'static str, String) {
+    let verdict = Verdict::compute(&trial.lower_bound, &spent, &setting(trial)).unwrap();
     (verdict.limit, verdict.limit_name, verdict.advice)
 }
 
@@ -71,20 +77,20 @@ pub(super) const WIDE: &str = "{ linear = { out_features = 2048 } }, \"relu\", {
 fn a_tiny_model_that_logs_at_once_is_bound_by_its_log() {
     let trial = planned(LINE, "[logging]\npolicy = \"immediate\"", 2, 10_000, 1);
     let steps = 3130;
-    let spent = Spent {
+    let spent = Measured {
         steps,
         train_s: 0.76e-6 * 3130.0,
         compute_s: 0.50e-6 * 3130.0,
         log_s: 0.24e-6 * 3130.0,
         log_waits: steps,
-        ..Spent::default()
+        ..Measured::default()
     };
-    let (limit, name, advice) = told(&trial, spent);
-    assert_eq!((limit, name), (Limit::Log, "log"));
+    let (limit, name, advice) = reported(&trial, spent);
+    assert_eq!((limit, name), (Bottleneck::Log, "log"));
     assert_eq!(advice, "`logging.policy=buffered` moves the losses in blocks");
     // The same times without a hand-over per step are not the log's.
-    let (limit, _, advice) = told(&trial, Spent { log_waits: 10, ..spent });
-    assert_eq!(limit, Limit::Step(Bound::Overhead));
+    let (limit, _, advice) = reported(&trial, Measured { log_waits: 10, ..spent });
+    assert_eq!(limit, Bottleneck::Step(StepBound::Overhead));
     assert_eq!(advice, "a larger `data.batch_size`: more rows share a step's fixed costs");
 }
 
@@ -92,11 +98,11 @@ fn a_tiny_model_that_logs_at_once_is_bound_by_its_log() {
 fn a_big_model_is_bound_by_arithmetic() {
     let batch = "data.batch_size = 1024";
     let trial = planned(WIDE, batch, 512, 4096, 1);
-    let (limit, name, advice) = told(&trial, computing(&trial, 40, 1.4));
-    assert_eq!((limit, name), (Limit::Step(Bound::Arithmetic), "arithmetic"));
+    let (limit, name, advice) = reported(&trial, computing(&trial, 40, 1.4));
+    assert_eq!((limit, name), (Bottleneck::Step(StepBound::Arithmetic), "arithmetic"));
     assert_eq!(advice, "more threads (`--threads 2`, `devices.engine=team`)");
     let trial = planned(WIDE, batch, 512, 4096, CORES);
-    assert_eq!(told(&trial, computing(&trial, 40, 1.4)).2, "a GPU, or a smaller model");
+    assert_eq!(reported(&trial, computing(&trial, 40, 1.4)).2, "a GPU, or a smaller model");
 }
 
 /// A layer with one output needs no copy of the rows of a large batch; one of few rows, or a wider layer, has one written.
@@ -107,25 +113,25 @@ fn the_floor_knows_which_rows_are_read_where_they_lie() {
         let trial = planned(model, &format!("data.batch_size = {batch}"), 100, 1_000_000, CORES);
         // Per row its features and target; of targets the copy; and its place in the order.
         let numbers = batch * (100 + 1 + 1 + 1) + copied;
-        let wanted = (4 * numbers) as f64 / Rates::typical("avx2").memory_bytes_per_s;
-        let told = trial.floor.rows_s;
-        assert!((told / wanted - 1.0).abs() < 1e-9, "{model}, batch of {batch}: {told} for {wanted}");
+        let wanted = (4 * numbers) as f64 / MachineRates::typical("avx2").memory_bytes_per_s;
+        let reported = trial.lower_bound.rows_s;
+        assert!((reported / wanted - 1.0).abs() < 1e-9, "{model}, batch of {batch}: {reported} for {wanted}");
     }
 }
 
 #[test]
 fn wide_rows_and_a_small_model_are_bound_by_memory() {
     let trial = planned(LINE, "data.batch_size = 1024", 100, 1_000_000, CORES);
-    let (limit, name, advice) = told(&trial, computing(&trial, 977, 1.3));
-    assert_eq!((limit, name), (Limit::Step(Bound::Memory), "memory"));
+    let (limit, name, advice) = reported(&trial, computing(&trial, 977, 1.3));
+    assert_eq!((limit, name), (Bottleneck::Step(StepBound::Memory), "memory"));
     assert_eq!(advice, "fewer features: a step's rows are read from memory");
 }
 
 #[test]
 fn large_weights_and_few_rows_are_bound_by_memory_too() {
     let trial = planned(WIDE, "data.batch_size = 2", 512, 4096, CORES);
-    let (limit, _, advice) = told(&trial, computing(&trial, 40, 1.1));
-    assert_eq!(limit, Limit::Step(Bound::Memory));
+    let (limit, _, advice) = reported(&trial, computing(&trial, 40, 1.1));
+    assert_eq!(limit, Bottleneck::Step(StepBound::Memory));
     assert_eq!(advice, "a larger `data.batch_size`: weights are read once per step, for however many rows");
 }
 
@@ -135,29 +141,33 @@ fn a_slow_source_bounds_by_file_reads() {
     let mut trial = of_rows(WIDE, streamed, (512, 4_000_000, true), Vec::new(), CORES);
     let computing = computing(&trial, 40, 1.2);
     let waiting =
-        Spent { fetch_s: 2.0 * computing.compute_s, train_s: 3.1 * computing.compute_s, ..computing };
-    let (limit, name, advice) = told(&trial, waiting);
-    assert_eq!((limit, name), (Limit::File, "file reads"));
+        Measured { fetch_s: 2.0 * computing.compute_s, train_s: 3.1 * computing.compute_s, ..computing };
+    let (limit, name, advice) = reported(&trial, waiting);
+    assert_eq!((limit, name), (Bottleneck::File, "file reads"));
     assert_eq!(advice, "`data.placement=auto` keeps the rows in memory where they fit");
     // Rows of 2 KB at typical rates, 32 of them in a step, by two threads.
     let fetch_s = 32.0 * (1.5e-6 + 2048.0 / 3.5e9) / 1.7;
-    assert!((trial.floor.by(CORES).fetch_s / fetch_s - 1.0).abs() < 0.02, "{:?}", trial.floor.fetch);
+    assert!(
+        (trial.lower_bound.by(CORES).fetch_s / fetch_s - 1.0).abs() < 0.02,
+        "{:?}",
+        trial.lower_bound.fetch
+    );
     // What is fetched is no part of what the rest is divided by.
-    let calm = Spent { fetch_s: computing.compute_s / 100.0, ..computing };
-    assert_eq!(told(&trial, calm).0, Limit::Step(Bound::Arithmetic));
+    let calm = Measured { fetch_s: computing.compute_s / 100.0, ..computing };
+    assert_eq!(reported(&trial, calm).0, Bottleneck::Step(StepBound::Arithmetic));
     // Where they would be in memory if they fitted, it matters what they come from.
     let of_auto = of_rows(WIDE, "", (512, 4_000_000, true), Vec::new(), CORES);
     let near = "more memory: each row is copied out of its file, which the system has in its own";
-    assert_eq!(told(&of_auto, waiting).2, near);
+    assert_eq!(reported(&of_auto, waiting).2, near);
     let disk = Disk { rows: 9, row_s: 1e-4, bytes_per_s: 1e8 };
-    let mut fetch = of_auto.floor.fetch.unwrap();
+    let mut fetch = of_auto.lower_bound.fetch.unwrap();
     fetch.rates.disk = Some(disk);
-    trial.floor.fetch = Some(fetch);
+    trial.lower_bound.fetch = Some(fetch);
     trial.spec.data.placement = Placement::Auto;
     let far = "more memory, or a quicker disk: the rows come from their file";
-    assert_eq!(told(&trial, waiting).2, far);
+    assert_eq!(reported(&trial, waiting).2, far);
     trial.spec.data.placement = Placement::Streamed;
-    let verdict = Verdict::of(&trial.floor, &waiting, &setting(&trial)).unwrap();
+    let verdict = Verdict::compute(&trial.lower_bound, &waiting, &setting(&trial)).unwrap();
     assert!((verdict.share - 2.0 / 3.1).abs() < 1e-12);
     assert!((verdict.distance() - 1.2 * 3.1).abs() < 1e-9, "{verdict:?}");
 }
@@ -167,46 +177,46 @@ fn sums_over_devices_bound_small_steps() {
     let trial = planned(LINE, "", 2, 1000, 1);
     let computing = computing(&trial, 320, 2.0);
     let spent =
-        Spent { all_reduce_s: 3.0 * computing.compute_s, train_s: 4.0 * computing.compute_s, ..computing };
-    assert_eq!(told(&trial, spent).1, "all-reduce");
+        Measured { all_reduce_s: 3.0 * computing.compute_s, train_s: 4.0 * computing.compute_s, ..computing };
+    assert_eq!(reported(&trial, spent).1, "all-reduce");
 }
 
 #[test]
 fn nothing_is_said_of_a_processor_by_the_rates_of_another() {
     let trial = planned(LINE, "", 2, 1000, 1);
-    let setting = Setting { on_gpu: true, ..setting(&trial) };
-    assert_eq!(Verdict::of(&trial.floor, &computing(&trial, 320, 1.5), &setting), None);
+    let setting = RunConfig { on_gpu: true, ..setting(&trial) };
+    assert_eq!(Verdict::compute(&trial.lower_bound, &computing(&trial, 320, 1.5), &setting), None);
 }
 
 #[test]
 fn without_steps_there_is_no_verdict() {
     let trial = planned(LINE, "", 2, 1000, 1);
-    assert_eq!(Verdict::of(&trial.floor, &Spent::default(), &setting(&trial)), None);
+    assert_eq!(Verdict::compute(&trial.lower_bound, &Measured::default(), &setting(&trial)), None);
 }
 
 /// Advice that the run cannot follow is none.
 #[test]
 fn a_step_of_all_rows_and_a_step_shorter_than_a_launch_are_advised_otherwise() {
     let trial = planned(LINE, "data.batch_size = 1000", 2, 1000, 1);
-    let (floor, setting) = (trial.floor, setting(&trial));
-    let words = |limit, step_s| crate::plan::advice::advice(limit, &floor, &setting, step_s);
+    let (lower_bound, setting) = (trial.lower_bound, setting(&trial));
+    let words = |limit, step_s| crate::plan::advice::advice(limit, &lower_bound, &setting, step_s);
     let all = "a step takes every row already";
     assert_eq!(
-        words(Limit::Step(Bound::Overhead), 1e-3),
+        words(Bottleneck::Step(StepBound::Overhead), 1e-3),
         format!("more rows, or fewer layers: {all}, and they share its fixed costs")
     );
     assert_eq!(
-        words(Limit::AllReduce, 1e-3),
+        words(Bottleneck::AllReduce, 1e-3),
         format!("fewer devices: gradients are summed once per step, and {all}")
     );
     let wide = planned(WIDE, "data.batch_size = 2", 512, 2, 1);
     assert_eq!(
-        told(&wide, computing(&wide, 40, 1.1)).2,
+        reported(&wide, computing(&wide, 40, 1.1)).2,
         format!("a smaller model, or more rows: weights are read once per step, and {all}")
     );
     // Seven instructions are 10.5 µs of a GPU that uses all of itself.
-    assert_eq!(floor.instructions, 7);
-    let arithmetic = Limit::Step(Bound::Arithmetic);
+    assert_eq!(lower_bound.instructions, 7);
+    let arithmetic = Bottleneck::Step(StepBound::Arithmetic);
     assert_eq!(words(arithmetic, 10e-6), "a smaller model: a step is shorter than its launches on a GPU");
     assert_eq!(words(arithmetic, 11e-6), "a GPU, or a smaller model");
 }

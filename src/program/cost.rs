@@ -75,7 +75,7 @@ impl Op {
     /// The cost of one run. An exponential, and a function made of one, counts as some twenty operations.
     pub fn cost(&self) -> Cost {
         let product = |a: usize, b: usize, c: usize| 2.0 * a as f64 * b as f64 * c as f64;
-        let (flops, numbers) = match *self {
+        let (flops, elements) = match *self {
             Op::Gather { rows, width, target_width, .. } => (0.0, rows * (2 * (width + target_width) + 1)),
             Op::Linear { rows, inputs, outputs, ref pre, .. } => {
                 let kept = if pre.is_some() { rows * outputs } else { 0 };
@@ -110,18 +110,18 @@ impl Op {
             Op::Norm { of, .. } => (2.0 * of.len as f64, of.len),
             Op::Clip { gradients, .. } => (gradients.len as f64, 2 * gradients.len),
             Op::Update { rule, values, .. } => {
-                let (flops, numbers) = match rule {
+                let (flops, elements) = match rule {
                     UpdateRule::Sgd { momentum: false, .. } => (2, 3),
                     UpdateRule::Sgd { momentum: true, .. } => (4, 5),
                     // A square root and a division take as long as some twenty operations.
                     UpdateRule::Adam { .. } => (32, 7),
                 };
-                ((flops * values.len) as f64, numbers * values.len)
+                ((flops * values.len) as f64, elements * values.len)
             }
             Op::Mean { of, .. } => (of.len as f64, of.len),
             Op::LogAppend { cells, .. } | Op::Accumulate { cells, .. } => (0.0, 2 * cells.len),
             Op::Watch { .. } => (0.0, 1),
         };
-        Cost { flops, bytes: numbers as f64 * 4.0 }
+        Cost { flops, bytes: elements as f64 * 4.0 }
     }
 }

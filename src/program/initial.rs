@@ -43,8 +43,8 @@ pub fn initial_parameter(
 
 /// Fills a parameter with numbers that are in PyTorch's order of axes.
 pub fn imported(parameter: &Parameter, values: &[f32], to: &mut [f32]) {
-    let mut numbers = values.iter().copied();
-    draw(to, parameter, || numbers.next().unwrap_or(0.0));
+    let mut elements = values.iter().copied();
+    draw(to, parameter, || elements.next().unwrap_or(0.0));
 }
 
 /// A parameter's numbers and shape in PyTorch's order of axes.

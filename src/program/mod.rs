@@ -11,9 +11,9 @@ mod in_place;
 mod initial;
 mod layout;
 mod lower;
+mod memory_plan;
 mod op;
 mod phase;
-mod places;
 pub mod reference;
 mod rules;
 
@@ -22,9 +22,9 @@ pub use in_place::IN_PLACE_FROM;
 pub use initial::{exported, imported, initial_parameter};
 pub use layout::{Buffer, BufferId, Layout, Parameter, Role, Slice};
 pub use lower::{Options, Shard, lower};
-pub use op::{Instruction, Op, RowSource, Sums};
+pub use memory_plan::{MemoryPlan, Offsets};
+pub use op::{Accumulator, Instruction, Op, RowSource};
 pub use phase::Phase;
-pub use places::{Arena, Places};
 pub use rules::{Activation, Hyper, LossKind, UpdateRule};
 
 /// The instructions of one kind of step, for one number of rows.

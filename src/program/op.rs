@@ -247,7 +247,7 @@ pub enum Op {
         /// The weight: the rows that the cells are means of, 1 where they are sums.
         rows: usize,
         /// Which sums.
-        sums: Sums,
+        sums: Accumulator,
     },
     /// Raises the non-finite flag if the cell is not finite.
     Watch {
@@ -298,7 +298,7 @@ pub enum RowSource {
 
 /// The sets of running sums that a device keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sums {
+pub enum Accumulator {
     /// Of the epoch's training steps.
     Epoch,
     /// Of the validation rows.

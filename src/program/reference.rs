@@ -1,6 +1,6 @@
 //! The truth for each instruction: plain loops in f64, written for reading. Every device is held against it.
 
-use super::{Activation, BufferId, Hyper, LossKind, Op, Program, RowSource, Slice, Sums, UpdateRule};
+use super::{Accumulator, Activation, BufferId, Hyper, LossKind, Op, Program, RowSource, Slice, UpdateRule};
 
 /// The memory of a reference run, and the counters that a device keeps for itself.
 #[derive(Clone, Debug, Default)]
@@ -135,13 +135,13 @@ impl Memory {
             }
             Op::Accumulate { cells, rows, sums } => {
                 let v = self.get(cells);
-                if sums == Sums::Epoch {
+                if sums == Accumulator::Epoch {
                     if self.non_finite {
                         return;
                     }
                     self.non_finite = !v[0].is_finite();
                 }
-                let to = &mut self.sums[usize::from(sums == Sums::Validation)];
+                let to = &mut self.sums[usize::from(sums == Accumulator::Validation)];
                 to.resize(v.len(), 0.0);
                 to.iter_mut().zip(v).for_each(|(s, v)| *s += v * rows as f64);
             }
@@ -221,7 +221,7 @@ impl Memory {
                 UpdateRule::Adam { beta2, one_minus_beta2, eps, weight_decay, decoupled } => {
                     let mut d = g[i];
                     if decoupled {
-                        w[i] *= f64::from(h.shrink);
+                        w[i] *= f64::from(h.decay_factor);
                     } else {
                         d += f64::from(weight_decay) * w[i];
                     }

@@ -73,5 +73,5 @@ pub struct Hyper {
     /// Adam: 1 / sqrt(1 - beta2^t), by which the root of the second moment is multiplied.
     pub correction: f32,
     /// AdamW: 1 - lr * weight_decay, else 1.
-    pub shrink: f32,
+    pub decay_factor: f32,
 }

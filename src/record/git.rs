@@ -71,7 +71,7 @@ struct Dirty {
 
 impl GitQuery {
     /// Asks about the repository that `folder` stands in; outside of one there is nothing to ask.
-    pub fn ask(folder: &Path) -> Self {
+    pub fn start(folder: &Path) -> Self {
         let Some(commit) = commit(folder) else { return Self { commit: None, dirty: None } };
         let (tell, coming) = sync_channel(1);
         let folder = folder.to_owned();
@@ -144,8 +144,8 @@ mod tests {
         write(&main.join("refs/heads/w"), HASH);
         write(&folder.path().join("w/.git"), &format!("gitdir: {}\n", linked.display()));
         assert_eq!(commit(&folder.path().join("w")).as_deref(), Some(HASH));
-        assert_eq!(GitQuery::ask(&folder.path().join("w")).commit.as_deref(), Some(HASH));
-        assert!(GitQuery::ask(folder.path()).commit.is_none());
+        assert_eq!(GitQuery::start(&folder.path().join("w")).commit.as_deref(), Some(HASH));
+        assert!(GitQuery::start(folder.path()).commit.is_none());
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! RunDir::create -> open_sinks -> Recorder::start -> sender().send(event) ... -> finish
 //! ```
 
+mod atomic_write;
 mod command;
 mod console;
 mod environment;
@@ -15,6 +16,7 @@ mod error;
 mod git;
 mod lab;
 mod lines;
+mod messages;
 mod metrics;
 mod model_file;
 mod recorder;
@@ -23,19 +25,18 @@ mod run_dir;
 mod run_log;
 #[cfg(test)]
 mod sample;
-mod story;
 mod summary;
 mod sweep_table;
 mod system;
 mod timing;
 mod trace;
 mod transfers;
-mod whole;
 
 use std::time::Instant;
 
 use crate::{event::Event, spec::Logging};
 
+pub use atomic_write::{Durability, write_atomically};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, Ending, Verbosity, Warned};
 pub use environment::{
@@ -58,9 +59,8 @@ pub use system::{Findings, GpuProbe, SystemSampler};
 pub use timing::TimingCsv;
 pub use trace::TraceJson;
 pub use transfers::TransfersCsv;
-pub use whole::{Durability, write_whole};
 
-pub(crate) use story::{devices_in_words, of_build, rates as rates_in_words};
+pub(crate) use messages::{devices_in_words, of_build, rates as rates_in_words};
 
 /// Consumes events.
 pub trait Sink: Send {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     RecordError,
-    whole::{Durability, write_whole},
+    atomic_write::{Durability, write_atomically},
 };
 
 /// Numbers that are turned to bytes at once.
@@ -25,7 +25,7 @@ pub fn write_model(
     metadata: &BTreeMap<String, String>,
 ) -> Result<(), RecordError> {
     let header = header(tensors, metadata).map_err(|e| RecordError::encode(path, e))?;
-    write_whole(path, Durability::Power, |file| {
+    write_atomically(path, Durability::Power, |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(header.as_bytes())?;
         let mut bytes = Vec::with_capacity(4 * CHUNK);

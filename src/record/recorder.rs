@@ -109,14 +109,14 @@ impl Recording {
     fn run(mut self, receiver: &Receiver<Message>) -> Result<(), RecordError> {
         while let Ok(Message::Events(events)) = receiver.recv() {
             for event in &events {
-                self.tell(|sink| sink.event(event));
+                self.each_sink(|sink| sink.event(event));
             }
-            self.tell(|sink| sink.flush());
+            self.each_sink(|sink| sink.flush());
         }
         self.close()
     }
 
-    fn tell(&mut self, mut what: impl FnMut(&mut dyn Sink) -> Result<(), RecordError>) {
+    fn each_sink(&mut self, mut what: impl FnMut(&mut dyn Sink) -> Result<(), RecordError>) {
         let (failed, fault) = (&self.failed, &mut self.fault);
         self.sinks.retain_mut(|sink| match what(sink.as_mut()) {
             Ok(()) => true,
@@ -129,7 +129,7 @@ impl Recording {
     }
 
     fn close(mut self) -> Result<(), RecordError> {
-        self.tell(|sink| sink.flush());
+        self.each_sink(|sink| sink.flush());
         self.fault.map_or(Ok(()), Err)
     }
 }
@@ -168,8 +168,9 @@ mod tests {
 
     #[test]
     fn every_event_reaches_every_sink_in_order() {
-        let (told, heard) = mpsc::channel();
-        let recorder = Recorder::start(vec![Box::new(Tell(told.clone())), Box::new(Tell(told))]).unwrap();
+        let (reported, heard) = mpsc::channel();
+        let recorder =
+            Recorder::start(vec![Box::new(Tell(reported.clone())), Box::new(Tell(reported))]).unwrap();
         let sender = recorder.sender();
         for n in 0..100 {
             sender.send(Event::Notice(Level::Info, n.to_string())).unwrap();
@@ -183,8 +184,8 @@ mod tests {
 
     #[test]
     fn a_failing_sink_is_told_to_the_sender_and_kept_for_the_end() {
-        let (told, heard) = mpsc::channel();
-        let recorder = Recorder::start(vec![Box::new(FullDisk), Box::new(Tell(told))]).unwrap();
+        let (reported, heard) = mpsc::channel();
+        let recorder = Recorder::start(vec![Box::new(FullDisk), Box::new(Tell(reported))]).unwrap();
         let sender = recorder.sender();
         for event in sample::events() {
             let _ = sender.send(event);

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     RecordError,
-    whole::{Durability, write_whole},
+    atomic_write::{Durability, write_atomically},
 };
 
 /// Longest folder name that is made from a user's words, in bytes.
@@ -55,7 +55,7 @@ impl RunDir {
     /// # Errors
     /// Where it cannot be written; nothing is left then.
     pub fn write(&self, name: &str, text: &str) -> Result<(), RecordError> {
-        write_whole(&self.file(name), Durability::Process, |file| file.write_all(text.as_bytes()))
+        write_atomically(&self.file(name), Durability::Process, |file| file.write_all(text.as_bytes()))
     }
 
     /// The path of a file in it.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use chrono::{SecondsFormat, Utc};
 
-use super::{RecordError, Sink, row_file::RowFile, story};
+use super::{RecordError, Sink, messages, row_file::RowFile};
 use crate::event::{Event, Level, Status};
 
 /// The sink of `run.log`.
@@ -35,7 +35,7 @@ impl RunLog {
     /// # Errors
     /// Where they cannot be written.
     pub(super) fn end(&mut self, status: Status, message: &str) -> Result<(), RecordError> {
-        self.line(if story::is_fault(status) { ERROR } else { INFO }, message)?;
+        self.line(if messages::is_fault(status) { ERROR } else { INFO }, message)?;
         self.file.flush()
     }
 
@@ -53,23 +53,23 @@ impl Sink for RunLog {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
         match event {
             Event::Started(header) => {
-                self.line(INFO, &story::started(&header.name, header))?;
-                let build = story::of_build(header.build);
+                self.line(INFO, &messages::started(&header.name, header))?;
+                let build = messages::of_build(header.build);
                 build.map_or(Ok(()), |words| self.line(WARNING, &format!("build {words}")))
             }
-            Event::Validation(row) => self.line(INFO, &story::validation(row)),
+            Event::Validation(row) => self.line(INFO, &messages::validation(row)),
             Event::Notice(Level::Info, message) => self.line(INFO, message),
             Event::Notice(Level::Warning, message) => self.line(WARNING, message),
             Event::Finished(outcome) => {
-                let level = if story::is_fault(outcome.status) { ERROR } else { INFO };
-                self.line(level, &story::ended(outcome))?;
-                if let Some(words) = story::instrument(outcome) {
+                let level = if messages::is_fault(outcome.status) { ERROR } else { INFO };
+                self.line(level, &messages::ended(outcome))?;
+                if let Some(words) = messages::instrument(outcome) {
                     self.line(INFO, &format!("the instrument took {words}"))?;
                 }
-                if let Some(verdict) = outcome.verdict.as_ref().map(story::verdict) {
+                if let Some(verdict) = outcome.verdict.as_ref().map(messages::verdict) {
                     self.line(INFO, &format!("bound by {verdict}"))?;
                 }
-                let no_model = story::no_model(outcome);
+                let no_model = messages::no_model(outcome);
                 no_model.map_or(Ok(()), |words| self.line(WARNING, &format!("no model was written: {words}")))
             }
             Event::Train(_) | Event::Progress(_) => Ok(()),

@@ -3,7 +3,7 @@
 use crate::{
     device::ClockCost,
     event::{Event, Header, Level, Outcome, PhaseTime, Progress, Status, TrainRows, Transfer, ValidationRow},
-    plan::{Limit, Longer, Origin, Verdict},
+    plan::{Bottleneck, Origin, RunLimit, Verdict},
     spec::Metric,
 };
 
@@ -118,7 +118,7 @@ pub(super) fn outcome() -> Outcome {
         instrument: ClockCost { readings: 10_000, each_s: 41e-9 },
         traces: Vec::new(),
         verdict: Some(Verdict {
-            limit: Limit::Log,
+            limit: Bottleneck::Log,
             limit_name: "log",
             share: 0.64,
             step_s: 0.76e-6,
@@ -127,7 +127,7 @@ pub(super) fn outcome() -> Outcome {
             origin: Origin::Measured,
             advice: "`logging.policy=buffered` moves the losses in blocks".to_owned(),
         }),
-        longer: Some(Longer::Epochs),
+        longer: Some(RunLimit::Epochs),
         no_model: None,
     }
 }

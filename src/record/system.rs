@@ -213,9 +213,9 @@ mod tests {
     fn the_first_and_the_last_look_are_always_taken() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("system.csv");
-        let (told, heard) = mpsc::channel();
+        let (reported, heard) = mpsc::channel();
         let probe: GpuProbe = Box::new(move || {
-            let _ = told.send(());
+            let _ = reported.send(());
             vec![("gpu:0".to_owned(), gpu(10.0, 0))]
         });
         // An interval of an hour is not waited for.
@@ -251,9 +251,9 @@ mod tests {
 
     #[test]
     fn without_a_file_gpus_are_asked_twice() {
-        let (told, heard) = mpsc::channel();
+        let (reported, heard) = mpsc::channel();
         let probe: GpuProbe = Box::new(move || {
-            let _ = told.send(());
+            let _ = reported.send(());
             Vec::new()
         });
         let findings = SystemSampler::start(None, Some(probe)).unwrap().finish().unwrap();

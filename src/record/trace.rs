@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     RecordError, Sink,
-    whole::{Durability, write_whole},
+    atomic_write::{Durability, write_atomically},
 };
 use crate::{
     device::{DETAILED_STEPS, Span, Window},
@@ -39,7 +39,7 @@ impl TraceJson {
 impl Sink for TraceJson {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
         let Event::Finished(outcome) = event else { return Ok(()) };
-        write_whole(&self.path, Durability::Process, |out| write(out, &outcome.traces))
+        write_atomically(&self.path, Durability::Process, |out| write(out, &outcome.traces))
     }
 }
 

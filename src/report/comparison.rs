@@ -42,7 +42,7 @@ pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
     let (mut runs, mut fault) = (Vec::new(), None);
     for found in find::find(paths)? {
         match found {
-            Found::Run(folder) => runs.push(Run::read_or_told(&folder, &mut fault)),
+            Found::Run(folder) => runs.push(Run::read_or_report(&folder, &mut fault)),
             Found::Sweep(folder) => match sweep::read(&folder, &mut fault) {
                 Ok(trials) => runs.extend(trials),
                 Err(e) => runs.push(Run::damaged(folder.display().to_string(), e, &mut fault)),
@@ -52,7 +52,7 @@ pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
     // First, since a curve that cannot be read marks its run.
     let (reference, differences) = curves(&mut runs, &mut fault);
     let findings = Findings::read(&mut runs, &mut fault);
-    let mut comparison = Comparison::of(runs);
+    let mut comparison = Comparison::from_runs(runs);
     (comparison.curve_reference, comparison.curves) = (reference, differences);
     comparison.findings = findings;
     // What is left is compared; where nothing is, that is no comparison.
@@ -64,7 +64,7 @@ pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
 
 impl Comparison {
     /// Without the curves, whose files may be large.
-    pub(super) fn of(runs: Vec<Run>) -> Self {
+    pub(super) fn from_runs(runs: Vec<Run>) -> Self {
         let spec = differing(&runs);
         let environment = comparability::differing(&runs);
         Self {
@@ -167,7 +167,7 @@ fn curves(
             }
         };
         if let Err(e) = read {
-            run.tell_damage(e, fault);
+            run.report_damage(e, fault);
             if reference.is_none() {
                 first.clear();
             }

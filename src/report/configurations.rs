@@ -36,10 +36,10 @@ pub(super) struct Configuration {
 }
 
 impl Configuration {
-    fn of(runs: &[Run], places: Vec<usize>) -> Self {
+    fn new(runs: &[Run], places: Vec<usize>) -> Self {
         let estimate = |column: &str| {
             let values: Option<Vec<f64>> = places.iter().map(|&place| runs[place].number(column)).collect();
-            Estimate::of(&values?)
+            Estimate::from_values(&values?)
         };
         let first = places.first().map(|&place| &runs[place].axes);
         let means = places.first().is_some_and(|&place| runs[place].has_epoch_means());
@@ -68,7 +68,7 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
             None => groups.push((identity, vec![place])),
         }
     }
-    groups.into_iter().map(|(_, places)| Configuration::of(runs, places)).collect()
+    groups.into_iter().map(|(_, places)| Configuration::new(runs, places)).collect()
 }
 
 /// The configurations by job: those of a sweep, whose axes tell them apart, are one, together with other sweeps that ran

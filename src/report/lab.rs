@@ -82,7 +82,7 @@ impl Findings {
             match found {
                 Ok(found) if found.is_empty() => {}
                 Ok(found) => table.take(number, found),
-                Err(e) => run.tell_damage(e, fault),
+                Err(e) => run.report_damage(e, fault),
             }
         }
         findings

@@ -114,7 +114,7 @@ fn cost(runs: &[Run], of: &Configuration, against: &Configuration) -> Cost {
         .filter(|((_, steps), (_, base_steps))| *steps > 0.0 && steps == base_steps)
         .map(|(own, base)| (own.0 - base.0) / own.1)
         .collect();
-    Cost { factor: Estimate::of(&factors), more_per_step_s: Estimate::of(&more) }
+    Cost { factor: Estimate::from_values(&factors), more_per_step_s: Estimate::from_values(&more) }
 }
 
 /// Seconds with their sign.

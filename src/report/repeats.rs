@@ -28,7 +28,7 @@ pub(super) struct Repeats {
 impl Repeats {
     /// A row per configuration of a job: axes, number of runs, median times and rates with their intervals, the ratio of
     /// the rates to that of the first of the same data and model, the last losses.
-    pub(super) fn of(runs: &[Run], configurations: &[Configuration]) -> Self {
+    pub(super) fn new(runs: &[Run], configurations: &[Configuration]) -> Self {
         Self::by(axes(configurations), runs, configurations)
     }
 

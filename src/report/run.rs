@@ -50,19 +50,19 @@ pub(super) const DAMAGED: &str = "damaged";
 
 impl Run {
     /// Reads a run folder; one that cannot be read is told as such. The first such fault is kept in `fault`.
-    pub(super) fn read_or_told(folder: &Path, fault: &mut Option<ReportError>) -> Self {
+    pub(super) fn read_or_report(folder: &Path, fault: &mut Option<ReportError>) -> Self {
         Self::read(folder).unwrap_or_else(|e| Self::damaged(folder.display().to_string(), e, fault))
     }
 
     /// Of a folder that cannot be read.
     pub(super) fn damaged(path: String, error: ReportError, fault: &mut Option<ReportError>) -> Self {
         let mut run = Self { path, ..Self::default() };
-        run.tell_damage(error, fault);
+        run.report_damage(error, fault);
         run
     }
 
     /// Part of it cannot be read, so that the rest is not to be trusted.
-    pub(super) fn tell_damage(&mut self, error: ReportError, fault: &mut Option<ReportError>) {
+    pub(super) fn report_damage(&mut self, error: ReportError, fault: &mut Option<ReportError>) {
         (self.status, self.reason) = (DAMAGED.to_owned(), error.to_string());
         (self.folder, self.metrics, self.figures) = (None, None, HashMap::new());
         fault.get_or_insert(error);
@@ -88,7 +88,7 @@ impl Run {
         }
         match run.figures.get("status") {
             Some(status) => run.status = status.clone(),
-            None => run.tell_unfinished()?,
+            None => run.report_unfinished()?,
         }
         Ok(run)
     }
@@ -100,7 +100,7 @@ impl Run {
     }
 
     /// What can be known of a run without a summary.
-    fn tell_unfinished(&mut self) -> Result<(), ReportError> {
+    fn report_unfinished(&mut self) -> Result<(), ReportError> {
         self.status = UNFINISHED.to_owned();
         self.reason = "still running, or killed".to_owned();
         let mut known = Vec::new();

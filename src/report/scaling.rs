@@ -65,7 +65,7 @@ pub(super) fn speed_up(one: &Point, point: &Point) -> f64 {
 /// taken within each. `None` where there are fewer than two.
 pub(super) fn speed_up_of_repeats(one: &Point, point: &Point) -> Option<Estimate> {
     let ratios: Vec<f64> = one.rates.iter().zip(&point.rates).map(|(one, rate)| rate / one).collect();
-    Estimate::of(&ratios).filter(|estimate| estimate.count > 1)
+    Estimate::from_values(&ratios).filter(|estimate| estimate.count > 1)
 }
 
 /// The serial part of a job that `devices` speed up so: Karp and Flatt, Measuring Parallel Processor Performance,

@@ -25,7 +25,7 @@ pub(super) fn ratios(runs: &[Run]) -> Vec<Option<f64>> {
 }
 
 /// What a run's steps work on, and how many it did per second; `None` where that says nothing.
-fn rate(run: &Run) -> Option<(Work<'_>, f64)> {
+fn rate(run: &Run) -> Option<(WorkSize<'_>, f64)> {
     let rate = run.number("steps_per_s").filter(|&speed| speed > 0.0 && is_timed(run))?;
     Some((work(run), rate))
 }
@@ -38,10 +38,10 @@ pub(super) fn is_timed(run: &Run) -> bool {
 
 /// What a step works on: runs that differ in it have steps of different sizes, whose rates say nothing of each other. `None`
 /// where there is no spec.
-type Work<'a> = Option<(Vec<(&'a str, &'a str)>, Option<(usize, bool)>)>;
+type WorkSize<'a> = Option<(Vec<(&'a str, &'a str)>, Option<(usize, bool)>)>;
 
-/// See [`Work`].
-pub(super) fn work(run: &Run) -> Work<'_> {
+/// See [`WorkSize`].
+pub(super) fn work(run: &Run) -> WorkSize<'_> {
     let kind = run.kind();
     let is_work = |key: &str| match kind {
         "train" => {

@@ -36,7 +36,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// `None` without values, or with one that is no number.
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub fn from_values(values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| v.is_nan()) {
             return None;
         }
@@ -116,7 +116,7 @@ mod tests {
     fn the_interval_is_that_of_the_closed_form() {
         for n in [3, 5, 7, 9, 11, 15, 21, 31, 51] {
             let sorted: Vec<f64> = (0..n).map(|i| (f64::from(i) * 0.37).exp()).collect();
-            assert_eq!(Estimate::of(&sorted).unwrap().interval, Some(exact(&sorted)), "of {n}");
+            assert_eq!(Estimate::from_values(&sorted).unwrap().interval, Some(exact(&sorted)), "of {n}");
         }
     }
 
@@ -125,22 +125,22 @@ mod tests {
     #[test]
     fn the_interval_is_that_of_scipy() {
         let values = [12.1, 11.8, 12.9, 12.0, 13.4, 11.9, 12.2, 15.0, 12.3, 12.4];
-        let estimate = Estimate::of(&values).unwrap();
+        let estimate = Estimate::from_values(&values).unwrap();
         assert_eq!((estimate.count, estimate.median), (10, 12.25));
         assert_eq!(estimate.interval, Some([12.0, 12.9]));
         let values = [0.1031, 0.0998, 0.1102, 0.1015, 0.1007, 0.1340, 0.1012, 0.0991];
-        assert_eq!(Estimate::of(&values).unwrap().interval, Some([0.0998, 0.1102]));
+        assert_eq!(Estimate::from_values(&values).unwrap().interval, Some([0.0998, 0.1102]));
     }
 
     #[test]
     fn few_values() {
-        assert_eq!(Estimate::of(&[]), None);
-        assert_eq!(Estimate::of(&[1.0, f64::NAN]), None);
-        let one = Estimate::of(&[2.0]).unwrap();
+        assert_eq!(Estimate::from_values(&[]), None);
+        assert_eq!(Estimate::from_values(&[1.0, f64::NAN]), None);
+        let one = Estimate::from_values(&[2.0]).unwrap();
         assert_eq!((one.median, one.interval, one.relative_width()), (2.0, None, None));
-        let two = Estimate::of(&[3.0, 1.0]).unwrap();
+        let two = Estimate::from_values(&[3.0, 1.0]).unwrap();
         assert_eq!((two.median, two.interval, two.relative_width()), (2.0, Some([1.0, 3.0]), Some(1.0)));
-        assert_eq!(Estimate::of(&[4.0; 8]).unwrap().interval, Some([4.0, 4.0]));
+        assert_eq!(Estimate::from_values(&[4.0; 8]).unwrap().interval, Some([4.0, 4.0]));
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         for _ in 0..EXPERIMENTS {
             // Skewed, as times are: exponential, whose median is ln 2.
             let values: Vec<f64> = (0..15).map(|_| -(1.0 - uniform()).ln()).collect();
-            let [low, high] = Estimate::of(&values).unwrap().interval.unwrap();
+            let [low, high] = Estimate::from_values(&values).unwrap().interval.unwrap();
             held += usize::from((low..=high).contains(&std::f64::consts::LN_2));
         }
         let share = held as f64 / EXPERIMENTS as f64;

@@ -30,7 +30,7 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
         let run_folder = folder.join(cell(own));
         let mut run = if ran && !cell(own).is_empty() && run_folder.is_dir() {
             listed.insert(cell(own).to_owned());
-            Run::read_or_told(&run_folder, fault)
+            Run::read_or_report(&run_folder, fault)
         } else {
             Run { path: format!("{} trial {}", folder.display(), cell(trial)), ..Run::default() }
         };
@@ -65,7 +65,7 @@ fn unlisted(
         if known || !find::is_run(&path) {
             continue;
         }
-        let mut run = Run::read_or_told(&path, fault);
+        let mut run = Run::read_or_report(&path, fault);
         run.sweep = Some(folder.display().to_string());
         run.axes = axes.iter().filter_map(|axis| Some((axis.clone(), run.axis(axis)?.to_owned()))).collect();
         runs.push(run);

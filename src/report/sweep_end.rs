@@ -14,11 +14,11 @@ use crate::{record::of_build, units};
 /// # Errors
 /// Where a file of the sweep is malformed.
 pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
-    let comparison = Comparison::of(sweep::read(folder, &mut None)?);
+    let comparison = Comparison::from_runs(sweep::read(folder, &mut None)?);
     let Comparison { runs, configurations, .. } = &comparison;
     let table = if has_repeats(configurations) {
         // The repeats of a point say little one by one: they are in sweep.csv, and `runner compare` lists them.
-        Repeats::of(runs, configurations).table(width)
+        Repeats::new(runs, configurations).table(width)
     } else {
         // Numbered as the trials' folders are, from 0.
         let mut columns = grid::columns(&comparison, "trial", 0);

@@ -24,7 +24,7 @@ impl Comparison {
             let of = runs_of(job, jobs.len());
             let swept = job.iter().any(|configuration| !configuration.axes.is_empty());
             let repeats =
-                if swept { Repeats::of(&self.runs, job) } else { Repeats::of_single(&self.runs, job) };
+                if swept { Repeats::new(&self.runs, job) } else { Repeats::of_single(&self.runs, job) };
             let table = repeats.table(width);
             let _ = write!(text, "\nrepeats taken together{of}\n\n{table}"); // a String takes every write
         }

@@ -105,8 +105,9 @@ fn point(run: &Run) -> Result<Option<Point>, ReportError> {
         let all: f64 = names.iter().map(|name| seconds(name)).sum();
         all / names.len() as f64 / train_s
     };
-    let phase =
-        |name: &str, phase: &str| phases.of(name, phase, "device").or_else(|| phases.of(name, phase, "host"));
+    let phase = |name: &str, phase: &str| {
+        phases.get(name, phase, "device").or_else(|| phases.get(name, phase, "host"))
+    };
     let or_nothing = |name: &str, of: &str| phase(name, of).unwrap_or(0.0);
     Ok(Some(Point {
         devices: names.len(),
@@ -117,7 +118,7 @@ fn point(run: &Run) -> Result<Option<Point>, ReportError> {
         step_s: 1.0 / steps_per_s,
         // Steps too short to be timed by phases have their sums in the ledger.
         all_reduce: part(&|name| {
-            let counted = || transfers.of(name, "all_reduce", "gradients");
+            let counted = || transfers.get(name, "all_reduce", "gradients");
             phase(name, "all_reduce").or_else(counted).unwrap_or(0.0)
         }),
         data: part(&|name| or_nothing(name, "data") + or_nothing(name, "upload")),
@@ -156,7 +157,7 @@ impl Seconds {
         Ok(Self(rows))
     }
 
-    fn of(&self, a: &str, b: &str, c: &str) -> Option<f64> {
+    fn get(&self, a: &str, b: &str, c: &str) -> Option<f64> {
         let wanted = |keys: &[String; 3]| keys[0] == a && keys[1] == b && keys[2] == c;
         self.0.iter().find(|(keys, _)| wanted(keys)).map(|(_, seconds)| *seconds)
     }

@@ -109,7 +109,7 @@ fn a_sweep_is_read_from_its_folders() {
         fs::write(own.join("transfers.csv"), transfers).unwrap();
     }
     fs::write(folder.path().join("sweep.csv"), rows).unwrap();
-    let runs = Comparison::of(sweep::read(folder.path(), &mut None).unwrap()).runs;
+    let runs = Comparison::from_runs(sweep::read(folder.path(), &mut None).unwrap()).runs;
     insta::assert_snapshot!(verdict(&runs, 200).unwrap().unwrap(), @r"
     more devices
 
@@ -129,14 +129,14 @@ fn an_interval_that_holds_one_claims_nothing() {
     let one =
         Point { rates: vec![100.0, 120.0, 100.0, 110.0, 105.0, 100.0, 98.0], ..point(1, 256.0, 1e-3, 0.0) };
     let two = |rates: [f64; 7]| Point { rates: rates.to_vec(), ..point(2, 256.0, 0.9e-3, 0.5) };
-    let told = |two: Point| sentence(&two, Some(&one));
+    let reported = |two: Point| sentence(&two, Some(&one));
     assert_eq!(
-        told(two([90.0, 130.0, 95.0, 115.0, 99.0, 110.0, 97.0])),
+        reported(two([90.0, 130.0, 95.0, 115.0, 99.0, 110.0, 97.0])),
         "2 GPUs: 0.99 x (0.94 to 1.08); the repeats do not tell whether that is faster than one GPU; all-reduce is \
          50 % of a step"
     );
     assert_eq!(
-        told(two([150.0, 180.0, 151.0, 166.0, 156.0, 149.0, 148.0])),
+        reported(two([150.0, 180.0, 151.0, 166.0, 156.0, 149.0, 148.0])),
         "2 GPUs: 1.50 x (1.49 to 1.51); all-reduce is 50 % of a step; breaks even from batch 210 on"
     );
 }

@@ -5,7 +5,7 @@ use std::{fmt, ops::Range, path::Path};
 use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 
 use super::{
-    problem::{Place, Problem},
+    problem::{Location, Problem},
     reader::MAX_PROBLEMS,
 };
 
@@ -42,9 +42,9 @@ impl Failure {
     }
 
     /// Puts the problems in the order of the texts.
-    pub(super) fn of(mut problems: Vec<Problem>, sources: Sources) -> Self {
+    pub(super) fn from_problems(mut problems: Vec<Problem>, sources: Sources) -> Self {
         problems.sort_by_key(|p| match &p.place {
-            Place::Span { source, range } => (1, *source, range.start),
+            Location::Span { source, range } => (1, *source, range.start),
             _ => (0, 0, 0),
         });
         Self { problems, sources }
@@ -75,7 +75,7 @@ impl Failure {
     fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
         let mut group = Level::ERROR.primary_title(problem.message.as_str()).elements(self.elements(problem));
         for (place, words) in &problem.related {
-            if matches!(place, Place::Nowhere) {
+            if matches!(place, Location::Nowhere) {
                 group = group.element(Level::NOTE.message(words.as_str()));
             }
         }
@@ -87,15 +87,15 @@ impl Failure {
 
     fn elements<'a>(&'a self, problem: &'a Problem) -> Vec<Element<'a>> {
         let primary = match &problem.place {
-            Place::Span { source, range } => (*source, range.clone()),
-            Place::File { path, line, column, text } => {
+            Location::Span { source, range } => (*source, range.clone()),
+            Location::File { path, line, column, text } => {
                 return vec![file_element(path, *line, *column, text.as_deref(), problem.label.as_deref())];
             }
-            Place::Key(_) | Place::Nowhere => return Vec::new(),
+            Location::Key(_) | Location::Nowhere => return Vec::new(),
         };
         let mut marks = vec![(primary.0, primary.1, AnnotationKind::Primary, problem.label.as_deref())];
         for (place, words) in &problem.related {
-            if let Place::Span { source, range } = place {
+            if let Location::Span { source, range } = place {
                 marks.push((*source, range.clone(), AnnotationKind::Context, Some(words.as_str())));
             }
         }

@@ -8,7 +8,7 @@ use super::{
     LabSpec, Spec,
     diagnostic::{Failure, Sources},
     key,
-    problem::{Place, Problem},
+    problem::{Location, Problem},
     reader::MAX_PROBLEMS,
     resolved::hex8,
     sweep::Sweep,
@@ -78,11 +78,11 @@ impl<S> Experiment<S> {
         }
         let name_trial = |(problem, in_points): (Problem, Vec<usize>)| match &problem.place {
             // What is wrong in a data file, or in all trials, is wrong whatever the trial.
-            Place::File { line: Some(_), .. } => problem,
+            Location::File { line: Some(_), .. } => problem,
             _ if in_points.len() >= points => problem,
             _ => self.sweep.name_trial(problem, in_points[0]),
         };
-        Failure::of(found.into_iter().map(name_trial).collect(), self.sources.clone())
+        Failure::from_problems(found.into_iter().map(name_trial).collect(), self.sources.clone())
     }
 }
 
@@ -122,10 +122,10 @@ pub(super) fn axes(sweep: &Sweep) -> Vec<Axis> {
 
 /// Finds the places of dotted keys in the tree; a key of which nothing is written stands for the whole file.
 pub(super) fn locate(mut problem: Problem, tree: &Table, path: &Path) -> Problem {
-    let find = |place: Place| match place {
-        Place::Key(key) => match key::nearest(tree, &key) {
+    let find = |place: Location| match place {
+        Location::Key(key) => match key::nearest(tree, &key) {
             Some(span) => span.place(),
-            None => Place::File { path: path.to_owned(), line: None, column: None, text: None },
+            None => Location::File { path: path.to_owned(), line: None, column: None, text: None },
         },
         other => other,
     };

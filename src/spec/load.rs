@@ -7,7 +7,7 @@ use super::{
     diagnostic::{Failure, Sources},
     experiment::{Experiment, TrialSpec, axes, locate},
     overrides,
-    problem::{Place, Problem},
+    problem::{Location, Problem},
     reader::{self, Fields, MAX_PROBLEMS, Reading},
     sweep::{MAX_TRIALS, Sweep},
     tree::{self, Node, Span, Table, Value},
@@ -65,7 +65,7 @@ pub(super) fn load_text(
     let sources = Sources::new(path, text, overrides);
     let mut root = match parsed {
         Ok(root) => root,
-        Err(problems) => return Err(Failure::of(problems, sources)),
+        Err(problems) => return Err(Failure::from_problems(problems, sources)),
     };
     let (keys, mut problems) = overrides::apply(&mut root, overrides);
     let sweep = take_sweep(&mut root, folder, &mut problems);
@@ -95,7 +95,7 @@ fn kind_of(root: &Table) -> Kind {
 
 /// Reads the file, if it is text of a bearable size.
 fn read_text(path: &Path) -> Result<String, Box<Problem>> {
-    let refuse = |message: String| Box::new(Problem::new(Place::Nowhere, message));
+    let refuse = |message: String| Box::new(Problem::new(Location::Nowhere, message));
     let name = path.display();
     let mut bytes = Vec::new();
     File::open(path)
@@ -109,7 +109,8 @@ fn read_text(path: &Path) -> Result<String, Box<Problem>> {
         let before = String::from_utf8_lossy(&e.as_bytes()[..at]);
         let line = before.matches('\n').count() as u64 + 1;
         let column = before.chars().rev().take_while(|c| *c != '\n').count() as u64 + 1;
-        let place = Place::File { path: path.to_owned(), line: Some(line), column: Some(column), text: None };
+        let place =
+            Location::File { path: path.to_owned(), line: Some(line), column: Some(column), text: None };
         Box::new(Problem::new(place, "not TOML: the file is not UTF-8 text"))
     })
 }
@@ -162,7 +163,7 @@ impl Loader<'_> {
     ) -> Result<Experiment<S>, Failure> {
         let trials = self.read_trials(&read, seed, &mut problems);
         if !problems.is_empty() {
-            return Err(Failure::of(problems, sources));
+            return Err(Failure::from_problems(problems, sources));
         }
         Ok(Experiment {
             path: self.path.to_owned(),
@@ -186,7 +187,7 @@ impl Loader<'_> {
             let message =
                 format!("the sweep has {points} points and {repeats} repeats, more than {MAX_TRIALS} trials");
             let place =
-                self.sweep.axes.first().and_then(|a| a.key.span()).map_or(Place::Nowhere, Span::place);
+                self.sweep.axes.first().and_then(|a| a.key.span()).map_or(Location::Nowhere, Span::place);
             problems.push(Problem::new(place, message).hint("run it in parts: fewer values per axis"));
             return Vec::new();
         }
@@ -195,7 +196,7 @@ impl Loader<'_> {
             let message =
                 format!("the sweep has {points} points of a spec with {values} values: too many to plan");
             let place =
-                self.sweep.axes.first().and_then(|a| a.key.span()).map_or(Place::Nowhere, Span::place);
+                self.sweep.axes.first().and_then(|a| a.key.span()).map_or(Location::Nowhere, Span::place);
             problems.push(Problem::new(place, message).hint("run it in parts: fewer values per axis"));
             return Vec::new();
         }
@@ -252,7 +253,7 @@ fn expand<S: Clone>(
     let seeds = sweep.axes.iter().find(|a| a.key.dotted() == "seed").filter(|_| sweep.repeats > 1);
     if let Some(axis) = seeds.filter(|_| sweep.repeat_seeds) {
         let message = "an axis on `seed` and repeats that count seeds up would run the same seeds twice";
-        let place = axis.key.span().map_or(Place::Nowhere, Span::place);
+        let place = axis.key.span().map_or(Location::Nowhere, Span::place);
         problems.push(
             Problem::new(place, message).hint("set `sweep.repeat_seeds = false`, or leave the axis out"),
         );
@@ -267,7 +268,7 @@ fn expand<S: Clone>(
             }
             if *seed(&mut spec) > super::MAX_SEED {
                 problems.push(Problem::new(
-                    Place::Nowhere,
+                    Location::Nowhere,
                     "`seed` plus `sweep.repeats` is too large for a seed",
                 ));
                 return Vec::new();

@@ -44,9 +44,10 @@ pub use load::{Loaded, load, read};
 pub use logging::{Logging, Metric, Policy};
 pub use model::{Init, Layer, Linear, Loss, Model};
 pub use optimizer::{Adam, AdamW, Optimizer, Sgd};
-pub use problem::{Place, Problem};
+pub use problem::{Location, Problem};
 pub use schedule::{
-    Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, Link, MultiStep, OneCycle, Rule, Schedule, Step,
+    Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Rule, Schedule, Stage,
+    Step,
 };
 pub use schema::schema;
 pub use trainer::{EarlyStopping, Monitor, Trainer};
@@ -196,11 +197,11 @@ impl Spec {
                 Source::SyntheticRegression(_) => {
                     let message =
                         format!("`{loss}` needs classes, and `data.synthetic_regression` {numbers}");
-                    t.tell("model.loss", message, "use `mse`, `l1` or `huber`");
+                    t.report("model.loss", message, "use `mse`, `l1` or `huber`");
                 }
                 Source::Csv(csv) if csv.standardize_target => {
                     let message = format!("classes cannot be standardized, and the loss is `{loss}`");
-                    t.tell(
+                    t.report(
                         "data.csv.standardize_target",
                         message,
                         "remove it, or use `mse`, `l1` or `huber`",
@@ -213,11 +214,11 @@ impl Spec {
         let message = format!("accuracy needs classes, and the loss is `{loss}`");
         let hint = "set `model.loss = \"cross_entropy\"`, or remove it";
         if t.is_sound("logging.metrics") && self.logging.metrics.contains(&Metric::Accuracy) {
-            t.tell("logging.metrics", message.clone(), hint);
+            t.report("logging.metrics", message.clone(), hint);
         }
         let watched = self.trainer.early_stopping.as_ref().map(|e| e.metric);
         if t.is_sound("trainer.early_stopping") && watched == Some(Monitor::ValidationAccuracy) {
-            t.tell("trainer.early_stopping.metric", message, hint);
+            t.report("trainer.early_stopping.metric", message, hint);
         }
     }
 
@@ -230,9 +231,9 @@ impl Spec {
         let key = "trainer.early_stopping";
         if self.trainer.validate_every_epochs == 0 {
             let message = "there is no validation to watch: `trainer.validate_every_epochs` is 0";
-            t.tell(key, message, "set `validate_every_epochs = 1`");
+            t.report(key, message, "set `validate_every_epochs = 1`");
         } else if !self.data.source.has_validation() {
-            t.tell(
+            t.report(
                 key,
                 "there are no rows to validate on",
                 "set aside some, such as `validation_fraction = 0.2`",

@@ -6,7 +6,7 @@
 
 use super::{
     key::{self, Key},
-    problem::{Place, Problem},
+    problem::{Location, Problem},
     suggest,
     tree::{self, Node, Span, Table, Value},
 };
@@ -52,7 +52,7 @@ fn refuse_twice(given: &[Given], key: &Key, sweeps: bool) -> Result<(), Box<Prob
 }
 
 fn clash(key: &Key, message: String, earlier: &Key, words: &str) -> Problem {
-    let place = |key: &Key| key.span().map_or(Place::Nowhere, Span::place);
+    let place = |key: &Key| key.span().map_or(Location::Nowhere, Span::place);
     let mut problem = Problem::new(place(key), message);
     problem.related.push((place(earlier), words.to_owned()));
     problem
@@ -146,7 +146,7 @@ fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
         return Ok(());
     }
     let name = key.dotted();
-    let place = key.span().map_or(Place::Nowhere, Span::place);
+    let place = key.span().map_or(Location::Nowhere, Span::place);
     if key::is_gap(root, key) {
         let message = format!("`{name}` was deleted by an earlier argument");
         return Err(Problem::new(place, message).hint("indexes mean the spec as it is written").into());
@@ -259,25 +259,25 @@ mod tests {
         ] {
             assert_eq!(applied(file, arguments), (want.to_owned(), vec![]), "{arguments:?}");
         }
-        let told = |arguments: &[&str]| applied(file, arguments).1;
-        assert_eq!(told(&["~l.1", "~l.1"]), ["`l.1` was deleted by an earlier argument"]);
-        assert_eq!(told(&["~l.3", "l.3.d=2"]), ["`l.3` was deleted by an earlier argument"]);
-        assert_eq!(told(&["~l.4"]), ["`l.4` is not there to be deleted"]);
+        let reported = |arguments: &[&str]| applied(file, arguments).1;
+        assert_eq!(reported(&["~l.1", "~l.1"]), ["`l.1` was deleted by an earlier argument"]);
+        assert_eq!(reported(&["~l.3", "l.3.d=2"]), ["`l.3` was deleted by an earlier argument"]);
+        assert_eq!(reported(&["~l.4"]), ["`l.4` is not there to be deleted"]);
     }
 
     #[test]
     fn no_argument_takes_back_another() {
         let file = "s = 1\nt = { a = 1, b = 2 }";
-        let told = |arguments: &[&str]| applied(file, arguments).1;
+        let reported = |arguments: &[&str]| applied(file, arguments).1;
         for twice in
             [["s=1", "s=2"], ["s=1", "s=1"], ["s=1", "s=2,3"], ["s=2,3", "s=1"], ["s=1,2", "\"s\"=2,3"]]
         {
-            assert_eq!(told(&twice), ["`s` is given twice"], "{twice:?}");
+            assert_eq!(reported(&twice), ["`s` is given twice"], "{twice:?}");
         }
-        assert_eq!(told(&["t.a=3", "t={ b = 1 }"]), ["`t` replaces what `t.a` sets"]);
-        assert_eq!(told(&["s=2", "~s"]), ["`~s` deletes what `s` sets"]);
-        assert_eq!(told(&["s=2,3", "~s"]), ["`~s` deletes what `s` sets"]);
-        assert_eq!(told(&["t.a=3", "~t"]), ["`~t` deletes what `t.a` sets"]);
+        assert_eq!(reported(&["t.a=3", "t={ b = 1 }"]), ["`t` replaces what `t.a` sets"]);
+        assert_eq!(reported(&["s=2", "~s"]), ["`~s` deletes what `s` sets"]);
+        assert_eq!(reported(&["s=2,3", "~s"]), ["`~s` deletes what `s` sets"]);
+        assert_eq!(reported(&["t.a=3", "~t"]), ["`~t` deletes what `t.a` sets"]);
         for (fine, want) in [
             (&["t={ b = 1 }", "t.a=3"][..], "{ s = 1, t = { b = 1, a = 3 } }"),
             (&["~s", "s=2"], "{ t = { a = 1, b = 2 }, s = 2 }"),
@@ -290,13 +290,13 @@ mod tests {
 
     #[test]
     fn mistakes_are_told() {
-        let told = |a: &[&str]| applied("seed = 1\n[optimizer.adam]\nlr = 1", a).1;
-        assert_eq!(told(&["seed"]), ["`seed` is not an override"]);
-        assert_eq!(told(&["~optimizer.adma"]), ["`optimizer.adma` is not there to be deleted"]);
-        assert_eq!(told(&["seed.x=1"]), ["`seed` is not a table: it holds `1`"]);
-        assert_eq!(told(&["seed=1,,2"]), ["a value of `seed` is empty"]);
+        let reported = |a: &[&str]| applied("seed = 1\n[optimizer.adam]\nlr = 1", a).1;
+        assert_eq!(reported(&["seed"]), ["`seed` is not an override"]);
+        assert_eq!(reported(&["~optimizer.adma"]), ["`optimizer.adma` is not there to be deleted"]);
+        assert_eq!(reported(&["seed.x=1"]), ["`seed` is not a table: it holds `1`"]);
+        assert_eq!(reported(&["seed=1,,2"]), ["a value of `seed` is empty"]);
         let large = "the integer `18446744073709551616` is out of range: TOML has those from -9223372036854775808 to 9223372036854775807";
-        assert_eq!(told(&["seed=18446744073709551616", "seed=1,18446744073709551616"]), [large; 2]); // neither was taken
-        assert_eq!(told(&["=1", "a b=1"]), ["`` is not a key", "`a b` is not a key"]);
+        assert_eq!(reported(&["seed=18446744073709551616", "seed=1,18446744073709551616"]), [large; 2]); // neither was taken
+        assert_eq!(reported(&["=1", "a b=1"]), ["`` is not a key", "`a b` is not a key"]);
     }
 }

@@ -5,7 +5,7 @@ use std::{ops::Range, path::PathBuf};
 
 /// Where a problem is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// At the value of a dotted key of the spec, such as `model.layers.1.linear.in_features`; where the key itself is
     /// not written, at the nearest table above it.
     Key(String),
@@ -38,24 +38,24 @@ pub struct Problem {
     /// What is wrong.
     pub message: String,
     /// Where.
-    pub place: Place,
+    pub place: Location,
     /// Said at the underlined place, such as `expected a positive integer`.
     pub label: Option<String>,
     /// Other places that explain it, each with its words.
-    pub related: Vec<(Place, String)>,
+    pub related: Vec<(Location, String)>,
     /// The way out.
     pub hint: Option<String>,
 }
 
 impl Problem {
     /// A problem at `place`.
-    pub fn new(place: Place, message: impl Into<String>) -> Self {
+    pub fn new(place: Location, message: impl Into<String>) -> Self {
         Self { message: message.into(), place, label: None, related: Vec::new(), hint: None }
     }
 
     /// A problem at the value of a dotted key.
     pub fn at_key(key: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(Place::Key(key.into()), message)
+        Self::new(Location::Key(key.into()), message)
     }
 
     /// Says more at the underlined place.

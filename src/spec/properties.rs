@@ -186,8 +186,8 @@ fn curve() -> impl Strategy<Value = Curve> {
 
 fn schedule() -> impl Strategy<Value = Schedule> {
     let chain = (vec((count(), curve()), 0..3), curve()).prop_map(|(links, last)| {
-        let links = links.into_iter().map(|(steps, curve)| Link { steps: Some(steps), curve });
-        Rule::Chain { chain: links.chain([Link { steps: None, curve: last }]).collect() }
+        let links = links.into_iter().map(|(steps, curve)| Stage { steps: Some(steps), curve });
+        Rule::Chain { chain: links.chain([Stage { steps: None, curve: last }]).collect() }
     });
     let moving =
         (select(vec![Interval::Step, Interval::Epoch]), prop_oneof![curve().prop_map(Rule::One), chain])

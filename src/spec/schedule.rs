@@ -60,13 +60,13 @@ pub enum Rule {
     /// One curve after the other.
     Chain {
         /// In order; all but the last say how many counts they last.
-        chain: Vec<Link>,
+        chain: Vec<Stage>,
     },
 }
 
 /// A curve in a chain.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Link {
+pub struct Stage {
     /// Counts this curve lasts; absent for the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
@@ -219,7 +219,7 @@ const RULES: [Choice<Rule>; 7] = [
     Choice {
         name: "chain",
         doc: "SequentialLR: one curve after the other; all but the last say how many `steps` they last",
-        read: |v| Rule::Chain { chain: v.list(1..=1000, |v| v.table(Link::read)) },
+        read: |v| Rule::Chain { chain: v.list(1..=1000, |v| v.table(Stage::read)) },
     },
 ];
 
@@ -247,7 +247,7 @@ impl Schedule {
     }
 }
 
-fn check_chain(t: &mut Fields<'_>, chain: &[Link]) {
+fn check_chain(t: &mut Fields<'_>, chain: &[Stage]) {
     for (i, link) in chain.iter().enumerate() {
         if i + 1 < chain.len() && link.steps.is_none() {
             t.refuse_item("chain", i, "every curve but the last needs `steps`", "add `steps = ...`");
@@ -262,7 +262,7 @@ fn check_chain(t: &mut Fields<'_>, chain: &[Link]) {
     }
 }
 
-impl Link {
+impl Stage {
     fn read(t: &mut Fields<'_>) -> Self {
         let steps = t.optional("steps", "counts this curve lasts; not for the last", |v| v.integer(COUNTS));
         match t.one_of(None, &RULES[..RULES.len() - 1]) {

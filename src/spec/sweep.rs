@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     key::{self, Key},
-    problem::{Place, Problem},
+    problem::{Location, Problem},
     reader::Fields,
     tree::{Node, Span, Table, Value},
 };
@@ -85,8 +85,8 @@ impl Sweep {
     }
 
     /// Whether a place lies in a key or a value of the grid, so that it tells by itself in which trials it matters.
-    fn holds(&self, place: &Place) -> bool {
-        let Place::Span { source, range } = place else { return false };
+    fn holds(&self, place: &Location) -> bool {
+        let Location::Span { source, range } = place else { return false };
         let holds = |s: Span| s.source == *source && s.start <= range.start && range.end <= s.end;
         self.axes.iter().any(|a| a.key.span().is_some_and(holds) || a.values.iter().any(|v| holds(v.span)))
     }
@@ -103,7 +103,7 @@ impl Sweep {
             let pairs = self.pairs(point);
             let pairs: Vec<String> =
                 pairs.iter().map(|(key, value)| format!("`{key}` = `{value}`")).collect();
-            problem.related.push((Place::Nowhere, format!("in the trial where {}", pairs.join(", "))));
+            problem.related.push((Location::Nowhere, format!("in the trial where {}", pairs.join(", "))));
         }
         problem
     }
@@ -115,7 +115,7 @@ impl Sweep {
                 let (name, axis) = (key.dotted(), axis.key.dotted());
                 let message = format!("`{name}` would be replaced by every value of the axis `{axis}`");
                 let hint = format!("set `{axis}` instead, or change the values of the axis");
-                let place = key.span().map_or(Place::Nowhere, |s| s.place());
+                let place = key.span().map_or(Location::Nowhere, |s| s.place());
                 problems.push(Problem::new(place, message).hint(hint));
             }
         }
@@ -133,7 +133,7 @@ fn read_axes(grid: &Table, problems: &mut Vec<Problem>) -> Vec<GridAxis> {
             }
         };
         let name = key.dotted();
-        let mut refuse = |place: Place, message: String, hint: String| {
+        let mut refuse = |place: Location, message: String, hint: String| {
             problems.push(Problem::new(place, message).hint(hint));
         };
         let at_key = || entry.key_span.place();
@@ -183,13 +183,13 @@ fn read_axes(grid: &Table, problems: &mut Vec<Problem>) -> Vec<GridAxis> {
             refuse(entry.node.span.place(), message, "run it in parts".to_owned());
             continue;
         }
-        tell_repeated(&name, values, &mut refuse);
+        report_repeated(&name, values, &mut refuse);
         axes.push(GridAxis { key, values: values.clone() });
     }
     axes
 }
 
-fn tell_repeated(name: &str, values: &[Node], refuse: &mut impl FnMut(Place, String, String)) {
+fn report_repeated(name: &str, values: &[Node], refuse: &mut impl FnMut(Location, String, String)) {
     let mut seen = std::collections::HashSet::new();
     for value in values {
         let shown = value.value.to_toml().to_string();

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Place, Problem};
+use super::problem::{Location, Problem};
 
 /// Bytes of one of the texts: 0 is the file, then one per override in the order given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,9 +21,9 @@ impl Span {
         Self { source, start: range.start, end: range.end }
     }
 
-    /// The same span as the public [`Place`].
-    pub fn place(self) -> Place {
-        Place::Span { source: self.source, range: self.start..self.end }
+    /// The same span as the public [`Location`].
+    pub fn place(self) -> Location {
+        Location::Span { source: self.source, range: self.start..self.end }
     }
 }
 
@@ -178,7 +178,7 @@ pub(super) fn parse_value(text: &str, span: Span) -> Result<Option<Node>, Box<Pr
 fn syntax_problem(error: &toml::de::Error, text: &str, source: usize) -> Problem {
     let range = error.span().unwrap_or(text.len()..text.len());
     let found = text.get(range.clone()).unwrap_or_default().trim();
-    let place = Place::Span { source, range: range.clone() };
+    let place = Location::Span { source, range: range.clone() };
     if error.message().starts_with("string values must be quoted") {
         return match found {
             "" => Problem::new(place, "not TOML: a value is missing"),

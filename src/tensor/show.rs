@@ -20,7 +20,7 @@ pub(super) fn show(values: &[f32], shape: &Shape, dtype: DType, device: &str) ->
     let summarized = values.len() > MOST_SHOWN;
     let mut seen = Vec::new();
     visit(values, shape.axes(), summarized, &mut |value| seen.push(value));
-    let style = Style::of(&seen);
+    let style = Style::from_values(&seen);
     let text = if values.is_empty() {
         "[]".to_owned()
     } else {
@@ -91,7 +91,7 @@ struct Style {
 }
 
 impl Style {
-    fn of(values: &[f32]) -> Self {
+    fn from_values(values: &[f32]) -> Self {
         let sizes = || values.iter().filter(|v| v.is_finite() && **v != 0.0).map(|v| f64::from(v.abs()));
         let (least, most) = sizes().fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
         let whole = values.iter().all(|v| !v.is_finite() || v.fract() == 0.0);

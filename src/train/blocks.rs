@@ -7,14 +7,14 @@ use std::{
 };
 
 use super::{
-    ahead::{self, Ahead},
     feed::{Chunk, Stream},
-    logbook::Steps,
+    metric_buffer::Steps,
+    prefetch::{self, Prefetch},
     session::{Halt, Session, Source},
 };
 use crate::{
     data::epoch_order,
-    device::{Block, DeviceError, Grain, Lane, Purpose, Work, make_room},
+    device::{Block, DeviceError, Grain, Lane, PassKind, Purpose, make_room},
     event::Status,
     program::Phase,
     spec::Policy,
@@ -43,10 +43,10 @@ impl Session<'_> {
         if let Source::Stream(stream) = source {
             stream.begin(shuffled(), wanted)?;
         } else if shuffle {
-            self.world.bind_order(order)?;
+            self.group.bind_order(order)?;
         }
-        if let Source::File(Some(ahead)) = source {
-            ahead.begin(shuffled(), wanted);
+        if let Source::File(Some(prefetch)) = source {
+            prefetch.begin(shuffled(), wanted);
         }
         self.clock.record(Phase::Data, start.elapsed());
         Ok(())
@@ -56,13 +56,13 @@ impl Session<'_> {
         let rows = self.trial.facts.train_rows;
         let stream = match source {
             Source::Bound => return self.blocks(0, 0, rows, None),
-            Source::File(ahead) => return self.blocks(0, 0, rows, ahead.as_ref()),
+            Source::File(prefetch) => return self.blocks(0, 0, rows, prefetch.as_ref()),
             Source::Stream(stream) => stream,
         };
         let mut position = 0;
         while position < rows && self.may_go_on() {
             let Some(chunk) = self.next_chunk(stream)? else { break };
-            self.bind_chunk(&chunk, Work::Train)?;
+            self.bind_chunk(&chunk, PassKind::Train)?;
             self.blocks(position, chunk.first, chunk.first + chunk.rows, None)?;
             position = chunk.first + chunk.rows;
             stream.recycle(chunk);
@@ -87,16 +87,18 @@ impl Session<'_> {
         Ok(chunk)
     }
 
-    pub(super) fn bind_chunk(&mut self, chunk: &Chunk, work: Work) -> Result<(), Halt> {
+    pub(super) fn bind_chunk(&mut self, chunk: &Chunk, work: PassKind) -> Result<(), Halt> {
         let start = Instant::now();
         let layout = &self.trial.programs.layout;
         let (features, targets, purpose) = match work {
-            Work::Train => (layout.train_features, layout.train_targets, Purpose::Batch),
-            Work::Validate => (layout.validation_features, layout.validation_targets, Purpose::Validation),
+            PassKind::Train => (layout.train_features, layout.train_targets, Purpose::Batch),
+            PassKind::Validate => {
+                (layout.validation_features, layout.validation_targets, Purpose::Validation)
+            }
         };
-        self.world.bind_each(purpose, features, &chunk.features)?;
-        self.world.bind_each(purpose, targets, &chunk.targets)?;
-        if work == Work::Train {
+        self.group.bind_each(purpose, features, &chunk.features)?;
+        self.group.bind_each(purpose, targets, &chunk.targets)?;
+        if work == PassKind::Train {
             self.clock.record(Phase::Upload, start.elapsed());
         }
         Ok(())
@@ -112,7 +114,7 @@ impl Session<'_> {
         mut position: usize,
         origin: usize,
         end: usize,
-        ahead: Option<&Ahead>,
+        prefetch: Option<&Prefetch>,
     ) -> Result<(), Halt> {
         let batch = self.trial.programs.train.batch;
         let total = self.trial.facts.train_rows;
@@ -120,24 +122,24 @@ impl Session<'_> {
             let left = (end - position).div_ceil(batch);
             let steps = left
                 .min(usize::try_from(self.trial.steps - self.step).unwrap_or(usize::MAX))
-                .min(self.logbook.room())
+                .min(self.metric_buffer.room())
                 .min(self.slice())
                 .min(self.most_rows() / batch)
                 .max(1);
             let start = Instant::now();
             self.lrs.clear();
-            self.timetable.fill(self.step, self.epoch - 1, steps, &mut self.hyper, &mut self.lrs);
+            self.lr_scheduler.fill(self.step, self.epoch - 1, steps, &mut self.hyper, &mut self.lrs);
             let block = Block {
-                work: Work::Train,
+                work: PassKind::Train,
                 step: self.step,
                 position,
                 offset: position - origin,
                 rows: total,
                 steps,
                 hyper: &self.hyper,
-                slot: self.logbook.slot(),
+                slot: self.metric_buffer.slot(),
             };
-            let ran = match self.world.run(&block, &mut self.clock, &mut self.logbook.ends) {
+            let ran = match self.group.run(&block, &mut self.clock, &mut self.metric_buffer.ends) {
                 Err(DeviceError::Rows { done, source }) => {
                     self.steps_ended(position, done, start);
                     return self.rows_fault(source);
@@ -147,21 +149,21 @@ impl Session<'_> {
             self.step_time = ran.step_time.unwrap_or(self.step_time);
             self.non_finite = ran.non_finite;
             position += self.steps_ended(position, steps, start);
-            if let Some(ahead) = ahead {
-                ahead.at(position);
+            if let Some(prefetch) = prefetch {
+                prefetch.at(position);
             }
-            if self.logbook.room() == 0 || self.trial.spec.logging.policy == Policy::Immediate {
+            if self.metric_buffer.room() == 0 || self.trial.spec.logging.policy == Policy::Immediate {
                 self.flush()?;
             }
             self.check()?;
-            self.tell()?;
+            self.report_progress()?;
         }
         Ok(())
     }
 
     /// Rows cannot be read; a loss that was no number before is what ended the run.
     fn rows_fault(&mut self, fault: io::Error) -> Result<(), Halt> {
-        let settled = self.world.settle(Purpose::Log, &mut self.clock, &mut self.logbook.ends)?;
+        let settled = self.group.settle(Purpose::Log, &mut self.clock, &mut self.metric_buffer.ends)?;
         self.non_finite = settled.non_finite;
         if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(fault)) }
     }
@@ -183,7 +185,7 @@ impl Session<'_> {
             rows: batch as u32,
             last_rows: last_rows as u32,
         };
-        self.logbook.ran(ended, self.lrs.get(..steps).unwrap_or(&self.lrs));
+        self.metric_buffer.ran(ended, self.lrs.get(..steps).unwrap_or(&self.lrs));
         self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
         if self.clock.grain == Grain::Blocks {
             self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
@@ -198,7 +200,7 @@ impl Session<'_> {
     pub(super) fn most_rows(&self) -> usize {
         let facts = self.trial.facts;
         let fetched = facts.in_file() && self.trial.chunks.is_none();
-        if fetched { ahead::window(facts.features) } else { usize::MAX }
+        if fetched { prefetch::window(facts.features) } else { usize::MAX }
     }
 
     /// Steps that fit a block's time; the first is run alone, since it is the warm-up.
@@ -222,7 +224,7 @@ impl Session<'_> {
         let before = epochs * facts.train_rows as u64;
         let within = step - epochs * self.trial.steps_per_epoch;
         let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
-        self.logbook.cut_epoch(rows);
+        self.metric_buffer.cut_epoch(rows);
         (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
     }
 
@@ -230,7 +232,7 @@ impl Session<'_> {
         if let Some(step) = self.non_finite {
             // The steps of this block that came after it never happened.
             self.end_at(step);
-            let lr = units::exact(self.trial.rates().0.lr());
+            let lr = units::exact(self.trial.effective_optimizer().0.lr());
             let step = units::count(step);
             let reason = format!(
                 "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \

@@ -33,7 +33,7 @@ pub struct Chunk {
 
 /// How rows are cut.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
+pub struct ChunkShape {
     /// Features per row.
     pub features: usize,
     /// Numbers per target.
@@ -66,7 +66,7 @@ pub struct Stream {
 impl Stream {
     /// Starts the reading thread; the last chunk of a pass may hold fewer rows. `is_held` says whether a device computes with
     /// chunks themselves, rather than with a copy.
-    pub fn new(part: Part, cut: Cut, is_held: bool) -> io::Result<Self> {
+    pub fn new(part: Part, cut: ChunkShape, is_held: bool) -> io::Result<Self> {
         let (requests, orders) = sync_channel::<Request>(1);
         let (filled, chunks) = sync_channel(1);
         let (spent, reuse) = sync_channel(4 * cut.world_size);
@@ -124,7 +124,7 @@ fn ended() -> io::Error {
 
 struct Reader {
     part: Part,
-    cut: Cut,
+    cut: ChunkShape,
     reuse: Receiver<[Arc<Vec<f32>>; 2]>,
 }
 
@@ -184,7 +184,7 @@ impl Reader {
     }
 
     fn rows(&self, wanted: &[u32]) -> io::Result<(Vec<f32>, Vec<f32>)> {
-        let Cut { features, targets, .. } = self.cut;
+        let ChunkShape { features, targets, .. } = self.cut;
         let [mut x, mut y] = self.reuse.try_recv().map_or_else(|_| Default::default(), |b| b.map(unshare));
         resize(&mut x, wanted.len() * features)?;
         resize(&mut y, wanted.len() * targets)?;
@@ -248,7 +248,7 @@ mod tests {
             features: Store::Memory(Arc::new(numbers.clone())),
             targets: Arc::new(numbers.clone()),
         };
-        let cut = Cut { features: 1, targets: 1, batch: 8, chunk: 8, world_size: 1, readers: 1 };
+        let cut = ChunkShape { features: 1, targets: 1, batch: 8, chunk: 8, world_size: 1, readers: 1 };
         for (is_held, capacities) in [(false, [8, 8, 8, 8, 8]), (true, [8, 7, 8, 7, 8])] {
             let stream = Stream::new(part.clone(), cut, is_held).expect("a thread");
             // What a device computes with.
@@ -274,9 +274,9 @@ mod tests {
 
     /// Rows of a file that tells how many reads of it were begun.
     #[derive(Default)]
-    struct Told(Mutex<usize>, Condvar);
+    struct Notify(Mutex<usize>, Condvar);
 
-    impl RowReader for Told {
+    impl RowReader for Notify {
         fn read_rows(&self, _: &[u32], _: &mut [f32]) -> io::Result<()> {
             *self.0.lock().expect("nobody panics") += 1;
             self.1.notify_all();
@@ -298,16 +298,17 @@ mod tests {
 
     /// Buffers of so many chunks to a pass, by so many passes, where the reader is always as far ahead as it can be.
     fn buffers(chunks: usize, passes: usize, is_held: bool) -> usize {
-        let told = Arc::new(Told::default());
-        let (rows, file) = (2 * chunks, Arc::clone(&told) as Arc<dyn RowReader>);
+        let reported = Arc::new(Notify::default());
+        let (rows, file) = (2 * chunks, Arc::clone(&reported) as Arc<dyn RowReader>);
         let part = Part { rows, features: Store::File(file), targets: Arc::new(vec![0.0; rows]) };
-        let cut = Cut { features: 1, targets: 1, batch: 2, chunk: 2, world_size: 1, readers: 1 };
+        let cut = ChunkShape { features: 1, targets: 1, batch: 2, chunk: 2, world_size: 1, readers: 1 };
         let stream = Stream::new(part, cut, is_held).expect("a thread");
         let reads = |count: usize| {
-            let wait =
-                told.1.wait_timeout_while(told.0.lock().expect("a count"), Duration::from_secs(60), |n| {
-                    *n < count
-                });
+            let wait = reported.1.wait_timeout_while(
+                reported.0.lock().expect("a count"),
+                Duration::from_secs(60),
+                |n| *n < count,
+            );
             assert!(!wait.expect("a count").1.timed_out(), "the reader does not read ahead");
         };
         let mut seen = std::collections::BTreeSet::new();

@@ -25,7 +25,7 @@ impl Session<'_> {
 
     /// The last look. What was written to a file is why rows of it were `unread`, and makes a run that finished one that
     /// did not; what else ended a run stays its end.
-    pub(super) fn look_at_files(&mut self, status: &mut Status, reason: &mut Option<String>, unread: bool) {
+    pub(super) fn check_inputs(&mut self, status: &mut Status, reason: &mut Option<String>, unread: bool) {
         let warning = match self.dataset.change() {
             None => return,
             Some(FileChange::Replaced(what)) => {

@@ -3,22 +3,22 @@
 //! A block of steps runs on the device without the host. It ends at the next flush of the log, the end of an epoch,
 //! `max_steps`, and after some 50 ms, so that a signal or `max_time` is noticed.
 
-mod ahead;
 mod blocks;
+mod device_group;
 mod feed;
 mod files;
+mod flush;
 mod init;
-mod logbook;
+mod lr_scheduler;
+mod metric_buffer;
 mod outcome;
-mod schedule;
+mod prefetch;
 mod session;
 mod stop;
-mod telling;
 mod validation;
-mod world;
 
 pub use crate::program::exported;
+pub use device_group::DeviceGroup;
 pub use init::initial_values;
-pub use session::{Closed, Job, Trained, grain, train};
+pub use session::{Closed, TrainSetup, Trained, grain, train};
 pub use stop::StopFlag;
-pub use world::World;

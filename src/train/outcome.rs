@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{session::Session, world::Rank};
+use super::{device_group::Rank, session::Session};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Reads},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     host,
-    plan::{Longer, Setting, Spent, Verdict},
+    plan::{Measured, RunConfig, RunLimit, Verdict},
     program::Phase,
     units,
 };
@@ -27,12 +27,12 @@ impl Session<'_> {
         let loop_s = loop_time.as_secs_f64();
         let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
         let longer = match (status, &reason) {
-            (Status::Finished, None) => Some(Longer::of(self.trial)),
-            (Status::Finished, Some(_)) => self.out_of_time.then_some(Longer::Time),
+            (Status::Finished, None) => Some(RunLimit::from_trial(self.trial)),
+            (Status::Finished, Some(_)) => self.out_of_time.then_some(RunLimit::Time),
             _ => None,
         };
         let rows = self.rows();
-        let ranks = self.world.finish();
+        let ranks = self.group.finish();
         let verdict = ranks.first().and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
             let of = |total: fn(&Clock, Phase) -> Duration, phase| {
@@ -40,16 +40,16 @@ impl Session<'_> {
             };
             let host = |phase| of(Clock::total, phase);
             let device = |phase| of(Clock::device_total, phase);
-            let work = Work { device: &device, host: &host, ordering: self.ordering, rows };
+            let work = RunTimes { device: &device, host: &host, ordering: self.ordering, rows };
             let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
             let train_s = train_time.as_secs_f64();
             let log_waits = log_waits(&first.device);
-            let spent = Spent { steps: self.step, train_s, log_waits, ..work };
+            let spent = Measured { steps: self.step, train_s, log_waits, ..work };
             // Virtual devices share one processor: nothing can be said of what bounds real ones.
             let known = !self.trial.devices.any_virtual();
-            let setting = Setting::of(self.trial, host::logical_cores().unwrap_or(1));
-            let setting = Setting { longer, ..setting };
-            Verdict::of(&self.trial.floor, &spent, &setting).filter(|_| known)
+            let setting = RunConfig::from_trial(self.trial, host::logical_cores().unwrap_or(1));
+            let setting = RunConfig { longer, ..setting };
+            Verdict::compute(&self.trial.lower_bound, &spent, &setting).filter(|_| known)
         });
         let mut timing_rows = Vec::new();
         for rank in &ranks {
@@ -72,8 +72,8 @@ impl Session<'_> {
             epochs: self.step.div_ceil(self.trial.steps_per_epoch.max(1)),
             steps: self.step,
             samples: self.samples,
-            final_train_loss: self.logbook.last_loss,
-            final_train_rows: self.logbook.last_loss_rows,
+            final_train_loss: self.metric_buffer.last_loss,
+            final_train_rows: self.metric_buffer.last_loss_rows,
             final_validation_loss: self.last_validation.as_ref().map(|v| v.loss),
             final_validation_accuracy: self.last_validation.as_ref().and_then(|v| v.accuracy),
             loop_s,
@@ -148,7 +148,7 @@ fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
 }
 
 /// Seconds by phase, of which what the training time went into is made.
-struct Work<'a> {
+struct RunTimes<'a> {
     /// By the device's clock.
     device: &'a dyn Fn(Phase) -> f64,
     /// By the host's.
@@ -170,10 +170,10 @@ enum RowsCame {
     Fetched(f64),
 }
 
-impl Work<'_> {
+impl RunTimes<'_> {
     const PHASES: [Phase; 5] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
 
-    fn of_cpu(&self) -> Spent {
+    fn of_cpu(&self) -> Measured {
         let compute_s = Self::PHASES.into_iter().map(self.host).sum::<f64>();
         let data_s = (self.host)(Phase::Data);
         // Rows that are there are fetched by the step itself, as are those from a file; others are waited for. Their order
@@ -187,30 +187,30 @@ impl Work<'_> {
         };
         let all_s = compute_s + rows_s;
         let fetch_s = if let RowsCame::Fetched(seconds) = self.rows { seconds.min(all_s) } else { 0.0 };
-        Spent {
+        Measured {
             compute_s: all_s - fetch_s,
             fetch_s,
             transfer_s: (self.host)(Phase::Upload) + waited_s,
             log_s: (self.host)(Phase::Log),
             all_reduce_s: (self.host)(Phase::AllReduce),
-            ..Spent::default()
+            ..Measured::default()
         }
     }
 
     /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
     /// that they append to. The verdict takes of the host's times only what the GPU stood idle for.
-    fn of_gpu(&self) -> Spent {
+    fn of_gpu(&self) -> Measured {
         let work = Self::PHASES.into_iter().chain([Phase::Data, Phase::Log]).map(self.device);
         let waited_s = match self.rows {
             RowsCame::Resident | RowsCame::Fetched(_) => 0.0,
             RowsCame::InChunks => (self.host)(Phase::Data),
         };
-        Spent {
+        Measured {
             compute_s: work.sum(),
             transfer_s: (self.host)(Phase::Upload) + waited_s,
             log_s: (self.host)(Phase::Log),
             all_reduce_s: (self.device)(Phase::AllReduce),
-            ..Spent::default()
+            ..Measured::default()
         }
     }
 }
@@ -255,14 +255,14 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
         }
     };
     let mut rows = Vec::new();
-    let mut told = Duration::ZERO;
+    let mut reported = Duration::ZERO;
     // What was recorded as `other` is part of what is left, too.
     for (phase, s) in clock.summaries().filter(|(phase, _)| *phase != Phase::Other) {
-        told += s.total;
+        reported += s.total;
         rows.push(row(phase, s));
     }
     rows.extend(clock.device_summaries().map(|(phase, s)| PhaseTime { clock: "device", ..row(phase, s) }));
-    rows.push(single(Phase::Other.name(), loop_time.saturating_sub(told)));
+    rows.push(single(Phase::Other.name(), loop_time.saturating_sub(reported)));
     rows.push(single("total", loop_time));
     rows.extend(warmup.map(|w| single("warmup", w)));
     rows

@@ -7,18 +7,18 @@ use std::{
 };
 
 use super::{
-    ahead::Ahead,
-    feed::{Cut, Stream},
-    logbook::Logbook,
-    schedule::Timetable,
-    stop::{Patience, StopFlag},
-    world::World,
+    device_group::DeviceGroup,
+    feed::{ChunkShape, Stream},
+    lr_scheduler::LrScheduler,
+    metric_buffer::MetricBuffer,
+    prefetch::Prefetch,
+    stop::{EarlyStopper, StopFlag},
 };
 use crate::{
     data::{Dataset, Part, Store},
-    device::{Clock, DeviceError, Grain, Kind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP, Work},
+    device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
     event::{Event, NoModel, Outcome, Status, ValidationRow},
-    plan::{Place, Trial},
+    plan::{DeviceId, Trial},
     program::{Hyper, Phase, Slice},
     spec::Metric,
 };
@@ -28,13 +28,13 @@ use crate::{
 pub struct Closed;
 
 /// All that a run needs.
-pub struct Job<'a> {
+pub struct TrainSetup<'a> {
     /// The plan.
     pub trial: &'a Trial,
     /// The rows.
     pub dataset: &'a Dataset,
     /// Where it runs.
-    pub world: World,
+    pub group: DeviceGroup,
     /// The flat buffer of initial values.
     pub initial: &'a [f32],
     /// Asks to stop.
@@ -83,14 +83,14 @@ impl From<io::Error> for Halt {
 
 /// How finely a trial's steps are timed.
 pub fn grain(trial: &Trial) -> Grain {
-    let device_s = trial.floor.settled_s(1);
+    let device_s = trial.lower_bound.settled_s(1);
     // A GPU times its steps itself, while the host is elsewhere.
     let blocks = trial.engine.is_gpu() || device_s < SHORTEST_TIMED_STEP.as_secs_f64();
     if blocks { Grain::Blocks } else { Grain::Phases }
 }
 
 /// Trains; an error only where nobody listens. The last event is the caller's to emit, with what it adds.
-pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
+pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
     let grain = grain(job.trial);
     let mut session = Session::new(job, grain);
     let ran = session.run();
@@ -115,11 +115,11 @@ pub fn train(job: Job<'_>) -> Result<Trained, Closed> {
     if let Some((ended, why)) = session.ended.take() {
         (status, reason) = (ended, why);
     }
-    session.look_at_files(&mut status, &mut reason, unread);
+    session.check_inputs(&mut status, &mut reason, unread);
     let loop_time = session.clock.origin().elapsed();
     let mut values =
         vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
-    let read = session.world.read(Purpose::Parameters, session.values(), &mut values);
+    let read = session.group.read(Purpose::Parameters, session.values(), &mut values);
     let no_model = match read {
         _ if status == Status::Diverged => Some(NoModel::Diverged),
         _ if !known => Some(NoModel::Device),
@@ -136,7 +136,7 @@ pub(super) enum Source {
     Bound,
     /// The device fetches them from their file. Where they come in any order this looks ahead into it; the system itself
     /// foresees rows that follow each other.
-    File(Option<Ahead>),
+    File(Option<Prefetch>),
     /// They are brought to the device in chunks.
     Stream(Stream),
 }
@@ -145,14 +145,14 @@ pub(super) enum Source {
 pub(super) struct Session<'a> {
     pub(super) trial: &'a Trial,
     pub(super) dataset: &'a Dataset,
-    pub(super) world: World,
+    pub(super) group: DeviceGroup,
     pub(super) initial: &'a [f32],
     pub(super) stop: &'a StopFlag,
     pub(super) emit: &'a mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
     pub(super) clock: Clock,
-    pub(super) timetable: Timetable,
-    pub(super) logbook: Logbook,
-    pub(super) patience: Option<Patience>,
+    pub(super) lr_scheduler: LrScheduler,
+    pub(super) metric_buffer: MetricBuffer,
+    pub(super) patience: Option<EarlyStopper>,
     pub(super) hyper: Vec<Hyper>,
     pub(super) lrs: Vec<f64>,
     pub(super) read: Vec<f32>,
@@ -169,7 +169,7 @@ pub(super) struct Session<'a> {
     pub(super) before: usize,
     /// Events that wait to be handed over.
     pub(super) outbox: Vec<Event>,
-    pub(super) told: Instant,
+    pub(super) last_report: Instant,
     pub(super) last_validation: Option<ValidationRow>,
     /// The time that the orders of epochs took.
     pub(super) ordering: Duration,
@@ -184,23 +184,23 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn new(job: Job<'a>, grain: Grain) -> Self {
-        let Job { trial, dataset, world, initial, stop, emit } = job;
+    fn new(job: TrainSetup<'a>, grain: Grain) -> Self {
+        let TrainSetup { trial, dataset, group, initial, stop, emit } = job;
         let spec = &trial.spec;
         let layout = &trial.programs.layout;
         let lr = spec.logging.metrics.contains(&Metric::Lr);
-        let (optimizer, schedule) = trial.rates();
+        let (optimizer, schedule) = trial.effective_optimizer();
         Self {
             trial,
             dataset,
-            world,
+            group,
             initial,
             stop,
             emit,
             clock: Clock::new(grain).traced(spec.logging.trace),
-            timetable: Timetable::new(&optimizer, &schedule),
-            logbook: Logbook::new(spec.logging.policy, lr, layout.log_width, layout.log_slots),
-            patience: spec.trainer.early_stopping.clone().map(Patience::new),
+            lr_scheduler: LrScheduler::new(&optimizer, &schedule),
+            metric_buffer: MetricBuffer::new(spec.logging.policy, lr, layout.log_width, layout.log_slots),
+            patience: spec.trainer.early_stopping.clone().map(EarlyStopper::new),
             hyper: Vec::new(),
             lrs: Vec::new(),
             read: Vec::new(),
@@ -213,7 +213,7 @@ impl<'a> Session<'a> {
             step_time: Duration::ZERO,
             before: 1,
             outbox: Vec::new(),
-            told: Instant::now(),
+            last_report: Instant::now(),
             last_validation: None,
             ordering: Duration::ZERO,
             reads: Vec::new(),
@@ -229,11 +229,11 @@ impl<'a> Session<'a> {
 
     fn run(&mut self) -> Result<(), Halt> {
         let start = Instant::now();
-        self.world.start(&self.clock)?;
-        self.world.write(Purpose::Parameters, self.values(), self.initial)?;
-        let train = self.open(&self.dataset.train, Work::Train)?;
+        self.group.start(&self.clock)?;
+        self.group.write(Purpose::Parameters, self.values(), self.initial)?;
+        let train = self.open(&self.dataset.train, PassKind::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
-            (Some(part), Some(_)) => Some((part.rows, self.open(part, Work::Validate)?)),
+            (Some(part), Some(_)) => Some((part.rows, self.open(part, PassKind::Validate)?)),
             _ => None,
         };
         self.clock.record(Phase::Upload, start.elapsed());
@@ -252,52 +252,52 @@ impl<'a> Session<'a> {
             if let Some((rows, source)) = validation.as_ref().filter(|_| in_order && (due || last)) {
                 self.validate(*rows, source)?;
             }
-            self.tell()?;
+            self.report_progress()?;
         }
         self.flush()?;
-        self.told = self.clock.origin();
-        self.tell()
+        self.last_report = self.clock.origin();
+        self.report_progress()
     }
 
     /// Binds a part's rows to the device, or starts reading them.
-    fn open(&mut self, part: &Part, work: Work) -> Result<Source, Halt> {
+    fn open(&mut self, part: &Part, work: PassKind) -> Result<Source, Halt> {
         let layout = &self.trial.programs.layout;
         let (features, targets) = match work {
-            Work::Train => (layout.train_features, layout.train_targets),
-            Work::Validate => (layout.validation_features, layout.validation_targets),
+            PassKind::Train => (layout.train_features, layout.train_targets),
+            PassKind::Validate => (layout.validation_features, layout.validation_targets),
         };
-        let purpose = if work == Work::Train { Purpose::Batch } else { Purpose::Validation };
+        let purpose = if work == PassKind::Train { Purpose::Batch } else { Purpose::Validation };
         match (&part.features, self.trial.chunks) {
             (Store::Memory(rows), None) => {
-                self.world.bind(Purpose::Dataset, features, rows)?;
-                self.world.bind(Purpose::Dataset, targets, &part.targets)?;
+                self.group.bind(Purpose::Dataset, features, rows)?;
+                self.group.bind(Purpose::Dataset, targets, &part.targets)?;
                 Ok(Source::Bound)
             }
             (Store::File(rows), None) => {
                 let counted = self.counted(Kind::Read, purpose, &**rows);
-                self.world.bind_file(features, &counted)?;
-                self.world.bind(Purpose::Dataset, targets, &part.targets)?;
-                if work == Work::Validate || !self.trial.spec.data.shuffle {
+                self.group.bind_file(features, &counted)?;
+                self.group.bind(Purpose::Dataset, targets, &part.targets)?;
+                if work == PassKind::Validate || !self.trial.spec.data.shuffle {
                     return Ok(Source::File(None));
                 }
-                let ahead = self.counted(Kind::ReadAhead, purpose, &**rows);
+                let prefetch = self.counted(Kind::ReadAhead, purpose, &**rows);
                 // Where there is no thread for it the steps wait for their rows themselves.
-                Ok(Source::File(Ahead::new(ahead, self.trial.facts.features).ok()))
+                Ok(Source::File(Prefetch::new(prefetch, self.trial.facts.features).ok()))
             }
             (_, Some(chunks)) => {
                 let (batch, chunk) = match (work, &self.trial.programs.validate) {
-                    (Work::Validate, Some(program)) => (program.batch, chunks.validation),
+                    (PassKind::Validate, Some(program)) => (program.batch, chunks.validation),
                     _ => (self.trial.programs.train.batch, chunks.train),
                 };
                 let facts = self.trial.facts;
                 let (features, targets) = (facts.features, facts.targets);
-                let (world_size, readers) = (self.world.size(), self.trial.readers);
-                let cut = Cut { features, targets, batch, chunk, world_size, readers };
+                let (world_size, readers) = (self.group.size(), self.trial.readers);
+                let cut = ChunkShape { features, targets, batch, chunk, world_size, readers };
                 let mut part = part.clone();
                 if let Store::File(rows) = &mut part.features {
                     *rows = self.counted(Kind::Read, purpose, &**rows);
                 }
-                let is_held = self.trial.devices.used.contains(&Place::Cpu);
+                let is_held = self.trial.devices.used.contains(&DeviceId::Cpu);
                 Ok(Source::Stream(Stream::new(part, cut, is_held)?))
             }
         }

@@ -8,10 +8,10 @@ use crate::{
     data::{self, Task},
     device::{
         Block, Device, Executor, Meters, Moved, Ran,
-        cpu::{CpuExecutor, Job as CpuJob, Memory, Sharing},
+        cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
     },
-    plan::{Gpu, Machine, Rates, Trial, plan},
-    program::{BufferId, Sums},
+    plan::{Gpu, Machine, MachineRates, Trial, plan},
+    program::{Accumulator, BufferId},
     spec,
     train::initial_values,
 };
@@ -49,7 +49,7 @@ impl Executor for Faulty {
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError> {
         self.executor.read(from, to)
     }
-    fn take_sums(&mut self, sums: Sums, to: &mut [f64]) -> Result<Moved, DeviceError> {
+    fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError> {
         self.executor.take_sums(sums, to)
     }
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
@@ -57,7 +57,7 @@ impl Executor for Faulty {
     }
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
         let holds = |step: u64| {
-            block.work == Work::Train && step > block.step && step <= block.step + block.steps as u64
+            block.work == PassKind::Train && step > block.step && step <= block.step + block.steps as u64
         };
         match self.fault {
             Some(Fault::Error(step)) if holds(step) => {
@@ -100,7 +100,7 @@ fn trial(folder: &std::path::Path, policy: &str) -> Trial {
         memory_available: 1 << 30,
         cache_bytes: 1 << 20,
         instruction_set: String::new(),
-        rates: Rates::typical(""),
+        rates: MachineRates::typical(""),
         sum_rates: None,
     };
     plan(spec, facts, None, &machine, 1).expect("a plan")
@@ -116,18 +116,18 @@ fn run(fault: Option<Fault>, policy: &str) -> (Trained, usize) {
     let (handles, abort) = shared(trial.devices.used_names(), limit);
     let mut devices = Vec::new();
     for ((programs, collective), name) in trial.ranks().zip(handles).zip(trial.devices.used_names()) {
-        let job = CpuJob {
+        let job = CpuSetup {
             device: name.clone(),
             memory: Memory::Separate,
             collective: Some(Box::new(collective) as Box<dyn Collective>),
-            ..CpuJob::cpu(programs.clone(), 1, 0, Sharing::Team)
+            ..CpuSetup::cpu(programs.clone(), 1, 0, ThreadMode::Team)
         };
         let fault = fault.filter(|_| name == "virtual:1");
         let values = programs.layout.whole(programs.layout.values);
         let executor = CpuExecutor::new(job).expect("an executor");
         devices.push(Device::new(name, Box::new(Faulty { executor, values, fault })));
     }
-    let world = World::new(devices, abort, limit).expect("a world");
+    let group = DeviceGroup::new(devices, abort, limit).expect("a world");
     let initial = initial_values(&trial.spec.model.init, &trial.programs.layout, 0, None);
     let mut rows = 0;
     let mut emit = |events: Vec<Event>| {
@@ -136,8 +136,14 @@ fn run(fault: Option<Fault>, policy: &str) -> (Trained, usize) {
         Ok(())
     };
     let stop = StopFlag::default();
-    let job =
-        Job { trial: &trial, dataset: &dataset, world, initial: &initial, stop: &stop, emit: &mut emit };
+    let job = TrainSetup {
+        trial: &trial,
+        dataset: &dataset,
+        group,
+        initial: &initial,
+        stop: &stop,
+        emit: &mut emit,
+    };
     let trained = train(job).expect("somebody listens");
     (trained, rows)
 }

@@ -28,13 +28,13 @@ impl StopFlag {
 }
 
 /// Counts validations without improvement.
-pub struct Patience {
+pub struct EarlyStopper {
     rule: EarlyStopping,
     best: Option<f64>,
     waited: u64,
 }
 
-impl Patience {
+impl EarlyStopper {
     /// Nothing seen yet.
     pub fn new(rule: EarlyStopping) -> Self {
         Self { rule, best: None, waited: 0 }
@@ -73,7 +73,7 @@ mod tests {
     /// What a patience of two validations says to these losses.
     fn observed(losses: &[f64]) -> Vec<Option<String>> {
         let rule = EarlyStopping { metric: Monitor::ValidationLoss, patience: 2, min_delta: 0.1 };
-        let mut patience = Patience::new(rule);
+        let mut patience = EarlyStopper::new(rule);
         let row = |loss| ValidationRow { step: 1, epoch: 1, rows: 1, loss, accuracy: None, elapsed_s: 0.0 };
         losses.iter().map(|&loss| patience.observe(&row(loss))).collect()
     }

@@ -8,9 +8,9 @@ use super::{
     session::{Halt, Session, Source},
 };
 use crate::{
-    device::{Block, Purpose, Work},
+    device::{Block, PassKind, Purpose},
     event::{Event, Status, ValidationRow},
-    program::{Phase, Sums},
+    program::{Accumulator, Phase},
 };
 
 impl Session<'_> {
@@ -24,9 +24,9 @@ impl Session<'_> {
             Source::Stream(stream) => self.validate_stream(rows, stream)?,
         };
         let mut sums = [0.0; 2];
-        self.world.take_sums(Purpose::Validation, Sums::Validation, &mut sums)?;
+        self.group.take_sums(Purpose::Validation, Accumulator::Validation, &mut sums)?;
         // What was waited for here is validation's, and no step's.
-        self.world.settle(Purpose::Validation, &mut self.clock, &mut self.logbook.ends)?;
+        self.group.settle(Purpose::Validation, &mut self.clock, &mut self.metric_buffer.ends)?;
         if !whole {
             self.clock.record(Phase::Validation, start.elapsed());
             return self.check();
@@ -47,7 +47,7 @@ impl Session<'_> {
             self.out_of_time = false;
         }
         self.last_validation = Some(row.clone());
-        self.outbox.extend(self.logbook.hold(row).map(Event::Validation));
+        self.outbox.extend(self.metric_buffer.hold(row).map(Event::Validation));
         self.clock.record(Phase::Log, end.elapsed());
         Ok(())
     }
@@ -62,7 +62,7 @@ impl Session<'_> {
                 }
                 continue;
             };
-            self.bind_chunk(&chunk, Work::Validate)?;
+            self.bind_chunk(&chunk, PassKind::Validate)?;
             if !self.validate_rows(position, chunk.first, chunk.first + chunk.rows, rows)? {
                 return Ok(false);
             }
@@ -86,7 +86,7 @@ impl Session<'_> {
             let start = Instant::now();
             let steps = (end - position).div_ceil(chunk).min(slice).min(self.most_rows() / chunk).max(1);
             let block = Block {
-                work: Work::Validate,
+                work: PassKind::Validate,
                 step: self.step,
                 position,
                 offset: position - origin,
@@ -95,7 +95,7 @@ impl Session<'_> {
                 hyper: &[],
                 slot: 0,
             };
-            self.world.run(&block, &mut self.clock, &mut self.logbook.ends)?;
+            self.group.run(&block, &mut self.clock, &mut self.metric_buffer.ends)?;
             position += steps * chunk;
             if self.stop.signal().is_some() {
                 return Ok(false);

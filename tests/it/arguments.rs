@@ -1,18 +1,18 @@
 //! Arguments that name keys: what they mean, and which are refused.
 
-use super::{process::Place, run::LINREG};
+use super::{process::Sandbox, run::LINREG};
 
 #[test]
 fn a_key_that_is_given_twice() {
-    let place = Place::new(LINREG);
-    let told = |arguments: &[&str]| {
+    let place = Sandbox::new(LINREG);
+    let reported = |arguments: &[&str]| {
         let [checked, ran] =
             ["check", "run"].map(|command| place.runner(&[&[command, "spec.toml"], arguments].concat()));
         assert_eq!((checked.code, ran.code), (Some(2), Some(2)), "{checked:?}");
         assert_eq!((checked.stdout.as_str(), &checked.stderr), ("", &ran.stderr));
         checked.stderr
     };
-    insta::assert_snapshot!(told(&["seed=1", "trainer.max_epochs=2", "seed=2"]), @r"
+    insta::assert_snapshot!(reported(&["seed=1", "trainer.max_epochs=2", "seed=2"]), @r"
     error: `seed` is given twice
      --> argument:1:1
       |
@@ -26,7 +26,7 @@ fn a_key_that_is_given_twice() {
       |
       = hint: leave one of the two arguments out
     ");
-    insta::assert_snapshot!(told(&["optimizer.sgd.lr=0.1", "optimizer.sgd.lr=0.1,0.2"]), @r"
+    insta::assert_snapshot!(reported(&["optimizer.sgd.lr=0.1", "optimizer.sgd.lr=0.1,0.2"]), @r"
     error: `optimizer.sgd.lr` is given twice
      --> argument:1:1
       |
@@ -40,7 +40,7 @@ fn a_key_that_is_given_twice() {
       |
       = hint: leave one of the two arguments out
     ");
-    insta::assert_snapshot!(told(&["trainer.max_epochs=5", "trainer={ max_steps = 7 }"]), @r"
+    insta::assert_snapshot!(reported(&["trainer.max_epochs=5", "trainer={ max_steps = 7 }"]), @r"
     error: `trainer` replaces what `trainer.max_epochs` sets
      --> argument:1:1
       |
@@ -54,7 +54,7 @@ fn a_key_that_is_given_twice() {
       |
       = hint: write `trainer` first
     ");
-    insta::assert_snapshot!(told(&["trainer.max_epochs=5", "~trainer"]), @r"
+    insta::assert_snapshot!(reported(&["trainer.max_epochs=5", "~trainer"]), @r"
     error: `~trainer` deletes what `trainer.max_epochs` sets
      --> argument:1:2
       |
@@ -72,7 +72,7 @@ fn a_key_that_is_given_twice() {
 
 #[test]
 fn numbers_out_of_range() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let ended = place.runner(&["check", "spec.toml", "--virtual-gpus", "-1"]);
     let message = "error: invalid value '-1' for '--virtual-gpus <N>': -1 is not in 0..=64\n\n\
                    For more information, try '--help'.\n";
@@ -100,7 +100,7 @@ fn numbers_out_of_range() {
 #[test]
 fn indexes_of_layers_mean_the_spec_as_it_is_written() {
     let layers = r#"layers = ["tanh", { linear = { out_features = 4 } }, "relu", "sigmoid", { linear = { out_features = 1 } }]"#;
-    let place = Place::new(&LINREG.replace("layers = [{ linear = { out_features = 1 } }]", layers));
+    let place = Sandbox::new(&LINREG.replace("layers = [{ linear = { out_features = 1 } }]", layers));
     let names = |arguments: &[&str]| -> Vec<String> {
         let ended = place.runner(&[&["check", "spec.toml"], arguments].concat());
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));

@@ -12,19 +12,19 @@ fn bad_specs_are_told_in_full() {
     names.sort();
     let mut wrong = Vec::new();
     for path in names.iter().filter(|p| p.extension().is_some_and(|e| e == "toml")) {
-        let told = told(path);
+        let reported = reported(path);
         let expected = path.with_extension("stderr");
         if update {
-            fs::write(&expected, &told).unwrap();
-        } else if fs::read_to_string(&expected).unwrap_or_default() != told {
-            wrong.push(format!("{}:\n{told}", path.display()));
+            fs::write(&expected, &reported).unwrap();
+        } else if fs::read_to_string(&expected).unwrap_or_default() != reported {
+            wrong.push(format!("{}:\n{reported}", path.display()));
         }
     }
     assert!(names.len() > 60, "the fixtures are there");
     assert!(wrong.is_empty(), "other messages than expected:\n\n{}", wrong.join("\n"));
 }
 
-fn told(path: &Path) -> String {
+fn reported(path: &Path) -> String {
     let bytes = fs::read(path).unwrap();
     let text = String::from_utf8_lossy(&bytes);
     let overrides: Vec<String> = match text.lines().next().and_then(|l| l.strip_prefix("# with: ")) {

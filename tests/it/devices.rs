@@ -6,7 +6,7 @@ use std::{collections::HashMap, fs};
 use safetensors::{Dtype, serialize, tensor::TensorView};
 
 use super::{
-    process::{Ended, Folder, Place, tensors},
+    process::{Ended, Folder, Sandbox, tensors},
     run::LINREG,
 };
 
@@ -54,12 +54,12 @@ max_epochs = 1000
 metrics = ["loss", "accuracy", "grad_norm", "param_norm"]
 "#;
 
-fn classes() -> Place {
-    Place::new(&CLASSES.replace("FOLDER", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity")))
+fn classes() -> Sandbox {
+    Sandbox::new(&CLASSES.replace("FOLDER", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity")))
 }
 
 /// On the CPU, or on so many virtual GPUs.
-fn on(place: &Place, count: u32, arguments: &[&str]) -> Folder {
+fn on(place: &Sandbox, count: u32, arguments: &[&str]) -> Folder {
     let (count, gpus) = (format!("devices.num_gpus={count}"), count.max(1).to_string());
     let own = [count.as_str(), "--virtual-gpus", gpus.as_str(), "-q"];
     place.run(&[&own, arguments].concat()).ended_by(0)
@@ -93,7 +93,7 @@ const TARGET_SQUARE: f64 = 17.5;
 
 #[test]
 fn losses_over_two_hundred_steps_are_the_cpus() {
-    let regression = Place::new(RAGGED);
+    let regression = Sandbox::new(RAGGED);
     let classification = classes();
     for (place, absolute) in [(&regression, 1e-9 * TARGET_SQUARE), (&classification, 0.0)] {
         let cpu = on(place, 0, &[]);
@@ -111,7 +111,7 @@ fn losses_over_two_hundred_steps_are_the_cpus() {
 /// Under each policy, streamed or not: what is logged of a count of devices is the same, to the bit.
 #[test]
 fn policies_and_streams_change_nothing_on_several_devices() {
-    for (place, means) in [(Place::new(RAGGED), "loss"), (classes(), "accuracy")] {
+    for (place, means) in [(Sandbox::new(RAGGED), "loss"), (classes(), "accuracy")] {
         for count in [2, 3, 7] {
             let resident = on(&place, count, &["trainer.max_steps=31"]);
             for more in ["data.placement=streamed", "logging.policy=immediate", "logging.flush_every=7"] {
@@ -137,7 +137,7 @@ fn policies_and_streams_change_nothing_on_several_devices() {
 /// Rows that share an epoch evenly, badly, and one by one; fewer rows than devices; a last batch of one row.
 #[test]
 fn shares_of_any_size_are_exact() {
-    let place = Place::new(RAGGED);
+    let place = Sandbox::new(RAGGED);
     for sizes in [
         ["data.batch_size=1", "data.synthetic_regression.train_rows=5"],
         ["data.batch_size=6", "data.synthetic_regression.train_rows=13"],
@@ -158,7 +158,7 @@ fn shares_of_any_size_are_exact() {
 /// Integers, a power of two of rows, and gradients that are signs: no sum is ever rounded, whatever its order.
 #[test]
 fn sums_that_are_exact_are_equal_on_any_count() {
-    let place = Place::new(
+    let place = Sandbox::new(
         "[data]\nbatch_size = 8\n[data.csv]\npath = \"rows.csv\"\ntarget = \"y\"\nstandardize = false\n\
          validation_fraction = 0.0\n[model]\nlayers = [{ linear = { out_features = 1 } }]\nloss = \"l1\"\n\
          init = { file = \"zeros.safetensors\" }\n[optimizer.sgd]\nlr = 0.125\n[trainer]\nmax_epochs = 50\n",
@@ -188,7 +188,7 @@ fn sums_that_are_exact_are_equal_on_any_count() {
 
 #[test]
 fn everything_that_virtual_devices_touch_is_labelled() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let run = on(&place, 2, &[]);
     let spec = run.text("spec.toml");
     let comments: Vec<&str> = spec.lines().take_while(|line| line.starts_with('#')).collect();
@@ -218,7 +218,7 @@ fn everything_that_virtual_devices_touch_is_labelled() {
 
 #[test]
 fn verbose_tells_what_comparing_replicas_cost() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let run = place.run(&["--virtual-gpus", "2", "devices.num_gpus=2", "-v"]);
     run.ended_by(0);
     let said = run.ended.stderr.lines().find(|line| line.starts_with("replicas compared 4 times in "));
@@ -228,7 +228,7 @@ fn verbose_tells_what_comparing_replicas_cost() {
 
 /// The axis and what becomes of each of its trials.
 fn swept(arguments: &[&str], code: i32) -> (Vec<[String; 3]>, Ended) {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let run = place.run(&[&["devices.num_gpus=0,1,2,4", "--virtual-gpus", "2"], arguments].concat());
     assert_eq!(run.ended.code, Some(code), "{:?}", run.ended);
     let sweep = Folder::within(&run.runs).unwrap().table("sweep.csv");
@@ -263,7 +263,7 @@ fn a_sweep_over_devices_runs_what_is_there_and_nothing_twice() {
 
 #[test]
 fn devices_may_be_named() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let gpus = ["--virtual-gpus", "3", "-q"];
     let one = place.run(&[&gpus[..], &["devices.use=[\"gpu:1\"]"]].concat()).ended_by(0);
     let two = place.run(&[&gpus[..], &["devices.use=[\"gpu:2\", \"cuda:0\"]"]].concat()).ended_by(0);
@@ -276,13 +276,13 @@ fn devices_may_be_named() {
     assert!(mixed.stderr.contains("`gpu:0` cannot train together with `cpu`"), "{}", mixed.stderr);
     // The variable stands for the option.
     let mut command = place.command(&["check", "spec.toml", "devices.num_gpus=all"]);
-    let checked = Ended::of(command.env("RUNNER_VIRTUAL_GPUS", "2").output().unwrap());
+    let checked = Ended::from_output(command.env("RUNNER_VIRTUAL_GPUS", "2").output().unwrap());
     assert!(checked.stdout.contains("devices    virtual:0, virtual:1\n"), "{checked:?}");
 }
 
 #[test]
 fn weak_scaling_is_the_larger_batch_with_the_declared_rate() {
-    let place = Place::new(RAGGED);
+    let place = Sandbox::new(RAGGED);
     let weak = ["devices.scaling=weak", "data.batch_size=4"];
     for (rule, written, used, words) in [
         ("none", "0.02", "0.02", "the learning rate is as written"),
@@ -295,9 +295,9 @@ fn weak_scaling_is_the_larger_batch_with_the_declared_rate() {
         let strong = on(&place, 3, &["data.batch_size=12", &used]);
         assert_eq!(run.numbers(), strong.numbers(), "{rule}");
         assert_eq!(run.summary("scaling"), "weak");
-        let told = format!("weak scaling: a step takes 12 rows, 4 for each of 3 devices; {words}");
-        assert!(run.text("run.log").contains(&told), "{}", run.text("run.log"));
-        assert_eq!(run.text("spec.toml").lines().nth(1), Some(format!("# {told}").as_str()));
+        let reported = format!("weak scaling: a step takes 12 rows, 4 for each of 3 devices; {words}");
+        assert!(run.text("run.log").contains(&reported), "{}", run.text("run.log"));
+        assert_eq!(run.text("spec.toml").lines().nth(1), Some(format!("# {reported}").as_str()));
         // On one device there is nothing to scale.
         let one = on(&place, 1, &[&weak[..], &[rule.as_str(), &written]].concat());
         assert_eq!(one.numbers(), on(&place, 1, &["data.batch_size=4", &written]).numbers());
@@ -308,19 +308,19 @@ fn weak_scaling_is_the_larger_batch_with_the_declared_rate() {
     let run = on(&place, 2, &[&weak[..], &[&cycle("0.01")]].concat());
     let largest = format!("{:?}", 0.01 * (43.0 / 30.0));
     assert_eq!(run.numbers(), on(&place, 2, &["data.batch_size=43", &cycle(&largest)]).numbers());
-    let told = "a step takes 43 rows, all there are, 21 or 22 for each of 2 devices instead of 30; `max_lr` is 0.0143333: 0.01 times 43/30\n";
-    assert!(run.text("run.log").contains(told), "{}", run.text("run.log"));
+    let reported = "a step takes 43 rows, all there are, 21 or 22 for each of 2 devices instead of 30; `max_lr` is 0.0143333: 0.01 times 43/30\n";
+    assert!(run.text("run.log").contains(reported), "{}", run.text("run.log"));
     // One device would take all rows, too: the batch is no larger, and neither is the rate.
     let run = on(&place, 2, &[&weak[..2], &["data.batch_size=50"]].concat());
     assert_eq!(run.numbers(), on(&place, 2, &["data.batch_size=43"]).numbers());
-    let told = "a step takes 43 rows, all there are, 21 or 22 for each of 2 devices instead of 50; the learning rate is as written: \
+    let reported = "a step takes 43 rows, all there are, 21 or 22 for each of 2 devices instead of 50; the learning rate is as written: \
                 a step of one device would take as many\n";
-    assert!(run.text("run.log").contains(told), "{}", run.text("run.log"));
+    assert!(run.text("run.log").contains(reported), "{}", run.text("run.log"));
 }
 
 #[test]
 fn parity_holds_every_count_against_the_cpu() {
-    for (place, count) in [(Place::new(RAGGED), "150"), (classes(), "200")] {
+    for (place, count) in [(Sandbox::new(RAGGED), "150"), (classes(), "200")] {
         let steps = ["--steps", count];
         let ended = place.runner(&[&["parity", "spec.toml", "--virtual-gpus", "7"], &steps[..]].concat());
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
@@ -334,7 +334,7 @@ fn parity_holds_every_count_against_the_cpu() {
 
 #[test]
 fn parity_needs_something_to_compare_with() {
-    let ended = Place::new(LINREG).runner(&["parity", "spec.toml", "--virtual-gpus", "0"]);
+    let ended = Sandbox::new(LINREG).runner(&["parity", "spec.toml", "--virtual-gpus", "0"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""));
     assert_eq!(
         ended.stderr,
@@ -342,7 +342,7 @@ fn parity_needs_something_to_compare_with() {
          = hint: `--virtual-gpus 4` has the host pose as a machine with four\n"
     );
     let ended =
-        Place::new(LINREG).runner(&["parity", "spec.toml", "--virtual-gpus", "1", "optimizer.sgd.lr=1e10"]);
+        Sandbox::new(LINREG).runner(&["parity", "spec.toml", "--virtual-gpus", "1", "optimizer.sgd.lr=1e10"]);
     assert_eq!(ended.code, Some(1));
     assert!(
         ended.stderr.starts_with("error: on cpu: the loss is not a finite number at step 3"),
@@ -353,7 +353,7 @@ fn parity_needs_something_to_compare_with() {
 #[test]
 fn check_says_what_each_device_gets() {
     let ended =
-        Place::new(LINREG).runner(&["check", "spec.toml", "--virtual-gpus", "3", "devices.num_gpus=3"]);
+        Sandbox::new(LINREG).runner(&["check", "spec.toml", "--virtual-gpus", "3", "devices.num_gpus=3"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     let lines: Vec<&str> = ended.stdout.lines().map(str::trim).collect();
     assert_eq!(

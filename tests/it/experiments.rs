@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::process::Place;
+use super::process::Sandbox;
 
 /// What every run of training leaves.
 const FILES: [&str; 8] = [
@@ -57,7 +57,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn every_spec_passes_check() {
-    let place = Place::new("");
+    let place = Sandbox::new("");
     for spec in specs() {
         let ended = place.runner(&["check", spec.to_str().unwrap()]);
         // What a sweep over devices finds missing depends on the machine.
@@ -71,7 +71,7 @@ fn every_spec_passes_check() {
 
 #[test]
 fn every_spec_runs_and_leaves_a_complete_folder() {
-    let place = Place::new("");
+    let place = Sandbox::new("");
     for spec in specs() {
         let (kind, files) = kind_and_files(&spec);
         let shorter: &[&str] = match kind.as_str() {

@@ -9,7 +9,7 @@ use runner::{
     spec::{self, Loaded},
 };
 
-use super::process::{Ended, Place, Table, tensors};
+use super::process::{Ended, Sandbox, Table, tensors};
 
 /// Uniform in [0, 1), as the lab draws it.
 fn random(len: usize, seed: u64, index: u64) -> Vec<f64> {
@@ -50,7 +50,7 @@ fn traffic(table: &Table, kind: &str, purpose: &str, [from, to]: [&str; 2]) -> O
 
 #[test]
 fn norms_are_those_of_double_precision_under_every_policy() {
-    let place = Place::new(MATMUL);
+    let place = Sandbox::new(MATMUL);
     let shapes = [[3, 5, 7], [33, 31, 17]];
     // Copies of the log per shape; norms in a block.
     for (policy, copies, rows) in
@@ -112,13 +112,13 @@ fn norms_are_those_of_double_precision_under_every_policy() {
 
 #[test]
 fn a_run_is_repeated_by_its_resolved_spec_and_order_changes_no_number() {
-    let place = Place::new(MATMUL);
+    let place = Sandbox::new(MATMUL);
     let first = place.run(&["--virtual-gpus", "2"]).ended_by(0);
     let spec = first.0.join("spec.toml");
     let head = fs::read_to_string(&spec).unwrap();
     let command = format!("# runner {} --virtual-gpus 2\n", fs::canonicalize(&spec).unwrap().display());
     assert!(head.starts_with(&command), "{head}");
-    let repeat = Place::of(&spec);
+    let repeat = Sandbox::with_spec(&spec);
     let again = repeat.run(&["--virtual-gpus", "2", "matmul.order=concurrent"]).ended_by(0);
     let sorted = |text: String| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -139,7 +139,7 @@ fn every_spec_of_the_lab_reads_back_the_same() {
         }
         let Ok(Loaded::Lab(experiment)) = spec::read(&path, &[]) else { continue };
         let text = experiment.trials[0].spec.to_toml();
-        let place = Place::new(&text);
+        let place = Sandbox::new(&text);
         let Ok(Loaded::Lab(again)) = spec::read(&place.path().join("spec.toml"), &[]) else {
             panic!("{text}")
         };
@@ -162,7 +162,7 @@ count = 5
 
 #[test]
 fn copies_are_measured_by_direction_and_size() {
-    let place = Place::new(TRANSFER);
+    let place = Sandbox::new(TRANSFER);
     let ran = place.run(&["--virtual-gpus", "2"]);
     let folder = ran.ended_by(0);
     let warning = "warning: `pinned` needs a GPU's driver, and virtual GPUs have none: it is left out";
@@ -201,7 +201,7 @@ fn copies_are_measured_by_direction_and_size() {
 
 #[test]
 fn without_a_gpu_only_copies_within_memory_are_measured_and_it_is_said() {
-    let place = Place::new(TRANSFER);
+    let place = Sandbox::new(TRANSFER);
     let ran = place.run(&["--virtual-gpus", "0"]);
     let table = ran.ended_by(0).table("transfer.csv");
     assert_eq!((table.column("from"), table.column("to")), (vec!["cpu"; 2], vec!["cpu"; 2]));
@@ -214,7 +214,7 @@ fn without_a_gpu_only_copies_within_memory_are_measured_and_it_is_said() {
 #[test]
 fn the_tour_prints_what_the_textbook_does() {
     let spec = fs::canonicalize("experiments/tensors.toml").unwrap();
-    let place = Place::of(&spec);
+    let place = Sandbox::with_spec(&spec);
     let ran = place.run(&["--virtual-gpus", "2"]);
     let folder = ran.ended_by(0);
     let out = &ran.ended.stdout;
@@ -252,7 +252,7 @@ fn the_tour_prints_what_the_textbook_does() {
 #[test]
 fn parameters_go_through_a_file_to_another_device() {
     let spec = fs::canonicalize("experiments/parameters.toml").unwrap();
-    let place = Place::of(&spec);
+    let place = Sandbox::with_spec(&spec);
     let ran = place.run(&["--virtual-gpus", "2"]);
     let folder = ran.ended_by(0);
     let saved = tensors(&fs::read(folder.0.join("net.safetensors")).unwrap());
@@ -272,7 +272,7 @@ fn parameters_go_through_a_file_to_another_device() {
 #[test]
 fn without_gpus_the_tour_runs_on_the_cpu_and_says_what_it_cannot_show() {
     let spec = fs::canonicalize("experiments/tensors.toml").unwrap();
-    let place = Place::of(&spec);
+    let place = Sandbox::with_spec(&spec);
     let ran = place.run(&["--virtual-gpus", "0"]);
     let table = ran.ended_by(0).table("tensors.csv");
     assert_eq!(table.cell(2, "status"), "skipped");
@@ -284,8 +284,8 @@ fn without_gpus_the_tour_runs_on_the_cpu_and_says_what_it_cannot_show() {
 }
 
 /// Runs a tour of these steps on two virtual GPUs.
-fn tour(steps: &str, arguments: &[&str]) -> (Place, Ended) {
-    let place = Place::new(&format!("kind = \"tensors\"\nname = \"tour\"\n{steps}"));
+fn tour(steps: &str, arguments: &[&str]) -> (Sandbox, Ended) {
+    let place = Sandbox::new(&format!("kind = \"tensors\"\nname = \"tour\"\n{steps}"));
     let ended = place.runner(&[&["spec.toml", "--virtual-gpus", "2"], arguments].concat());
     (place, ended)
 }
@@ -349,7 +349,7 @@ fn a_declared_error_that_is_not_raised_fails_the_run() {
 
 #[test]
 fn missing_devices_are_an_error_unless_the_spec_says_otherwise() {
-    let place = Place::new(&format!("kind = \"tensors\"\n{TWO}"));
+    let place = Sandbox::new(&format!("kind = \"tensors\"\n{TWO}"));
     let ended = place.runner(&["spec.toml", "--virtual-gpus", "1"]);
     assert_eq!(
         (ended.code, ended.stderr.as_str()),
@@ -368,7 +368,7 @@ fn missing_devices_are_an_error_unless_the_spec_says_otherwise() {
     let check = place.runner(&["check", "spec.toml", "--virtual-gpus", "1"]);
     assert_eq!(check.code, Some(3));
     let refused = place.command(&["spec.toml"]).env("RUNNER_VIRTUAL_GPUS", "many").output().unwrap();
-    let refused = Ended::of(refused);
+    let refused = Ended::from_output(refused);
     assert_eq!(
         (refused.code, refused.stderr.as_str()),
         (
@@ -378,13 +378,13 @@ fn missing_devices_are_an_error_unless_the_spec_says_otherwise() {
         )
     );
     let two = place.command(&["check", "spec.toml"]).env("RUNNER_VIRTUAL_GPUS", "2").output().unwrap();
-    assert_eq!(Ended::of(two).code, Some(0));
+    assert_eq!(Ended::from_output(two).code, Some(0));
     assert!(!place.path().join("runs").exists());
 }
 
 #[test]
 fn a_sweep_over_orders_and_missing_devices_has_a_row_per_trial() {
-    let place = Place::new(&format!(
+    let place = Sandbox::new(&format!(
         "{MATMUL}norm = \"none\"\n[sweep]\ngrid = {{ \"matmul.order\" = [\"sequential\", \"concurrent\"] }}\n"
     ));
     let ran = place.run(&[
@@ -407,7 +407,7 @@ fn a_sweep_over_orders_and_missing_devices_has_a_row_per_trial() {
 
 #[test]
 fn too_much_memory_is_refused() {
-    let place = Place::new("kind = \"matmul\"\n[matmul]\nsizes = [4000000]\n");
+    let place = Sandbox::new("kind = \"matmul\"\n[matmul]\nsizes = [4000000]\n");
     let ended = place.runner(&["check", "spec.toml"]);
     assert_eq!(ended.code, Some(2));
     let message = "error: this needs 175 TiB of memory on the host, and ";

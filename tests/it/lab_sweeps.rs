@@ -1,6 +1,6 @@
 //! Sweeps over the lab: which trials are held against each other, and which would only repeat another.
 
-use super::process::{Ended, Place};
+use super::process::{Ended, Sandbox};
 
 /// The lines of the trials at the end, times left out.
 fn trials(ended: &Ended) -> Vec<String> {
@@ -35,7 +35,7 @@ count = 20
 
 #[test]
 fn a_ratio_is_given_only_between_trials_that_do_the_same() {
-    let place = Place::new(SPEC);
+    let place = Sandbox::new(SPEC);
     let ended = place.runner(&["spec.toml", "logging.policy=immediate,buffered", "matmul.sizes=[16],[32]"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(
@@ -67,7 +67,7 @@ fn a_ratio_is_given_only_between_trials_that_do_the_same() {
 
 #[test]
 fn one_device_has_no_order() {
-    let place = Place::new(SPEC);
+    let place = Sandbox::new(SPEC);
     let order = "matmul.order=sequential,concurrent";
     for devices in ["devices.use=[\"cpu\"]", "devices.use=[\"gpu:0\", \"gpu:1\"]"] {
         let ran = place.run(&[devices, "devices.on_missing=clamp", order, "--virtual-gpus", "0"]);

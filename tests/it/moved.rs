@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, path::Path};
 
 use runner::{
     data::{self, Task},
-    plan::{Gpu, Machine, Rates, plan, transfers},
+    plan::{Gpu, Machine, MachineRates, plan, transfers},
     spec,
 };
 
-use super::process::{Folder, Place};
+use super::process::{Folder, Sandbox};
 
 /// 103 rows by 20, 50 to validate on, two layers.
 pub const SPEC: &str = r#"
@@ -33,7 +33,7 @@ metrics = ["loss", "grad_norm", "lr"]
 "#;
 
 /// Bytes by kind and purpose, as the plan says for a machine of those GPUs.
-pub fn predicted(place: &Place, overrides: &[&str], gpus: Vec<Gpu>) -> BTreeMap<(String, String), u64> {
+pub fn predicted(place: &Sandbox, overrides: &[&str], gpus: Vec<Gpu>) -> BTreeMap<(String, String), u64> {
     let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
     let path = place.path().join("spec.toml");
     let experiment = spec::load(Path::new(&path), &overrides).unwrap();
@@ -45,7 +45,7 @@ pub fn predicted(place: &Place, overrides: &[&str], gpus: Vec<Gpu>) -> BTreeMap<
         memory_available: 1 << 40,
         cache_bytes: 1 << 20,
         instruction_set: "avx2".into(),
-        rates: Rates::typical("avx2"),
+        rates: MachineRates::typical("avx2"),
         sum_rates: None,
     };
     let trial = plan(spec, dataset.facts(), None, &machine, 2).unwrap();
@@ -79,7 +79,7 @@ pub fn counted(run: &Folder) -> BTreeMap<(String, String), u64> {
 
 #[test]
 fn runs_move_what_was_predicted_to_the_byte() {
-    let place = Place::new(SPEC);
+    let place = Sandbox::new(SPEC);
     let policies = ["immediate", "buffered", "per_epoch", "off"].map(|p| format!("logging.policy={p}"));
     let more: [&[&str]; 4] = [
         &[],
@@ -104,7 +104,7 @@ fn runs_move_what_was_predicted_to_the_byte() {
 /// By hand: one device, resident rows, every step's losses.
 #[test]
 fn the_prediction_is_that_of_a_sheet_of_paper() {
-    let place = Place::new(SPEC);
+    let place = Sandbox::new(SPEC);
     let bytes = predicted(&place, &[], virtual_gpus(3));
     let of = |kind: &str, purpose: &str| bytes.get(&(kind.to_owned(), purpose.to_owned())).copied();
     // Five epochs' orders of 103 rows; 153 rows of three features and a target.
@@ -119,7 +119,7 @@ fn the_prediction_is_that_of_a_sheet_of_paper() {
 /// The CPU's memory is the host's.
 #[test]
 fn on_the_cpu_nothing_moves() {
-    let place = Place::new(SPEC);
+    let place = Sandbox::new(SPEC);
     for more in [None, Some("data.placement=streamed")] {
         let overrides: Vec<&str> = ["devices.num_gpus=0"].into_iter().chain(more).collect();
         assert_eq!(predicted(&place, &overrides, virtual_gpus(3)), BTreeMap::new());
@@ -136,7 +136,7 @@ fn on_the_cpu_nothing_moves() {
 #[test]
 fn rows_are_read_from_their_file_as_was_predicted() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
-    let place = Place::new(&format!(
+    let place = Sandbox::new(&format!(
         "[data]\nbatch_size = 9\nplacement = \"streamed\"\n[data.npy]\nfeatures = \"{folder}/features.npy\"\n\
          labels = \"{folder}/classes.npy\"\n[model]\nlayers = [{{ linear = {{ out_features = 1 }} }}]\nloss = \"mse\"\n\
          [optimizer.sgd]\nlr = 0.01\n[trainer]\nmax_epochs = 3\n"

@@ -6,7 +6,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use super::process::{Ended, Place, Table, tensors};
+use super::process::{Ended, Sandbox, Table, tensors};
 
 fn folder(case: &str) -> PathBuf {
     // Tests run in the package's folder, which need not be where they were built.
@@ -25,7 +25,7 @@ pub struct Worst {
 }
 
 pub fn worst(case: &str, options: &[&str]) -> Worst {
-    let place = Place::of(&folder(case).join("spec.toml"));
+    let place = Sandbox::with_spec(&folder(case).join("spec.toml"));
     let run = place.run(options).ended_by(0);
     let expected = Table::read(&fs::read_to_string(folder(case).join("steps.csv")).unwrap());
     let got = run.metrics();
@@ -139,10 +139,10 @@ fn pytorch_loads_the_model() {
         println!("skipped: RUNNER_TEST_PYTHON names no Python with torch, numpy and safetensors");
         return;
     };
-    let place = Place::of(&folder("cross_entropy").join("spec.toml"));
+    let place = Sandbox::with_spec(&folder("cross_entropy").join("spec.toml"));
     let run = place.run(&[]).ended_by(0);
     let loaded = Command::new(python).arg(folder("make.py")).arg("--load").arg(&run.0).output().unwrap();
-    let loaded = Ended::of(loaded);
+    let loaded = Ended::from_output(loaded);
     assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
     assert!(loaded.stdout.starts_with("loaded: loss 0.0"), "{}", loaded.stdout);
 }

@@ -14,13 +14,13 @@ use safetensors::SafeTensors;
 pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
 
 /// A temporary folder with a spec in it.
-pub struct Place {
+pub struct Sandbox {
     folder: tempfile::TempDir,
     spec: PathBuf,
     count: AtomicUsize,
 }
 
-impl Place {
+impl Sandbox {
     /// Writes `spec.toml`.
     pub fn new(spec: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -29,7 +29,7 @@ impl Place {
     }
 
     /// For a spec that lies elsewhere.
-    pub fn of(spec: &Path) -> Self {
+    pub fn with_spec(spec: &Path) -> Self {
         Self { spec: spec.to_owned(), ..Self::new("") }
     }
 
@@ -40,7 +40,7 @@ impl Place {
 
     /// `runner ARGUMENTS` within the folder.
     pub fn runner(&self, arguments: &[&str]) -> Ended {
-        Ended::of(self.command(arguments).output().unwrap())
+        Ended::from_output(self.command(arguments).output().unwrap())
     }
 
     /// The same, not yet started.
@@ -57,10 +57,10 @@ impl Place {
     /// Runs the spec into a runs folder of its own.
     pub fn run(&self, arguments: &[&str]) -> Ran {
         let (mut command, runs) = self.prepared(arguments);
-        Ran { ended: Ended::of(command.output().unwrap()), runs }
+        Ran { ended: Ended::from_output(command.output().unwrap()), runs }
     }
 
-    /// The command of [`Place::run`], and the runs folder it will make.
+    /// The command of [`Sandbox::run`], and the runs folder it will make.
     pub fn prepared(&self, arguments: &[&str]) -> (Command, PathBuf) {
         let runs = self.path().join(format!("runs-{}", self.count.fetch_add(1, Ordering::Relaxed)));
         let mut command = self.command(&[]);
@@ -78,7 +78,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    pub fn of(output: Output) -> Self {
+    pub fn from_output(output: Output) -> Self {
         let text = |bytes: Vec<u8>| without_build(&String::from_utf8(bytes).unwrap());
         Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }

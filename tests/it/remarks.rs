@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::process::Place;
+use super::process::Sandbox;
 
 const SPEC: &str = r#"
 [data.csv]
@@ -21,8 +21,8 @@ max_epochs = 3
 "#;
 
 /// A spec beside its rows.
-fn place(rows: usize) -> Place {
-    let place = Place::new(SPEC);
+fn place(rows: usize) -> Sandbox {
+    let place = Sandbox::new(SPEC);
     let text: String = (0..rows).map(|i| format!("{i},{},{}\n", 2 * i, i % 3)).collect();
     fs::write(place.path().join("a.csv"), format!("x,y,class\n{text}")).unwrap();
     place
@@ -30,7 +30,7 @@ fn place(rows: usize) -> Place {
 
 /// What both commands warn of, each in one line.
 #[track_caller]
-fn warned(place: &Place, arguments: &[&str], want: &[&str]) {
+fn warned(place: &Sandbox, arguments: &[&str], want: &[&str]) {
     let lines: Vec<String> = want.iter().map(|text| format!("warning: {text}\n")).collect();
     for command in ["check", "run"] {
         let ended = place.runner(&[&[command, "spec.toml", "-q"], arguments].concat());
@@ -85,7 +85,7 @@ fn a_sweep_names_the_trials_that_it_warns_of() {
         )
     });
     assert_eq!((ran.code, ran.stderr), (Some(1), warnings + &ends.concat()));
-    let lab = Place::new("kind = \"transfer\"\n[transfer]\nsizes = [\"4KiB\"]\ncount = 1\n");
+    let lab = Sandbox::new("kind = \"transfer\"\n[transfer]\nsizes = [\"4KiB\"]\ncount = 1\n");
     let sweep = ["spec.toml", "-q", "transfer.directions=[\"h2d\"],[\"d2d\"]", "--virtual-gpus", "0"];
     let [checked, ran] =
         ["check", "run"].map(|command| lab.runner(&[&[command], &sweep[..]].concat()).stderr);
@@ -252,7 +252,7 @@ fn outputs_that_stand_for_no_class_and_batches_beyond_the_rows() {
         &["data.batch_size=2000", "data.csv.validation_fraction=0"],
         &["`data.batch_size` is 2,000, and there are 40 training rows: a step takes them all"],
     );
-    let one = Place::new(&SPEC.replace("[data.csv]", "[data.csv]\nvalidation_fraction = 0"));
+    let one = Sandbox::new(&SPEC.replace("[data.csv]", "[data.csv]\nvalidation_fraction = 0"));
     fs::write(one.path().join("a.csv"), "x,y\n1,2\n").unwrap();
     warned(
         &one,
@@ -301,7 +301,7 @@ fn quiet_commands_print_what_came_of_them() {
     let ended = place.runner(&["parity", "spec.toml", "-q", "--virtual-gpus", "2"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     assert_eq!(ended.stdout, "spec: all 2 other counts of devices do the same mathematics\n");
-    let lab = Place::new("kind = \"matmul\"\n[matmul]\nsizes = [16]\n");
+    let lab = Sandbox::new("kind = \"matmul\"\n[matmul]\nsizes = [16]\n");
     let ended = lab.runner(&["check", "spec.toml", "-q"]);
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "", ""));
     let ended = lab.runner(&["check", "spec.toml", "-q", "matmul.sizes=[0]"]);

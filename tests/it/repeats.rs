@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use runner::report::{compare, sweep_end};
 
-use super::process::Place;
+use super::process::Sandbox;
 
 /// A sweep over the policies, with train times by policy and repeat; the policies of a repeat run one after the other.
 fn sweep(folder: &Path, times_ms: &[(&str, &[f64])], others_cores: f64) {
@@ -115,7 +115,7 @@ fn compare_takes_repeats_together_too() {
 fn a_sweep_over_the_policies_ends_with_their_cost() {
     let spec = super::run::LINREG.to_owned()
         + "[sweep]\ngrid = { \"logging.policy\" = [\"immediate\", \"off\"] }\nrepeats = 3\n";
-    let place = Place::new(&spec);
+    let place = Sandbox::new(&spec);
     let ended = place.runner(&["spec.toml"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let lines: Vec<&str> = ended.stdout.lines().collect();

@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::PathBuf, process::Command};
 
-use super::process::{Ended, Folder, Place, RUNNER, Table, tensors};
+use super::process::{Ended, Folder, RUNNER, Sandbox, Table, tensors};
 
 /// A classifier on the digits, with all that draws random numbers: order, weights, dropout.
 const DIGITS: &str = r#"
@@ -39,9 +39,9 @@ lr = 0.03
 max_epochs = 4
 "#;
 
-fn digits() -> Place {
+fn digits() -> Sandbox {
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data");
-    Place::new(&DIGITS.replace("DATA", data))
+    Sandbox::new(&DIGITS.replace("DATA", data))
 }
 
 /// The same rows but for times, and the same weights. (The model file also bears its spec's hash.)
@@ -53,7 +53,7 @@ fn same(a: &Folder, b: &Folder) {
 
 #[test]
 fn the_same_bits_from_any_number_of_threads() {
-    for place in [digits(), Place::new(LINREG)] {
+    for place in [digits(), Sandbox::new(LINREG)] {
         let first = place.run(&["--threads", "1"]).ended_by(0);
         let again = place.run(&["--threads", "1"]).ended_by(0);
         same(&first, &again);
@@ -76,7 +76,7 @@ fn the_first_line_of_the_spec_repeats_the_run() {
     let runs = place.path().join("with space");
     let arguments =
         ["spec.toml", "optimizer.adam.lr=0.01", "description=it's", "--threads", "2", "--runs-dir"];
-    let ended = Ended::of(place.command(&arguments).arg(&runs).output().unwrap());
+    let ended = Ended::from_output(place.command(&arguments).arg(&runs).output().unwrap());
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let first = Folder::within(&runs).unwrap();
     let text = first.text("spec.toml");
@@ -84,7 +84,7 @@ fn the_first_line_of_the_spec_repeats_the_run() {
     let again = place.path().join("again");
     // From another folder, by a shell, as a person would.
     let line = format!("exec {RUNNER} {command} --runs-dir {}", again.display());
-    let ended = Ended::of(Command::new("sh").args(["-c", &line]).current_dir("/").output().unwrap());
+    let ended = Ended::from_output(Command::new("sh").args(["-c", &line]).current_dir("/").output().unwrap());
     assert_eq!(ended.code, Some(0), "{line}\n{}", ended.stderr);
     let second = Folder::within(&again).unwrap();
     same(&first, &second);
@@ -109,7 +109,7 @@ fn accuracy_is_the_quotient_of_two_counts() {
 
 #[test]
 fn policies_give_the_same_numbers() {
-    for (place, columns) in [(digits(), 5), (Place::new(LINREG), 1)] {
+    for (place, columns) in [(digits(), 5), (Sandbox::new(LINREG), 1)] {
         for steps in [None, Some("trainer.max_steps=9")] {
             let run = |arguments: &[&str]| {
                 let arguments: Vec<&str> = arguments.iter().copied().chain(steps).collect();
@@ -165,7 +165,7 @@ fn means(all: &Table, per_epoch: &Table, columns: usize) {
 
 #[test]
 fn the_folder_holds_every_file_with_its_header() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let run = place.run(&["logging.metrics=[\"loss\", \"grad_norm\", \"lr\"]", "name=head"]).ended_by(0);
     assert_eq!(
         run.files(),
@@ -246,7 +246,7 @@ fn phases_add_up() {
 #[test]
 fn streamed_rows_give_the_same_numbers() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
-    let place = Place::new(&format!(
+    let place = Sandbox::new(&format!(
         "[data]\nbatch_size = 32\n[data.npy]\nfeatures = \"{folder}/features.npy\"\n\
          labels = \"{folder}/classes.npy\"\n[model]\nlayers = [{{ linear = {{ out_features = 12 }} }}, \"relu\",\n\
          {{ dropout = {{ p = 0.5 }} }}, {{ linear = {{ out_features = 4 }} }}]\nloss = \"cross_entropy\"\n\
@@ -276,7 +276,7 @@ fn streamed_rows_give_the_same_numbers() {
     let weights = format!("data.synthetic_regression.weights=[{}1]", "1, ".repeat(999));
     let arguments = [&weights, "data.synthetic_regression.train_rows=5000", "data.placement=streamed"];
     let virtual_gpu = ["check", "spec.toml", "devices.num_gpus=1", "--virtual-gpus=1"];
-    let wide = Place::new(LINREG).runner(&[&virtual_gpu[..], &arguments].concat()).stdout;
+    let wide = Sandbox::new(LINREG).runner(&[&virtual_gpu[..], &arguments].concat()).stdout;
     assert!(wide.contains("; streamed in chunks of 2,080 rows\n"), "{wide}");
 }
 
@@ -290,7 +290,7 @@ const POLICIES: [&str; 5] = [
 
 #[test]
 fn a_loss_that_is_no_number_ends_the_run() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let run = |policy: &str| {
         let run = place.run(&["optimizer.sgd.lr=1e10", policy]);
         let folder = run.ended_by(1);
@@ -316,7 +316,7 @@ fn a_loss_that_is_no_number_ends_the_run() {
 /// In a later epoch, on the last and smaller batch: the first epochs' rows and validations stay.
 #[test]
 fn a_run_may_diverge_late() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     for policy in POLICIES {
         // Steps double the error's exponent steadily; only the place of the end matters here.
         let run = place.run(&["optimizer.sgd.lr=50.0", "trainer.max_epochs=100", policy]).ended_by(1);
@@ -337,7 +337,7 @@ fn a_run_may_diverge_late() {
 
 #[test]
 fn steps_epochs_and_times_end_a_run() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let run = place.run(&["trainer.max_steps=8"]).ended_by(0);
     assert_eq!((run.summary("steps"), run.summary("epochs")), ("8".into(), "2".into()));
     assert_eq!(run.metrics().only("split", "validation").column("step"), ["6", "8"]);
@@ -360,7 +360,7 @@ fn steps_epochs_and_times_end_a_run() {
 
 #[test]
 fn early_stopping_counts_validations_without_improvement() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     // Nothing improves by so much but the first.
     let stopping = |patience: u32, delta: &str| {
         format!(
@@ -384,7 +384,7 @@ fn mnist_is_learned() {
         println!("skipped: no `mnist` (set RUNNER_TEST_DATA to the folder of the test data)");
         return;
     };
-    let place = Place::new(&format!(
+    let place = Sandbox::new(&format!(
         "[data]\nbatch_size = 64\n[data.idx]\nimages = \"{0}/t10k-images-idx3-ubyte.gz\"\n\
          labels = \"{0}/t10k-labels-idx1-ubyte.gz\"\n[model]\n\
          layers = [{{ linear = {{ out_features = 256 }} }}, \"relu\", {{ linear = {{ out_features = 10 }} }}]\n\

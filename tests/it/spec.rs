@@ -228,8 +228,12 @@ fn problems_of_later_layers_are_shown_where_their_keys_are() {
         &["model.layers.0.linear.in_features=3,4".to_owned()],
     );
     let experiment = experiment.unwrap_or_else(|f| panic!("{f}"));
-    let file =
-        Place::File { path: "data.csv".into(), line: Some(7), column: Some(3), text: Some("1,x,3".into()) };
+    let file = Location::File {
+        path: "data.csv".into(),
+        line: Some(7),
+        column: Some(3),
+        text: Some("1,x,3".into()),
+    };
     let problems = [
         (
             0,

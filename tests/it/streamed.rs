@@ -6,7 +6,7 @@ use runner::units;
 
 use super::{
     data::npy::npy,
-    process::{Place, Table, tensors},
+    process::{Sandbox, Table, tensors},
 };
 
 /// A column of seconds, bytes or counts.
@@ -15,8 +15,8 @@ fn numbers(table: &Table, column: &str) -> Vec<f64> {
 }
 
 /// So many rows of so many small numbers, with a label each, and a spec of one layer for them.
-fn place(rows: usize, features: usize, more: &str) -> Place {
-    let place = Place::new(&format!(
+fn place(rows: usize, features: usize, more: &str) -> Sandbox {
+    let place = Sandbox::new(&format!(
         "[data]\nbatch_size = 20\nplacement = \"streamed\"\n[data.npy]\nfeatures = \"x.npy\"\nlabels = \"y.npy\"\n\
          validation_fraction = 0.25\n[model]\nlayers = [{{ linear = {{ out_features = 1 }} }}]\nloss = \"mse\"\n\
          [optimizer.sgd]\nlr = 1e-4\n[trainer]\nmax_epochs = 2\n{more}"
@@ -241,7 +241,7 @@ fn repeats_are_planned_alike() {
     let threads = "--threads=2";
     let run = place.runner(&["spec.toml", threads]);
     assert!(run.stdout.contains("4 trials, 4 finished"), "{}{}", run.stdout, run.stderr);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let sweeps = fs::read_dir(place.path().join("runs/spec")).expect("a sweep");
     for sweep in sweeps {
         for trial in fs::read_dir(sweep.expect("a folder").path()).expect("trials") {
@@ -252,11 +252,11 @@ fn repeats_are_planned_alike() {
                 let line = log.lines().find_map(|line| Some(line.split_once(word)?.1.to_owned()));
                 line.unwrap_or_else(|| panic!("{word}: {log}"))
             };
-            told.push([of("engine "), of("rows from the file: ")]);
+            reported.push([of("engine "), of("rows from the file: ")]);
         }
     }
-    assert_eq!(told.len(), 4);
-    assert!(told.iter().all(|other| *other == told[0]), "{told:?}");
+    assert_eq!(reported.len(), 4);
+    assert!(reported.iter().all(|other| *other == reported[0]), "{reported:?}");
     // Another process measures anew, and plans the same.
     let engine = |_| lines(&place.runner(&["check", "spec.toml", threads]).stdout, "engine");
     let engines = [0; 4].map(engine);

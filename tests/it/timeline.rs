@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::process::{Folder, Place};
+use super::process::{Folder, Sandbox};
 
 /// Steps of some hundred microseconds: phases are timed.
 const PHASES: &str = r#"
@@ -89,7 +89,7 @@ fn nest(spans: &[Span]) {
 
 #[test]
 fn a_trace_holds_the_first_steps_in_detail_and_sums_of_the_rest() {
-    let place = Place::new(PHASES);
+    let place = Sandbox::new(PHASES);
     let run = place.run(&["devices.engine=serial"]).ended_by(0);
     let lanes = lanes(&run);
     let names: Vec<(&str, &str)> = lanes.keys().map(|(p, t)| (p.as_str(), t.as_str())).collect();
@@ -126,7 +126,7 @@ fn a_trace_holds_the_first_steps_in_detail_and_sums_of_the_rest() {
 
 #[test]
 fn tiny_steps_and_several_devices_have_lanes_too() {
-    let place = Place::new(super::run::LINREG);
+    let place = Sandbox::new(super::run::LINREG);
     let run = place.run(&["logging.trace=true", "logging.policy=immediate"]).ended_by(0);
     let of_cpu = lanes(&run);
     let blocks: u64 = of_cpu[&("cpu".to_owned(), "steps".to_owned())].len() as u64;
@@ -140,14 +140,14 @@ fn tiny_steps_and_several_devices_have_lanes_too() {
 
 #[test]
 fn files_that_are_not_asked_for_are_not_written() {
-    let place = Place::new(super::run::LINREG);
+    let place = Sandbox::new(super::run::LINREG);
     let files = place.run(&[]).ended_by(0).files();
     assert!(!files.iter().any(|name| name == "trace.json" || name == "system.csv"), "{files:?}");
 }
 
 #[test]
 fn the_machine_is_looked_at_from_the_beginning_to_the_end() {
-    let place = Place::new(PHASES);
+    let place = Sandbox::new(PHASES);
     // An interval longer than the run: its end does not wait.
     let table = place.run(&["logging.system_every_s=3600"]).ended_by(0).table("system.csv");
     assert_eq!(table.rows.len(), 2);

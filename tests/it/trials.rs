@@ -1,13 +1,13 @@
 //! Trials of a sweep that equal others, lack their devices, or fail.
 
 use super::{
-    process::{Place, Table},
+    process::{Sandbox, Table},
     run::LINREG,
 };
 
 #[test]
 fn trials_that_equal_others_or_lack_devices() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let sweep = place
         .run(&["devices.num_gpus=0,1,2", "devices.on_missing=clamp", "trainer.max_epochs=1,2"])
         .ended_by(0);
@@ -36,7 +36,7 @@ fn trials_that_equal_others_or_lack_devices() {
 /// is held against one that was.
 #[test]
 fn trials_say_which_devices_they_lack() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let arguments = ["devices.num_gpus=0,1,2", "devices.on_missing=clamp", "--virtual-gpus=0"];
     let note = |asked: &str| {
         format!(
@@ -79,7 +79,7 @@ fn trials_say_which_devices_they_lack() {
 
 #[test]
 fn a_trial_that_fails_does_not_end_the_sweep() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let sweep = place.run(&["optimizer.sgd.lr=0.03,1e10,0.01"]).ended_by(1);
     let table = sweep.table("sweep.csv");
     assert_eq!(table.column("status"), ["finished", "diverged", "finished"]);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use super::process::Place;
+use super::process::Sandbox;
 
 fn parity(path: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "parity", path].iter().collect()
@@ -10,7 +10,7 @@ fn parity(path: &str) -> PathBuf {
 
 /// The message of a refused `init = { file = ... }`, for the model of the case `sgd`.
 fn refused_init(bytes: &[u8], overrides: &[&str]) -> String {
-    let place = Place::of(&parity("sgd/spec.toml"));
+    let place = Sandbox::with_spec(&parity("sgd/spec.toml"));
     let file = place.path().join("init.safetensors");
     fs::write(&file, bytes).unwrap();
     let init = format!("model.init={{file = \"{}\"}}", file.display());

@@ -3,12 +3,12 @@
 use std::process::Command;
 
 use super::{
-    process::{DEBUG_BUILD, Ended, Folder, Place, RUNNER, tensors},
+    process::{DEBUG_BUILD, Ended, Folder, RUNNER, Sandbox, tensors},
     run::LINREG,
 };
 
 /// What is said of memory, with what this machine has as `FREE`.
-fn refused(place: &Place, arguments: &[&str]) -> String {
+fn refused(place: &Sandbox, arguments: &[&str]) -> String {
     let ended = place.runner(&[&["check", "spec.toml"], arguments].concat());
     assert_eq!(ended.code, Some(2), "{ended:?}");
     let free = ended.stderr.split(", and ").nth(1).and_then(|rest| rest.split(" are available").next());
@@ -17,7 +17,7 @@ fn refused(place: &Place, arguments: &[&str]) -> String {
 
 #[test]
 fn what_is_too_large_is_underlined_where_it_was_written() {
-    let place = Place::new("kind = \"matmul\"\n[matmul]\nsizes = [16, 4000000]\n");
+    let place = Sandbox::new("kind = \"matmul\"\n[matmul]\nsizes = [16, 4000000]\n");
     insta::assert_snapshot!(refused(&place, &[]), @r"
     error: this needs 175 TiB of memory on the host, and FREE are available
      --> spec.toml:3:14
@@ -36,7 +36,7 @@ fn what_is_too_large_is_underlined_where_it_was_written() {
       |
       = hint: make it smaller
     ");
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let wide = "model.layers=[{ linear = { out_features = 2000000000 } }, { linear = { out_features = 1 } }]";
     let weights = format!("data.synthetic_regression.weights=[{}0]", "0, ".repeat(1999));
     insta::assert_snapshot!(refused(&place, &[wide]), @r"
@@ -62,11 +62,13 @@ fn what_is_too_large_is_underlined_where_it_was_written() {
 /// A limit of the address space counts what the program itself has taken of it already.
 #[test]
 fn what_a_limit_leaves_is_what_is_available() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let line = format!(
         "ulimit -v 200000; exec {RUNNER} check spec.toml data.synthetic_regression.train_rows=20000000"
     );
-    let ended = Ended::of(Command::new("sh").args(["-c", &line]).current_dir(place.path()).output().unwrap());
+    let ended = Ended::from_output(
+        Command::new("sh").args(["-c", &line]).current_dir(place.path()).output().unwrap(),
+    );
     assert_eq!(ended.code, Some(2), "{ended:?}");
     let (needs, rest) = ended.stderr.split_once(" of memory, and ").unwrap();
     assert_eq!(needs, "error: 20,000,050 synthetic rows need 229 MiB");
@@ -78,7 +80,7 @@ fn what_a_limit_leaves_is_what_is_available() {
 
 #[test]
 fn the_machine_with_virtual_gpus() {
-    let place = Place::new("");
+    let place = Sandbox::new("");
     let gpus = |ended: Ended| {
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
         let at = ended.stdout.find("\ngpu\n").unwrap();
@@ -102,12 +104,12 @@ fn the_machine_with_virtual_gpus() {
         "gpu\n  none: `--virtual-gpus 0` hides every one\n"
     );
     let by_variable = place.command(&["devices"]).env("RUNNER_VIRTUAL_GPUS", "1").output().unwrap();
-    assert!(gpus(Ended::of(by_variable)).contains("\n  virtual:0  gpu:0 "));
+    assert!(gpus(Ended::from_output(by_variable)).contains("\n  virtual:0  gpu:0 "));
 }
 
 #[test]
 fn options_before_the_command() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let ended = place.runner(&["-q", "--threads", "1", "run", "spec.toml"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     assert!(ended.stdout.starts_with("runs/spec/") && ended.stdout.lines().count() == 1, "{ended:?}");
@@ -116,7 +118,7 @@ fn options_before_the_command() {
 /// A pipe would be waited for, a device read without end: neither is opened.
 #[test]
 fn data_that_are_no_file() {
-    let place = Place::new("");
+    let place = Sandbox::new("");
     let pipe = place.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let spec = |source: &str, init: &str| {
@@ -124,14 +126,14 @@ fn data_that_are_no_file() {
         format!("{source}\n{rest}{init}\n")
     };
     let synthetic = "[data.synthetic_regression]\nweights = [1.0]";
-    let told = |text: String| {
+    let reported = |text: String| {
         std::fs::write(place.path().join("spec.toml"), text).unwrap();
         let [checked, ran] = ["check", "run"].map(|command| place.runner(&[command, "spec.toml"]));
         assert_eq!((checked.code, ran.code, &checked.stderr), (Some(2), Some(2), &ran.stderr));
         assert!(!place.path().join("runs").exists());
         checked.stderr.replace(&place.path().display().to_string(), "HERE")
     };
-    insta::assert_snapshot!(told(spec("[data.csv]\npath = \"pipe\"\ntarget = \"y\"", "")), @r#"
+    insta::assert_snapshot!(reported(spec("[data.csv]\npath = \"pipe\"\ntarget = \"y\"", "")), @r#"
     error: cannot read `HERE/pipe`: it is a named pipe: expected a regular file
      --> spec.toml:2:8
       |
@@ -140,7 +142,7 @@ fn data_that_are_no_file() {
       |
       = hint: write what it gives to a file and name that: data files are looked at again
     "#);
-    insta::assert_snapshot!(told(spec("[data.idx]\nimages = \"/dev/zero\"\nlabels = \"pipe\"", "")), @r#"
+    insta::assert_snapshot!(reported(spec("[data.idx]\nimages = \"/dev/zero\"\nlabels = \"pipe\"", "")), @r#"
     error: cannot read `/dev/zero`: it is a device: expected a regular file
      --> spec.toml:2:10
       |
@@ -149,7 +151,7 @@ fn data_that_are_no_file() {
       |
       = hint: write what it gives to a file and name that: data files are looked at again
     "#);
-    insta::assert_snapshot!(told(spec("[data.npy]\nfeatures = \".\"\nlabels = \"pipe\"", "")), @r#"
+    insta::assert_snapshot!(reported(spec("[data.npy]\nfeatures = \".\"\nlabels = \"pipe\"", "")), @r#"
     error: cannot read `HERE`: it is a folder: expected a regular file
      --> spec.toml:2:12
       |
@@ -158,7 +160,7 @@ fn data_that_are_no_file() {
       |
       = hint: name a file in it
     "#);
-    insta::assert_snapshot!(told(spec(synthetic, "init = { file = \"pipe\" }")), @r#"
+    insta::assert_snapshot!(reported(spec(synthetic, "init = { file = \"pipe\" }")), @r#"
     error: cannot read `HERE/pipe`: it is a named pipe: expected a regular file
      --> spec.toml:8:17
       |
@@ -185,7 +187,7 @@ fn data_that_are_no_file() {
 /// A debug build says what its times are worth, in one line, wherever it shows some; a release build has no such line.
 #[test]
 fn what_a_debug_build_says_of_its_times() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let raw = |arguments: &[&str]| {
         let output = place.command(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -200,18 +202,18 @@ fn what_a_debug_build_says_of_its_times() {
     let lines = |text: &str| {
         text.lines().filter(|line| line.contains("debug")).map(str::to_owned).collect::<Vec<_>>()
     };
-    let told = |text: &str, before: &str| {
+    let reported = |text: &str, before: &str| {
         let want = if is_debug { vec![format!("{before}{DEBUG_BUILD}")] } else { Vec::new() };
         assert_eq!(lines(text), want, "{text}");
     };
-    told(&run, "  build            ");
-    told(&raw(&["check", "spec.toml"]), "  build      ");
-    told(&raw(&["check", "lab.toml"]), "  build      ");
-    told(&raw(&["lab.toml", "--runs-dir", "lab"]), "  build ");
-    told(&raw(&["spec.toml", "seed=1,2", "--runs-dir", "sweep"]), "  build ");
+    reported(&run, "  build            ");
+    reported(&raw(&["check", "spec.toml"]), "  build      ");
+    reported(&raw(&["check", "lab.toml"]), "  build      ");
+    reported(&raw(&["lab.toml", "--runs-dir", "lab"]), "  build ");
+    reported(&raw(&["spec.toml", "seed=1,2", "--runs-dir", "sweep"]), "  build ");
     raw(&["spec.toml", "seed=1"]);
-    told(&raw(&["compare", "runs"]), "the build of run 1, 2 is ");
-    told(&raw(&["compare", "runs", "--export", "csv"]), "warning: the build of run 1, 2 is ");
+    reported(&raw(&["compare", "runs"]), "the build of run 1, 2 is ");
+    reported(&raw(&["compare", "runs", "--export", "csv"]), "warning: the build of run 1, 2 is ");
     let log = folder.text("run.log");
     assert_eq!(log.matches(&format!(" WARN  build {DEBUG_BUILD}\n")).count(), usize::from(is_debug), "{log}");
 }
@@ -219,7 +221,7 @@ fn what_a_debug_build_says_of_its_times() {
 /// A run that diverged has no weights; the way that it names to the last good ones gives them.
 #[test]
 fn a_run_without_a_model_says_why_and_how_to_get_one() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let schedule = "schedule.cosine={}";
     let ran = place.run(&["optimizer.sgd.lr=1e3", schedule]);
     let folder = ran.ended_by(1);
@@ -235,7 +237,7 @@ fn a_run_without_a_model_says_why_and_how_to_get_one() {
     assert!(log.ends_with(&format!(" WARN  no model was written: {words}\n")), "{log}");
     assert!(!folder.files().contains(&"model.safetensors".to_owned()));
     let spec = folder.0.join("spec.toml");
-    let again = Place::of(&spec);
+    let again = Sandbox::with_spec(&spec);
     let kept = again.run(&[&format!("trainer.max_steps={good}")]).ended_by(0);
     assert!(
         tensors(&kept.model()).values().flat_map(|(_, numbers)| numbers).all(|number| number.is_finite())

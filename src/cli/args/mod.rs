@@ -7,7 +7,7 @@ use std::{ffi::OsString, io::IsTerminal};
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use clap_complete::Shell;
 
-use super::exit::{Exit, print, say};
+use super::exit::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{Command, CompareOptions, DevicesOptions, NewOptions, ParityOptions, RunOptions};
 
@@ -122,7 +122,7 @@ fn virtual_gpus_of_environment() -> Result<Option<u32>, Exit> {
         Some(number) => Ok(Some(number)),
         None => {
             let found = text.to_string_lossy();
-            say(
+            print_error(
                 format!("`{VIRTUAL_GPUS}` is `{found}`: expected a number from 0 to {MOST_VIRTUAL_GPUS}"),
                 Some("it stands for `--virtual-gpus N`; unset it to use the machine as it is"),
             );
@@ -132,7 +132,7 @@ fn virtual_gpus_of_environment() -> Result<Option<u32>, Exit> {
 }
 
 fn refuse_later(name: &str) -> Exit {
-    say(format!("not in this version: `{name}`"), Some("`runner --help` lists what is"));
+    print_error(format!("not in this version: `{name}`"), Some("`runner --help` lists what is"));
     Exit::Refused
 }
 

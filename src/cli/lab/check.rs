@@ -30,7 +30,7 @@ pub fn warnings(experiment: &Experiment<LabSpec>, prepared: &[Prepared]) -> Warn
         Prepared::SameAs(_, devices) => Some((trial.index, devices.note.clone().into_iter().collect())),
         Prepared::Missing(_) => None,
     });
-    Warnings::of(experiment.is_sweep(), trials)
+    Warnings::new(experiment.is_sweep(), trials)
 }
 
 /// Runs the command.
@@ -43,7 +43,7 @@ pub fn check(options: &RunOptions, experiment: &Experiment<LabSpec>) -> Exit {
     let mut text = String::new();
     if options.quiet {
         // The page has these.
-        warnings(experiment, &prepared).tell();
+        warnings(experiment, &prepared).print();
     } else if experiment.is_sweep() {
         text.push_str(&trials(experiment, &prepared));
     }

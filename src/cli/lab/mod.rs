@@ -14,8 +14,8 @@ pub use check::check;
 use super::{
     args::RunOptions,
     execute::{ExecuteError, Process},
-    exit::{Exit, print, say, tell},
-    run::{catch_signals, fault, graver, of_trial, refuse},
+    exit::{Exit, print, print_error, print_stderr},
+    run::{catch_signals, more_severe, of_trial, refuse, report_error},
 };
 use crate::{
     event::Status,
@@ -59,7 +59,7 @@ pub fn run(
     let process = Process { begun, started, command, threads, virtual_gpus, git, stop: &stop, load };
     let mut session = Session { process, experiment, options };
     if experiment.is_sweep() {
-        session.sweep(&prepared).unwrap_or_else(|e| fault(&ExecuteError::Record(e), None))
+        session.sweep(&prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None))
     } else {
         session.single(&prepared)
     }
@@ -84,7 +84,7 @@ impl Session<'_> {
         let devices = match devices(trial) {
             Ok(devices) => devices,
             Err(e) => {
-                fault(&e, None);
+                report_error(&e, None);
                 return Exit::Refused;
             }
         };
@@ -115,9 +115,9 @@ impl Session<'_> {
                 } else {
                     text.push_str(&format!("{}\n", folder.path().display()));
                 }
-                graver(self.ended(&outcome, None), print(&text))
+                more_severe(self.ended(&outcome, None), print(&text))
             }
-            Err(e) => fault(&e, None),
+            Err(e) => report_error(&e, None),
         }
     }
 
@@ -133,7 +133,7 @@ impl Session<'_> {
             Status::Interrupted => self.signal(),
             Status::Failed | Status::Diverged => {
                 let reason = outcome.reason.as_deref().unwrap_or("the run failed");
-                say(of_trial(of, reason), None);
+                print_error(of_trial(of, reason), None);
                 Exit::Failed
             }
         }
@@ -159,7 +159,7 @@ impl Session<'_> {
         let mut any_virtual = false;
         let mut voice = self.voice();
         let warnings = check::warnings(experiment, prepared);
-        warnings.tell();
+        warnings.print();
         warnings.texts().for_each(|text| voice.note(text));
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
             let values: Vec<_> = trial.axes.iter().map(|(_, v)| v.clone()).collect();
@@ -174,7 +174,7 @@ impl Session<'_> {
                     TrialEnd::SameAs { trial: *earlier, folder, note: devices.note.clone() }
                 }
                 Prepared::Missing(problem) => {
-                    worst = graver(worst, Exit::Missing);
+                    worst = more_severe(worst, Exit::Missing);
                     let there = problem.label.clone().map_or(String::new(), |l| format!(": {l}"));
                     let reason = format!("{}{there}", problem.message.replace('`', ""));
                     ended.push(format!("trial {}: skipped: {reason}", trial.index));
@@ -193,20 +193,20 @@ impl Session<'_> {
                     match ran {
                         Ok((outcome, found)) => {
                             table.extend(found.of_trial(trial.index, &trial.axes));
-                            let speed = Speed::of(trial.index, trial.repeat, planned, &outcome);
+                            let speed = Speed::from_outcome(trial.index, trial.repeat, planned, &outcome);
                             let ratio =
                                 speed.as_ref().and_then(|own| own.against(&speeds)).unwrap_or_default();
                             speeds.extend(speed);
                             let line = ended_in_words(&outcome, outcome.work_s);
                             ended.push(format!("trial {}: {line}{ratio}", trial.index));
-                            worst = graver(worst, self.ended(&outcome, Some(trial.index)));
+                            worst = more_severe(worst, self.ended(&outcome, Some(trial.index)));
                             let (status, reason) = (outcome.status, outcome.reason);
                             TrialEnd::Ran { status, folder: own.clone(), reason }
                         }
                         Err(e) => {
                             let reason = Some(e.to_string());
                             ended.push(format!("trial {}: failed", trial.index));
-                            worst = graver(worst, fault(&e, Some(trial.index)));
+                            worst = more_severe(worst, report_error(&e, Some(trial.index)));
                             TrialEnd::Ran { status: Status::Failed, folder: own.clone(), reason }
                         }
                     }
@@ -228,7 +228,7 @@ impl Session<'_> {
             let trials = units::counted(experiment.trials.len() as u64, "trial");
             format!("{table}{name}: {trials}\n{ended}  folder {path}\n")
         };
-        Ok(graver(worst, print(&text)))
+        Ok(more_severe(worst, print(&text)))
     }
 }
 
@@ -265,7 +265,7 @@ struct Speed<'a> {
 
 impl<'a> Speed<'a> {
     /// Of a whole trial on devices whose times mean something: virtual ones share one processor.
-    fn of(trial: usize, repeat: u32, planned: &'a LabTrial, outcome: &LabOutcome) -> Option<Self> {
+    fn from_outcome(trial: usize, repeat: u32, planned: &'a LabTrial, outcome: &LabOutcome) -> Option<Self> {
         let whole = outcome.status == Status::Finished && outcome.work_s > 0.0;
         let per_s = outcome.done as f64 / outcome.work_s;
         (whole && !planned.devices.any_virtual()).then_some(Self { trial, repeat, planned, per_s })
@@ -280,5 +280,5 @@ impl<'a> Speed<'a> {
 
 /// Says something to standard error, with the trial's name before it.
 fn say_plain(voice: &Voice, text: &str) {
-    tell(&format!("{}{text}\n", voice.prefix));
+    print_stderr(&format!("{}{text}\n", voice.prefix));
 }

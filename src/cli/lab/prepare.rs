@@ -3,7 +3,7 @@
 use super::same::repeats;
 use crate::{
     plan::{
-        Choice, Machine, PlanError,
+        Machine, PlanError, ResolvedDevices,
         lab::{LabTrial, plan},
     },
     spec::{Experiment, LabSpec, Problem},
@@ -14,7 +14,7 @@ pub enum Prepared {
     /// It runs.
     Run(Box<LabTrial>),
     /// It would only repeat that earlier trial: what it asks for, and what it would use.
-    SameAs(usize, Choice),
+    SameAs(usize, ResolvedDevices),
     /// Its devices are not there.
     Missing(Problem),
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     plan::{
-        Place,
+        DeviceId,
         lab::{LabTrial, Work},
     },
     spec::{Lab, LabSpec, OnMissing, lab::Order},
@@ -34,7 +34,7 @@ pub fn same_work(a: &LabTrial, b: &LabTrial) -> bool {
             x == y && a.devices.used.len() == b.devices.used.len()
         }
         (Work::Transfer(x), Work::Transfer(y)) => {
-            let is_host = |place| place == Place::Cpu;
+            let is_host = |place| place == DeviceId::Cpu;
             let ways = |copies: &[crate::plan::lab::CopyPlan]| -> Vec<_> {
                 let way = |c: &crate::plan::lab::CopyPlan| {
                     (is_host(c.from), is_host(c.to), c.from == c.to, c.memory)

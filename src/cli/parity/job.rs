@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// See the module.
-pub struct Job {
+pub struct ParityJob {
     /// With all that does not depend on the devices.
     pub spec: Spec,
     /// The devices that are compared; the first is the CPU.
@@ -26,9 +26,9 @@ pub struct Job {
 
 const CPU: Request = Request::NumGpus(GpuCount::Exactly(0));
 
-impl Job {
+impl ParityJob {
     /// So many steps of one global batch each, and the loss of every one.
-    pub fn of(
+    pub fn new(
         experiment: &Experiment,
         options: &RunOptions,
         mut spec: Spec,

@@ -5,13 +5,13 @@ mod job;
 mod rule;
 mod table;
 
-use job::Job;
+use job::ParityJob;
 use rule::{Curve, Rule};
 
 use super::{
     args::ParityOptions,
     execute::Ready,
-    exit::{Exit, print, say},
+    exit::{Exit, print, print_error},
     machine::machine,
     prepare::{Datasets, initial_weights, plan_trial},
     run::refuse,
@@ -37,15 +37,15 @@ pub fn parity(options: &ParityOptions) -> Exit {
     let Some(trial) = experiment.trials.first() else { return Exit::Done };
     let machine = machine(run.virtual_gpus, true);
     if machine.gpus.is_empty() {
-        say(
+        print_error(
             format!("there is nothing to hold the CPU against: no GPU can be used ({})", machine.no_gpu),
             Some("`--virtual-gpus 4` has the host pose as a machine with four"),
         );
         return Exit::Missing;
     }
-    let job = Job::of(&experiment, run, trial.spec.clone(), *steps, &machine);
+    let job = ParityJob::new(&experiment, run, trial.spec.clone(), *steps, &machine);
     if job.requests.len() < 2 {
-        say("there is nothing to hold the CPU against: no GPU is asked for", Some(REQUESTS));
+        print_error("there is nothing to hold the CPU against: no GPU is asked for", Some(REQUESTS));
         return Exit::Refused;
     }
     let mut datasets = Datasets::new(&machine);
@@ -94,7 +94,7 @@ fn curve(
     let dataset = datasets.open(&spec).map_err(refused)?;
     let weights = initial_weights(&planned, datasets).map_err(refused)?;
     let failed = |e: &dyn std::fmt::Display| {
-        say(e.to_string(), None);
+        print_error(e.to_string(), None);
         Exit::Failed
     };
     let ready = Ready::new(&planned, dataset, weights.as_ref()).map_err(|e| failed(&e))?;

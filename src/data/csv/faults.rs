@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{columns::Columns, text::Text};
 use crate::{
     data::{file, labels},
-    spec::{Place, Problem},
+    spec::{Location, Problem},
 };
 
 /// What is wrong with a cell.
@@ -40,11 +40,11 @@ struct Found<'a> {
 enum Fault<'a> {
     Cell { kind: Kind, sighting: &'a Sighting, is_text: bool },
     Uneven(&'a Sighting),
-    Unclosed(Place),
+    Unclosed(Location),
 }
 
 /// A cell that opens a quote and ends with the file.
-pub(super) fn unclosed(place: Place) -> Problem {
+pub(super) fn unclosed(place: Location) -> Problem {
     Problem::new(place, "a quoted cell is never closed")
         .hint("close it with `\"`; within quotes a quote is written `\"\"`")
 }
@@ -64,7 +64,7 @@ impl Group {
     }
 
     /// Those to tell, each with words about the others where there are too many.
-    fn told(&self, what: &str) -> impl Iterator<Item = (&Sighting, Option<String>)> {
+    fn reported(&self, what: &str) -> impl Iterator<Item = (&Sighting, Option<String>)> {
         let many = self.count > LISTED;
         let label = many.then(|| format!("the first of {} {what}", self.count));
         self.first.iter().take(if many { 1 } else { LISTED }).map(move |sighting| (sighting, label.clone()))
@@ -107,14 +107,14 @@ impl<'a> Faults<'a> {
             // Where text outnumbers the numbers, it is not the cells that are wrong, but what the column is taken for.
             let is_text = kind == Kind::Text && group.count > numbers;
             let what = format!("such cells in column `{}`", self.columns.name(column));
-            let told = group.told(&what).take(if is_text { 1 } else { LISTED });
-            for (sighting, label) in told {
+            let reported = group.reported(&what).take(if is_text { 1 } else { LISTED });
+            for (sighting, label) in reported {
                 let fault = Fault::Cell { kind, sighting, is_text };
                 found.push(Found { record: sighting.record, column, fault, label });
             }
         }
         total += self.uneven.count;
-        for (sighting, label) in self.uneven.told("such lines") {
+        for (sighting, label) in self.uneven.reported("such lines") {
             if sighting.record == last && unclosed.is_some() {
                 continue;
             }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     data::file,
-    spec::{Place, Problem},
+    spec::{Location, Problem},
 };
 
 /// A file's text, without its byte order mark.
@@ -25,7 +25,7 @@ impl Text {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let byte = error.as_bytes()[valid.len()];
             let line_start = valid.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
-            let place = Place::File {
+            let place = Location::File {
                 path: path.into(),
                 line: Some(line_number(valid)),
                 column: Some(String::from_utf8_lossy(&valid[line_start..]).chars().count() as u64 + 1),
@@ -67,14 +67,14 @@ impl Text {
     }
 
     /// Where cell `column` of the record at byte `record` stands.
-    pub(super) fn cell(&self, record: usize, column: usize) -> Place {
+    pub(super) fn cell(&self, record: usize, column: usize) -> Location {
         let mut scan = Scan::at(self, record);
         while scan.column < column && scan.next_cell() {}
         self.place(scan.byte)
     }
 
     /// Where the record at byte `record` opens a quoted cell that nothing closes.
-    pub(super) fn unclosed_quote(&self, record: usize) -> Option<Place> {
+    pub(super) fn unclosed_quote(&self, record: usize) -> Option<Location> {
         let mut scan = Scan::at(self, record);
         loop {
             let start = scan.byte;
@@ -85,18 +85,18 @@ impl Text {
     }
 
     /// The line in which the record at byte `record` begins.
-    pub(super) fn line(&self, record: usize) -> Place {
+    pub(super) fn line(&self, record: usize) -> Location {
         match self.place(Scan::at(self, record).byte) {
-            Place::File { path, line, text, .. } => Place::File { path, line, column: None, text },
+            Location::File { path, line, text, .. } => Location::File { path, line, column: None, text },
             other => other,
         }
     }
 
-    fn place(&self, byte: usize) -> Place {
+    fn place(&self, byte: usize) -> Location {
         let before = &self.body[..byte.min(self.body.len())];
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = self.body[start..].split(['\n', '\r']).next().unwrap_or_default();
-        Place::File {
+        Location::File {
             path: self.path.clone(),
             line: Some(line_number(before.as_bytes())),
             column: Some(before[start..].chars().count() as u64 + 1),
@@ -180,7 +180,7 @@ mod tests {
         while reader.read_record(&mut record).expect("a record") {
             let start = record.position().expect("a position").byte() as usize;
             for (column, cell) in record.iter().enumerate() {
-                let Place::File { line: Some(line), column: Some(column), .. } = text.cell(start, column)
+                let Location::File { line: Some(line), column: Some(column), .. } = text.cell(start, column)
                 else {
                     panic!("no place");
                 };
@@ -212,8 +212,12 @@ mod tests {
     #[test]
     fn finds_a_quote_that_nothing_closes() {
         let text = text("a,b\n1,\"2\n3,4\n");
-        let place =
-            Place::File { path: "x.csv".into(), line: Some(2), column: Some(3), text: Some("1,\"2".into()) };
+        let place = Location::File {
+            path: "x.csv".into(),
+            line: Some(2),
+            column: Some(3),
+            text: Some("1,\"2".into()),
+        };
         assert_eq!(text.unclosed_quote(4), Some(place));
         assert_eq!(text.unclosed_quote(0), None);
     }

@@ -18,7 +18,7 @@ use self::{
     rows::{Array, Rows},
 };
 use super::{
-    Dataset, Part, Stamp, Store, Task, file, labels, memory,
+    Dataset, FileFingerprint, Part, Store, Task, file, labels, memory,
     raw::{self, Element},
     split::{self, Split},
 };
@@ -211,7 +211,7 @@ impl<'a> Pair<'a> {
         let array = Arc::new(Array {
             file: file.try_clone().map_err(unreadable)?,
             path: self.features_path.into(),
-            stamp: Stamp::new(self.features_path, &file.metadata().map_err(unreadable)?),
+            stamp: FileFingerprint::new(self.features_path, &file.metadata().map_err(unreadable)?),
             layout: header.layout,
             width: self.width,
             offset: header.offset,

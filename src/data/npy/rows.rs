@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     data::{
-        FileChange, Reads, RowReader, Stamp,
+        FileChange, FileFingerprint, Reads, RowReader,
         raw::{self, Layout},
     },
     device::make_room,
@@ -30,7 +30,7 @@ pub(super) struct Array {
     /// Where the first element stands.
     pub(super) offset: u64,
     /// What the file was like when it was opened.
-    pub(super) stamp: Stamp,
+    pub(super) stamp: FileFingerprint,
 }
 
 /// Some rows of an [`Array`], numbered from 0.

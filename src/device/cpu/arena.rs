@@ -41,7 +41,7 @@ impl Span {
 
     /// For tests of what is done with spans.
     #[cfg(test)]
-    pub fn of(start: usize, len: usize) -> Span {
+    pub fn new(start: usize, len: usize) -> Span {
         Span { start, len }
     }
 

@@ -6,20 +6,20 @@ use std::{
 };
 
 use super::{
-    pace::{Pace, Sharing},
     simd,
     state::{Fault, State},
-    task::Tally,
-    team::{Lost, Seat, Team},
+    task::WorkerState,
+    team::{Lost, Team, WorkerToken},
+    thread_tuner::{ThreadMode, ThreadTuner},
     watch::{PhaseWatch, Unwatched, Watcher},
 };
 use crate::{
     collective::Collective,
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Kind, Lane, Ledger, Meters, Moved, Purpose, Ran,
-        RowReader, Store, Work, digest,
+        Block, Clock, DeviceError, Executor, Grain, Kind, Lane, Ledger, Meters, Moved, PassKind, Purpose,
+        Ran, RowReader, Store, digest,
     },
-    program::{BufferId, Layout, Phase, Programs, Slice, Sums},
+    program::{Accumulator, BufferId, Layout, Phase, Programs, Slice},
 };
 
 /// Whose memory an executor works in.
@@ -32,7 +32,7 @@ pub enum Memory {
 }
 
 /// What a trial asks of the CPU.
-pub struct Job {
+pub struct CpuSetup {
     /// Its name.
     pub device: String,
     /// Its programs.
@@ -47,12 +47,12 @@ pub struct Job {
     pub memory: Memory,
     /// Whether steps are left to one thread while a team of them is slower, as it is when other processes take its
     /// cores.
-    pub sharing: Sharing,
+    pub sharing: ThreadMode,
 }
 
-impl Job {
+impl CpuSetup {
     /// For the CPU itself, alone.
-    pub fn cpu(programs: Programs, threads: usize, seed: u64, sharing: Sharing) -> Self {
+    pub fn cpu(programs: Programs, threads: usize, seed: u64, sharing: ThreadMode) -> Self {
         let (device, collective, memory) = ("cpu".to_owned(), None, Memory::Host);
         Self { device, programs, threads, seed, collective, memory, sharing }
     }
@@ -64,8 +64,8 @@ pub struct CpuExecutor {
     memory: Memory,
     state: Arc<RwLock<State>>,
     team: Option<Team>,
-    pace: Pace,
-    tally: Tally,
+    tuner: ThreadTuner,
+    tally: WorkerState,
     layout: Layout,
     /// Rows of a step and of a chunk of validation: of the global batch, and of this device.
     batch: [[usize; 2]; 2],
@@ -76,7 +76,7 @@ pub struct CpuExecutor {
 
 impl CpuExecutor {
     /// Plans memory, compiles the programs, starts the threads.
-    pub fn new(job: Job) -> Result<Self, DeviceError> {
+    pub fn new(job: CpuSetup) -> Result<Self, DeviceError> {
         let mut state = State::new(&job.programs, job.threads, job.seed).map_err(|e| e.on(&job.device))?;
         if job.memory == Memory::Separate {
             state.arena.poison(&job.programs.layout);
@@ -85,22 +85,22 @@ impl CpuExecutor {
         let state = Arc::new(RwLock::new(state));
         let team = if job.threads > 1 {
             let state = Arc::clone(&state);
-            let work = move |seat: Seat<'_>| {
+            let work = move |seat: WorkerToken<'_>| {
                 simd::flush_denormals();
                 let state = state.read().unwrap_or_else(PoisonError::into_inner);
-                state.walk_together(seat, &mut Tally::default(), &mut Unwatched)
+                state.walk_together(seat, &mut WorkerState::default(), &mut Unwatched)
             };
             let team = Team::new(job.threads, work);
             Some(team.map_err(|source| DeviceError::Thread { device: job.device.clone(), source })?)
         } else {
             None
         };
-        let pace = Pace::new(job.threads, job.sharing);
+        let tuner = ThreadTuner::new(job.threads, job.sharing);
         let Programs { layout, train, validate, .. } = job.programs;
         let batch = [[train.batch, train.rows], validate.map_or([1, 0], |p| [p.batch, p.rows])];
-        let tally = Tally { collective: job.collective, ..Tally::default() };
+        let tally = WorkerState { collective: job.collective, ..WorkerState::default() };
         let (device, memory) = (job.device, job.memory);
-        Ok(Self { device, memory, state, team, pace, tally, layout, batch, bytes, rows_bytes: [0; 5] })
+        Ok(Self { device, memory, state, team, tuner, tally, layout, batch, bytes, rows_bytes: [0; 5] })
     }
 
     /// The state between blocks, when no thread reads it. A poisoned lock only says that a worker panicked, which the
@@ -120,7 +120,7 @@ impl CpuExecutor {
         ends: &mut Vec<f64>,
     ) -> Result<(), Lost> {
         let begun = Instant::now();
-        let [batch, own] = self.batch[usize::from(block.work == Work::Validate)];
+        let [batch, own] = self.batch[usize::from(block.work == PassKind::Validate)];
         let position = block.position + first * batch;
         // A chunk holds this device's rows only, and begins with a batch.
         let offset = (block.offset / batch + first) * own;
@@ -132,18 +132,18 @@ impl CpuExecutor {
             a.hyper.clear();
             a.hyper.extend_from_slice(block.hyper.get(first..first + steps).unwrap_or_default());
         });
-        let timed = block.work == Work::Train && clock.grain == Grain::Phases;
+        let timed = block.work == PassKind::Train && clock.grain == Grain::Phases;
         if timed {
             let mut watch = PhaseWatch::new(clock, ends, begun);
-            self.walk(together, &mut watch)?;
+            self.run_tasks(together, &mut watch)?;
             watch.finish();
             Ok(())
         } else {
-            self.walk(together, &mut Unwatched)
+            self.run_tasks(together, &mut Unwatched)
         }
     }
 
-    fn walk(&mut self, together: bool, watcher: &mut impl Watcher) -> Result<(), Lost> {
+    fn run_tasks(&mut self, together: bool, watcher: &mut impl Watcher) -> Result<(), Lost> {
         let tally = &mut self.tally;
         match self.team.as_mut().filter(|_| together) {
             None => {
@@ -173,8 +173,8 @@ impl CpuExecutor {
     }
 
     /// Writes down when steps ended that were timed together.
-    fn tell_ends(&self, work: Work, steps: usize, [start, end]: [Instant; 2], meters: &mut Meters<'_>) {
-        if steps > 0 && work == Work::Train && meters.clock.grain == Grain::Blocks {
+    fn report_ends(&self, work: PassKind, steps: usize, [start, end]: [Instant; 2], meters: &mut Meters<'_>) {
+        if steps > 0 && work == PassKind::Train && meters.clock.grain == Grain::Blocks {
             meters.clock.span(Lane::Device, Phase::Step, [start, end], steps as u64);
             let end = (end - meters.clock.origin()).as_secs_f64();
             meters.ends.extend(std::iter::repeat_n(end, steps));
@@ -277,8 +277,8 @@ impl Executor for CpuExecutor {
         Ok(self.moved(4 * to.len()))
     }
 
-    fn take_sums(&mut self, sums: Sums, to: &mut [f64]) -> Result<Moved, DeviceError> {
-        let own = &mut self.tally.sums[usize::from(sums == Sums::Validation)];
+    fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError> {
+        let own = &mut self.tally.sums[usize::from(sums == Accumulator::Validation)];
         to.fill(0.0);
         to.iter_mut().zip(own.iter_mut()).for_each(|(to, own)| *to = std::mem::take(own));
         Ok(self.moved(8 * to.len()))
@@ -301,23 +301,23 @@ impl Executor for CpuExecutor {
         }
         let mut first = 0;
         while first < block.steps {
-            let (together, steps) = self.pace.next(block.work, block.steps - first);
+            let (together, steps) = self.tuner.next(block.work, block.steps - first);
             let begun = Instant::now();
             let result = self.part(block, first, steps, together, meters.clock, meters.ends);
             if let Err(Lost) = result {
                 self.count_sums(meters.ledger);
                 let error = self.lost(block.step + 1, first);
                 if let DeviceError::Rows { done, .. } = error {
-                    self.tell_ends(block.work, done, [start, Instant::now()], meters);
+                    self.report_ends(block.work, done, [start, Instant::now()], meters);
                 }
                 return Err(error);
             }
-            self.pace.took(block.work, together, steps, begun.elapsed());
+            self.tuner.took(block.work, together, steps, begun.elapsed());
             first += steps;
         }
         self.count_sums(meters.ledger);
         let end = Instant::now();
-        self.tell_ends(block.work, block.steps, [start, end], meters);
+        self.report_ends(block.work, block.steps, [start, end], meters);
         let time = end - start;
         let step_time = Some(time / block.steps.max(1) as u32);
         Ok(Ran { non_finite: self.tally.non_finite, step_time, waited: Duration::ZERO })

@@ -72,7 +72,7 @@ mod tests {
             let mut marks = [[false; 3]; 40];
             for _ in 0..30 {
                 let (start, thread) = (below(40), below(3));
-                let span = Span::of(start, below(41 - start as u64));
+                let span = Span::new(start, below(41 - start as u64));
                 let others = |marks: &[bool; 3]| (0..3).any(|t| t != thread && marks[t]);
                 let meets = marks[start..span.end()].iter().any(others);
                 assert_eq!(footprint.meets_another(span, thread), meets);

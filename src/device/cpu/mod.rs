@@ -10,7 +10,6 @@ mod footprint;
 mod linear;
 pub mod matmul;
 mod ops;
-mod pace;
 #[allow(unsafe_code)]
 mod pool;
 mod rates;
@@ -21,10 +20,11 @@ mod stage;
 mod state;
 mod task;
 mod team;
+mod thread_tuner;
 mod watch;
 
 pub use backend::HostBackend;
-pub use executor::{CpuExecutor, Job, Memory};
-pub use pace::Sharing;
+pub use executor::{CpuExecutor, CpuSetup, Memory};
 pub use rates::measure as measure_rates;
 pub use simd::{denormals_flushed, flush_denormals};
+pub use thread_tuner::ThreadMode;

@@ -43,7 +43,7 @@ struct State {
 }
 
 impl State {
-    fn of(bits: u64) -> Self {
+    fn from_bits(bits: u64) -> Self {
         Self { pass: (bits >> 32) as u32, front: (bits >> 16) as u16, back: bits as u16 }
     }
 
@@ -98,12 +98,12 @@ impl Pool {
     /// `arena` is the one that verified the access, as one that all members of the team share, and `member` is the caller's
     /// number in the team. Every member enters once between the same two barriers, and is done with it before the second;
     /// it holds no other slice of the arena meanwhile.
-    pub unsafe fn enter<'a>(&'a self, arena: &'a Arena, member: usize) -> Turns<'a> {
+    pub unsafe fn enter<'a>(&'a self, arena: &'a Arena, member: usize) -> TileQueue<'a> {
         let used = self.queues[member].entered.fetch_add(1, Ordering::Relaxed);
         let base = used.wrapping_mul(self.passes());
         // SAFETY: the caller's word; writes are lent by tile, see `Taken::out`.
         let reads = unsafe { self.access.borrow_reads(arena) };
-        Turns { pool: self, arena, member, base, reads }
+        TileQueue { pool: self, arena, member, base, reads }
     }
 
     fn passes(&self) -> u32 {
@@ -114,7 +114,7 @@ impl Pool {
     fn take(&self, queue: &Queue, base: u32, end: End) -> Option<(u32, usize)> {
         let mut bits = queue.state.load(Ordering::Relaxed);
         loop {
-            let State { pass, front, back } = State::of(bits);
+            let State { pass, front, back } = State::from_bits(bits);
             let now = pass.wrapping_sub(base);
             if now >= self.passes() {
                 return None;
@@ -139,14 +139,14 @@ impl Pool {
 
     /// How many tiles a queue has left in this use.
     fn left(&self, queue: &Queue, base: u32) -> usize {
-        let State { pass, front, back } = State::of(queue.state.load(Ordering::Relaxed));
+        let State { pass, front, back } = State::from_bits(queue.state.load(Ordering::Relaxed));
         let passes = self.passes().saturating_sub(pass.wrapping_sub(base)) as usize;
         (passes * queue.tiles).saturating_sub(queue.tiles - usize::from(back.saturating_sub(front)))
     }
 }
 
 /// A member's way through a pool.
-pub struct Turns<'a> {
+pub struct TileQueue<'a> {
     pool: &'a Pool,
     arena: &'a Arena,
     member: usize,
@@ -154,7 +154,7 @@ pub struct Turns<'a> {
     reads: [&'a [f32]; 4],
 }
 
-impl<'a> Turns<'a> {
+impl<'a> TileQueue<'a> {
     /// The tiles.
     pub fn grid(&self) -> &'a Grid {
         &self.pool.grid

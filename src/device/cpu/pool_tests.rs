@@ -7,7 +7,7 @@ use crate::{
     device::cpu::{
         arena::Access,
         matmul::Kernel,
-        team::{Seat, Team},
+        team::{Team, WorkerToken},
     },
     program::{Buffer, BufferId, Layout, Role},
 };
@@ -44,9 +44,14 @@ fn shared(threads: usize) -> Shared {
 }
 
 /// Goes through the pool once; a tile takes `work` turns of the processor by its number.
-fn go(shared: &Shared, seat: &Seat<'_>, used: usize, work: impl Fn(usize) -> usize) -> Result<(), Lost> {
+fn go(
+    shared: &Shared,
+    seat: &WorkerToken<'_>,
+    used: usize,
+    work: impl Fn(usize) -> usize,
+) -> Result<(), Lost> {
     let Shared { arena, pool, taken } = shared;
-    seat.meet()?;
+    seat.wait()?;
     // SAFETY: every member comes by here once between two barriers.
     let mut turns = unsafe { pool.enter(arena, seat.member()) };
     while let Some(mut turn) = turns.next(|| seat.is_lost())? {
@@ -62,7 +67,7 @@ fn go(shared: &Shared, seat: &Seat<'_>, used: usize, work: impl Fn(usize) -> usi
         taken.lock().expect("no panic").push((used, pass, tile));
         turn.finish();
     }
-    seat.meet()
+    seat.wait()
 }
 
 #[test]
@@ -74,7 +79,7 @@ fn every_turn_is_taken_once_and_a_tiles_passes_follow_each_other() {
         let state = Arc::new(shared(threads));
         let body = {
             let state = Arc::clone(&state);
-            move |seat: Seat<'_>| {
+            move |seat: WorkerToken<'_>| {
                 let member = seat.member();
                 (0..USES).try_for_each(|used| go(&state, &seat, used, |tile| slow(used, member) * (tile % 3)))
             }
@@ -107,7 +112,7 @@ fn counters_may_overflow() {
     all.pool.done.iter().for_each(|done| done.store(uses.wrapping_mul(3), Ordering::Relaxed));
     let body = {
         let all = Arc::clone(&all);
-        move |seat: Seat<'_>| (0..3).try_for_each(|used| go(&all, &seat, used, |_| 0))
+        move |seat: WorkerToken<'_>| (0..3).try_for_each(|used| go(&all, &seat, used, |_| 0))
     };
     let own = body.clone();
     let mut team = Team::new(2, body).expect("threads");
@@ -124,8 +129,8 @@ fn what_a_slow_member_leaves_is_done_by_others() {
     let is_left = Arc::new(AtomicU32::new(0));
     let body = {
         let (all, is_left) = (Arc::clone(&all), Arc::clone(&is_left));
-        move |seat: Seat<'_>| {
-            seat.meet()?;
+        move |seat: WorkerToken<'_>| {
+            seat.wait()?;
             // SAFETY: every member comes by here once between two barriers.
             let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
             let first = turns.next(|| seat.is_lost())?.expect("its own first tile");
@@ -140,13 +145,13 @@ fn what_a_slow_member_leaves_is_done_by_others() {
                 taken.finish();
             }
             assert_eq!(done, possible);
-            seat.meet()
+            seat.wait()
         }
     };
     let caller = {
         let all = Arc::clone(&all);
-        move |seat: Seat<'_>| {
-            seat.meet()?;
+        move |seat: WorkerToken<'_>| {
+            seat.wait()?;
             // SAFETY: as above.
             let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
             while let Some(taken) = turns.next(|| seat.is_lost())? {
@@ -154,7 +159,7 @@ fn what_a_slow_member_leaves_is_done_by_others() {
                 taken.finish();
             }
             is_left.store(1, Ordering::Release);
-            seat.meet()
+            seat.wait()
         }
     };
     let mut team = Team::new(2, body).expect("threads");
@@ -166,24 +171,24 @@ fn a_tile_of_a_member_that_is_gone_is_not_waited_for() {
     let all = Arc::new(shared(2));
     let body = {
         let all = Arc::clone(&all);
-        move |seat: Seat<'_>| -> Result<(), Lost> {
-            seat.meet()?;
+        move |seat: WorkerToken<'_>| -> Result<(), Lost> {
+            seat.wait()?;
             // SAFETY: each member comes by here once.
             let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
             // Takes a tile and never finishes it.
             turns.next(|| seat.is_lost()).map(drop)?;
-            seat.meet()?;
+            seat.wait()?;
             Err(Lost)
         }
     };
     let caller = {
         let all = Arc::clone(&all);
-        move |seat: Seat<'_>| {
-            seat.meet()?;
+        move |seat: WorkerToken<'_>| {
+            seat.wait()?;
             // SAFETY: as above.
             let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
             // The other has its tile.
-            seat.meet()?;
+            seat.wait()?;
             let mut finished = 0;
             while let Some(taken) = turns.next(|| seat.is_lost())? {
                 taken.finish();

@@ -12,18 +12,18 @@ use std::{
 };
 
 use super::{
-    CpuExecutor, Job, Memory, Sharing, flush_denormals,
+    CpuExecutor, CpuSetup, Memory, ThreadMode, flush_denormals,
     matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
     ops::{activation::activate, vectorized},
     team::Team,
 };
 use crate::{
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Work,
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind,
         probe::{SHORT_AND_LONG, STEPS, hyper, tiny},
     },
     host,
-    plan::{Origin, Rates},
+    plan::{MachineRates, Origin},
     program::{Activation, Programs},
 };
 
@@ -52,7 +52,7 @@ const MOST_BYTES: u64 = 1 << 30;
 ///
 /// # Errors
 /// Where threads or memory cannot be had.
-pub fn measure(threads: usize) -> Result<Rates, DeviceError> {
+pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
     flush_denormals();
     let kernel = Kernel::detect();
     let products = |threads: usize| {
@@ -73,8 +73,8 @@ pub fn measure(threads: usize) -> Result<Rates, DeviceError> {
         (1.0, 1.0)
     };
     let (instruction_s, block_s) = instruction()?;
-    let typical = Rates::typical(kernel.name());
-    Ok(Rates {
+    let typical = MachineRates::typical(kernel.name());
+    Ok(MachineRates {
         origin: Origin::Measured,
         processor: typical.processor,
         flops_per_s,
@@ -189,14 +189,14 @@ fn instruction() -> Result<(f64, f64), DeviceError> {
 /// Seconds of a step among many, and what a step alone takes longer.
 fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
     let layout = programs.layout.clone();
-    let mut executor = CpuExecutor::new(Job {
+    let mut executor = CpuExecutor::new(CpuSetup {
         device: "cpu".into(),
         memory: Memory::Host,
         collective: None,
         programs,
         threads: 1,
         seed: 0,
-        sharing: Sharing::Team,
+        sharing: ThreadMode::Team,
     })?;
     executor.bind(layout.train_features, &vec![0.5; STEPS].into())?;
     executor.bind(layout.train_targets, &vec![0.25; STEPS].into())?;
@@ -205,7 +205,7 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
     let (mut clock, mut ledger, mut ends) = (Clock::new(Grain::Blocks), Ledger::default(), Vec::new());
     let mut least = |steps: usize| -> Result<f64, DeviceError> {
         let block = Block {
-            work: Work::Train,
+            work: PassKind::Train,
             step: 0,
             position: 0,
             offset: 0,
@@ -235,7 +235,7 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
 
 /// Seconds of a meeting.
 fn barrier(threads: usize) -> Result<f64, DeviceError> {
-    let meet = |seat: super::team::Seat<'_>| (0..MEETINGS).try_for_each(|_| seat.meet());
+    let meet = |seat: super::team::WorkerToken<'_>| (0..MEETINGS).try_for_each(|_| seat.wait());
     let mut team = Team::new(threads, meet).map_err(no_thread)?;
     let mut least = f64::INFINITY;
     let begun = Instant::now();

@@ -7,14 +7,14 @@ use super::{
     footprint::Footprint,
     matmul::Grid,
     pool::Pool,
-    task::{Job, Share, Task},
+    task::{Share, Task, TaskKind},
 };
 use crate::program::Phase;
 
 /// A job before its access is proven.
 pub struct Draft {
     /// What is done.
-    pub job: Job,
+    pub job: TaskKind,
     /// On what.
     pub access: Access,
     /// Where its time counts.
@@ -63,7 +63,7 @@ pub struct Stages {
 impl Stages {
     /// None yet.
     pub fn new(threads: usize) -> Self {
-        Self { threads, stages: vec![Stage::of(threads)] }
+        Self { threads, stages: vec![Stage::new(threads)] }
     }
 
     /// Adds a step to the last stage, or behind another barrier where it must wait for a thread.
@@ -71,7 +71,7 @@ impl Stages {
         // One thread has nobody to meet.
         let alone = self.threads == 1;
         if !alone && !self.stages.last().is_some_and(|stage| stage.admits(&step)) {
-            self.stages.push(Stage::of(self.threads));
+            self.stages.push(Stage::new(self.threads));
         }
         if let Some(stage) = self.stages.last_mut() {
             if !alone {
@@ -88,7 +88,7 @@ impl Stages {
         let mut tasks: Vec<Vec<Task>> = (0..self.threads).map(|_| Vec::new()).collect();
         for (stage, mut proven) in self.stages.into_iter().zip(proven) {
             let shared = proven.split_off(self.threads).into_iter().flatten().zip(stage.shared);
-            let pools: Vec<(Job, Phase, Arc<Pool>)> = shared
+            let pools: Vec<(TaskKind, Phase, Arc<Pool>)> = shared
                 .map(|(access, shared)| {
                     let Shared { draft: Draft { job, phase, .. }, grid, widths } = shared;
                     (job, phase, Arc::new(Pool::new(access, grid, widths, self.threads)))
@@ -101,7 +101,7 @@ impl Stages {
                 // A thread with nothing to do in a stage still meets the others at its barrier.
                 if parts.is_empty() && barrier {
                     let share = Share::Own(Verified::nothing());
-                    thread.push(Task { job: Job::Idle, share, barrier, phase: Phase::Other });
+                    thread.push(Task { job: TaskKind::Idle, share, barrier, phase: Phase::Other });
                 }
                 for part in parts {
                     let (job, phase, share) = match part {
@@ -124,7 +124,7 @@ impl Stages {
 }
 
 impl Stage {
-    fn of(threads: usize) -> Self {
+    fn new(threads: usize) -> Self {
         Self { threads: (0..threads).map(|_| Vec::new()).collect(), ..Self::default() }
     }
 

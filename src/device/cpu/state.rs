@@ -10,12 +10,12 @@ use super::{
     compile::{Compiler, Scratch},
     linear,
     matmul::Kernel,
-    task::{Bound, Context, Cursor, Job, Share, Tally, Task},
-    team::{Lost, Seat},
+    task::{BoundData, Context, Cursor, Share, Task, TaskKind, WorkerState},
+    team::{Lost, WorkerToken},
     watch::Watcher,
 };
 use crate::{
-    device::{DeviceError, Work},
+    device::{DeviceError, PassKind},
     program::{Hyper, Program, Programs},
 };
 
@@ -36,7 +36,7 @@ pub struct Set {
 #[derive(Clone)]
 pub struct Assignment {
     /// Which programs.
-    pub work: Work,
+    pub work: PassKind,
     /// Optimizer steps done.
     pub step: u64,
     /// First row within the epoch.
@@ -71,7 +71,7 @@ pub struct State {
     /// All memory but the data.
     pub arena: Arena,
     /// The data.
-    pub bound: Bound,
+    pub bound: BoundData,
     /// The programs for one thread.
     pub alone: Set,
     /// The programs for the team.
@@ -101,7 +101,7 @@ impl State {
             _ => Some(Set::compile(programs, &together, &arena, &mut scratch)?),
         };
         let assignment = Assignment {
-            work: Work::Train,
+            work: PassKind::Train,
             step: 0,
             position: 0,
             offset: 0,
@@ -114,7 +114,7 @@ impl State {
             kernel,
             seed,
             arena,
-            bound: Bound::default(),
+            bound: BoundData::default(),
             alone,
             together,
             assignment,
@@ -122,41 +122,41 @@ impl State {
         })
     }
     /// One thread's way through the whole of a block, with the state to itself.
-    pub fn walk_alone(&mut self, tally: &mut Tally, watcher: &mut impl Watcher) -> Result<(), Lost> {
+    pub fn walk_alone(&mut self, tally: &mut WorkerState, watcher: &mut impl Watcher) -> Result<(), Lost> {
         let set = &self.alone;
         // SAFETY: `&mut self` excludes every other thread, and the set's tasks were verified by this arena.
-        unsafe { self.walk(set, None, tally, watcher) }
+        unsafe { self.run_tasks(set, None, tally, watcher) }
     }
 
     /// One member's way through its share of a block.
     pub fn walk_together(
         &self,
-        seat: Seat<'_>,
-        tally: &mut Tally,
+        seat: WorkerToken<'_>,
+        tally: &mut WorkerState,
         watcher: &mut impl Watcher,
     ) -> Result<(), Lost> {
         let Some(set) = &self.together else { return Ok(()) };
         // SAFETY: the set was verified by this arena for as many members as the team has, and the seat, which is spent
         // here, is the only one of its member in this run of the team. A state has one team, which shares it behind a
         // lock: while a member reads it nobody has it alone.
-        unsafe { self.walk(set, Some(&seat), tally, watcher) }
+        unsafe { self.run_tasks(set, Some(&seat), tally, watcher) }
     }
 
     /// # Safety
     /// Of all that walk this state at the same time, each has another seat of the team for which the set was compiled; it
     /// has none where it walks alone, a set for one.
-    unsafe fn walk(
+    unsafe fn run_tasks(
         &self,
         set: &Set,
-        seat: Option<&Seat<'_>>,
-        tally: &mut Tally,
+        seat: Option<&WorkerToken<'_>>,
+        tally: &mut WorkerState,
         watcher: &mut impl Watcher,
     ) -> Result<(), Lost> {
-        let member = seat.map_or(0, Seat::member);
+        let member = seat.map_or(0, WorkerToken::member);
         let a = &self.assignment;
         let [full, last] = match a.work {
-            Work::Train => &set.train,
-            Work::Validate => &set.validate,
+            PassKind::Train => &set.train,
+            PassKind::Validate => &set.validate,
         };
         let Some(full) = full else { return Ok(()) };
         let context = Context { kernel: self.kernel, bound: &self.bound };
@@ -178,7 +178,7 @@ impl State {
             for task in &program.tasks[member] {
                 watcher.enter(task.phase);
                 if let Some(seat) = seat.filter(|_| task.barrier) {
-                    seat.meet()?;
+                    seat.wait()?;
                 }
                 let access = match &task.share {
                     Share::Own(access) => access,
@@ -203,7 +203,7 @@ impl State {
                     }
                     return Err(Lost);
                 }
-                if matches!(task.job, Job::AllReduce) && tally.fault.is_some() {
+                if matches!(task.job, TaskKind::AllReduce) && tally.fault.is_some() {
                     return Err(Lost);
                 }
             }

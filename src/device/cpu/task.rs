@@ -11,18 +11,18 @@ use super::{
     arena::{Slices, Verified},
     compile::SUM_ROWS,
     linear,
-    matmul::{Kernel, Lines, Source, Upcoming},
+    matmul::{Kernel, Lines, Source, UpcomingRows},
     ops::{activation, dropout, gather, loss, optimizer, reduce},
     pool::Pool,
 };
 use crate::collective::{Collective, CollectiveError};
 use crate::device::Store;
-use crate::program::{Activation, Hyper, LossKind, Phase, Sums, UpdateRule};
+use crate::program::{Accumulator, Activation, Hyper, LossKind, Phase, UpdateRule};
 
 /// A job with its proven access.
 pub struct Task {
     /// What is done.
-    pub job: Job,
+    pub job: TaskKind,
     /// On what.
     pub share: Share,
     /// Whether the team meets before it.
@@ -50,7 +50,7 @@ pub enum Split {
 
 /// How a gather finds its rows; see [`crate::program::RowSource`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RowIndex {
     /// By the epoch's order.
     Order,
     /// By position.
@@ -61,16 +61,16 @@ pub enum Place {
 
 /// Which rows of the data a share of the batch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetch {
+pub struct RowFetch {
     /// Of which split.
     pub split: Split,
     /// How they are found.
-    pub place: Place,
+    pub place: RowIndex,
     /// The share's first row within the batch.
     pub first: usize,
 }
 
-impl Fetch {
+impl RowFetch {
     /// Those from a row of the share on.
     pub fn from(self, row: usize) -> Self {
         Self { first: self.first + row, ..self }
@@ -90,9 +90,9 @@ pub struct NextRows {
 
 /// What a task does. Reads and writes are numbered as in the comment of each.
 #[derive(Clone, Copy, Debug)]
-pub enum Job {
+pub enum TaskKind {
     /// Writes x, y: rows of the batch. x is left alone where those who read it have the rows `in_place`.
-    Gather { fetch: Fetch, width: usize, target_width: usize, in_place: bool },
+    Gather { fetch: RowFetch, width: usize, target_width: usize, in_place: bool },
     /// Reads a right operand, writes units of its packed form.
     Pack { transposed: bool, shape: [usize; 2], units: (usize, usize) },
     /// Reads x, weight (perhaps packed), bias; writes y, and z before the activation where `keep`. One output may be computed
@@ -103,7 +103,7 @@ pub enum Job {
         bias: bool,
         activation: Option<Activation>,
         keep: bool,
-        in_place: Option<Fetch>,
+        in_place: Option<RowFetch>,
     },
     /// Reads dy, packed Wᵀ, saved; writes dx.
     InputGradient { shape: [usize; 3], derivative: Option<Activation> },
@@ -118,7 +118,7 @@ pub enum Job {
         upcoming: Option<NextRows>,
     },
     /// Reads x, perhaps in place, and dy (one number per row); writes their products, a row of sums per chunk of rows.
-    PartialSums { inputs: usize, stride: usize, in_place: Option<Fetch> },
+    PartialSums { inputs: usize, stride: usize, in_place: Option<RowFetch> },
     /// Reads rows; writes the sums of columns: a gradient.
     ColumnSums { stride: usize, first: usize },
     /// Reads rows; writes a parameter, from which the sums are subtracted, and a scratch of the same length.
@@ -150,7 +150,7 @@ pub enum Job {
     /// Reads cells, writes the log.
     LogAppend,
     /// Reads cells.
-    Accumulate { rows: usize, sums: Sums },
+    Accumulate { rows: usize, sums: Accumulator },
     /// Reads the loss.
     Watch,
     /// Only meets the others at a barrier.
@@ -181,7 +181,7 @@ impl Part {
 
 /// Data bound to the device: the host's own memory, or its files.
 #[derive(Default)]
-pub struct Bound {
+pub struct BoundData {
     /// The training rows.
     pub train: Part,
     /// The validation rows.
@@ -194,7 +194,7 @@ pub struct Bound {
 /// cache what it works on.
 const MOST_UPCOMING: usize = 1 << 17;
 
-impl Bound {
+impl BoundData {
     fn part(&self, split: Split) -> &Part {
         match split {
             Split::Train => &self.train,
@@ -205,27 +205,27 @@ impl Bound {
     /// So many rows of that width where they lie; their copies where that is in a file, or where copies were made anyway.
     pub fn lines<'a>(
         &'a self,
-        in_place: Option<Fetch>,
+        in_place: Option<RowFetch>,
         copies: &'a [f32],
         [rows, width]: [usize; 2],
         at: &Cursor,
     ) -> Lines<'a> {
-        let Some(fetch) = in_place else { return Lines::of(copies, width) };
-        let Store::Memory(data) = &self.part(fetch.split).features else { return Lines::of(copies, width) };
+        let Some(fetch) = in_place else { return Lines::new(copies, width) };
+        let Store::Memory(data) = &self.part(fetch.split).features else { return Lines::new(copies, width) };
         let start = at.start(fetch);
         match fetch.place {
-            Place::Order => Lines { data, stride: width, order: Some(&self.order[start..start + rows]) },
-            Place::Position | Place::Chunk => Lines::of(&data[start * width..], width),
+            RowIndex::Order => Lines { data, stride: width, order: Some(&self.order[start..start + rows]) },
+            RowIndex::Position | RowIndex::Chunk => Lines::new(&data[start * width..], width),
         }
     }
 
     /// A part of the next step's rows, as far as the epoch goes; none where they lie in a file.
-    pub fn upcoming(&self, next: NextRows, part: Range<usize>, at: &Cursor) -> Upcoming<'_> {
-        let Store::Memory(data) = &self.train.features else { return Upcoming::default() };
+    pub fn upcoming(&self, next: NextRows, part: Range<usize>, at: &Cursor) -> UpcomingRows<'_> {
+        let Store::Memory(data) = &self.train.features else { return UpcomingRows::default() };
         let (first, most) = (at.position + next.first, MOST_UPCOMING / next.width.max(1));
         let end = (first + part.end.min(part.start + most)).min(self.order.len());
         let order = self.order.get(first + part.start..end);
-        Upcoming { data, width: next.width, order: order.unwrap_or_default() }
+        UpcomingRows { data, width: next.width, order: order.unwrap_or_default() }
     }
 }
 
@@ -248,14 +248,14 @@ pub struct Cursor {
 
 impl Cursor {
     /// Where the rows of a fetch begin: in the order, in the data, or in the chunk.
-    fn start(&self, fetch: Fetch) -> usize {
-        fetch.first + if fetch.place == Place::Chunk { self.offset } else { self.position }
+    fn start(&self, fetch: RowFetch) -> usize {
+        fetch.first + if fetch.place == RowIndex::Chunk { self.offset } else { self.position }
     }
 }
 
 /// What only the first thread keeps: it alone runs the tasks that touch it.
 #[derive(Default)]
-pub struct Tally {
+pub struct WorkerState {
     /// The way to the other devices, where there are any.
     pub collective: Option<Box<dyn Collective>>,
     /// At which step (1-based) a sum over devices did not come about, and why.
@@ -264,13 +264,13 @@ pub struct Tally {
     pub all_reduces: (u64, Duration),
     /// Bytes of each.
     pub all_reduce_bytes: u64,
-    /// Running sums, by [`Sums`].
+    /// Running sums, by [`Accumulator`].
     pub sums: [Vec<f64>; 2],
     /// First step (1-based) whose loss was not finite.
     pub non_finite: Option<u64>,
 }
 
-impl Tally {
+impl WorkerState {
     fn all_reduce(&mut self, numbers: &mut [f32], step: u64) {
         let Some(collective) = &mut self.collective else { return };
         let start = Instant::now();
@@ -295,7 +295,7 @@ pub struct Context<'a> {
     /// The matrix products' instruction set.
     pub kernel: Kernel,
     /// The data.
-    pub bound: &'a Bound,
+    pub bound: &'a BoundData,
 }
 
 impl Task {
@@ -306,16 +306,17 @@ impl Task {
         (reads, writes): Slices<'_>,
         context: &Context<'_>,
         at: &Cursor,
-        tally: &mut Tally,
+        tally: &mut WorkerState,
     ) -> io::Result<()> {
         let [r0, r1, ..] = reads;
         let [w0, w1, w2, _] = writes;
         let kernel = context.kernel;
         match self.job {
-            Job::Gather { fetch, width, target_width, in_place } => {
+            TaskKind::Gather { fetch, width, target_width, in_place } => {
                 let (part, start, rows) =
                     (context.bound.part(fetch.split), at.start(fetch), w0.len() / width);
-                let order = (fetch.place == Place::Order).then(|| &context.bound.order[start..start + rows]);
+                let order =
+                    (fetch.place == RowIndex::Order).then(|| &context.bound.order[start..start + rows]);
                 if !in_place || matches!(part.features, Store::File(_)) {
                     part.fetch(order, start, width, w0)?;
                 }
@@ -324,33 +325,33 @@ impl Task {
                     None => w1.copy_from_slice(&part.targets[start * target_width..][..w1.len()]),
                 }
             }
-            Job::Pack { transposed, shape, units } => {
+            TaskKind::Pack { transposed, shape, units } => {
                 let source = if transposed { Source::Transposed(r0) } else { Source::Rows(r0) };
                 kernel.pack(source, shape, units.0..units.1, w0);
             }
-            Job::Linear { .. } | Job::InputGradient { .. } | Job::WeightGradient { .. } => {
+            TaskKind::Linear { .. } | TaskKind::InputGradient { .. } | TaskKind::WeightGradient { .. } => {
                 linear::multiply(context, &self.job, reads, [w0, w1], at);
             }
-            Job::PartialSums { inputs, stride, in_place } => {
+            TaskKind::PartialSums { inputs, stride, in_place } => {
                 let x = context.bound.lines(in_place, r0, [r1.len(), inputs], at);
                 for (i, (dy, sums)) in r1.chunks(SUM_ROWS).zip(w0.chunks_exact_mut(stride)).enumerate() {
                     kernel.weigh_rows(x.part(i * SUM_ROWS, dy.len()), dy, None, &mut sums[..inputs]);
                 }
             }
-            Job::ColumnSums { stride, first } => reduce::columns(r0, stride, first, w0),
-            Job::ColumnSumsUpdate { stride, first } => {
+            TaskKind::ColumnSums { stride, first } => reduce::columns(r0, stride, first, w0),
+            TaskKind::ColumnSumsUpdate { stride, first } => {
                 reduce::columns(r0, stride, first, w1);
-                optimizer::descend(at.hyper.rate, w0, w1);
+                optimizer::sgd_step(at.hyper.rate, w0, w1);
             }
-            Job::Activate(f) => activation::activate(f, r0, w0),
-            Job::ActivateBackward(f) => activation::activate_backward(f, r0, w0),
-            Job::Dropout { p, layer, width, first } => {
+            TaskKind::Activate(f) => activation::activate(f, r0, w0),
+            TaskKind::ActivateBackward(f) => activation::activate_backward(f, r0, w0),
+            TaskKind::Dropout { p, layer, width, first } => {
                 dropout::dropout(mask(at, p, layer, width, first), r0, w0);
             }
-            Job::DropoutBackward { p, layer, width, first } => {
+            TaskKind::DropoutBackward { p, layer, width, first } => {
                 dropout::dropout_in_place(mask(at, p, layer, width, first), w0);
             }
-            Job::Loss { kind, width, total_rows } => {
+            TaskKind::Loss { kind, width, total_rows } => {
                 let mut out = loss::Out { per_row: w0, hits: w1, gradient: w2 };
                 if kind.classifies() {
                     loss::cross_entropy(r0, r1, width, total_rows as f32, &mut out);
@@ -358,31 +359,31 @@ impl Task {
                     loss::regression(kind, r0, r1, width, (total_rows * width) as f32, &mut out);
                 }
             }
-            Job::AllReduce => tally.all_reduce(w0, at.step),
-            Job::Zero => w0.fill(0.0),
-            Job::Squares => reduce::squares(r0, w0),
-            Job::Root => w0[0] = reduce::sum(r0).sqrt() as f32,
-            Job::Clip { max_norm } => optimizer::clip(w0, r0[0], max_norm),
-            Job::Update(rule) => optimizer::update(rule, at.hyper, w0, r0, [w1, w2]),
-            Job::Mean { scale } => w0[0] = (reduce::sum(r0) * scale) as f32,
-            Job::LogAppend => {
+            TaskKind::AllReduce => tally.all_reduce(w0, at.step),
+            TaskKind::Zero => w0.fill(0.0),
+            TaskKind::Squares => reduce::squares(r0, w0),
+            TaskKind::Root => w0[0] = reduce::sum(r0).sqrt() as f32,
+            TaskKind::Clip { max_norm } => optimizer::clip(w0, r0[0], max_norm),
+            TaskKind::Update(rule) => optimizer::update(rule, at.hyper, w0, r0, [w1, w2]),
+            TaskKind::Mean { scale } => w0[0] = (reduce::sum(r0) * scale) as f32,
+            TaskKind::LogAppend => {
                 w0[at.slot * r0.len()..][..r0.len()].copy_from_slice(r0);
                 tally.watch(r0[0], at.step);
             }
-            Job::Accumulate { rows, sums } => {
-                if sums == Sums::Epoch {
+            TaskKind::Accumulate { rows, sums } => {
+                if sums == Accumulator::Epoch {
                     // What comes after the first loss that is not finite never happened.
                     if tally.non_finite.is_some() {
                         return Ok(());
                     }
                     tally.watch(r0[0], at.step);
                 }
-                let to = &mut tally.sums[usize::from(sums == Sums::Validation)];
+                let to = &mut tally.sums[usize::from(sums == Accumulator::Validation)];
                 to.resize(r0.len(), 0.0);
                 to.iter_mut().zip(r0).for_each(|(s, v)| *s += f64::from(*v) * rows as f64);
             }
-            Job::Watch => tally.watch(r0[0], at.step),
-            Job::Idle => {}
+            TaskKind::Watch => tally.watch(r0[0], at.step),
+            TaskKind::Idle => {}
         }
         Ok(())
     }

@@ -71,12 +71,12 @@ impl Barrier {
 
 /// A member's place in one run of its team: what lets it take its share of the work, once. Only a team hands them out,
 /// one per member and run, so that no two threads ever have the same share at the same time.
-pub struct Seat<'a> {
+pub struct WorkerToken<'a> {
     member: usize,
     barrier: &'a Barrier,
 }
 
-impl Seat<'_> {
+impl WorkerToken<'_> {
     /// Which share is the member's.
     pub fn member(&self) -> usize {
         self.member
@@ -88,7 +88,7 @@ impl Seat<'_> {
     }
 
     /// Meets the others.
-    pub fn meet(&self) -> Result<(), Lost> {
+    pub fn wait(&self) -> Result<(), Lost> {
         self.barrier.wait()
     }
 }
@@ -110,7 +110,7 @@ impl Team {
     /// Starts `members - 1` threads that call `work` once for every [`Team::run`].
     pub fn new(
         members: usize,
-        work: impl Fn(Seat<'_>) -> Result<(), Lost> + Send + Sync + 'static,
+        work: impl Fn(WorkerToken<'_>) -> Result<(), Lost> + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             barrier: Barrier::new(members),
@@ -121,7 +121,7 @@ impl Team {
         let mut team = Self { shared: Arc::clone(&shared), workers: Vec::new() };
         for member in 1..members {
             let (shared, work) = (Arc::clone(&shared), Arc::clone(&work));
-            let body = move || serve(&shared, |barrier| work(Seat { member, barrier }));
+            let body = move || serve(&shared, |barrier| work(WorkerToken { member, barrier }));
             team.workers.push(thread::Builder::new().name(format!("cpu-{member}")).spawn(body)?);
         }
         Ok(team)
@@ -129,12 +129,12 @@ impl Team {
 
     /// Has every member do its work once: the caller, as member 0, by `own`, which must meet as often as the others do.
     /// Exclusive, so that a team never has two runs at once.
-    pub fn run<R>(&mut self, own: impl FnOnce(Seat<'_>) -> Result<R, Lost>) -> Result<R, Lost> {
+    pub fn run<R>(&mut self, own: impl FnOnce(WorkerToken<'_>) -> Result<R, Lost>) -> Result<R, Lost> {
         let barrier = &self.shared.barrier;
         let _watch = Watch(barrier);
         self.shared.block.fetch_add(1, Ordering::Release);
         self.workers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
-        let result = own(Seat { member: 0, barrier }).inspect_err(|_| barrier.lose())?;
+        let result = own(WorkerToken { member: 0, barrier }).inspect_err(|_| barrier.lose())?;
         // All have left their work behind when this barrier opens.
         barrier.wait()?;
         Ok(result)
@@ -199,12 +199,12 @@ mod tests {
         let cells: Arc<Vec<AtomicU64>> = Arc::new((0..3).map(|_| AtomicU64::new(0)).collect());
         let body = {
             let cells = Arc::clone(&cells);
-            move |seat: Seat<'_>| {
+            move |seat: WorkerToken<'_>| {
                 for round in 1..=100 {
                     cells[seat.member()].store(round, Ordering::Relaxed);
-                    seat.meet()?;
+                    seat.wait()?;
                     assert!(cells.iter().all(|c| c.load(Ordering::Relaxed) == round));
-                    seat.meet()?;
+                    seat.wait()?;
                 }
                 Ok(())
             }
@@ -220,13 +220,13 @@ mod tests {
     fn a_lost_member_ends_the_wait() {
         let mut team =
             Team::new(2, |_| -> Result<(), Lost> { std::panic::panic_any("planted") }).expect("threads");
-        assert_eq!(team.run(|seat| seat.meet().and_then(|()| seat.meet())), Err(Lost));
-        assert_eq!(team.run(|seat| seat.meet()), Err(Lost), "and every later one");
+        assert_eq!(team.run(|seat| seat.wait().and_then(|()| seat.wait())), Err(Lost));
+        assert_eq!(team.run(|seat| seat.wait()), Err(Lost), "and every later one");
     }
 
     #[test]
     fn a_caller_that_panics_leaves_nobody_waiting() {
-        let mut team = Team::new(3, |seat| seat.meet().and_then(|()| seat.meet())).expect("threads");
+        let mut team = Team::new(3, |seat| seat.wait().and_then(|()| seat.wait())).expect("threads");
         let run = std::panic::AssertUnwindSafe(|| {
             let _: Result<(), Lost> = team.run(|_| std::panic::panic_any("planted"));
         });

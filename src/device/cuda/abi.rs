@@ -146,7 +146,7 @@ pub struct Op {
 
 impl Op {
     /// One with nothing but its kind.
-    pub fn of(kind: Kind) -> Self {
+    pub fn new(kind: Kind) -> Self {
         Self {
             kind: kind as i32,
             rows: 0,

@@ -6,9 +6,9 @@ use super::{
     abi::{Kind, NONE, Op, PARTIALS},
     ffi::{context::Context, gpu::Gpu},
     launch::{
+        hang_timeout::HangTimeout,
         kernel::{Shape, argument, launch, shape},
         kernels::Kernels,
-        patience::Patience,
         stream::Stream,
     },
     memory::allocation::{DeviceMemory, Pinned},
@@ -100,9 +100,9 @@ impl CudaBackend {
     }
 
     /// Takes note of what is given to it.
-    fn give(&self, flops: f64, numbers: usize) {
-        let cost = Cost { flops, bytes: 12.0 * numbers as f64 };
-        self.given_s.set(self.given_s.get() + Patience::slowest_s(cost, 1));
+    fn give(&self, flops: f64, elements: usize) {
+        let cost = Cost { flops, bytes: 12.0 * elements as f64 };
+        self.given_s.set(self.given_s.get() + HangTimeout::slowest_s(cost, 1));
     }
 
     /// A size as kernels count.
@@ -120,14 +120,14 @@ impl CudaBackend {
     unsafe fn queue(
         &self,
         name: &'static str,
-        numbers: usize,
+        elements: usize,
         arguments: &mut [*mut c_void],
     ) -> Result<(), BackendError> {
         let entered = self.context.enter().and_then(|()| self.kernels.function(name));
         let function = entered.map_err(|e| self.failed(e))?;
         let most = 4 * self.context.gpu.multiprocessors.max(1) as usize;
-        let shape = Shape::of(numbers.div_ceil(256) as u64, most.min(PARTIALS) as u32);
-        self.give(0.0, numbers);
+        let shape = Shape::new(elements.div_ceil(256) as u64, most.min(PARTIALS) as u32);
+        self.give(0.0, elements);
         // SAFETY: the caller's.
         let queued = unsafe { launch(&self.context, &self.stream, function, shape, arguments, name) };
         queued.map_err(|e| self.failed(e))
@@ -141,10 +141,10 @@ impl CudaBackend {
         }
         self.context.enter().map_err(|e| self.failed(e))?;
         let shape = shape(&op, kind, self.context.gpu.multiprocessors);
-        self.give(2.0 * f64::from(op.rows) * f64::from(op.inputs) * f64::from(op.outputs), numbers(&op));
+        self.give(2.0 * f64::from(op.rows) * f64::from(op.inputs) * f64::from(op.outputs), elements(&op));
         let (mut arena, mut run) = (base, 0u64);
         let mut arguments = [argument(&mut op), argument(&mut arena), argument(&mut run)];
-        let function = self.kernels.of(kind);
+        let function = self.kernels.get(kind);
         // SAFETY: (Op, float*, Run*); places lie in blocks of this backend, whose lengths the caller has checked, and
         // the kernels of these kinds do not read the run.
         let queued =
@@ -171,7 +171,7 @@ impl CudaBackend {
 }
 
 /// Numbers that an instruction's kernel touches.
-fn numbers(op: &Op) -> usize {
+fn elements(op: &Op) -> usize {
     let sizes = [(op.rows, op.inputs), (op.rows, op.outputs), (op.inputs, op.outputs), (op.n, 1)];
     sizes.iter().map(|(a, b)| usize::try_from(i64::from(*a) * i64::from(*b)).unwrap_or(0)).sum()
 }
@@ -326,7 +326,7 @@ impl Backend for CudaBackend {
         let (left, right) = (self.sized(a, m * k)?, self.sized(b, k * n)?);
         let to = self.result(out, &[a, b], m * n)?;
         let op =
-            Op { rows: self.int(m)?, inputs: self.int(k)?, outputs: self.int(n)?, ..Op::of(Kind::Linear) };
+            Op { rows: self.int(m)?, inputs: self.int(k)?, outputs: self.int(n)?, ..Op::new(Kind::Linear) };
         self.instruction(Kind::Linear, op, left, &[left, right, NONE, NONE, to])
     }
 
@@ -339,7 +339,7 @@ impl Backend for CudaBackend {
             rows: self.int(rows)?,
             inputs: self.int(outputs)?,
             outputs: self.int(inputs)?,
-            ..Op::of(Kind::InputGradient)
+            ..Op::new(Kind::InputGradient)
         };
         self.instruction(Kind::InputGradient, op, from, &[from, by, to, NONE])?;
         let Some(bias) = bias else { return Ok(()) };
@@ -356,7 +356,7 @@ impl Backend for CudaBackend {
         let op = Op {
             activation: super::encode::activation_number(Some(activation)),
             n: self.int(y.len)?,
-            ..Op::of(Kind::Activate)
+            ..Op::new(Kind::Activate)
         };
         self.instruction(Kind::Activate, op, from, &[from, to])
     }

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::{
     abi::Run,
-    engines::steps::Work as Part,
+    engines::steps::LaunchKind as Part,
     executor::CudaExecutor,
-    launch::ring::{Done, Queued},
+    launch::in_flight::{Done, Queued},
 };
 use crate::{
-    device::{Block, DeviceError, Kind, Ledger, Meters, Purpose, Work},
+    device::{Block, DeviceError, Kind, Ledger, Meters, PassKind, Purpose},
     plan::Engine,
     program::Phase,
 };
@@ -24,14 +24,14 @@ impl CudaExecutor {
         steps: usize,
         meters: &mut Meters<'_>,
     ) -> Result<(), DeviceError> {
-        self.ground.together(|| "queuing steps".into())?;
-        if let Some(done) = self.ring.free(&self.ground)? {
+        self.gpu_context.together(|| "queuing steps".into())?;
+        if let Some(done) = self.in_flight.free(&self.gpu_context)? {
             self.learn(&done, meters);
         }
-        let trains = block.work == Work::Train;
+        let trains = block.work == PassKind::Train;
         match &mut self.validate {
-            Some(validate) if !trains => validate.runner(&self.ground)?,
-            _ => self.train.runner(&self.ground)?,
+            Some(validate) if !trains => validate.loaded_engine(&self.gpu_context)?,
+            _ => self.train.loaded_engine(&self.gpu_context)?,
         };
         let loaded = if trains { &self.train } else { self.validate.as_ref().unwrap_or(&self.train) };
         let batch = usize::try_from(loaded.full.rows).unwrap_or(1).max(1);
@@ -43,10 +43,10 @@ impl CudaExecutor {
         let run = Run {
             data: [0, 1, 2, 3].map(|i: usize| self.feeds[i].at()),
             order: self.order.at(),
-            log: self.mailbox.log(),
-            hyper: if table.is_empty() { 0 } else { self.ground.run.at + size_of::<Run>() as u64 },
-            sums: self.mailbox.sums(),
-            non_finite: self.mailbox.flag(),
+            log: self.device_log.log(),
+            hyper: if table.is_empty() { 0 } else { self.gpu_context.run.at + size_of::<Run>() as u64 },
+            sums: self.device_log.sums(),
+            non_finite: self.device_log.flag(),
             partial: self.partial.at,
             seed: self.seed,
             step: block.step + if trains { first as u64 } else { 0 },
@@ -59,11 +59,11 @@ impl CudaExecutor {
         // Known before it is queued: where sums go through the host, that waits for steps.
         let slowest_s = steps as f64 * loaded.slowest_s;
         if trains {
-            self.ground.step = block.step + (first + steps) as u64;
+            self.gpu_context.step = block.step + (first + steps) as u64;
         }
-        self.ground.give(slowest_s);
+        self.gpu_context.give(slowest_s);
         let start = Instant::now();
-        let bytes = self.ring.begin(&self.ground.stream, self.ground.run.at, run, table)?;
+        let bytes = self.in_flight.begin(&self.gpu_context.stream, self.gpu_context.run.at, run, table)?;
         meters.ledger.copy(Kind::HostToDevice, Purpose::Parameters, bytes, start.elapsed());
         // Only the last step may have fewer rows.
         let whole = (block.rows.saturating_sub(position) / batch).min(steps);
@@ -71,17 +71,19 @@ impl CudaExecutor {
         let phases = if self.engine == Engine::Launch && (trains || loaded.full.reduces()) {
             self.launch_marked(block, whole, whole < steps, first, meters.ledger)?
         } else {
-            let runner = loaded.runner.as_ref();
-            runner.map_or(Ok(()), |runner| runner.queue(&self.ground, &loaded.full, whole, last))?;
+            let loaded_engine = loaded.loaded_engine.as_ref();
+            loaded_engine.map_or(Ok(()), |loaded_engine| {
+                loaded_engine.queue(&self.gpu_context, &loaded.full, whole, last)
+            })?;
             Vec::new()
         };
-        if trains && self.ground.queues_sums() {
+        if trains && self.gpu_context.queues_sums() {
             // When they end only the device knows.
             let bytes = (steps * 4 * self.reduced) as u64;
             meters.ledger.queued(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes);
         }
         let first = block.step + first as u64 + 1;
-        self.ring.end(&self.ground.stream, Queued { trains, first, steps, phases, slowest_s })
+        self.in_flight.end(&self.gpu_context.stream, Queued { trains, first, steps, phases, slowest_s })
     }
 
     /// Launches instructions one by one, with a mark behind every phase.
@@ -94,40 +96,40 @@ impl CudaExecutor {
         ledger: &mut Ledger,
     ) -> Result<Vec<Phase>, DeviceError> {
         let loaded = match (block.work, &self.validate) {
-            (Work::Validate, Some(validate)) => validate,
+            (PassKind::Validate, Some(validate)) => validate,
             _ => &self.train,
         };
         let mut phases = Vec::new();
         for step in 0..whole + usize::from(has_last) {
             let steps =
                 if step < whole { &loaded.full } else { loaded.last.as_ref().unwrap_or(&loaded.full) };
-            for (i, node) in steps.nodes.iter().enumerate() {
-                match &node.work {
+            for (i, launch) in steps.launches.iter().enumerate() {
+                match &launch.work {
                     Part::AllReduce { at, len } if self.sums.is_some() => {
                         let number = block.step + (first + step) as u64 + 1;
-                        let address = self.ground.arena.at + 4 * at;
+                        let address = self.gpu_context.arena.at + 4 * at;
                         if let Some(sums) = &mut self.sums {
-                            sums.all_reduce(&self.ground, address, *len, number, ledger)?;
+                            sums.all_reduce(&self.gpu_context, address, *len, number, ledger)?;
                         }
                     }
-                    work => self.ground.queue(work)?,
+                    work => self.gpu_context.queue(work)?,
                 }
-                if steps.nodes.get(i + 1).is_none_or(|next| next.phase != node.phase) {
-                    self.ring.mark(phases.len(), &self.ground.stream)?;
-                    phases.push(node.phase);
+                if steps.launches.get(i + 1).is_none_or(|next| next.phase != launch.phase) {
+                    self.in_flight.mark(phases.len(), &self.gpu_context.stream)?;
+                    phases.push(launch.phase);
                 }
             }
-            self.ground.advance(steps)?;
+            self.gpu_context.advance(steps)?;
         }
         Ok(phases)
     }
 
     /// Takes down what is known of a block that is done.
     pub(super) fn learn(&mut self, done: &Done, meters: &mut Meters<'_>) {
-        self.timeline.tell(meters.clock);
+        self.timeline.report(meters.clock);
         self.timeline.block(done, meters.clock);
         let Done { queued, end, seconds, phases, .. } = done;
-        self.ground.patience.learn(queued.slowest_s, *seconds);
+        self.gpu_context.hang_timeout.learn(queued.slowest_s, *seconds);
         if !queued.trains {
             *self.validation_s.get_or_insert_default() += seconds;
             return;

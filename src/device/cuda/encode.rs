@@ -5,7 +5,7 @@ use super::abi::{
 };
 use crate::{
     plan::MOST_COUNTED,
-    program::{Activation, Layout, LossKind, Op, RowSource, Slice, Sums, UpdateRule},
+    program::{Accumulator, Activation, Layout, LossKind, Op, RowSource, Slice, UpdateRule},
     spec,
 };
 
@@ -40,7 +40,7 @@ pub fn encode(
     let mut r;
     match *op {
         Op::Gather { features, source, first, x, y, rows, width, target_width, .. } => {
-            r = Record::of(Kind::Gather);
+            r = Record::new(Kind::Gather);
             (r.rows, r.inputs, r.outputs) = (int(rows)?, int(width)?, int(target_width)?);
             r.first = int(first)?;
             r.flags = match source {
@@ -54,56 +54,56 @@ pub fn encode(
             (r.at[0], r.at[1]) = (at(x)?, at(y)?);
         }
         Op::Linear { x, weight, bias, activation, pre, y, rows, inputs, outputs } => {
-            r = Record::of(Kind::Linear);
+            r = Record::new(Kind::Linear);
             (r.rows, r.inputs, r.outputs) = (int(rows)?, int(inputs)?, int(outputs)?);
             (r.activation, r.flags) = (activation_number(activation), product);
             (r.at[0], r.at[1], r.at[4]) = (at(x)?, at(weight)?, at(y)?);
             (r.at[2], r.at[3]) = (bias.map_or(Ok(NONE), &mut at)?, pre.map_or(Ok(NONE), &mut at)?);
         }
         Op::Activate { activation, x, y, rows, width } => {
-            r = Record::of(Kind::Activate);
+            r = Record::new(Kind::Activate);
             (r.activation, r.n) = (activation_number(Some(activation)), int(rows.saturating_mul(width))?);
             (r.at[0], r.at[1]) = (at(x)?, at(y)?);
         }
         Op::Dropout { x, y, p, layer, first, rows, width } => {
-            r = Record::of(Kind::Dropout);
+            r = Record::new(Kind::Dropout);
             (r.rows, r.inputs, r.first) = (int(rows)?, int(width)?, int(first)?);
             (r.layer, r.f[0]) = (int(layer as usize)?, p);
             (r.at[0], r.at[1]) = (at(x)?, at(y)?);
         }
         Op::Loss { kind, prediction, target, per_row, hits, gradient, rows, total_rows, width } => {
-            r = Record::of(Kind::Loss);
+            r = Record::new(Kind::Loss);
             (r.rows, r.inputs, r.total_rows) = (int(rows)?, int(width)?, int(total_rows)?);
             r.loss = loss_number(kind);
             (r.at[0], r.at[1], r.at[2]) = (at(prediction)?, at(target)?, at(per_row)?);
             (r.at[3], r.at[4]) = (hits.map_or(Ok(NONE), &mut at)?, gradient.map_or(Ok(NONE), &mut at)?);
         }
         Op::InputGradient { dy, weight, dx, derivative, rows, inputs, outputs } => {
-            r = Record::of(Kind::InputGradient);
+            r = Record::new(Kind::InputGradient);
             (r.rows, r.inputs, r.outputs) = (int(rows)?, int(inputs)?, int(outputs)?);
             (r.activation, r.flags) = (activation_number(derivative.map(|(f, _)| f)), product);
             (r.at[0], r.at[1], r.at[2]) = (at(dy)?, at(weight)?, at(dx)?);
             r.at[3] = derivative.map_or(Ok(NONE), |(_, saved)| at(saved))?;
         }
         Op::ActivateBackward { activation, saved, dy, rows, width } => {
-            r = Record::of(Kind::ActivateBackward);
+            r = Record::new(Kind::ActivateBackward);
             (r.activation, r.n) = (activation_number(Some(activation)), int(rows.saturating_mul(width))?);
             (r.at[0], r.at[1]) = (at(saved)?, at(dy)?);
         }
         Op::DropoutBackward { dy, p, layer, first, rows, width } => {
-            r = Record::of(Kind::DropoutBackward);
+            r = Record::new(Kind::DropoutBackward);
             (r.rows, r.inputs, r.first) = (int(rows)?, int(width)?, int(first)?);
             (r.layer, r.f[0]) = (int(layer as usize)?, p);
             r.at[0] = at(dy)?;
         }
         Op::WeightGradient { x, dy, to, update, rows, inputs, outputs } => {
-            r = Record::of(Kind::WeightGradient);
+            r = Record::new(Kind::WeightGradient);
             (r.rows, r.inputs, r.outputs) = (int(rows)?, int(inputs)?, int(outputs)?);
             r.flags = product | if update { FLAG_UPDATE } else { 0 };
             (r.at[0], r.at[1], r.at[2]) = (at(x)?, at(dy)?, at(to)?);
         }
         Op::BiasGradient { dy, to, update, rows, outputs } => {
-            r = Record::of(Kind::BiasGradient);
+            r = Record::new(Kind::BiasGradient);
             (r.rows, r.outputs) = (int(rows)?, int(outputs)?);
             r.flags = if update { FLAG_UPDATE } else { 0 };
             (r.at[0], r.at[1]) = (at(dy)?, at(to)?);
@@ -113,49 +113,49 @@ pub fn encode(
             return Err(Refused::AllReduce(of));
         }
         Op::Zero { of } => {
-            r = Record::of(Kind::Zero);
+            r = Record::new(Kind::Zero);
             (r.n, r.at[0]) = (int(of.len)?, at(of)?);
         }
         Op::Norm { of, cell } => {
-            r = Record::of(Kind::Norm);
+            r = Record::new(Kind::Norm);
             r.n = int(of.len)?;
             (r.at[0], r.at[1]) = (at(of)?, at(cell)?);
         }
         Op::Clip { gradients, norm, max_norm } => {
-            r = Record::of(Kind::Clip);
+            r = Record::new(Kind::Clip);
             (r.n, r.f[0]) = (int(gradients.len)?, max_norm);
             (r.at[0], r.at[1]) = (at(gradients)?, at(norm)?);
         }
         Op::Update { rule, values, gradients, state } => {
-            r = Record::of(Kind::Update);
+            r = Record::new(Kind::Update);
             r.n = int(values.len)?;
             (r.rule, r.f) = rule_numbers(rule);
             (r.at[0], r.at[1]) = (at(values)?, at(gradients)?);
             r.at[2] = state.map_or(Ok(NONE), &mut at)?;
         }
         Op::Mean { of, cell, scale } => {
-            r = Record::of(Kind::Mean);
+            r = Record::new(Kind::Mean);
             (r.n, r.scale) = (int(of.len)?, scale);
             (r.at[0], r.at[1]) = (at(of)?, at(cell)?);
         }
         Op::LogAppend { cells, .. } => {
-            r = Record::of(Kind::LogAppend);
+            r = Record::new(Kind::LogAppend);
             (r.n, r.at[0]) = (int(cells.len)?, at(cells)?);
         }
         Op::Accumulate { cells, rows, sums } => {
-            r = Record::of(Kind::Accumulate);
+            r = Record::new(Kind::Accumulate);
             (r.n, r.rows, r.at[0]) = (int(cells.len)?, int(rows)?, at(cells)?);
-            r.flags = if sums == Sums::Validation { FLAG_VALIDATION } else { 0 };
+            r.flags = if sums == Accumulator::Validation { FLAG_VALIDATION } else { 0 };
         }
         Op::Watch { cell } => {
-            r = Record::of(Kind::Watch);
+            r = Record::new(Kind::Watch);
             r.at[0] = at(cell)?;
         }
     }
     // So are the numbers of matrices.
     for (a, b) in [(r.rows, r.inputs), (r.rows, r.outputs), (r.inputs, r.outputs)] {
-        let numbers = usize::try_from(i64::from(a) * i64::from(b)).unwrap_or(usize::MAX);
-        int(numbers)?;
+        let elements = usize::try_from(i64::from(a) * i64::from(b)).unwrap_or(usize::MAX);
+        int(elements)?;
     }
     Ok(r)
 }

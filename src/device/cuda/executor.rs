@@ -7,26 +7,26 @@ use std::{
 
 use super::{
     abi::SUMS,
-    all_reduce::sums::HostSums,
-    engines::{ground::Ground, loaded::Loaded},
+    all_reduce::host_all_reduce::HostAllReduce,
+    engines::{gpu_context::GpuContext, loaded::Loaded},
     launch::{
+        heartbeat::{CallGuard, Watch},
+        in_flight::InFlightQueue,
         kernel::{Shape, argument, launch},
-        pulse::{Inside, Watch},
-        ring::Ring,
         stream::Stream,
     },
     measure::timeline::Timeline,
     memory::{
         allocation::{DeviceMemory, Pinned},
-        feed::{Feed, OrderFeed},
-        mailbox::Mailbox,
+        device_log::DeviceLog,
+        input_buffer::{InputBuffer, OrderBuffer},
         staging::Staging,
     },
 };
 use crate::{
     device::{Block, DETAILED_STEPS, DeviceError, Executor, Lane, Meters, Moved, Purpose, Ran},
     plan::Engine,
-    program::{Arena, BufferId, Layout, Phase, Slice, Sums},
+    program::{Accumulator, BufferId, Layout, MemoryPlan, Phase, Slice},
 };
 
 /// A GPU with a trial loaded.
@@ -34,20 +34,20 @@ pub struct CudaExecutor {
     pub(super) train: Loaded,
     pub(super) validate: Option<Loaded>,
     pub(super) copies: Stream,
-    pub(super) feeds: [Feed; 4],
-    pub(super) order: OrderFeed,
+    pub(super) feeds: [InputBuffer; 4],
+    pub(super) order: OrderBuffer,
     pub(super) staging: Staging,
-    pub(super) mailbox: Mailbox,
+    pub(super) device_log: DeviceLog,
     pub(super) partial: DeviceMemory,
     /// What compares devices: a place there, and one here.
     pub(super) digest: DeviceMemory,
     pub(super) scratch: Pinned,
-    pub(super) ring: Ring,
+    pub(super) in_flight: InFlightQueue,
     pub(super) timeline: Timeline,
-    pub(super) ground: Ground,
+    pub(super) gpu_context: GpuContext,
     pub(super) layout: Layout,
-    pub(super) places: Arena,
-    pub(super) sums: Option<HostSums>,
+    pub(super) places: MemoryPlan,
+    pub(super) sums: Option<HostAllReduce>,
     /// Numbers of a sum over devices; 0 for a device alone.
     pub(super) reduced: usize,
     pub(super) engine: Engine,
@@ -72,22 +72,22 @@ impl CudaExecutor {
     /// # Errors
     /// Where the system gives no thread.
     pub fn watched(mut self, stuck: impl FnOnce(DeviceError) + Send + 'static) -> Result<Self, DeviceError> {
-        let context = &self.ground.context;
-        let (name, pulse) = (context.name.clone(), Arc::clone(&context.pulse));
-        self.watch = Some(Watch::start(name, pulse, context.least_wait, stuck)?);
+        let context = &self.gpu_context.context;
+        let (name, heartbeat) = (context.name.clone(), Arc::clone(&context.heartbeat));
+        self.watch = Some(Watch::start(name, heartbeat, context.least_wait, stuck)?);
         Ok(self)
     }
 
     /// Makes the GPU the calling thread's, whose calls are counted from now on.
-    fn enter(&self) -> Result<Inside, DeviceError> {
-        let inside = self.ground.context.pulse.enter();
-        self.ground.context.enter().map(|()| inside)
+    fn enter(&self) -> Result<CallGuard, DeviceError> {
+        let inside = self.gpu_context.context.heartbeat.enter();
+        self.gpu_context.context.enter().map(|()| inside)
     }
 
     /// The host waits for all that the device was given. Every wait but pacing is here.
     fn wait(&mut self, doing: &str) -> Result<Duration, DeviceError> {
         let start = Instant::now();
-        self.ring.anchor(&self.ground, doing)?;
+        self.in_flight.anchor(&self.gpu_context, doing)?;
         let wait = start.elapsed();
         self.waited += wait;
         Ok(wait)
@@ -95,18 +95,18 @@ impl CudaExecutor {
 
     /// Marks where a copy to the host begins.
     fn copy_out_begins(&self) -> Result<(), DeviceError> {
-        if self.timeline.wanted { self.timeline.around[0].record(&self.ground.stream) } else { Ok(()) }
+        if self.timeline.wanted { self.timeline.around[0].record(&self.gpu_context.stream) } else { Ok(()) }
     }
 
     /// The host waits for a copy that has just been queued.
     fn wait_for_copy(&mut self, doing: &str, phase: Phase) -> Result<Duration, DeviceError> {
         if self.timeline.wanted {
-            self.timeline.around[1].record(&self.ground.stream)?;
+            self.timeline.around[1].record(&self.gpu_context.stream)?;
         }
         let wait = self.wait(doing)?;
         if self.timeline.wanted {
             let [begin, end] = &self.timeline.around;
-            let ends = [self.ring.instant(begin)?, self.ring.instant(end)?];
+            let ends = [self.in_flight.instant(begin)?, self.in_flight.instant(end)?];
             self.timeline.copied(Lane::CopyOut, phase, ends);
         }
         Ok(wait)
@@ -115,13 +115,13 @@ impl CudaExecutor {
     /// The address of a slice.
     fn address(&self, slice: Slice) -> Result<u64, DeviceError> {
         let end = slice.offset.saturating_add(slice.len);
-        if slice.buffer == self.layout.log && end <= Mailbox::log_bytes(&self.layout) / 4 {
-            return Ok(self.mailbox.log() + 4 * slice.offset as u64);
+        if slice.buffer == self.layout.log && end <= DeviceLog::log_bytes(&self.layout) / 4 {
+            return Ok(self.device_log.log() + 4 * slice.offset as u64);
         }
         match self.places.place(slice) {
-            Some(place) => Ok(self.ground.arena.at + 4 * place),
+            Some(place) => Ok(self.gpu_context.arena.at + 4 * place),
             None => Err(DeviceError::Unusable {
-                device: self.ground.context.name.clone(),
+                device: self.gpu_context.context.name.clone(),
                 why: format!("buffer {} has no place in its memory", slice.buffer.0),
             }),
         }
@@ -129,7 +129,7 @@ impl CudaExecutor {
 
     fn ran(&mut self) -> Ran {
         Ran {
-            non_finite: self.mailbox.non_finite(),
+            non_finite: self.device_log.non_finite(),
             step_time: self.step_time.take(),
             waited: Duration::ZERO,
         }
@@ -144,17 +144,17 @@ fn moved(bytes: usize, wait: Duration) -> Moved {
 
 impl Executor for CudaExecutor {
     fn warm_up(&mut self) -> Result<(), DeviceError> {
-        if self.ground.others.is_none() {
+        if self.gpu_context.others.is_none() {
             return Ok(());
         }
         let _inside = self.enter()?;
         // The library connects the GPUs at their first sums, which are these: nothing of that within a capture, or in the
         // time of a step.
-        self.train.sum_zeros(&self.ground)?;
-        self.ring.anchor(&self.ground, "connecting the GPUs")?;
-        self.train.runner(&self.ground)?;
+        self.train.sum_zeros(&self.gpu_context)?;
+        self.in_flight.anchor(&self.gpu_context, "connecting the GPUs")?;
+        self.train.loaded_engine(&self.gpu_context)?;
         if let Some(validate) = &mut self.validate {
-            validate.runner(&self.ground)?;
+            validate.loaded_engine(&self.gpu_context)?;
         }
         Ok(())
     }
@@ -166,20 +166,20 @@ impl Executor for CudaExecutor {
         let Some(number) = buffers.iter().position(|b| *b == buffer) else { return Ok(Moved::Nothing) };
         let what =
             ["training features", "training targets", "validation features", "validation targets"][number];
-        let (ground, feed) = (&self.ground, &mut self.feeds[number]);
+        let (gpu_context, feed) = (&self.gpu_context, &mut self.feeds[number]);
         let waited = if self.streamed {
-            let told = feed.bind_chunk(ground, (&self.copies, &self.ring), rows, what)?;
-            told.into_iter().for_each(|ends| self.timeline.copied(Lane::CopyIn, Phase::Upload, ends));
+            let reported = feed.bind_chunk(gpu_context, (&self.copies, &self.in_flight), rows, what)?;
+            reported.into_iter().for_each(|ends| self.timeline.copied(Lane::CopyIn, Phase::Upload, ends));
             Duration::ZERO
         } else {
-            feed.bind_whole(ground, &mut self.staging, rows, what)?
+            feed.bind_whole(gpu_context, &mut self.staging, rows, what)?
         };
         Ok(moved(size_of_val(&rows[..]), waited))
     }
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
         let _inside = self.enter()?;
-        self.order.bind(&self.ground, order)?;
+        self.order.bind(&self.gpu_context, order)?;
         Ok(Moved::Bytes(size_of_val(&order[..]) as u64))
     }
 
@@ -187,7 +187,7 @@ impl Executor for CudaExecutor {
         let _inside = self.enter()?;
         let from = &from[..from.len().min(to.len)];
         let address = self.address(to)?;
-        let waited = self.staging.upload(&self.ground, address, from)?;
+        let waited = self.staging.upload(&self.gpu_context, address, from)?;
         Ok(moved(size_of_val(from), waited))
     }
 
@@ -196,52 +196,59 @@ impl Executor for CudaExecutor {
         let len = to.len().min(from.len);
         let to = &mut to[..len];
         let bytes = size_of_val(to) as u64;
-        if from.buffer == self.layout.log && self.ground.context.is_given_up() {
+        if from.buffer == self.layout.log && self.gpu_context.context.is_given_up() {
             // The blocks that are done have left their losses there, and copies go another way than what hangs.
-            self.mailbox.fetch_log(&self.copies, from.offset, len)?;
-            self.ground.rescued(&self.copies, "reading the log")?;
-            self.mailbox.read_log(from.offset, to);
+            self.device_log.fetch_log(&self.copies, from.offset, len)?;
+            self.gpu_context.rescued(&self.copies, "reading the log")?;
+            self.device_log.read_log(from.offset, to);
             return Ok(Moved::Bytes(bytes));
         }
         if from.buffer == self.layout.log {
             self.copy_out_begins()?;
-            self.mailbox.fetch_log(&self.ground.stream, from.offset, len)?;
+            self.device_log.fetch_log(&self.gpu_context.stream, from.offset, len)?;
             let wait = self.wait_for_copy("reading the log", Phase::Log)?;
-            self.mailbox.read_log(from.offset, to);
+            self.device_log.read_log(from.offset, to);
             return Ok(Moved::AfterWait { bytes, wait });
         }
         let address = self.address(from)?;
         // A copy to pageable memory blocks within the driver till all before it is done: the steps are waited for here.
         let mut wait = self.wait("reading its memory")?;
         // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
-        unsafe { self.ground.stream.download_into(to, address)? };
+        unsafe { self.gpu_context.stream.download_into(to, address)? };
         wait += self.wait("reading its memory")?;
         Ok(Moved::AfterWait { bytes, wait })
     }
 
-    fn take_sums(&mut self, sums: Sums, to: &mut [f64]) -> Result<Moved, DeviceError> {
+    fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError> {
         let _inside = self.enter()?;
         self.copy_out_begins()?;
-        let bytes = self.mailbox.fetch_sums(&self.ground.stream, sums, to.len().min(SUMS))? as u64;
-        let phase = if sums == Sums::Validation { Phase::Validation } else { Phase::Log };
+        let bytes = self.device_log.fetch_sums(&self.gpu_context.stream, sums, to.len().min(SUMS))? as u64;
+        let phase = if sums == Accumulator::Validation { Phase::Validation } else { Phase::Log };
         let wait = self.wait_for_copy("reading sums", phase)?;
-        self.mailbox.read_sums(sums, to);
+        self.device_log.read_sums(sums, to);
         Ok(Moved::AfterWait { bytes, wait })
     }
 
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
         let _inside = self.enter()?;
-        let (ground, out) = (&self.ground, &self.digest);
+        let (gpu_context, out) = (&self.gpu_context, &self.digest);
         let (mut at, mut count, mut to) = (self.address(of)?, of.len as u64, out.at);
-        ground.stream.fill(to, 0, out.bytes)?;
+        gpu_context.stream.fill(to, 0, out.bytes)?;
         let mut arguments = [argument(&mut at), argument(&mut count), argument(&mut to)];
-        let most = 4 * ground.context.gpu.multiprocessors;
-        let shape = Shape::of(of.len.div_ceil(1024) as u64, most);
+        let most = 4 * gpu_context.context.gpu.multiprocessors;
+        let shape = Shape::new(of.len.div_ceil(1024) as u64, most);
         // SAFETY: (const float*, u64, u64*); the slice lies within the arena.
         unsafe {
-            launch(&ground.context, &ground.stream, ground.kernels.digest, shape, &mut arguments, "digest")?;
+            launch(
+                &gpu_context.context,
+                &gpu_context.stream,
+                gpu_context.kernels.digest,
+                shape,
+                &mut arguments,
+                "digest",
+            )?;
         }
-        ground.stream.download(&self.scratch, 0, out.at, size_of::<u64>())?;
+        gpu_context.stream.download(&self.scratch, 0, out.at, size_of::<u64>())?;
         let wait = self.wait("comparing its parameters")?;
         let mut digest = [0u64];
         self.scratch.read(0, &mut digest);
@@ -259,27 +266,27 @@ impl Executor for CudaExecutor {
             self.part(block, first, steps, meters)?;
             first += steps;
         }
-        self.ground.check_peers()?;
+        self.gpu_context.check_peers()?;
         Ok(self.ran())
     }
 
     fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
         let _inside = self.enter()?;
-        if self.ground.context.is_given_up() {
-            for done in self.ring.finished()? {
+        if self.gpu_context.context.is_given_up() {
+            for done in self.in_flight.finished()? {
                 self.learn(&done, meters);
             }
             return Ok(self.ran());
         }
         // Where nothing was read, as under `off`, steps may still run.
-        if self.ring.unfinished()?.is_some() {
+        if self.in_flight.unfinished()?.is_some() {
             let start = Instant::now();
-            self.ring.wait(&self.ground)?;
+            self.in_flight.wait(&self.gpu_context)?;
             let wait = start.elapsed();
             meters.ledger.sync(purpose, wait);
             self.waited += wait;
         }
-        for done in self.ring.all()? {
+        for done in self.in_flight.all()? {
             self.learn(&done, meters);
         }
         // All of a validation, whose sums the host has just read: one sample, as by the host's clock.
@@ -287,29 +294,29 @@ impl Executor for CudaExecutor {
             meters.clock.record_device(Phase::Validation, Duration::from_secs_f64(seconds), 1);
         }
         for feed in &mut self.feeds {
-            let told = feed.told(&self.ring)?;
-            told.into_iter().for_each(|ends| self.timeline.copied(Lane::CopyIn, Phase::Upload, ends));
+            let reported = feed.reported(&self.in_flight)?;
+            reported.into_iter().for_each(|ends| self.timeline.copied(Lane::CopyIn, Phase::Upload, ends));
         }
-        self.timeline.tell(meters.clock);
+        self.timeline.report(meters.clock);
         Ok(Ran { waited: std::mem::take(&mut self.waited), ..self.ran() })
     }
 
     fn bytes(&self) -> u64 {
-        let rows = self.feeds.iter().map(Feed::bytes).sum::<usize>() + self.order.bytes();
+        let rows = self.feeds.iter().map(InputBuffer::bytes).sum::<usize>() + self.order.bytes();
         self.bytes + rows as u64
     }
 }
 
 impl Drop for CudaExecutor {
     fn drop(&mut self) {
-        let _inside = self.ground.context.pulse.enter();
+        let _inside = self.gpu_context.context.heartbeat.enter();
         // What is queued reads memory that is about to go.
-        self.ground.drain(&self.copies);
+        self.gpu_context.drain(&self.copies);
         // Graphs hold sums.
-        self.train.runner = None;
+        self.train.loaded_engine = None;
         if let Some(validate) = &mut self.validate {
-            validate.runner = None;
+            validate.loaded_engine = None;
         }
-        self.ground.leave_others();
+        self.gpu_context.leave_others();
     }
 }

@@ -5,34 +5,34 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     abi::{PARTIALS, Run},
-    all_reduce::sums::{HostSums, Way},
+    all_reduce::host_all_reduce::{GradientReducer, HostAllReduce},
     encode::Precision,
     engines::{
-        ground::Ground,
+        gpu_context::GpuContext,
         loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS},
         product::Products,
         steps::Steps,
     },
     executor::CudaExecutor,
     ffi::{context::Context, gpu::Gpu},
-    launch::{kernels::Kernels, patience::Patience, ring::Ring, stream::Stream},
+    launch::{hang_timeout::HangTimeout, in_flight::InFlightQueue, kernels::Kernels, stream::Stream},
     measure::timeline::Timeline,
     memory::{
         allocation::{DeviceMemory, Pinned},
-        feed::OrderFeed,
-        mailbox::Mailbox,
+        device_log::DeviceLog,
+        input_buffer::OrderBuffer,
         staging::Staging,
     },
 };
 use crate::{
     device::DeviceError,
-    plan::{Engine, WALK_BYTES, summed},
-    program::{Arena, Hyper, Layout, Op, Phase, Places, Program, Programs, RowSource},
+    plan::{Engine, INTERPRETER_BYTES, summed},
+    program::{Hyper, Layout, MemoryPlan, Offsets, Op, Phase, Program, Programs, RowSource},
     units,
 };
 
 /// What a trial asks of a GPU.
-pub struct Job {
+pub struct CudaSetup {
     /// Which.
     pub gpu: Gpu,
     /// Its programs.
@@ -44,12 +44,12 @@ pub struct Job {
     /// The run's seed, for dropout.
     pub seed: u64,
     /// The way to the other devices of the run.
-    pub way: Way,
+    pub way: GradientReducer,
 }
 
 /// What makes programs loadable, in their order.
 struct Loader<'a> {
-    ground: &'a Ground,
+    gpu_context: &'a GpuContext,
     layout: &'a Layout,
     precision: Precision,
     staging: Staging,
@@ -61,16 +61,17 @@ impl Loader<'_> {
         &mut self,
         full: &Program,
         last: Option<&Program>,
-        places: &Places,
+        places: &Offsets,
         engine: Engine,
     ) -> Result<Loaded, DeviceError> {
         let mut encode = |program: &Program| {
-            let (ground, staging, products) = (self.ground, &mut self.staging, self.products.as_mut());
-            Steps::new(program, self.layout, places, self.precision, ground, staging, products)
+            let (gpu_context, staging, products) =
+                (self.gpu_context, &mut self.staging, self.products.as_mut());
+            Steps::new(program, self.layout, places, self.precision, gpu_context, staging, products)
         };
-        let slowest_s = Patience::slowest_s(full.cost(), full.instructions.len() + 1);
+        let slowest_s = HangTimeout::slowest_s(full.cost(), full.instructions.len() + 1);
         let (full, last) = (encode(full)?, last.map(encode).transpose()?);
-        Ok(Loaded { runner: None, full, last, engine, numbers: places.numbers, slowest_s })
+        Ok(Loaded { loaded_engine: None, full, last, engine, elements: places.elements, slowest_s })
     }
 }
 
@@ -79,11 +80,11 @@ impl CudaExecutor {
     ///
     /// # Errors
     /// What is missing, or does not fit, and the way out.
-    pub fn new(job: Job) -> Result<Self, DeviceError> {
-        let Job { gpu, programs, engine, precision, seed, way } = job;
+    pub fn new(job: CudaSetup) -> Result<Self, DeviceError> {
+        let CudaSetup { gpu, programs, engine, precision, seed, way } = job;
         let context = Context::open(gpu)?;
         let kernels = Kernels::load(&context)?;
-        let places = Arena::of(&programs);
+        let places = MemoryPlan::new(&programs);
         check_room(&context, &places, &programs)?;
         let stream = Stream::new(&context)?;
         let zeros = |bytes: usize, what: &str| {
@@ -91,54 +92,67 @@ impl CudaExecutor {
             stream.fill(memory.at, 0, bytes)?;
             Ok::<_, DeviceError>(memory)
         };
-        let arena = zeros(4 * places.numbers(), "parameters and activations")?;
+        let arena = zeros(4 * places.elements(), "parameters and activations")?;
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
         let run = zeros(size_of::<Run>() + most * size_of::<Hyper>(), "learning rates")?;
         let barrier = zeros(2 * size_of::<u32>(), "the barrier of a grid")?;
         let partial = zeros((PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
         let digest = zeros(size_of::<u64>(), "a digest")?;
-        let mailbox = Mailbox::new(&context, &stream, &programs)?;
+        let device_log = DeviceLog::new(&context, &stream, &programs)?;
         let by_library = matches!(engine, Engine::Graph | Engine::Launch);
         let products = by_library.then(|| Products::new(&context, arena.at));
         let reduced = summed(&programs.train);
         let (mut others, mut peers, mut sums) = (None, None, None);
         match way {
-            Way::Alone => {}
-            Way::Peers(ranks) => peers = Some(ranks),
-            Way::Nccl(ranks) => others = Some(ranks),
-            Way::Host(collective) => sums = Some(HostSums::new(&context, collective, reduced)?),
+            GradientReducer::Alone => {}
+            GradientReducer::Peers(ranks) => peers = Some(ranks),
+            GradientReducer::Nccl(ranks) => others = Some(ranks),
+            GradientReducer::Host(collective) => {
+                sums = Some(HostAllReduce::new(&context, collective, reduced)?)
+            }
         }
-        let patience = Patience::new(context.least_wait);
-        let ground =
-            Ground { others, peers, stream, arena, run, barrier, kernels, context, step: 0, patience };
-        let (context, layout) = (Arc::clone(&ground.context), &programs.layout);
-        let mut loader = Loader { ground: &ground, layout, precision, staging: Staging::default(), products };
+        let hang_timeout = HangTimeout::new(context.least_wait);
+        let gpu_context = GpuContext {
+            others,
+            peers,
+            stream,
+            arena,
+            run,
+            barrier,
+            kernels,
+            context,
+            step: 0,
+            hang_timeout,
+        };
+        let (context, layout) = (Arc::clone(&gpu_context.context), &programs.layout);
+        let mut loader =
+            Loader { gpu_context: &gpu_context, layout, precision, staging: Staging::default(), products };
         let mut train = loader.load(&programs.train, programs.train_last.as_ref(), &places.train, engine)?;
         let mut validate = match &programs.validate {
             None => None,
             Some(full) => {
-                let engine = validation_engine(engine, &context.gpu, places.validate.numbers);
+                let engine = validation_engine(engine, &context.gpu, places.validate.elements);
                 Some(loader.load(full, programs.validate_last.as_ref(), &places.validate, engine)?)
             }
         };
         let Loader { staging, products, .. } = loader;
         if products.as_ref().is_some_and(Products::any) {
             // Products were tried where their results lie.
-            ground.stream.fill(ground.arena.at, 0, ground.arena.bytes)?;
+            gpu_context.stream.fill(gpu_context.arena.at, 0, gpu_context.arena.bytes)?;
         }
         for loaded in [Some(&mut train), validate.as_mut()].into_iter().flatten() {
-            if !loaded.full.reduces() || ground.peers.is_some() {
-                loaded.runner(&ground)?;
+            if !loaded.full.reduces() || gpu_context.peers.is_some() {
+                loaded.loaded_engine(&gpu_context)?;
             }
         }
         let marks = if engine == Engine::Launch { MOST_LAUNCHED * Phase::ALL.len() } else { 0 };
-        let ring = Ring::new(&ground, most, marks)?;
+        let in_flight = InFlightQueue::new(&gpu_context, most, marks)?;
         let most_steps = [Some(&train), validate.as_ref()].into_iter().flatten().map(Loaded::most_steps);
         let most_steps = most_steps.min().unwrap_or(1);
         let scratch = Pinned::new(&context, size_of::<u64>(), "digests")?;
         let first = programs.train.instructions.first().map(|i| &i.op);
         let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
-        let bytes = ground.bytes() + partial.bytes + mailbox.bytes();
+        let bytes = gpu_context.bytes() + partial.bytes + device_log.bytes();
         let bytes = (bytes + products.as_ref().map_or(0, Products::bytes)) as u64;
         let copies = Stream::new(&context)?;
         let timeline = Timeline::new(&context)?;
@@ -147,15 +161,15 @@ impl CudaExecutor {
             validate,
             copies,
             feeds: Default::default(),
-            order: OrderFeed::new(),
+            order: OrderBuffer::new(),
             staging,
-            mailbox,
+            device_log,
             partial,
             digest,
             scratch,
-            ring,
+            in_flight,
             timeline,
-            ground,
+            gpu_context,
             layout: programs.layout,
             places,
             sums,
@@ -175,8 +189,8 @@ impl CudaExecutor {
 }
 
 /// Validation chunks are larger than batches: where they do not fit, the grid takes them, or single launches.
-fn validation_engine(engine: Engine, gpu: &Gpu, numbers: usize) -> Engine {
-    let fits = 4 * numbers as u64 + WALK_BYTES <= u64::from(gpu.shared_bytes);
+fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
+    let fits = 4 * elements as u64 + INTERPRETER_BYTES <= u64::from(gpu.shared_bytes);
     match engine {
         Engine::Persistent if !fits && gpu.cooperative => Engine::Cooperative,
         Engine::Persistent if !fits => Engine::Launch,
@@ -185,9 +199,9 @@ fn validation_engine(engine: Engine, gpu: &Gpu, numbers: usize) -> Engine {
 }
 
 /// Refuses what the plan could not know to be too large: memory that others have taken since.
-fn check_room(context: &Context, places: &Arena, programs: &Programs) -> Result<(), DeviceError> {
+fn check_room(context: &Context, places: &MemoryPlan, programs: &Programs) -> Result<(), DeviceError> {
     let (free, _) = context.memory()?;
-    let needed = 4 * places.numbers() as u64 + Mailbox::log_bytes(&programs.layout) as u64;
+    let needed = 4 * places.elements() as u64 + DeviceLog::log_bytes(&programs.layout) as u64;
     if needed <= free {
         return Ok(());
     }

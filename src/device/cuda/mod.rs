@@ -29,8 +29,8 @@ mod memory;
 pub use all_reduce::{
     access::reaches,
     communicator::Communicator,
-    peer::{PeerSums, connect},
-    sums::Way,
+    host_all_reduce::GradientReducer,
+    peer::{PeerAllReduce, connect},
 };
 pub use backend::CudaBackend;
 pub use executor::CudaExecutor;
@@ -39,5 +39,5 @@ pub use ffi::{
     libraries::{LibraryRow, libraries, products_library, versions},
     nccl::Nccl,
 };
-pub use load::Job;
+pub use load::CudaSetup;
 pub use measure::{measure as measure_rates, measure_sums};

@@ -1,6 +1,6 @@
 //! A build without GPUs: nothing can be opened, so nothing can be asked.
 
-use super::{Driver, Gpu, GpuSample, Link};
+use super::{Driver, Gpu, GpuLink, GpuSample};
 
 /// See the other build's.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Monitor {
     }
 
     /// See the other build's.
-    pub fn links(&self) -> Vec<Link> {
+    pub fn links(&self) -> Vec<GpuLink> {
         match *self {}
     }
 }

@@ -6,7 +6,7 @@ use nvml_wrapper::{
     error::NvmlError,
 };
 
-use super::{Driver, Gpu, GpuSample, Link, Throttle, links};
+use super::{Driver, Gpu, GpuLink, GpuSample, Throttle, links};
 
 /// The opened library. May be asked from any thread.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Monitor {
     }
 
     /// Each pair of whole GPUs.
-    pub fn links(&self) -> Vec<Link> {
+    pub fn links(&self) -> Vec<GpuLink> {
         let count = self.nvml.device_count().unwrap_or(0);
         let devices: Vec<_> =
             (0..count).filter_map(|i| Some((i, self.nvml.device_by_index(i).ok()?))).collect();

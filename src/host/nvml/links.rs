@@ -5,19 +5,19 @@ use nvml_wrapper::{
     enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, TopologyLevel},
 };
 
-use super::Link;
+use super::GpuLink;
 
 /// NVLinks that a GPU has at most (`NVML_NVLINK_MAX_LINKS` of nvml.h).
 const MOST_LINKS: u32 = 18;
 
 /// One pair.
-pub fn between((a, first): (u32, &Device<'_>), (b, second): (u32, &Device<'_>), nvml: &Nvml) -> Link {
+pub fn between((a, first): (u32, &Device<'_>), (b, second): (u32, &Device<'_>), nvml: &Nvml) -> GpuLink {
     let peer_access = first.p2p_status(second, P2pCapabilitiesIndex::Read).ok();
     let kind = match nvlinks(first, second) {
         0 => path(b, first, nvml).to_owned(),
         count => format!("NV{count}"),
     };
-    Link { between: (a, b), kind, peer_access: peer_access.map(|status| status == P2pStatus::Ok) }
+    GpuLink { between: (a, b), kind, peer_access: peer_access.map(|status| status == P2pStatus::Ok) }
 }
 
 /// NVLinks from one to the other: those that end there or, where they end in a switch, all that are up.

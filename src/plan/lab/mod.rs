@@ -6,7 +6,7 @@ mod transfer;
 use std::collections::BTreeMap;
 
 use super::{
-    Choice, Machine, Place, PlanError,
+    DeviceId, Machine, PlanError, ResolvedDevices,
     devices::{choose_of, gpus_in_words},
 };
 use crate::{
@@ -29,7 +29,7 @@ pub struct LabTrial {
     /// The spec with everything filled in.
     pub spec: LabSpec,
     /// What was asked and what is used.
-    pub devices: Choice,
+    pub devices: ResolvedDevices,
     /// Names and UUIDs of the GPUs among those.
     pub gpus: Vec<(String, String)>,
     /// What is done.
@@ -39,7 +39,7 @@ pub struct LabTrial {
     /// Instruction set of the CPU's products.
     pub instruction_set: String,
     /// Bytes that each device holds at most.
-    pub memory: Vec<(Place, u64)>,
+    pub memory: Vec<(DeviceId, u64)>,
     /// What cannot be done here, and why.
     pub notes: Vec<String>,
 }
@@ -96,7 +96,7 @@ pub fn plan(spec: &LabSpec, machine: &Machine, threads: usize) -> Result<LabTria
             let copies = transfer::copies(transfer, &devices.used, machine, &mut notes);
             let most = transfer.sizes.iter().copied().max().unwrap_or(0);
             let key = format!("transfer.sizes.{}", largest(transfer.sizes.iter().copied()));
-            let mut memory: BTreeMap<Place, u64> = BTreeMap::new();
+            let mut memory: BTreeMap<DeviceId, u64> = BTreeMap::new();
             for place in copies.iter().flat_map(|copy| [copy.from, copy.to]) {
                 memory.entry(place).or_insert(most.saturating_mul(2));
             }
@@ -135,12 +135,12 @@ fn matmul_bytes(matmul: &Matmul, shapes: &[[usize; 3]], kept: u64) -> u64 {
 }
 
 /// The CPU's memory and that of virtual GPUs are the host's.
-fn check_memory(memory: &[(Place, u64)], machine: &Machine, key: &str) -> Result<(), Problem> {
-    let on_host = memory.iter().filter(|(place, _)| !matches!(place, Place::Gpu(_)));
+fn check_memory(memory: &[(DeviceId, u64)], machine: &Machine, key: &str) -> Result<(), Problem> {
+    let on_host = memory.iter().filter(|(place, _)| !matches!(place, DeviceId::Gpu(_)));
     let host = on_host.map(|(_, bytes)| *bytes).fold(0u64, u64::saturating_add);
     let mut rooms = vec![(host, machine.memory_available, "the host".to_owned())];
     for (place, bytes) in memory {
-        if let Place::Gpu(i) = place {
+        if let DeviceId::Gpu(i) = place {
             let free = machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free);
             rooms.push((*bytes, free, place.to_string()));
         }

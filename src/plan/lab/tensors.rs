@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Choice, Machine, Place, PlanError, gpus_in_words};
+use super::{DeviceId, Machine, PlanError, ResolvedDevices, gpus_in_words};
 use crate::spec::{
     DeviceName, Layer, OnMissing, Problem,
     lab::{Expect, LabDevices, Net, Saved, Step, StepOp, Tensors},
@@ -13,7 +13,7 @@ use crate::spec::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepPlan {
     /// Where its result will live; `None` where it has none.
-    pub place: Option<Place>,
+    pub place: Option<DeviceId>,
     /// The shape, where it is known before a file is read.
     pub shape: Option<Vec<usize>>,
     /// How it will end.
@@ -36,8 +36,8 @@ pub enum Outlook {
 pub(super) struct Planned {
     pub steps: Vec<StepPlan>,
     pub requested: String,
-    pub used: Vec<Place>,
-    pub memory: Vec<(Place, u64)>,
+    pub used: Vec<DeviceId>,
+    pub memory: Vec<(DeviceId, u64)>,
     /// The key of the step that makes the largest tensor.
     pub largest: String,
     pub note: Option<String>,
@@ -46,7 +46,7 @@ pub(super) struct Planned {
 /// A tensor that a step will have made.
 #[derive(Clone)]
 struct Made {
-    place: Place,
+    place: DeviceId,
     /// What the spec asked for.
     asked: DeviceName,
     shape: Option<Vec<usize>>,
@@ -55,15 +55,15 @@ struct Made {
 struct Tour<'a> {
     machine: &'a Machine,
     all_on_cpu: bool,
-    first: (DeviceName, Place),
+    first: (DeviceName, DeviceId),
     made: BTreeMap<String, Made>,
     /// Files that were saved, with their tensors.
     saved: BTreeMap<String, BTreeMap<String, Option<Vec<usize>>>>,
-    memory: BTreeMap<Place, u64>,
+    memory: BTreeMap<DeviceId, u64>,
     /// Bytes of the largest tensor, and the key of the step that makes it.
     largest: (u64, String),
     asked: Vec<DeviceName>,
-    used: Vec<Place>,
+    used: Vec<DeviceId>,
     problems: Vec<Problem>,
 }
 
@@ -71,14 +71,14 @@ struct Tour<'a> {
 pub(super) fn steps(
     tensors: &Tensors,
     devices: &LabDevices,
-    choice: &Choice,
+    choice: &ResolvedDevices,
     machine: &Machine,
 ) -> Result<Planned, PlanError> {
     let missing: BTreeSet<DeviceName> = tensors
         .step
         .iter()
         .filter_map(|step| step.device)
-        .filter(|name| Place::of(*name, machine).is_none())
+        .filter(|name| DeviceId::from_name(*name, machine).is_none())
         .collect();
     let why = gpus_in_words(machine);
     if devices.on_missing == OnMissing::Error
@@ -91,10 +91,10 @@ pub(super) fn steps(
         let key = format!("tensors.step.{first}.device");
         return Err(PlanError::Missing(Problem::at_key(key, message).label(why).hint(hint)));
     }
-    let place = choice.used.first().copied().unwrap_or(Place::Cpu);
+    let place = choice.used.first().copied().unwrap_or(DeviceId::Cpu);
     let name = match place {
-        Place::Cpu => DeviceName::Cpu,
-        Place::Gpu(i) | Place::Virtual(i) => DeviceName::Gpu(i),
+        DeviceId::Cpu => DeviceName::Cpu,
+        DeviceId::Gpu(i) | DeviceId::Virtual(i) => DeviceName::Gpu(i),
     };
     let mut tour = Tour {
         machine,
@@ -203,8 +203,12 @@ impl Tour<'_> {
     }
 
     /// Where a name of the spec is on this machine.
-    fn find(&self, name: DeviceName) -> Place {
-        if self.all_on_cpu { Place::Cpu } else { Place::of(name, self.machine).unwrap_or(Place::Cpu) }
+    fn find(&self, name: DeviceName) -> DeviceId {
+        if self.all_on_cpu {
+            DeviceId::Cpu
+        } else {
+            DeviceId::from_name(name, self.machine).unwrap_or(DeviceId::Cpu)
+        }
     }
 
     fn make(&mut self, device: Option<DeviceName>, shape: Option<Vec<usize>>, key: &str) -> Made {
@@ -212,7 +216,7 @@ impl Tour<'_> {
         self.put(asked, place, shape, key)
     }
 
-    fn put(&mut self, asked: DeviceName, place: Place, shape: Option<Vec<usize>>, key: &str) -> Made {
+    fn put(&mut self, asked: DeviceName, place: DeviceId, shape: Option<Vec<usize>>, key: &str) -> Made {
         let elements = shape.iter().flatten().try_fold(1u64, |n, axis| n.checked_mul(*axis as u64));
         match elements.and_then(|n| n.checked_mul(4)) {
             Some(bytes) => {

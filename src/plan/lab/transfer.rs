@@ -1,15 +1,15 @@
 //! Which copies are measured, by the devices that are there.
 
-use super::{Machine, Place, gpus_in_words};
+use super::{DeviceId, Machine, gpus_in_words};
 use crate::spec::lab::{Direction, Memory, Transfer};
 
 /// Copies from one memory to another, of one kind of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyPlan {
     /// What is read.
-    pub from: Place,
+    pub from: DeviceId,
     /// What is written.
-    pub to: Place,
+    pub to: DeviceId,
     /// What the host's memory is to the device, where it takes part.
     pub memory: Option<Memory>,
 }
@@ -17,11 +17,11 @@ pub struct CopyPlan {
 /// All of them, in the order of directions; `notes` gets what cannot be measured.
 pub(super) fn copies(
     transfer: &Transfer,
-    used: &[Place],
+    used: &[DeviceId],
     machine: &Machine,
     notes: &mut Vec<String>,
 ) -> Vec<CopyPlan> {
-    let gpus: Vec<Place> = used.iter().copied().filter(|place| *place != Place::Cpu).collect();
+    let gpus: Vec<DeviceId> = used.iter().copied().filter(|place| *place != DeviceId::Cpu).collect();
     let mut copies = Vec::new();
     for direction in &transfer.directions {
         let host = |from, to| {
@@ -30,11 +30,11 @@ pub(super) fn copies(
         };
         let between = |from, to| CopyPlan { from, to, memory: None };
         match direction {
-            Direction::HostToDevice => copies.extend(gpus.iter().flat_map(|gpu| host(Place::Cpu, *gpu))),
-            Direction::DeviceToHost => copies.extend(gpus.iter().flat_map(|gpu| host(*gpu, Place::Cpu))),
+            Direction::HostToDevice => copies.extend(gpus.iter().flat_map(|gpu| host(DeviceId::Cpu, *gpu))),
+            Direction::DeviceToHost => copies.extend(gpus.iter().flat_map(|gpu| host(*gpu, DeviceId::Cpu))),
             // On its own a device copies within its memory.
             Direction::DeviceToDevice => match &gpus[..] {
-                [] => copies.push(between(Place::Cpu, Place::Cpu)),
+                [] => copies.push(between(DeviceId::Cpu, DeviceId::Cpu)),
                 [one] => copies.push(between(*one, *one)),
                 _ => {
                     let pairs = gpus.iter().flat_map(|a| gpus.iter().map(move |b| (*a, *b)));
@@ -54,7 +54,7 @@ pub(super) fn copies(
         }
         notes.push(format!("{} {verb} a GPU: {why}; `--virtual-gpus 1` poses as one", names.join(" and ")));
     }
-    let without = gpus.iter().any(|gpu| matches!(gpu, Place::Virtual(_)));
+    let without = gpus.iter().any(|gpu| matches!(gpu, DeviceId::Virtual(_)));
     if crosses && without && transfer.memory.contains(&Memory::Pinned) {
         notes.push("`pinned` needs a GPU's driver, and virtual GPUs have none: it is left out".to_owned());
     }
@@ -62,6 +62,6 @@ pub(super) fn copies(
 }
 
 /// Only a driver pins memory.
-fn is_there(memory: Memory, from: Place, to: Place) -> bool {
-    memory == Memory::Pageable || [from, to].iter().any(|place| matches!(place, Place::Gpu(_)))
+fn is_there(memory: Memory, from: DeviceId, to: DeviceId) -> bool {
+    memory == Memory::Pageable || [from, to].iter().any(|place| matches!(place, DeviceId::Gpu(_)))
 }

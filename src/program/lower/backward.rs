@@ -1,6 +1,6 @@
 //! From the loss back: gradients of activations, then of parameters.
 
-use super::{Builder, Learned, Link};
+use super::{Builder, Learned, TapeEntry};
 use crate::program::{Instruction, Op, Phase, layout::Slice};
 
 impl Builder<'_> {
@@ -9,24 +9,24 @@ impl Builder<'_> {
         &mut self,
         rows: usize,
         first_row: usize,
-        links: &[Link],
+        links: &[TapeEntry],
         gradient: Slice,
         out: &mut Vec<Instruction>,
         later: &mut Vec<Instruction>,
     ) {
-        let Some(first) = links.iter().position(|l| matches!(l, Link::Linear { .. })) else { return };
+        let Some(first) = links.iter().position(|l| matches!(l, TapeEntry::Linear { .. })) else { return };
         let mut push = |op| out.push(Instruction { op, phase: Phase::Backward });
         // `dy` is the gradient of a link's output; `through` tells that the link's own activation is already behind it.
         let (mut dy, mut through) = (gradient, false);
         for (i, link) in links.iter().enumerate().skip(first).rev() {
             match *link {
-                Link::Activate { activation, saved, width } => {
+                TapeEntry::Activate { activation, saved, width } => {
                     push(Op::ActivateBackward { activation, saved, dy, rows, width });
                 }
-                Link::Dropout { p, layer, width } => {
+                TapeEntry::Dropout { p, layer, width } => {
                     push(Op::DropoutBackward { dy, p, layer, first: first_row, rows, width });
                 }
-                Link::Linear { learned, x, activation, inputs, outputs, .. } => {
+                TapeEntry::Linear { learned, x, activation, inputs, outputs, .. } => {
                     if let Some((activation, saved)) = activation.filter(|_| !through) {
                         push(Op::ActivateBackward { activation, saved, dy, rows, width: outputs });
                     }
@@ -36,7 +36,7 @@ impl Builder<'_> {
                     }
                     let dx = self.rows_of(&format!("link_{i}.input_gradient"), rows, inputs);
                     let derivative = match links[i - 1] {
-                        Link::Linear { activation, .. } => activation,
+                        TapeEntry::Linear { activation, .. } => activation,
                         _ => None,
                     };
                     through = derivative.is_some();

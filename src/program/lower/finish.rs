@@ -2,7 +2,7 @@
 
 use super::{Builder, LossParts};
 use crate::{
-    program::{Instruction, Op, Phase, Sums, layout::Slice},
+    program::{Accumulator, Instruction, Op, Phase, layout::Slice},
     spec::{Metric, Policy},
 };
 
@@ -52,7 +52,7 @@ impl Builder<'_> {
         let cells = Slice { len: self.layout.log_width, ..self.cell(0) };
         let op = match self.o.policy {
             Policy::Immediate | Policy::Buffered => Op::LogAppend { cells, log: self.layout.log },
-            Policy::PerEpoch => Op::Accumulate { cells, rows, sums: Sums::Epoch },
+            Policy::PerEpoch => Op::Accumulate { cells, rows, sums: Accumulator::Epoch },
             Policy::Off => Op::Watch { cell: self.cell(0) },
         };
         out.push(Instruction { op, phase: Phase::Log });

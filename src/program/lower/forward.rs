@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Builder, Link};
+use super::{Builder, TapeEntry};
 use crate::{
     program::{Activation, Instruction, Op, Phase, RowSource, layout::Slice},
     spec::{Layer, Metric},
@@ -22,7 +22,7 @@ impl Builder<'_> {
         share: Range<usize>,
         training: bool,
         out: &mut Vec<Instruction>,
-    ) -> (Vec<Link>, Slice, Slice) {
+    ) -> (Vec<TapeEntry>, Slice, Slice) {
         let o = self.o;
         let l = &self.layout;
         let (rows, first) = (share.len(), share.start);
@@ -61,7 +61,7 @@ impl Builder<'_> {
                         .filter(|f| training && f.derivative_needs_input())
                         .map(|_| self.rows_of(&format!("{i}.pre_activation"), rows, outputs));
                     let saved = following.map(|f| (f, pre.unwrap_or(y)));
-                    links.push(Link::Linear { learned, x, activation: saved, inputs: width, outputs });
+                    links.push(TapeEntry::Linear { learned, x, activation: saved, inputs: width, outputs });
                     let op = Op::Linear {
                         x,
                         weight: learned.weight,
@@ -80,7 +80,7 @@ impl Builder<'_> {
                 (Layer::Dropout { p }, _) if training && *p > 0.0 => {
                     let (p, layer) = (*p as f32, i as u32);
                     let y = self.rows_of(&format!("{i}.output"), rows, width);
-                    links.push(Link::Dropout { p, layer, width });
+                    links.push(TapeEntry::Dropout { p, layer, width });
                     let op = Op::Dropout { x, y, p, layer, first, rows, width };
                     x = y;
                     Some(op)
@@ -88,7 +88,7 @@ impl Builder<'_> {
                 (layer, _) => activation_of(layer).map(|activation| {
                     let y = self.rows_of(&format!("{i}.output"), rows, width);
                     let saved = if activation.derivative_needs_input() { x } else { y };
-                    links.push(Link::Activate { activation, saved, width });
+                    links.push(TapeEntry::Activate { activation, saved, width });
                     let op = Op::Activate { activation, x, y, rows, width };
                     x = y;
                     op

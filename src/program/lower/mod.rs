@@ -13,7 +13,7 @@ use std::{collections::HashMap, ops::Range};
 use forward::LossParts;
 
 use super::{
-    Activation, Instruction, Op, Phase, Program, Programs, Sums, UpdateRule,
+    Accumulator, Activation, Instruction, Op, Phase, Program, Programs, UpdateRule,
     layout::{Buffer, BufferId, Layout, Parameter, Role, Slice, aligned},
 };
 use crate::spec::{Layer, Loss, Metric, Policy};
@@ -96,7 +96,7 @@ struct Learned {
 }
 
 /// One link of the forward pass, with what the backward pass needs of it.
-enum Link {
+enum TapeEntry {
     Linear {
         learned: Learned,
         x: Slice,
@@ -249,7 +249,7 @@ impl<'a> Builder<'a> {
             out.push(Instruction { op, phase: Phase::Log });
         }
         out.push(Instruction {
-            op: Op::Accumulate { cells, rows: 1, sums: Sums::Validation },
+            op: Op::Accumulate { cells, rows: 1, sums: Accumulator::Validation },
             phase: Phase::Log,
         });
         Program { batch, rows, instructions: out }

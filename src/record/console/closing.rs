@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use super::super::{
-    story,
+    messages,
     summary::{logging_share, per_second},
 };
 use crate::{
@@ -29,7 +29,7 @@ pub(super) fn table(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Pa
 /// One line for a trial of a sweep.
 pub(super) fn line(outcome: &Outcome, folder: &Path) -> String {
     let no_model = if outcome.no_model.is_some() { "; no model was written" } else { "" };
-    format!("{}: {}{no_model}", folder_name(folder), story::ended(outcome))
+    format!("{}: {}{no_model}", folder_name(folder), messages::ended(outcome))
 }
 
 /// A folder's own name, without those above.
@@ -42,7 +42,7 @@ fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(
     if let Some(reason) = &outcome.reason {
         rows.push(("reason", reason.clone()));
     }
-    rows.push(("devices", story::devices_in_words(&header.devices_requested, &header.devices_used)));
+    rows.push(("devices", messages::devices_in_words(&header.devices_requested, &header.devices_used)));
     if let Some(note) = &header.scaling_note {
         rows.push(("scaling", note.clone()));
     }
@@ -75,10 +75,10 @@ fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(
     if let Some(share) = logging_share(outcome) {
         rows.push(("logging", format!("{} of the time", units::percent(share))));
     }
-    rows.extend(story::instrument(outcome).map(|words| ("instrument", words)));
-    rows.extend(story::bound_by(outcome, wall_s).map(|words| ("bound by", words)));
-    rows.extend(story::of_build(header.build).map(|words| ("build", words.to_owned())));
-    rows.extend(story::no_model(outcome).map(|words| ("model", format!("none was written: {words}"))));
+    rows.extend(messages::instrument(outcome).map(|words| ("instrument", words)));
+    rows.extend(messages::bound_by(outcome, wall_s).map(|words| ("bound by", words)));
+    rows.extend(messages::of_build(header.build).map(|words| ("build", words.to_owned())));
+    rows.extend(messages::no_model(outcome).map(|words| ("model", format!("none was written: {words}"))));
     rows.push(("folder", folder.display().to_string()));
     rows
 }
@@ -149,7 +149,7 @@ mod tests {
         ");
         let short = Outcome { steps: 2, ..outcome };
         let words = "weights that have no finite loss mean nothing";
-        assert_eq!(story::no_model(&short).as_deref(), Some(words));
+        assert_eq!(messages::no_model(&short).as_deref(), Some(words));
         assert_eq!(
             line(&short, Path::new(FOLDER)),
             "20270115T080000Z-0123abcd: diverged after 2 steps in 1 epoch, 500 ms: the loss of step 5 is NaN: lower \
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn why_there_is_no_model() {
-        let words = |no_model| story::no_model(&Outcome { no_model, ..sample::outcome() });
+        let words = |no_model| messages::no_model(&Outcome { no_model, ..sample::outcome() });
         assert_eq!(words(None), None);
         assert_eq!(
             words(Some(NoModel::NotFinite)).unwrap(),
@@ -168,7 +168,7 @@ mod tests {
         );
         let failed =
             Outcome { status: Status::Failed, no_model: Some(NoModel::NotFinite), ..sample::outcome() };
-        assert_eq!(story::no_model(&failed).unwrap(), "not all weights are finite numbers");
+        assert_eq!(messages::no_model(&failed).unwrap(), "not all weights are finite numbers");
         assert_eq!(
             words(Some(NoModel::Device)).unwrap(),
             "of which step the parameters of a device that failed are is not known"

@@ -16,10 +16,10 @@ use std::{
 };
 
 use bar::Bar;
-use plain::Pace;
+use plain::PrintInterval;
 use terminal_size::terminal_size_of;
 
-use super::{RecordError, Sink, error::STANDARD_OUTPUT, story};
+use super::{RecordError, Sink, error::STANDARD_OUTPUT, messages};
 use crate::event::{Event, Header, Level, Outcome, Progress, ValidationRow};
 
 /// How much is said.
@@ -85,7 +85,7 @@ pub struct Console {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     bar: Bar,
-    pace: Pace,
+    pace: PrintInterval,
     /// Said once the other sinks have written their files.
     closing: Option<String>,
 }
@@ -111,13 +111,13 @@ impl Console {
             out,
             err,
             bar: Bar::default(),
-            pace: Pace::default(),
+            pace: PrintInterval::default(),
             closing: None,
         }
     }
 
     /// A line on standard error. Nobody being there to read it is no reason to end a run.
-    fn say(&mut self, line: &str) {
+    fn print_line(&mut self, line: &str) {
         self.bar.clear(&mut self.err);
         let _ = writeln!(self.err, "{line}");
     }
@@ -132,7 +132,7 @@ impl Console {
             self.bar.show(header, progress, width, &mut self.err);
         } else if self.pace.progress_is_due(header, progress) {
             let line = plain::progress(header, progress);
-            self.say(&line);
+            self.print_line(&line);
         }
     }
 
@@ -146,7 +146,7 @@ impl Console {
             Verbosity::Verbose => true,
         };
         if due {
-            self.say(&story::validation(row));
+            self.print_line(&messages::validation(row));
         }
     }
 
@@ -164,7 +164,7 @@ impl Console {
             Ending::Line if quiet => {}
             Ending::Line => {
                 let line = closing::line(outcome, &self.folder);
-                self.say(&line);
+                self.print_line(&line);
             }
         }
     }
@@ -180,7 +180,7 @@ impl Sink for Console {
                         Ending::Table => header.name.clone(),
                         Ending::Line => closing::folder_name(&self.folder),
                     };
-                    self.say(&story::started(&name, header));
+                    self.print_line(&messages::started(&name, header));
                 }
                 self.header = Some(header.clone());
             }
@@ -190,12 +190,12 @@ impl Sink for Console {
                 if self.options.warned.is_new(message) {
                     // A later trial may find the same.
                     let of = self.options.trial.map(|trial| format!("first in trial {trial}: "));
-                    self.say(&format!("warning: {}{message}", of.unwrap_or_default()));
+                    self.print_line(&format!("warning: {}{message}", of.unwrap_or_default()));
                 }
             }
             Event::Notice(Level::Info, message) => {
                 if self.options.verbosity == Verbosity::Verbose {
-                    self.say(message);
+                    self.print_line(message);
                 }
             }
             Event::Finished(outcome) => self.finished(outcome),

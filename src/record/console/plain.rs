@@ -45,7 +45,7 @@ pub(super) fn share(header: &Header, progress: &Progress) -> f64 {
 
 /// When the last line was said.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(super) struct PrintInterval {
     last_s: f64,
 }
 
@@ -54,7 +54,7 @@ fn between_s(header: &Header) -> f64 {
     header.max_time_s.map_or(QUIET_S, |most| (most / LINES as f64).clamp(SHORTEST_S, QUIET_S))
 }
 
-impl Pace {
+impl PrintInterval {
     /// At most one line every few seconds, and none while validations are told.
     pub(super) fn progress_is_due(&mut self, header: &Header, progress: &Progress) -> bool {
         let due = progress.elapsed_s - self.last_s >= between_s(header);
@@ -96,9 +96,9 @@ mod tests {
 
     #[test]
     fn a_long_run_has_twenty_lines_at_even_distances_and_the_last_is_told() {
-        let told = |epochs_planned: u64| -> Vec<u64> {
+        let reported = |epochs_planned: u64| -> Vec<u64> {
             let header = Header { epochs_planned, ..sample::header() };
-            let mut pace = Pace::default();
+            let mut pace = PrintInterval::default();
             let is_due = |&epoch: &u64| {
                 let row =
                     ValidationRow { step: epoch, epoch, rows: 1, loss: 1.0, accuracy: None, elapsed_s: 0.0 };
@@ -106,14 +106,14 @@ mod tests {
             };
             (1..=epochs_planned).filter(is_due).collect()
         };
-        assert_eq!(told(3), [1, 2, 3]);
-        assert_eq!(told(25), [2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 25]);
-        assert_eq!(told(1000), (1..=20).map(|n| n * 50).collect::<Vec<u64>>());
+        assert_eq!(reported(3), [1, 2, 3]);
+        assert_eq!(reported(25), [2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 25]);
+        assert_eq!(reported(1000), (1..=20).map(|n| n * 50).collect::<Vec<u64>>());
     }
 
     #[test]
     fn progress_waits_for_its_turn() {
-        let mut pace = Pace::default();
+        let mut pace = PrintInterval::default();
         let due: Vec<bool> = [1.0, 5.0, 9.9, 10.0]
             .map(|elapsed_s| {
                 let now = Progress { step: 1, epoch: 1, samples: 1, train_s: 1.0, elapsed_s, loss: None };
@@ -133,10 +133,10 @@ mod tests {
         };
         let at = |elapsed_s| Progress { step: 9, epoch: 3, samples: 64, train_s: 0.5, elapsed_s, loss: None };
         assert_eq!(progress(&header, &at(4.0)), "epoch 3, 128.0 rows/s, 6.00 s left");
-        let mut pace = Pace::default();
-        let told = (1..=100).filter(|tenth| pace.progress_is_due(&header, &at(f64::from(*tenth) / 10.0)));
-        assert_eq!(told.count(), 20);
-        let mut pace = Pace::default();
+        let mut pace = PrintInterval::default();
+        let reported = (1..=100).filter(|tenth| pace.progress_is_due(&header, &at(f64::from(*tenth) / 10.0)));
+        assert_eq!(reported.count(), 20);
+        let mut pace = PrintInterval::default();
         let row =
             |elapsed_s| ValidationRow { step: 9, epoch: 3, rows: 1, loss: 1.0, accuracy: None, elapsed_s };
         let due = [0.1, 0.5, 0.9, 9.8, 9.9, 10.0].map(|s| pace.validation_is_due(&header, &row(s)));

@@ -47,7 +47,7 @@ impl MachineLoad {
 
 impl During {
     /// `None` where the GPUs told nothing.
-    pub fn of(findings: Findings) -> Option<Self> {
+    pub fn from_findings(findings: Findings) -> Option<Self> {
         let during =
             Self { throttled: findings.throttled, energy_j: findings.energy_j.into_iter().collect() };
         (!during.throttled.is_empty() || !during.energy_j.is_empty()).then_some(during)

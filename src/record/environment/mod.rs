@@ -27,8 +27,8 @@ pub use self::{
 };
 use super::{
     Findings, RecordError,
+    atomic_write::{Durability, write_atomically},
     git::GitQuery,
-    whole::{Durability, write_whole},
 };
 
 /// What only the caller knows.
@@ -158,7 +158,7 @@ impl Environment {
     fn write(&self, path: &Path) -> Result<(), RecordError> {
         let text = toml::to_string(self).map_err(|e| RecordError::encode(path, e))?;
         // What a loss of power takes here is not worth the wait for the disk.
-        write_whole(path, Durability::Process, |file| std::io::Write::write_all(file, text.as_bytes()))
+        write_atomically(path, Durability::Process, |file| std::io::Write::write_all(file, text.as_bytes()))
     }
 }
 
@@ -186,7 +186,7 @@ impl EnvironmentFile {
     /// Where it cannot be written; the first version stays then.
     pub fn finish(mut self, load: Option<Load>, findings: Findings) -> Result<(), RecordError> {
         self.environment.load = load.map(MachineLoad::new);
-        self.environment.during = During::of(findings);
+        self.environment.during = During::from_findings(findings);
         if let Some(git) = &mut self.environment.git {
             git.dirty = self.git.dirty();
         }
@@ -289,7 +289,7 @@ mod tests {
     fn outside_of_git_there_is_no_git() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("environment.toml");
-        EnvironmentFile::create(&path, facts(), GitQuery::ask(folder.path()))
+        EnvironmentFile::create(&path, facts(), GitQuery::start(folder.path()))
             .unwrap()
             .finish(None, Findings::default())
             .unwrap();

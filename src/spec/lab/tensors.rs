@@ -75,20 +75,20 @@ impl Tensors {
                             format!("made before this step: {names}")
                         }
                     };
-                    t.tell(&at(&key), format!("there is no {what} `{name}` yet"), &hint);
+                    t.report(&at(&key), format!("there is no {what} `{name}` yet"), &hint);
                 }
             }
             if let StepOp::Save(save) = &step.op
                 && !files.insert(&save.file)
             {
                 let message = format!("`{}` is saved twice", save.file);
-                t.tell(&at("save.file"), message, "give each its own name: nothing is overwritten");
+                t.report(&at("save.file"), message, "give each its own name: nothing is overwritten");
             }
             // A step that must fail leaves nothing behind.
             let Some(name) = step.name.as_ref().filter(|_| step.expect.is_none()) else { continue };
             if !known.insert(name.clone()) {
                 let message = format!("`{name}` is the name of an earlier step's tensor");
-                t.tell(&at("name"), message, "give each tensor its own name");
+                t.report(&at("name"), message, "give each tensor its own name");
             }
             if let StepOp::Net(net) = &step.op {
                 nets.insert(name.clone());

@@ -43,7 +43,7 @@ impl Item<'_> {
                     return word.value.clone();
                 }
                 if later.contains(&s.as_str()) {
-                    self.tell(|p| Problem {
+                    self.report(|p| Problem {
                         message: format!("not in this version: `{path} = \"{s}\"`"),
                         ..p
                     });
@@ -56,7 +56,7 @@ impl Item<'_> {
                     None => format!("it is {}", suggest::listing(names(), "or")),
                 };
                 let label = self.doc;
-                self.tell(|p| {
+                self.report(|p| {
                     Problem { message: format!("`{path}`: unknown value `{s}`"), ..p }.label(label).hint(hint)
                 });
                 stand_in
@@ -95,7 +95,7 @@ impl Item<'_> {
                     Value::String(s) => match words.iter().find(|w| w.name == s) {
                         Some(word) => word.value.clone(),
                         None => {
-                            item.tell_unknown_variant(noun, s, words, choices);
+                            item.report_unknown_variant(noun, s, words, choices);
                             stand_in
                         }
                     },
@@ -110,7 +110,7 @@ impl Item<'_> {
                                 value
                             }
                             None => {
-                                item.tell_unknown_variant(noun, &entry.key, words, choices);
+                                item.report_unknown_variant(noun, &entry.key, words, choices);
                                 stand_in
                             }
                         },
@@ -121,7 +121,7 @@ impl Item<'_> {
                                 _ => suggest::listing(entries.iter().map(|e| e.key.as_str()), "and"),
                             };
                             let place = entries.last().map(|e| e.key_span.place());
-                            item.tell(|p| Problem {
+                            item.report(|p| Problem {
                                 message: format!("`{path}`: a {noun} has one key, found {found}"),
                                 place: place.unwrap_or(p.place),
                                 ..p
@@ -139,7 +139,7 @@ impl Item<'_> {
         }
     }
 
-    fn tell_unknown_variant<T>(self, noun: &str, found: &str, words: &[Word<T>], choices: &[Choice<T>]) {
+    fn report_unknown_variant<T>(self, noun: &str, found: &str, words: &[Word<T>], choices: &[Choice<T>]) {
         let path = self.reading.path_to(None);
         let names = || words.iter().map(|w| w.name).chain(choices.iter().map(|c| c.name));
         let (message, hint) = if words.iter().any(|w| w.name == found) {
@@ -153,7 +153,7 @@ impl Item<'_> {
             };
             (format!("`{path}`: unknown {noun} `{found}`"), hint)
         };
-        self.tell(|p| Problem { message, ..p }.hint(hint));
+        self.report(|p| Problem { message, ..p }.hint(hint));
     }
 }
 

@@ -115,7 +115,7 @@ impl<'a> Fields<'a> {
             if let Some(entry) = self.entry(name) {
                 let path = self.reading.path_to(Some(name));
                 let problem = Problem::new(entry.key_span.place(), format!("not in this version: `{path}`"));
-                self.reading.tell(path, problem);
+                self.reading.report(path, problem);
                 self.known.push(name);
             }
         }
@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
         let message =
             format!("`{name}` belongs to `kind = \"{its_kind}\"`, and this spec's kind is `{kind}`");
         let hint = format!("remove it, or set `kind = \"{its_kind}\"`");
-        self.reading.tell(name.to_owned(), Problem::new(entry.key_span.place(), message).hint(hint));
+        self.reading.report(name.to_owned(), Problem::new(entry.key_span.place(), message).hint(hint));
         self.known.push(name);
     }
 
@@ -161,7 +161,7 @@ impl<'a> Fields<'a> {
         given.sort_by_key(|(entry, _)| entry.key_span);
         if let Some(((first, _), later)) = given.split_first() {
             for (other, _) in later {
-                self.tell_excluded(first, other);
+                self.report_excluded(first, other);
             }
         } else if default.is_none() && matches!(self.at, At::Node(_)) {
             let table = self.reading.path_to(None);
@@ -183,7 +183,7 @@ impl<'a> Fields<'a> {
             (At::Node(_), _) => match (self.entry(a).cloned(), self.entry(b).cloned(), rule) {
                 (Some(x), Some(y), Rule::Exclude(..)) => {
                     let (first, later) = if x.key_span < y.key_span { (x, y) } else { (y, x) };
-                    self.tell_excluded(&first, &later);
+                    self.report_excluded(&first, &later);
                 }
                 (Some(entry), None, Rule::Together(_, absent))
                 | (None, Some(entry), Rule::Together(absent, _)) => {
@@ -191,7 +191,7 @@ impl<'a> Fields<'a> {
                         (self.reading.path_to(Some(&entry.key)), self.reading.path_to(Some(absent)));
                     let problem =
                         Problem::new(entry.key_span.place(), format!("`{path}` needs `{other}` beside it"));
-                    self.reading.tell(path, problem);
+                    self.reading.report(path, problem);
                 }
                 _ => {}
             },
@@ -199,13 +199,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn tell_excluded(&mut self, first: &Entry, later: &Entry) {
+    fn report_excluded(&mut self, first: &Entry, later: &Entry) {
         let path = |reading: &Reading, entry: &Entry| reading.path_to(Some(&entry.key));
         let (a, b) = (path(self.reading, first), path(self.reading, later));
         let mut problem = Problem::new(later.key_span.place(), format!("`{b}` and `{a}` exclude each other"))
             .hint(format!("remove one of them; on the command line: `~{a}`"));
         problem.related.push((first.key_span.place(), "the other is here".to_owned()));
-        self.reading.tell(b, problem);
+        self.reading.report(b, problem);
     }
 
     /// Whether a field was written.
@@ -224,7 +224,7 @@ impl<'a> Fields<'a> {
         }
         let span = self.entry(name).map_or(table.span, |e| e.node.span);
         let problem = Problem::new(span.place(), format!("`{path}`: {}", message.into())).hint(hint);
-        self.reading.tell(path, problem);
+        self.reading.report(path, problem);
     }
 
     /// As [`Fields::refuse`], at one element of a field that is an array.
@@ -238,7 +238,7 @@ impl<'a> Fields<'a> {
         let path = format!("{path}.{index}");
         if self.reading.is_sound(&path) {
             let problem = Problem::new(span.place(), format!("`{path}`: {}", message.into())).hint(hint);
-            self.reading.tell(path, problem);
+            self.reading.report(path, problem);
         }
     }
 
@@ -248,10 +248,10 @@ impl<'a> Fields<'a> {
     }
 
     /// Tells a problem at a dotted key of the whole spec.
-    pub fn tell(&mut self, key: &str, message: impl Into<String>, hint: &str) {
+    pub fn report(&mut self, key: &str, message: impl Into<String>, hint: &str) {
         if matches!(self.at, At::Node(_)) {
             let message = format!("`{key}`: {}", message.into());
-            self.reading.tell(key.to_owned(), Problem::at_key(key, message).hint(hint));
+            self.reading.report(key.to_owned(), Problem::at_key(key, message).hint(hint));
         }
     }
 
@@ -297,21 +297,21 @@ impl<'a> Fields<'a> {
     /// Tells what was written and not named, and what was named and not written.
     pub(super) fn finish(mut self) {
         let At::Node(Node { value: Value::Table(table), span }) = self.at else { return };
-        let meant = if self.opaque { Vec::new() } else { self.tell_unknown(table) };
+        let meant = if self.opaque { Vec::new() } else { self.report_unknown(table) };
         let path = self.reading.path_to(None);
         for (names, message, hint) in std::mem::take(&mut self.missing) {
             if !self.opaque && !names.iter().any(|n| meant.contains(n)) {
                 // The root has no key of its own to point at: the file is the place.
                 let place =
-                    if path.is_empty() { super::super::Place::Key(String::new()) } else { span.place() };
+                    if path.is_empty() { super::super::Location::Key(String::new()) } else { span.place() };
                 let key = self.reading.path_to(names.first().copied());
-                self.reading.tell(key, Problem { hint, ..Problem::new(place, message) });
+                self.reading.report(key, Problem { hint, ..Problem::new(place, message) });
             }
         }
     }
 
     /// Returns the known names that the unknown ones were taken for.
-    fn tell_unknown(&mut self, table: &Table) -> Vec<&'static str> {
+    fn report_unknown(&mut self, table: &Table) -> Vec<&'static str> {
         let mut meant = Vec::new();
         let free: Vec<&'static str> = self.known.iter().copied().filter(|k| table.get(k).is_none()).collect();
         let unknown = table.entries.iter().filter(|e| !self.known.contains(&e.key.as_str()));
@@ -330,7 +330,7 @@ impl<'a> Fields<'a> {
             };
             let path = self.reading.path_to(Some(&entry.key));
             let problem = Problem::new(entry.key_span.place(), format!("unknown key `{path}`")).hint(hint);
-            self.reading.tell(path, problem);
+            self.reading.report(path, problem);
         }
         meant
     }

@@ -140,7 +140,7 @@ impl<'a> Item<'a> {
                     0 => format!("`{path}` is empty: it needs at least one entry"),
                     count => format!("`{path}` has {count} entries, more than the {most} it can have"),
                 };
-                reading.tell(path, Problem::new(span.place(), message).label(doc));
+                reading.report(path, Problem::new(span.place(), message).label(doc));
                 Vec::new()
             }
             At::Node(Node { value: Value::Array(items), .. }) => {
@@ -173,7 +173,7 @@ impl<'a> Item<'a> {
             let (path, count) = (self.reading.path_to(None), items.len());
             let entries = if count == 1 { "entry" } else { "entries" };
             let label = self.doc;
-            self.tell(|p| {
+            self.report(|p| {
                 let message = format!("`{path}` has {count} {entries}, and it needs {N}: {example}");
                 Problem { message, ..p }.label(label)
             });
@@ -228,7 +228,7 @@ impl<'a> Item<'a> {
             let path = self.reading.path_to(None) + &inner;
             let message = format!("`{path}`{}", fault.words);
             let problem = Problem::new(fault.span.place(), message).label(self.doc);
-            self.reading.tell(path, problem);
+            self.reading.report(path, problem);
             stand_in
         })
     }
@@ -254,7 +254,7 @@ impl<'a> Item<'a> {
                 let path = self.reading.path_to(None);
                 let label = self.doc;
                 let hint = hint.or_else(|| without_quotes(&node.value, &read));
-                self.tell(|p| {
+                self.report(|p| {
                     let message = format!("`{path}`: expected {expected}, found {}", node.value.found());
                     let p = Problem { message, hint, ..p };
                     if label.is_empty() { p } else { p.label(label) }
@@ -264,10 +264,10 @@ impl<'a> Item<'a> {
         }
     }
 
-    pub(super) fn tell(self, make: impl FnOnce(Problem) -> Problem) {
+    pub(super) fn report(self, make: impl FnOnce(Problem) -> Problem) {
         if let At::Node(node) = self.at {
             let key = self.reading.path_to(None);
-            self.reading.tell(key, make(Problem::new(node.span.place(), "")));
+            self.reading.report(key, make(Problem::new(node.span.place(), "")));
         }
     }
 }

@@ -52,7 +52,7 @@ impl At<'_> {
 pub(super) struct Reading {
     problems: Vec<Problem>,
     /// Dotted keys at which something was told.
-    told: Vec<String>,
+    reported: Vec<String>,
     path: Vec<Segment>,
     folder: PathBuf,
 }
@@ -66,7 +66,7 @@ enum Segment {
 impl Reading {
     /// A reading of a spec whose relative paths are taken from `folder`.
     pub fn new(folder: &Path) -> Self {
-        Self { problems: Vec::new(), told: Vec::new(), path: Vec::new(), folder: folder.to_owned() }
+        Self { problems: Vec::new(), reported: Vec::new(), path: Vec::new(), folder: folder.to_owned() }
     }
 
     /// All that was told.
@@ -75,10 +75,10 @@ impl Reading {
     }
 
     /// Tells a problem about the dotted key.
-    pub fn tell(&mut self, key: String, problem: Problem) {
+    pub fn report(&mut self, key: String, problem: Problem) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(problem);
-            self.told.push(key);
+            self.reported.push(key);
         }
     }
 
@@ -86,7 +86,10 @@ impl Reading {
     pub fn is_sound(&self, key: &str) -> bool {
         let above =
             |a: &str, b: &str| b.strip_prefix(a).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        !self.told.iter().any(|told| told.is_empty() || above(told, key) || above(key, told))
+        !self
+            .reported
+            .iter()
+            .any(|reported| reported.is_empty() || above(reported, key) || above(key, reported))
     }
 
     fn path_to(&self, last: Option<&str>) -> String {

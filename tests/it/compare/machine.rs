@@ -1,7 +1,7 @@
 //! Whether times of runs say something of each other: by what was used, said once.
 
 use super::{FACTS, Facts, Runs};
-use crate::process::Place;
+use crate::process::Sandbox;
 
 /// First line, and what stands below the machine.
 fn said(runs: &Runs) -> (String, Vec<String>) {
@@ -57,7 +57,7 @@ fn threads_are_judged_by_those_that_computed() {
 #[test]
 fn what_decides_times_is_said_once() {
     let runs = with_threads(&[[2, 2], [1, 1]]);
-    let place = Place::new("");
+    let place = Sandbox::new("");
     let compare = |more: &[&str]| place.runner(&[&["compare", &runs.named("linreg")], more].concat());
     let ended = compare(&[]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));

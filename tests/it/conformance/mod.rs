@@ -8,10 +8,10 @@ pub mod programs;
 
 use runner::{
     device::{
-        Block, Clock, Executor, Grain, Ledger, Meters, Work,
-        cpu::{CpuExecutor, Job, Sharing},
+        Block, Clock, Executor, Grain, Ledger, Meters, PassKind,
+        cpu::{CpuExecutor, CpuSetup, ThreadMode},
     },
-    program::{Buffer, BufferId, Hyper, Layout, Programs, Role, Slice, Sums, reference::Memory},
+    program::{Accumulator, Buffer, BufferId, Hyper, Layout, Programs, Role, Slice, reference::Memory},
 };
 
 /// Teams whose bits must agree.
@@ -67,12 +67,12 @@ impl Bench {
 
     /// The CPU with everything in place.
     fn executor(&self, programs: &Programs, threads: usize) -> CpuExecutor {
-        self.sharing_executor(programs, threads, Sharing::Team)
+        self.sharing_executor(programs, threads, ThreadMode::Team)
     }
 
-    fn sharing_executor(&self, programs: &Programs, threads: usize, sharing: Sharing) -> CpuExecutor {
+    fn sharing_executor(&self, programs: &Programs, threads: usize, sharing: ThreadMode) -> CpuExecutor {
         let programs = Programs { layout: self.layout.clone(), ..programs.clone() };
-        let mut executor = CpuExecutor::new(Job::cpu(programs, threads, SEED, sharing)).unwrap();
+        let mut executor = CpuExecutor::new(CpuSetup::cpu(programs, threads, SEED, sharing)).unwrap();
         self.load(&mut executor);
         executor
     }
@@ -106,7 +106,7 @@ impl Bench {
 /// Where a block begins.
 #[derive(Clone, Copy)]
 pub struct At {
-    pub work: Work,
+    pub work: PassKind,
     pub step: u64,
     pub position: usize,
     pub rows: usize,
@@ -123,7 +123,7 @@ pub fn run(executor: &mut impl Executor, at: At, steps: usize, hyper: &[Hyper]) 
     executor.run(&block, &mut meters).unwrap().non_finite
 }
 
-pub fn sums(executor: &mut impl Executor, which: Sums, len: usize) -> Vec<f64> {
+pub fn sums(executor: &mut impl Executor, which: Accumulator, len: usize) -> Vec<f64> {
     let mut sums = vec![0.0; len];
     executor.take_sums(which, &mut sums).unwrap();
     sums

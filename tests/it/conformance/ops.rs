@@ -1,10 +1,10 @@
 //! Every instruction by itself, at sizes around those of vectors, strips and tiles.
 
 use runner::{
-    device::Work,
+    device::PassKind,
     program::{
-        Activation, BufferId, Hyper, Instruction, LossKind, Op, Phase, Program, Programs, RowSource, Slice,
-        Sums, UpdateRule, reference::Memory,
+        Accumulator, Activation, BufferId, Hyper, Instruction, LossKind, Op, Phase, Program, Programs,
+        RowSource, Slice, UpdateRule, reference::Memory,
     },
 };
 
@@ -19,7 +19,7 @@ const ACTIVATIONS: [Activation; 4] =
 pub const BEFORE: usize = 3;
 pub const STEP: u64 = 7;
 pub const SLOT: usize = 2;
-pub const HYPER: Hyper = Hyper { rate: 0.05, first: 0.3, correction: 0.4, shrink: 0.99 };
+pub const HYPER: Hyper = Hyper { rate: 0.05, first: 0.3, correction: 0.4, decay_factor: 0.99 };
 
 /// A program of instructions that do not depend on each other.
 pub struct Suite {
@@ -174,7 +174,7 @@ impl Suite {
     pub fn log(&mut self, rows: usize) {
         let cells = self.random(2);
         self.ops.push(Op::LogAppend { cells, log: BufferId(6) });
-        self.ops.push(Op::Accumulate { cells, rows, sums: Sums::Epoch });
+        self.ops.push(Op::Accumulate { cells, rows, sums: Accumulator::Epoch });
         self.ops.push(Op::Watch { cell: Slice { len: 1, ..cells } });
     }
 
@@ -222,13 +222,13 @@ impl Suite {
         let (train, memory) = self.reference(rows);
         let layout = self.bench.layout.clone();
         let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };
-        let at = At { work: Work::Train, step: STEP, position: BEFORE, rows: BEFORE + rows, slot: SLOT };
+        let at = At { work: PassKind::Train, step: STEP, position: BEFORE, rows: BEFORE + rows, slot: SLOT };
         let mut first: Option<(Vec<Vec<f32>>, Vec<f64>)> = None;
         for threads in TEAMS {
             let mut executor = self.bench.executor(&programs, threads);
             assert_eq!(run(&mut executor, at, 1, &[HYPER]), None);
             let got = self.bench.read(&mut executor);
-            let sums = sums(&mut executor, Sums::Epoch, 2);
+            let sums = sums(&mut executor, Accumulator::Epoch, 2);
             if let Some((seen, seen_sums)) = &first {
                 assert!(bits(&got) == bits(seen), "{what}: {threads} threads have other bits");
                 assert_eq!(&sums, seen_sums);

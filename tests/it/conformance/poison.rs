@@ -2,8 +2,8 @@
 
 use runner::{
     device::{
-        Executor, Work,
-        cpu::{CpuExecutor, Job, Memory, Sharing},
+        Executor, PassKind,
+        cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
     },
     program::{Hyper, LossKind, Op, Options, Programs, Shard, UpdateRule, lower},
     spec::{Layer, Metric, Policy},
@@ -37,7 +37,7 @@ fn programs() -> Programs {
 
 /// The first step whose loss is no number, of eight, where all is written that the host must write.
 fn first_bad_step(programs: &Programs, memory: Memory, values: Option<f32>) -> Option<u64> {
-    let job = Job { memory, ..Job::cpu(programs.clone(), 1, SEED, Sharing::Team) };
+    let job = CpuSetup { memory, ..CpuSetup::cpu(programs.clone(), 1, SEED, ThreadMode::Team) };
     let mut executor = CpuExecutor::new(job).unwrap();
     let layout = &programs.layout;
     executor.bind(layout.train_features, &vec![0.5; 8 * ROWS * 3].into()).unwrap();
@@ -46,8 +46,8 @@ fn first_bad_step(programs: &Programs, memory: Memory, values: Option<f32>) -> O
     if let Some(value) = values {
         executor.write(all, &vec![value; all.len]).unwrap();
     }
-    let at = At { work: Work::Train, step: 0, position: 0, rows: 8 * ROWS, slot: 0 };
-    let hyper = [Hyper { rate: 0.01, first: 0.9, correction: 1.0, shrink: 1.0 }; 8];
+    let at = At { work: PassKind::Train, step: 0, position: 0, rows: 8 * ROWS, slot: 0 };
+    let hyper = [Hyper { rate: 0.01, first: 0.9, correction: 1.0, decay_factor: 1.0 }; 8];
     run(&mut executor, at, 8, &hyper)
 }
 
@@ -78,7 +78,8 @@ fn what_is_not_written_shows_at_once() {
 #[test]
 fn fresh_memory_holds_no_number() {
     let programs = programs();
-    let job = Job { memory: Memory::Separate, ..Job::cpu(programs.clone(), 1, SEED, Sharing::Team) };
+    let job =
+        CpuSetup { memory: Memory::Separate, ..CpuSetup::cpu(programs.clone(), 1, SEED, ThreadMode::Team) };
     let mut executor = CpuExecutor::new(job).unwrap();
     for buffer in [programs.layout.values, programs.layout.log] {
         let all = programs.layout.whole(buffer);

@@ -1,9 +1,9 @@
 //! Whole programs over several steps, ragged batches and validation among them.
 
 use runner::{
-    device::Work,
-    device::cpu::Sharing,
-    program::{Hyper, LossKind, Options, Programs, Role, Shard, Slice, Sums, UpdateRule, lower},
+    device::PassKind,
+    device::cpu::ThreadMode,
+    program::{Accumulator, Hyper, LossKind, Options, Programs, Role, Shard, Slice, UpdateRule, lower},
     spec::{Layer, Metric, Policy},
 };
 
@@ -82,7 +82,7 @@ fn follow(programs: &Programs, bench: &Bench, sizes: Sizes, label: &str) {
     let width = programs.layout.log_width;
     let steps = sizes.rows.div_ceil(sizes.batch);
     let hyper: Vec<Hyper> = (0..steps)
-        .map(|t| Hyper { rate: 0.05 / (t + 1) as f32, first: 0.2, correction: 0.9, shrink: 0.999 })
+        .map(|t| Hyper { rate: 0.05 / (t + 1) as f32, first: 0.2, correction: 0.9, decay_factor: 0.999 })
         .collect();
 
     let mut memory = bench.memory();
@@ -107,16 +107,16 @@ fn follow(programs: &Programs, bench: &Bench, sizes: Sizes, label: &str) {
 
     let mut first = None;
     // A team that hands over to one thread and back at every step has the same bits as one that does not.
-    let teams = TEAMS.map(|threads| (threads, Sharing::Team));
-    for (threads, sharing) in teams.into_iter().chain([(2, Sharing::InTurns), (3, Sharing::InTurns)]) {
+    let teams = TEAMS.map(|threads| (threads, ThreadMode::Team));
+    for (threads, sharing) in teams.into_iter().chain([(2, ThreadMode::InTurns), (3, ThreadMode::InTurns)]) {
         let mut executor = bench.sharing_executor(programs, threads, sharing);
         // In two blocks, so that one begins in mid-epoch.
         let half = steps / 2;
-        let at = At { work: Work::Train, step: 40, position: 0, rows: sizes.rows, slot: 0 };
+        let at = At { work: PassKind::Train, step: 40, position: 0, rows: sizes.rows, slot: 0 };
         assert_eq!(run(&mut executor, at, half, &hyper[..half]), None);
         let at = At { step: 40 + half as u64, position: half * sizes.batch, slot: half, ..at };
         assert_eq!(run(&mut executor, at, steps - half, &hyper[half..]), None);
-        let at = At { work: Work::Validate, step: 99, position: 0, rows: sizes.validation, slot: 0 };
+        let at = At { work: PassKind::Validate, step: 99, position: 0, rows: sizes.validation, slot: 0 };
         run(&mut executor, at, sizes.validation.div_ceil(full.batch), &[]);
         let kept = |role: Role| matches!(role, Role::Values | Role::State | Role::Log);
         let mut got = Vec::new();
@@ -131,7 +131,8 @@ fn follow(programs: &Programs, bench: &Bench, sizes: Sizes, label: &str) {
             got.push(numbers);
         }
         let got = bits(&got);
-        let sums = [(Sums::Epoch, width), (Sums::Validation, 2)].map(|(s, n)| sums(&mut executor, s, n));
+        let sums = [(Accumulator::Epoch, width), (Accumulator::Validation, 2)]
+            .map(|(s, n)| sums(&mut executor, s, n));
         let seen: Option<&(_, _)> = first.as_ref();
         match seen {
             Some(first) => {

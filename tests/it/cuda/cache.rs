@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{LINREG, Sim};
-use crate::process::Place;
+use crate::process::Sandbox;
 
 /// The cache's only entry.
 fn entry(sim: &Sim) -> std::path::PathBuf {
@@ -15,7 +15,7 @@ fn entry(sim: &Sim) -> std::path::PathBuf {
 #[test]
 fn the_second_run_needs_no_compiler_and_a_damaged_entry_is_made_anew() {
     let Some(sim) = Sim::get() else { return };
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let broken = [("RUNNER_SIM_FAIL", "compile:1")];
     sim.run(&place, &[], &[]).ended_by(0);
     let whole = fs::read(entry(&sim)).unwrap();
@@ -36,7 +36,7 @@ fn the_second_run_needs_no_compiler_and_a_damaged_entry_is_made_anew() {
 #[test]
 fn processes_that_start_together_share_an_entry() {
     let Some(sim) = Sim::get() else { return };
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let mut running = Vec::new();
     for _ in 0..3 {
         let (mut command, runs) = place.prepared(&["-q"]);
@@ -52,5 +52,5 @@ fn processes_that_start_together_share_an_entry() {
 fn a_cache_that_cannot_be_written_is_done_without() {
     let Some(sim) = Sim::get() else { return };
     fs::write(sim.kernels(), "a file").unwrap();
-    sim.run(&Place::new(LINREG), &[], &[]).ended_by(0);
+    sim.run(&Sandbox::new(LINREG), &[], &[]).ended_by(0);
 }

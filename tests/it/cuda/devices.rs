@@ -1,11 +1,11 @@
 //! `runner devices`: the GPUs there are, matched by UUID between CUDA and the monitor, and what is missing and why.
 
 use super::{LINREG, Sim, has_real_driver};
-use crate::process::Place;
+use crate::process::Sandbox;
 
 /// What stands behind the CPU.
 fn section(sim: &Sim, variables: &[(&str, &str)]) -> String {
-    let ended = sim.runner(&Place::new(LINREG), &["devices"], variables);
+    let ended = sim.runner(&Sandbox::new(LINREG), &["devices"], variables);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let text = ended.stdout;
     let text = text[text.find("\ngpu\n").unwrap() + 1..].to_owned();
@@ -81,7 +81,7 @@ gpu
     let got = section(&sim, &cut);
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert!(words(&got).starts_with(&words(want)), "{got}");
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let folder = sim.run(&place, &["trainer.max_epochs=1"], &cut).ended_by(0);
     let environment = folder.text("environment.toml");
     for line in [

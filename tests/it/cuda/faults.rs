@@ -1,12 +1,12 @@
 //! What goes wrong is told in whole sentences, before the start where that can be known, and never ends in a crash.
 
 use super::{LINREG, Sim, has_real_driver};
-use crate::process::{Folder, Place};
+use crate::process::{Folder, Sandbox};
 
 /// Refused before anything began: exit code, message, no folder.
 #[track_caller]
 fn refused(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)], code: i32, message: &str) {
-    let ran = sim.run(&Place::new(LINREG), arguments, variables);
+    let ran = sim.run(&Sandbox::new(LINREG), arguments, variables);
     assert_eq!((ran.ended.code, ran.ended.stderr.as_str()), (Some(code), message));
     assert!(Folder::within(&ran.runs).is_none(), "a folder was made");
 }
@@ -24,7 +24,7 @@ fn no_driver_and_no_device() {
         let empty = tempfile::tempdir().unwrap();
         let why = missing("no NVIDIA driver: libcuda.so.1 is not there");
         refused(&Sim::at(empty.path()), &[], &[], 3, &why);
-        let place = Place::new(LINREG);
+        let place = Sandbox::new(LINREG);
         let clamped = Sim::at(empty.path()).run(&place, &["devices.on_missing=clamp"], &[]);
         assert_eq!(clamped.ended_by(0).summary("devices_used"), "cpu");
     }
@@ -39,14 +39,14 @@ fn an_old_driver() {
     let old = tempfile::tempdir().unwrap();
     // A library that has none of the driver's functions.
     std::fs::copy(all.libraries.join("libnvidia-ml.so.1"), old.path().join("libcuda.so.1")).unwrap();
-    let ended = Sim::at(old.path()).runner(&Place::new(LINREG), &["devices"], &[]);
+    let ended = Sim::at(old.path()).runner(&Sandbox::new(LINREG), &["devices"], &[]);
     let text = &ended.stdout[ended.stdout.find("\ngpu\n").unwrap()..];
-    let told = "is too old: it has no function cuInit (a driver for CUDA 11.4 or newer has)";
+    let reported = "is too old: it has no function cuInit (a driver for CUDA 11.4 or newer has)";
     assert!(
         text.starts_with("\ngpu\n  none: the NVIDIA driver cannot be used: looked for libcuda.so.1 in "),
         "{text}"
     );
-    assert!(text.contains(told), "{text}");
+    assert!(text.contains(reported), "{text}");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_job_that_does_not_fit_names_the_batch_that_would() {
     let memory = [("RUNNER_SIM_MEMORY", "100000000")];
     let short = ["trainer.max_steps=1", "trainer.validate_every_epochs=0"];
     let arguments = [wide, short[0], short[1], "data.batch_size=500"];
-    let ended = sim.run(&Place::new(LINREG), &arguments, &memory).ended;
+    let ended = sim.run(&Sandbox::new(LINREG), &arguments, &memory).ended;
     let message = "error: the job needs 117 MiB of memory on `gpu:0` for parameters, activations and data, and 91.4 MiB \
                    are free\n --> argument:1:17\n  |\n1 | data.batch_size=500\n  |                 ^^^\n  |\n  = hint: \
                    `data.batch_size = ";
@@ -89,7 +89,7 @@ fn a_job_that_does_not_fit_names_the_batch_that_would() {
     let batch: u32 = rest.strip_suffix("` would fit\n").unwrap().parse().unwrap();
     let with = |batch: u32| {
         let size = format!("data.batch_size={batch}");
-        sim.run(&Place::new(LINREG), &[wide, short[0], short[1], &size], &memory).ended.code
+        sim.run(&Sandbox::new(LINREG), &[wide, short[0], short[1], &size], &memory).ended.code
     };
     // A smaller batch may fold its update into the products, and so save the gradients.
     assert_eq!((with(batch), with(batch + 5)), (Some(0), Some(2)), "{batch}");
@@ -103,7 +103,7 @@ fn a_launch_that_fails_ends_the_run_with_all_rows_before_it() {
                \"launch\"`";
     let arguments = ["devices.engine=launch", "logging.policy=immediate", "-q"];
     // A step is seven kernels and its end: the second of the fifth step.
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let ran = sim.run(&place, &arguments, &[("RUNNER_SIM_FAIL", "launch:34")]);
     let folder = ran.folder();
     assert_eq!((ran.ended.code, ran.ended.stderr.as_str()), (Some(1), format!("error: {why}\n").as_str()));
@@ -123,7 +123,7 @@ fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
         let fails = format!("hang:{kernel}");
         let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5")];
         let arguments = [engine.as_str(), "logging.policy=immediate", "-q"];
-        let place = Place::new(LINREG);
+        let place = Sandbox::new(LINREG);
         let ran = sim.run(&place, &arguments, &variables);
         let folder = ran.folder();
         let start = "error: `gpu:0` hangs while running step 10: it has not ended within ";
@@ -153,7 +153,7 @@ fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
     {
         let engine = format!("devices.engine={engine}");
         let arguments = [engine.as_str(), "-q"];
-        let (place, fails) = (Place::new(LINREG), format!("hang:{kernel}"));
+        let (place, fails) = (Sandbox::new(LINREG), format!("hang:{kernel}"));
         let whole = sim.run(&place, &arguments, &[]).ended_by(0).metrics();
         let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5")];
         let ran = sim.run(&place, &arguments, &variables);
@@ -180,7 +180,7 @@ fn a_driver_that_does_not_come_back_ends_the_process() {
         let (fails, slow) = (format!("stuck:{launch}"), format!("{slow}:30000"));
         let variables =
             [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5"), ("RUNNER_SIM_SLOW", &slow)];
-        let place = Place::new(LINREG);
+        let place = Sandbox::new(LINREG);
         let ran = sim.run(&place, &[engine.as_str(), "logging.policy=immediate", "-q"], &variables);
         let folder = ran.folder();
         let start = "error: `gpu:0` hangs while in a call of the driver: it has not ended within ";
@@ -200,7 +200,7 @@ fn a_driver_that_does_not_come_back_ends_the_process() {
 fn a_gpu_that_hangs_is_not_used_by_the_trials_that_follow() {
     let Some(sim) = Sim::get() else { return };
     let grid = r#"sweep.grid={ "optimizer.sgd.lr" = [0.03, 0.02], "devices.use" = [["gpu:0"], ["gpu:1"]] }"#;
-    let place = Place::new(&LINREG.replace("num_gpus = 1\n", ""));
+    let place = Sandbox::new(&LINREG.replace("num_gpus = 1\n", ""));
     let arguments = [grid, "devices.engine=persistent", "-q"];
     let variables =
         [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_FAIL", "hang:2"), ("RUNNER_GPU_WAIT_S", "0.5")];
@@ -251,7 +251,7 @@ fn copies_modules_graphs_and_waits_that_fail() {
         (
             "launch:2",
             "cooperative",
-            "launching the kernel `walk_grid`: CUDA_ERROR_LAUNCH_FAILED (unspecified launch",
+            "launching the kernel `interpret_grid`: CUDA_ERROR_LAUNCH_FAILED (unspecified launch",
         ),
         (
             "synchronize:2",
@@ -261,7 +261,7 @@ fn copies_modules_graphs_and_waits_that_fail() {
     ];
     for (fails, engine, words) in cases {
         let engine = format!("devices.engine={engine}");
-        let ended = sim.run(&Place::new(LINREG), &[&engine, "-q"], &[("RUNNER_SIM_FAIL", fails)]).ended;
+        let ended = sim.run(&Sandbox::new(LINREG), &[&engine, "-q"], &[("RUNNER_SIM_FAIL", fails)]).ended;
         assert!(matches!(ended.code, Some(1 | 2)), "{fails}: {ended:?}");
         let start = format!("error: `gpu:0` failed while {words}");
         assert!(ended.stderr.starts_with(&start), "{fails}: {}", ended.stderr);
@@ -278,14 +278,14 @@ fn large_products_that_fail() {
                   failed); look at `nvidia-smi` and `dmesg`, or run on the CPU by `devices.num_gpus = 0`\n";
     // Three products of a step, and one of the validation, are tried; two steps are done, and one product of the third.
     for (fails, code) in [("matmul:3", 2), ("matmul:15", 1)] {
-        let place = Place::new(LINREG);
+        let place = Sandbox::new(LINREG);
         let ran = sim.run(&place, &arguments, &[("RUNNER_SIM_FAIL", fails)]);
         assert_eq!((ran.ended.code, ran.ended.stderr.as_str()), (Some(code), failed), "{fails}");
         if code == 1 {
             assert_eq!(ran.folder().summary("status"), "failed");
         }
     }
-    let ended = sim.run(&Place::new(LINREG), &arguments, &[("RUNNER_SIM_FAIL", "alloc:7")]).ended;
+    let ended = sim.run(&Sandbox::new(LINREG), &arguments, &[("RUNNER_SIM_FAIL", "alloc:7")]).ended;
     let message = "error: `gpu:0` failed while taking 33554432 bytes for the working memory of products: \
                    CUDA_ERROR_OUT_OF_MEMORY (out of memory); lower `data.batch_size`, set `data.placement = \"streamed\"`, \
                    or end what else uses the GPU\n";
@@ -329,7 +329,7 @@ fn what_only_a_gpu_has_is_refused_on_the_cpu_and_the_other_way_round() {
         refused(&sim, &[argument, &format!("devices.num_gpus={gpus}")], &[], 2, &message);
     }
     let large = "model.layers=[{ linear = { out_features = 3000 } }, { linear = { out_features = 1 } }]";
-    let ended = sim.run(&Place::new(LINREG), &[large, "devices.engine=persistent"], &[]).ended;
+    let ended = sim.run(&Sandbox::new(LINREG), &[large, "devices.engine=persistent"], &[]).ended;
     assert_eq!(ended.code, Some(2));
     let words = "in shared memory, and a block of this GPU has 215 KiB";
     assert!(ended.stderr.lines().next().unwrap_or_default().ends_with(words), "{}", ended.stderr);

@@ -1,7 +1,7 @@
 //! Nothing waits that need not: the calls that the driver saw, and what the run wrote of itself.
 
 use super::{LINREG, Sim, plus};
-use crate::process::{Place, Table};
+use crate::process::{Sandbox, Table};
 
 /// Count and bytes of a line of `transfers.csv`.
 fn line(transfers: &Table, kind: &str, purpose: &str) -> Option<(u64, String)> {
@@ -20,7 +20,7 @@ fn buffered_waits_only_where_it_flushes() {
     {
         let sim = Sim::at(&sim.libraries);
         let choice = format!("devices.engine={engine}");
-        let place = Place::new(LINREG);
+        let place = Sandbox::new(LINREG);
         // However late events happen, nothing but a question is asked of them.
         let folder = sim.run(&place, &plus(&arguments, &choice), &[("RUNNER_SIM_LATE", late)]).ended_by(0);
         let calls = sim.calls();
@@ -49,7 +49,7 @@ fn buffered_waits_only_where_it_flushes() {
 #[test]
 fn immediate_reads_every_step_and_off_reads_none() {
     let Some(sim) = Sim::get() else { return };
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let run = |policy: &str| {
         let arguments = [format!("logging.policy={policy}"), "trainer.validate_every_epochs=0".into()];
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -66,7 +66,7 @@ fn immediate_reads_every_step_and_off_reads_none() {
 #[test]
 fn device_times_stand_beside_the_hosts() {
     let Some(sim) = Sim::get() else { return };
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let phases = |engine: &str, more: &[&str]| {
         let choice = format!("devices.engine={engine}");
         let folder = sim.run(&place, &plus(more, &choice), &[]).ended_by(0);
@@ -107,7 +107,7 @@ fn device_times_stand_beside_the_hosts() {
 fn streamed_chunks_are_uploaded_from_pinned_memory_without_a_wait() {
     let Some(sim) = Sim::get() else { return };
     let arguments = ["data.placement=streamed", "trainer.validate_every_epochs=0", "logging.flush_every=48"];
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let folder = sim.run(&place, &arguments, &[]).ended_by(0);
     let calls = sim.calls();
     let loops = calls.iter().skip_while(|c| !c.starts_with("launch"));

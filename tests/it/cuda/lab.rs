@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use super::Sim;
-use crate::process::{Place, Table};
+use crate::process::{Sandbox, Table};
 
 const TWO: [(&str, &str); 1] = [("RUNNER_SIM_DEVICES", "2")];
 
-fn spec(name: &str) -> Place {
-    Place::of(&std::path::absolute(Path::new("experiments").join(name)).unwrap())
+fn spec(name: &str) -> Sandbox {
+    Sandbox::with_spec(&std::path::absolute(Path::new("experiments").join(name)).unwrap())
 }
 
 /// What was printed, word by word, without times and folders; virtual GPUs as if they were real.

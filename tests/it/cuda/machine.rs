@@ -1,13 +1,13 @@
 //! What a run tells of its GPUs: `environment.toml`, `system.csv`, power and heat, by the stand-in monitor.
 
 use super::{LINREG, Sim};
-use crate::process::Place;
+use crate::process::Sandbox;
 
 #[test]
 fn the_environment_holds_what_makes_runs_on_gpus_comparable() {
     let Some(sim) = Sim::get() else { return };
     let two = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_PEER", "0")];
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let run = sim.run(&place, &["devices.num_gpus=2", "devices.precision=tf32"], &two).ended_by(0);
     let environment: toml::Table = run.text("environment.toml").parse().unwrap();
     let gpus = environment["gpus"].as_array().unwrap();
@@ -34,7 +34,7 @@ fn the_environment_holds_what_makes_runs_on_gpus_comparable() {
 fn a_part_of_a_gpu_is_told_with_the_whole_that_it_was_cut_from() {
     let Some(sim) = Sim::get() else { return };
     let variables = [("RUNNER_SIM_MIG", "1"), ("RUNNER_SIM_THROTTLE", "4")];
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let run = sim.run(&place, &[], &variables).ended_by(0);
     let environment: toml::Table = run.text("environment.toml").parse().unwrap();
     let gpu = &environment["gpus"][0];
@@ -55,7 +55,7 @@ fn the_clock_that_times_the_steps_is_named_by_engine() {
         ),
     ] {
         let sim = Sim::at(&all.libraries);
-        let place = Place::new(LINREG);
+        let place = Sandbox::new(LINREG);
         let run = sim.run(&place, &[&format!("devices.engine={engine}")], &[]).ended_by(0);
         let environment: toml::Table = run.text("environment.toml").parse().unwrap();
         assert_eq!(environment["devices"]["timed_by"].as_str(), Some(words));
@@ -67,7 +67,7 @@ fn the_gpus_in_use_are_looked_at_and_held_back_ones_mark_the_run() {
     let Some(sim) = Sim::get() else { return };
     let variables = [("RUNNER_SIM_DEVICES", "3"), ("RUNNER_SIM_THROTTLE", "36")];
     let arguments = ["devices.num_gpus=2", "logging.system_every_s=0.01"];
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let run = sim.run(&place, &arguments, &variables).ended_by(0);
     let table = run.table("system.csv");
     let mut devices = table.column("device");
@@ -108,7 +108,7 @@ fn the_gpus_in_use_are_looked_at_and_held_back_ones_mark_the_run() {
 #[test]
 fn an_experiment_of_the_lab_tells_its_gpus_too() {
     let Some(sim) = Sim::get() else { return };
-    let place = Place::of(&std::path::absolute("experiments/tensors.toml").unwrap());
+    let place = Sandbox::with_spec(&std::path::absolute("experiments/tensors.toml").unwrap());
     let run = sim.run(&place, &[], &[("RUNNER_SIM_DEVICES", "2")]).ended_by(0);
     let environment: toml::Table = run.text("environment.toml").parse().unwrap();
     let names: Vec<_> =

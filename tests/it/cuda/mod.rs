@@ -22,7 +22,7 @@ use std::{
 
 use crate::{
     kernels::driver::folder,
-    process::{Ended, Place, Ran},
+    process::{Ended, Ran, Sandbox},
 };
 
 /// Linear regression on 500 rows, with a smaller last batch and a smaller last chunk of validation.
@@ -93,14 +93,14 @@ impl Sim {
     }
 
     /// Runs a place's spec on them.
-    pub fn run(&self, place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+    pub fn run(&self, place: &Sandbox, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
         let (mut command, runs) = place.prepared(arguments);
-        Ran { ended: Ended::of(self.on(&mut command, variables).output().unwrap()), runs }
+        Ran { ended: Ended::from_output(self.on(&mut command, variables).output().unwrap()), runs }
     }
 
     /// `runner ARGUMENTS` on them.
-    pub fn runner(&self, place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
-        Ended::of(self.on(&mut place.command(arguments), variables).output().unwrap())
+    pub fn runner(&self, place: &Sandbox, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+        Ended::from_output(self.on(&mut place.command(arguments), variables).output().unwrap())
     }
 
     /// The calls so far, without the device's number before them.

@@ -6,7 +6,7 @@ use runner::plan::{Gpu, GpuLimits};
 use super::Sim;
 use crate::{
     moved::{SPEC, counted, predicted},
-    process::Place,
+    process::Sandbox,
 };
 
 /// Bytes of the counters that go to the device with every block (`Run` of kernels/common.cuh).
@@ -15,7 +15,7 @@ const COUNTERS: u64 = 128;
 #[test]
 fn gpus_move_what_was_predicted_to_the_byte_and_their_counters() {
     let Some(all) = Sim::get() else { return };
-    let place = Place::new(SPEC);
+    let place = Sandbox::new(SPEC);
     let engines = ["persistent", "cooperative", "graph", "launch"];
     for (i, policy) in ["immediate", "buffered", "per_epoch", "off"].into_iter().enumerate() {
         let policy = format!("logging.policy={policy}");

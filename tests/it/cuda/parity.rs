@@ -1,7 +1,7 @@
 //! The same jobs on the CPU and by every engine of a GPU: the same rows, the same numbers within the rounding of sums.
 
 use super::{LINREG, Sim, plus};
-use crate::process::{Ended, Folder, Place};
+use crate::process::{Ended, Folder, Sandbox};
 
 const ENGINES: [&str; 4] = ["persistent", "cooperative", "graph", "launch"];
 
@@ -57,8 +57,8 @@ metrics = ["loss", "accuracy"]
 "#;
 
 /// A place with the rows of `CLASSES`.
-pub fn classes() -> Place {
-    let place = Place::new(CLASSES);
+pub fn classes() -> Sandbox {
+    let place = Sandbox::new(CLASSES);
     let mut text = "a,b,c,label\n".to_owned();
     let mut state = 1u32;
     for _ in 0..400 {
@@ -91,7 +91,7 @@ pub fn same(cpu: &Folder, gpu: &Folder, tolerance: f64, what: &str) {
     }
 }
 
-fn every_engine(place: &Place, arguments: &[&str]) {
+fn every_engine(place: &Sandbox, arguments: &[&str]) {
     let Some(sim) = Sim::get() else { return };
     let cpu = place.run(&plus(arguments, "devices.num_gpus=0")).ended_by(0);
     for engine in ENGINES {
@@ -104,12 +104,12 @@ fn every_engine(place: &Place, arguments: &[&str]) {
 
 #[test]
 fn linear_regression() {
-    every_engine(&Place::new(LINREG), &[]);
+    every_engine(&Sandbox::new(LINREG), &[]);
 }
 
 #[test]
 fn all_layers_dropout_clipping_and_adam() {
-    every_engine(&Place::new(MLP), &[]);
+    every_engine(&Sandbox::new(MLP), &[]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn streamed_rows() {
 #[test]
 fn every_policy() {
     for policy in ["immediate", "per_epoch", "off"] {
-        every_engine(&Place::new(LINREG), &[&format!("logging.policy={policy}")]);
+        every_engine(&Sandbox::new(LINREG), &[&format!("logging.policy={policy}")]);
     }
 }
 
@@ -133,13 +133,13 @@ fn every_policy() {
 fn adamw_without_shuffling_and_one_step_more_than_a_graph_holds() {
     let arguments =
         ["data.shuffle=false", "~optimizer.sgd", "optimizer.adamw.lr=0.05", "trainer.max_steps=33"];
-    every_engine(&Place::new(LINREG), &arguments);
+    every_engine(&Sandbox::new(LINREG), &arguments);
 }
 
 #[test]
 fn a_loss_that_is_not_finite_ends_the_run_at_its_step() {
     let Some(sim) = Sim::get() else { return };
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     for policy in ["buffered", "per_epoch", "off"] {
         let arguments = ["optimizer.sgd.lr=9", "trainer.max_epochs=30", &format!("logging.policy={policy}")];
         let cpu = place.run(&plus(&arguments, "devices.num_gpus=0")).ended_by(1);
@@ -243,10 +243,10 @@ fn precision_is_what_the_spec_says() {
 #[test]
 fn parity_takes_what_only_a_gpu_has() {
     let Some(sim) = Sim::get() else { return };
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let words =
         ["parity", "spec.toml", "devices.precision=tf32", "devices.engine=persistent", "devices.num_gpus=1"];
-    let ended = Ended::of(sim.on(&mut place.command(&words), &[]).output().unwrap());
+    let ended = Ended::from_output(sim.on(&mut place.command(&words), &[]).output().unwrap());
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
     let out = ended.stdout;
     for part in [
@@ -301,8 +301,8 @@ fn several_gpus_do_what_one_does() {
     // One that is there and too old is not used, and says why.
     let old = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_PEER", "0"), ("RUNNER_SIM_NCCL_VERSION", "21304")];
     let warned = sim.run(&place, &["devices.num_gpus=2"], &old).ended;
-    let told = "libnccl.so.2 is too old: it is 2.13, and calls that can be left are there from 2.18 on";
-    assert!(warned.stderr.contains(told) && warned.stderr.contains(warning), "{}", warned.stderr);
+    let reported = "libnccl.so.2 is too old: it is 2.13, and calls that can be left are there from 2.18 on";
+    assert!(warned.stderr.contains(reported) && warned.stderr.contains(warning), "{}", warned.stderr);
     let graph = without_nccl.run(&place, &["devices.num_gpus=2", "devices.engine=graph"], &four).ended;
     assert_eq!(graph.code, Some(2));
     let refused = "error: the engine `graph` cannot sum over several devices";

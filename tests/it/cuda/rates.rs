@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::{LINREG, Sim};
-use crate::process::Place;
+use crate::process::Sandbox;
 
 /// An engine, planted rates, what bounds the run by them, and the advice.
 type Case<'a> = (&'a str, &'a [(&'a str, f64)], &'a str, &'a str);
@@ -101,7 +101,7 @@ fn canonical_sums(small_s: f64) -> String {
 
 /// What is said to bound a run's training.
 fn bound_by(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let log = sim.run(&Place::new(LINREG), arguments, variables).ended_by(0).text("run.log");
+    let log = sim.run(&Sandbox::new(LINREG), arguments, variables).ended_by(0).text("run.log");
     let words = log.lines().find_map(|line| line.split_once(" bound by "));
     words.map_or_else(|| "nothing is said".to_owned(), |(_, words)| words.trim().to_owned())
 }
@@ -117,7 +117,7 @@ fn verdict(words: &str) -> (String, String) {
 #[test]
 fn every_figure_is_measured_kept_and_told() {
     let Some(sim) = Sim::get() else { return };
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let before = sim.runner(&place, &["devices"], &[]);
     let unknown = "\nrates of gpu:0\n  not measured; `runner devices --measure` measures them\n";
     assert!(before.stdout.ends_with(unknown), "{before:?}");
@@ -128,7 +128,7 @@ fn every_figure_is_measured_kept_and_told() {
         let names = text.lines().filter_map(|line| line.strip_prefix("  ")?.split("  ").next());
         names.map(|name| name.trim().to_owned()).collect()
     };
-    let told = ended.stdout.split("\nrates of gpu:0\n").nth(1).unwrap();
+    let reported = ended.stdout.split("\nrates of gpu:0\n").nth(1).unwrap();
     let of_gpu_rows = [
         "measured",
         "products",
@@ -142,8 +142,8 @@ fn every_figure_is_measured_kept_and_told() {
         "block",
     ];
     let expected = [&of_gpu_rows[..], &of_gpu_rows, &["measured", "few numbers", "many"]].concat();
-    assert_eq!(rows(told), expected, "{told}");
-    assert!(told.contains("\nsums over 2 GPUs\n"));
+    assert_eq!(rows(reported), expected, "{reported}");
+    assert!(reported.contains("\nsums over 2 GPUs\n"));
     // The kernel's rate, not the launch's: every figure is one of this machine.
     for device in [0, 1] {
         let text = fs::read_to_string(of_gpu(&sim, device)).unwrap();
@@ -160,7 +160,7 @@ fn every_figure_is_measured_kept_and_told() {
     }
     // Kept: told again without measuring, but for a GPU of another driver only.
     let again = sim.runner(&place, &["devices"], &two).stdout;
-    assert_eq!(again.split("\nrates of gpu:0\n").nth(1).unwrap(), told);
+    assert_eq!(again.split("\nrates of gpu:0\n").nth(1).unwrap(), reported);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn planted_rates_bind_a_run_by_what_they_make_slow() {
         let words = bound_by(&sim, &[&format!("devices.engine={engine}")], &[]);
         assert_eq!(verdict(&words), (name.to_owned(), advice.to_owned()), "{engine}: {words}");
         let check = sim.runner(
-            &Place::new(LINREG),
+            &Sandbox::new(LINREG),
             &["check", "spec.toml", &format!("devices.engine={engine}")],
             &[],
         );
@@ -239,7 +239,7 @@ fn the_plan_picks_the_engine_by_measured_rates() {
         let sim = Sim::at(&all.libraries);
         let slow: Vec<(&str, f64)> = slow.iter().map(|name| (*name, 1e-3)).collect();
         plant(&sim, 0, &slow);
-        let check = sim.runner(&Place::new(LINREG), &["check", "spec.toml"], &[]);
+        let check = sim.runner(&Sandbox::new(LINREG), &["check", "spec.toml"], &[]);
         let line = check.stdout.lines().find(|line| line.contains("  engine ")).unwrap_or_default();
         assert!(line.contains("a step may take, by measured rates: "), "{check:?}");
         picked.insert(engine, line.split_whitespace().nth(1).unwrap_or_default().to_owned());
@@ -253,7 +253,7 @@ fn the_plan_picks_the_engine_by_measured_rates() {
 fn without_measured_rates_nothing_is_said_of_what_bounds_a_gpu() {
     let Some(sim) = Sim::get() else { return };
     assert_eq!(bound_by(&sim, &[], &[]), "nothing is said");
-    let check = sim.runner(&Place::new(LINREG), &["check", "spec.toml"], &[]);
+    let check = sim.runner(&Sandbox::new(LINREG), &["check", "spec.toml"], &[]);
     let words =
         "measured on blank rows; `runner devices --measure` measures the rates that a floor is made of";
     assert!(check.stdout.contains(words), "{check:?}");

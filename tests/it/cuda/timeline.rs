@@ -2,7 +2,7 @@
 
 use super::{LINREG, Sim};
 use crate::{
-    process::{Folder, Place},
+    process::{Folder, Sandbox},
     timeline::{Span, lanes},
 };
 
@@ -34,7 +34,7 @@ fn a_gpu_has_a_lane_for_each_of_its_streams() {
         let choice = format!("devices.engine={engine}");
         let arguments = [&choice, "data.placement=streamed", "logging.trace=true", "logging.flush_every=20"];
         let (traced, plain) = (Sim::at(&all.libraries), Sim::at(&all.libraries));
-        let place = Place::new(LINREG);
+        let place = Sandbox::new(LINREG);
         let run = traced.run(&place, &arguments, &[]).ended_by(0);
         let found: Vec<(String, String)> = lanes(&run).into_keys().collect();
         let expected =
@@ -66,7 +66,7 @@ fn a_gpu_has_a_lane_for_each_of_its_streams() {
 #[test]
 fn launches_are_steps_of_phases() {
     let Some(sim) = Sim::get() else { return };
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let run = sim.run(&place, &["devices.engine=launch", "logging.trace=true"], &[]).ended_by(0);
     let spans = lane(&run, "steps");
     let whole: Vec<&Span> = spans.iter().filter(|span| span.name == "step").collect();
@@ -86,12 +86,12 @@ fn long_steps_are_told_one_by_one() {
     let arguments = ["devices.engine=persistent", "logging.trace=true", "trainer.validate_every_epochs=0"];
     let whole = |slow: &str| {
         let sim = Sim::at(&all.libraries);
-        let place = Place::new(LINREG);
+        let place = Sandbox::new(LINREG);
         let run = sim.run(&place, &arguments, &[("RUNNER_SIM_SLOW", slow)]).ended_by(0);
         let spans = lane(&run, "steps");
         assert_eq!(steps(&spans), 48);
         spans.iter().filter(|span| span.name == "step").count()
     };
-    let one_by_one = whole("launch walk:500");
+    let one_by_one = whole("launch interpret:500");
     assert!(one_by_one >= 24, "{one_by_one}");
 }

@@ -12,11 +12,11 @@ use std::{
 use runner::{
     collective::Abort,
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, Work,
-        cuda::{self, CudaExecutor, Gpu, Job, Nccl, Way},
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose,
+        cuda::{self, CudaExecutor, CudaSetup, Gpu, GradientReducer, Nccl},
     },
     plan::Engine,
-    program::{Hyper, LossKind, Options, Programs, Shard, Slice, Sums, UpdateRule, lower},
+    program::{Accumulator, Hyper, LossKind, Options, Programs, Shard, Slice, UpdateRule, lower},
     spec::{Metric, Policy, Precision},
 };
 
@@ -25,7 +25,7 @@ use crate::conformance::gradients::linear;
 
 /// How long the GPUs wait for each other.
 const LIMIT: Duration = Duration::from_millis(50);
-const HYPER: Hyper = Hyper { rate: 0.1, first: 0.0, correction: 1.0, shrink: 1.0 };
+const HYPER: Hyper = Hyper { rate: 0.1, first: 0.0, correction: 1.0, decay_factor: 1.0 };
 const ROWS: usize = 64;
 const BATCH: usize = 4;
 
@@ -57,8 +57,8 @@ fn half(rank: usize) -> Shard {
     Shard { rank, world_size: 2 }
 }
 
-fn loaded(gpu: Gpu, engine: Engine, programs: Programs, way: Way) -> CudaExecutor {
-    CudaExecutor::new(Job { gpu, programs, engine, precision: Precision::F32, seed: 1, way }).unwrap()
+fn loaded(gpu: Gpu, engine: Engine, programs: Programs, way: GradientReducer) -> CudaExecutor {
+    CudaExecutor::new(CudaSetup { gpu, programs, engine, precision: Precision::F32, seed: 1, way }).unwrap()
 }
 
 /// Both GPUs, connected.
@@ -66,8 +66,9 @@ fn pair(engine: Engine, streamed: bool, limit: Duration) -> (Vec<CudaExecutor>, 
     let gpus = cuda::gpus().unwrap();
     let (ranks, abort) = Nccl::open().unwrap().communicators(&gpus[..2], limit).unwrap();
     let made = ranks.into_iter().zip(gpus).enumerate();
-    let made =
-        made.map(|(rank, (way, gpu))| loaded(gpu, engine, programs(half(rank), streamed), Way::Nccl(way)));
+    let made = made.map(|(rank, (way, gpu))| {
+        loaded(gpu, engine, programs(half(rank), streamed), GradientReducer::Nccl(way))
+    });
     (made.collect(), abort)
 }
 
@@ -90,7 +91,7 @@ impl Rank {
         let step = self.step;
         self.step += 1;
         let block = Block {
-            work: Work::Train,
+            work: PassKind::Train,
             step: step as u64,
             position: step * BATCH,
             offset: 0,
@@ -127,7 +128,7 @@ const PARTS: [(&str, Part); 9] = [
         let values = rank.values();
         rank.executor.read(values, &mut vec![0.0; values.len]).map(drop)
     }),
-    ("its sums", |rank| rank.executor.take_sums(Sums::Epoch, &mut [0.0]).map(drop)),
+    ("its sums", |rank| rank.executor.take_sums(Accumulator::Epoch, &mut [0.0]).map(drop)),
     ("a digest", |rank| rank.executor.digest(rank.values()).map(drop)),
     ("a place to copy from", |rank| {
         let values = rank.values();
@@ -181,8 +182,8 @@ fn alone() {
             // One of them is the first to give up, and ends the sums of both.
             assert!(said.iter().any(|said| said.ends_with(&late)), "{name}: {said:?}");
             for (rank, said) in said.iter().enumerate() {
-                let told = said.ends_with(&late) || said.contains("NCCL: another process");
-                assert!(told && said.starts_with(&format!("`gpu:{rank}`, ")), "{name}: {said}");
+                let reported = said.ends_with(&late) || said.contains("NCCL: another process");
+                assert!(reported && said.starts_with(&format!("`gpu:{rank}`, ")), "{name}: {said}");
             }
         }
         // Whoever is let go since another failed says no more than that.
@@ -221,7 +222,7 @@ fn hanging() {
     let cases = PARTS.iter().flat_map(|part| engines.map(|engine| (engine, part)));
     for (gpu, (engine, (name, part))) in gpus.iter().zip(cases) {
         let streamed = name.contains("chunk");
-        let executor = loaded(gpu.clone(), engine, programs(ALONE, streamed), Way::Alone);
+        let executor = loaded(gpu.clone(), engine, programs(ALONE, streamed), GradientReducer::Alone);
         let mut rank = Rank { executor, programs: programs(ALONE, streamed), step: 0 };
         rank.executor.warm_up().and_then(|()| rank.bind()).and_then(|()| rank.step()).unwrap();
         let said = part(&mut rank).expect_err(name).to_string();
@@ -247,8 +248,9 @@ fn hanging() {
             rank.executor.read(values, &mut numbers).is_err_and(|e| e.to_string().contains(" hangs while "))
         );
         drop(rank);
-        let (gpu, programs, way) = (gpu.clone(), programs(ALONE, streamed), Way::Alone);
-        let again = CudaExecutor::new(Job { gpu, programs, engine, precision: Precision::F32, seed: 1, way });
+        let (gpu, programs, way) = (gpu.clone(), programs(ALONE, streamed), GradientReducer::Alone);
+        let again =
+            CudaExecutor::new(CudaSetup { gpu, programs, engine, precision: Precision::F32, seed: 1, way });
         let refused = format!(
             "`{device}` cannot be used: it hangs since it was used before: end this process, and look at `dmesg`"
         );

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use runner::{
     data::{Dataset, Part, Store, Task, open},
-    spec::{Csv, Data, Idx, Missing, Npy, Place, Placement, Problem, Source},
+    spec::{Csv, Data, Idx, Location, Missing, Npy, Placement, Problem, Source},
 };
 
 /// More than any of these tests has.
@@ -27,21 +27,21 @@ fn read(source: Source, task: Task) -> Result<Dataset, Vec<Problem>> {
 }
 
 fn read_ok(source: Source, task: Task) -> Dataset {
-    read(source, task).unwrap_or_else(|problems| panic!("{}", told(&problems, Path::new(""))))
+    read(source, task).unwrap_or_else(|problems| panic!("{}", reported(&problems, Path::new(""))))
 }
 
 /// What goes wrong, as text; `folder` is left out of it.
 fn problems(source: Source, task: Task, folder: &Path) -> String {
-    told(&read(source, task).expect_err("problems"), folder)
+    reported(&read(source, task).expect_err("problems"), folder)
 }
 
-fn told(problems: &[Problem], folder: &Path) -> String {
+fn reported(problems: &[Problem], folder: &Path) -> String {
     let mut text = String::new();
     for problem in problems {
         text += &format!("{}\n", problem.message);
         match &problem.place {
-            Place::Key(key) => text += &format!("  --> {key}\n"),
-            Place::File { path, line, column, text: shown } => {
+            Location::Key(key) => text += &format!("  --> {key}\n"),
+            Location::File { path, line, column, text: shown } => {
                 text += &format!("  --> {}", path.display());
                 text += &line.map(|line| format!(":{line}")).unwrap_or_default();
                 text += &column.map(|column| format!(":{column}")).unwrap_or_default();

@@ -8,7 +8,7 @@ use runner::{
 };
 use tempfile::TempDir;
 
-use super::{MUCH, data, memory, npy_of, problems, read_ok, told};
+use super::{MUCH, data, memory, npy_of, problems, read_ok, reported};
 
 /// A `.npy` file of version 1.0, as `numpy.save` writes it.
 pub fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
@@ -200,9 +200,9 @@ fn a_range_of_split_rows_is_judged_by_its_own_rows() {
     let expected: Vec<f32> = (0..20).filter(|row| !seed_0.contains(row)).map(|row| row as f32).collect();
     assert_eq!(range(7).0, Ok(expected));
     let (fault, path) = range(9);
-    let told = "is NaN: expected a finite number";
+    let reported = "is NaN: expected a finite number";
     let path = path.display();
-    assert_eq!(fault, Err(format!("row 9, feature 0 (both counted from 0) of `{path}` {told}")));
+    assert_eq!(fault, Err(format!("row 9, feature 0 (both counted from 0) of `{path}` {reported}")));
 }
 
 #[test]
@@ -254,14 +254,14 @@ fn a_number_that_f32_does_not_hold_is_called_by_its_value() {
     let fault = |rows: &[u32]| {
         reader.read_rows(rows, &mut vec![0.0; rows.len()]).expect_err("it cannot be used").to_string()
     };
-    let told = |row: usize, what: &str| {
+    let reported = |row: usize, what: &str| {
         let path = folder.0.path().join("x.npy");
         format!("row {row}, feature 0 (both counted from 0) of `{}` {what}", path.display())
     };
-    let large = told(2, "is -1e300: f32, in which rows are kept, holds numbers up to 3.4e38");
+    let large = reported(2, "is -1e300: f32, in which rows are kept, holds numbers up to 3.4e38");
     assert_eq!(fault(&[0, 1, 2, 3]), large);
     assert_eq!(fault(&[3, 2, 0]), large);
-    assert_eq!(fault(&[5]), told(5, "is -inf: expected a finite number"));
+    assert_eq!(fault(&[5]), reported(5, "is -inf: expected a finite number"));
     let labels = Folder::new(&npy("|u1", "(2,)", &[0, 1]), &npy("<f8", "(2,)", &elements[8..24]));
     assert_eq!(
         labels.problems(Task::Regression),
@@ -365,7 +365,7 @@ fn what_must_be_resident_is_not_streamed() {
     let resident = Data { placement: Placement::Resident, ..data(Source::Npy(folder.spec())) };
     assert!(open(&resident, Task::Classification, 0, 600).is_ok());
     let problems = open(&resident, Task::Classification, 0, 599).expect_err("50 rows of 3 f32");
-    insta::assert_snapshot!(told(&problems, "".as_ref()), @r#"
+    insta::assert_snapshot!(reported(&problems, "".as_ref()), @r#"
     `placement = "resident"`: the features need 600 B as f32, and memory has room for 599 B
       --> data.placement
       hint: `data.placement = "auto"` reads from the file what memory does not hold

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     super::{
-        process::{Ended, Folder, Place, RUNNER, tensors},
+        process::{Ended, Folder, RUNNER, Sandbox, tensors},
         run::LINREG,
     },
     numbers, quiet,
@@ -18,13 +18,13 @@ use super::{
 /// Address space for the program and its data, but not for the stacks of so many threads.
 #[test]
 fn threads_that_cannot_be_started_leave_no_folder() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let limited = |more: &str| {
         let line = format!(
             "ulimit -v 200000; exec {RUNNER} spec.toml devices.engine=team --threads 200 --runs-dir r {more}"
         );
         let command = Command::new("sh").args(["-c", &line]).current_dir(place.path()).output();
-        Ended::of(command.unwrap())
+        Ended::from_output(command.unwrap())
     };
     let one = limited("");
     assert_eq!(one.code, Some(2), "{one:?}");
@@ -39,7 +39,7 @@ fn threads_that_cannot_be_started_leave_no_folder() {
 
 #[test]
 fn a_runs_folder_that_cannot_be_made() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     fs::write(place.path().join("file"), "").unwrap();
     let ended = place.runner(&["spec.toml", "--runs-dir", "file/runs"]);
     assert_eq!(ended.code, Some(1));
@@ -53,14 +53,15 @@ fn a_runs_folder_that_cannot_be_made() {
 /// A limit on the size of files stands for a disk that fills up.
 #[test]
 fn a_full_disk_ends_the_run_on_a_whole_line() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     for policy in ["logging.policy=immediate", "logging.policy=buffered"] {
         let (command, runs) = place.prepared(&["trainer.max_epochs=1000000000", policy]);
         let words: Vec<String> =
             command.get_args().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
         let script = format!("ulimit -f 40; exec {RUNNER} {}", words.join(" "));
         let mut shell = Command::new("sh");
-        let ended = Ended::of(shell.args(["-c", &script]).current_dir(place.path()).output().unwrap());
+        let ended =
+            Ended::from_output(shell.args(["-c", &script]).current_dir(place.path()).output().unwrap());
         assert_eq!(ended.code, Some(1), "{ended:?}");
         let folder = Folder::within(&runs).unwrap();
         let path = folder.0.join("metrics.csv");
@@ -75,7 +76,7 @@ fn a_full_disk_ends_the_run_on_a_whole_line() {
 /// Nobody reads what is printed: the run goes on, and so does its end.
 #[test]
 fn output_that_nobody_reads_is_no_error() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let hang_up = |arguments: &[&str]| {
         let mut child = quiet(place.command(arguments));
         drop((child.stdout.take(), child.stderr.take()));
@@ -93,7 +94,7 @@ fn output_that_nobody_reads_is_no_error() {
 
 #[test]
 fn what_is_wrong_beforehand_leaves_no_folder() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let missing = ["spec.toml", "devices.num_gpus=1", "devices.on_missing=error"];
     let cases: [(&[&str], i32); 7] = [
         (&["nothing.toml"], 2),
@@ -119,7 +120,7 @@ fn a_fault_while_streaming_keeps_the_rows_before_it() {
     const FEATURES: usize = 3000;
     let mut bad = vec![0.5f32; 1500 * FEATURES];
     bad[1400 * FEATURES + 7] = f32::NAN;
-    let place = Place::new(
+    let place = Sandbox::new(
         "[data]\nbatch_size = 100\nshuffle = false\nplacement = \"streamed\"\n[data.npy]\n\
          features = \"x.npy\"\nlabels = \"y.npy\"\nvalidation_fraction = 0.0\n[model]\n\
          layers = [{ linear = { out_features = 1 } }]\nloss = \"mse\"\n[optimizer.sgd]\nlr = 1e-6\n",
@@ -171,7 +172,7 @@ pub fn write_npy(path: &Path, shape: &str, numbers: &[f32]) {
 
 #[test]
 fn runs_of_one_second_have_folders_of_their_own() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let runs = place.path().join("runs");
     let children: Vec<Child> = (0..6)
         .map(|_| {

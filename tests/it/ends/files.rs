@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    super::process::{Ended, Folder, Place},
+    super::process::{Ended, Folder, Sandbox},
     failures::write_npy,
     quiet, send, wait_for_lines, wait_for_lines_of,
 };
@@ -15,8 +15,8 @@ use super::{
 const ROWS: usize = 64;
 
 /// A spec of endless epochs beside its rows, which stay in their file.
-fn place() -> Place {
-    let place = Place::new(
+fn place() -> Sandbox {
+    let place = Sandbox::new(
         "[data]\nbatch_size = 16\nplacement = \"streamed\"\n[data.npy]\nfeatures = \"x.npy\"\nlabels = \"y.npy\"\n\
          validation_fraction = 0.25\n[model]\nlayers = [{ linear = { out_features = 1 } }]\nloss = \"mse\"\n\
          [optimizer.sgd]\nlr = 1e-6\n[trainer]\nmax_epochs = 1000000000\n",
@@ -27,7 +27,12 @@ fn place() -> Place {
 }
 
 /// What becomes of a run of which something is done to the file, once it has written some lines.
-fn disturbed(place: &Place, way: &[&str], disturb: impl Fn(&Path), signal: Option<&str>) -> (Ended, Folder) {
+fn disturbed(
+    place: &Sandbox,
+    way: &[&str],
+    disturb: impl Fn(&Path),
+    signal: Option<&str>,
+) -> (Ended, Folder) {
     let (command, runs) = place.prepared(&[way, &["logging.policy=per_epoch"]].concat());
     let child = quiet(command);
     let folder = wait_for_lines(&runs, 20);
@@ -35,7 +40,7 @@ fn disturbed(place: &Place, way: &[&str], disturb: impl Fn(&Path), signal: Optio
     if let Some(signal) = signal {
         send(signal, &child);
     }
-    (Ended::of(child.wait_with_output().unwrap()), folder)
+    (Ended::from_output(child.wait_with_output().unwrap()), folder)
 }
 
 /// One that fetches rows itself, and one to which they are brought.
@@ -106,7 +111,7 @@ fn a_sweep_whose_file_is_written_to_begins_no_further_trial() {
     let folder = wait_for_lines_of("000-optimizer.sgd.lr=1e-6/metrics.csv", &runs, 20);
     let file = File::options().write(true).open(place.path().join("x.npy")).unwrap();
     file.write_all_at(&7.0_f32.to_le_bytes(), 128).unwrap();
-    let ended = Ended::of(child.wait_with_output().unwrap());
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let what = format!("`{}` was written to after it was opened", place.path().join("x.npy").display());
     let changed = format!("the data have changed since the start: {what}");

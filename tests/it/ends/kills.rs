@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     super::{
-        process::{Folder, Place, Table, tensors},
+        process::{Folder, Sandbox, Table, tensors},
         run::LINREG,
     },
     LIMIT, numbers, quiet,
@@ -18,7 +18,7 @@ use super::{
 /// What a kill leaves: whole files under final names, whole lines (but perhaps the last) in those that grow.
 #[test]
 fn a_kill_leaves_nothing_half_written() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let mut killed = 0;
     for round in 0..40u64 {
         // From the first file to the last: the run takes a few milliseconds.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    super::process::{Ended, Folder, Place},
+    super::process::{Ended, Folder, Sandbox},
     LIMIT, kills, numbers, quiet, send, wait_for_lines_of,
 };
 
@@ -27,7 +27,7 @@ policy = \"immediate\"
 
 #[test]
 fn a_signal_keeps_the_products_that_were_done() {
-    let place = Place::new(ENDLESS);
+    let place = Sandbox::new(ENDLESS);
     for (signal, code, name, order, policy, lines) in [
         ("-INT", 130, "Ctrl-C (SIGINT)", "sequential", "immediate", 50),
         ("-TERM", 143, "SIGTERM", "concurrent", "immediate", 50),
@@ -41,7 +41,7 @@ fn a_signal_keeps_the_products_that_were_done() {
         let child = quiet(command);
         let folder = wait_for_lines_of("norms.csv", &runs, lines);
         send(signal, &child);
-        let ended = Ended::of(child.wait_with_output().unwrap());
+        let ended = Ended::from_output(child.wait_with_output().unwrap());
         assert_eq!(ended.code, Some(code), "{ended:?}");
         let rows = folder.table("matmul.csv");
         let concurrent = order.ends_with("concurrent");
@@ -72,14 +72,14 @@ fn a_signal_keeps_the_products_that_were_done() {
 
 #[test]
 fn a_signal_keeps_the_copies_that_were_done() {
-    let place = Place::new(
+    let place = Sandbox::new(
         "kind = \"transfer\"\nname = \"copies\"\n[transfer]\nsizes = [\"4KiB\", \"64MiB\"]\ncount = 2000\n",
     );
     let (command, runs) = place.prepared(&[]);
     let child = quiet(command);
     let folder = wait_for_lines_of("transfer.csv", &runs, 2);
     send("-TERM", &child);
-    let ended = Ended::of(child.wait_with_output().unwrap());
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(143), "{ended:?}");
     let table = folder.table("transfer.csv");
     let counts = numbers(&table, "count");
@@ -95,14 +95,14 @@ fn a_signal_keeps_the_copies_that_were_done() {
 fn a_signal_keeps_the_steps_that_were_done() {
     let steps: String =
         (0..900).map(|i| format!("[[tensors.step]]\nname = \"n{i}\"\nnorm = \"X\"\n")).collect();
-    let place = Place::new(&format!(
+    let place = Sandbox::new(&format!(
         "kind = \"tensors\"\nname = \"tour\"\n[[tensors.step]]\nname = \"X\"\nrand = [3000, 3000]\n{steps}"
     ));
     let (command, runs) = place.prepared(&[]);
     let child = quiet(command);
     let folder = wait_for_lines_of("tensors.csv", &runs, 4);
     send("-INT", &child);
-    let ended = Ended::of(child.wait_with_output().unwrap());
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(130), "{ended:?}");
     let done = numbers(&folder.table("tensors.csv"), "step");
     assert!(done.iter().copied().eq(1..=done.len()) && (3..901).contains(&done.len()), "{}", done.len());
@@ -113,7 +113,7 @@ fn a_signal_keeps_the_steps_that_were_done() {
 
 #[test]
 fn a_signal_ends_a_sweep_and_says_why_in_its_table() {
-    let place = Place::new(ENDLESS);
+    let place = Sandbox::new(ENDLESS);
     let (command, runs) = place.prepared(&["--virtual-gpus", "1", "matmul.norm=frobenius,trace"]);
     let child = quiet(command);
     let begun = Instant::now();
@@ -128,7 +128,7 @@ fn a_signal_ends_a_sweep_and_says_why_in_its_table() {
         thread::sleep(Duration::from_millis(1));
     };
     send("-INT", &child);
-    let ended = Ended::of(child.wait_with_output().unwrap());
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(130), "{ended:?}");
     let table = sweep.table("sweep.csv");
     assert_eq!(table.column("status"), ["interrupted", "skipped"]);
@@ -140,7 +140,7 @@ fn a_signal_ends_a_sweep_and_says_why_in_its_table() {
 
 #[test]
 fn a_step_that_fails_keeps_those_before_it_and_the_reason() {
-    let place = Place::new(
+    let place = Sandbox::new(
         "kind = \"tensors\"\nname = \"tour\"\n[[tensors.step]]\nname = \"X\"\nones = [2]\n[[tensors.step]]\n\
          name = \"Y\"\nload = { file = \"nothing.safetensors\" }\n[[tensors.step]]\nname = \"never\"\nones = [1]\n",
     );
@@ -159,7 +159,7 @@ fn a_step_that_fails_keeps_those_before_it_and_the_reason() {
 /// From before the folder is there to the end, by a signal that it may answer and by one that it may not.
 #[test]
 fn at_whatever_moment_it_ends_nothing_is_half_written() {
-    let place = Place::new(ENDLESS);
+    let place = Sandbox::new(ENDLESS);
     let (mut killed, mut interrupted) = (0, 0);
     for round in 0..40u64 {
         let kill = round % 2 == 0;

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     super::{
-        process::{Ended, Folder, Place, tensors},
+        process::{Ended, Folder, Sandbox, tensors},
         run::LINREG,
     },
     LIMIT, numbers, quiet, send, wait_for_lines, wait_until,
@@ -16,7 +16,7 @@ use super::{
 
 #[test]
 fn a_signal_ends_a_run_in_order() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let cases = [
         ("-INT", 130, "SIGINT", "logging.policy=immediate", 3),
         ("-TERM", 143, "SIGTERM", "logging.policy=immediate", 500),
@@ -32,7 +32,7 @@ fn a_signal_ends_a_run_in_order() {
             let child = quiet(command);
             let folder = wait_for_lines(&runs, lines);
             send(signal, &child);
-            let ended = Ended::of(child.wait_with_output().unwrap());
+            let ended = Ended::from_output(child.wait_with_output().unwrap());
             assert_eq!(ended.code, Some(code), "{policy}: {ended:?}");
             assert_eq!(folder.summary("status"), "interrupted");
             assert!(ended.stdout.contains(name), "{ended:?}");
@@ -63,7 +63,7 @@ fn every_row_is_there(folder: &Folder, policy: &str) {
 
 #[test]
 fn a_second_signal_does_not_wait() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let (command, runs) = place.prepared(&["trainer.max_epochs=1000000000"]);
     let child = quiet(command);
     wait_for_lines(&runs, 2);
@@ -76,7 +76,7 @@ fn a_second_signal_does_not_wait() {
 /// The run cannot end by itself after the first signal: nobody reads what it has to say.
 #[test]
 fn a_second_signal_of_another_kind_does_not_wait() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let (mut command, runs) = place.prepared(&["trainer.max_epochs=1000000000"]);
     let (reader, writer) = std::io::pipe().unwrap();
     let mut filler = writer.try_clone().unwrap();
@@ -100,7 +100,7 @@ fn a_second_signal_of_another_kind_does_not_wait() {
 
 #[test]
 fn a_signal_ends_a_sweep() {
-    let place = Place::new(LINREG);
+    let place = Sandbox::new(LINREG);
     let (command, runs) =
         place.prepared(&["optimizer.sgd.lr=0.01,0.02,0.03", "trainer.max_epochs=1000000000"]);
     let child = quiet(command);

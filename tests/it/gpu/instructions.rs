@@ -2,11 +2,11 @@
 
 use runner::{
     device::{
-        Work,
-        cuda::{CudaExecutor, Gpu, Job, Way},
+        PassKind,
+        cuda::{CudaExecutor, CudaSetup, Gpu, GradientReducer},
     },
     plan::Engine,
-    program::{Programs, Sums},
+    program::{Accumulator, Programs},
     spec::Precision,
 };
 
@@ -48,21 +48,21 @@ fn check(gpu: &Gpu, suite: &Suite, rows: usize, tolerance: f64, what: &str) {
             continue;
         }
         let what = format!("{what}, {engine:?}");
-        let job = Job {
+        let job = CudaSetup {
             gpu: gpu.clone(),
             programs: programs.clone(),
             engine,
             precision: Precision::F32,
             seed: SEED,
-            way: Way::Alone,
+            way: GradientReducer::Alone,
         };
         let mut executor = CudaExecutor::new(job).unwrap();
         suite.bench.load(&mut executor);
-        let at = At { work: Work::Train, step: STEP, position: BEFORE, rows: BEFORE + rows, slot: SLOT };
+        let at = At { work: PassKind::Train, step: STEP, position: BEFORE, rows: BEFORE + rows, slot: SLOT };
         run(&mut executor, at, 1, &[HYPER]);
         let got = suite.bench.read(&mut executor);
         suite.compare(&got, &memory, tolerance, &what);
-        let got = sums(&mut executor, Sums::Epoch, 2);
+        let got = sums(&mut executor, Accumulator::Epoch, 2);
         got.iter().zip(&memory.sums[0]).for_each(|(got, want)| assert!((got - want).abs() < 1e-9, "{what}"));
     }
 }

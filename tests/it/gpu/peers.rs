@@ -8,8 +8,8 @@ use std::{
 
 use runner::{
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Work,
-        cuda::{self, CudaExecutor, Gpu, Job, PeerSums, Way},
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind,
+        cuda::{self, CudaExecutor, CudaSetup, Gpu, GradientReducer, PeerAllReduce},
     },
     plan::Engine,
     program::{Hyper, Instruction, Op, Phase, Program, Programs, Slice},
@@ -42,13 +42,20 @@ fn bench(numbers: Vec<f32>) -> (Bench, Slice) {
     (suite.bench, of)
 }
 
-fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerSums) -> CudaExecutor {
+fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerAllReduce) -> CudaExecutor {
     let instructions = vec![Instruction { op: Op::AllReduce { of }, phase: Phase::AllReduce }];
     let train = Program { batch: 1, rows: 1, instructions };
     let layout = bench.layout.clone();
     let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };
     let precision = Precision::F32;
-    let job = Job { gpu: gpu.clone(), programs, engine, precision, seed: SEED, way: Way::Peers(way) };
+    let job = CudaSetup {
+        gpu: gpu.clone(),
+        programs,
+        engine,
+        precision,
+        seed: SEED,
+        way: GradientReducer::Peers(way),
+    };
     let mut executor = CudaExecutor::new(job).unwrap();
     bench.load(&mut executor);
     executor
@@ -58,7 +65,7 @@ fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerSums) 
 fn steps(executor: &mut CudaExecutor, of: Slice, steps: usize) -> Result<Vec<f32>, DeviceError> {
     let hyper = vec![Hyper::default(); steps];
     let block = Block {
-        work: Work::Train,
+        work: PassKind::Train,
         step: 0,
         position: 0,
         offset: 0,
@@ -88,7 +95,7 @@ fn every_gpu_holds_the_sums_in_the_order_of_ranks() {
                 // Small enough for so many sums of sums.
                 let brought = |rank: usize| Numbers(rank as u64).take(n);
                 let got: Vec<Vec<f32>> = thread::scope(|scope| {
-                    let one = |rank: usize, way: PeerSums| {
+                    let one = |rank: usize, way: PeerAllReduce| {
                         let (bench, of) = bench(brought(rank));
                         let mut executor = executor(&gpus[rank], &bench, of, engine, way);
                         steps(&mut executor, of, STEPS).unwrap()

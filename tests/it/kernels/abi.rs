@@ -1,7 +1,7 @@
 //! The kernels' records as this test lays them out, by itself: a twin that a slip in the program's own cannot deceive.
 
 use runner::program::{
-    Activation, Hyper, Layout, LossKind, Op as Instruction, RowSource, Slice, Sums, UpdateRule,
+    Accumulator, Activation, Hyper, Layout, LossKind, Op as Instruction, RowSource, Slice, UpdateRule,
 };
 
 pub const NONE: u64 = u64::MAX;
@@ -55,7 +55,7 @@ pub struct Run {
 
 /// `Hyper` in the order of the kernels' fields.
 pub fn hyper(h: &Hyper) -> [f32; 4] {
-    [h.rate, h.first, h.correction, h.shrink]
+    [h.rate, h.first, h.correction, h.decay_factor]
 }
 
 const KERNELS: [&str; 18] = [
@@ -218,7 +218,7 @@ pub fn encode(op: &Instruction, layout: &Layout, place: impl Fn(Slice) -> u64) -
         Instruction::LogAppend { cells, .. } => Op::new(14).at([place(cells)]).n(cells.len),
         Instruction::Accumulate { cells, rows, sums } => {
             let op = Op::new(15).at([place(cells)]).shape(rows, 0, 0).n(cells.len);
-            op.flag(FLAG_VALIDATION, sums == Sums::Validation)
+            op.flag(FLAG_VALIDATION, sums == Accumulator::Validation)
         }
         Instruction::Watch { cell } => Op::new(16).at([place(cell)]),
         Instruction::Zero { of } => Op::new(17).at([place(of)]).n(of.len),

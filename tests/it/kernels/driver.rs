@@ -171,7 +171,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    pub fn of(blocks: u32, threads: u32) -> Self {
+    pub fn new(blocks: u32, threads: u32) -> Self {
         Self { blocks, threads, shared_bytes: 0, cooperative: false }
     }
 }

@@ -55,8 +55,8 @@ fn alone() {
             let out = driver.try_holding(&[0.0f32]).unwrap();
             let (mut px, mut po) = (x.address, out.address);
             let arguments = &mut [argument(&mut px), argument(&mut po)];
-            assert_eq!(driver.try_launch("planted_nothing", Grid::of(1, 256), arguments), 719);
-            assert_eq!(driver.try_launch("planted_nothing", Grid::of(1, 256), arguments), 0);
+            assert_eq!(driver.try_launch("planted_nothing", Grid::new(1, 256), arguments), 719);
+            assert_eq!(driver.try_launch("planted_nothing", Grid::new(1, 256), arguments), 0);
             assert_eq!(out.read::<f32>(1), [256.0]);
         }
         Ok("streams") => streams(Driver::get().unwrap()),

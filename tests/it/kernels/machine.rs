@@ -118,14 +118,14 @@ impl<'a> Machine<'a> {
                     for record in &mut records {
                         let name = record.kernel();
                         let arguments = &mut [argument(record), argument(&mut arena), argument(&mut run)];
-                        self.driver.launch(name, Grid::of(blocks, 256), arguments);
+                        self.driver.launch(name, Grid::new(blocks, 256), arguments);
                     }
                     let arguments = &mut [argument(&mut run), argument(&mut rows), argument(&mut own_rows)];
-                    self.driver.launch("advance", Grid::of(1, 32), arguments);
+                    self.driver.launch("advance", Grid::new(1, 32), arguments);
                 }
             }
             Engine::Walk { threads } => {
-                let grid = Grid { shared_bytes: 4 * floats as u32, ..Grid::of(1, threads) };
+                let grid = Grid { shared_bytes: 4 * floats as u32, ..Grid::new(1, threads) };
                 let arguments = &mut [
                     argument(&mut ops),
                     argument(&mut count),
@@ -136,10 +136,10 @@ impl<'a> Machine<'a> {
                     argument(&mut rows),
                     argument(&mut own_rows),
                 ];
-                self.driver.launch("walk", grid, arguments);
+                self.driver.launch("interpret", grid, arguments);
             }
             Engine::Grid { blocks, threads } => {
-                let grid = Grid { cooperative: true, ..Grid::of(blocks, threads) };
+                let grid = Grid { cooperative: true, ..Grid::new(blocks, threads) };
                 let arguments = &mut [
                     argument(&mut ops),
                     argument(&mut count),
@@ -150,7 +150,7 @@ impl<'a> Machine<'a> {
                     argument(&mut rows),
                     argument(&mut own_rows),
                 ];
-                self.driver.launch("walk_grid", grid, arguments);
+                self.driver.launch("interpret_grid", grid, arguments);
             }
         }
         self.at = self.run.read::<Run>(1)[0];

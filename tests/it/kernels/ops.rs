@@ -14,7 +14,7 @@ use crate::conformance::{
 
 /// Few blocks, so that threads own several numbers each; and one, whose sums end at once.
 const KERNELS: [Engine; 2] = [Engine::Kernels { blocks: 3 }, Engine::Kernels { blocks: 1 }];
-const WALKS: [Engine; 4] = [
+const INTERPRETERS: [Engine; 4] = [
     Engine::Walk { threads: 32 },
     Engine::Walk { threads: 96 },
     Engine::Grid { blocks: 3, threads: 64 },
@@ -85,7 +85,7 @@ fn products_follow_the_reference() {
 fn products_follow_the_reference_within_programs() {
     let Some(driver) = Driver::get() else { return };
     for shape in [[1, 1, 1], [31, 2, 1], [33, 31, 10], [5, 33, 2], [2, 100, 3], [33, 33, 32]] {
-        products(driver, shape, &WALKS);
+        products(driver, shape, &INTERPRETERS);
     }
 }
 
@@ -106,13 +106,13 @@ fn all_else_follows_the_reference() {
             let mut suite = Suite::new();
             fill(&mut suite, rows, width);
             check(driver, &suite, rows, 2e-6, &KERNELS, &what);
-            check(driver, &suite, rows, 2e-6, &WALKS, &what);
+            check(driver, &suite, rows, 2e-6, &INTERPRETERS, &what);
         }
     }
     // Sums over more numbers than one block of a grid takes alone.
     let mut suite = Suite::new();
     suite.updates(8200);
-    check(driver, &suite, 1, 2e-6, &[Engine::Kernels { blocks: 3 }, WALKS[2]], "8200 numbers");
+    check(driver, &suite, 1, 2e-6, &[Engine::Kernels { blocks: 3 }, INTERPRETERS[2]], "8200 numbers");
 }
 
 /// Longer programs than the table of records in shared memory holds.
@@ -126,7 +126,7 @@ fn a_long_program_follows_the_reference() {
     suite.elementwise(3, 5);
     suite.losses(3, 5);
     assert!(suite.ops.len() > 64, "{}", suite.ops.len());
-    check(driver, &suite, 3, 3e-6, &WALKS, "a long program");
+    check(driver, &suite, 3, 3e-6, &INTERPRETERS, "a long program");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn no_rows_are_no_work() {
     suite.products(0, 5, 20);
     suite.elementwise(0, 3);
     suite.losses(0, 3);
-    check(driver, &suite, 0, 1e-6, &[KERNELS[0], WALKS[0], WALKS[2]], "no rows");
+    check(driver, &suite, 0, 1e-6, &[KERNELS[0], INTERPRETERS[0], INTERPRETERS[2]], "no rows");
 }
 
 #[test]
@@ -156,8 +156,8 @@ fn operands_are_rounded_as_told() {
         for (shape, engine) in [
             ([33, 31, 20], KERNELS[0]),
             ([33, 70, 3], KERNELS[0]),
-            ([9, 31, 20], WALKS[1]),
-            ([9, 5, 20], WALKS[2]),
+            ([9, 31, 20], INTERPRETERS[1]),
+            ([9, 5, 20], INTERPRETERS[2]),
         ] {
             let [rows, inputs, outputs] = shape;
             let mut suite = Suite::new();
@@ -187,7 +187,7 @@ fn operands_are_rounded_as_told() {
 #[test]
 fn losses_that_are_not_finite_are_flagged() {
     let Some(driver) = Driver::get() else { return };
-    for engine in [KERNELS[0], WALKS[0], WALKS[2]] {
+    for engine in [KERNELS[0], INTERPRETERS[0], INTERPRETERS[2]] {
         for loss in [f32::NAN, f32::INFINITY] {
             let mut suite = Suite::new();
             let cells = suite.bench.holding(vec![loss, 2.0]);
@@ -201,13 +201,14 @@ fn losses_that_are_not_finite_are_flagged() {
             assert_eq!(machine.non_finite(), 42, "the first step, counted from 1");
 
             // The epoch's sums take the loss that raises the flag, and nothing after it.
-            suite.ops = vec![Op::Accumulate { cells, rows: 3, sums: runner::program::Sums::Epoch }];
+            suite.ops = vec![Op::Accumulate { cells, rows: 3, sums: runner::program::Accumulator::Epoch }];
             let (program, _) = suite.reference(1);
             let mut machine = Machine::new(driver, &suite.bench);
             machine.run(engine, &program, 2, &[HYPER; 2]);
             assert_eq!(machine.sums()[1], 6.0, "{engine:?}");
             assert_eq!(machine.non_finite(), 1, "{engine:?}");
-            suite.ops = vec![Op::Accumulate { cells, rows: 3, sums: runner::program::Sums::Validation }];
+            suite.ops =
+                vec![Op::Accumulate { cells, rows: 3, sums: runner::program::Accumulator::Validation }];
             let (program, _) = suite.reference(1);
             let mut machine = Machine::new(driver, &suite.bench);
             machine.run(engine, &program, 2, &[HYPER; 2]);

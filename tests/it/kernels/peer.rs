@@ -76,7 +76,7 @@ impl Rank<'_> {
         let run = driver.holding(&[Run { step: 6, ..Run::default() }]);
         let (mut numbers, mut n) = (self.numbers.address + 4 * self.first as u64, n as u64);
         let (mut table, mut run, mut limit_ns) = (self.table.address, run.address, limit_ns);
-        let grid = Grid { cooperative: true, ..Grid::of(blocks, 64) };
+        let grid = Grid { cooperative: true, ..Grid::new(blocks, 64) };
         let arguments = &mut [
             argument(&mut numbers),
             argument(&mut n),

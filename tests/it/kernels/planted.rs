@@ -15,7 +15,7 @@ fn sums(driver: &Driver, kernel: &str) -> Vec<f32> {
     for order in Order::ALL {
         driver.order(order);
         let (mut x, mut to) = (x.address, out.address);
-        driver.launch(kernel, Grid::of(1, 256), &mut [argument(&mut x), argument(&mut to)]);
+        driver.launch(kernel, Grid::new(1, 256), &mut [argument(&mut x), argument(&mut to)]);
         all.push(out.read::<f32>(1)[0]);
     }
     all
@@ -36,7 +36,7 @@ fn a_barrier_that_some_skip_is_an_error() {
     let (x, out) = (driver.holding(&[1.0f32; 256]), driver.holding(&[0.0f32]));
     let (mut x, mut to) = (x.address, out.address);
     let arguments = &mut [argument(&mut x), argument(&mut to)];
-    let status = driver.try_launch("planted_skipped_barrier", Grid::of(1, 256), arguments);
+    let status = driver.try_launch("planted_skipped_barrier", Grid::new(1, 256), arguments);
     assert_eq!(status, 719, "launch failed");
 }
 
@@ -46,7 +46,7 @@ fn a_write_beyond_shared_memory_is_an_error() {
     let out = driver.holding(&[0.0f32]);
     let (mut to, mut n) = (out.address, 64i32);
     let arguments = &mut [argument(&mut to), argument(&mut n)];
-    let grid = |shared_bytes| Grid { shared_bytes, ..Grid::of(1, 32) };
+    let grid = |shared_bytes| Grid { shared_bytes, ..Grid::new(1, 32) };
     assert_eq!(driver.try_launch("planted_write_beyond_shared", grid(4 * 65), arguments), 0);
     assert_eq!(driver.try_launch("planted_write_beyond_shared", grid(4 * 64), arguments), 719);
 }
@@ -63,7 +63,7 @@ fn a_sum_counts_beyond_32_bits() {
         let (mut count, mut step) = (n, stride);
         let arguments =
             &mut [argument(&mut count), argument(&mut step), argument(&mut pp), argument(&mut po)];
-        driver.launch("planted_count", Grid::of(1, threads as u32), arguments);
+        driver.launch("planted_count", Grid::new(1, threads as u32), arguments);
         let want: u64 = (0..threads).map(|thread| (n - thread).div_ceil(u64::from(stride))).sum();
         assert_eq!(out.read::<f64>(1), [want as f64], "{n} by {stride}");
     }
@@ -74,7 +74,7 @@ fn shared_memory_is_aligned_for_four_numbers() {
     let Some(driver) = Driver::get() else { return };
     let out = driver.holding(&[1u64]);
     let mut to = out.address;
-    let grid = Grid { shared_bytes: 256, ..Grid::of(1, 32) };
+    let grid = Grid { shared_bytes: 256, ..Grid::new(1, 32) };
     driver.launch("planted_alignment", grid, &mut [argument(&mut to)]);
     assert_eq!(out.read::<u64>(1), [0]);
     // What the simulator aligns anyhow, a device does only where it is told to.
@@ -91,7 +91,7 @@ fn an_address_of_nothing_is_an_error() {
     let freed = driver.holding(&[0.0f32; 256]).address;
     let (mut x, mut to) = (freed, out.address);
     let arguments = &mut [argument(&mut x), argument(&mut to)];
-    assert_eq!(driver.try_launch("planted_nothing", Grid::of(1, 256), arguments), 700, "illegal address");
+    assert_eq!(driver.try_launch("planted_nothing", Grid::new(1, 256), arguments), 700, "illegal address");
 }
 
 /// In a process of its own: AddressSanitizer must be there before anything is allocated, and ends the process.

@@ -67,7 +67,7 @@ fn run(
 fn check(driver: &Driver, programs: &Programs, bench: &Bench, rows: usize, validation: usize, what: &str) {
     let steps = rows.div_ceil(programs.train.batch);
     let hyper: Vec<Hyper> = (0..steps)
-        .map(|t| Hyper { rate: 0.05 / (t + 1) as f32, first: 0.2, correction: 0.9, shrink: 0.999 })
+        .map(|t| Hyper { rate: 0.05 / (t + 1) as f32, first: 0.2, correction: 0.9, decay_factor: 0.999 })
         .collect();
     let plan = plan(programs, rows, validation);
     let mut memory: Memory = bench.memory();

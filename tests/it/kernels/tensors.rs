@@ -12,13 +12,13 @@ fn tensors_follow_their_definitions() {
         let y = driver.holding(&vec![f32::NAN; n]);
         let (mut pa, mut pb, mut py, mut len) = (da.address, db.address, y.address, n as u64);
         let arguments = &mut [argument(&mut pa), argument(&mut pb), argument(&mut py), argument(&mut len)];
-        driver.launch("tensor_add", Grid::of(3, 64), arguments);
+        driver.launch("tensor_add", Grid::new(3, 64), arguments);
         let want: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
         assert_eq!(y.read::<f32>(n), want);
 
         driver.launch(
             "tensor_copy",
-            Grid::of(3, 64),
+            Grid::new(3, 64),
             &mut [argument(&mut pa), argument(&mut py), argument(&mut len)],
         );
         assert_eq!(y.read::<f32>(n), a);
@@ -26,7 +26,7 @@ fn tensors_follow_their_definitions() {
         let mut value = 2.5f32;
         driver.launch(
             "tensor_fill",
-            Grid::of(2, 32),
+            Grid::new(2, 32),
             &mut [argument(&mut py), argument(&mut len), argument(&mut value)],
         );
         assert_eq!(y.read::<f32>(n), vec![2.5; n]);
@@ -38,7 +38,7 @@ fn tensors_follow_their_definitions() {
             let (mut count, mut pp, mut po) = (n as u64, partial.address, out.address);
             driver.launch(
                 "tensor_reduce",
-                Grid::of(3, 64),
+                Grid::new(3, 64),
                 &mut [
                     argument(&mut pa),
                     argument(&mut count),
@@ -63,7 +63,7 @@ fn a_product_of_tensors_follows_its_definition() {
         let mut flags = 0i32;
         driver.launch(
             "tensor_matmul",
-            Grid::of(3, 256),
+            Grid::new(3, 256),
             &mut [
                 argument(&mut pa),
                 argument(&mut pb),
@@ -93,7 +93,7 @@ fn a_digest_is_that_of_every_device() {
         let (memory, out) = (driver.holding(x), driver.holding(&[5u64]));
         let (mut px, mut n, mut po) = (memory.address, x.len() as u64, out.address);
         let arguments = &mut [argument(&mut px), argument(&mut n), argument(&mut po)];
-        driver.launch("digest", Grid::of(blocks, 64), arguments);
+        driver.launch("digest", Grid::new(blocks, 64), arguments);
         out.read::<u64>(1)[0]
     };
     let want = runner::device::digest(&x).wrapping_add(5);

@@ -6,9 +6,9 @@ use super::super::{
     arena::{Access, Span},
     pool::Pool,
     stage::{Draft, Shared, Step, access},
-    task::Job,
+    task::TaskKind,
 };
-use super::{Compiler, GRAIN, SUM_ROWS, places::Places, rows_of};
+use super::{Compiler, GRAIN, SUM_ROWS, buffer_map::BufferMap, rows_of};
 use crate::program::{Op, Phase, Slice};
 
 /// A product's tiles are shared by whoever is free where each thread has so many of them, ...
@@ -22,7 +22,7 @@ const SHARED_TERMS: usize = 3 << 20;
 
 impl Compiler<'_> {
     /// The steps of one of a layer's instructions; none of others.
-    pub(super) fn layer(&self, op: &Op, phase: Phase, p: &mut Places<'_>) -> Vec<Step> {
+    pub(super) fn layer(&self, op: &Op, phase: Phase, p: &mut BufferMap<'_>) -> Vec<Step> {
         let mut steps = Vec::new();
         match *op {
             Op::Linear { x, weight, bias, activation, pre, y, rows, inputs, outputs } => {
@@ -32,9 +32,10 @@ impl Compiler<'_> {
                 steps.push(self.product(shape, packed, self.grain(rows), phase, widths, |r| {
                     let shape = [r.len(), inputs, outputs];
                     let (keep, in_place) = (pre.is_some(), p.in_place(x, r.start));
-                    let job = Job::Linear { shape, packed, bias: bias.is_some(), activation, keep, in_place };
+                    let job =
+                        TaskKind::Linear { shape, packed, bias: bias.is_some(), activation, keep, in_place };
                     let out = rows_of(&r, outputs);
-                    let bias = bias.map_or(Span::default(), |b| p.of(b));
+                    let bias = bias.map_or(Span::default(), |b| p.span(b));
                     let kept = pre.map_or(Span::default(), |z| p.part(z, out.clone()));
                     (job, access([p.part(x, rows_of(&r, inputs)), right, bias], [p.part(y, out), kept]))
                 }));
@@ -44,7 +45,7 @@ impl Compiler<'_> {
                 let (right, packed) = self.pack(weight, true, shape, phase, p, &mut steps);
                 steps.push(self.product(shape, packed, self.grain(rows), phase, [inputs, 0], |r| {
                     let shape = [r.len(), outputs, inputs];
-                    let job = Job::InputGradient { shape, derivative: derivative.map(|(f, _)| f) };
+                    let job = TaskKind::InputGradient { shape, derivative: derivative.map(|(f, _)| f) };
                     let out = rows_of(&r, inputs);
                     let saved = derivative.map_or(Span::default(), |(_, s)| p.part(s, out.clone()));
                     (job, access([p.part(dy, rows_of(&r, outputs)), right, saved], [p.part(dx, out)]))
@@ -58,7 +59,7 @@ impl Compiler<'_> {
                 let partial = p.scratch(chunks * stride);
                 steps.push(self.split_units(chunks, 1, phase, |c| {
                     let r = c.start * SUM_ROWS..(c.end * SUM_ROWS).min(rows);
-                    let job = Job::PartialSums { inputs, stride, in_place: p.in_place(x, r.start) };
+                    let job = TaskKind::PartialSums { inputs, stride, in_place: p.in_place(x, r.start) };
                     let reads = [p.part(x, rows_of(&r, inputs)), p.part(dy, r)];
                     (job, access(reads, [p.sub(partial, rows_of(&c, stride))]))
                 }));
@@ -74,12 +75,12 @@ impl Compiler<'_> {
                 steps.push(self.product(shape, packed, unit, phase, [outputs, 0], |r| {
                     let shape = [r.len(), rows, outputs];
                     let (first, stride) = (r.start, inputs);
-                    let job = Job::WeightGradient { shape, first, stride, packed, update, upcoming };
-                    (job, access([p.of(x), right], [p.part(to, rows_of(&r, outputs))]))
+                    let job = TaskKind::WeightGradient { shape, first, stride, packed, update, upcoming };
+                    (job, access([p.span(x), right], [p.part(to, rows_of(&r, outputs))]))
                 }));
             }
             Op::BiasGradient { dy, to, update, outputs, .. } => {
-                let dy = p.of(dy);
+                let dy = p.span(dy);
                 steps.push(self.column_sums(dy, outputs, outputs, to, update, phase, p));
             }
             _ => {}
@@ -95,7 +96,7 @@ impl Compiler<'_> {
         unit: usize,
         phase: Phase,
         widths: [usize; 2],
-        draft: impl Fn(Range<usize>) -> (Job, Access),
+        draft: impl Fn(Range<usize>) -> (TaskKind, Access),
     ) -> Step {
         let [m, k, n] = shape;
         let grid = self.kernel.grid(shape, packed, self.threads);
@@ -120,17 +121,20 @@ impl Compiler<'_> {
         transposed: bool,
         [m, k, n]: [usize; 3],
         phase: Phase,
-        p: &mut Places<'_>,
+        p: &mut BufferMap<'_>,
         steps: &mut Vec<Step>,
     ) -> (Span, bool) {
-        let source = p.of(right);
+        let source = p.span(right);
         if !transposed && !self.kernel.worth_packing(m, n) {
             return (source, false);
         }
         let packed = p.scratch(self.kernel.packed_len(k, n));
         steps.push(self.split_units(self.kernel.units(k, n), 1, phase, |units| {
             let to = p.sub(packed, self.kernel.unit_range(k, n, units.clone()));
-            (Job::Pack { transposed, shape: [k, n], units: (units.start, units.end) }, access([source], [to]))
+            (
+                TaskKind::Pack { transposed, shape: [k, n], units: (units.start, units.end) },
+                access([source], [to]),
+            )
         }));
         (packed, true)
     }
@@ -145,15 +149,15 @@ impl Compiler<'_> {
         to: Slice,
         update: bool,
         phase: Phase,
-        p: &mut Places<'_>,
+        p: &mut BufferMap<'_>,
     ) -> Step {
         let sums = if update { p.scratch(columns) } else { Span::default() };
         self.split(columns, phase, |c| {
             let first = c.start;
             let (job, scratch) = if update {
-                (Job::ColumnSumsUpdate { stride, first }, p.sub(sums, c.clone()))
+                (TaskKind::ColumnSumsUpdate { stride, first }, p.sub(sums, c.clone()))
             } else {
-                (Job::ColumnSums { stride, first }, Span::default())
+                (TaskKind::ColumnSums { stride, first }, Span::default())
             };
             (job, access([of], [p.part(to, c), scratch]))
         })
@@ -170,7 +174,7 @@ mod tests {
     fn shares(threads: usize, shape: [usize; 3]) -> bool {
         let layout = Layout::bare(Vec::new());
         let compiler = Compiler { layout: &layout, threads, kernel: Kernel::detect() };
-        let draft = |_: Range<usize>| (Job::Idle, Access::default());
+        let draft = |_: Range<usize>| (TaskKind::Idle, Access::default());
         matches!(compiler.product(shape, false, 1, Phase::Forward, [0, 0], draft), Step::Shared(_))
     }
 

@@ -5,8 +5,8 @@
 //! thread would touch what another one writes: small networks, of which all that is split by rows of the batch stays with
 //! the same thread, run through the forward and the backward pass without one.
 
+mod buffer_map;
 mod layer;
-mod places;
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use super::{
     matmul::Kernel,
     ops::reduce,
     stage::{Draft, Stages, Step, access},
-    task::{Fetch, Job, NextRows, Place, Split, Task},
+    task::{NextRows, RowFetch, RowIndex, Split, Task, TaskKind},
 };
 use crate::program::{IN_PLACE_FROM, Layout, Op, Phase, Program, RowSource, Slice};
-use places::Places;
-pub use places::Scratch;
+use buffer_map::BufferMap;
+pub use buffer_map::Scratch;
 
 /// Shares begin at multiples of this many rows, columns or elements, where there are enough: whole cache lines.
 const GRAIN: usize = 16;
@@ -44,7 +44,8 @@ impl Compiler<'_> {
     /// Adds up the scratch memory that `program` needs.
     pub fn measure(&self, program: &Program, scratch: &mut Scratch) {
         scratch.restart();
-        let mut places = Places { arena: None, fetched: None, in_place: None, layout: self.layout, scratch };
+        let mut places =
+            BufferMap { arena: None, fetched: None, in_place: None, layout: self.layout, scratch };
         for instruction in &program.instructions {
             self.steps(&instruction.op, instruction.phase, &mut places);
         }
@@ -60,7 +61,7 @@ impl Compiler<'_> {
         scratch.restart();
         let fetched = program.instructions.iter().find_map(|i| next_rows(&i.op, program.batch));
         let in_place = read_in_place(program, self.layout);
-        let mut places = Places { arena: Some(arena), fetched, in_place, layout: self.layout, scratch };
+        let mut places = BufferMap { arena: Some(arena), fetched, in_place, layout: self.layout, scratch };
         let mut stages = Stages::new(self.threads);
         for instruction in &program.instructions {
             self.steps(&instruction.op, instruction.phase, &mut places)
@@ -78,7 +79,7 @@ impl Compiler<'_> {
     }
 
     /// Splits by whole cache lines where there are enough.
-    fn split(&self, n: usize, phase: Phase, draft: impl FnMut(Range<usize>) -> (Job, Access)) -> Step {
+    fn split(&self, n: usize, phase: Phase, draft: impl FnMut(Range<usize>) -> (TaskKind, Access)) -> Step {
         self.split_units(n, self.grain(n), phase, draft)
     }
 
@@ -87,7 +88,7 @@ impl Compiler<'_> {
         n: usize,
         unit: usize,
         phase: Phase,
-        mut draft: impl FnMut(Range<usize>) -> (Job, Access),
+        mut draft: impl FnMut(Range<usize>) -> (TaskKind, Access),
     ) -> Step {
         let part = |part: Range<usize>| {
             (!part.is_empty()).then(|| {
@@ -98,7 +99,7 @@ impl Compiler<'_> {
         Step::Each((0..self.threads).map(|t| self.share(n, unit, t)).map(part).collect())
     }
 
-    fn single(&self, phase: Phase, job: Job, access: Access) -> Step {
+    fn single(&self, phase: Phase, job: TaskKind, access: Access) -> Step {
         let first = Some(Draft { job, access, phase });
         Step::Each(std::iter::once(first).chain((1..self.threads).map(|_| None)).collect())
     }
@@ -108,14 +109,14 @@ impl Compiler<'_> {
         if n >= GRAIN * self.threads { GRAIN } else { 1 }
     }
 
-    fn steps(&self, op: &Op, phase: Phase, p: &mut Places<'_>) -> Vec<Step> {
+    fn steps(&self, op: &Op, phase: Phase, p: &mut BufferMap<'_>) -> Vec<Step> {
         let mut steps = Vec::new();
         match *op {
             Op::Gather { x, y, rows, width, target_width, .. } => {
                 let Some(fetch) = fetch(op, p.layout) else { return steps };
                 let in_place = p.in_place.is_some_and(|(features, _)| features == x);
                 steps.push(self.split(rows, phase, |r| {
-                    let job = Job::Gather { fetch: fetch.from(r.start), width, target_width, in_place };
+                    let job = TaskKind::Gather { fetch: fetch.from(r.start), width, target_width, in_place };
                     (job, access([], [p.part(x, rows_of(&r, width)), p.part(y, rows_of(&r, target_width))]))
                 }));
             }
@@ -125,24 +126,27 @@ impl Compiler<'_> {
             | Op::BiasGradient { .. } => steps = self.layer(op, phase, p),
             Op::Activate { activation, x, y, rows, width } => steps.push(self.split(rows, phase, |r| {
                 let r = rows_of(&r, width);
-                (Job::Activate(activation), access([p.part(x, r.clone())], [p.part(y, r)]))
+                (TaskKind::Activate(activation), access([p.part(x, r.clone())], [p.part(y, r)]))
             })),
             Op::ActivateBackward { activation, saved, dy, rows, width } => {
                 steps.push(self.split(rows, phase, |r| {
                     let r = rows_of(&r, width);
-                    (Job::ActivateBackward(activation), access([p.part(saved, r.clone())], [p.part(dy, r)]))
+                    (
+                        TaskKind::ActivateBackward(activation),
+                        access([p.part(saved, r.clone())], [p.part(dy, r)]),
+                    )
                 }))
             }
             Op::Dropout { x, y, p: chance, layer, first, rows, width } => {
                 steps.push(self.split(rows, phase, |r| {
-                    let job = Job::Dropout { p: chance, layer, width, first: first + r.start };
+                    let job = TaskKind::Dropout { p: chance, layer, width, first: first + r.start };
                     let r = rows_of(&r, width);
                     (job, access([p.part(x, r.clone())], [p.part(y, r)]))
                 }))
             }
             Op::DropoutBackward { dy, p: chance, layer, first, rows, width } => {
                 steps.push(self.split(rows, phase, |r| {
-                    let job = Job::DropoutBackward { p: chance, layer, width, first: first + r.start };
+                    let job = TaskKind::DropoutBackward { p: chance, layer, width, first: first + r.start };
                     (job, access([], [p.part(dy, rows_of(&r, width))]))
                 }))
             }
@@ -154,28 +158,28 @@ impl Compiler<'_> {
                     let gradient = gradient.map_or(Span::default(), |g| p.part(g, wide.clone()));
                     let reads = [p.part(prediction, wide), p.part(target, rows_of(&r, target_width))];
                     (
-                        Job::Loss { kind, width, total_rows },
+                        TaskKind::Loss { kind, width, total_rows },
                         access(reads, [p.part(per_row, r), hits, gradient]),
                     )
                 }));
             }
             Op::AllReduce { of } => {
-                steps.push(self.single(phase, Job::AllReduce, access([], [p.of(of)])));
+                steps.push(self.single(phase, TaskKind::AllReduce, access([], [p.span(of)])));
             }
             Op::Zero { of } => {
-                steps.push(self.split(of.len, phase, |e| (Job::Zero, access([], [p.part(of, e)]))))
+                steps.push(self.split(of.len, phase, |e| (TaskKind::Zero, access([], [p.part(of, e)]))))
             }
             Op::Norm { of, cell } => {
                 let chunks = of.len.div_ceil(reduce::CHUNK);
                 let partial = p.scratch(chunks);
                 steps.push(self.split_units(chunks, 1, phase, |c| {
                     let part = c.start * reduce::CHUNK..(c.end * reduce::CHUNK).min(of.len);
-                    (Job::Squares, access([p.part(of, part)], [p.sub(partial, c)]))
+                    (TaskKind::Squares, access([p.part(of, part)], [p.sub(partial, c)]))
                 }));
-                steps.push(self.single(phase, Job::Root, access([partial], [p.of(cell)])));
+                steps.push(self.single(phase, TaskKind::Root, access([partial], [p.span(cell)])));
             }
             Op::Clip { gradients, norm, max_norm } => steps.push(self.split(gradients.len, phase, |e| {
-                (Job::Clip { max_norm }, access([p.of(norm)], [p.part(gradients, e)]))
+                (TaskKind::Clip { max_norm }, access([p.span(norm)], [p.part(gradients, e)]))
             })),
             Op::Update { rule, values, gradients, state } => steps.push(self.split(values.len, phase, |e| {
                 let moment = |k: usize| match state {
@@ -186,21 +190,29 @@ impl Compiler<'_> {
                 };
                 let (first, second) = (moment(0), moment(1));
                 (
-                    Job::Update(rule),
+                    TaskKind::Update(rule),
                     access([p.part(gradients, e.clone())], [p.part(values, e), first, second]),
                 )
             })),
             Op::Mean { of, cell, scale } => {
-                steps.push(self.single(phase, Job::Mean { scale }, access([p.of(of)], [p.of(cell)])));
+                steps.push(self.single(
+                    phase,
+                    TaskKind::Mean { scale },
+                    access([p.span(of)], [p.span(cell)]),
+                ));
             }
             Op::LogAppend { cells, log } => {
-                let log = p.of(p.layout.whole(log));
-                steps.push(self.single(phase, Job::LogAppend, access([p.of(cells)], [log])));
+                let log = p.span(p.layout.whole(log));
+                steps.push(self.single(phase, TaskKind::LogAppend, access([p.span(cells)], [log])));
             }
             Op::Accumulate { cells, rows, sums } => {
-                steps.push(self.single(phase, Job::Accumulate { rows, sums }, access([p.of(cells)], [])));
+                steps.push(self.single(
+                    phase,
+                    TaskKind::Accumulate { rows, sums },
+                    access([p.span(cells)], []),
+                ));
             }
-            Op::Watch { cell } => steps.push(self.single(phase, Job::Watch, access([p.of(cell)], []))),
+            Op::Watch { cell } => steps.push(self.single(phase, TaskKind::Watch, access([p.span(cell)], []))),
         }
         steps
     }
@@ -212,18 +224,18 @@ fn rows_of(rows: &Range<usize>, width: usize) -> Range<usize> {
 }
 
 /// Which rows a gather brings.
-fn fetch(op: &Op, layout: &Layout) -> Option<Fetch> {
+fn fetch(op: &Op, layout: &Layout) -> Option<RowFetch> {
     let Op::Gather { features, source, first, .. } = *op else { return None };
     let split = if features == layout.train_features { Split::Train } else { Split::Validation };
     Some(match source {
-        RowSource::Order(_) => Fetch { split, place: Place::Order, first },
-        RowSource::Position => Fetch { split, place: Place::Position, first },
-        RowSource::Chunk => Fetch { split, place: Place::Chunk, first: 0 },
+        RowSource::Order(_) => RowFetch { split, place: RowIndex::Order, first },
+        RowSource::Position => RowFetch { split, place: RowIndex::Position, first },
+        RowSource::Chunk => RowFetch { split, place: RowIndex::Chunk, first: 0 },
     })
 }
 
 /// The batch's features and which rows they are, where they are read where they lie.
-fn read_in_place(program: &Program, layout: &Layout) -> Option<(Slice, Fetch)> {
+fn read_in_place(program: &Program, layout: &Layout) -> Option<(Slice, RowFetch)> {
     let x = program.features_in_place()?;
     let gather = program.instructions.iter().find_map(|i| fetch(&i.op, layout))?;
     Some((x, gather))

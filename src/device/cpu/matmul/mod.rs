@@ -16,7 +16,7 @@ use super::simd::InstructionSet;
 pub use super::simd::Lines;
 pub use pack::Source;
 use product::Product;
-pub use tiled::{Grid, Scratch, Tiled, Turn, Upcoming};
+pub use tiled::{Grid, Scratch, Tiled, Turn, UpcomingRows};
 
 /// The left operand, `[m, k]`, from the first row of the caller's share on.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@
 
 use super::product::{Product, blocks, from};
 use super::{Epilogue, Lhs, Rhs};
-use crate::device::cpu::simd::{Ahead, Finish, Matrix, MatrixMut, Order, Strip, prefetch};
+use crate::device::cpu::simd::{Finish, Matrix, MatrixMut, Order, Strip, TilePrefetch, prefetch};
 
 /// The widest tile.
 const WIDTH: usize = 32;
@@ -52,7 +52,7 @@ impl Product<'_> {
                     out_stride: WIDTH,
                     resume: block > 0 && !update,
                     finish: Finish::Store,
-                    ahead: [Ahead::default(); 2],
+                    ahead: [TilePrefetch::default(); 2],
                 });
                 let from = Matrix { data: &tile, stride: WIDTH };
                 if let Epilogue::Update { rate } = self.epilogue {

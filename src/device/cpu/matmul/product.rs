@@ -8,8 +8,8 @@
 
 use std::ops::Range;
 
-use super::{Epilogue, Lhs, Rhs, Upcoming, pack};
-use crate::device::cpu::simd::{Ahead, Finish, InstructionSet, Order, Strip};
+use super::{Epilogue, Lhs, Rhs, UpcomingRows, pack};
+use crate::device::cpu::simd::{Finish, InstructionSet, Order, Strip, TilePrefetch};
 
 /// The most terms of a block: a strip of the left operand (14 rows: 18 KiB) then stays in the first-level cache while all
 /// panels of the right one pass by.
@@ -68,15 +68,15 @@ struct Piece {
 
 /// How a product is cut: k in blocks, columns in groups. A group's blocks follow each other: its passes over the rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cut {
+pub(super) struct Blocking {
     blocks: usize,
     size: usize,
     group: usize,
     pub passes: usize,
 }
 
-impl Cut {
-    pub fn of(set: InstructionSet, k: usize, n: usize, packed: bool) -> Self {
+impl Blocking {
+    pub fn new(set: InstructionSet, k: usize, n: usize, packed: bool) -> Self {
         let (blocks, size) = blocks(k);
         if !packed || 4 * size * n <= PIECE_BYTES {
             return Self { blocks, size, group: n, passes: blocks };
@@ -98,7 +98,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// As few tiles as there can be of `rows` rows, in a multiple of `shares` if there are several.
-    pub fn of(set: InstructionSet, rows: usize, shares: usize) -> Self {
+    pub fn new(set: InstructionSet, rows: usize, shares: usize) -> Self {
         // The usual small product is spared the divisions: they would be a tenth of its time.
         if rows <= set.tile_rows() && shares == 1 {
             return Self { tiles: 1, low: rows, higher: 0 };
@@ -127,14 +127,14 @@ pub(super) struct Pass<'a> {
 
 /// A tile's place among those that one thread works through in a pass: what it will need next follows from that.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct TileIndex {
     pub index: usize,
     pub of: usize,
 }
 
-impl<'a> Upcoming<'a> {
+impl<'a> UpcomingRows<'a> {
     /// As much of it as falls to one of the tiles, in two halves.
-    fn part(self, place: Place) -> [Ahead<'a>; 2] {
+    fn part(self, place: TileIndex) -> [TilePrefetch<'a>; 2] {
         let Self { data, width, order } = self;
         if order.is_empty() {
             return Default::default();
@@ -144,7 +144,7 @@ impl<'a> Upcoming<'a> {
         let half = first.midpoint(last);
         [first..half, half..last].map(|rows| {
             let order = &order[rows];
-            Ahead { data, stride: width, rows: order.len(), columns: width, order }
+            TilePrefetch { data, stride: width, rows: order.len(), columns: width, order }
         })
     }
 }
@@ -159,23 +159,23 @@ impl<'a> Product<'a> {
     /// Computes; `scratch` is for copies of the left operand's strips, where they are worth their cost.
     pub fn run(&self, out: &mut [f32], mut scratch: Option<&mut [f32]>) {
         let cut = self.cut();
-        let rows = Rows::of(self.set, self.m, 1);
+        let rows = Rows::new(self.set, self.m, 1);
         for pass in 0..cut.passes {
             let pass = self.pass(&cut, pass);
             for index in 0..rows.tiles {
                 let range = rows.range(index);
                 let out = &mut out[range.start * self.n..range.end * self.n];
-                let place = Place { index, of: rows.tiles };
-                self.tile(&pass, range, Some(place), Upcoming::default(), out, scratch.as_deref_mut());
+                let place = TileIndex { index, of: rows.tiles };
+                self.tile(&pass, range, Some(place), UpcomingRows::default(), out, scratch.as_deref_mut());
             }
         }
     }
 
-    pub fn cut(&self) -> Cut {
-        Cut::of(self.set, self.k, self.n, matches!(self.rhs, Rhs::Packed(_)))
+    pub fn cut(&self) -> Blocking {
+        Blocking::new(self.set, self.k, self.n, matches!(self.rhs, Rhs::Packed(_)))
     }
 
-    pub fn pass(&self, cut: &Cut, pass: usize) -> Pass<'a> {
+    pub fn pass(&self, cut: &Blocking, pass: usize) -> Pass<'a> {
         let piece = |pass: usize| {
             let (group, block) =
                 if cut.blocks == 1 { (pass, 0) } else { (pass / cut.blocks, pass % cut.blocks) };
@@ -195,8 +195,8 @@ impl<'a> Product<'a> {
         &self,
         pass: &Pass<'a>,
         range: Range<usize>,
-        place: Option<Place>,
-        upcoming: Upcoming<'_>,
+        place: Option<TileIndex>,
+        upcoming: UpcomingRows<'_>,
         out: &mut [f32],
         scratch: Option<&mut [f32]>,
     ) {
@@ -219,7 +219,7 @@ impl<'a> Product<'a> {
             out_stride: n,
             resume: piece.first > 0 && !matches!(self.epilogue, Epilogue::Update { .. }),
             finish: self.finish(pass.last, row * n + piece.column, piece.column),
-            ahead: [Ahead::default(); 2],
+            ahead: [TilePrefetch::default(); 2],
         };
         if let Some(scratch) = scratch {
             strip.lhs_stride = pack::left(set, data, order, stride, rows, piece.length, scratch);
@@ -270,27 +270,31 @@ impl<'a> Product<'a> {
     }
 
     /// The left operand's strip after this one, as high as it.
-    fn left_ahead(&self, row: usize, rows: usize, piece: Piece, place: Place) -> Ahead<'a> {
+    fn left_ahead(&self, row: usize, rows: usize, piece: Piece, place: TileIndex) -> TilePrefetch<'a> {
         if place.index + 1 == place.of || row + rows >= self.m {
-            return Ahead::default();
+            return TilePrefetch::default();
         }
         let (data, order, stride) = self.left(row + rows, piece.first);
         match order {
-            Order::Rows => Ahead { data, stride, rows, columns: piece.length, order: &[] },
+            Order::Rows => TilePrefetch { data, stride, rows, columns: piece.length, order: &[] },
             // A k's part is less than a cache line, of which this strip brought the beginning.
-            Order::Columns => {
-                Ahead { data: from(data, rows - 1), stride, rows: piece.length, columns: 1, order: &[] }
-            }
+            Order::Columns => TilePrefetch {
+                data: from(data, rows - 1),
+                stride,
+                rows: piece.length,
+                columns: 1,
+                order: &[],
+            },
         }
     }
 
     /// One of as many parts of the next piece of the right operand as there are strips.
-    fn right_ahead(&self, next: Piece, place: Place) -> Ahead<'a> {
+    fn right_ahead(&self, next: Piece, place: TileIndex) -> TilePrefetch<'a> {
         if let Rhs::Rows(_) = self.rhs {
-            return Ahead::default();
+            return TilePrefetch::default();
         }
         let columns = (next.length * next.columns).div_ceil(place.of);
-        Ahead {
+        TilePrefetch {
             data: from(self.right(next).0, place.index * columns),
             stride: 0,
             rows: 1,

@@ -146,7 +146,7 @@ fn a_rectifier_lets_nan_through() {
         );
         assert!(out[0].is_nan(), "{}", kernel.name());
         assert_eq!(out[1..], [1.0, 0.0]);
-        kernel.dot_rows(Lines::of(&[f32::NAN, 1.0, -1.0], 1), &[1.0], 0.0, true, &mut out);
+        kernel.dot_rows(Lines::new(&[f32::NAN, 1.0, -1.0], 1), &[1.0], 0.0, true, &mut out);
         assert!(out[0].is_nan(), "{}", kernel.name());
         assert_eq!(out[1..], [1.0, 0.0]);
     }
@@ -191,7 +191,7 @@ fn one_output_layers_agree_with_f64() {
             for k in [0, 1, 2, 3, 7, 16, 31, 64, 100, 257] {
                 let (x, w, d) = (numbers(rows * k, 1), numbers(k, 2), numbers(rows, 3));
                 let mut out = vec![f32::NAN; rows];
-                kernel.dot_rows(Lines::of(&x, k), &w, 0.25, true, &mut out);
+                kernel.dot_rows(Lines::new(&x, k), &w, 0.25, true, &mut out);
                 for (y, (sum, error)) in out.iter().zip(reference(&x, &w, [rows, k, 1])) {
                     let wanted = (sum + 0.25).max(0.0);
                     assert!(
@@ -202,8 +202,8 @@ fn one_output_layers_agree_with_f64() {
                 }
                 let exact = reference(&d, &x, [1, rows, k]);
                 let (mut stored, mut updated) = (vec![f32::NAN; k], w.clone());
-                kernel.weigh_rows(Lines::of(&x, k), &d, None, &mut stored);
-                kernel.weigh_rows(Lines::of(&x, k), &d, Some(0.5), &mut updated);
+                kernel.weigh_rows(Lines::new(&x, k), &d, None, &mut stored);
+                kernel.weigh_rows(Lines::new(&x, k), &d, Some(0.5), &mut updated);
                 for i in 0..k {
                     let ((sum, error), step) = (exact[i], f64::from(w[i]) - 0.5 * exact[i].0);
                     assert!((f64::from(stored[i]) - sum).abs() <= error, "{} {rows} {k}", kernel.name());
@@ -275,15 +275,15 @@ proptest! {
             let (x, w, d) = (numbers(rows * k, 1), numbers(k, 2), numbers(rows, 3));
             let (mut whole, mut parts) = (vec![0.0; rows], vec![0.0; rows]);
             let row = cut.min(rows);
-            kernel.dot_rows(Lines::of(&x, k), &w, 0.5, false, &mut whole);
-            kernel.dot_rows(Lines::of(&x, k), &w, 0.5, false, &mut parts[..row]);
-            kernel.dot_rows(Lines::of(&x[row * k..], k), &w, 0.5, false, &mut parts[row..]);
+            kernel.dot_rows(Lines::new(&x, k), &w, 0.5, false, &mut whole);
+            kernel.dot_rows(Lines::new(&x, k), &w, 0.5, false, &mut parts[..row]);
+            kernel.dot_rows(Lines::new(&x[row * k..], k), &w, 0.5, false, &mut parts[row..]);
             prop_assert_eq!(bits(&whole), bits(&parts));
             let (mut whole, mut parts) = (vec![0.0; k], vec![0.0; k]);
             let column = cut.min(k);
-            kernel.weigh_rows(Lines::of(&x, k), &d, None, &mut whole);
-            kernel.weigh_rows(Lines::of(&x, k), &d, None, &mut parts[..column]);
-            kernel.weigh_rows(Lines::of(&x[column..], k), &d, None, &mut parts[column..]);
+            kernel.weigh_rows(Lines::new(&x, k), &d, None, &mut whole);
+            kernel.weigh_rows(Lines::new(&x, k), &d, None, &mut parts[..column]);
+            kernel.weigh_rows(Lines::new(&x[column..], k), &d, None, &mut parts[column..]);
             prop_assert_eq!(bits(&whole), bits(&parts));
         }
     }
@@ -307,7 +307,7 @@ fn rows_that_an_order_names_have_the_bits_of_their_copies() {
             };
             // Of rows of two, copies are computed along the rows: other chains, the same sums but for rounding.
             if k > 2 {
-                assert_eq!(both(named), both(Lines::of(&copied, k)), "{} {rows} {k}", kernel.name());
+                assert_eq!(both(named), both(Lines::new(&copied, k)), "{} {rows} {k}", kernel.name());
             }
             let half = rows / 2;
             let (mut whole, mut part) = (vec![0.0; rows], vec![0.0; rows - half]);
@@ -351,7 +351,7 @@ fn tiles_in_any_order_have_the_same_bits() {
             let mut whole = start.clone();
             kernel.multiply(lhs, Rhs::Packed(&right), shape, &mut whole, epilogue);
             // What is brought near changes no number.
-            let upcoming = Upcoming { data: &b, width: n, order: &[0, 99, 2, 50, 1, 3, 98, 4] };
+            let upcoming = UpcomingRows { data: &b, width: n, order: &[0, 99, 2, 50, 1, 3, 98, 4] };
             let grid = kernel.grid(shape, true, 3);
             assert_eq!(grid.passes(), if k > 320 { 6 } else { 1 }, "three blocks, two groups");
             assert_eq!((grid.tiles() % 3, grid.rows(0).start, grid.rows(grid.tiles() - 1).end), (0, 0, m));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::product::{COPY_LEFT_COLUMNS, Cut, Place, Product, Rows, SCRATCH};
+use super::product::{Blocking, COPY_LEFT_COLUMNS, Product, Rows, SCRATCH, TileIndex};
 use super::{Epilogue, Kernel, Lhs, Rhs};
 
 /// The tiles of a product, rows by passes: known before its operands are.
@@ -25,7 +25,7 @@ pub struct Turn {
 
 /// Rows that are fetched soon, to be brought near while a product computes: rows `order[0]`, `order[1]`, ... of `data`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Upcoming<'a> {
+pub struct UpcomingRows<'a> {
     /// The numbers.
     pub data: &'a [f32],
     /// Of a row.
@@ -46,7 +46,7 @@ impl Default for Scratch {
 /// A product with its operands.
 pub struct Tiled<'a> {
     product: Product<'a>,
-    cut: Cut,
+    cut: Blocking,
     rows: Rows,
 }
 
@@ -70,8 +70,8 @@ impl Grid {
 impl Kernel {
     /// The tiles of an `[m, k, n]` product, for so many threads: a multiple of their number.
     pub fn grid(self, [m, k, n]: [usize; 3], packed: bool, threads: usize) -> Grid {
-        let passes = Cut::of(self.set, k, n, packed).passes;
-        Grid { rows: Rows::of(self.set, m, threads), passes }
+        let passes = Blocking::new(self.set, k, n, packed).passes;
+        Grid { rows: Rows::new(self.set, m, threads), passes }
     }
 
     /// The product that [`multiply`](Self::multiply) computes, to be computed by the turns of its `grid`: to the same bits.
@@ -94,9 +94,9 @@ impl Tiled<'_> {
     ///
     /// # Panics
     /// Where a slice is shorter than its shape says.
-    pub fn take(&self, turn: &Turn, upcoming: Upcoming<'_>, out: &mut [f32], scratch: &mut Scratch) {
+    pub fn take(&self, turn: &Turn, upcoming: UpcomingRows<'_>, out: &mut [f32], scratch: &mut Scratch) {
         let pass = self.product.pass(&self.cut, turn.pass);
-        let place = Place { index: turn.tile.saturating_sub(turn.among.start), of: turn.among.len() };
+        let place = TileIndex { index: turn.tile.saturating_sub(turn.among.start), of: turn.among.len() };
         let scratch = (self.product.n >= COPY_LEFT_COLUMNS).then_some(&mut scratch.0[..]);
         let place = (place.of > 0).then_some(place);
         self.product.tile(&pass, self.rows.range(turn.tile), place, upcoming, out, scratch);

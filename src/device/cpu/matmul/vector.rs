@@ -11,7 +11,7 @@ impl Kernel {
     /// # Panics
     /// Where `x` is shorter than its shape says.
     pub fn dot_rows(self, x: Lines<'_>, w: &[f32], bias: f32, relu: bool, out: &mut [f32]) {
-        self.set.dots(x, w, bias, if relu { 0.0 } else { f32::NEG_INFINITY }, out);
+        self.set.gemv(x, w, bias, if relu { 0.0 } else { f32::NEG_INFINITY }, out);
     }
 
     /// Gradient of the weights: `out[c] = sum over r of x[r][c] * weights[r]`, or, with a `rate`,
@@ -23,6 +23,6 @@ impl Kernel {
     /// # Panics
     /// Where `x` is shorter than its shape says.
     pub fn weigh_rows(self, x: Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
-        self.set.weigh(x, weights, rate, out);
+        self.set.gemv_t(x, weights, rate, out);
     }
 }

@@ -13,13 +13,13 @@ pub mod reduce;
 /// elementwise operations have the same bits everywhere.
 #[inline(always)]
 pub fn vectorized<R>(work: impl FnOnce() -> R) -> R {
-    struct Job<F>(F);
-    impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Job<F> {
+    struct Dispatch<F>(F);
+    impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Dispatch<F> {
         type Output = R;
         #[inline(always)]
         fn call(self) -> R {
             (self.0)()
         }
     }
-    pulp::Arch::new().dispatch(Job(work))
+    pulp::Arch::new().dispatch(Dispatch(work))
 }

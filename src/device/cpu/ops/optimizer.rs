@@ -23,9 +23,10 @@ pub fn update(rule: UpdateRule, hyper: Hyper, values: &mut [f32], gradients: &[f
                 }
             }
             UpdateRule::Adam { beta2, one_minus_beta2, eps, weight_decay, decoupled } => {
-                let (decay, shrink) = if decoupled { (0.0, hyper.shrink) } else { (weight_decay, 1.0) };
+                let (decay, decay_factor) =
+                    if decoupled { (0.0, hyper.decay_factor) } else { (weight_decay, 1.0) };
                 for (((w, g), m), v) in values.iter_mut().zip(gradients).zip(first).zip(second) {
-                    let kept = *w * shrink;
+                    let kept = *w * decay_factor;
                     let d = g + decay * *w;
                     *m += hyper.first * (d - *m);
                     *v = *v * beta2 + one_minus_beta2 * (d * d);
@@ -37,7 +38,7 @@ pub fn update(rule: UpdateRule, hyper: Hyper, values: &mut [f32], gradients: &[f
 }
 
 /// `values -= rate * gradients`.
-pub fn descend(rate: f32, values: &mut [f32], gradients: &[f32]) {
+pub fn sgd_step(rate: f32, values: &mut [f32], gradients: &[f32]) {
     vectorized(
         #[inline(always)]
         || values.iter_mut().zip(gradients).for_each(|(w, g)| *w -= rate * g),

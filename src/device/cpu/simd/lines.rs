@@ -16,7 +16,7 @@ pub struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     /// Rows one after the other.
-    pub fn of(data: &'a [f32], stride: usize) -> Self {
+    pub fn new(data: &'a [f32], stride: usize) -> Self {
         Self { data, stride, order: None }
     }
 
@@ -78,14 +78,14 @@ impl InstructionSet {
     ///
     /// # Panics
     /// Where `x` is shorter than `out.len()` rows of `w.len()` numbers.
-    pub fn dots(self, x: Lines<'_>, w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+    pub fn gemv(self, x: Lines<'_>, w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
         x.check(out.len(), w.len());
         // SAFETY: the shape was checked above; the set's instructions are there.
         unsafe {
             if w.len() == 2 && x.stride == 2 && x.order.is_none() {
                 dispatch!(self, pairs(x.data, w, bias, floor, out))
             } else {
-                dispatch!(self, dots(x, w, bias, floor, out))
+                dispatch!(self, gemv(x, w, bias, floor, out))
             }
         }
     }
@@ -94,10 +94,10 @@ impl InstructionSet {
     ///
     /// # Panics
     /// Where `x` is shorter than `weights.len()` rows of `out.len()` numbers.
-    pub fn weigh(self, x: Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+    pub fn gemv_t(self, x: Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
         x.check(weights.len(), out.len());
         // SAFETY: the shape was checked above; the set's instructions are there.
-        unsafe { dispatch!(self, weigh(x, weights, rate, out)) }
+        unsafe { dispatch!(self, gemv_t(x, weights, rate, out)) }
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) use layout::{Matrix, MatrixMut};
 pub use lines::Lines;
 pub(super) use panels::{From, Reach};
 pub(super) use prefetch::prefetch;
-pub(super) use tile::{Ahead, Finish, Order, Strip};
+pub(super) use tile::{Finish, Order, Strip, TilePrefetch};
 
 /// Calls a function of the set's module. Unsafe for what the function asks; the instructions themselves are there.
 macro_rules! dispatch {
@@ -82,7 +82,7 @@ macro_rules! compile {
         }
 
         $(#[$feature])?
-        pub(super) unsafe fn dots(x: lines::Lines<'_>, w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+        pub(super) unsafe fn gemv(x: lines::Lines<'_>, w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
             // SAFETY: the caller has checked the shapes.
             unsafe { lines::dot_rows::<$vector, $lanes, $group>(x, w, bias, floor, out) }
         }
@@ -94,7 +94,7 @@ macro_rules! compile {
         }
 
         $(#[$feature])?
-        pub(super) unsafe fn weigh(x: lines::Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+        pub(super) unsafe fn gemv_t(x: lines::Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
             // SAFETY: the caller has checked the shapes.
             unsafe { lines::weigh_rows::<$vector>(x, weights, rate, out) }
         }

@@ -66,12 +66,12 @@ pub(in super::super) struct Strip<'a> {
     pub resume: bool,
     pub finish: Finish<'a>,
     /// What the caller will read next from far memory: rows, of which each cache line is brought near meanwhile.
-    pub ahead: [Ahead<'a>; 2],
+    pub ahead: [TilePrefetch<'a>; 2],
 }
 
 /// Some rows of numbers, to be brought near: one after the other, or those that `order` names where it names any.
 #[derive(Clone, Copy, Default)]
-pub(in super::super) struct Ahead<'a> {
+pub(in super::super) struct TilePrefetch<'a> {
     pub data: &'a [f32],
     pub stride: usize,
     pub rows: usize,
@@ -79,9 +79,9 @@ pub(in super::super) struct Ahead<'a> {
     pub order: &'a [u32],
 }
 
-/// How far the bringing near of an [`Ahead`] is.
+/// How far the bringing near of an [`TilePrefetch`] is.
 struct Lines<'a> {
-    ahead: Ahead<'a>,
+    ahead: TilePrefetch<'a>,
     at: *const f32,
     stride: usize,
     rows: usize,
@@ -91,8 +91,8 @@ struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     #[inline(always)]
-    fn of(ahead: Ahead<'a>) -> Self {
-        let Ahead { data, stride, rows, columns, order } = ahead;
+    fn new(ahead: TilePrefetch<'a>) -> Self {
+        let TilePrefetch { data, stride, rows, columns, order } = ahead;
         let first = order.first().map_or(0, |row| *row as usize * stride);
         Self { ahead, at: data.as_ptr().wrapping_add(first), stride, rows, columns, column: 0 }
     }
@@ -158,7 +158,7 @@ impl InstructionSet {
 #[inline(always)]
 pub(super) unsafe fn tiles<V: Vector, const R: usize>(s: &mut Strip<'_>) {
     let (width, mut column, mut rhs) = (2 * V::LANES, 0, s.rhs.as_ptr());
-    let ahead = &mut s.ahead.map(Lines::of);
+    let ahead = &mut s.ahead.map(Lines::new);
     let out = s.out.as_mut_ptr();
     while column < s.columns {
         let left = s.columns - column;
@@ -230,7 +230,7 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
         // wait behind it.
         let more = s.columns - column > C * V::LANES;
         let mut next = Lines {
-            ahead: Ahead::default(),
+            ahead: TilePrefetch::default(),
             at: out.wrapping_add(C * V::LANES),
             stride: s.out_stride,
             rows: if more { R } else { 0 },

@@ -117,7 +117,7 @@ impl Communicator {
     ///
     /// # Errors
     /// What NCCL says.
-    pub fn all_reduce(&self, stream: &Stream, at: u64, numbers: usize) -> Result<(), Lost> {
+    pub fn all_reduce(&self, stream: &Stream, at: u64, elements: usize) -> Result<(), Lost> {
         let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
             return Err(Lost::Ended);
@@ -129,7 +129,7 @@ impl Communicator {
             (nccl.functions.ncclAllReduce)(
                 memory,
                 memory,
-                numbers,
+                elements,
                 FLOAT32,
                 SUM,
                 handle,
@@ -164,7 +164,7 @@ impl Communicator {
     /// # Errors
     /// Why they will not come.
     pub fn under_way(&self, waited: Duration) -> Result<bool, Lost> {
-        self.0.context.pulse.beat();
+        self.0.context.heartbeat.beat();
         let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
             return Err(Lost::Ended);

@@ -2,5 +2,5 @@
 
 pub mod access;
 pub mod communicator;
+pub mod host_all_reduce;
 pub mod peer;
-pub mod sums;

@@ -62,7 +62,7 @@ const _: () = assert!(size_of::<Peers>() == 160, "kernels/peer.cu has the same")
 unsafe impl Plain for Peers {}
 
 /// What a GPU brings.
-struct Member {
+struct Peer {
     context: Arc<Context>,
     /// Its words and the two places of what it lays down.
     memory: DeviceMemory,
@@ -104,14 +104,14 @@ impl Words {
 
 /// What the GPUs of a run share. The memory of all of them lives as long as any of them may sum.
 struct Shared {
-    members: Vec<Member>,
+    members: Vec<Peer>,
     room: usize,
     blocks: u32,
     limit: Duration,
 }
 
 /// One GPU's way to the others.
-pub struct PeerSums {
+pub struct PeerAllReduce {
     shared: Arc<Shared>,
     rank: usize,
     /// The GPU's own.
@@ -123,7 +123,11 @@ pub struct PeerSums {
 ///
 /// # Errors
 /// What stands against it, in words.
-pub fn connect(gpus: &[Gpu], numbers: usize, limit: Duration) -> Result<(Vec<PeerSums>, Abort), String> {
+pub fn connect(
+    gpus: &[Gpu],
+    elements: usize,
+    limit: Duration,
+) -> Result<(Vec<PeerAllReduce>, Abort), String> {
     let twice =
         gpus.iter().enumerate().find(|(i, gpu)| gpus[..*i].iter().any(|other| other.uuid == gpu.uuid));
     if let Some((_, gpu)) = twice {
@@ -136,16 +140,16 @@ pub fn connect(gpus: &[Gpu], numbers: usize, limit: Duration) -> Result<(Vec<Pee
     let contexts = gpus.iter().map(|gpu| Context::open(gpu.clone())).collect::<Result<Vec<_>, _>>();
     let contexts = contexts.map_err(words)?;
     access::enable(&contexts)?;
-    connected(&contexts, numbers, limit).map_err(words)
+    connected(&contexts, elements, limit).map_err(words)
 }
 
 fn connected(
     contexts: &[Arc<Context>],
-    numbers: usize,
+    elements: usize,
     limit: Duration,
-) -> Result<(Vec<PeerSums>, Abort), DeviceError> {
+) -> Result<(Vec<PeerAllReduce>, Abort), DeviceError> {
     let mut kernels = Vec::new();
-    let mut blocks = numbers.div_ceil(4 * THREADS as usize).clamp(1, MOST_BLOCKS);
+    let mut blocks = elements.div_ceil(4 * THREADS as usize).clamp(1, MOST_BLOCKS);
     for context in contexts {
         context.enter()?;
         let loaded = Kernels::load(context)?;
@@ -154,9 +158,9 @@ fn connected(
         blocks = blocks.min(usize::try_from(at_once).unwrap_or(0));
         kernels.push(loaded);
     }
-    let shared = Arc::new(Shared::new(contexts, numbers.next_multiple_of(4), blocks as u32, limit)?);
+    let shared = Arc::new(Shared::new(contexts, elements.next_multiple_of(4), blocks as u32, limit)?);
     let ranks = kernels.into_iter().enumerate();
-    let ranks = ranks.map(|(rank, kernels)| PeerSums { shared: Arc::clone(&shared), rank, kernels });
+    let ranks = ranks.map(|(rank, kernels)| PeerAllReduce { shared: Arc::clone(&shared), rank, kernels });
     let mut ranks: Vec<_> = ranks.collect();
     probe::all(&mut ranks)?;
     Ok((ranks, Abort::new(move || shared.stop())))
@@ -172,7 +176,7 @@ impl Shared {
         let what = "sums over GPUs";
         let member = |context: &Arc<Context>| {
             context.enter()?;
-            Ok(Member {
+            Ok(Peer {
                 context: Arc::clone(context),
                 memory: DeviceMemory::new(context, WORDS * WORD + 2 * room * size_of::<f32>(), what)?,
                 table: DeviceMemory::new(context, size_of::<Peers>(), what)?,
@@ -212,7 +216,7 @@ impl Shared {
     }
 }
 
-impl PeerSums {
+impl PeerAllReduce {
     /// Bytes on its GPU.
     pub fn bytes(&self) -> usize {
         let own = &self.shared.members[self.rank];
@@ -224,28 +228,28 @@ impl PeerSums {
     ///
     /// # Errors
     /// What the driver says.
-    pub fn all_reduce(&self, stream: &Stream, at: u64, numbers: usize, run: u64) -> Result<(), DeviceError> {
-        self.queue(stream, at, numbers, run, self.shared.limit)
+    pub fn all_reduce(&self, stream: &Stream, at: u64, elements: usize, run: u64) -> Result<(), DeviceError> {
+        self.queue(stream, at, elements, run, self.shared.limit)
     }
 
     fn queue(
         &self,
         stream: &Stream,
         at: u64,
-        numbers: usize,
+        elements: usize,
         run: u64,
         limit: Duration,
     ) -> Result<(), DeviceError> {
-        let Member { context, table, .. } = &self.shared.members[self.rank];
-        if numbers > self.shared.room {
-            let why = format!("a sum of {numbers} numbers finds no room for more than {}", self.shared.room);
+        let Peer { context, table, .. } = &self.shared.members[self.rank];
+        if elements > self.shared.room {
+            let why = format!("a sum of {elements} numbers finds no room for more than {}", self.shared.room);
             return Err(DeviceError::Unusable { device: context.name.clone(), why });
         }
-        let (mut at, mut numbers, mut table, mut run) = (at, numbers as u64, table.at, run);
+        let (mut at, mut elements, mut table, mut run) = (at, elements as u64, table.at, run);
         let mut limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let mut arguments = [
             argument(&mut at),
-            argument(&mut numbers),
+            argument(&mut elements),
             argument(&mut table),
             argument(&mut run),
             argument(&mut limit_ns),

@@ -4,8 +4,8 @@
 use std::ffi::c_void;
 
 use super::{
-    ground::Ground,
-    steps::{Node, Steps, Work},
+    gpu_context::GpuContext,
+    steps::{Launch, LaunchKind, Steps},
 };
 use crate::{
     device::{
@@ -18,31 +18,31 @@ use crate::{
             },
         },
     },
-    plan::{self, WALK_BYTES},
+    plan::{self, INTERPRETER_BYTES},
 };
 
 /// The driver's `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 const MOST_DYNAMIC_SHARED: i32 = 8;
-/// Blocks that `walk_grid` may have at most.
+/// Blocks that `interpret_grid` may have at most.
 const MOST_BLOCKS: u64 = 1024;
 /// Threads of its blocks.
 const GRID_THREADS: u32 = 256;
 /// Steps per graph, so that the cost of its launch is shared by many.
 const GRAPH_STEPS: usize = 16;
 
-impl Ground {
+impl GpuContext {
     /// Queues one instruction; a sum over devices only where it is queued at all.
-    pub fn queue(&self, work: &Work) -> Result<(), DeviceError> {
+    pub fn queue(&self, work: &LaunchKind) -> Result<(), DeviceError> {
         match work {
-            Work::Kernel { kind, op, shape } => self.kernel(*kind, *op, *shape),
-            Work::Product(product) => {
+            LaunchKind::Kernel { kind, op, shape } => self.kernel(*kind, *op, *shape),
+            LaunchKind::Product(product) => {
                 product.queue(&self.context, &self.stream)?;
                 match product.follow {
                     Some((kind, op, shape)) => self.kernel(kind, op, shape),
                     None => Ok(()),
                 }
             }
-            Work::AllReduce { at, len } => {
+            LaunchKind::AllReduce { at, len } => {
                 let at = self.arena.at + 4 * at;
                 if let Some(peers) = &self.peers {
                     return peers.all_reduce(&self.stream, at, *len, self.run.at);
@@ -64,7 +64,7 @@ impl Ground {
         let mut arguments = [argument(&mut op), argument(&mut arena), argument(&mut run)];
         // SAFETY: (Op, float*, Run*); all places of the record lie within the arena, whose extent they made.
         unsafe {
-            launch(&self.context, &self.stream, self.kernels.of(kind), shape, &mut arguments, kind.kernel())
+            launch(&self.context, &self.stream, self.kernels.get(kind), shape, &mut arguments, kind.kernel())
         }
     }
 
@@ -80,19 +80,19 @@ impl Ground {
 
     /// Queues a whole step.
     fn step(&self, steps: &Steps) -> Result<(), DeviceError> {
-        steps.nodes.iter().try_for_each(|Node { work, .. }| self.queue(work))?;
+        steps.launches.iter().try_for_each(|Launch { work, .. }| self.queue(work))?;
         self.advance(steps)
     }
 }
 
 /// An engine over the programs of one kind: training or validation.
-pub enum Runner {
+pub enum LoadedEngine {
     /// See [`plan::Engine::Persistent`].
     Persistent {
         /// Threads of the one block.
         threads: u32,
         /// Numbers of the arena that it keeps.
-        numbers: usize,
+        elements: usize,
     },
     /// See [`plan::Engine::Cooperative`].
     Cooperative {
@@ -112,20 +112,20 @@ pub enum Runner {
     Launch,
 }
 
-impl Runner {
+impl LoadedEngine {
     /// Prepares an engine for a full program and a last one, over an arena of so many numbers.
     pub fn new(
         engine: plan::Engine,
-        ground: &Ground,
+        gpu_context: &GpuContext,
         full: &Steps,
         last: Option<&Steps>,
-        numbers: usize,
+        elements: usize,
     ) -> Result<Self, DeviceError> {
-        let context = &ground.context;
+        let context = &gpu_context.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
-        let queued = ground.queues_sums() && engine == plan::Engine::Graph;
+        let queued = gpu_context.queues_sums() && engine == plan::Engine::Graph;
         if full.reduces() && engine != plan::Engine::Launch && !queued {
-            let way = if ground.queues_sums() { "" } else { " through the host" };
+            let way = if gpu_context.queues_sums() { "" } else { " through the host" };
             return Err(unusable(format!(
                 "sums over devices{way} cannot be part of the engine `{}`; set `devices.engine = \"launch\"`",
                 engine.name()
@@ -133,8 +133,8 @@ impl Runner {
         }
         match engine {
             plan::Engine::Persistent => {
-                let bytes = 4 * numbers as u64;
-                let room = u64::from(context.gpu.shared_bytes).saturating_sub(WALK_BYTES);
+                let bytes = 4 * elements as u64;
+                let room = u64::from(context.gpu.shared_bytes).saturating_sub(INTERPRETER_BYTES);
                 if bytes > room {
                     return Err(unusable(format!(
                         "the engine `persistent` keeps {bytes} bytes of this job in shared memory, and a block has \
@@ -144,9 +144,9 @@ impl Runner {
                 let set = context.driver.cuFuncSetAttribute;
                 // SAFETY: the kernel is loaded.
                 // All there is: the limit is the kernel's, and training and validation share it.
-                let status = unsafe { set(ground.kernels.walk, MOST_DYNAMIC_SHARED, room as i32) };
-                context.check(status, || format!("giving `walk` {room} bytes of shared memory"))?;
-                Ok(Self::Persistent { threads: walk_threads(full.widest), numbers })
+                let status = unsafe { set(gpu_context.kernels.interpret, MOST_DYNAMIC_SHARED, room as i32) };
+                context.check(status, || format!("giving `interpret` {room} bytes of shared memory"))?;
+                Ok(Self::Persistent { threads: interpreter_threads(full.widest), elements })
             }
             plan::Engine::Cooperative => {
                 if !context.gpu.cooperative {
@@ -154,7 +154,8 @@ impl Runner {
                         "it has no cooperative launches; leave `devices.engine` to the plan".into(),
                     ));
                 }
-                let at_once = ground.kernels.at_once(ground.kernels.walk_grid, GRID_THREADS)?;
+                let at_once =
+                    gpu_context.kernels.at_once(gpu_context.kernels.interpret_grid, GRID_THREADS)?;
                 // More blocks than have work only make the barrier slower.
                 let useful = full.widest.div_ceil(u64::from(GRID_THREADS));
                 let blocks = useful.min(at_once).clamp(1, MOST_BLOCKS) as u32;
@@ -162,8 +163,8 @@ impl Runner {
             }
             plan::Engine::Graph => {
                 let capture = |steps: &Steps, count: usize| {
-                    Graph::capture(context, &ground.stream, || {
-                        (0..count).try_for_each(|_| ground.step(steps))
+                    Graph::capture(context, &gpu_context.stream, || {
+                        (0..count).try_for_each(|_| gpu_context.step(steps))
                     })
                 };
                 Ok(Self::Graph {
@@ -179,41 +180,50 @@ impl Runner {
     /// Queues `full_steps` full steps and then, perhaps, the last one.
     pub fn queue(
         &self,
-        ground: &Ground,
+        gpu_context: &GpuContext,
         full: &Steps,
         full_steps: usize,
         last: Option<&Steps>,
     ) -> Result<(), DeviceError> {
         match self {
-            Self::Persistent { threads, numbers } => {
-                let shared_bytes = 4 * *numbers as u32;
+            Self::Persistent { threads, elements } => {
+                let shared_bytes = 4 * *elements as u32;
                 let shape = Shape { threads: *threads, shared_bytes, ..Shape::WARP };
                 parts(full, full_steps, last).try_for_each(|(steps, count)| {
-                    let (mut arena, mut run) = (ground.arena.at, ground.run.at);
-                    let (mut records, mut ops, mut numbers) =
-                        (steps.records.at, steps.count, *numbers as i32);
+                    let (mut arena, mut run) = (gpu_context.arena.at, gpu_context.run.at);
+                    let (mut records, mut ops, mut elements) =
+                        (steps.records.at, steps.count, *elements as i32);
                     let (mut count, mut rows, mut own) = (count as i32, steps.rows, steps.own_rows);
                     let mut arguments: [*mut c_void; 8] = [
                         argument(&mut records),
                         argument(&mut ops),
                         argument(&mut arena),
-                        argument(&mut numbers),
+                        argument(&mut elements),
                         argument(&mut run),
                         argument(&mut count),
                         argument(&mut rows),
                         argument(&mut own),
                     ];
-                    let walk = ground.kernels.walk;
+                    let interpret = gpu_context.kernels.interpret;
                     // SAFETY: (const Op*, int, float*, int, Run*, int, int, int).
-                    unsafe { launch(&ground.context, &ground.stream, walk, shape, &mut arguments, "walk") }
+                    unsafe {
+                        launch(
+                            &gpu_context.context,
+                            &gpu_context.stream,
+                            interpret,
+                            shape,
+                            &mut arguments,
+                            "interpret",
+                        )
+                    }
                 })
             }
             Self::Cooperative { blocks } => {
                 let shape = Shape { blocks: *blocks, threads: GRID_THREADS, shared_bytes: 0, together: true };
                 parts(full, full_steps, last).try_for_each(|(steps, count)| {
-                    let (mut arena, mut run) = (ground.arena.at, ground.run.at);
+                    let (mut arena, mut run) = (gpu_context.arena.at, gpu_context.run.at);
                     let (mut records, mut ops, mut barrier) =
-                        (steps.records.at, steps.count, ground.barrier.at);
+                        (steps.records.at, steps.count, gpu_context.barrier.at);
                     let (mut count, mut rows, mut own) = (count as i32, steps.rows, steps.own_rows);
                     let mut arguments: [*mut c_void; 8] = [
                         argument(&mut records),
@@ -225,21 +235,23 @@ impl Runner {
                         argument(&mut rows),
                         argument(&mut own),
                     ];
-                    let (grid, name) = (ground.kernels.walk_grid, "walk_grid");
+                    let (grid, name) = (gpu_context.kernels.interpret_grid, "interpret_grid");
                     // SAFETY: (const Op*, int, float*, Run*, unsigned*, int, int, int).
-                    unsafe { launch(&ground.context, &ground.stream, grid, shape, &mut arguments, name) }
+                    unsafe {
+                        launch(&gpu_context.context, &gpu_context.stream, grid, shape, &mut arguments, name)
+                    }
                 })
             }
             Self::Graph { many, one, last: end } => {
-                (0..full_steps / GRAPH_STEPS).try_for_each(|_| many.launch(&ground.stream))?;
-                (0..full_steps % GRAPH_STEPS).try_for_each(|_| one.launch(&ground.stream))?;
+                (0..full_steps / GRAPH_STEPS).try_for_each(|_| many.launch(&gpu_context.stream))?;
+                (0..full_steps % GRAPH_STEPS).try_for_each(|_| one.launch(&gpu_context.stream))?;
                 match (last, end) {
-                    (Some(_), Some(end)) => end.launch(&ground.stream),
+                    (Some(_), Some(end)) => end.launch(&gpu_context.stream),
                     _ => Ok(()),
                 }
             }
             Self::Launch => parts(full, full_steps, last)
-                .try_for_each(|(steps, count)| (0..count).try_for_each(|_| ground.step(steps))),
+                .try_for_each(|(steps, count)| (0..count).try_for_each(|_| gpu_context.step(steps))),
         }
     }
 }
@@ -256,7 +268,7 @@ fn parts<'a>(
 
 /// Threads of the persistent block: enough for a thread to make some four numbers of the widest instruction, since more
 /// of them make every meeting slower.
-fn walk_threads(widest: u64) -> u32 {
+fn interpreter_threads(widest: u64) -> u32 {
     widest.div_ceil(4).next_power_of_two().clamp(64, 512) as u32
 }
 

@@ -1,9 +1,9 @@
 //! Programs of one kind, training or validation, with the engine that runs them.
 
 use super::{
-    engine::Runner,
-    ground::Ground,
-    steps::{Steps, Work},
+    engine::LoadedEngine,
+    gpu_context::GpuContext,
+    steps::{LaunchKind, Steps},
 };
 use crate::{device::DeviceError, plan::Engine, program::Phase};
 
@@ -22,23 +22,29 @@ pub const MOST_QUEUED: usize = 400;
 pub struct Loaded {
     /// Made when it is first used: to capture a sum by NCCL each GPU needs a thread of its own, since the library may
     /// connect them then. It goes first: graphs hold what they captured.
-    pub runner: Option<Runner>,
+    pub loaded_engine: Option<LoadedEngine>,
     pub full: Steps,
     pub last: Option<Steps>,
     pub engine: Engine,
     /// Numbers of the arena that its programs use.
-    pub numbers: usize,
+    pub elements: usize,
     /// Seconds that a step takes on the slowest of GPUs.
     pub slowest_s: f64,
 }
 
 impl Loaded {
-    pub fn runner(&mut self, ground: &Ground) -> Result<&Runner, DeviceError> {
-        match self.runner.take() {
-            Some(runner) => Ok(self.runner.insert(runner)),
+    pub fn loaded_engine(&mut self, gpu_context: &GpuContext) -> Result<&LoadedEngine, DeviceError> {
+        match self.loaded_engine.take() {
+            Some(loaded_engine) => Ok(self.loaded_engine.insert(loaded_engine)),
             None => {
-                let made = Runner::new(self.engine, ground, &self.full, self.last.as_ref(), self.numbers)?;
-                Ok(self.runner.insert(made))
+                let made = LoadedEngine::new(
+                    self.engine,
+                    gpu_context,
+                    &self.full,
+                    self.last.as_ref(),
+                    self.elements,
+                )?;
+                Ok(self.loaded_engine.insert(made))
             }
         }
     }
@@ -47,7 +53,7 @@ impl Loaded {
     pub fn most_steps(&self) -> usize {
         match self.engine {
             Engine::Launch => {
-                let each = self.full.nodes.len() + Phase::ALL.len() + 1;
+                let each = self.full.launches.len() + Phase::ALL.len() + 1;
                 (MOST_QUEUED / each).clamp(1, MOST_LAUNCHED)
             }
             Engine::Graph => MOST_IN_GRAPHS,
@@ -56,9 +62,9 @@ impl Loaded {
     }
 
     /// Does every sum over GPUs once, in place: of zeros, before there is anything else.
-    pub fn sum_zeros(&self, ground: &Ground) -> Result<(), DeviceError> {
-        let nodes = self.full.nodes.iter().chain(self.last.iter().flat_map(|last| &last.nodes));
-        let mut sums = nodes.filter(|node| matches!(node.work, Work::AllReduce { .. }));
-        sums.try_for_each(|node| ground.queue(&node.work))
+    pub fn sum_zeros(&self, gpu_context: &GpuContext) -> Result<(), DeviceError> {
+        let launches = self.full.launches.iter().chain(self.last.iter().flat_map(|last| &last.launches));
+        let mut sums = launches.filter(|launch| matches!(launch.work, LaunchKind::AllReduce { .. }));
+        sums.try_for_each(|launch| gpu_context.queue(&launch.work))
     }
 }

@@ -129,7 +129,7 @@ impl Products {
         if !is_large_product(op, kind) {
             return Ok(None);
         }
-        let Some(form) = Form::of(op, kind, self.context.gpu.multiprocessors) else { return Ok(None) };
+        let Some(form) = Form::new(op, kind, self.context.gpu.multiprocessors) else { return Ok(None) };
         let library = match &self.library {
             Some(library) => library,
             None => self.library.insert(Library::open(&self.context)?.map(Arc::new)),
@@ -170,11 +170,11 @@ struct Form {
 }
 
 impl Form {
-    fn of(op: &Op, kind: Kind, multiprocessors: u32) -> Option<Self> {
+    fn new(op: &Op, kind: Kind, multiprocessors: u32) -> Option<Self> {
         let size = |n: i32| u64::try_from(n).unwrap_or(0);
         let (rows, inputs, outputs) = (size(op.rows), size(op.inputs), size(op.outputs));
         let follow = |kind: Kind, at: [u64; 2], n: i32| {
-            let mut next = Op { activation: op.activation, n, ..Op::of(kind) };
+            let mut next = Op { activation: op.activation, n, ..Op::new(kind) };
             next.at[..2].copy_from_slice(&at);
             (kind, next, shape(&next, kind, multiprocessors))
         };

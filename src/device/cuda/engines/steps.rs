@@ -1,7 +1,7 @@
 //! A program as the device runs it: its records, how each is launched, and what is not a kernel's work.
 
 use super::{
-    ground::Ground,
+    gpu_context::GpuContext,
     product::{Product, Products},
 };
 use crate::{
@@ -15,19 +15,19 @@ use crate::{
         },
     },
     plan::MOST_COUNTED,
-    program::{Layout, Phase, Places, Program},
+    program::{Layout, Offsets, Phase, Program},
 };
 
 /// An instruction.
-pub struct Node {
+pub struct Launch {
     /// Where its time counts.
     pub phase: Phase,
     /// What is done.
-    pub work: Work,
+    pub work: LaunchKind,
 }
 
 /// What an instruction is for the device.
-pub enum Work {
+pub enum LaunchKind {
     /// A kernel of ours.
     Kernel {
         /// Which.
@@ -55,7 +55,7 @@ pub struct Steps {
     /// Of these, the rows of this device.
     pub own_rows: i32,
     /// In order.
-    pub nodes: Vec<Node>,
+    pub launches: Vec<Launch>,
     /// The same as an array of records, for the engines that walk it by themselves.
     pub records: DeviceMemory,
     /// Records in the array.
@@ -69,51 +69,53 @@ impl Steps {
     pub fn new(
         program: &Program,
         layout: &Layout,
-        places: &Places,
+        places: &Offsets,
         precision: Precision,
-        ground: &Ground,
+        gpu_context: &GpuContext,
         staging: &mut Staging,
         mut products: Option<&mut Products>,
     ) -> Result<Self, DeviceError> {
-        let context = &ground.context;
+        let context = &gpu_context.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let rows = |n: usize| counted(n).ok_or_else(|| unusable(too_large(n)));
-        let (mut nodes, mut records, mut widest) = (Vec::new(), Vec::new(), 1);
+        let (mut launches, mut records, mut widest) = (Vec::new(), Vec::new(), 1);
         for instruction in &program.instructions {
             let phase = instruction.phase;
-            let work = match encode(&instruction.op, layout, precision, |slice| places.of(slice)) {
+            let work = match encode(&instruction.op, layout, precision, |slice| places.offset(slice)) {
                 Ok(op) => {
                     records.push(op);
-                    widest = widest.max(numbers(&op));
+                    widest = widest.max(elements(&op));
                     let kind = Kind::ALL[op.kind as usize % Kind::ALL.len()];
                     let product = match &mut products {
-                        Some(products) => products.plan(&op, kind, &ground.stream)?,
+                        Some(products) => products.plan(&op, kind, &gpu_context.stream)?,
                         None => None,
                     };
                     match product {
-                        Some(product) => Work::Product(Box::new(product)),
-                        None => {
-                            Work::Kernel { kind, op, shape: shape(&op, kind, context.gpu.multiprocessors) }
-                        }
+                        Some(product) => LaunchKind::Product(Box::new(product)),
+                        None => LaunchKind::Kernel {
+                            kind,
+                            op,
+                            shape: shape(&op, kind, context.gpu.multiprocessors),
+                        },
                     }
                 }
                 Err(Refused::AllReduce(of)) => {
-                    Work::AllReduce { at: places.of(of).unwrap_or(0), len: of.len }
+                    LaunchKind::AllReduce { at: places.offset(of).unwrap_or(0), len: of.len }
                 }
                 Err(Refused::TooLarge(n)) => return Err(unusable(too_large(n))),
                 Err(Refused::NoPlace(slice)) => {
                     return Err(unusable(format!("buffer {} has no place in its memory", slice.buffer.0)));
                 }
             };
-            nodes.push(Node { phase, work });
+            launches.push(Launch { phase, work });
         }
         let bytes = bytes_of(&records);
         let memory = DeviceMemory::new(context, bytes.len(), "the records of a program")?;
-        staging.upload(ground, memory.at, bytes)?;
+        staging.upload(gpu_context, memory.at, bytes)?;
         Ok(Self {
             rows: rows(program.batch)?,
             own_rows: rows(program.rows)?,
-            nodes,
+            launches,
             count: records.len() as i32,
             records: memory,
             widest,
@@ -122,7 +124,7 @@ impl Steps {
 
     /// Whether devices must meet within a step.
     pub fn reduces(&self) -> bool {
-        self.nodes.iter().any(|node| matches!(node.work, Work::AllReduce { .. }))
+        self.launches.iter().any(|launch| matches!(launch.work, LaunchKind::AllReduce { .. }))
     }
 }
 
@@ -133,7 +135,7 @@ fn too_large(n: usize) -> String {
 }
 
 /// Numbers that an instruction makes.
-fn numbers(op: &Op) -> u64 {
+fn elements(op: &Op) -> u64 {
     let size = |a: i32, b: i32| u64::try_from(i64::from(a) * i64::from(b)).unwrap_or(0);
     size(op.rows, op.inputs).max(size(op.rows, op.outputs)).max(u64::try_from(op.n).unwrap_or(0))
 }

@@ -52,7 +52,7 @@ impl Blas {
         };
         let found = library::find(names, None, |opened| {
             let functions =
-                Functions::of(opened.library).map_err(|name| format!("has no function {name}"))?;
+                Functions::from_library(opened.library).map_err(|name| format!("has no function {name}"))?;
             let property = |which| {
                 let mut value = 0;
                 // SAFETY: the pointer is to a live local. 0 is the major version, 1 the minor (library_types.h).

@@ -55,7 +55,7 @@ impl Compiler {
         let names = if major >= 13 { &["libnvrtc.so.13", "libnvrtc.so.12"][..] } else { &["libnvrtc.so.12"] };
         let found = library::find(names, Some("libnvrtc-builtins.so"), |opened| {
             let functions =
-                Functions::of(opened.library).map_err(|name| format!("has no function {name}"))?;
+                Functions::from_library(opened.library).map_err(|name| format!("has no function {name}"))?;
             let mut compiler = Self { functions, version: (0, 0), path: opened.path };
             compiler.learn(architecture)?;
             Ok(compiler)

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::device::{
     DeviceError,
-    cuda::launch::{patience, pulse::Pulse},
+    cuda::launch::{hang_timeout, heartbeat::Heartbeat},
 };
 
 /// UUIDs of the GPUs that this process has given up: nothing that it gives them is done any more.
@@ -33,7 +33,7 @@ pub struct Context {
     /// How long it is waited for at least.
     pub least_wait: Duration,
     /// Whether calls of the driver come back.
-    pub pulse: Arc<Pulse>,
+    pub heartbeat: Arc<Heartbeat>,
     device: i32,
     handle: CUcontext,
     /// It hangs: a call that frees what it uses would never return.
@@ -51,7 +51,7 @@ impl Context {
         let name = format!("gpu:{}", gpu.ordinal);
         let unusable = |why: String| DeviceError::Unusable { device: name.clone(), why };
         let driver = Driver::get().map_err(|why| unusable(why.to_owned()))?;
-        let least_wait = patience::least().map_err(unusable)?;
+        let least_wait = hang_timeout::least().map_err(unusable)?;
         if GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).contains(&gpu.uuid) {
             return Err(unusable(
                 "it hangs since it was used before: end this process, and look at `dmesg`".into(),
@@ -65,8 +65,8 @@ impl Context {
         let taken = unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut handle, device) };
         driver.check(taken).map_err(failed)?;
         let given_up = AtomicBool::new(false);
-        let pulse = Arc::default();
-        let context = Arc::new(Self { driver, gpu, name, least_wait, pulse, device, handle, given_up });
+        let heartbeat = Arc::default();
+        let context = Arc::new(Self { driver, gpu, name, least_wait, heartbeat, device, handle, given_up });
         context.enter()?;
         Ok(context)
     }
@@ -97,7 +97,7 @@ impl Context {
 
     /// Success, or what failed while `doing`.
     pub fn check(&self, status: i32, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
-        self.pulse.beat();
+        self.heartbeat.beat();
         self.driver.check(status).map_err(|status| {
             let way_out = way_out(status.code);
             let Status { name, text, .. } = status;

@@ -138,7 +138,7 @@ impl Driver {
 
     fn open() -> Result<Self, Absent> {
         let opened = library::find(&["libcuda.so.1"], None, |opened| {
-            let functions = Functions::of(opened.library).map_err(|name| {
+            let functions = Functions::from_library(opened.library).map_err(|name| {
                 format!("is too old: it has no function {name} (a driver for CUDA 11.4 or newer has)")
             })?;
             Ok((functions, opened.path))

@@ -31,7 +31,7 @@ macro_rules! functions {
 
         impl $table {
             /// Looks every function up; the name of one that is not there is the error.
-            pub fn of(library: libloading::Library) -> Result<Self, &'static str> {
+            pub fn from_library(library: libloading::Library) -> Result<Self, &'static str> {
                 Ok(Self {
                     $(
                         $name: {
@@ -151,14 +151,14 @@ fn loaded_path(name: &Path) -> Option<PathBuf> {
 }
 
 /// A place where libraries are looked for.
-struct Place {
+struct SearchPath {
     /// For a message.
     name: String,
     /// `None`: the loader's own search.
     folders: Option<Vec<PathBuf>>,
 }
 
-fn places() -> Vec<Place> {
+fn places() -> Vec<SearchPath> {
     let set = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty());
     let own = set(PATH_VARIABLE);
     let own_folders = own.iter().flat_map(env::split_paths);
@@ -167,16 +167,16 @@ fn places() -> Vec<Place> {
         if there { format!("${variable}") } else { format!("${variable} (not set)") }
     };
     let mut places = vec![
-        Place { name: word(PATH_VARIABLE, own.is_some()), folders: Some(own_folders) },
-        Place { name: "the loader's path".into(), folders: None },
+        SearchPath { name: word(PATH_VARIABLE, own.is_some()), folders: Some(own_folders) },
+        SearchPath { name: "the loader's path".into(), folders: None },
     ];
     for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
         let root = set(variable);
         let folders = root.iter().flat_map(|root| environment_folders(Path::new(root))).collect();
-        places.push(Place { name: word(variable, root.is_some()), folders: Some(folders) });
+        places.push(SearchPath { name: word(variable, root.is_some()), folders: Some(folders) });
     }
     let toolkit = PathBuf::from("/usr/local/cuda/lib64");
-    places.push(Place { name: toolkit.display().to_string(), folders: Some(vec![toolkit]) });
+    places.push(SearchPath { name: toolkit.display().to_string(), folders: Some(vec![toolkit]) });
     places
 }
 

@@ -76,7 +76,7 @@ impl Nccl {
     /// What was looked for, and where.
     pub fn open() -> Result<Self, String> {
         let found = library::find(&["libnccl.so.2"], None, |opened| {
-            let functions = Functions::of(opened.library).map_err(|name| {
+            let functions = Functions::from_library(opened.library).map_err(|name| {
                 let (least, and) = OLDEST;
                 format!("is too old: it has no function {name} (NCCL {least}.{and} or newer has)")
             })?;

@@ -39,7 +39,7 @@ impl Shape {
     pub const WARP: Self = Self { blocks: 1, threads: 32, shared_bytes: 0, together: false };
 
     /// Blocks for work that would fill so many, and no more than so many.
-    pub fn of(blocks: u64, most: u32) -> Self {
+    pub fn new(blocks: u64, most: u32) -> Self {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).clamp(1, most.max(1));
         Self { blocks, threads: THREADS, ..Self::WARP }
     }
@@ -57,38 +57,38 @@ pub fn shape(op: &Op, kind: Kind, multiprocessors: u32) -> Shape {
         if columns > SLIM {
             let tiles =
                 u64::try_from(m).unwrap_or(0).div_ceil(32) * u64::try_from(columns).unwrap_or(0).div_ceil(32);
-            Shape::of(tiles, multiprocessors.saturating_mul(2))
+            Shape::new(tiles, multiprocessors.saturating_mul(2))
         } else if k >= 64 {
             // A warp per row.
-            Shape::of(u64::try_from(m).unwrap_or(0).div_ceil(8), most)
+            Shape::new(u64::try_from(m).unwrap_or(0).div_ceil(8), most)
         } else {
-            Shape::of(blocks_for(size(m, columns)), most)
+            Shape::new(blocks_for(size(m, columns)), most)
         }
     };
     match kind {
         Kind::Gather => {
             // Four numbers per thread where rows are whole quads.
             let wide = size(op.rows, op.inputs);
-            Shape::of(blocks_for((wide / 4).max(size(op.rows, op.outputs))), most)
+            Shape::new(blocks_for((wide / 4).max(size(op.rows, op.outputs))), most)
         }
-        Kind::Clip | Kind::Zero => Shape::of(blocks_for(n), most),
-        Kind::Dropout | Kind::DropoutBackward => Shape::of(blocks_for(size(op.rows, op.inputs)), most),
+        Kind::Clip | Kind::Zero => Shape::new(blocks_for(n), most),
+        Kind::Dropout | Kind::DropoutBackward => Shape::new(blocks_for(size(op.rows, op.inputs)), most),
         // Four numbers per thread.
-        Kind::Update | Kind::Activate | Kind::ActivateBackward => Shape::of(blocks_for(n.div_ceil(4)), most),
+        Kind::Update | Kind::Activate | Kind::ActivateBackward => Shape::new(blocks_for(n.div_ceil(4)), most),
         Kind::Loss => {
             // Up to 32 lanes share a row.
             let lanes = u64::try_from(op.inputs / 2).unwrap_or(0).clamp(1, 32).next_power_of_two();
-            Shape::of(blocks_for(u64::try_from(op.rows).unwrap_or(0) * lanes), most)
+            Shape::new(blocks_for(u64::try_from(op.rows).unwrap_or(0) * lanes), most)
         }
         Kind::Linear => product(op.rows, op.outputs, op.inputs),
         Kind::InputGradient => product(op.rows, op.inputs, op.outputs),
         Kind::WeightGradient if op.inputs > SLIM && op.outputs > SLIM => {
             product(op.inputs, op.outputs, op.rows)
         }
-        Kind::WeightGradient => Shape::of(size(op.inputs.max(op.outputs), 1).div_ceil(32), most),
-        Kind::BiasGradient => Shape::of(size(op.outputs, 1).div_ceil(32), most),
+        Kind::WeightGradient => Shape::new(size(op.inputs.max(op.outputs), 1).div_ceil(32), most),
+        Kind::BiasGradient => Shape::new(size(op.outputs, 1).div_ceil(32), most),
         // A block of its own sums so much before it pays to bring in another.
-        Kind::Norm | Kind::Mean => Shape::of(n.div_ceil(4096), multiprocessors.min(PARTIALS as u32)),
+        Kind::Norm | Kind::Mean => Shape::new(n.div_ceil(4096), multiprocessors.min(PARTIALS as u32)),
         Kind::LogAppend | Kind::Accumulate | Kind::Watch => Shape::WARP,
     }
 }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     fn op(kind: Kind, rows: i32, inputs: i32, outputs: i32) -> Op {
-        Op { rows, inputs, outputs, n: rows * inputs, ..Op::of(kind) }
+        Op { rows, inputs, outputs, n: rows * inputs, ..Op::new(kind) }
     }
 
     #[test]

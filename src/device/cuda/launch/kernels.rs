@@ -23,9 +23,9 @@ pub struct Kernels {
     /// The end of a step, where a launch is an op.
     pub advance: CUfunction,
     /// The persistent engine.
-    pub walk: CUfunction,
+    pub interpret: CUfunction,
     /// The cooperative engine.
-    pub walk_grid: CUfunction,
+    pub interpret_grid: CUfunction,
     /// The digest of numbers.
     pub digest: CUfunction,
     /// The sum over GPUs that reach each other's memory.
@@ -50,8 +50,8 @@ impl Kernels {
             module,
             of_kind: [none; Kind::ALL.len()],
             advance: none,
-            walk: none,
-            walk_grid: none,
+            interpret: none,
+            interpret_grid: none,
             digest: none,
             peer_sum: none,
         };
@@ -59,15 +59,15 @@ impl Kernels {
             kernels.of_kind[place] = kernels.function(kind.kernel())?;
         }
         kernels.advance = kernels.function("advance")?;
-        kernels.walk = kernels.function("walk")?;
-        kernels.walk_grid = kernels.function("walk_grid")?;
+        kernels.interpret = kernels.function("interpret")?;
+        kernels.interpret_grid = kernels.function("interpret_grid")?;
         kernels.digest = kernels.function("digest")?;
         kernels.peer_sum = kernels.function("peer_sum")?;
         Ok(kernels)
     }
 
     /// The stand-alone kernel of a kind of instruction.
-    pub fn of(&self, kind: Kind) -> CUfunction {
+    pub fn get(&self, kind: Kind) -> CUfunction {
         self.of_kind[kind as usize]
     }
 

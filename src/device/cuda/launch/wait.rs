@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{patience::MOST_S, stream::Stream};
+use super::{hang_timeout::MOST_S, stream::Stream};
 use crate::device::{DeviceError, cuda::ffi::context::Context};
 
 /// So long the host asks again and again where it only keeps the queue short: others may need the core.
@@ -50,7 +50,7 @@ impl Wait<'_> {
         }
         let begun = Instant::now();
         loop {
-            self.context.pulse.beat();
+            self.context.heartbeat.beat();
             // Before it is asked: a process that was stopped for long asks once more when it goes on.
             let waited = begun.elapsed();
             if waited < self.eager {

@@ -6,12 +6,12 @@ use std::{sync::Arc, time::Instant};
 use super::queue::median;
 use crate::{
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, Work,
-        cuda::{CudaExecutor, Gpu, Job, Way},
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose,
+        cuda::{CudaExecutor, CudaSetup, Gpu, GradientReducer},
         probe::{self, SHORT_AND_LONG, STEPS},
     },
-    plan::{Engine, WALK_BYTES},
-    program::{Arena, Phase, Programs},
+    plan::{Engine, INTERPRETER_BYTES},
+    program::{MemoryPlan, Phase, Programs},
     spec::Precision,
 };
 
@@ -65,7 +65,7 @@ fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64) -> Result<f64, Dev
     let mut best = 0.0_f64;
     for width in WIDTHS {
         let programs = probe::wide(width);
-        let bytes = 4 * Arena::of(&programs).train.numbers as u64 + WALK_BYTES;
+        let bytes = 4 * MemoryPlan::new(&programs).train.elements as u64 + INTERPRETER_BYTES;
         if engine == Engine::Persistent && bytes > u64::from(gpu.shared_bytes) {
             break;
         }
@@ -120,13 +120,13 @@ struct Probe {
 impl Probe {
     fn new(gpu: &Gpu, engine: Engine, programs: Programs) -> Result<Self, DeviceError> {
         let (rows, layout) = (STEPS * programs.train.batch, programs.layout.clone());
-        let mut executor = CudaExecutor::new(Job {
+        let mut executor = CudaExecutor::new(CudaSetup {
             gpu: gpu.clone(),
             programs: programs.clone(),
             engine,
             precision: Precision::F32,
             seed: 0,
-            way: Way::Alone,
+            way: GradientReducer::Alone,
         })?;
         let width = programs.train.batch;
         executor.bind(layout.train_features, &Arc::new(vec![0.5; rows * width]))?;
@@ -141,7 +141,7 @@ impl Probe {
         let (mut clock, mut ledger, mut ends) = (Clock::new(Grain::Blocks), Ledger::default(), Vec::new());
         let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
         let block = Block {
-            work: Work::Train,
+            work: PassKind::Train,
             step: 0,
             position: 0,
             offset: 0,

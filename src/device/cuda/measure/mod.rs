@@ -14,7 +14,7 @@ use crate::{
         DeviceError,
         cuda::{
             abi::{FLAG_BF16, FLAG_TF32, Kind, NONE, Op},
-            engines::{product::Products, steps::Work},
+            engines::{product::Products, steps::LaunchKind},
             ffi::gpu::Gpu,
             launch::{graph::Graph, kernel::shape},
             memory::allocation::{DeviceMemory, Pinned},
@@ -93,19 +93,19 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
     while side <= MOST_SIDE && bench.fits(12 * side * side)? {
         bench.take(3 * side * side)?;
         let size = side as i32;
-        let mut op = Op { rows: size, inputs: size, outputs: size, flags, ..Op::of(Kind::Linear) };
+        let mut op = Op { rows: size, inputs: size, outputs: size, flags, ..Op::new(Kind::Linear) };
         let square = (side * side) as u64;
         op.at = [0, square, NONE, NONE, 2 * square, NONE, NONE, NONE];
-        let ground = &bench.ground;
-        let mut library = Products::new(&ground.context, ground.arena.at);
-        let work = match library.plan(&op, Kind::Linear, &ground.stream)? {
-            Some(product) => Work::Product(Box::new(product)),
+        let gpu_context = &bench.gpu_context;
+        let mut library = Products::new(&gpu_context.context, gpu_context.arena.at);
+        let work = match library.plan(&op, Kind::Linear, &gpu_context.stream)? {
+            Some(product) => LaunchKind::Product(Box::new(product)),
             None => {
-                let shape = shape(&op, Kind::Linear, ground.context.gpu.multiprocessors);
-                Work::Kernel { kind: Kind::Linear, op, shape }
+                let shape = shape(&op, Kind::Linear, gpu_context.context.gpu.multiprocessors);
+                LaunchKind::Kernel { kind: Kind::Linear, op, shape }
             }
         };
-        let seconds = bench.seconds(|| bench.ground.queue(&work))?;
+        let seconds = bench.seconds(|| bench.gpu_context.queue(&work))?;
         best = best.max(2.0 * (side as f64).powi(3) / seconds);
         if seconds > 2.0 * LONG_S {
             break;
@@ -119,57 +119,58 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
 fn memory(bench: &mut Bench, cache_bytes: usize) -> Result<(f64, f64), DeviceError> {
     let cached = (cache_bytes / 2 / 12).clamp(1 << 10, LEAST);
     let from_cache = 12.0 * cached as f64 / sum_s(bench, cached)?;
-    let mut numbers = LEAST;
+    let mut elements = LEAST;
     loop {
-        let seconds = sum_s(bench, numbers)?;
-        let next = 2 * numbers;
+        let seconds = sum_s(bench, elements)?;
+        let next = 2 * elements;
         if seconds >= LONG_S || 12 * next > MOST_BYTES || !bench.fits(12 * next)? {
-            return Ok((12.0 * numbers as f64 / seconds, from_cache));
+            return Ok((12.0 * elements as f64 / seconds, from_cache));
         }
-        numbers = next;
+        elements = next;
     }
 }
 
-fn sum_s(bench: &mut Bench, numbers: usize) -> Result<f64, DeviceError> {
-    bench.take(3 * numbers)?;
-    bench.seconds(|| bench.add(numbers))
+fn sum_s(bench: &mut Bench, elements: usize) -> Result<f64, DeviceError> {
+    bench.take(3 * elements)?;
+    bench.seconds(|| bench.add(elements))
 }
 
 /// Operations per second of hyperbolic tangents of numbers in the second-level cache.
 fn functions(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
-    let numbers = (cache_bytes / 2 / 8).clamp(1 << 10, LEAST);
-    bench.take(2 * numbers)?;
-    let mut op = Op { activation: 3, n: numbers as i32, ..Op::of(Kind::Activate) };
-    (op.at[0], op.at[1]) = (0, numbers as u64);
-    let shape = shape(&op, Kind::Activate, bench.ground.context.gpu.multiprocessors);
-    let work = Work::Kernel { kind: Kind::Activate, op, shape };
-    let seconds = bench.seconds(|| bench.ground.queue(&work))?;
-    Ok(FUNCTION * numbers as f64 / seconds)
+    let elements = (cache_bytes / 2 / 8).clamp(1 << 10, LEAST);
+    bench.take(2 * elements)?;
+    let mut op = Op { activation: 3, n: elements as i32, ..Op::new(Kind::Activate) };
+    (op.at[0], op.at[1]) = (0, elements as u64);
+    let shape = shape(&op, Kind::Activate, bench.gpu_context.context.gpu.multiprocessors);
+    let work = LaunchKind::Kernel { kind: Kind::Activate, op, shape };
+    let seconds = bench.seconds(|| bench.gpu_context.queue(&work))?;
+    Ok(FUNCTION * elements as f64 / seconds)
 }
 
 /// Seconds of a kernel that does next to nothing: behind another in a stream, and as a node of a graph.
 fn launches(bench: &mut Bench) -> Result<(f64, f64), DeviceError> {
     bench.take(64)?;
-    let ground = &bench.ground;
+    let gpu_context = &bench.gpu_context;
     let launch_s = bench.seconds(|| bench.add(1))?;
-    let graph =
-        Graph::capture(&ground.context, &ground.stream, || (0..NODES).try_for_each(|_| bench.add(1)))?;
-    let graph_s = bench.seconds(|| graph.launch(&ground.stream))?;
+    let graph = Graph::capture(&gpu_context.context, &gpu_context.stream, || {
+        (0..NODES).try_for_each(|_| bench.add(1))
+    })?;
+    let graph_s = bench.seconds(|| graph.launch(&gpu_context.stream))?;
     Ok((launch_s, graph_s / NODES as f64))
 }
 
 /// Bytes per second from and to pinned memory.
 fn copies(bench: &Bench) -> Result<[f64; 2], DeviceError> {
-    let ground = &bench.ground;
+    let gpu_context = &bench.gpu_context;
     let rate = |to_device: bool| -> Result<f64, DeviceError> {
         let mut bytes = LEAST;
         loop {
-            let host = Pinned::new(&ground.context, bytes, "measuring copies")?;
-            let device = DeviceMemory::new(&ground.context, bytes, "measuring copies")?;
-            ground.stream.fill(device.at, 0, bytes)?;
+            let host = Pinned::new(&gpu_context.context, bytes, "measuring copies")?;
+            let device = DeviceMemory::new(&gpu_context.context, bytes, "measuring copies")?;
+            gpu_context.stream.fill(device.at, 0, bytes)?;
             let seconds = bench.seconds(|| match to_device {
-                true => ground.stream.upload(device.at, &host, 0, bytes),
-                false => ground.stream.download(&host, 0, device.at, bytes),
+                true => gpu_context.stream.upload(device.at, &host, 0, bytes),
+                false => gpu_context.stream.download(&host, 0, device.at, bytes),
             })?;
             if seconds >= LONG_S || 2 * bytes > MOST_BYTES / 4 {
                 return Ok(bytes as f64 / seconds);
@@ -182,11 +183,11 @@ fn copies(bench: &Bench) -> Result<[f64; 2], DeviceError> {
 
 /// Seconds of a copy of four bytes from and to pinned memory.
 fn latencies(bench: &Bench) -> Result<[f64; 2], DeviceError> {
-    let ground = &bench.ground;
-    let host = Pinned::new(&ground.context, 4, "measuring copies")?;
-    let device = DeviceMemory::new(&ground.context, 4, "measuring copies")?;
-    ground.stream.fill(device.at, 0, 4)?;
-    let up = bench.seconds(|| ground.stream.upload(device.at, &host, 0, 4))?;
-    let down = bench.seconds(|| ground.stream.download(&host, 0, device.at, 4))?;
+    let gpu_context = &bench.gpu_context;
+    let host = Pinned::new(&gpu_context.context, 4, "measuring copies")?;
+    let device = DeviceMemory::new(&gpu_context.context, 4, "measuring copies")?;
+    gpu_context.stream.fill(device.at, 0, 4)?;
+    let up = bench.seconds(|| gpu_context.stream.upload(device.at, &host, 0, 4))?;
+    let down = bench.seconds(|| gpu_context.stream.download(&host, 0, device.at, 4))?;
     Ok([up, down])
 }

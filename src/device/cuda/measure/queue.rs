@@ -6,13 +6,13 @@ use crate::device::{
     DeviceError,
     cuda::{
         abi::Run,
-        all_reduce::{communicator::Communicator, peer::PeerSums},
-        engines::{ground::Ground, steps::Work},
+        all_reduce::{communicator::Communicator, peer::PeerAllReduce},
+        engines::{gpu_context::GpuContext, steps::LaunchKind},
         ffi::{context::Context, gpu::Gpu},
         launch::{
+            hang_timeout::HangTimeout,
             kernel::{Shape, argument, launch},
             kernels::Kernels,
-            patience::Patience,
             stream::{Event, Stream},
         },
         memory::{allocation::DeviceMemory, staging::Staging},
@@ -35,7 +35,7 @@ const NOISE: usize = 1 << 18;
 /// A GPU that was taken to be measured.
 pub struct Bench {
     /// Kernels, a stream, and memory.
-    pub ground: Ground,
+    pub gpu_context: GpuContext,
     begin: Event,
     end: Event,
     noise: Vec<f32>,
@@ -54,16 +54,20 @@ impl Bench {
     }
 
     /// Takes it, with a way to other GPUs by our own kernel.
-    pub fn by_peers(gpu: Gpu, peers: PeerSums) -> Result<Self, DeviceError> {
+    pub fn by_peers(gpu: Gpu, peers: PeerAllReduce) -> Result<Self, DeviceError> {
         Self::with(gpu, None, Some(peers))
     }
 
-    fn with(gpu: Gpu, others: Option<Communicator>, peers: Option<PeerSums>) -> Result<Self, DeviceError> {
+    fn with(
+        gpu: Gpu,
+        others: Option<Communicator>,
+        peers: Option<PeerAllReduce>,
+    ) -> Result<Self, DeviceError> {
         let context = Context::open(gpu)?;
         let kernels = Kernels::load(&context)?;
         let stream = Stream::new(&context)?;
         let memory = |bytes| DeviceMemory::new(&context, bytes, "measuring");
-        let ground = Ground {
+        let gpu_context = GpuContext {
             kernels,
             stream,
             arena: memory(16)?,
@@ -72,10 +76,10 @@ impl Bench {
             others,
             peers,
             step: 0,
-            patience: Patience::new(context.least_wait),
+            hang_timeout: HangTimeout::new(context.least_wait),
             context: Arc::clone(&context),
         };
-        ground.stream.fill(ground.run.at, 0, ground.run.bytes)?;
+        gpu_context.stream.fill(gpu_context.run.at, 0, gpu_context.run.bytes)?;
         let mut state = 1u32;
         let mut next = || {
             // Numerical Recipes' generator modulo 2^32: any numbers will do.
@@ -84,7 +88,7 @@ impl Bench {
         };
         let noise = (0..NOISE).map(|_| next()).collect();
         Ok(Self {
-            ground,
+            gpu_context,
             begin: Event::timed(&context)?,
             end: Event::timed(&context)?,
             noise,
@@ -94,67 +98,70 @@ impl Bench {
 
     /// Whether there is room for so many bytes with much to spare.
     pub fn fits(&self, bytes: usize) -> Result<bool, DeviceError> {
-        let (free, _) = self.ground.context.memory()?;
+        let (free, _) = self.gpu_context.context.memory()?;
         Ok(bytes as u64 <= free / 4)
     }
 
     /// Makes the arena one of so many numbers, none of them zero for long.
-    pub fn take(&mut self, numbers: usize) -> Result<(), DeviceError> {
-        let ground = &mut self.ground;
-        ground.context.finish(&ground.stream, 0.0, "measuring")?;
+    pub fn take(&mut self, elements: usize) -> Result<(), DeviceError> {
+        let gpu_context = &mut self.gpu_context;
+        gpu_context.context.finish(&gpu_context.stream, 0.0, "measuring")?;
         // The old one goes first: both may be large.
-        ground.arena = DeviceMemory::new(&ground.context, 16, "measuring")?;
-        ground.arena = DeviceMemory::new(&ground.context, 4 * numbers, "measuring")?;
-        let mut at = ground.arena.at;
-        let mut left = numbers;
+        gpu_context.arena = DeviceMemory::new(&gpu_context.context, 16, "measuring")?;
+        gpu_context.arena = DeviceMemory::new(&gpu_context.context, 4 * elements, "measuring")?;
+        let mut at = gpu_context.arena.at;
+        let mut left = elements;
         while left > 0 {
             let part = left.min(self.noise.len());
-            self.staging.upload(ground, at, &self.noise[..part])?;
+            self.staging.upload(gpu_context, at, &self.noise[..part])?;
             at += 4 * part as u64;
             left -= part;
         }
-        ground.context.finish(&ground.stream, 0.0, "measuring").map(drop)
+        gpu_context.context.finish(&gpu_context.stream, 0.0, "measuring").map(drop)
     }
 
     /// Makes its GPU the one of this thread.
     pub fn enter(&self) -> Result<(), DeviceError> {
-        self.ground.context.enter()
+        self.gpu_context.context.enter()
     }
 
     /// Queues `y = a + b` over the first three vectors of so many numbers of the arena.
-    pub fn add(&self, numbers: usize) -> Result<(), DeviceError> {
-        let ground = &self.ground;
-        let function = ground.kernels.function("tensor_add")?;
-        let bytes = 4 * numbers as u64;
-        let (mut a, mut b, mut y) = (ground.arena.at, ground.arena.at + bytes, ground.arena.at + 2 * bytes);
-        let mut count = numbers as u64;
+    pub fn add(&self, elements: usize) -> Result<(), DeviceError> {
+        let gpu_context = &self.gpu_context;
+        let function = gpu_context.kernels.function("tensor_add")?;
+        let bytes = 4 * elements as u64;
+        let (mut a, mut b, mut y) =
+            (gpu_context.arena.at, gpu_context.arena.at + bytes, gpu_context.arena.at + 2 * bytes);
+        let mut count = elements as u64;
         let mut arguments = [argument(&mut a), argument(&mut b), argument(&mut y), argument(&mut count)];
-        let most = 4 * ground.context.gpu.multiprocessors.max(1);
-        let blocks = u32::try_from(numbers.div_ceil(256)).unwrap_or(most).clamp(1, most);
-        let shape = Shape::of(u64::from(blocks), most);
+        let most = 4 * gpu_context.context.gpu.multiprocessors.max(1);
+        let blocks = u32::try_from(elements.div_ceil(256)).unwrap_or(most).clamp(1, most);
+        let shape = Shape::new(u64::from(blocks), most);
         // SAFETY: (const float*, const float*, float*, u64); the arena has three such vectors.
-        unsafe { launch(&ground.context, &ground.stream, function, shape, &mut arguments, "tensor_add") }
+        unsafe {
+            launch(&gpu_context.context, &gpu_context.stream, function, shape, &mut arguments, "tensor_add")
+        }
     }
 
     /// Seconds of so many sums over all GPUs, of so many numbers each.
-    pub fn sums_s(&self, numbers: usize, count: usize) -> Result<f64, DeviceError> {
-        let work = Work::AllReduce { at: 0, len: numbers };
-        self.begin.record(&self.ground.stream)?;
-        (0..count).try_for_each(|_| self.ground.queue(&work))?;
-        self.end.record(&self.ground.stream)?;
-        self.ground.wait(&self.end, || "measuring sums".into())?;
-        self.ground.check_peers()?;
+    pub fn sums_s(&self, elements: usize, count: usize) -> Result<f64, DeviceError> {
+        let work = LaunchKind::AllReduce { at: 0, len: elements };
+        self.begin.record(&self.gpu_context.stream)?;
+        (0..count).try_for_each(|_| self.gpu_context.queue(&work))?;
+        self.end.record(&self.gpu_context.stream)?;
+        self.gpu_context.wait(&self.end, || "measuring sums".into())?;
+        self.gpu_context.check_peers()?;
         self.end.seconds_after(&self.begin)
     }
 
     /// Seconds of what `queue` puts into the stream, by the device's clock: the median of some rounds.
     pub fn seconds(&self, queue: impl Fn() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
-        let stream = &self.ground.stream;
+        let stream = &self.gpu_context.stream;
         let round = |count: usize| -> Result<f64, DeviceError> {
             self.begin.record(stream)?;
             (0..count).try_for_each(|_| queue())?;
             self.end.record(stream)?;
-            self.ground.wait(&self.end, || "measuring".into())?;
+            self.gpu_context.wait(&self.end, || "measuring".into())?;
             self.end.seconds_after(&self.begin)
         };
         let mut count = 1;
@@ -177,8 +184,8 @@ impl Bench {
         let times = (0..WAITS).map(|_| {
             let start = Instant::now();
             self.add(1)?;
-            self.end.record(&self.ground.stream)?;
-            self.ground.wait(&self.end, || "measuring".into())?;
+            self.end.record(&self.gpu_context.stream)?;
+            self.gpu_context.wait(&self.end, || "measuring".into())?;
             Ok(start.elapsed().as_secs_f64())
         });
         Ok(median(times.collect::<Result<_, DeviceError>>()?))

@@ -9,7 +9,7 @@ use crate::{
         DeviceError,
         cuda::{connect, ffi::gpu::Gpu, ffi::nccl::Nccl},
     },
-    plan::{SumRates, peer_bytes},
+    plan::{AllReduceRates, peer_bytes},
 };
 
 /// Numbers of the small sum, and how many of it make a round.
@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// What is missing, or went wrong, in words.
-pub fn measure(gpus: &[Gpu]) -> Result<SumRates, String> {
+pub fn measure(gpus: &[Gpu]) -> Result<AllReduceRates, String> {
     let nccl = by_nccl(gpus);
     let peers = by_peers(gpus);
     let (small_s, bytes_per_s) = match (peers, nccl) {
@@ -36,7 +36,7 @@ pub fn measure(gpus: &[Gpu]) -> Result<SumRates, String> {
         (Ok(only), Err(_)) | (Err(_), Ok(only)) => only,
         (Err(no_peers), Err(no_nccl)) => return Err(format!("{no_nccl}; no peer kernel, since {no_peers}")),
     };
-    Ok(SumRates { gpus: u32::try_from(gpus.len()).unwrap_or(u32::MAX), small_s, bytes_per_s })
+    Ok(AllReduceRates { gpus: u32::try_from(gpus.len()).unwrap_or(u32::MAX), small_s, bytes_per_s })
 }
 
 /// Seconds of a small sum, and bytes per second of a large one.
@@ -82,10 +82,10 @@ fn measured<W>(
         let threads: Vec<_> = benches.into_iter().map(start).collect();
         let joined = threads.into_iter().map(|t| t.join().map_err(|_| "a thread panicked".to_owned()));
         let all = joined.collect::<Result<Vec<_>, String>>()?;
-        let told = |(bench, figures): (Bench, Result<_, DeviceError>)| {
+        let reported = |(bench, figures): (Bench, Result<_, DeviceError>)| {
             Ok((bench, figures.map_err(|e| e.to_string())?))
         };
-        all.into_iter().map(told).collect::<Result<Vec<_>, String>>()
+        all.into_iter().map(reported).collect::<Result<Vec<_>, String>>()
     })?;
     let by_rank: Vec<_> = ended.iter().map(|(_, figures)| figures).collect();
     let slowest = |size: usize| {
@@ -96,8 +96,8 @@ fn measured<W>(
 }
 
 /// Seconds of a sum, by round.
-fn rounds(bench: &Bench, (numbers, count): (usize, usize)) -> Result<Vec<f64>, DeviceError> {
-    let times = (0..=ROUNDS).map(|_| Ok(bench.sums_s(numbers, count)? / count as f64));
+fn rounds(bench: &Bench, (elements, count): (usize, usize)) -> Result<Vec<f64>, DeviceError> {
+    let times = (0..=ROUNDS).map(|_| Ok(bench.sums_s(elements, count)? / count as f64));
     let mut times = times.collect::<Result<Vec<f64>, DeviceError>>()?;
     // The first warms up.
     times.remove(0);

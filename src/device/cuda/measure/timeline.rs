@@ -9,7 +9,7 @@ use crate::{
         Clock, DeviceError, Lane,
         cuda::{
             ffi::context::Context,
-            launch::{ring::Done, stream::Event},
+            launch::{in_flight::Done, stream::Event},
         },
     },
     program::Phase,
@@ -51,7 +51,7 @@ impl Timeline {
     }
 
     /// Writes down the copies so far.
-    pub fn tell(&mut self, clock: &mut Clock) {
+    pub fn report(&mut self, clock: &mut Clock) {
         let mut copies = std::mem::take(&mut self.copies);
         // Several feeds tell of one stream.
         copies.sort_by_key(|(_, _, [_, end])| *end);

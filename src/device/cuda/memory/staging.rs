@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::allocation::{Pinned, Plain};
 use crate::device::{
     DeviceError,
-    cuda::{engines::ground::Ground, launch::stream::Event},
+    cuda::{engines::gpu_context::GpuContext, launch::stream::Event},
 };
 
 /// Bytes of a place at most: two of them keep the bus as busy as larger ones.
 const MOST_BYTES: usize = 4 << 20;
 
 /// One of two places that are filled in turn.
-struct Place {
+struct Slot {
     memory: Pinned,
     bytes: usize,
     /// The device has read it.
@@ -25,7 +25,7 @@ struct Place {
 /// See the module.
 #[derive(Default)]
 pub struct Staging {
-    places: [Option<Place>; 2],
+    places: [Option<Slot>; 2],
     next: usize,
 }
 
@@ -37,32 +37,37 @@ impl Staging {
     /// What the device says.
     pub fn upload<T: Plain>(
         &mut self,
-        ground: &Ground,
+        gpu_context: &GpuContext,
         to: u64,
         from: &[T],
     ) -> Result<Duration, DeviceError> {
         let bytes = size_of_val(from);
         let doing = || format!("copying {bytes} bytes to it");
         let mut waited = Duration::ZERO;
-        let numbers = (MOST_BYTES / size_of::<T>().max(1)).max(1);
-        for (i, part) in from.chunks(numbers).enumerate() {
+        let elements = (MOST_BYTES / size_of::<T>().max(1)).max(1);
+        for (i, part) in from.chunks(elements).enumerate() {
             let bytes = size_of_val(part);
             let place = &mut self.places[self.next];
             self.next = 1 - self.next;
             if let Some(place) = place {
-                waited += ground.until(&place.copied, doing)?;
+                waited += gpu_context.until(&place.copied, doing)?;
             }
             let place = match place.take().filter(|place| place.bytes >= bytes) {
                 Some(large_enough) => place.insert(large_enough),
-                None => place.insert(Place {
-                    memory: Pinned::new(&ground.context, bytes, "copies")?,
+                None => place.insert(Slot {
+                    memory: Pinned::new(&gpu_context.context, bytes, "copies")?,
                     bytes,
-                    copied: Event::plain(&ground.context)?,
+                    copied: Event::plain(&gpu_context.context)?,
                 }),
             };
             place.memory.write(0, part);
-            ground.stream.upload(to + (i * numbers * size_of::<T>()) as u64, &place.memory, 0, bytes)?;
-            place.copied.record(&ground.stream)?;
+            gpu_context.stream.upload(
+                to + (i * elements * size_of::<T>()) as u64,
+                &place.memory,
+                0,
+                bytes,
+            )?;
+            place.copied.record(&gpu_context.stream)?;
         }
         Ok(waited)
     }

@@ -8,7 +8,7 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            all_reduce::peer::PeerSums,
+            all_reduce::peer::PeerAllReduce,
             launch::stream::Stream,
             memory::allocation::{DeviceMemory, Pinned},
         },
@@ -21,16 +21,16 @@ const LIMIT: Duration = Duration::from_secs(10);
 const NUMBERS: usize = 1021;
 
 /// What a rank needs for it.
-struct Ground {
+struct ProbeSetup {
     stream: Stream,
     memory: DeviceMemory,
     staging: Pinned,
 }
 
-impl PeerSums {
+impl PeerAllReduce {
     /// Sums known numbers with the others, twice, so that both places are used; each rank on a thread of its own.
-    fn probe(&self, ground: &mut Ground) -> Result<(), DeviceError> {
-        let Ground { stream, memory, staging } = ground;
+    fn probe(&self, setup: &mut ProbeSetup) -> Result<(), DeviceError> {
+        let ProbeSetup { stream, memory, staging } = setup;
         let shared = &self.shared;
         let context = &shared.members[self.rank].context;
         context.enter()?;
@@ -38,16 +38,16 @@ impl PeerSums {
         for round in 1..=2 {
             // Whole numbers, whose sums are exact.
             let brought = |rank: usize, i: usize| ((i * 7 + rank * 1009) * round) as f32;
-            let mut numbers: Vec<f32> = (0..len).map(|i| brought(self.rank, i)).collect();
-            staging.write(0, &numbers);
+            let mut elements: Vec<f32> = (0..len).map(|i| brought(self.rank, i)).collect();
+            staging.write(0, &elements);
             stream.upload(memory.at, staging, 0, memory.bytes)?;
             self.queue(stream, memory.at, len, 0, shared.limit.max(LIMIT))?;
             stream.download(staging, 0, memory.at, memory.bytes)?;
             context.finish(stream, shared.limit.max(LIMIT).as_secs_f64(), "summing with the others")?;
             self.fault()?;
-            staging.read(0, &mut numbers);
+            staging.read(0, &mut elements);
             let want = |i: usize| (0..shared.members.len()).map(|rank| brought(rank, i)).sum::<f32>();
-            if numbers.iter().enumerate().any(|(i, sum)| *sum != want(i)) {
+            if elements.iter().enumerate().any(|(i, sum)| *sum != want(i)) {
                 let why = "what it reads from the others' memory is not what they hold".into();
                 return Err(DeviceError::Unusable { device: context.name.clone(), why });
             }
@@ -57,19 +57,19 @@ impl PeerSums {
 }
 
 /// Whether all ranks sum what they should.
-pub fn all(ranks: &mut [PeerSums]) -> Result<(), DeviceError> {
+pub fn all(ranks: &mut [PeerAllReduce]) -> Result<(), DeviceError> {
     // All that may make the driver wait for a GPU comes before any of them waits for another.
-    let ground = |rank: &PeerSums| {
+    let setup = |rank: &PeerAllReduce| {
         let context = &rank.shared.members[rank.rank].context;
         context.enter()?;
         let (bytes, what) = (NUMBERS.min(rank.shared.room) * size_of::<f32>(), "a sum over GPUs");
         let (stream, memory) = (Stream::new(context)?, DeviceMemory::new(context, bytes, what)?);
-        Ok(Ground { stream, memory, staging: Pinned::new(context, bytes, what)? })
+        Ok(ProbeSetup { stream, memory, staging: Pinned::new(context, bytes, what)? })
     };
-    let mut grounds = ranks.iter().map(ground).collect::<Result<Vec<_>, DeviceError>>()?;
-    let one = |(rank, ground): (&mut PeerSums, &mut Ground)| {
+    let mut grounds = ranks.iter().map(setup).collect::<Result<Vec<_>, DeviceError>>()?;
+    let one = |(rank, setup): (&mut PeerAllReduce, &mut ProbeSetup)| {
         // Nobody waits for one that has failed.
-        rank.probe(ground).inspect_err(|_| rank.shared.stop())
+        rank.probe(setup).inspect_err(|_| rank.shared.stop())
     };
     let faults: Vec<DeviceError> = thread::scope(|scope| {
         let both = ranks.iter_mut().zip(&mut grounds);

@@ -20,7 +20,7 @@ const TURNS_PER_LOOK: u32 = 256;
 const PATIENCE: u32 = 20_000;
 
 /// Where all ranks meet, again and again.
-pub struct Meeting {
+pub struct Barrier {
     names: Vec<String>,
     /// Meetings that each rank has come to.
     came: Vec<AtomicUsize>,
@@ -31,7 +31,7 @@ pub struct Meeting {
     spins: u32,
 }
 
-impl Meeting {
+impl Barrier {
     /// For ranks of these names, each of which is waited for no longer than `limit`.
     pub fn new(names: Vec<String>, limit: Duration) -> Self {
         let came = names.iter().map(|_| AtomicUsize::new(0)).collect();

@@ -6,12 +6,12 @@ use super::session::{Halt, Session};
 use crate::{
     device::{DeviceError, Purpose},
     event::{Event, Progress},
-    program::{Phase, Slice, Sums},
+    program::{Accumulator, Phase, Slice},
     spec::Policy,
 };
 
 /// Events are handed over, and progress is told, this often: waking the recorder costs more than a tiny step.
-const TELL: Duration = Duration::from_millis(25);
+const REPORT_INTERVAL: Duration = Duration::from_millis(25);
 
 impl Session<'_> {
     pub(super) fn end_epoch(&mut self) -> Result<(), Halt> {
@@ -26,15 +26,15 @@ impl Session<'_> {
             Policy::Immediate | Policy::Buffered => {}
             Policy::Off => {
                 self.settle(Purpose::Log)?;
-                self.logbook.take_epoch_rows();
+                self.metric_buffer.take_epoch_rows();
             }
             Policy::PerEpoch => {
                 let start = Instant::now();
                 let mut sums = vec![0.0; self.trial.programs.layout.log_width];
-                self.world.take_sums(Purpose::Log, Sums::Epoch, &mut sums)?;
+                self.group.take_sums(Purpose::Log, Accumulator::Epoch, &mut sums)?;
                 let waited = self.settle(Purpose::Log)?;
-                let lr = self.timetable.rates(self.step.saturating_sub(1), self.epoch - 1).lr;
-                let row = self.logbook.epoch_mean(self.epoch, self.step, lr, &sums);
+                let lr = self.lr_scheduler.lr_at(self.step.saturating_sub(1), self.epoch - 1).lr;
+                let row = self.metric_buffer.epoch_mean(self.epoch, self.step, lr, &sums);
                 self.outbox.extend(row);
                 self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
             }
@@ -44,21 +44,21 @@ impl Session<'_> {
 
     /// All devices must hold the same parameters.
     fn compare_replicas(&mut self) -> Result<(), Halt> {
-        if self.world.size() == 1 {
+        if self.group.size() == 1 {
             return Ok(());
         }
         // What is left of the steps is theirs; what is waited for the digests is not.
         self.settle(Purpose::Parameters)?;
         let start = Instant::now();
-        let digests = self.world.digests(self.values())?;
-        self.world.settle(Purpose::Parameters, &mut self.clock, &mut self.logbook.ends)?;
+        let digests = self.group.digests(self.values())?;
+        self.group.settle(Purpose::Parameters, &mut self.clock, &mut self.metric_buffer.ends)?;
         self.comparing.0 += 1;
         self.comparing.1 += start.elapsed();
         match digests.iter().position(|d| Some(d) != digests.first()) {
             None => Ok(()),
             Some(rank) => {
                 self.comparing.0 = 0;
-                let [first, device] = [0, rank].map(|rank| self.world.names()[rank].clone());
+                let [first, device] = [0, rank].map(|rank| self.group.names()[rank].clone());
                 Err(DeviceError::Replicas { device, first, step: self.step }.into())
             }
         }
@@ -67,7 +67,7 @@ impl Session<'_> {
     /// A device hangs: the rows of the steps that it has done are the run's own.
     pub(super) fn rescue(&mut self) -> Result<(), Halt> {
         self.settle(Purpose::Log)?;
-        match self.logbook.last_done() {
+        match self.metric_buffer.last_done() {
             None => return Ok(()),
             Some(0) => (self.step, self.samples) = (0, 0),
             Some(step) => self.end_at(step),
@@ -85,14 +85,15 @@ impl Session<'_> {
         let start = Instant::now();
         let mut waited = Duration::ZERO;
         let layout = &self.trial.programs.layout;
-        let len = self.logbook.pending();
+        let len = self.metric_buffer.pending();
         self.read.resize(len, 0.0);
         if len > 0 {
             let rows = Slice { buffer: layout.log, offset: 0, len };
-            self.world.read(Purpose::Log, rows, &mut self.read)?;
+            self.group.read(Purpose::Log, rows, &mut self.read)?;
             waited = self.settle(Purpose::Log)?;
         }
-        let events = self.logbook.flush(&self.read, self.non_finite.map_or(until, |step| step.min(until)));
+        let events =
+            self.metric_buffer.flush(&self.read, self.non_finite.map_or(until, |step| step.min(until)));
         self.outbox.extend(events);
         if len > 0 {
             self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
@@ -102,7 +103,7 @@ impl Session<'_> {
 
     /// The times and the first loss that is not finite, of all steps so far. What the host has waited for them is theirs.
     pub(super) fn settle(&mut self, purpose: Purpose) -> Result<Duration, Halt> {
-        let ran = self.world.settle(purpose, &mut self.clock, &mut self.logbook.ends)?;
+        let ran = self.group.settle(purpose, &mut self.clock, &mut self.metric_buffer.ends)?;
         self.non_finite = ran.non_finite;
         self.step_time = ran.step_time.unwrap_or(self.step_time);
         self.clock.extend(Phase::Step, ran.waited);
@@ -110,12 +111,12 @@ impl Session<'_> {
     }
 
     /// Hands over what has happened, if it is time; called at the end of every block.
-    pub(super) fn tell(&mut self) -> Result<(), Halt> {
+    pub(super) fn report_progress(&mut self) -> Result<(), Halt> {
         let now = Instant::now();
-        if now - self.told < TELL {
+        if now - self.last_report < REPORT_INTERVAL {
             return Ok(());
         }
-        self.told = now;
+        self.last_report = now;
         self.check_files()?;
         let elapsed_s = self.clock.elapsed_s();
         let progress = Progress {
@@ -124,7 +125,7 @@ impl Session<'_> {
             samples: self.samples,
             train_s: elapsed_s - self.clock.total(Phase::Validation).as_secs_f64(),
             elapsed_s,
-            loss: self.logbook.last_loss,
+            loss: self.metric_buffer.last_loss,
         };
         self.outbox.push(Event::Progress(progress));
         (self.emit)(std::mem::take(&mut self.outbox))?;

@@ -5,7 +5,7 @@ const NUMBER_BYTES: u64 = 4;
 
 /// What the data are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct DatasetInfo {
     /// Rows to train on.
     pub train_rows: usize,
     /// Rows to validate on.
@@ -20,7 +20,7 @@ pub struct Facts {
     pub file_row_bytes: Option<u64>,
 }
 
-impl Facts {
+impl DatasetInfo {
     /// Whether features stay in their file.
     pub fn in_file(&self) -> bool {
         self.file_row_bytes.is_some()

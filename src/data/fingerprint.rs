@@ -15,7 +15,7 @@ use crate::{device::FileChange, units};
 
 /// A file as it was at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileFingerprint {
     path: PathBuf,
     /// Device and inode: which file it is, whatever it is called.
     file: (u64, u64),
@@ -24,9 +24,9 @@ pub struct Stamp {
     modified: (i64, i64),
 }
 
-impl Stamp {
+impl FileFingerprint {
     /// Of the file that `path` leads to now; `None` where there is none.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|metadata| Self::new(path, &metadata))
     }
 
@@ -72,16 +72,16 @@ impl Stamp {
 }
 
 /// Files as they are before they are read.
-pub(super) struct Before(Vec<Stamp>);
+pub(super) struct Before(Vec<FileFingerprint>);
 
 impl Before {
     pub(super) fn reading(paths: &[&Path]) -> Self {
-        Self(paths.iter().filter_map(|path| Stamp::of(path)).collect())
+        Self(paths.iter().filter_map(|path| FileFingerprint::from_path(path)).collect())
     }
 
     /// What they were, where they still are; the first that has changed otherwise.
-    pub(super) fn after(self) -> Result<Vec<Stamp>, PathBuf> {
-        match self.0.iter().find(|stamp| Stamp::of(&stamp.path).as_ref() != Some(*stamp)) {
+    pub(super) fn after(self) -> Result<Vec<FileFingerprint>, PathBuf> {
+        match self.0.iter().find(|stamp| FileFingerprint::from_path(&stamp.path).as_ref() != Some(*stamp)) {
             Some(changed) => Err(changed.path.clone()),
             None => Ok(self.0),
         }
@@ -108,7 +108,7 @@ mod tests {
         };
         write(&path, "1234");
         let file = File::open(&path).expect("a file");
-        let stamp = Stamp::of(&path).expect("a file");
+        let stamp = FileFingerprint::from_path(&path).expect("a file");
         let change = || stamp.change(&file.metadata().expect("a file"));
         let shown = path.display();
         assert_eq!(change(), None);
@@ -146,7 +146,7 @@ mod tests {
         let path = folder.join("x");
         fs::write(&path, "1234").expect("a file");
         let file = File::open(&path).expect("a file");
-        let stamp = Stamp::of(&path).expect("a file");
+        let stamp = FileFingerprint::from_path(&path).expect("a file");
         fs::rename(&folder, place.path().join("elsewhere")).expect("another name");
         fs::write(&folder, "no folder").expect("a file");
         assert_eq!(
@@ -166,7 +166,7 @@ mod tests {
         fs::write(&b, "2").expect("a file");
         let missing = folder.path().join("c");
         let stamps = Before::reading(&[&a, &missing, &b]).after().expect("nothing changes");
-        assert_eq!(stamps.iter().map(Stamp::path).collect::<Vec<_>>(), [&a, &b]);
+        assert_eq!(stamps.iter().map(FileFingerprint::path).collect::<Vec<_>>(), [&a, &b]);
         let before = Before::reading(&[&a, &b]);
         fs::write(&b, "22").expect("a file");
         assert_eq!(before.after(), Err(b));

@@ -9,12 +9,12 @@ use crate::{
         cuda::{
             all_reduce::{
                 communicator::{Communicator, Lost},
-                peer::PeerSums,
+                peer::PeerAllReduce,
             },
             ffi::context::Context,
             launch::{
+                hang_timeout::HangTimeout,
                 kernels::Kernels,
-                patience::Patience,
                 stream::{Event, Stream},
                 wait::{EAGER, GRACE, PACING, Wait, soon, within},
             },
@@ -24,11 +24,11 @@ use crate::{
 };
 
 /// What all engines need. Each thing goes before what it uses.
-pub struct Ground {
+pub struct GpuContext {
     /// The way to the other GPUs by NCCL.
     pub others: Option<Communicator>,
     /// The way to them by a kernel of ours.
-    pub peers: Option<PeerSums>,
+    pub peers: Option<PeerAllReduce>,
     /// The queue of all steps.
     pub stream: Stream,
     /// Parameters and what steps make.
@@ -44,18 +44,18 @@ pub struct Ground {
     /// The last step that was queued, from 1.
     pub step: u64,
     /// What it was given, and how long that is waited for.
-    pub patience: Patience,
+    pub hang_timeout: HangTimeout,
 }
 
-impl Ground {
+impl GpuContext {
     /// Bytes of its memory that belong to the job.
     pub fn bytes(&self) -> usize {
-        self.arena.bytes + self.run.bytes + self.peers.as_ref().map_or(0, PeerSums::bytes)
+        self.arena.bytes + self.run.bytes + self.peers.as_ref().map_or(0, PeerAllReduce::bytes)
     }
 
     /// An error where a sum by the peer kernel was given up.
     pub fn check_peers(&self) -> Result<(), DeviceError> {
-        self.peers.as_ref().map_or(Ok(()), PeerSums::fault)
+        self.peers.as_ref().map_or(Ok(()), PeerAllReduce::fault)
     }
 
     /// Whether sums over devices are queued like kernels.
@@ -65,15 +65,15 @@ impl Ground {
 
     /// Takes note of a block that is queued, which takes so long on the slowest of GPUs.
     pub fn give(&mut self, slowest_s: f64) {
-        self.patience.give(slowest_s);
-        self.context.pulse.allow(self.limit(), self.step);
+        self.hang_timeout.give(slowest_s);
+        self.context.heartbeat.allow(self.limit(), self.step);
     }
 
     /// How long what was given is waited for. What waits for other GPUs within the device ends by itself, or is ended by the
     /// host, after their own limit.
     fn limit(&self) -> Duration {
         let sums = self.others.as_ref().map(Communicator::limit);
-        self.patience.limit() + sums.or(self.peers.as_ref().map(PeerSums::limit)).unwrap_or_default()
+        self.hang_timeout.limit() + sums.or(self.peers.as_ref().map(PeerAllReduce::limit)).unwrap_or_default()
     }
 
     /// Asks an event until it has happened, with sleeps in between: the host keeps the queue short. How long that took:

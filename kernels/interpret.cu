@@ -1,11 +1,11 @@
 // Whole programs in one launch: the interpreters.
 //
-// `walk`, for what is bound by the cost of a launch: one block keeps all of a trial in shared memory and walks its program
+// `interpret`, for what is bound by the cost of a launch: one block keeps all of a trial in shared memory and walks its program
 // hundreds of times. Three things keep a step short. Records are read once into shared memory. Threads meet only where an
 // op touches what another has written since they met last (`fences`), found at the start by comparing the ops' regions;
 // ops between two meetings start at different warps, so that small ones run at once. And every thread keeps the run's
 // counters for itself, so that nobody waits for them.
-// `walk_grid`, for what does not fit one multiprocessor: the same over all blocks of a cooperative launch, whose arena
+// `interpret_grid`, for what does not fit one multiprocessor: the same over all blocks of a cooperative launch, whose arena
 // lies in global memory and whose meetings are a barrier of the grid.
 
 const int MOST_OPS = 64;      // records in shared memory; longer programs read them from global memory
@@ -96,7 +96,7 @@ __device__ u64 fences(const Op* ops, int count) {
     return found;
 }
 
-// ------------------------------------------------------------------------------------------------------------- walk
+// ------------------------------------------------------------------------------------------------------------- interpret
 
 template <class S>
 __device__ __forceinline__ void execute(const Op& op, float* arena, const Run& run, S s) {
@@ -129,7 +129,7 @@ __device__ __forceinline__ const Op* records(const Op* ops, int count, Op* own) 
 }
 
 // One block; dynamic shared memory: 4 bytes for each of arena_floats. Thread ownership is each op's own.
-extern "C" __global__ void __launch_bounds__(512, 1) walk(const Op* ops, int count, float* arena, int arena_floats,
+extern "C" __global__ void __launch_bounds__(512, 1) interpret(const Op* ops, int count, float* arena, int arena_floats,
                                                        Run* run, int steps, int rows, int own_rows) {
     if (blockIdx.x > 0) return;
     extern __shared__ __align__(16) unsigned char dyn_smem[];   // four numbers at a time are read
@@ -179,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) walk(const Op* ops, int cou
 }
 
 // All blocks of a cooperative launch; `barrier`: two words, zeroed once by the host.
-extern "C" __global__ void __launch_bounds__(256) walk_grid(const Op* ops, int count, float* arena, Run* run,
+extern "C" __global__ void __launch_bounds__(256) interpret_grid(const Op* ops, int count, float* arena, Run* run,
                                                             unsigned* barrier, int steps, int rows, int own_rows) {
     __shared__ Op own_ops[MOST_OPS];
     Run at = *run;

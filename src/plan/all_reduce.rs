@@ -1,6 +1,6 @@
 //! How the devices of a run sum their gradients, and why.
 
-use super::{Machine, Place};
+use super::{DeviceId, Machine};
 use crate::{
     program::{Op, Program},
     units,
@@ -8,7 +8,7 @@ use crate::{
 
 /// How.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SumsBy {
+pub enum AllReduceMethod {
     /// A kernel of ours on each GPU reads what all have laid down in their own memories.
     PeerKernel,
     /// NCCL, queued among the kernels.
@@ -17,7 +17,7 @@ pub enum SumsBy {
     Host,
 }
 
-impl SumsBy {
+impl AllReduceMethod {
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
@@ -38,16 +38,16 @@ pub const NO_NCCL: &str = "NCCL is not there";
 
 /// A way, and why that one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sums {
+pub struct AllReducePlan {
     /// The way.
-    pub by: SumsBy,
+    pub by: AllReduceMethod,
     /// Why.
     pub reason: String,
 }
 
-impl Sums {
+impl AllReducePlan {
     /// A way for a reason.
-    pub fn new(by: SumsBy, reason: impl Into<String>) -> Self {
+    pub fn new(by: AllReduceMethod, reason: impl Into<String>) -> Self {
         Self { by, reason: reason.into() }
     }
 
@@ -59,7 +59,7 @@ impl Sums {
 
     /// `by NCCL: ...`.
     pub fn in_words(&self) -> String {
-        let through = if self.by == SumsBy::Host { "through" } else { "by" };
+        let through = if self.by == AllReduceMethod::Host { "through" } else { "by" };
         format!("{through} {}: {}", self.by.name(), self.reason)
     }
 }
@@ -83,13 +83,13 @@ pub fn summed(program: &Program) -> usize {
 }
 
 /// How devices sum so many numbers; `None` where no GPU is among them, or nobody else.
-pub fn among(used: &[Place], machine: &Machine, numbers: usize) -> Option<Sums> {
+pub fn among(used: &[DeviceId], machine: &Machine, numbers: usize) -> Option<AllReducePlan> {
     let gpus: Vec<_> = used.iter().filter_map(|place| Some((*place, place.real_gpu(machine)?))).collect();
     if used.len() < 2 || gpus.is_empty() {
         return None;
     }
     if gpus.len() < used.len() {
-        return Some(Sums::new(SumsBy::Host, "not all of the devices are GPUs"));
+        return Some(AllReducePlan::new(AllReduceMethod::Host, "not all of the devices are GPUs"));
     }
     let (bytes, most) = (4 * numbers as u64, peer_bytes(gpus.len()));
     let [size, room] = units::two_sizes(bytes, most);
@@ -97,7 +97,7 @@ pub fn among(used: &[Place], machine: &Machine, numbers: usize) -> Option<Sums> 
         let other = gpus
             .iter()
             .map(|(other, _)| other)
-            .find(|other| *other != place && !matches!(other, Place::Gpu(i) if gpu.reaches.contains(i)))?;
+            .find(|other| *other != place && !matches!(other, DeviceId::Gpu(i) if gpu.reaches.contains(i)))?;
         Some(format!("`{place}` cannot access the memory of `{other}`"))
     });
     let alone = gpus.iter().find(|(_, gpu)| !gpu.limits.cooperative);
@@ -112,17 +112,17 @@ pub fn among(used: &[Place], machine: &Machine, numbers: usize) -> Option<Sums> 
     Some(match refused {
         None => {
             let reason = format!("each GPU reads the others' memory, and {size} is no more than {room}");
-            Sums::new(SumsBy::PeerKernel, reason)
+            AllReducePlan::new(AllReduceMethod::PeerKernel, reason)
         }
-        Some(why) if queued => Sums::new(SumsBy::Nccl, why),
-        Some(why) => Sums::new(SumsBy::Host, format!("{NO_NCCL}; {why}")),
+        Some(why) if queued => AllReducePlan::new(AllReduceMethod::Nccl, why),
+        Some(why) => AllReducePlan::new(AllReduceMethod::Host, format!("{NO_NCCL}; {why}")),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Gpu, GpuLimits, Rates};
+    use crate::plan::{Gpu, GpuLimits, MachineRates};
 
     /// So many GPUs that all reach each other.
     fn machine(count: u32, nccl: bool) -> Machine {
@@ -136,14 +136,14 @@ mod tests {
             no_gpu: String::new(),
             memory_available: 1 << 30,
             cache_bytes: 1 << 20,
-            rates: Rates::typical("avx2"),
+            rates: MachineRates::typical("avx2"),
             sum_rates: None,
             instruction_set: "avx2".into(),
         }
     }
 
     fn words(machine: &Machine, numbers: usize) -> String {
-        let used: Vec<_> = (0..machine.gpus.len() as u32).map(Place::Gpu).collect();
+        let used: Vec<_> = (0..machine.gpus.len() as u32).map(DeviceId::Gpu).collect();
         among(&used, machine, numbers).map_or_else(|| "none".into(), |sums| sums.in_words())
     }
 
@@ -175,8 +175,8 @@ mod tests {
             "through the host's memory, with a wait in every step: NCCL is not there; `gpu:0` has no cooperative \
              launches, which a peer kernel is"
         );
-        let mixed = among(&[Place::Cpu, Place::Gpu(0)], &two, 1);
-        assert_eq!(mixed, Some(Sums::new(SumsBy::Host, "not all of the devices are GPUs")));
-        assert_eq!(among(&[Place::Virtual(0), Place::Virtual(1)], &two, 1), None);
+        let mixed = among(&[DeviceId::Cpu, DeviceId::Gpu(0)], &two, 1);
+        assert_eq!(mixed, Some(AllReducePlan::new(AllReduceMethod::Host, "not all of the devices are GPUs")));
+        assert_eq!(among(&[DeviceId::Virtual(0), DeviceId::Virtual(1)], &two, 1), None);
     }
 }

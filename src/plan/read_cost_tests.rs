@@ -1,12 +1,12 @@
 //! What rows from a file take, held against rows that are drawn and counted, and against epochs that are acted out.
 
 use super::*;
-use crate::plan::{Disk, Origin, Rates};
+use crate::plan::{Disk, MachineRates, Origin};
 
 /// A machine whose memory brings 12 GB/s.
 fn speed() -> Speed {
     Speed {
-        rates: Rates::typical("avx2"),
+        rates: MachineRates::typical("avx2"),
         rows_bytes_per_s: [60e9, 12e9],
         cache_bytes: 1 << 20,
         sums: None,
@@ -16,20 +16,20 @@ fn speed() -> Speed {
 }
 
 /// One epoch by steps of so many rows.
-fn epoch(facts: Facts, batch: usize) -> Course {
+fn epoch(facts: DatasetInfo, batch: usize) -> RunLength {
     course(facts, batch, 1, None)
 }
 
-fn course(facts: Facts, batch: usize, max_epochs: u64, max_steps: Option<u64>) -> Course {
+fn course(facts: DatasetInfo, batch: usize, max_epochs: u64, max_steps: Option<u64>) -> RunLength {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity/sgd/spec.toml");
     let experiment = crate::spec::load(path.as_ref(), &[]).expect("a spec");
     let mut spec = experiment.trials[0].spec.clone();
     (spec.trainer.max_epochs, spec.trainer.max_steps) = (max_epochs, max_steps);
-    Course::of(&spec, facts, batch)
+    RunLength::new(&spec, facts, batch)
 }
 
-fn facts(rows: usize, features: usize) -> Facts {
-    Facts {
+fn facts(rows: usize, features: usize) -> DatasetInfo {
+    DatasetInfo {
         train_rows: rows,
         validation_rows: 0,
         features,
@@ -61,7 +61,8 @@ fn calls_and_bytes_are_those_of_rows_that_are_drawn() {
                 false => calls += 1,
             }
         }
-        let together = Together { rows: rows as f64, drawn_of: Some(of as f64), row_bytes: row_bytes as f64 };
+        let together =
+            CoalescedRead { rows: rows as f64, drawn_of: Some(of as f64), row_bytes: row_bytes as f64 };
         let pieces = together.pieces();
         let close = |expected: f64, counted: f64, what: &str| {
             let off = (expected - counted).abs();
@@ -81,7 +82,7 @@ fn narrow_rows_in_any_order_are_read_many_at_a_time() {
         let facts = facts(rows, features);
         let course = epoch(facts, 256);
         let chunks = Chunks::together(facts, &course, 1, memory);
-        let way = Way::on_the_cpu(shuffle, Some(chunks));
+        let way = ReadPlan::on_the_cpu(shuffle, Some(chunks));
         super::together(facts, &course, way, (2, &speed())).map(|chunks| chunks.train)
     };
     // A gigabyte of ten numbers per row: 64 MiB of rows and targets at a time, in whole batches.
@@ -91,8 +92,8 @@ fn narrow_rows_in_any_order_are_read_many_at_a_time() {
     assert_eq!(together(3_200, 10, true), Some(3_200), "each batch would read half of the file");
     assert_eq!(together(3_200, 2_000, true), None, "to copy a row takes longer than to ask for it");
     let facts = facts(26_843_546, 10);
-    let of = |course: &Course, memory| {
-        let way = Way::on_the_cpu(true, Some(Chunks::together(facts, course, 1, memory)));
+    let of = |course: &RunLength, memory| {
+        let way = ReadPlan::on_the_cpu(true, Some(Chunks::together(facts, course, 1, memory)));
         super::together(facts, course, way, (2, &speed()))
     };
     assert_eq!(of(&epoch(facts, 256), 64 << 20), None, "there is no room for so many");
@@ -124,8 +125,8 @@ fn an_epoch_takes_its_first_chunk_longer_than_what_is_done_meanwhile() {
         let chunks = Chunks::together(facts, &course, 1, 16 << 30);
         let rates = FileRates { row_s, bytes_per_s: 1e18, next_s: 0.0, call_s: 0.0, ..FileRates::TYPICAL };
         let no_far = Speed { cache_bytes: u64::MAX, ..speed() };
-        let way = Way::on_the_cpu(true, Some(chunks));
-        let fetch = Fetch::of(facts, Some(rates), &course, way, &no_far).expect("a file");
+        let way = ReadPlan::on_the_cpu(true, Some(chunks));
+        let fetch = ReadCost::compute(facts, Some(rates), &course, way, &no_far).expect("a file");
         assert_eq!(fetch.order_s * course.steps as f64, rows as f64 * DRAW_S);
         let read_s = fetch.beside_s();
         assert!((read_s / (batch as f64 * row_s) - 1.0).abs() < 0.01, "{read_s}");
@@ -134,7 +135,7 @@ fn an_epoch_takes_its_first_chunk_longer_than_what_is_done_meanwhile() {
             (0..rows).step_by(chunks.train).map(|first| chunks.train.min(rows - first)).collect();
         let reads: Vec<f64> = sizes.iter().map(|rows| *rows as f64 / batch as f64 * read_s).collect();
         let computes: Vec<f64> = sizes.iter().map(|rows| of(*rows) * step_s).collect();
-        let parts = crate::plan::Parts {
+        let parts = crate::plan::TimeBreakdown {
             arithmetic_s: step_s,
             memory_s: 0.0,
             overhead_s: 0.0,
@@ -146,8 +147,8 @@ fn an_epoch_takes_its_first_chunk_longer_than_what_is_done_meanwhile() {
             first_s: fetch.ends[0] * read_s,
             last_s: fetch.ends[1] * step_s,
         };
-        let (told, acted) = (parts.total_s() * course.steps as f64, acted(&reads, &computes));
-        assert!(told <= 1.001 * acted && told > 0.98 * acted, "{rows} {row_s}: {told} {acted}");
+        let (reported, acted) = (parts.total_s() * course.steps as f64, acted(&reads, &computes));
+        assert!(reported <= 1.001 * acted && reported > 0.98 * acted, "{rows} {row_s}: {reported} {acted}");
         let first = fetch.wait_s()[1];
         // The last step of an epoch has fewer rows.
         assert!((first / reads[0] - 1.0).abs() < 1e-3, "{first} {reads:?}");
@@ -162,8 +163,8 @@ fn rows_of_a_chunk_are_laid_all_over_it() {
     let course = course(facts, 64, 3, None);
     let chunks = Chunks::together(facts, &course, 1, 16 << 30);
     assert_eq!((chunks.train, (4 << 20) > speed().cache_bytes), (1_000_000, true));
-    let way = Way::on_the_cpu(true, Some(chunks));
-    let fetch = Fetch::of(facts, None, &course, way, &speed()).expect("a file");
+    let way = ReadPlan::on_the_cpu(true, Some(chunks));
+    let fetch = ReadCost::compute(facts, None, &course, way, &speed()).expect("a file");
     let rates = FileRates::TYPICAL;
     let read_s = 1e6 * (32.0 / rates.bytes_per_s + rates.row_s) + 32e6 / BLOCK_BYTES as f64 * rates.next_s;
     // One and a half lines of features go there and back, and a line and a sixteenth of targets comes.
@@ -173,8 +174,8 @@ fn rows_of_a_chunk_are_laid_all_over_it() {
     let wait = fetch.wait_s();
     assert!((wait[0] / order_s - 1.0).abs() < 1e-6 && (wait[1] / (read_s + far_s) - 1.0).abs() < 1e-3);
     // In order nothing is laid anywhere, and there is no order to be made.
-    let in_order = Way::on_the_cpu(false, None);
-    let fetch = Fetch::of(facts, None, &course, in_order, &speed()).expect("a file");
+    let in_order = ReadPlan::on_the_cpu(false, None);
+    let fetch = ReadCost::compute(facts, None, &course, in_order, &speed()).expect("a file");
     let expected = rates.next_s + 64.0 * 32.0 / rates.bytes_per_s;
     assert!((fetch.near_s / expected - 1.0).abs() < 1e-9, "{fetch:?}");
     assert_eq!(fetch.wait_s(), [0.0; 2]);
@@ -185,8 +186,8 @@ fn rows_of_a_chunk_are_laid_all_over_it() {
 fn what_is_measured_decides_nothing() {
     let facts = facts(1_000_000, 784);
     let course = epoch(facts, 64);
-    let way = Way::on_the_cpu(true, None);
-    let of = |rates| Fetch::of(facts, rates, &course, way, &speed()).expect("a file");
+    let way = ReadPlan::on_the_cpu(true, None);
+    let of = |rates| ReadCost::compute(facts, rates, &course, way, &speed()).expect("a file");
     let slow = FileRates { origin: Origin::Measured, call_s: 20e-6, scaling: 0.1, ..FileRates::TYPICAL };
     for threads in [1, 2, 8] {
         assert_eq!(of(Some(slow)).in_step_typical_s(threads), of(None).in_step_s(threads));
@@ -201,7 +202,8 @@ fn many_threads_fetch_rows_themselves_where_that_is_quicker() {
     let together = |batch, threads| {
         let course = epoch(facts, batch);
         let chunks = Chunks::together(facts, &course, 1, 16 << 30);
-        super::together(facts, &course, Way::on_the_cpu(true, Some(chunks)), (threads, &speed())).is_some()
+        super::together(facts, &course, ReadPlan::on_the_cpu(true, Some(chunks)), (threads, &speed()))
+            .is_some()
     };
     // 1.5 µs for a row by itself, 0.2 for one of a chunk: 32 threads are some 23 times as quick as one.
     assert_eq!([1, 2, 32].map(|threads| together(256, threads)), [true, true, false]);
@@ -216,10 +218,10 @@ fn each_part_of_a_chunk_is_read_by_itself() {
     let chunks = Chunks::new(facts, &course, 1);
     assert_eq!(chunks.train, 32);
     let of = |chunks, world_size, readers| {
-        let way = Way { shuffle: true, chunks, world_size, readers };
-        Fetch::of(facts, None, &course, way, &speed()).expect("a file").near_s
+        let way = ReadPlan { shuffle: true, chunks, world_size, readers };
+        ReadCost::compute(facts, None, &course, way, &speed()).expect("a file").near_s
     };
-    let part = Together { rows: 8.0, drawn_of: Some(32.0), row_bytes: 40.0 };
+    let part = CoalescedRead { rows: 8.0, drawn_of: Some(32.0), row_bytes: 40.0 };
     assert_eq!(of(Some(chunks), 2, 2), part.near_s(&FileRates::TYPICAL));
     assert_eq!(of(Some(chunks), 4, 1), of(None, 1, 1));
     assert!(of(Some(chunks), 1, 1) < of(Some(chunks), 2, 1), "fewer rows lie farther apart");
@@ -251,8 +253,8 @@ fn a_disk_is_waited_for_beside_the_steps() {
     let facts = facts(10_000_000, 1000);
     let course = epoch(facts, 1);
     let of = |rates, shuffle, chunks, readers| {
-        let way = Way { shuffle, chunks, world_size: 1, readers };
-        Fetch::of(facts, Some(rates), &course, way, &speed()).expect("a file")
+        let way = ReadPlan { shuffle, chunks, world_size: 1, readers };
+        ReadCost::compute(facts, Some(rates), &course, way, &speed()).expect("a file")
     };
     let alone = of(rates, true, None, 1);
     // One row of 4000 bytes: a call, a microsecond of copying; a quarter of the rows are far, four are waited for at once.

@@ -61,7 +61,7 @@ impl Executor for Pretended {
         to.fill(self.value);
         Ok(Moved::Bytes(4))
     }
-    fn take_sums(&mut self, _: Sums, to: &mut [f64]) -> Result<Moved, DeviceError> {
+    fn take_sums(&mut self, _: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError> {
         to.fill(self.value.into());
         Ok(Moved::Bytes(8))
     }
@@ -95,7 +95,7 @@ impl Executor for Pretended {
 
 /// A world of devices with these faults, and what tells how many of them still live. The limits are of each other's
 /// waits and of an answer's.
-fn world(faults: &[Fault], limits: [Duration; 2], stall: &Arc<Mutex<()>>) -> (World, Arc<AtomicUsize>) {
+fn group(faults: &[Fault], limits: [Duration; 2], stall: &Arc<Mutex<()>>) -> (DeviceGroup, Arc<AtomicUsize>) {
     let names: Vec<String> = (0..faults.len()).map(|rank| format!("gpu:{rank}")).collect();
     let (handles, abort) = shared(names.clone(), limits[0]);
     let alive = Arc::new(AtomicUsize::new(faults.len()));
@@ -104,32 +104,32 @@ fn world(faults: &[Fault], limits: [Duration; 2], stall: &Arc<Mutex<()>>) -> (Wo
         let made = Pretended { name: name.clone(), fault: *fault, collective, value: 0.0, alive, stall };
         Device::new(name, Box::new(made))
     });
-    let mut world = World::new(devices.collect(), abort, limits[1]).expect("threads");
-    world.start(&Clock::new(Grain::Phases)).expect("started");
-    (world, alive)
+    let mut group = DeviceGroup::new(devices.collect(), abort, limits[1]).expect("threads");
+    group.start(&Clock::new(Grain::Phases)).expect("started");
+    (group, alive)
 }
 
 const VALUE: Slice = Slice { buffer: BufferId(0), offset: 0, len: 1 };
 
-fn steps(world: &mut World, step: u64, steps: usize) -> Result<Ran, DeviceError> {
+fn steps(group: &mut DeviceGroup, step: u64, steps: usize) -> Result<Ran, DeviceError> {
     let hyper = vec![Hyper::default(); steps];
     let block =
-        Block { work: Work::Train, step, position: 0, offset: 0, rows: 1, steps, hyper: &hyper, slot: 0 };
-    world.run(&block, &mut Clock::new(Grain::Phases), &mut Vec::new())
+        Block { work: PassKind::Train, step, position: 0, offset: 0, rows: 1, steps, hyper: &hyper, slot: 0 };
+    group.run(&block, &mut Clock::new(Grain::Phases), &mut Vec::new())
 }
 
 /// Two good steps, then a block in which something goes wrong: what is said, and how many devices come to an end.
 fn after(faults: &[Fault], limits: [Duration; 2]) -> (String, usize) {
     let stall = Arc::new(Mutex::new(()));
     let stalled = stall.lock().expect("no panic");
-    let (mut world, alive) = world(faults, limits, &stall);
-    steps(&mut world, 0, 2).expect("the first steps");
+    let (mut group, alive) = group(faults, limits, &stall);
+    steps(&mut group, 0, 2).expect("the first steps");
     let begun = Instant::now();
-    let said = steps(&mut world, 2, 7).map(drop).map_err(|e| e.to_string());
+    let said = steps(&mut group, 2, 7).map(drop).map_err(|e| e.to_string());
     // What is asked after a fault is answered by a device that can, or refused at once.
-    let _ = world.read(Purpose::Log, VALUE, &mut [0.0]);
-    let _ = world.settle(Purpose::Log, &mut Clock::new(Grain::Phases), &mut Vec::new());
-    let ended = world.finish().len();
+    let _ = group.read(Purpose::Log, VALUE, &mut [0.0]);
+    let _ = group.settle(Purpose::Log, &mut Clock::new(Grain::Phases), &mut Vec::new());
+    let ended = group.finish().len();
     assert!(begun.elapsed() < FOR_EVER, "somebody was waited for");
     // Those that came to an end are gone; only a stalled one lives until it is let go.
     let stalling = faults.iter().filter(|f| **f == Fault::Stall).count();
@@ -177,18 +177,18 @@ fn a_device_that_stalls_is_named_by_those_that_wait() {
 #[test]
 fn what_is_asked_of_several_comes_in_their_order() {
     let stall = Arc::default();
-    let (mut world, _) = world(&[Fault::None, Fault::Differ, Fault::None], [FOR_EVER; 2], &stall);
-    world.write(Purpose::Parameters, VALUE, &[0.5]).expect("written");
-    steps(&mut world, 0, 3).expect("three steps");
-    assert_eq!(world.names(), ["gpu:0", "gpu:1", "gpu:2"]);
+    let (mut group, _) = group(&[Fault::None, Fault::Differ, Fault::None], [FOR_EVER; 2], &stall);
+    group.write(Purpose::Parameters, VALUE, &[0.5]).expect("written");
+    steps(&mut group, 0, 3).expect("three steps");
+    assert_eq!(group.names(), ["gpu:0", "gpu:1", "gpu:2"]);
     let digest = |value: f32| u64::from(value.to_bits());
-    assert_eq!(world.digests(VALUE).expect("digests"), [digest(9.5), digest(10.5), digest(9.5)]);
+    assert_eq!(group.digests(VALUE).expect("digests"), [digest(9.5), digest(10.5), digest(9.5)]);
     let mut sum = [0.0];
-    world.take_sums(Purpose::Validation, Sums::Validation, &mut sum).expect("sums");
+    group.take_sums(Purpose::Validation, Accumulator::Validation, &mut sum).expect("sums");
     assert_eq!(sum, [9.5 + 10.5 + 9.5]);
-    world.take_sums(Purpose::Log, Sums::Epoch, &mut sum).expect("sums");
+    group.take_sums(Purpose::Log, Accumulator::Epoch, &mut sum).expect("sums");
     assert_eq!(sum, [9.5]);
-    let ranks = world.finish();
+    let ranks = group.finish();
     // Each device's own ledger has what it moved itself.
     let written = |rank: &Rank| rank.device.ledger.lines().find(|(kind, ..)| *kind == Kind::HostToDevice);
     assert_eq!(ranks.iter().filter_map(written).map(|(.., line)| line.bytes).collect::<Vec<_>>(), [4; 3]);

@@ -21,7 +21,7 @@ pub enum Durability {
 ///
 /// # Errors
 /// Where it cannot be written; nothing is left then, and an older file of that name is as it was.
-pub fn write_whole(
+pub fn write_atomically(
     path: &Path,
     durability: Durability,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -74,8 +74,8 @@ mod tests {
     fn a_failed_write_leaves_the_old_file_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model");
-        write_whole(&path, Durability::Power, |file| file.write_all(b"old")).unwrap();
-        let error = write_whole(&path, Durability::Power, |file| {
+        write_atomically(&path, Durability::Power, |file| file.write_all(b"old")).unwrap();
+        let error = write_atomically(&path, Durability::Power, |file| {
             file.write_all(b"half")?;
             file.flush()?;
             Err(io::Error::from_raw_os_error(28))
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(error.unwrap_err().to_string(), expected);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        write_whole(&path, Durability::Power, |file| file.write_all(b"new")).unwrap();
+        write_atomically(&path, Durability::Power, |file| file.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
     }
 }

@@ -1,7 +1,7 @@
 //! The least time a step can take on a machine: arithmetic at the rate of its products, bytes at the speed of the
 //! memory they come from, and a fixed cost per instruction.
 
-use super::{Engine, Fetch, Gpu, Place, Processor, Rates, SumRates};
+use super::{AllReduceRates, DeviceId, Engine, Gpu, MachineRates, Processor, ReadCost};
 use crate::{
     program::{Cost, Op, Phase, Programs, RowSource},
     spec::Precision,
@@ -21,26 +21,26 @@ pub struct Machine {
     /// Instruction set of the products.
     pub instruction_set: String,
     /// Speeds of its processor.
-    pub rates: Rates,
+    pub rates: MachineRates,
     /// What a sum over its GPUs takes, where that was measured.
-    pub sum_rates: Option<SumRates>,
+    pub sum_rates: Option<AllReduceRates>,
 }
 
 /// What a step goes by on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
     /// Of what computes it.
-    pub rates: Rates,
+    pub rates: MachineRates,
     /// At what the rows of the data come, from its cache and from its memory.
     pub rows_bytes_per_s: [f64; 2],
     /// Bytes of its cache.
     pub cache_bytes: u64,
     /// Of sums over devices; they count as any other work where nothing is known of them.
-    pub sums: Option<SumRates>,
+    pub sums: Option<AllReduceRates>,
     /// Of rows on their way to the device, where they have one.
     pub upload_bytes_per_s: Option<f64>,
     /// What a step's rows take that stay in a file.
-    pub fetch: Option<Fetch>,
+    pub fetch: Option<ReadCost>,
 }
 
 impl Machine {
@@ -55,7 +55,7 @@ impl Machine {
     fn gpu_speed(
         gpu: &Gpu,
         (engine, precision): (Engine, Precision),
-        sums: Option<SumRates>,
+        sums: Option<AllReduceRates>,
     ) -> Option<Speed> {
         Some(Speed { sums, ..gpu.speed?.speed(engine, precision) })
     }
@@ -64,20 +64,20 @@ impl Machine {
     /// has none.
     pub fn gpu_floor<'a>(
         &self,
-        ranks: impl Iterator<Item = (&'a Place, &'a Programs)>,
+        ranks: impl Iterator<Item = (&'a DeviceId, &'a Programs)>,
         (engine, precision, queued): (Engine, Precision, bool),
-        (data_bytes, fetch): (u64, Option<Fetch>),
-    ) -> Option<Floor> {
+        (data_bytes, fetch): (u64, Option<ReadCost>),
+    ) -> Option<LowerBound> {
         let ranks: Vec<_> = ranks.collect();
         // What a sum takes depends on how many take part: the rates are of as many GPUs as were measured together.
         let sums = self.sum_rates.filter(|sums| queued && sums.gpus as usize == ranks.len());
-        let mut slowest: Option<Floor> = None;
+        let mut slowest: Option<LowerBound> = None;
         for (place, programs) in ranks {
             let Some(gpu) = place.real_gpu(self) else { continue };
             let speed = Speed { fetch, ..Self::gpu_speed(gpu, (engine, precision), sums)? };
-            let floor = Floor::of(programs, speed, data_bytes);
-            if slowest.is_none_or(|known| known.serial_s() < floor.serial_s()) {
-                slowest = Some(floor);
+            let lower_bound = LowerBound::new(programs, speed, data_bytes);
+            if slowest.is_none_or(|known| known.serial_s() < lower_bound.serial_s()) {
+                slowest = Some(lower_bound);
             }
         }
         slowest
@@ -86,7 +86,7 @@ impl Machine {
 
 /// What bounds a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum StepBound {
     /// Multiplications and additions.
     Arithmetic,
     /// Moving bytes between memory and processor.
@@ -103,9 +103,9 @@ pub enum Bound {
 
 /// The floor of a step on a full batch, by one thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Floor {
+pub struct LowerBound {
     /// By which speeds.
-    pub rates: Rates,
+    pub rates: MachineRates,
     /// Operations and bytes.
     pub cost: Cost,
     /// Bytes that a step touches over and over.
@@ -125,16 +125,16 @@ pub struct Floor {
     /// Seconds in which a batch comes to the device, which it does while another is computed with.
     pub upload_s: f64,
     /// What its rows take that stay in a file.
-    pub fetch: Option<Fetch>,
+    pub fetch: Option<ReadCost>,
     /// Times that a team would meet.
     pub meetings: usize,
     /// Instructions of a step.
     pub instructions: usize,
 }
 
-impl Floor {
+impl LowerBound {
     /// Of a trial whose resident data take `data_bytes`, on a device of that speed.
-    pub fn of(programs: &Programs, speed: Speed, data_bytes: u64) -> Self {
+    pub fn new(programs: &Programs, speed: Speed, data_bytes: u64) -> Self {
         let Speed { rates, rows_bytes_per_s, cache_bytes, sums, upload_bytes_per_s, fetch } = speed;
         let working_set = programs.layout.arena_bytes();
         // The rate, and whether it is that of the caches.
@@ -143,7 +143,7 @@ impl Floor {
         };
         let arena = from(working_set, [rates.cache_bytes_per_s, rates.memory_bytes_per_s]);
         let data = from(working_set + data_bytes, rows_bytes_per_s);
-        let mut floor = Self {
+        let mut lower_bound = Self {
             rates,
             cost: programs.train.cost(),
             working_set,
@@ -161,16 +161,16 @@ impl Floor {
         let in_place = programs.train.features_in_place().filter(|_| rates.processor == Processor::Cpu);
         for instruction in &programs.train.instructions {
             if let (Op::AllReduce { of }, Some(sums)) = (&instruction.op, sums) {
-                floor.all_reduce_s += sums.seconds(4 * of.len as u64);
+                lower_bound.all_reduce_s += sums.seconds(4 * of.len as u64);
                 continue;
             }
             if let (Op::Gather { source: RowSource::Chunk, rows, width, target_width, .. }, Some(rate)) =
                 (&instruction.op, upload_bytes_per_s)
             {
-                floor.upload_s += (4 * rows * (width + target_width)) as f64 / rate;
+                lower_bound.upload_s += (4 * rows * (width + target_width)) as f64 / rate;
             }
             let mut cost = instruction.op.cost();
-            if let (Op::Gather { rows, width, .. }, Some(Fetch { in_step: true, .. })) =
+            if let (Op::Gather { rows, width, .. }, Some(ReadCost { in_step: true, .. })) =
                 (&instruction.op, fetch)
             {
                 // Features are copied out of the system's memory straight to where the step has them.
@@ -192,20 +192,20 @@ impl Floor {
             };
             let moved = cost.bytes / speed;
             if work > moved {
-                floor.arithmetic_s += work;
+                lower_bound.arithmetic_s += work;
             } else {
-                floor.memory_s += moved;
-                floor.rows_s += if instruction.phase == Phase::Data { moved } else { 0.0 };
-                floor.far_s += if is_near { 0.0 } else { moved };
+                lower_bound.memory_s += moved;
+                lower_bound.rows_s += if instruction.phase == Phase::Data { moved } else { 0.0 };
+                lower_bound.far_s += if is_near { 0.0 } else { moved };
             }
-            floor.meetings += usize::from(instruction.op.is_product());
-            floor.overhead_s += rates.instruction_s;
+            lower_bound.meetings += usize::from(instruction.op.is_product());
+            lower_bound.overhead_s += rates.instruction_s;
         }
         if rates.processor == Processor::Gpu {
             // A launch of its own ends the step.
-            floor.overhead_s += rates.instruction_s;
+            lower_bound.overhead_s += rates.instruction_s;
         }
-        floor
+        lower_bound
     }
 
     /// Seconds by one thread.
@@ -214,15 +214,15 @@ impl Floor {
     }
 
     /// What the seconds of a step by so many threads are made of.
-    pub fn by(&self, threads: usize) -> Parts {
-        let Rates { barrier_s, .. } = self.rates;
+    pub fn by(&self, threads: usize) -> TimeBreakdown {
+        let MachineRates { barrier_s, .. } = self.rates;
         let (products, memory) = (self.rates.product_speedup(threads), self.rates.memory_speedup(threads));
         let meetings_s = if threads > 1 { self.meetings as f64 * barrier_s } else { 0.0 };
         let read_s = self.fetch.map_or(0.0, |fetch| fetch.beside_s());
         // A GPU has steps of the last epoch left while the next one begins.
         let waits = self.fetch.filter(|_| !self.rates.processor.is_gpu());
         let [first, last] = waits.map_or([0.0; 2], |fetch| fetch.ends);
-        let mut parts = Parts {
+        let mut parts = TimeBreakdown {
             arithmetic_s: self.arithmetic_s / products,
             memory_s: (self.memory_s - self.far_s) / products + self.far_s / memory,
             overhead_s: self.overhead_s + meetings_s,
@@ -243,30 +243,30 @@ impl Floor {
     pub fn settled_s(&self, threads: usize) -> f64 {
         let parts = self.by(threads);
         let fetch_s = self.fetch.map_or(0.0, |fetch| fetch.in_step_typical_s(threads));
-        Parts { fetch_s, ..parts }.device_s()
+        TimeBreakdown { fetch_s, ..parts }.device_s()
     }
 
     /// The largest part by one thread.
-    pub fn bound(&self) -> Bound {
+    pub fn bound(&self) -> StepBound {
         self.by(1).bound()
     }
 
     /// What bounds a step, in words.
-    pub fn bound_name(&self, bound: Bound) -> &'static str {
+    pub fn bound_name(&self, bound: StepBound) -> &'static str {
         match bound {
-            Bound::Arithmetic => "arithmetic",
-            Bound::Memory => "memory",
-            Bound::Overhead => self.rates.processor.overhead(),
-            Bound::AllReduce => "all-reduce",
-            Bound::Transfer => "transfer",
-            Bound::File => "file reads",
+            StepBound::Arithmetic => "arithmetic",
+            StepBound::Memory => "memory",
+            StepBound::Overhead => self.rates.processor.overhead(),
+            StepBound::AllReduce => "all-reduce",
+            StepBound::Transfer => "transfer",
+            StepBound::File => "file reads",
         }
     }
 }
 
 /// Seconds of a step, by what they are spent on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Parts {
+pub struct TimeBreakdown {
     /// Multiplications and additions.
     pub arithmetic_s: f64,
     /// Moving bytes between memory and processor.
@@ -289,7 +289,7 @@ pub struct Parts {
     pub last_s: f64,
 }
 
-impl Parts {
+impl TimeBreakdown {
     /// What the device itself does.
     pub fn device_s(&self) -> f64 {
         self.arithmetic_s + self.memory_s + self.overhead_s + self.all_reduce_s + self.fetch_s
@@ -302,25 +302,25 @@ impl Parts {
     }
 
     /// The largest.
-    pub fn bound(&self) -> Bound {
+    pub fn bound(&self) -> StepBound {
         // An order is drawn all over the memory that holds it.
         let memory_s = self.memory_s + self.order_s;
         let rest = self.arithmetic_s.max(memory_s);
         let device_s = self.device_s().max(self.order_s);
         if self.read_s > device_s.max(self.upload_s) {
-            Bound::File
+            StepBound::File
         } else if self.upload_s > device_s {
-            Bound::Transfer
+            StepBound::Transfer
         } else if self.fetch_s > rest.max(self.overhead_s).max(self.all_reduce_s) {
-            Bound::File
+            StepBound::File
         } else if self.all_reduce_s > rest.max(self.overhead_s) {
-            Bound::AllReduce
+            StepBound::AllReduce
         } else if self.overhead_s >= rest {
-            Bound::Overhead
+            StepBound::Overhead
         } else if memory_s > self.arithmetic_s {
-            Bound::Memory
+            StepBound::Memory
         } else {
-            Bound::Arithmetic
+            StepBound::Arithmetic
         }
     }
 }

@@ -91,7 +91,7 @@ pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
     })
 }
 
-/// `log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: ...`.
+/// `log, 64.0 % of the time; a step of 0.76 µs is 4.0x its lower_bound by measured rates; first: ...`.
 pub(super) fn verdict(verdict: &Verdict) -> String {
     format!(
         "{}, {} of the time; a step of {} is {:.1}x its floor by {}; first: {}",

@@ -13,10 +13,10 @@ use super::{
 use crate::device::{
     DeviceError,
     cuda::{
-        engines::ground::Ground,
+        engines::gpu_context::GpuContext,
         ffi::context::Context,
         launch::{
-            ring::Ring,
+            in_flight::InFlightQueue,
             stream::{Event, Stream},
         },
     },
@@ -49,23 +49,23 @@ impl Chunk {
     }
 
     /// When its last upload began and ended, once; the upload is done.
-    fn told(&mut self, ring: &Ring) -> Result<Option<[Instant; 2]>, DeviceError> {
+    fn reported(&mut self, in_flight: &InFlightQueue) -> Result<Option<[Instant; 2]>, DeviceError> {
         if !std::mem::take(&mut self.is_news) {
             return Ok(None);
         }
-        Ok(Some([ring.instant(&self.begun)?, ring.instant(&self.uploaded)?]))
+        Ok(Some([in_flight.instant(&self.begun)?, in_flight.instant(&self.uploaded)?]))
     }
 }
 
 /// See the module.
 #[derive(Default)]
-pub struct Feed {
+pub struct InputBuffer {
     whole: Option<DeviceMemory>,
     chunks: [Option<Chunk>; 2],
     current: usize,
 }
 
-impl Feed {
+impl InputBuffer {
     /// Where kernels find the rows; 0 before any were bound.
     pub fn at(&self) -> u64 {
         let chunk = self.chunks[self.current].as_ref().map(|c| c.memory.at);
@@ -81,7 +81,7 @@ impl Feed {
     /// Brings all rows to the device, once. How long the host waited for a place to copy from.
     pub fn bind_whole(
         &mut self,
-        ground: &Ground,
+        gpu_context: &GpuContext,
         staging: &mut Staging,
         rows: &[f32],
         what: &str,
@@ -89,9 +89,9 @@ impl Feed {
         let bytes = size_of_val(rows);
         let memory = match self.whole.take().filter(|memory| memory.bytes == bytes) {
             Some(memory) => memory,
-            None => DeviceMemory::new(&ground.context, bytes, what)?,
+            None => DeviceMemory::new(&gpu_context.context, bytes, what)?,
         };
-        let waited = staging.upload(ground, memory.at, rows)?;
+        let waited = staging.upload(gpu_context, memory.at, rows)?;
         self.whole = Some(memory);
         Ok(waited)
     }
@@ -100,25 +100,25 @@ impl Feed {
     /// When the upload before it in the same place began and ended.
     pub fn bind_chunk(
         &mut self,
-        ground: &Ground,
-        (copies, ring): (&Stream, &Ring),
+        gpu_context: &GpuContext,
+        (copies, in_flight): (&Stream, &InFlightQueue),
         rows: &[f32],
         what: &str,
     ) -> Result<Option<[Instant; 2]>, DeviceError> {
-        let (context, compute) = (&ground.context, &ground.stream);
+        let (context, compute) = (&gpu_context.context, &gpu_context.stream);
         if let Some(current) = &self.chunks[self.current] {
             current.released.record(compute)?;
         }
         let next = 1 - self.current;
         let bytes = size_of_val(rows);
-        let mut told = None;
+        let mut reported = None;
         if let Some(chunk) = &mut self.chunks[next] {
             let doing = || format!("uploading {what}");
             // The upload of two chunks ago, long done: the host only asks.
-            ground.until(&chunk.uploaded, doing)?;
-            told = chunk.told(ring)?;
+            gpu_context.until(&chunk.uploaded, doing)?;
+            reported = chunk.reported(in_flight)?;
             if chunk.memory.bytes < bytes {
-                ground.until(&chunk.released, doing)?;
+                gpu_context.until(&chunk.released, doing)?;
             }
         }
         // What may still be in use stays where it is if a wait fails: to free it would be a wait, too.
@@ -143,16 +143,16 @@ impl Feed {
         compute.follow(&chunk.uploaded)?;
         self.chunks[next] = Some(chunk);
         self.current = next;
-        Ok(told)
+        Ok(reported)
     }
 
     /// When the uploads that are done and were not told so far began and ended, in order.
-    pub fn told(&mut self, ring: &Ring) -> Result<Vec<[Instant; 2]>, DeviceError> {
+    pub fn reported(&mut self, in_flight: &InFlightQueue) -> Result<Vec<[Instant; 2]>, DeviceError> {
         let mut all = Vec::new();
         for place in [1 - self.current, self.current] {
             let Some(chunk) = &mut self.chunks[place] else { continue };
             if chunk.is_news && chunk.uploaded.happened(|| "uploading rows".into())? {
-                all.extend(chunk.told(ring)?);
+                all.extend(chunk.reported(in_flight)?);
             }
         }
         Ok(all)
@@ -160,13 +160,13 @@ impl Feed {
 }
 
 /// The epoch's order of rows: one place on the device, two on the host.
-pub struct OrderFeed {
+pub struct OrderBuffer {
     memory: Option<DeviceMemory>,
     staging: [Option<(Pinned, Event)>; 2],
     next: usize,
 }
 
-impl OrderFeed {
+impl OrderBuffer {
     /// None so far.
     pub fn new() -> Self {
         Self { memory: None, staging: [None, None], next: 0 }
@@ -183,12 +183,12 @@ impl OrderFeed {
     }
 
     /// Brings it to the device, behind all steps that use the one before.
-    pub fn bind(&mut self, ground: &Ground, order: &[u32]) -> Result<(), DeviceError> {
-        let (context, stream) = (&ground.context, &ground.stream);
+    pub fn bind(&mut self, gpu_context: &GpuContext, order: &[u32]) -> Result<(), DeviceError> {
+        let (context, stream) = (&gpu_context.context, &gpu_context.stream);
         let bytes = size_of_val(order);
         let what = "the order of rows";
         if let Some((_, uploaded)) = &self.staging[self.next] {
-            ground.until(uploaded, || format!("uploading {what}"))?;
+            gpu_context.until(uploaded, || format!("uploading {what}"))?;
         }
         let memory = match self.memory.take().filter(|memory| memory.bytes >= bytes) {
             Some(memory) => memory,

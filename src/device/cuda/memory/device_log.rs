@@ -13,7 +13,7 @@ use crate::{
         cuda::{abi::SUMS, ffi::context::Context, launch::stream::Stream},
     },
     plan::FLAG,
-    program::{Layout, Op, Programs, Sums},
+    program::{Accumulator, Layout, Op, Programs},
 };
 
 /// Bytes of the flag with what keeps it apart from the sums.
@@ -24,7 +24,7 @@ const SET: usize = SUMS * size_of::<f64>();
 const BEFORE_LOG: usize = HEAD + 2 * SET;
 
 /// See the module.
-pub struct Mailbox {
+pub struct DeviceLog {
     device: DeviceMemory,
     host: Pinned,
     flag_on_host: bool,
@@ -32,14 +32,14 @@ pub struct Mailbox {
     seen: u64,
 }
 
-impl Mailbox {
+impl DeviceLog {
     /// For a trial's log.
     pub fn new(context: &Arc<Context>, stream: &Stream, programs: &Programs) -> Result<Self, DeviceError> {
         let bytes = BEFORE_LOG + Self::log_bytes(&programs.layout);
         let device = DeviceMemory::new(context, bytes, "the log")?;
         let host = Pinned::new(context, bytes, "the log")?;
         stream.fill(device.at, 0, bytes)?;
-        let reads = |op: &Op| matches!(op, Op::Accumulate { sums: Sums::Epoch, .. });
+        let reads = |op: &Op| matches!(op, Op::Accumulate { sums: Accumulator::Epoch, .. });
         let flag_on_host = !programs.train.instructions.iter().any(|i| reads(&i.op));
         Ok(Self { device, host, flag_on_host, seen: 0 })
     }
@@ -87,10 +87,10 @@ impl Mailbox {
     }
 
     /// Asks for sums, and has them set to zero behind that. Bytes that move.
-    pub fn fetch_sums(&self, stream: &Stream, sums: Sums, len: usize) -> Result<usize, DeviceError> {
+    pub fn fetch_sums(&self, stream: &Stream, sums: Accumulator, len: usize) -> Result<usize, DeviceError> {
         let set = Self::set(sums);
         // The flag stands before the epoch's sums; where it lies on the host, its place there must not be written.
-        let from = if sums == Sums::Epoch && !self.flag_on_host { 0 } else { set };
+        let from = if sums == Accumulator::Epoch && !self.flag_on_host { 0 } else { set };
         let bytes = set + len.min(SUMS) * size_of::<f64>() - from;
         stream.download(&self.host, from, self.device.at + from as u64, bytes)?;
         stream.fill(self.device.at + set as u64, 0, SET)?;
@@ -98,16 +98,16 @@ impl Mailbox {
     }
 
     /// What was asked for; the host has waited.
-    pub fn read_sums(&mut self, sums: Sums, to: &mut [f64]) {
+    pub fn read_sums(&mut self, sums: Accumulator, to: &mut [f64]) {
         to.fill(0.0);
         let len = to.len().min(SUMS);
         self.host.read(Self::set(sums), &mut to[..len]);
-        if sums == Sums::Epoch && !self.flag_on_host {
+        if sums == Accumulator::Epoch && !self.flag_on_host {
             self.seen = self.host.watch(0);
         }
     }
 
-    fn set(sums: Sums) -> usize {
-        HEAD + if sums == Sums::Validation { SET } else { 0 }
+    fn set(sums: Accumulator) -> usize {
+        HEAD + if sums == Accumulator::Validation { SET } else { 0 }
     }
 }

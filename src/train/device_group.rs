@@ -16,8 +16,8 @@ use std::{
 
 use crate::{
     collective::{Abort, CollectiveError},
-    device::{Block, Clock, Device, DeviceError, Purpose, Ran, RowReader, Work},
-    program::{BufferId, Hyper, Slice, Sums},
+    device::{Block, Clock, Device, DeviceError, PassKind, Purpose, Ran, RowReader},
+    program::{Accumulator, BufferId, Hyper, Slice},
     units,
 };
 
@@ -30,12 +30,12 @@ enum Answer {
     Read(Vec<f32>),
     /// With the ends of steps, which only the first device's are used of.
     Ran(Ran, Vec<f64>),
-    Sums(Vec<f64>),
+    Totals(Vec<f64>),
     Digest(u64),
 }
 
 type Answered = Result<Answer, DeviceError>;
-type Order = Arc<dyn Fn(&mut Rank) -> Answered + Send + Sync>;
+type Command = Arc<dyn Fn(&mut Rank) -> Answered + Send + Sync>;
 
 /// A device with what only its own thread writes.
 pub struct Rank {
@@ -47,20 +47,20 @@ pub struct Rank {
 }
 
 /// The thread of one of several devices.
-struct Member {
+struct Worker {
     name: String,
-    orders: Sender<(u64, Order)>,
+    commands: Sender<(u64, Command)>,
     thread: JoinHandle<Rank>,
     /// It is given up: its thread may never end.
     lost: bool,
 }
 
 /// See the module.
-pub struct World {
+pub struct DeviceGroup {
     /// The only device, where there is one only.
     alone: Option<Rank>,
     /// All devices, where there are several.
-    members: Vec<Member>,
+    workers: Vec<Worker>,
     /// From all of them: to which question, from which device, and what.
     answers: Receiver<(u64, usize, Answered)>,
     /// Questions so far.
@@ -73,7 +73,7 @@ pub struct World {
     failed: bool,
 }
 
-impl World {
+impl DeviceGroup {
     /// Starts a thread for each of several devices. `abort` ends what they wait for together; `limit` is how long an
     /// answer is waited for: longer than they wait for each other, so that they are the first to tell who is missing.
     ///
@@ -84,15 +84,15 @@ impl World {
         let mut ranks: Vec<_> = devices.into_iter().enumerate().map(make).collect();
         let alone = if ranks.len() == 1 { ranks.pop() } else { None };
         let (answer, answers) = channel();
-        let members = ranks.into_iter().map(|rank| member(rank, answer.clone(), abort.clone()));
-        let members = members.collect::<Result<Vec<_>, _>>()?;
+        let workers = ranks.into_iter().map(|rank| worker(rank, answer.clone(), abort.clone()));
+        let workers = workers.collect::<Result<Vec<_>, _>>()?;
         let doing = "the start".to_owned();
-        Ok(Self { alone, members, answers, asked: 0, abort, limit, doing, failed: false })
+        Ok(Self { alone, workers, answers, asked: 0, abort, limit, doing, failed: false })
     }
 
     /// How many devices there are.
     pub fn size(&self) -> usize {
-        self.members.len().max(1)
+        self.workers.len().max(1)
     }
 
     /// See [`Executor::warm_up`](crate::device::Executor::warm_up).
@@ -110,7 +110,7 @@ impl World {
             rank.clock = Some(Clock::at(origin, grain).traced(traced));
             Ok(Answer::Done)
         };
-        if self.members.is_empty() { Ok(()) } else { self.all(order).map(drop) }
+        if self.workers.is_empty() { Ok(()) } else { self.all(order).map(drop) }
     }
 
     /// Each device's own rows, in their order.
@@ -186,19 +186,24 @@ impl World {
     }
 
     /// Sums over all devices, in their order. Those of the epoch are on the first one only.
-    pub fn take_sums(&mut self, purpose: Purpose, sums: Sums, to: &mut [f64]) -> Result<(), DeviceError> {
+    pub fn take_sums(
+        &mut self,
+        purpose: Purpose,
+        sums: Accumulator,
+        to: &mut [f64],
+    ) -> Result<(), DeviceError> {
         if let Some(rank) = &mut self.alone {
             return rank.device.take_sums(purpose, sums, to);
         }
         let len = to.len();
         let take = move |rank: &mut Rank| {
             let mut own = vec![0.0; len];
-            rank.device.take_sums(purpose, sums, &mut own).map(|()| Answer::Sums(own))
+            rank.device.take_sums(purpose, sums, &mut own).map(|()| Answer::Totals(own))
         };
-        let answers = if sums == Sums::Epoch { vec![self.first(take)?] } else { self.all(take)? };
+        let answers = if sums == Accumulator::Epoch { vec![self.first(take)?] } else { self.all(take)? };
         to.fill(0.0);
         for answer in answers {
-            if let Answer::Sums(own) = answer {
+            if let Answer::Totals(own) = answer {
                 to.iter_mut().zip(own).for_each(|(to, own)| *to += own);
             }
         }
@@ -217,9 +222,9 @@ impl World {
         }
         let last = units::count(block.step + block.steps as u64);
         self.doing = match block.work {
-            Work::Validate => format!("the validation after step {}", units::count(block.step)),
-            Work::Train if block.steps == 1 => format!("step {last}"),
-            Work::Train => format!("steps {} to {last}", units::count(block.step + 1)),
+            PassKind::Validate => format!("the validation after step {}", units::count(block.step)),
+            PassKind::Train if block.steps == 1 => format!("step {last}"),
+            PassKind::Train => format!("steps {} to {last}", units::count(block.step + 1)),
         };
         let owned = OwnedBlock::new(block);
         let ran = self.timed(move |device, clock, ends| device.run(&owned.block(), clock, ends), ends)?;
@@ -252,17 +257,17 @@ impl World {
     /// Names, in their order.
     pub fn names(&self) -> Vec<String> {
         let alone = self.alone.iter().map(|rank| rank.device.name().to_owned());
-        alone.chain(self.members.iter().map(|m| m.name.clone())).collect()
+        alone.chain(self.workers.iter().map(|m| m.name.clone())).collect()
     }
 
     /// Ends the threads; the devices that came to an end in order.
     pub fn finish(self) -> Vec<Rank> {
         let mut ranks: Vec<_> = self.alone.into_iter().collect();
-        for member in self.members {
-            drop(member.orders);
+        for worker in self.workers {
+            drop(worker.commands);
             // A thread that hangs in a device cannot be joined: it ends with the process.
-            if !member.lost || member.thread.is_finished() {
-                ranks.extend(member.thread.join().ok());
+            if !worker.lost || worker.thread.is_finished() {
+                ranks.extend(worker.thread.join().ok());
             }
         }
         ranks
@@ -293,24 +298,24 @@ impl World {
         &mut self,
         order: impl Fn(&mut Rank) -> Answered + Send + Sync + 'static,
     ) -> Result<Answer, DeviceError> {
-        Ok(self.ask(1, Arc::new(order))?.pop().unwrap_or(Answer::Done))
+        Ok(self.broadcast(1, Arc::new(order))?.pop().unwrap_or(Answer::Done))
     }
 
     fn all(
         &mut self,
         order: impl Fn(&mut Rank) -> Answered + Send + Sync + 'static,
     ) -> Result<Vec<Answer>, DeviceError> {
-        self.ask(self.members.len(), Arc::new(order))
+        self.broadcast(self.workers.len(), Arc::new(order))
     }
 
     /// Has the first `count` devices do it. All answers, in their order; or the one fault that led to the others.
-    fn ask(&mut self, count: usize, order: Order) -> Result<Vec<Answer>, DeviceError> {
+    fn broadcast(&mut self, count: usize, order: Command) -> Result<Vec<Answer>, DeviceError> {
         self.asked += 1;
         let mut answers: Vec<Option<Answered>> = Vec::with_capacity(count);
-        for member in &mut self.members[..count] {
+        for worker in &mut self.workers[..count] {
             // The thread of a device that has panicked has ended.
-            let gone = member.lost || member.orders.send((self.asked, Arc::clone(&order))).is_err();
-            let ended = || Err(DeviceError::Ended { device: member.name.clone() });
+            let gone = worker.lost || worker.commands.send((self.asked, Arc::clone(&order))).is_err();
+            let ended = || Err(DeviceError::Ended { device: worker.name.clone() });
             answers.push(gone.then(ended));
         }
         drop(order);
@@ -335,10 +340,10 @@ impl World {
         let limit = self.limit;
         let mut given = Vec::with_capacity(count);
         let mut fault = None;
-        for (index, (member, answer)) in self.members.iter_mut().zip(answers).enumerate() {
-            let (device, doing) = (member.name.clone(), self.doing.clone());
+        for (index, (worker, answer)) in self.workers.iter_mut().zip(answers).enumerate() {
+            let (device, doing) = (worker.name.clone(), self.doing.clone());
             let answered = answer.unwrap_or_else(|| {
-                member.lost = true;
+                worker.lost = true;
                 Err(DeviceError::Stalled { device: device.clone(), doing: doing.clone(), waited: limit })
             });
             match answered {
@@ -361,13 +366,13 @@ impl World {
     }
 }
 
-fn member(
+fn worker(
     mut rank: Rank,
     answer: Sender<(u64, usize, Answered)>,
     abort: Abort,
-) -> Result<Member, DeviceError> {
+) -> Result<Worker, DeviceError> {
     let name = rank.device.name().to_owned();
-    let (orders, taken) = channel::<(u64, Order)>();
+    let (commands, taken) = channel::<(u64, Command)>();
     let body = move || {
         // However this thread ends, nobody waits for it.
         let guard = abort.guard();
@@ -396,7 +401,7 @@ fn member(
     };
     let thread = thread::Builder::new().name(name.clone()).spawn(body);
     let thread = thread.map_err(|source| DeviceError::Thread { device: name.clone(), source })?;
-    Ok(Member { name, orders, thread, lost: false })
+    Ok(Worker { name, commands, thread, lost: false })
 }
 
 /// What a panic said.
@@ -408,7 +413,7 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
 /// A block that outlives the call.
 struct OwnedBlock {
     hyper: Vec<Hyper>,
-    work: Work,
+    work: PassKind,
     step: u64,
     position: usize,
     offset: usize,
@@ -430,5 +435,5 @@ impl OwnedBlock {
 }
 
 #[cfg(test)]
-#[path = "world_tests.rs"]
+#[path = "device_group_tests.rs"]
 mod tests;

@@ -36,7 +36,7 @@ pub fn least() -> Result<Duration, String> {
 }
 
 /// What a GPU was given to do, and by what it is judged to hang.
-pub struct Patience {
+pub struct HangTimeout {
     least: Duration,
     /// Seconds that the last two blocks take on the slowest of GPUs: no more are on their way.
     given_s: [f64; 2],
@@ -44,7 +44,7 @@ pub struct Patience {
     took: Option<f64>,
 }
 
-impl Patience {
+impl HangTimeout {
     /// Nothing was given so far.
     pub fn new(least: Duration) -> Self {
         Self { least, given_s: [0.0; 2], took: None }
@@ -82,23 +82,23 @@ mod tests {
 
     #[test]
     fn a_gpu_is_waited_for_by_what_it_was_given_and_by_how_fast_it_has_been() {
-        let mut patience = Patience::new(Duration::from_secs(60));
-        assert_eq!(patience.limit(), Duration::from_secs(60));
+        let mut hang_timeout = HangTimeout::new(Duration::from_secs(60));
+        assert_eq!(hang_timeout.limit(), Duration::from_secs(60));
         // 4 GFLOP and 1 GB on the slowest of GPUs, and ten launches.
-        let step_s = Patience::slowest_s(Cost { flops: 4e9, bytes: 1e9 }, 10);
+        let step_s = HangTimeout::slowest_s(Cost { flops: 4e9, bytes: 1e9 }, 10);
         assert!((step_s - 5.01).abs() < 1e-9);
-        patience.give(step_s);
-        patience.give(2.0 * step_s);
-        assert!((patience.limit().as_secs_f64() - 75.03).abs() < 1e-6);
+        hang_timeout.give(step_s);
+        hang_timeout.give(2.0 * step_s);
+        assert!((hang_timeout.limit().as_secs_f64() - 75.03).abs() < 1e-6);
         // A thousand times as fast: a step of 5 ms, so that the three of them may take 1.5 s.
-        patience.learn(step_s, step_s / 1000.0);
-        patience.learn(2.0 * step_s, step_s / 1000.0);
-        assert!((patience.limit().as_secs_f64() - 61.503).abs() < 1e-6);
+        hang_timeout.learn(step_s, step_s / 1000.0);
+        hang_timeout.learn(2.0 * step_s, step_s / 1000.0);
+        assert!((hang_timeout.limit().as_secs_f64() - 61.503).abs() < 1e-6);
         // Only two blocks are on their way, and nothing is planned for ever.
-        patience.give(0.0);
-        patience.give(0.0);
-        assert_eq!(patience.limit(), Duration::from_secs(60));
-        patience.give(f64::INFINITY);
-        assert_eq!(patience.limit(), Duration::from_secs(60) + Duration::from_secs_f64(MOST_S));
+        hang_timeout.give(0.0);
+        hang_timeout.give(0.0);
+        assert_eq!(hang_timeout.limit(), Duration::from_secs(60));
+        hang_timeout.give(f64::INFINITY);
+        assert_eq!(hang_timeout.limit(), Duration::from_secs(60) + Duration::from_secs_f64(MOST_S));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Whoever calls the driver counts, and so does every turn of a wait: an addition, and no look at a clock. A thread of its
 //! own looks now and then whether the count still rises while the host is inside; for how long it may not is what the GPU
-//! was given ([`super::patience::Patience`]), since a call may wait till there is room in a queue.
+//! was given ([`super::hang_timeout::HangTimeout`]), since a call may wait till there is room in a queue.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Default)]
-pub struct Pulse {
+pub struct Heartbeat {
     calls: AtomicU64,
     inside: AtomicBool,
     step: AtomicU64,
@@ -30,15 +30,15 @@ pub struct Pulse {
 }
 
 /// The host is within what may call the driver, until this is dropped.
-pub struct Inside(Arc<Pulse>);
+pub struct CallGuard(Arc<Heartbeat>);
 
-impl Drop for Inside {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.0.inside.store(false, Ordering::Relaxed);
     }
 }
 
-impl Pulse {
+impl Heartbeat {
     /// A call came back, or a wait has taken a turn.
     #[inline]
     pub fn beat(&self) {
@@ -46,10 +46,10 @@ impl Pulse {
     }
 
     /// From now on calls may be made.
-    pub fn enter(self: &Arc<Self>) -> Inside {
+    pub fn enter(self: &Arc<Self>) -> CallGuard {
         self.beat();
         self.inside.store(true, Ordering::Relaxed);
-        Inside(Arc::clone(self))
+        CallGuard(Arc::clone(self))
     }
 
     /// A call may take so long; `step` is the last one that was queued.
@@ -69,7 +69,7 @@ impl Watch {
     /// Where the system gives no thread.
     pub fn start(
         device: String,
-        pulse: Arc<Pulse>,
+        heartbeat: Arc<Heartbeat>,
         least: Duration,
         stuck: impl FnOnce(DeviceError) + Send + 'static,
     ) -> Result<Self, DeviceError> {
@@ -80,16 +80,16 @@ impl Watch {
             // Looks are counted, and no time: a process that was stopped for long goes on where it was.
             let (mut seen, mut looks) = (0, 0u32);
             while ended.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
-                let calls = pulse.calls.load(Ordering::Relaxed);
-                if !pulse.inside.load(Ordering::Relaxed) || calls != seen {
+                let calls = heartbeat.calls.load(Ordering::Relaxed);
+                if !heartbeat.inside.load(Ordering::Relaxed) || calls != seen {
                     (seen, looks) = (calls, 0);
                     continue;
                 }
                 looks += 1;
                 let waited = look * looks;
-                if waited > least.max(Duration::from_millis(pulse.allowed_ms.load(Ordering::Relaxed))) {
+                if waited > least.max(Duration::from_millis(heartbeat.allowed_ms.load(Ordering::Relaxed))) {
                     let doing = "in a call of the driver".to_owned();
-                    let step = pulse.step.load(Ordering::Relaxed);
+                    let step = heartbeat.step.load(Ordering::Relaxed);
                     return stuck(DeviceError::Hangs { device, step, doing, waited });
                 }
             }

@@ -14,40 +14,40 @@ use super::{
 
 /// The places of one kind of program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct Offsets {
     /// First number and length of each buffer's place.
     bases: BTreeMap<BufferId, (usize, usize)>,
     /// Numbers from the arena's base to the end of the last place.
-    pub numbers: usize,
+    pub elements: usize,
 }
 
-impl Places {
+impl Offsets {
     /// Of a slice; `None` where its buffer has none, or a shorter one.
-    pub fn of(&self, slice: Slice) -> Option<u64> {
+    pub fn offset(&self, slice: Slice) -> Option<u64> {
         let (base, len) = *self.bases.get(&slice.buffer)?;
         (slice.offset.checked_add(slice.len)? <= len).then_some((base + slice.offset) as u64)
     }
 
-    fn add(&mut self, buffer: BufferId, numbers: usize) {
-        self.bases.insert(buffer, (self.numbers, numbers));
-        self.numbers = (self.numbers + numbers).next_multiple_of(ALIGN);
+    fn add(&mut self, buffer: BufferId, elements: usize) {
+        self.bases.insert(buffer, (self.elements, elements));
+        self.elements = (self.elements + elements).next_multiple_of(ALIGN);
     }
 }
 
 /// All places.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arena {
+pub struct MemoryPlan {
     /// Of training.
-    pub train: Places,
+    pub train: Offsets,
     /// Of validation.
-    pub validate: Places,
+    pub validate: Offsets,
 }
 
-impl Arena {
+impl MemoryPlan {
     /// Lays out a trial.
-    pub fn of(programs: &Programs) -> Self {
+    pub fn new(programs: &Programs) -> Self {
         let layout = &programs.layout;
-        let mut lasting = Places::default();
+        let mut lasting = Offsets::default();
         for (i, buffer) in layout.buffers.iter().enumerate() {
             if matches!(buffer.role, Role::Values | Role::Gradients | Role::State) {
                 lasting.add(BufferId(i), buffer.len);
@@ -57,9 +57,9 @@ impl Arena {
             let mut places = lasting.clone();
             let mut extents = extents(programs);
             extents.extend(all.iter().copied());
-            for (buffer, numbers) in extents {
+            for (buffer, elements) in extents {
                 if !places.bases.contains_key(&buffer) {
-                    places.add(buffer, numbers);
+                    places.add(buffer, elements);
                 }
             }
             places
@@ -78,13 +78,13 @@ impl Arena {
     }
 
     /// Numbers of the whole.
-    pub fn numbers(&self) -> usize {
-        self.train.numbers.max(self.validate.numbers)
+    pub fn elements(&self) -> usize {
+        self.train.elements.max(self.validate.elements)
     }
 
     /// Where the host reads and writes a slice.
     pub fn place(&self, slice: Slice) -> Option<u64> {
-        self.train.of(slice).or_else(|| self.validate.of(slice))
+        self.train.offset(slice).or_else(|| self.validate.offset(slice))
     }
 }
 
@@ -153,15 +153,15 @@ mod tests {
             validate: Some(program(300, None)),
             validate_last: None,
         };
-        let arena = Arena::of(&programs);
-        let at = |places: &Places, buffer| places.of(slice(buffer, 1));
+        let arena = MemoryPlan::new(&programs);
+        let at = |places: &Offsets, buffer| places.offset(slice(buffer, 1));
         assert_eq!(
             (at(&arena.train, 2), at(&arena.train, 3), at(&arena.train, 4)),
             (Some(0), Some(16), Some(32))
         );
         assert_eq!((at(&arena.train, 5), at(&arena.train, 6)), (Some(48), Some(80)));
-        assert_eq!(arena.train.numbers, 96);
+        assert_eq!(arena.train.elements, 96);
         assert_eq!((at(&arena.validate, 5), at(&arena.validate, 6)), (Some(48), Some(656)));
-        assert_eq!(arena.numbers(), arena.validate.numbers);
+        assert_eq!(arena.elements(), arena.validate.elements);
     }
 }

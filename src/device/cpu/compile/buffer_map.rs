@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::{
     arena::{Arena, Span},
-    task::{Fetch, NextRows},
+    task::{NextRows, RowFetch},
 };
 use crate::program::{Layout, Slice};
 
@@ -34,28 +34,28 @@ impl Scratch {
 }
 
 /// Where spans lie; a dry run that only measures scratch has no arena yet.
-pub(super) struct Places<'a> {
+pub(super) struct BufferMap<'a> {
     pub arena: Option<&'a Arena>,
     /// The batch's features, and the next step's rows of them, where those are drawn by an order.
     pub fetched: Option<(Slice, NextRows)>,
     /// The batch's features, and which rows they are, where they are read where they lie.
-    pub in_place: Option<(Slice, Fetch)>,
+    pub in_place: Option<(Slice, RowFetch)>,
     pub layout: &'a Layout,
     pub scratch: &'a mut Scratch,
 }
 
-impl Places<'_> {
+impl BufferMap<'_> {
     /// Which rows a share of `x` from that row on is, where it is read where it lies.
-    pub fn in_place(&self, x: Slice, row: usize) -> Option<Fetch> {
+    pub fn in_place(&self, x: Slice, row: usize) -> Option<RowFetch> {
         self.in_place.filter(|(features, _)| *features == x).map(|(_, fetch)| fetch.from(row))
     }
 
-    pub fn of(&self, slice: Slice) -> Span {
+    pub fn span(&self, slice: Slice) -> Span {
         self.arena.map_or(Span::default(), |a| a.span(slice))
     }
 
     pub fn part(&self, slice: Slice, part: Range<usize>) -> Span {
-        self.of(Slice { offset: slice.offset + part.start, len: part.len(), ..slice })
+        self.span(Slice { offset: slice.offset + part.start, len: part.len(), ..slice })
     }
 
     pub fn scratch(&mut self, len: usize) -> Span {

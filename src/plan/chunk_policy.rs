@@ -1,10 +1,10 @@
 //! Whether a trial's rows stay where they are computed with, are fetched by its steps, or come in chunks.
 
 use super::{
-    Chunks, Facts, Machine,
-    course::Course,
-    fetch::{self, Way},
+    Chunks, DatasetInfo, Machine,
     footprint::Rows,
+    read_cost::{self, ReadPlan},
+    run_length::RunLength,
     validation_chunk,
 };
 use crate::{
@@ -14,9 +14,9 @@ use crate::{
 
 /// What decides how a trial's rows are cut.
 #[derive(Clone, Copy)]
-pub(super) struct Cut<'a> {
+pub(super) struct ChunkPolicy<'a> {
     pub spec: &'a Spec,
-    pub facts: Facts,
+    pub facts: DatasetInfo,
     /// Whether the CPU alone computes.
     pub on_cpu: bool,
     /// Threads that the host may use.
@@ -24,10 +24,10 @@ pub(super) struct Cut<'a> {
     pub machine: &'a Machine,
 }
 
-impl Cut<'_> {
+impl ChunkPolicy<'_> {
     /// How steps on so many rows go over them.
-    pub fn course(&self, batch: usize) -> Course {
-        Course::of(self.spec, self.facts, batch)
+    pub fn course(&self, batch: usize) -> RunLength {
+        RunLength::new(self.spec, self.facts, batch)
     }
 
     /// The chunks of steps on so many rows; `None` where rows stay where they are computed with, or steps fetch them. The
@@ -40,8 +40,8 @@ impl Cut<'_> {
             let memory = self.machine.memory_available;
             let chunks = Chunks::together(facts, &course, validation_batch, memory);
             let threads = if spec.devices.engine == EngineChoice::Serial { 1 } else { self.threads };
-            let way = Way::on_the_cpu(spec.data.shuffle, Some(chunks));
-            return fetch::together(facts, &course, way, (threads, &self.machine.speed()));
+            let way = ReadPlan::on_the_cpu(spec.data.shuffle, Some(chunks));
+            return read_cost::together(facts, &course, way, (threads, &self.machine.speed()));
         }
         let away = facts.in_file() || spec.data.placement == Placement::Streamed;
         away.then(|| Chunks::new(facts, &course, validation_batch))
@@ -49,7 +49,7 @@ impl Cut<'_> {
 
     /// The same rows, kept in memory.
     pub fn resident(&self) -> Self {
-        Self { facts: Facts { file_row_bytes: None, ..self.facts }, ..*self }
+        Self { facts: DatasetInfo { file_row_bytes: None, ..self.facts }, ..*self }
     }
 
     /// Where the rows of those programs are.

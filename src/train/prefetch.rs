@@ -51,12 +51,12 @@ struct Shared {
 }
 
 /// See the module.
-pub struct Ahead {
+pub struct Prefetch {
     shared: Arc<Shared>,
     worker: Option<JoinHandle<()>>,
 }
 
-impl Ahead {
+impl Prefetch {
     /// Starts the thread; rows have `features` numbers.
     pub fn new(rows: Arc<dyn RowReader>, features: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared { pass: Mutex::default(), changed: Condvar::new() });
@@ -78,7 +78,7 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for Prefetch {
     fn drop(&mut self) {
         self.shared.pass().ended = true;
         self.shared.changed.notify_one();
@@ -112,7 +112,7 @@ impl Worker {
     }
 
     /// The next rows to look at, once the steps are near them; `None` at the end.
-    fn next(&self) -> Option<Upcoming> {
+    fn next(&self) -> Option<PrefetchBatch> {
         let window = window(self.features);
         let mut pass = self.shared.pass();
         loop {
@@ -121,7 +121,7 @@ impl Worker {
             }
             if let Some(range) = upcoming(&pass, window) {
                 pass.covered = range.end;
-                return Some(Upcoming { order: pass.order.clone(), range });
+                return Some(PrefetchBatch { order: pass.order.clone(), range });
             }
             pass = self.shared.changed.wait(pass).unwrap_or_else(PoisonError::into_inner);
         }
@@ -160,12 +160,12 @@ impl Worker {
 }
 
 /// Positions of a pass.
-struct Upcoming {
+struct PrefetchBatch {
     order: Option<Arc<Vec<u32>>>,
     range: Range<usize>,
 }
 
-impl Upcoming {
+impl PrefetchBatch {
     fn numbers(&self) -> Vec<u32> {
         let Range { start, end } = self.range;
         match &self.order {
@@ -192,9 +192,9 @@ mod tests {
     };
 
     /// Tells what is read, and takes so long for it.
-    struct Told(Mutex<Sender<Vec<u32>>>, Duration);
+    struct Notify(Mutex<Sender<Vec<u32>>>, Duration);
 
-    impl RowReader for Told {
+    impl RowReader for Notify {
         fn read_rows(&self, rows: &[u32], _: &mut [f32]) -> io::Result<()> {
             let begun = Instant::now();
             while begun.elapsed() < self.1 {
@@ -222,23 +222,24 @@ mod tests {
 
     #[test]
     fn rows_that_are_waited_for_are_all_read_in_the_order_of_the_pass() {
-        let (tell, told) = channel();
-        let ahead = Ahead::new(Arc::new(Told(Mutex::new(tell), Duration::from_micros(200))), FEATURES);
-        let ahead = ahead.expect("a thread");
+        let (tell, reported) = channel();
+        let prefetch =
+            Prefetch::new(Arc::new(Notify(Mutex::new(tell), Duration::from_micros(200))), FEATURES);
+        let prefetch = prefetch.expect("a thread");
         let order: Vec<u32> = (0..3 * WINDOW as u32).rev().collect();
-        ahead.begin(Some(Arc::new(order.clone())), order.len());
+        prefetch.begin(Some(Arc::new(order.clone())), order.len());
         // Two windows from the start on, and no more before the steps go on.
         let mut read = std::collections::BTreeSet::new();
         while read.len() < 2 * WINDOW {
-            read.extend(told.recv().expect("reads go on"));
+            read.extend(reported.recv().expect("reads go on"));
         }
         assert_eq!(read.iter().next(), Some(&(WINDOW as u32)));
-        ahead.at(WINDOW);
+        prefetch.at(WINDOW);
         while read.len() < 3 * WINDOW {
-            read.extend(told.recv().expect("reads go on"));
+            read.extend(reported.recv().expect("reads go on"));
         }
-        drop(ahead);
-        assert!(told.iter().flatten().all(|row| read.contains(&row)));
+        drop(prefetch);
+        assert!(reported.iter().flatten().all(|row| read.contains(&row)));
     }
 
     #[test]

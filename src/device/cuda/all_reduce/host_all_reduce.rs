@@ -4,24 +4,25 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{communicator::Communicator, peer::PeerSums};
+use super::{communicator::Communicator, peer::PeerAllReduce};
 use crate::{
     collective::Collective,
     device::{
         DeviceError, Kind, Ledger, Purpose,
         cuda::{
-            engines::ground::Ground, ffi::context::Context, launch::stream::Event, memory::allocation::Pinned,
+            engines::gpu_context::GpuContext, ffi::context::Context, launch::stream::Event,
+            memory::allocation::Pinned,
         },
     },
     units,
 };
 
 /// How a GPU sums with the other devices of its run.
-pub enum Way {
+pub enum GradientReducer {
     /// There are none.
     Alone,
     /// By a kernel of ours, which a graph may hold.
-    Peers(PeerSums),
+    Peers(PeerAllReduce),
     /// Over NCCL: a sum is queued like a kernel, and a graph may hold it.
     Nccl(Communicator),
     /// Through the host's memory, with a wait in every step.
@@ -29,15 +30,15 @@ pub enum Way {
 }
 
 /// The way through the host, with the memory that it needs.
-pub struct HostSums {
+pub struct HostAllReduce {
     collective: Box<dyn Collective>,
     staging: Pinned,
-    numbers: Vec<f32>,
+    elements: Vec<f32>,
     copied: Event,
     name: String,
 }
 
-impl HostSums {
+impl HostAllReduce {
     /// For sums of so many numbers at most.
     pub fn new(
         context: &Arc<Context>,
@@ -46,37 +47,37 @@ impl HostSums {
     ) -> Result<Self, DeviceError> {
         let staging = Pinned::new(context, 4 * most, "sums over devices")?;
         let (copied, name) = (Event::plain(context)?, context.name.clone());
-        Ok(Self { collective, staging, numbers: vec![0.0; most], copied, name })
+        Ok(Self { collective, staging, elements: vec![0.0; most], copied, name })
     }
 
     /// Sums numbers of the device over all devices, in place; waits for the device and for the others.
     pub fn all_reduce(
         &mut self,
-        ground: &Ground,
+        gpu_context: &GpuContext,
         at: u64,
         len: usize,
         step: u64,
         ledger: &mut Ledger,
     ) -> Result<(), DeviceError> {
-        let stream = &ground.stream;
-        let numbers = self.numbers.get_mut(..len).unwrap_or_default();
-        let bytes = size_of_val(numbers);
+        let stream = &gpu_context.stream;
+        let elements = self.elements.get_mut(..len).unwrap_or_default();
+        let bytes = size_of_val(elements);
         let start = Instant::now();
         stream.download(&self.staging, 0, at, bytes)?;
         self.copied.record(stream)?;
-        ground.wait(&self.copied, || format!("running step {}", units::count(step)))?;
+        gpu_context.wait(&self.copied, || format!("running step {}", units::count(step)))?;
         ledger.sync(Purpose::Gradients, start.elapsed());
         let start = Instant::now();
-        self.staging.read(0, numbers);
+        self.staging.read(0, elements);
         ledger.copy(Kind::DeviceToHost, Purpose::Gradients, bytes as u64, start.elapsed());
         let start = Instant::now();
-        self.collective.all_reduce(numbers, step).map_err(|source| {
+        self.collective.all_reduce(elements, step).map_err(|source| {
             let device = self.name.clone();
             DeviceError::Collective { device, step, source }
         })?;
         ledger.copy(Kind::AllReduce, Purpose::Gradients, bytes as u64, start.elapsed());
         let start = Instant::now();
-        self.staging.write(0, numbers);
+        self.staging.write(0, elements);
         stream.upload(at, &self.staging, 0, bytes)?;
         ledger.copy(Kind::HostToDevice, Purpose::Gradients, bytes as u64, start.elapsed());
         Ok(())

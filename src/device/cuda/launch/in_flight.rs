@@ -15,7 +15,7 @@ use crate::{
         DeviceError,
         cuda::{
             abi::{Run, bytes_of},
-            engines::ground::Ground,
+            engines::gpu_context::GpuContext,
             ffi::context::Context,
             memory::allocation::Pinned,
         },
@@ -70,7 +70,7 @@ pub struct Done {
 }
 
 /// One place of the ring.
-struct Place {
+struct Slot {
     staging: Pinned,
     begin: Event,
     end: Event,
@@ -79,9 +79,9 @@ struct Place {
 }
 
 /// See the module.
-pub struct Ring {
+pub struct InFlightQueue {
     context: Arc<Context>,
-    places: Vec<Place>,
+    places: Vec<Slot>,
     next: usize,
     /// An event that has happened, and when: how times of the device become times of the host.
     anchor: (Event, Instant),
@@ -89,13 +89,13 @@ pub struct Ring {
     spare: Event,
 }
 
-impl Ring {
+impl InFlightQueue {
     /// For blocks of so many steps at most, with so many marks between phases.
-    pub fn new(ground: &Ground, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
-        let context = &ground.context;
+    pub fn new(gpu_context: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
+        let context = &gpu_context.context;
         let bytes = size_of::<Run>() + most_steps * size_of::<Hyper>();
         let place = || {
-            Ok(Place {
+            Ok(Slot {
                 staging: Pinned::new(context, bytes, "learning rates")?,
                 begin: Event::timed(context)?,
                 end: Event::timed(context)?,
@@ -105,17 +105,17 @@ impl Ring {
         };
         let places = (0..PLACES).map(|_| place()).collect::<Result<_, DeviceError>>()?;
         let anchor = Event::timed(context)?;
-        anchor.record(&ground.stream)?;
-        ground.wait(&anchor, || "starting".into())?;
+        anchor.record(&gpu_context.stream)?;
+        gpu_context.wait(&anchor, || "starting".into())?;
         let anchor = (anchor, Instant::now());
         Ok(Self { context: Arc::clone(context), places, next: 0, anchor, spare: Event::timed(context)? })
     }
 
     /// The place for the next block; what was in it is done before, and handed over.
-    pub fn free(&mut self, ground: &Ground) -> Result<Option<Done>, DeviceError> {
+    pub fn free(&mut self, gpu_context: &GpuContext) -> Result<Option<Done>, DeviceError> {
         let place = &self.places[self.next];
         let Some(queued) = &place.queued else { return Ok(None) };
-        ground.until(&place.end, || queued.doing())?;
+        gpu_context.until(&place.end, || queued.doing())?;
         self.take(self.next)
     }
 
@@ -149,10 +149,10 @@ impl Ring {
     }
 
     /// Waits for all that the stream has been given, and has an anchor there.
-    pub fn anchor(&mut self, ground: &Ground, doing: &str) -> Result<(), DeviceError> {
-        self.spare.record(&ground.stream)?;
+    pub fn anchor(&mut self, gpu_context: &GpuContext, doing: &str) -> Result<(), DeviceError> {
+        self.spare.record(&gpu_context.stream)?;
         let running = self.unfinished()?.map(Queued::doing);
-        ground.wait(&self.spare, || running.clone().unwrap_or_else(|| doing.to_owned()))?;
+        gpu_context.wait(&self.spare, || running.clone().unwrap_or_else(|| doing.to_owned()))?;
         std::mem::swap(&mut self.anchor.0, &mut self.spare);
         self.anchor.1 = Instant::now();
         Ok(())
@@ -172,12 +172,12 @@ impl Ring {
     }
 
     /// Waits for the last block.
-    pub fn wait(&self, ground: &Ground) -> Result<(), DeviceError> {
+    pub fn wait(&self, gpu_context: &GpuContext) -> Result<(), DeviceError> {
         let place = &self.places[(self.next + PLACES - 1) % PLACES];
         match &place.queued {
             Some(last) => {
                 let running = || self.unfinished().ok().flatten().unwrap_or(last).doing();
-                ground.wait(&place.end, running).map(drop)
+                gpu_context.wait(&place.end, running).map(drop)
             }
             None => Ok(()),
         }

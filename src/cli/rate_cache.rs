@@ -12,7 +12,7 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
-use crate::record::{Durability, RecordError, write_whole};
+use crate::record::{Durability, RecordError, write_atomically};
 
 /// The folder to use instead of the user's own.
 pub const FOLDER_VARIABLE: &str = "RUNNER_CACHE_DIR";
@@ -26,7 +26,7 @@ pub const VERSION: &str = if cfg!(debug_assertions) {
 
 /// What is kept of something measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept<F> {
+pub struct Cached<F> {
     /// The figures.
     pub figures: F,
     /// When that was: RFC 3339, UTC.
@@ -58,7 +58,7 @@ pub fn file_name(kind: &str, key: &impl Serialize) -> String {
 }
 
 /// What was measured under a key, if anything.
-pub fn read<K, F>(folder: &Path, kind: &str, key: &K) -> Option<Kept<F>>
+pub fn read<K, F>(folder: &Path, kind: &str, key: &K) -> Option<Cached<F>>
 where
     K: Serialize + DeserializeOwned + PartialEq,
     F: Serialize + DeserializeOwned,
@@ -66,7 +66,7 @@ where
     let text = fs::read_to_string(folder.join(file_name(kind, key))).ok()?;
     let file: File<K, F> = toml::from_str(&text).ok()?;
     let is_whole = file.key == *key && file.checksum == checksum(key, &file.rates);
-    is_whole.then_some(Kept { figures: file.rates, measured: file.measured })
+    is_whole.then_some(Cached { figures: file.rates, measured: file.measured })
 }
 
 /// Keeps figures; tells where.
@@ -91,7 +91,7 @@ where
     let file = File { measured, checksum, key: key.clone(), rates: figures };
     let text = toml::to_string(&file)
         .map_err(|e| RecordError::Encode { path: path.clone(), message: e.to_string() })?;
-    write_whole(&path, Durability::Process, |out| out.write_all(text.as_bytes()))?;
+    write_atomically(&path, Durability::Process, |out| out.write_all(text.as_bytes()))?;
     Ok(path)
 }
 

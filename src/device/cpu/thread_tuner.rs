@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::device::Work;
+use crate::device::PassKind;
 
 /// Between two trials of the slower way at first; doubled each time that it is still the slower one.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(500);
@@ -56,7 +56,7 @@ impl Seen {
 
 /// Chooses for one kind of work.
 #[derive(Clone, Copy, Default)]
-struct Choice {
+struct Selection {
     /// What steps took alone and together.
     seen: [Seen; 2],
     /// Time since the slower way was tried.
@@ -65,7 +65,7 @@ struct Choice {
     trying: bool,
 }
 
-impl Choice {
+impl Selection {
     /// Seconds per step alone and together, once the team has walked. One thread takes at most as many times as long as
     /// there are threads.
     fn seconds(&self, threads: usize) -> Option<[f64; 2]> {
@@ -80,7 +80,7 @@ fn is_team([alone, together]: [f64; 2]) -> bool {
 
 /// How a team and one thread alone share the steps of a trial. The results are the same to the bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
+pub enum ThreadMode {
     /// The quicker way is taken, the other tried now and then.
     Adaptive,
     /// The team walks every step.
@@ -90,45 +90,45 @@ pub enum Sharing {
 }
 
 /// See the module.
-pub struct Pace {
+pub struct ThreadTuner {
     threads: usize,
-    sharing: Sharing,
+    sharing: ThreadMode,
     turn: bool,
-    train: Choice,
-    validate: Choice,
+    train: Selection,
+    validate: Selection,
 }
 
-impl Pace {
+impl ThreadTuner {
     /// `threads`: of the team; one is none.
-    pub fn new(threads: usize, sharing: Sharing) -> Self {
-        Self { threads, sharing, turn: false, train: Choice::default(), validate: Choice::default() }
+    pub fn new(threads: usize, sharing: ThreadMode) -> Self {
+        Self { threads, sharing, turn: false, train: Selection::default(), validate: Selection::default() }
     }
 
     /// Whether the team walks next, and how many of `steps` steps it walks before this is asked again.
-    pub fn next(&mut self, work: Work, steps: usize) -> (bool, usize) {
+    pub fn next(&mut self, work: PassKind, steps: usize) -> (bool, usize) {
         match self.sharing {
             _ if self.threads < 2 => return (false, steps),
-            Sharing::Team => return (true, steps),
-            Sharing::InTurns => {
+            ThreadMode::Team => return (true, steps),
+            ThreadMode::InTurns => {
                 self.turn = !self.turn;
                 return (self.turn, 1);
             }
-            Sharing::Adaptive => {}
+            ThreadMode::Adaptive => {}
         }
         let threads = self.threads;
-        let choice = self.of(work);
+        let choice = self.selection(work);
         let Some(seconds) = choice.seconds(threads) else { return (true, steps) };
         let is_team = is_team(seconds);
         let part = steps.div_ceil(TRIAL_PART).max(SHORTEST_TRIAL).min(steps);
-        let trial = Duration::from_secs_f64(seconds[usize::from(!is_team)] * part as f64);
-        choice.trying = choice.since >= choice.interval.max(TRIAL_WAIT * trial);
+        let probe = Duration::from_secs_f64(seconds[usize::from(!is_team)] * part as f64);
+        choice.trying = choice.since >= choice.interval.max(TRIAL_WAIT * probe);
         if choice.trying { (!is_team, part) } else { (is_team, steps) }
     }
 
     /// Takes note of how long steps took.
-    pub fn took(&mut self, work: Work, together: bool, steps: usize, time: Duration) {
+    pub fn took(&mut self, work: PassKind, together: bool, steps: usize, time: Duration) {
         let threads = self.threads;
-        let choice = self.of(work);
+        let choice = self.selection(work);
         let seen = &mut choice.seen[usize::from(together)];
         if choice.trying {
             // What was seen at an earlier trial is no news.
@@ -149,10 +149,10 @@ impl Pace {
         }
     }
 
-    fn of(&mut self, work: Work) -> &mut Choice {
+    fn selection(&mut self, work: PassKind) -> &mut Selection {
         match work {
-            Work::Train => &mut self.train,
-            Work::Validate => &mut self.validate,
+            PassKind::Train => &mut self.train,
+            PassKind::Validate => &mut self.validate,
         }
     }
 }
@@ -162,12 +162,12 @@ mod tests {
     use super::*;
 
     /// Runs `seconds` of steps that take `alone` and `together` microseconds; the part of steps the team walked.
-    fn share(pace: &mut Pace, [alone, together]: [u64; 2], seconds: u64) -> f64 {
+    fn share(pace: &mut ThreadTuner, [alone, together]: [u64; 2], seconds: u64) -> f64 {
         let (mut spent, mut counts) = (Duration::ZERO, [0, 0]);
         while spent < Duration::from_secs(seconds) {
-            let (team, steps) = pace.next(Work::Train, 100);
+            let (team, steps) = pace.next(PassKind::Train, 100);
             let time = Duration::from_micros(if team { together } else { alone }) * steps as u32;
-            pace.took(Work::Train, team, steps, time);
+            pace.took(PassKind::Train, team, steps, time);
             counts[usize::from(team)] += steps;
             spent += time;
         }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_quicker_way_is_the_rule_and_the_other_is_tried() {
-        let mut pace = Pace::new(2, Sharing::Adaptive);
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive);
         assert!(share(&mut pace, [100, 60], 20) > 0.98);
         // Another process takes a core: the team is twenty times slower, and rests.
         assert!(share(&mut pace, [100, 2000], 20) < 0.05);
@@ -186,13 +186,13 @@ mod tests {
 
     #[test]
     fn long_steps_are_not_spent_on_trials() {
-        let mut pace = Pace::new(2, Sharing::Adaptive);
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive);
         let (mut spent, mut lost) = (0.0, 0.0);
         while spent < 60.0 {
             // Blocks of one step of a fifth of a second, or of two fifths by one thread.
-            let (team, steps) = pace.next(Work::Train, 1);
+            let (team, steps) = pace.next(PassKind::Train, 1);
             let seconds = if team { 0.2 } else { 0.4 };
-            pace.took(Work::Train, team, steps, Duration::from_secs_f64(seconds));
+            pace.took(PassKind::Train, team, steps, Duration::from_secs_f64(seconds));
             (spent, lost) = (spent + seconds, lost + seconds - 0.2);
         }
         assert!(lost > 0.0 && lost < 0.02 * spent, "{lost}");
@@ -200,20 +200,20 @@ mod tests {
 
     #[test]
     fn a_slow_start_of_the_team_is_no_verdict() {
-        let mut pace = Pace::new(2, Sharing::Adaptive);
-        assert_eq!(pace.next(Work::Train, 48), (true, 48));
-        pace.took(Work::Train, true, 48, Duration::from_millis(200));
-        assert_eq!(pace.next(Work::Train, 48), (true, 48));
-        pace.took(Work::Train, true, 48, Duration::from_millis(50));
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive);
+        assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
+        pace.took(PassKind::Train, true, 48, Duration::from_millis(200));
+        assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
+        pace.took(PassKind::Train, true, 48, Duration::from_millis(50));
         assert!(share(&mut pace, [2000, 1000], 20) > 0.98);
     }
 
     #[test]
     fn one_hold_up_is_no_verdict_nor_are_two_ways_as_slow() {
-        let mut pace = Pace::new(2, Sharing::Adaptive);
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive);
         assert!(share(&mut pace, [1900, 1000], 3) > 0.9);
         for round in 0..400 {
-            let (team, steps) = pace.next(Work::Train, 10);
+            let (team, steps) = pace.next(PassKind::Train, 10);
             // Every fifth block of the team is held up for some milliseconds.
             let micros = if !team {
                 1900
@@ -222,7 +222,7 @@ mod tests {
             } else {
                 1400
             };
-            pace.took(Work::Train, team, steps, Duration::from_micros(micros) * steps as u32);
+            pace.took(PassKind::Train, team, steps, Duration::from_micros(micros) * steps as u32);
             assert!(team || steps <= SHORTEST_TRIAL, "round {round}");
         }
         assert!(share(&mut pace, [1850, 1900], 20) > 0.9);
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn without_a_choice_there_is_none() {
-        assert_eq!(Pace::new(1, Sharing::Adaptive).next(Work::Train, 7), (false, 7));
-        assert_eq!(Pace::new(2, Sharing::Team).next(Work::Train, 7), (true, 7));
+        assert_eq!(ThreadTuner::new(1, ThreadMode::Adaptive).next(PassKind::Train, 7), (false, 7));
+        assert_eq!(ThreadTuner::new(2, ThreadMode::Team).next(PassKind::Train, 7), (true, 7));
     }
 }

@@ -29,7 +29,7 @@ enum Waiting {
 }
 
 /// See the module.
-pub struct Logbook {
+pub struct MetricBuffer {
     policy: Policy,
     /// Whether the rates are among the columns.
     lr: bool,
@@ -48,7 +48,7 @@ pub struct Logbook {
     pub last_loss_rows: u64,
 }
 
-impl Logbook {
+impl MetricBuffer {
     /// For a device log of `slots` rows of `width` numbers.
     pub fn new(policy: Policy, lr: bool, width: usize, slots: usize) -> Self {
         Self {

@@ -1,11 +1,11 @@
 //! How a run goes over its rows, if nothing ends it early: its epochs, their steps, and how often it validates.
 
-use super::Facts;
+use super::DatasetInfo;
 use crate::spec::Spec;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Course {
+pub(super) struct RunLength {
     /// Rows of a step.
     pub batch: usize,
     /// Optimizer steps.
@@ -18,9 +18,9 @@ pub(super) struct Course {
     rows: u64,
 }
 
-impl Course {
+impl RunLength {
     /// Of a trial whose steps take so many rows.
-    pub fn of(spec: &Spec, facts: Facts, batch: usize) -> Self {
+    pub fn new(spec: &Spec, facts: DatasetInfo, batch: usize) -> Self {
         let trainer = &spec.trainer;
         let steps_per_epoch = facts.train_rows.div_ceil(batch.max(1)) as u64;
         let of_epochs = steps_per_epoch.saturating_mul(trainer.max_epochs);
@@ -75,8 +75,8 @@ impl Course {
 mod tests {
     use super::*;
 
-    fn course(rows: u64, batch: usize, steps: u64) -> Course {
-        Course { batch, steps, steps_per_epoch: rows.div_ceil(batch as u64), validations: 0, rows }
+    fn course(rows: u64, batch: usize, steps: u64) -> RunLength {
+        RunLength { batch, steps, steps_per_epoch: rows.div_ceil(batch as u64), validations: 0, rows }
     }
 
     /// 100 rows by 8 are 13 steps; 32 at a time are chunks of 32, 32, 32 and 4.

@@ -4,12 +4,12 @@ use std::f64::consts::PI;
 
 use crate::{
     program::Hyper,
-    spec::{Anneal, Curve, Interval, Link, OneCycle, Optimizer, Rule, Schedule},
+    spec::{Anneal, Curve, Interval, OneCycle, Optimizer, Rule, Schedule, Stage},
 };
 
 /// The rate, and the momentum (or beta1) where a OneCycle moves it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rates {
+pub struct LrStep {
     /// Learning rate.
     pub lr: f64,
     /// Momentum of SGD, beta1 of Adam.
@@ -18,14 +18,14 @@ pub struct Rates {
 
 /// A schedule with every length known.
 #[derive(Clone, Debug)]
-pub struct Timetable {
+pub struct LrScheduler {
     optimizer: Optimizer,
     interval: Interval,
     /// First count and curve, in order; empty: constant.
     links: Vec<(u64, Curve)>,
 }
 
-impl Timetable {
+impl LrScheduler {
     /// Of a resolved schedule.
     pub fn new(optimizer: &Optimizer, schedule: &Schedule) -> Self {
         let mut links = Vec::new();
@@ -34,7 +34,7 @@ impl Timetable {
             Rule::One(curve) => links.push((0, curve.clone())),
             Rule::Chain { chain } => {
                 let mut first = 0;
-                for Link { steps, curve } in chain {
+                for Stage { steps, curve } in chain {
                     links.push((first, curve.clone()));
                     first += steps.unwrap_or(0);
                 }
@@ -44,13 +44,13 @@ impl Timetable {
     }
 
     /// What optimizer step `step` (from 0) of epoch `epoch` (from 0) uses.
-    pub fn rates(&self, step: u64, epoch: u64) -> Rates {
+    pub fn lr_at(&self, step: u64, epoch: u64) -> LrStep {
         let momentum = match &self.optimizer {
             Optimizer::Sgd(o) => o.momentum,
             Optimizer::Adam(o) => o.beta1,
             Optimizer::Adamw(o) => o.beta1,
         };
-        let base = Rates { lr: self.optimizer.lr(), momentum };
+        let base = LrStep { lr: self.optimizer.lr(), momentum };
         let count = match self.interval {
             Interval::Step => step,
             Interval::Epoch => epoch,
@@ -65,30 +65,30 @@ impl Timetable {
     pub fn fill(&self, step: u64, epoch: u64, steps: usize, hyper: &mut Vec<Hyper>, lr: &mut Vec<f64>) {
         hyper.clear();
         if self.links.is_empty() && matches!(self.optimizer, Optimizer::Sgd(_)) {
-            let rates = self.rates(step, epoch);
+            let rates = self.lr_at(step, epoch);
             hyper.resize(steps, self.hyper(rates, step));
             lr.extend(std::iter::repeat_n(rates.lr, steps));
             return;
         }
         for step in step..step + steps as u64 {
-            let rates = self.rates(step, epoch);
+            let rates = self.lr_at(step, epoch);
             hyper.push(self.hyper(rates, step));
             lr.push(rates.lr);
         }
     }
 
     /// Rounded once, from the formulas of `torch.optim`.
-    fn hyper(&self, Rates { lr, momentum }: Rates, step: u64) -> Hyper {
+    fn hyper(&self, LrStep { lr, momentum }: LrStep, step: u64) -> Hyper {
         let t = (step + 1) as f64;
-        let adam = |beta2: f64, shrink: f64| Hyper {
+        let adam = |beta2: f64, decay_factor: f64| Hyper {
             rate: (lr / (1.0 - momentum.powf(t))) as f32,
             first: (1.0 - momentum) as f32,
             correction: (1.0 / (1.0 - beta2.powf(t)).sqrt()) as f32,
-            shrink: shrink as f32,
+            decay_factor: decay_factor as f32,
         };
         match &self.optimizer {
             Optimizer::Sgd(_) => {
-                Hyper { rate: lr as f32, first: momentum as f32, correction: 1.0, shrink: 1.0 }
+                Hyper { rate: lr as f32, first: momentum as f32, correction: 1.0, decay_factor: 1.0 }
             }
             Optimizer::Adam(o) => adam(o.beta2, 1.0),
             Optimizer::Adamw(o) => adam(o.beta2, 1.0 - lr * o.weight_decay),
@@ -96,7 +96,7 @@ impl Timetable {
     }
 }
 
-fn at(curve: &Curve, base: Rates, t: u64) -> Rates {
+fn at(curve: &Curve, base: LrStep, t: u64) -> LrStep {
     let lr = match curve {
         Curve::Step(c) => base.lr * c.gamma.powf((t / c.step_size) as f64),
         Curve::MultiStep(c) => {
@@ -114,11 +114,11 @@ fn at(curve: &Curve, base: Rates, t: u64) -> Rates {
         }
         Curve::OneCycle(c) => return one_cycle(c, base, t),
     };
-    Rates { lr, ..base }
+    LrStep { lr, ..base }
 }
 
 /// `OneCycleLR`, phase by phase as in PyTorch's source.
-fn one_cycle(c: &OneCycle, base: Rates, t: u64) -> Rates {
+fn one_cycle(c: &OneCycle, base: LrStep, t: u64) -> LrStep {
     let total = c.total_steps.unwrap_or(1) as f64;
     let initial = c.max_lr / c.div_factor;
     let lowest = initial / c.final_div_factor;
@@ -141,7 +141,7 @@ fn one_cycle(c: &OneCycle, base: Rates, t: u64) -> Rates {
                 Anneal::Linear => from + (to - from) * part,
             };
             let momentum = if c.cycle_momentum { anneal(*momentum) } else { base.momentum };
-            return Rates { lr: anneal(*lr), momentum };
+            return LrStep { lr: anneal(*lr), momentum };
         }
         start = *end;
     }

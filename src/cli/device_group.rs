@@ -2,49 +2,49 @@
 
 use std::time::Duration;
 
-use super::exit::say;
+use super::exit::print_error;
 use crate::{
     collective::{self, Abort, Collective},
     device::{
         Device, DeviceError, Executor,
-        cpu::{CpuExecutor, Job, Memory, Sharing},
+        cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
     },
-    plan::{Engine, Place, Sums, SumsBy, Trial},
+    plan::{AllReduceMethod, AllReducePlan, DeviceId, Engine, Trial},
     program::Programs,
     spec::EngineChoice,
-    train::World,
+    train::DeviceGroup,
 };
 
 /// How long one device waits for another before the run is given up; a step that takes long is waited for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a device sums with the others of its run.
-pub enum Link {
+pub enum RankLink {
     /// There are none.
     Alone,
     /// Among threads, through the host's memory.
     Host(Box<dyn Collective>),
     /// Among GPUs that reach each other's memory.
     #[cfg(feature = "cuda")]
-    Peers(crate::device::cuda::PeerSums),
+    Peers(crate::device::cuda::PeerAllReduce),
     /// Among GPUs.
     #[cfg(feature = "cuda")]
     Nccl(crate::device::cuda::Communicator),
 }
 
 /// One for each device of a run, what lets all of them go, and how they sum, where that is to be said.
-type Links = (Vec<Link>, Abort, Option<Sums>);
+type Links = (Vec<RankLink>, Abort, Option<AllReducePlan>);
 
 /// All devices of a trial, loaded and warmed up, and how they sum.
-pub fn world(trial: &Trial) -> Result<(World, Option<Sums>), DeviceError> {
+pub fn device_group(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>), DeviceError> {
     // Rows are copied to a device at more than this.
     let slow_copy_s = trial.data_bytes as f64 / 100e6;
-    let longest_s = (100.0 * trial.floor.serial_s()).min(3600.0) + slow_copy_s;
+    let longest_s = (100.0 * trial.lower_bound.serial_s()).min(3600.0) + slow_copy_s;
     let limit = PATIENCE + Duration::from_secs_f64(longest_s);
     let (links, abort, sums) = links(trial, limit);
     if let Some(sums) = sums.as_ref().filter(|sums| !sums.by.is_queued() && trial.engine == Engine::Graph) {
         // The plan counted on a way that is not there when it comes to it.
-        let device = trial.devices.used.first().map_or_else(String::new, Place::to_string);
+        let device = trial.devices.used.first().map_or_else(String::new, DeviceId::to_string);
         let way = sums.in_words();
         let why = format!(
             "gradients would be summed {way}; that cannot be part of the engine `graph`: set `devices.engine = \"launch\"`"
@@ -56,9 +56,9 @@ pub fn world(trial: &Trial) -> Result<(World, Option<Sums>), DeviceError> {
         let executor = executor(trial, *place, programs.clone(), link)?;
         devices.push(Device::new(place.to_string(), executor));
     }
-    let mut world = World::new(devices, abort, 2 * limit)?;
-    world.warm_up()?;
-    Ok((world, sums))
+    let mut group = DeviceGroup::new(devices, abort, 2 * limit)?;
+    group.warm_up()?;
+    Ok((group, sums))
 }
 
 /// What is to be said where kernels of ours do what a library would do faster.
@@ -68,7 +68,7 @@ pub fn own_products(trial: &Trial) -> Option<String> {
 
     let wanted = matches!(trial.engine, Engine::Graph | Engine::Launch)
         && trial.has_large_product()
-        && trial.devices.used.iter().any(|place| matches!(place, Place::Gpu(_)));
+        && trial.devices.used.iter().any(|place| matches!(place, DeviceId::Gpu(_)));
     let missing = wanted.then(crate::device::cuda::products_library)?.err()?;
     Some(format!(
         "large products are done by kernels of our own, which are slower: cuBLASLt is not there: {missing}"
@@ -85,29 +85,29 @@ pub fn own_products(_: &Trial) -> Option<String> {
 fn links(trial: &Trial, limit: Duration) -> Links {
     let used = &trial.devices.used;
     if used.len() == 1 {
-        return (vec![Link::Alone], Abort::nothing(), None);
+        return (vec![RankLink::Alone], Abort::nothing(), None);
     }
     let ordinals: Vec<u32> =
-        used.iter().filter_map(|p| if let Place::Gpu(i) = p { Some(*i) } else { None }).collect();
+        used.iter().filter_map(|p| if let DeviceId::Gpu(i) = p { Some(*i) } else { None }).collect();
     let mut sums = trial.sums.clone();
     if let (Some(planned), true) = (&trial.sums, ordinals.len() == used.len()) {
         match among_gpus(trial, planned, &ordinals, limit) {
             Ok((links, abort, sums)) => return (links, abort, Some(sums)),
-            Err(why) => sums = Some(Sums::new(SumsBy::Host, why)),
+            Err(why) => sums = Some(AllReducePlan::new(AllReduceMethod::Host, why)),
         }
     }
     let (ranks, abort) = collective::shared(trial.devices.used_names(), limit);
-    (ranks.into_iter().map(|rank| Link::Host(Box::new(rank))).collect(), abort, sums)
+    (ranks.into_iter().map(|rank| RankLink::Host(Box::new(rank))).collect(), abort, sums)
 }
 
 /// As it was planned, or else by NCCL, as far as the GPUs let themselves be connected.
 #[cfg(feature = "cuda")]
 fn among_gpus(
     trial: &Trial,
-    planned: &Sums,
+    planned: &AllReducePlan,
     ordinals: &[u32],
     limit: Duration,
-) -> Result<(Vec<Link>, Abort, Sums), String> {
+) -> Result<(Vec<RankLink>, Abort, AllReducePlan), String> {
     use crate::{
         device::cuda::{self, Nccl},
         plan::{NO_NCCL, summed},
@@ -117,10 +117,10 @@ fn among_gpus(
     let gpus = cuda::gpus()?;
     let used = ordinals.iter().filter_map(|i| gpus.iter().find(|gpu| gpu.ordinal == *i).cloned());
     let used: Vec<_> = used.collect();
-    if planned.by == SumsBy::PeerKernel {
+    if planned.by == AllReduceMethod::PeerKernel {
         match cuda::connect(&used, summed(&trial.programs.train), limit) {
             Ok((ranks, abort)) => {
-                return Ok((ranks.into_iter().map(Link::Peers).collect(), abort, planned.clone()));
+                return Ok((ranks.into_iter().map(RankLink::Peers).collect(), abort, planned.clone()));
             }
             Err(refused) => why = format!("no peer kernel, since {refused}"),
         }
@@ -128,32 +128,41 @@ fn among_gpus(
     let missing = |reason: String| format!("{NO_NCCL}: {reason}; {why}");
     let nccl = Nccl::open().map_err(missing)?;
     let (ranks, abort) = nccl.communicators(&used, limit)?;
-    Ok((ranks.into_iter().map(Link::Nccl).collect(), abort, Sums::new(SumsBy::Nccl, why)))
+    Ok((
+        ranks.into_iter().map(RankLink::Nccl).collect(),
+        abort,
+        AllReducePlan::new(AllReduceMethod::Nccl, why),
+    ))
 }
 
 #[cfg(not(feature = "cuda"))]
-fn among_gpus(_: &Trial, _: &Sums, _: &[u32], _: Duration) -> Result<(Vec<Link>, Abort, Sums), String> {
+fn among_gpus(
+    _: &Trial,
+    _: &AllReducePlan,
+    _: &[u32],
+    _: Duration,
+) -> Result<(Vec<RankLink>, Abort, AllReducePlan), String> {
     Err("this program was built without its feature `cuda`".into())
 }
 
 /// A device with a trial loaded.
 pub fn executor(
     trial: &Trial,
-    place: Place,
+    place: DeviceId,
     programs: Programs,
-    link: Link,
+    link: RankLink,
 ) -> Result<Box<dyn Executor>, DeviceError> {
     let memory = match place {
-        Place::Gpu(ordinal) => return gpu_executor(trial, ordinal, programs, link),
-        Place::Virtual(_) => Memory::Separate,
-        Place::Cpu => Memory::Host,
+        DeviceId::Gpu(ordinal) => return gpu_executor(trial, ordinal, programs, link),
+        DeviceId::Virtual(_) => Memory::Separate,
+        DeviceId::Cpu => Memory::Host,
     };
-    let job = Job {
+    let job = CpuSetup {
         device: place.to_string(),
         programs,
         threads: trial.threads,
         seed: trial.spec.seed,
-        collective: if let Link::Host(ranks) = link { Some(ranks) } else { None },
+        collective: if let RankLink::Host(ranks) = link { Some(ranks) } else { None },
         memory,
         sharing: sharing(trial),
     };
@@ -165,24 +174,24 @@ fn gpu_executor(
     trial: &Trial,
     ordinal: u32,
     programs: Programs,
-    link: Link,
+    link: RankLink,
 ) -> Result<Box<dyn Executor>, DeviceError> {
     use crate::device::cuda;
 
-    let alone = matches!(link, Link::Alone);
-    let unusable = |why: String| DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why };
+    let alone = matches!(link, RankLink::Alone);
+    let unusable = |why: String| DeviceError::Unusable { device: DeviceId::Gpu(ordinal).to_string(), why };
     let gpu = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
-    let job = cuda::Job {
+    let job = cuda::CudaSetup {
         gpu: gpu.ok_or_else(|| unusable("it is no longer there".into()))?,
         programs,
         engine: trial.engine,
         precision: trial.spec.devices.precision,
         seed: trial.spec.seed,
         way: match link {
-            Link::Alone => cuda::Way::Alone,
-            Link::Host(ranks) => cuda::Way::Host(ranks),
-            Link::Peers(ranks) => cuda::Way::Peers(ranks),
-            Link::Nccl(ranks) => cuda::Way::Nccl(ranks),
+            RankLink::Alone => cuda::GradientReducer::Alone,
+            RankLink::Host(ranks) => cuda::GradientReducer::Host(ranks),
+            RankLink::Peers(ranks) => cuda::GradientReducer::Peers(ranks),
+            RankLink::Nccl(ranks) => cuda::GradientReducer::Nccl(ranks),
         },
     };
     let executor = cuda::CudaExecutor::new(job)?;
@@ -193,18 +202,18 @@ fn gpu_executor(
 /// Ends the process, whose training is within a call that does not come back: what was recorded until then is in the files.
 #[cfg(feature = "cuda")]
 fn end_at_once(why: DeviceError) {
-    say(why, None);
+    print_error(why, None);
     // Without what libraries do at the end of a process, which would wait for that call, too.
     signal_hook::low_level::exit(1)
 }
 
 #[cfg(not(feature = "cuda"))]
-fn gpu_executor(_: &Trial, ordinal: u32, _: Programs, _: Link) -> Result<Box<dyn Executor>, DeviceError> {
+fn gpu_executor(_: &Trial, ordinal: u32, _: Programs, _: RankLink) -> Result<Box<dyn Executor>, DeviceError> {
     let why = "this program was built without its feature `cuda`".into();
-    Err(DeviceError::Unusable { device: Place::Gpu(ordinal).to_string(), why })
+    Err(DeviceError::Unusable { device: DeviceId::Gpu(ordinal).to_string(), why })
 }
 
 /// A spec that asks for a team has one whatever it costs.
-pub fn sharing(trial: &Trial) -> Sharing {
-    if trial.spec.devices.engine == EngineChoice::Auto { Sharing::Adaptive } else { Sharing::Team }
+pub fn sharing(trial: &Trial) -> ThreadMode {
+    if trial.spec.devices.engine == EngineChoice::Auto { ThreadMode::Adaptive } else { ThreadMode::Team }
 }

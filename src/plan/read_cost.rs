@@ -6,7 +6,7 @@
 //! it pays to read those of thousands of steps at once. Each of those is noted, sorted, and laid at its place among the
 //! others, wherever that is in memory; and nothing can be computed before the first chunk of an epoch is there.
 
-use super::{Chunks, Facts, FileRates, Speed, course::Course};
+use super::{Chunks, DatasetInfo, FileRates, Speed, run_length::RunLength};
 use crate::units;
 
 /// Bytes that are read and dropped rather than skipped by a read of their own: what is copied in the time of a system
@@ -27,7 +27,7 @@ const MEETINGS_S: f64 = 20e-6;
 
 /// Rows that are read together.
 #[derive(Clone, Copy, Debug)]
-struct Together {
+struct CoalescedRead {
     /// How many.
     rows: f64,
     /// Of how many they are drawn; `None` where they follow each other.
@@ -35,7 +35,7 @@ struct Together {
     row_bytes: f64,
 }
 
-impl Together {
+impl CoalescedRead {
     /// What it takes to read them: as expected of rows that are drawn without regard to each other, so that what lies
     /// between two neighbours is a geometric number of rows.
     fn pieces(&self) -> Pieces {
@@ -89,7 +89,7 @@ struct Pieces {
 
 /// How rows come to the steps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct ReadPlan {
     /// Whether in any order.
     pub shuffle: bool,
     /// In chunks of that size; else each step fetches its own.
@@ -100,7 +100,7 @@ pub(super) struct Way {
     pub readers: usize,
 }
 
-impl Way {
+impl ReadPlan {
     /// To the CPU.
     pub fn on_the_cpu(shuffle: bool, chunks: Option<Chunks>) -> Self {
         Self { shuffle, chunks, world_size: 1, readers: 1 }
@@ -109,7 +109,7 @@ impl Way {
 
 /// What the rows of a step take that stay in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fetch {
+pub struct ReadCost {
     /// At which speeds.
     pub rates: FileRates,
     /// Whether a step fetches them itself; else they are read beside it, many at a time.
@@ -129,7 +129,7 @@ pub struct Fetch {
     pub ends: [f64; 2],
     /// Steps of an epoch.
     epoch_steps: f64,
-    /// As [`Fetch::near_s`], at typical rates.
+    /// As [`ReadCost::near_s`], at typical rates.
     typical_s: f64,
     /// Threads that read chunks.
     readers: usize,
@@ -163,26 +163,26 @@ fn order_s(rows: usize, speed: &Speed) -> f64 {
 
 /// Seconds for a row to come to its place in a chunk: the lines that it lies in are read and written, and those of its
 /// targets are read.
-fn far_s(facts: Facts, chunks: &Chunks, speed: &Speed) -> f64 {
+fn far_s(facts: DatasetInfo, chunks: &Chunks, speed: &Speed) -> f64 {
     let lines = |numbers: usize| 1.0 + (4 * numbers) as f64 / LINE_BYTES;
     let moved = 2.0 * lines(facts.features) + lines(facts.targets);
     moved * line_s(facts.row_bytes().saturating_mul(chunks.train as u64), speed)
 }
 
-impl Fetch {
+impl ReadCost {
     /// Of a run that goes over rows that way. `None` where rows do not stay in a file.
     ///
     /// A chunk is cut by device and thread in the order of the epoch, and each part is read by itself. Where several devices
     /// share batches of rows that follow each other, the gaps in their shares are left out.
-    pub(super) fn of(
-        facts: Facts,
+    pub(super) fn compute(
+        facts: DatasetInfo,
         rates: Option<FileRates>,
-        course: &Course,
-        way: Way,
+        course: &RunLength,
+        way: ReadPlan,
         speed: &Speed,
     ) -> Option<Self> {
         let row_bytes = facts.file_row_bytes? as f64;
-        let Way { shuffle, chunks, world_size, readers } = way;
+        let ReadPlan { shuffle, chunks, world_size, readers } = way;
         let rates = rates.unwrap_or(FileRates::TYPICAL);
         let drawn_of = shuffle.then_some(facts.train_rows as f64);
         let (of_chunk, parts) = match chunks {
@@ -192,7 +192,7 @@ impl Fetch {
         let rows = (of_chunk as f64 / parts as f64).max(1.0);
         // Parts of a chunk that are a step's.
         let step = course.batch as f64 / rows;
-        let together = Together { rows, drawn_of, row_bytes };
+        let together = CoalescedRead { rows, drawn_of, row_bytes };
         let scattered = chunks.filter(|_| shuffle);
         let far_s = scattered.map_or(0.0, |chunks| course.batch as f64 * far_s(facts, &chunks, speed));
         let disk_readers = match chunks {
@@ -251,17 +251,17 @@ impl Fetch {
 /// Chunks are read by one thread, beside the steps. Rows that steps fetch are fetched by all of a team, where a step is long
 /// enough for one.
 pub(super) fn together(
-    facts: Facts,
-    course: &Course,
-    way: Way,
+    facts: DatasetInfo,
+    course: &RunLength,
+    way: ReadPlan,
     (threads, speed): (usize, &Speed),
 ) -> Option<Chunks> {
-    let by = |chunks| Fetch::of(facts, None, course, Way { chunks, ..way }, speed);
+    let by = |chunks| ReadCost::compute(facts, None, course, ReadPlan { chunks, ..way }, speed);
     let (alone, together) = (by(None)?, by(way.chunks)?);
     let in_step_s = alone.in_step_s(1).min(alone.in_step_s(threads) + MEETINGS_S);
     way.chunks.filter(|_| way.shuffle && together.beside_s() < PAYS * in_step_s)
 }
 
 #[cfg(test)]
-#[path = "fetch_tests.rs"]
+#[path = "read_cost_tests.rs"]
 mod tests;
