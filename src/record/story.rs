@@ -1,5 +1,6 @@
 //! What the log and the console say of a run, in the same words.
 
+use super::summary::logging_share;
 use crate::{
     event::{Header, NoModel, Outcome, Status, ValidationRow},
     plan::{Origin, Verdict},
@@ -59,7 +60,9 @@ pub(super) fn no_model(outcome: &Outcome) -> Option<String> {
         NoModel::NotFinite if outcome.status == Status::Finished => (NOT_FINITE, 1),
         NoModel::NotFinite => return Some(NOT_FINITE.to_owned()),
         NoModel::Device => {
-            return Some("of which step the parameters of a device that failed are is not known".to_owned());
+            return Some(
+                "after a device failure we cannot tell which step its parameters belong to".to_owned(),
+            );
         }
         NoModel::Unread => return Some("the device does not give its parameters back".to_owned()),
     };
@@ -71,28 +74,34 @@ pub(super) fn no_model(outcome: &Outcome) -> Option<String> {
     })
 }
 
-/// What bounds a run: of one that is over before it has done much, its start and its files; what bounds its training comes
-/// after that.
+/// What bounds a run, in a few words: of one that is over before it has done much, its start and its files.
 pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
-    let training = outcome.verdict.as_ref().map(verdict);
-    let outside = 1.0 - outcome.loop_s / wall_s.max(f64::MIN_POSITIVE);
-    if outside < MOSTLY || outcome.steps == 0 {
-        return training;
+    if outcome.status == Status::Diverged {
+        return None;
     }
-    let longer = outcome.longer.map(|longer| format!("{}, or ", longer.words())).unwrap_or_default();
-    let start = format!(
-        "start-up and files, {} of {}; first: {longer}several trials in one sweep",
-        units::percent(outside),
-        units::seconds(wall_s)
-    );
-    Some(match training {
-        Some(training) => format!("{start}. The training itself: {training}"),
-        None => start,
-    })
+    let outside = 1.0 - outcome.loop_s / wall_s.max(f64::MIN_POSITIVE);
+    if outside >= MOSTLY && outcome.steps > 0 {
+        return Some(format!(
+            "start-up and files, {} of {}",
+            units::percent(outside),
+            units::seconds(wall_s)
+        ));
+    }
+    let verdict = outcome.verdict.as_ref()?;
+    Some(format!("{}, {} of the training time", verdict.limit_name, units::percent(verdict.share)))
+}
+
+/// What only a closer look wants to know of a run: in `run.log`, and on the console with `-v`.
+pub(super) fn details(header: &Header, outcome: &Outcome) -> Vec<String> {
+    let logging =
+        logging_share(outcome).map(|share| format!("logging took {} of the time", units::percent(share)));
+    let profiler = profiler_overhead(outcome).map(|words| format!("profiler overhead: {words}"));
+    let bound = outcome.verdict.as_ref().map(|found| format!("bound by {}", verdict(found)));
+    [header.scaling_note.clone(), logging, profiler, bound].into_iter().flatten().collect()
 }
 
 /// `log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: ...`.
-pub(super) fn verdict(verdict: &Verdict) -> String {
+fn verdict(verdict: &Verdict) -> String {
     format!(
         "{}, {} of the time; a step of {} is {:.1}x its floor by {}; first: {}",
         verdict.limit_name,
@@ -115,7 +124,7 @@ pub(crate) fn rates(machine: Origin, file: Option<Origin>) -> String {
 }
 
 /// `0.08 % of the time: 10,000 readings of the clock at 0.04 µs`.
-pub(super) fn instrument(outcome: &Outcome) -> Option<String> {
+fn profiler_overhead(outcome: &Outcome) -> Option<String> {
     let cost = outcome.instrument;
     (outcome.loop_s > 0.0).then(|| {
         format!(
