@@ -40,7 +40,7 @@ impl Cut<'_> {
             let memory = self.machine.memory_available;
             let chunks = Chunks::together(facts, &course, validation_batch, memory);
             let threads = if spec.devices.engine == EngineChoice::Serial { 1 } else { self.threads };
-            let way = Way::on_the_cpu(spec.data.shuffle, Some(chunks));
+            let way = Way { shuffle: spec.data.shuffle, chunks: Some(chunks) };
             return fetch::together(facts, &course, way, (threads, &self.machine.speed()));
         }
         let away = facts.in_file() || spec.data.placement == Placement::Streamed;

@@ -3,7 +3,7 @@
 //! Planning is pure: it is told what the data are ([`Facts`]) and what the machine is ([`Machine`]), and touches neither
 //! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
 
-mod advice;
+mod bound;
 mod chunks;
 mod course;
 mod cut;
@@ -11,7 +11,6 @@ mod devices;
 mod engine;
 mod facts;
 mod fetch;
-mod file_rates;
 mod floor;
 mod footprint;
 mod gpu;
@@ -26,16 +25,14 @@ mod shapes;
 mod sums;
 mod transfers;
 mod trial;
-mod verdict;
 
-pub use advice::Longer;
+pub use bound::{Bottleneck, FewerReads, Measured, TimeAccount, TimeShare};
 pub use chunks::Chunks;
 pub use devices::{Choice, Place};
 pub use engine::Engine;
 pub use facts::Facts;
 pub use fetch::{BLOCK_BYTES, Fetch, GAP_BYTES, READERS_AHEAD};
-pub use file_rates::{Disk, FileRates};
-pub use floor::{Bound, Floor, Machine, Parts, Speed};
+pub use floor::{Floor, Machine, Parts, Speed, StepWork};
 pub use footprint::Footprint;
 pub use gpu::{Gpu, GpuLimits, MOST_COUNTED, WALK_BYTES};
 pub use gpu_rates::{GpuRates, SumRates};
@@ -47,7 +44,6 @@ pub use sums::{MOST_PEERS, NO_NCCL, Sums, SumsBy, peer_bytes, summed};
 pub(crate) use transfers::FLAG;
 pub use transfers::{Movement, transfers};
 pub use trial::Trial;
-pub use verdict::{Limit, Setting, Spent, Verdict};
 
 use self::{course::Course, fetch::Way};
 use crate::{
@@ -82,15 +78,8 @@ pub enum PlanError {
     Missing(Problem),
 }
 
-/// Plans one trial. `file` is how quickly rows come from the file that features stay in, where that was measured;
-/// `threads` is what the host may use.
-pub fn plan(
-    spec: &Spec,
-    facts: Facts,
-    file: Option<FileRates>,
-    machine: &Machine,
-    threads: usize,
-) -> Result<Trial, PlanError> {
+/// Plans one trial. `threads` is what the host may use.
+pub fn plan(spec: &Spec, facts: Facts, machine: &Machine, threads: usize) -> Result<Trial, PlanError> {
     let devices = devices::choose(&spec.devices, machine).map_err(PlanError::Missing)?;
     let mut spec = spec.clone();
     let mut problems = Vec::new();
@@ -164,8 +153,7 @@ pub fn plan(
         (false, Some(_)) => (1, threads.min(MOST_READERS)),
         (false, None) => (1, 1),
     };
-    let way = Way { shuffle: spec.data.shuffle, chunks, world_size, readers };
-    let fetch = Fetch::of(facts, file, &course, way, &machine.speed());
+    let fetch = Fetch::of(facts, &course, Way { shuffle: spec.data.shuffle, chunks }, &machine.speed());
     let queued = sums.as_ref().is_some_and(|sums| sums.by.is_queued());
     let by = chosen.as_ref().map(|chosen| (chosen.engine, spec.devices.precision, queued));
     let floor = by.and_then(|by| machine.gpu_floor(all(), by, (data_bytes, fetch)));
@@ -281,7 +269,7 @@ mod tests {
             rates: Rates::typical("avx2"),
             sum_rates: None,
         };
-        let refused = plan(&experiment.trials[0].spec, facts, None, &machine, 2).err();
+        let refused = plan(&experiment.trials[0].spec, facts, &machine, 2).err();
         let message = "the job needs at least 16 EiB of memory for parameters, activations and data, and 7.5 GiB are \
                        available";
         let problem =

@@ -60,7 +60,7 @@ pub use trace::TraceJson;
 pub use transfers::TransfersCsv;
 pub use whole::{Durability, write_whole};
 
-pub(crate) use story::{devices_in_words, of_build, rates as rates_in_words};
+pub(crate) use story::{cause, devices_in_words, of_build};
 
 /// Consumes events.
 pub trait Sink: Send {

@@ -151,7 +151,6 @@ mod tests {
             final_validation_accuracy: None,
             steps: 5,
             epochs: 1,
-            longer: None,
             no_model: Some(NoModel::Diverged),
             ..sample::outcome()
         };
