@@ -2,7 +2,8 @@
 
 use crate::{
     device::{ClockCost, LaneTrace},
-    plan::{RunLimit, Verdict},
+    host::load::Load,
+    plan::TimeAccount,
     spec::Metric,
 };
 
@@ -213,10 +214,10 @@ pub struct Outcome {
     pub instrument: ClockCost,
     /// `trace.json`; empty where it was not asked for.
     pub traces: Vec<TraceLane>,
-    /// What bounds the run; `None` where nothing can be said.
-    pub verdict: Option<Verdict>,
-    /// What would have made the run longer; `None` where its own course ended it.
-    pub longer: Option<RunLimit>,
+    /// What its training time went into; `None` where nothing can be said.
+    pub account: Option<TimeAccount>,
+    /// What others took of the machine meanwhile, where that is known.
+    pub load: Option<Load>,
     /// Why there are no weights to keep; `None` where there are.
     pub no_model: Option<NoModel>,
 }

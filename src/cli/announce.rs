@@ -76,9 +76,6 @@ pub fn begin(
         info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
     }
     info(format!("steps are timed by {}", timed_by(trial)))?;
-    if let (Some(fetch), Some(row_bytes)) = (trial.lower_bound.fetch, trial.facts.file_row_bytes) {
-        info(format!("rows from the file: {}", fetch.rates.in_words(row_bytes)))?;
-    }
     trial.scaling_in_words().map_or(Ok(()), info)?;
     for remark in trial.remarks() {
         send(sender, Event::Notice(Level::Warning, remark))?;

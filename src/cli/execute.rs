@@ -186,6 +186,7 @@ pub fn execute(
         if let Err(e) = saved {
             (ended.status, ended.reason) = (Status::Failed, Some(e.to_string()));
         }
+        ended.load = process.load.load();
         let _ = send(&sender, Event::Finished(Box::new(ended.clone())));
         outcome = Some(ended);
     }

@@ -10,7 +10,7 @@ use super::device_group::{RankLink, executor};
 use crate::{
     data::{Dataset, Store, epoch_order},
     device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose, RowReader},
-    plan::{DeviceId, FileRates, ReadCost, Trial},
+    plan::{DeviceId, ReadCost, Trial},
     program::Hyper,
     random,
     report::Estimate,
@@ -71,11 +71,8 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
     let short = (LONG.as_secs_f64() / 16.0 / trial.lower_bound.by(1).device_s()) as usize; // a float as an integer saturates
     let steps = if grain == Grain::Phases { steps.min(short.max(1)) } else { steps };
     let executor = executor(trial, place, trial.programs.clone(), RankLink::Alone)?;
-    // What a disk adds is read ahead in a run, and would be waited for here.
     let file = match (&dataset.train.features, trial.lower_bound.fetch) {
-        (Store::File(rows), Some(ReadCost { in_step: true, rates: FileRates { disk: None, .. }, .. })) => {
-            Some((rows, &dataset.train.targets))
-        }
+        (Store::File(rows), Some(ReadCost { in_step: true, .. })) => Some((rows, &dataset.train.targets)),
         _ => None,
     };
     let rows = if file.is_some() { MeasuredOn::File } else { MeasuredOn::Blank };

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    data::{self, Dataset, FileChange, FileFingerprint, Store, Task, Weights, read_weights},
-    device::file_rates,
-    plan::{self, DatasetInfo, FileRates, Machine, PlanError, ResolvedDevices, Trial},
+    data::{self, Dataset, FileChange, FileFingerprint, Task, Weights, read_weights},
+    plan::{self, DatasetInfo, Machine, PlanError, ResolvedDevices, Trial},
     spec::{self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec},
     units,
 };
@@ -20,9 +19,6 @@ const MEMORY_PART: f64 = 0.5;
 pub struct Datasets {
     memory_available: u64,
     kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
-    /// How quickly rows come from files that they stay in, by what the spec says of those: repeats of a trial differ in the
-    /// seed alone, and are all held against the same.
-    measured: Vec<(Source, Option<FileRates>)>,
     /// The files of all that were opened, as they were then.
     seen: Vec<FileFingerprint>,
 }
@@ -30,12 +26,7 @@ pub struct Datasets {
 impl Datasets {
     /// On a machine.
     pub fn new(machine: &Machine) -> Self {
-        Self {
-            memory_available: machine.memory_available,
-            kept: Vec::new(),
-            measured: Vec::new(),
-            seen: Vec::new(),
-        }
+        Self { memory_available: machine.memory_available, kept: Vec::new(), seen: Vec::new() }
     }
 
     /// The rows that a spec names.
@@ -72,18 +63,6 @@ impl Datasets {
 }
 
 impl Datasets {
-    /// How quickly rows come from the file that they stay in, if they do: measured once for all trials of a sweep that have
-    /// the same source, in some milliseconds.
-    fn file_rates(&mut self, source: &Source, dataset: &Dataset, threads: usize) -> Option<FileRates> {
-        let Store::File(rows) = &dataset.train.features else { return None };
-        if let Some((_, rates)) = self.measured.iter().find(|(of, _)| of == source) {
-            return *rates;
-        }
-        let rates = file_rates(&**rows, (dataset.train.rows, dataset.features), threads);
-        self.measured.push((source.clone(), rates));
-        rates
-    }
-
     /// All trials are to be of the same contents, however often their files are read.
     fn see(&mut self, files: &[FileFingerprint], key: &str) -> Result<(), Problem> {
         for stamp in files {
@@ -133,8 +112,7 @@ pub fn plan_trial(
     threads: usize,
 ) -> Result<Trial, PlanError> {
     let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
-    let file = datasets.file_rates(&spec.data.source, &dataset, threads);
-    let planned = plan::plan(spec, dataset.facts(), file, machine, threads)?;
+    let planned = plan::plan(spec, dataset.facts(), machine, threads)?;
     initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
     Ok(planned)
 }
@@ -234,8 +212,7 @@ mod tests {
         std::fs::write(&path, text).expect("a spec");
         std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n").expect("rows");
         let experiment = spec::load(&path, &["seed=1,2,3".to_owned()]).unwrap_or_else(|_| panic!("a spec"));
-        let mut datasets =
-            Datasets { memory_available: 1 << 30, kept: Vec::new(), measured: Vec::new(), seen: Vec::new() };
+        let mut datasets = Datasets { memory_available: 1 << 30, kept: Vec::new(), seen: Vec::new() };
         for trial in &experiment.trials {
             assert!(datasets.open(&trial.spec).is_ok());
         }

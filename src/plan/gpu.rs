@@ -64,12 +64,6 @@ const FIXED_BYTES: u64 = 40 << 20;
 /// dependent kernels on an H100 are reported, and a kernel's own start and end).
 const COSTS_S: [f64; 3] = [0.3e-6, 1.5e-6, 2.0e-6];
 
-/// What the instructions of a step cost at least on a GPU where more than one of its multiprocessors computes, as
-/// estimated.
-pub(super) fn overhead_s(instructions: usize) -> f64 {
-    instructions as f64 * COSTS_S[1].min(COSTS_S[2])
-}
-
 /// The part of its peak at which small products run, an estimate: in one block, in a grid, as tuned kernels.
 const PARTS: [f64; 3] = [0.2, 0.25, 0.5];
 

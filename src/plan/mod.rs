@@ -3,14 +3,13 @@
 //! Planning is pure: it is told what the data are ([`DatasetInfo`]) and what the machine is ([`Machine`]), and touches neither
 //! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
 
-mod advice;
 mod all_reduce;
+mod bound;
 mod chunk_policy;
 mod chunks;
 mod dataset_info;
 mod devices;
 mod engine;
-mod file_rates;
 mod footprint;
 mod gpu;
 mod gpu_rates;
@@ -26,19 +25,17 @@ mod schedule;
 mod shapes;
 mod transfers;
 mod trial;
-mod verdict;
 
-pub use advice::RunLimit;
 pub use all_reduce::{AllReduceMethod, AllReducePlan, MOST_PEERS, NO_NCCL, peer_bytes, summed};
+pub use bound::{Bottleneck, FewerReads, Measured, TimeAccount, TimeShare};
 pub use chunks::Chunks;
 pub use dataset_info::DatasetInfo;
 pub use devices::{DeviceId, ResolvedDevices};
 pub use engine::Engine;
-pub use file_rates::{Disk, FileRates};
 pub use footprint::Footprint;
 pub use gpu::{Gpu, GpuLimits, INTERPRETER_BYTES, MOST_COUNTED};
 pub use gpu_rates::{AllReduceRates, GpuRates};
-pub use lower_bound::{LowerBound, Machine, Speed, StepBound, TimeBreakdown};
+pub use lower_bound::{LowerBound, Machine, Speed, StepWork, TimeBreakdown};
 pub use rates::{MachineRates, Origin, Processor};
 pub use read_cost::{BLOCK_BYTES, GAP_BYTES, READERS_AHEAD, ReadCost};
 pub use scaling::global_batch;
@@ -47,7 +44,6 @@ pub use shapes::LayerRow;
 pub(crate) use transfers::FLAG;
 pub use transfers::{Movement, transfers};
 pub use trial::Trial;
-pub use verdict::{Bottleneck, Measured, RunConfig, Verdict};
 
 use self::{read_cost::ReadPlan, run_length::RunLength};
 use crate::{
@@ -82,15 +78,8 @@ pub enum PlanError {
     Missing(Problem),
 }
 
-/// Plans one trial. `file` is how quickly rows come from the file that features stay in, where that was measured;
-/// `threads` is what the host may use.
-pub fn plan(
-    spec: &Spec,
-    facts: DatasetInfo,
-    file: Option<FileRates>,
-    machine: &Machine,
-    threads: usize,
-) -> Result<Trial, PlanError> {
+/// Plans one trial. `threads` is what the host may use.
+pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) -> Result<Trial, PlanError> {
     let devices = devices::choose(&spec.devices, machine).map_err(PlanError::Missing)?;
     let mut spec = spec.clone();
     let mut problems = Vec::new();
@@ -170,8 +159,8 @@ pub fn plan(
         (false, Some(_)) => (1, threads.min(MOST_READERS)),
         (false, None) => (1, 1),
     };
-    let way = ReadPlan { shuffle: spec.data.shuffle, chunks, world_size, readers };
-    let fetch = ReadCost::compute(facts, file, &course, way, &machine.speed());
+    let fetch =
+        ReadCost::compute(facts, &course, ReadPlan { shuffle: spec.data.shuffle, chunks }, &machine.speed());
     let queued = sums.as_ref().is_some_and(|sums| sums.by.is_queued());
     let by = chosen.as_ref().map(|chosen| (chosen.engine, spec.devices.precision, queued));
     let lower_bound = by.and_then(|by| machine.gpu_floor(all(), by, (data_bytes, fetch)));
@@ -288,7 +277,7 @@ mod tests {
             rates: MachineRates::typical("avx2"),
             sum_rates: None,
         };
-        let refused = plan(&experiment.trials[0].spec, facts, None, &machine, 2).err();
+        let refused = plan(&experiment.trials[0].spec, facts, &machine, 2).err();
         let message = "the job needs at least 16 EiB of memory for parameters, activations and data, and 7.5 GiB are \
                        available";
         let problem =

@@ -31,15 +31,6 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// What the fixed cost of an instruction is called.
-    pub fn overhead(self) -> &'static str {
-        match self {
-            Self::Cpu => "call overhead",
-            Self::Gpu => "launch latency",
-            Self::GpuWalk => "barriers",
-        }
-    }
-
     /// Whether it is a GPU's.
     pub fn is_gpu(self) -> bool {
         self != Self::Cpu

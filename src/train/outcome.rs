@@ -6,8 +6,7 @@ use super::{device_group::Rank, session::Session};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Reads},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
-    host,
-    plan::{Measured, RunConfig, RunLimit, Verdict},
+    plan::{Measured, TimeAccount},
     program::Phase,
     units,
 };
@@ -26,14 +25,10 @@ impl Session<'_> {
         let _ = (self.emit)(std::mem::take(&mut self.outbox));
         let loop_s = loop_time.as_secs_f64();
         let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
-        let longer = match (status, &reason) {
-            (Status::Finished, None) => Some(RunLimit::from_trial(self.trial)),
-            (Status::Finished, Some(_)) => self.out_of_time.then_some(RunLimit::Time),
-            _ => None,
-        };
         let rows = self.rows();
+        let last_steps = self.last_steps();
         let ranks = self.group.finish();
-        let verdict = ranks.first().and_then(|first| {
+        let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
             let of = |total: fn(&Clock, Phase) -> Duration, phase| {
                 clocks.iter().flatten().map(|c| total(c, phase).as_secs_f64()).sum::<f64>()
@@ -44,12 +39,11 @@ impl Session<'_> {
             let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
             let train_s = train_time.as_secs_f64();
             let log_waits = log_waits(&first.device);
-            let spent = Measured { steps: self.step, train_s, log_waits, ..work };
+            let full_steps = self.step - last_steps;
+            let measured = Measured { full_steps, last_steps, train_s, log_waits, ..work };
             // Virtual devices share one processor: nothing can be said of what bounds real ones.
             let known = !self.trial.devices.any_virtual();
-            let setting = RunConfig::from_trial(self.trial, host::logical_cores().unwrap_or(1));
-            let setting = RunConfig { longer, ..setting };
-            Verdict::compute(&self.trial.lower_bound, &spent, &setting).filter(|_| known)
+            TimeAccount::new(self.trial, &measured).filter(|_| known)
         });
         let mut timing_rows = Vec::new();
         for rank in &ranks {
@@ -93,14 +87,22 @@ impl Session<'_> {
             warmup_s: self.warmup.map(|w| w.as_secs_f64()),
             instrument: instrument(&self.clock, &ranks),
             traces: traces(&self.clock, &ranks),
-            verdict,
-            longer,
+            account,
+            load: None,
             no_model: None,
         }
     }
 }
 
 impl Session<'_> {
+    /// Steps on the fewer rows that an epoch ends with.
+    fn last_steps(&self) -> u64 {
+        match self.trial.programs.train_last {
+            Some(_) => self.step / self.trial.steps_per_epoch.max(1),
+            None => 0,
+        }
+    }
+
     /// How rows came to the steps. Where phases are timed, one of them is that of the rows; else every thread of a team
     /// fetches its share, all of them at the same time.
     fn rows(&self) -> RowsCame {
@@ -190,7 +192,8 @@ impl RunTimes<'_> {
         Measured {
             compute_s: all_s - fetch_s,
             fetch_s,
-            transfer_s: (self.host)(Phase::Upload) + waited_s,
+            wait_s: waited_s,
+            upload_s: (self.host)(Phase::Upload),
             log_s: (self.host)(Phase::Log),
             all_reduce_s: (self.host)(Phase::AllReduce),
             ..Measured::default()
@@ -198,7 +201,7 @@ impl RunTimes<'_> {
     }
 
     /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
-    /// that they append to. The verdict takes of the host's times only what the GPU stood idle for.
+    /// that they append to.
     fn of_gpu(&self) -> Measured {
         let work = Self::PHASES.into_iter().chain([Phase::Data, Phase::Log]).map(self.device);
         let waited_s = match self.rows {
@@ -207,7 +210,8 @@ impl RunTimes<'_> {
         };
         Measured {
             compute_s: work.sum(),
-            transfer_s: (self.host)(Phase::Upload) + waited_s,
+            wait_s: waited_s,
+            upload_s: (self.host)(Phase::Upload),
             log_s: (self.host)(Phase::Log),
             all_reduce_s: (self.device)(Phase::AllReduce),
             ..Measured::default()

@@ -10,13 +10,10 @@ use std::{
     ops::Range,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use crate::{
-    device::{self, RowReader},
-    plan::READERS_AHEAD,
-};
+use crate::{device::RowReader, plan::READERS_AHEAD};
 
 /// Rows that are looked at, of those to come.
 const LOOKS: usize = 16;
@@ -27,6 +24,18 @@ const PIECE: usize = 16;
 
 /// Rows to bring near at least, in bytes: some ten milliseconds of a quick disk, and of steps.
 const WINDOW_BYTES: usize = 32 << 20;
+
+/// Reading a row takes longer than this only where something is waited for: a call of the system takes a microsecond or
+/// two, the quickest of disks some fifty.
+const CALL: Duration = Duration::from_micros(20);
+
+/// Bytes that are copied from memory in a second at least.
+const COPIED_PER_S: f64 = 1e9;
+
+/// Whether a row of so many bytes that took so long was waited for.
+fn is_far(took: Duration, row_bytes: u64) -> bool {
+    took > CALL + Duration::from_secs_f64(row_bytes as f64 / COPIED_PER_S)
+}
 
 /// Rows of so many features that are looked at together. Steps are to tell at least as often how far they are.
 pub fn window(features: usize) -> usize {
@@ -138,7 +147,7 @@ impl Worker {
             let begun = Instant::now();
             // What is wrong with a row is told by the step that needs it.
             let _ = self.rows.read_rows(&[**number], &mut row);
-            device::is_far(begun.elapsed(), self.rows.row_bytes())
+            is_far(begun.elapsed(), self.rows.row_bytes())
         });
         slow.count() > 1
     }

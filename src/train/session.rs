@@ -177,8 +177,6 @@ pub(super) struct Session<'a> {
     pub(super) reads: Vec<(Kind, Purpose, Arc<Reads>)>,
     /// An end that is not the planned one.
     pub(super) ended: Option<(Status, Option<String>)>,
-    /// Whether `trainer.max_time` is what ends it.
-    pub(super) out_of_time: bool,
     /// The last step at which the files of rows were found as they were.
     pub(super) files_seen: u64,
 }
@@ -218,7 +216,6 @@ impl<'a> Session<'a> {
             ordering: Duration::ZERO,
             reads: Vec::new(),
             ended: None,
-            out_of_time: false,
             files_seen: 0,
         }
     }

@@ -65,11 +65,10 @@ fn what_the_readme_shows_is_what_is_printed() {
     }
 }
 
-/// Without what is said of noise, of what bounds a run and of what timing it costs, which depend on the machine and on what else it does.
+/// Without what is said of noise and of what bounds a run, which depend on the machine and on what else it does.
 fn quiet(lines: &[String]) -> Vec<String> {
-    let depends = |line: &&String| {
-        ["noise:", "bound by ", "instrument "].iter().any(|head| line.trim_start().starts_with(head))
-    };
+    let depends =
+        |line: &&String| ["noise:", "bound by "].iter().any(|head| line.trim_start().starts_with(head));
     lines.iter().filter(|line| !depends(line)).cloned().collect()
 }
 

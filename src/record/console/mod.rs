@@ -29,7 +29,7 @@ pub enum Verbosity {
     Quiet,
     /// Progress, warnings and the table.
     Normal,
-    /// `-v`: every notice and every validation, too.
+    /// `-v`: every notice, every validation and the details of the end, too.
     Verbose,
 }
 
@@ -82,6 +82,7 @@ pub struct Console {
     folder: PathBuf,
     begun: Instant,
     header: Option<Box<Header>>,
+    best: Option<closing::Best>,
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     bar: Bar,
@@ -108,6 +109,7 @@ impl Console {
             folder: folder.to_owned(),
             begun,
             header: None,
+            best: None,
             out,
             err,
             bar: Bar::default(),
@@ -137,6 +139,7 @@ impl Console {
     }
 
     fn validation(&mut self, row: &ValidationRow) {
+        self.best = closing::Best::of(self.best, row);
         let Some(header) = &self.header else { return };
         let due = match self.options.verbosity {
             Verbosity::Quiet => false,
@@ -154,12 +157,16 @@ impl Console {
         self.bar.clear(&mut self.err);
         let Some(header) = self.header.take() else { return };
         let quiet = self.options.verbosity == Verbosity::Quiet;
+        if self.options.verbosity == Verbosity::Verbose {
+            messages::details(&header, outcome).iter().for_each(|line| self.print_line(line));
+        }
         match self.options.ending {
             Ending::Table if quiet => self.closing = Some(format!("{}\n", self.folder.display())),
             Ending::Table => {
                 let wall_s = self.begun.elapsed().as_secs_f64();
-                self.closing =
-                    Some(closing::table(&header, outcome, wall_s, &self.folder, self.options.color));
+                let color = self.options.color;
+                let table = closing::table(&header, outcome, self.best, wall_s, &self.folder, color);
+                self.closing = Some(table);
             }
             Ending::Line if quiet => {}
             Ending::Line => {
