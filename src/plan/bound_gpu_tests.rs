@@ -195,10 +195,10 @@ fn the_slowest_gpu_is_the_floor_of_all() {
         let ranks = places.iter().map(|place| (place, programs));
         machine.gpu_floor(ranks, (Engine::Graph, Precision::F32, true), (trial.data_bytes, None))
     };
-    let both = floor([Some(gpu()), Some(slow)]).unwrap();
+    let both = lower_bound([Some(gpu()), Some(slow)]).unwrap();
     assert_eq!(both.rates.flops_per_s, 5e12);
-    assert_eq!(floor([Some(slow), Some(gpu())]), Some(both));
-    assert_eq!(floor([Some(gpu()), None]), None);
+    assert_eq!(lower_bound([Some(slow), Some(gpu())]), Some(both));
+    assert_eq!(lower_bound([Some(gpu()), None]), None);
 }
 
 /// In a graph a sum has no time of its own: it takes its part of the step. Timed by itself it is not counted twice.

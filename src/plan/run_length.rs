@@ -69,12 +69,12 @@ mod tests {
         RunLength { batch, steps, steps_per_epoch: rows.div_ceil(batch as u64), validations: 0, rows }
     }
 
-    /// 100 rows by 8 are 13 steps; 32 at a time are chunks of 32, 32, 32 and 4.
+    /// 100 rows by 8 are 13 steps.
     #[test]
-    fn chunks_at_the_ends_of_epochs_are_counted() {
+    fn rows_of_epochs_and_of_parts_of_one_are_counted() {
         let three = course(100, 8, 39);
         assert_eq!((three.epochs(), three.train_rows(), three.epoch_rows()), (3, 300, 100));
-        // Two epochs and 40 rows of the third: 32, and 8 of a chunk.
+        // Two epochs and 40 rows of the third.
         let some = course(100, 8, 31);
         assert_eq!((some.epochs(), some.train_rows(), some.epoch_rows()), (3, 240, 100));
         // Less than one.

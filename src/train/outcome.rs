@@ -211,7 +211,8 @@ impl RunTimes<'_> {
         Measured {
             compute_s: work.sum(),
             wait_s: waited_s,
-            upload_s: (self.host)(Phase::Upload),
+            // Chunks are copied while the host is elsewhere.
+            upload_s: (self.host)(Phase::Upload).max((self.device)(Phase::Upload)),
             log_s: (self.host)(Phase::Log),
             all_reduce_s: (self.device)(Phase::AllReduce),
             ..Measured::default()

@@ -200,7 +200,7 @@ fn words(line: &str) -> Vec<Word> {
         // A row of rates, with units or, on a machine that is busy, without.
         return vec![Word::Exact("steps/s".to_owned())];
     }
-    if line.contains(" by the cost model, ") {
+    if line.contains(" rates, bound by ") {
         // The model's figures are those of the instruction set.
         return Vec::new();
     }
