@@ -29,7 +29,7 @@ use crate::{
     program::{Arena, BufferId, Layout, Phase, Slice, Sums},
 };
 
-/// A GPU with a trial loaded.
+/// A GPU with a loaded trial.
 pub struct CudaExecutor {
     pub(super) train: Loaded,
     pub(super) validate: Option<Loaded>,
@@ -54,7 +54,6 @@ pub struct CudaExecutor {
     pub(super) streamed: bool,
     pub(super) seed: u64,
     pub(super) bytes: u64,
-    /// Steps that are queued at once, at most.
     pub(super) most_steps: usize,
     /// Seconds of the validation that is under way.
     pub(super) validation_s: Option<f64>,
@@ -93,7 +92,6 @@ impl CudaExecutor {
         Ok(wait)
     }
 
-    /// Marks where a copy to the host begins.
     fn copy_out_begins(&self) -> Result<(), DeviceError> {
         if self.timeline.wanted { self.timeline.around[0].record(&self.ground.stream) } else { Ok(()) }
     }
@@ -112,7 +110,6 @@ impl CudaExecutor {
         Ok(wait)
     }
 
-    /// The address of a slice.
     fn address(&self, slice: Slice) -> Result<u64, DeviceError> {
         let end = slice.offset.saturating_add(slice.len);
         if slice.buffer == self.layout.log && end <= Mailbox::log_bytes(&self.layout) / 4 {

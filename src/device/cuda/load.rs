@@ -33,7 +33,7 @@ use crate::{
 
 /// What a trial asks of a GPU.
 pub struct Job {
-    /// Which.
+    /// Where it runs.
     pub gpu: Gpu,
     /// Its programs.
     pub programs: Programs,

@@ -25,11 +25,9 @@ use crate::{
 
 /// What all engines need. Each thing goes before what it uses.
 pub struct Ground {
-    /// The way to the other GPUs by NCCL.
     pub others: Option<Communicator>,
     /// The way to them by a kernel of ours.
     pub peers: Option<PeerSums>,
-    /// The queue of all steps.
     pub stream: Stream,
     /// Parameters and what steps make.
     pub arena: DeviceMemory,
@@ -37,9 +35,7 @@ pub struct Ground {
     pub run: DeviceMemory,
     /// Two words for the barrier of a grid.
     pub barrier: DeviceMemory,
-    /// The kernels.
     pub kernels: Kernels,
-    /// The GPU.
     pub context: Arc<Context>,
     /// The last step that was queued, from 1.
     pub step: u64,

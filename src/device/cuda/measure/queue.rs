@@ -19,22 +19,18 @@ use crate::device::{
     },
 };
 
-/// Rounds of a figure.
 const ROUNDS: usize = 5;
 /// Once rounds have taken this long, there are enough of them: what takes so long is little disturbed.
 const ENOUGH_S: f64 = 0.2;
 /// A round takes about this long at least.
 const ROUND_S: f64 = 1e-3;
-/// Repetitions of a round at most.
 const MOST: usize = 4096;
-/// Waits of the host that are timed.
 const WAITS: usize = 100;
 /// Random numbers that fill memory again and again: products of zeros take less power, and clocks go up.
 const NOISE: usize = 1 << 18;
 
 /// A GPU that was taken to be measured.
 pub struct Bench {
-    /// Kernels, a stream, and memory.
     pub ground: Ground,
     begin: Event,
     end: Event,
@@ -43,7 +39,6 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Takes it.
     pub fn open(gpu: Gpu) -> Result<Self, DeviceError> {
         Self::with(gpu, None, None)
     }

@@ -26,7 +26,6 @@ use crate::device::{
 struct Chunk {
     memory: DeviceMemory,
     staging: Pinned,
-    /// The upload begins.
     begun: Event,
     /// The upload is done: the staging may be written again, and kernels may read.
     uploaded: Event,
@@ -57,7 +56,6 @@ impl Chunk {
     }
 }
 
-/// See the module.
 #[derive(Default)]
 pub struct Feed {
     whole: Option<DeviceMemory>,
@@ -72,7 +70,6 @@ impl Feed {
         chunk.or_else(|| self.whole.as_ref().map(|m| m.at)).unwrap_or(0)
     }
 
-    /// Bytes that it takes on the device.
     pub fn bytes(&self) -> usize {
         let chunks = self.chunks.iter().flatten().map(|chunk| chunk.memory.bytes);
         chunks.sum::<usize>() + self.whole.as_ref().map_or(0, |memory| memory.bytes)
@@ -167,7 +164,6 @@ pub struct OrderFeed {
 }
 
 impl OrderFeed {
-    /// None so far.
     pub fn new() -> Self {
         Self { memory: None, staging: [None, None], next: 0 }
     }
@@ -177,7 +173,6 @@ impl OrderFeed {
         self.memory.as_ref().map_or(0, |memory| memory.at)
     }
 
-    /// Bytes that it takes on the device.
     pub fn bytes(&self) -> usize {
         self.memory.as_ref().map_or(0, |memory| memory.bytes)
     }

@@ -22,7 +22,6 @@ struct Place {
     copied: Event,
 }
 
-/// See the module.
 #[derive(Default)]
 pub struct Staging {
     places: [Option<Place>; 2],

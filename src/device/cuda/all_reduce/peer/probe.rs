@@ -17,10 +17,8 @@ use crate::{
 
 /// How long the others are waited for at least.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Numbers of the sum.
 const NUMBERS: usize = 1021;
 
-/// What a rank needs for it.
 struct Ground {
     stream: Stream,
     memory: DeviceMemory,
