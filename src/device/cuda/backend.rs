@@ -4,14 +4,9 @@ use std::{any::Any, cell::Cell, collections::HashMap, ffi::c_void, fmt, sync::Ar
 
 use super::{
     abi::{Kind, NONE, Op, PARTIALS},
-    ffi::{context::Context, gpu::Gpu},
-    launch::{
-        kernel::{Shape, argument, launch, shape},
-        kernels::Kernels,
-        patience::Patience,
-        stream::Stream,
-    },
-    memory::allocation::{DeviceMemory, Pinned},
+    ffi::{Context, Gpu},
+    launch::{Kernels, Patience, Shape, Stream, argument, launch, shape},
+    memory::{DeviceMemory, Pinned},
 };
 use crate::{
     device::{

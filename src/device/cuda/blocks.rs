@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::{
     abi::Run,
-    engines::steps::Work as Part,
+    engines::Work as Part,
     executor::CudaExecutor,
-    launch::ring::{Done, Queued},
+    launch::{Done, Queued},
 };
 use crate::{
     device::{Block, DeviceError, Kind, Ledger, Meters, Purpose, Work},

@@ -7,21 +7,11 @@ use std::{
 
 use super::{
     abi::SUMS,
-    all_reduce::sums::HostSums,
-    engines::{ground::Ground, loaded::Loaded},
-    launch::{
-        kernel::{Shape, argument, launch},
-        pulse::{Inside, Watch},
-        ring::Ring,
-        stream::Stream,
-    },
+    all_reduce::HostSums,
+    engines::{Ground, Loaded},
+    launch::{Inside, Ring, Shape, Stream, Watch, argument, launch},
     measure::timeline::Timeline,
-    memory::{
-        allocation::{DeviceMemory, Pinned},
-        feed::{Feed, OrderFeed},
-        mailbox::Mailbox,
-        staging::Staging,
-    },
+    memory::{DeviceMemory, Feed, Mailbox, OrderFeed, Pinned, Staging},
 };
 use crate::{
     device::{Block, DETAILED_STEPS, DeviceError, Executor, Lane, Meters, Moved, Purpose, Ran},

@@ -5,24 +5,14 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     abi::{PARTIALS, Run},
-    all_reduce::sums::{HostSums, Way},
+    all_reduce::{HostSums, Way},
     encode::Precision,
-    engines::{
-        ground::Ground,
-        loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS},
-        product::Products,
-        steps::Steps,
-    },
+    engines::{Ground, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, Steps},
     executor::CudaExecutor,
-    ffi::{context::Context, gpu::Gpu},
-    launch::{kernels::Kernels, patience::Patience, ring::Ring, stream::Stream},
+    ffi::{Context, Gpu},
+    launch::{Kernels, Patience, Ring, Stream},
     measure::timeline::Timeline,
-    memory::{
-        allocation::{DeviceMemory, Pinned},
-        feed::OrderFeed,
-        mailbox::Mailbox,
-        staging::Staging,
-    },
+    memory::{DeviceMemory, Mailbox, OrderFeed, Pinned, Staging},
 };
 use crate::{
     device::DeviceError,

@@ -15,11 +15,10 @@ use crate::{
     collective::Abort,
     device::cuda::{
         ffi::{
-            context::Context,
-            gpu::Gpu,
+            Context, Gpu,
             nccl::{Config, FLOAT32, Handle, IN_PROGRESS, Id, Nccl, SUM, words},
         },
-        launch::{stream::Stream, wait},
+        launch::{Stream, wait},
     },
 };
 

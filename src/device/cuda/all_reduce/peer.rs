@@ -20,13 +20,9 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            ffi::{context::Context, gpu::Gpu},
-            launch::{
-                kernel::{Shape, argument, launch},
-                kernels::Kernels,
-                stream::Stream,
-            },
-            memory::allocation::{DeviceMemory, Pinned, Plain},
+            ffi::{Context, Gpu},
+            launch::{Kernels, Shape, Stream, argument, launch},
+            memory::{DeviceMemory, Pinned, Plain},
         },
     },
     plan::MOST_PEERS,

@@ -9,9 +9,7 @@ use crate::{
     collective::Collective,
     device::{
         DeviceError, Kind, Ledger, Purpose,
-        cuda::{
-            engines::ground::Ground, ffi::context::Context, launch::stream::Event, memory::allocation::Pinned,
-        },
+        cuda::{engines::Ground, ffi::Context, launch::Event, memory::Pinned},
     },
     units,
 };

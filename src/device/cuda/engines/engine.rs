@@ -12,10 +12,7 @@ use crate::{
         DeviceError,
         cuda::{
             abi::Run,
-            launch::{
-                graph::Graph,
-                kernel::{Shape, argument, launch},
-            },
+            launch::{Graph, Shape, argument, launch},
         },
     },
     plan::{self, WALK_BYTES},

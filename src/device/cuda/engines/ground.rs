@@ -7,18 +7,13 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            all_reduce::{
-                communicator::{Communicator, Lost},
-                peer::PeerSums,
-            },
-            ffi::context::Context,
+            all_reduce::{Communicator, Lost, PeerSums},
+            ffi::Context,
             launch::{
-                kernels::Kernels,
-                patience::Patience,
-                stream::{Event, Stream},
+                Event, Kernels, Patience, Stream,
                 wait::{EAGER, GRACE, PACING, Wait, soon, within},
             },
-            memory::allocation::DeviceMemory,
+            memory::DeviceMemory,
         },
     },
 };

@@ -12,12 +12,9 @@ use crate::device::{
     DeviceError,
     cuda::{
         abi::{FLAG_BF16, FLAG_TF32, Kind, NONE, Op},
-        ffi::{blas::Blas, context::Context},
-        launch::{
-            kernel::{Shape, is_large_product, shape},
-            stream::Stream,
-        },
-        memory::allocation::DeviceMemory,
+        ffi::{Blas, Context},
+        launch::{Shape, Stream, is_large_product, shape},
+        memory::DeviceMemory,
     },
 };
 

@@ -10,8 +10,8 @@ use crate::{
         cuda::{
             abi::{Kind, Op, bytes_of},
             encode::{Precision, Refused, counted, encode},
-            launch::kernel::{Shape, shape},
-            memory::{allocation::DeviceMemory, staging::Staging},
+            launch::{Shape, shape},
+            memory::{DeviceMemory, Staging},
         },
     },
     plan::MOST_COUNTED,

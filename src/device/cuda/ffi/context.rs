@@ -16,7 +16,7 @@ use super::{
 };
 use crate::device::{
     DeviceError,
-    cuda::launch::{patience, pulse::Pulse},
+    cuda::launch::{Pulse, patience},
 };
 
 /// UUIDs of the GPUs that this process has given up: nothing that it gives them is done any more.

@@ -6,7 +6,7 @@ use std::{ptr, sync::Arc};
 use cudarc::driver::sys::CUgraphExec;
 
 use super::stream::Stream;
-use crate::device::{DeviceError, cuda::ffi::context::Context};
+use crate::device::{DeviceError, cuda::ffi::Context};
 
 /// The driver's `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: what other threads do meanwhile is no concern of the capture.
 const THREAD_LOCAL: i32 = 1;

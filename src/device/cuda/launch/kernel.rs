@@ -10,7 +10,7 @@ use crate::{
         DeviceError,
         cuda::{
             abi::{Kind, NONE, Op, PARTIALS},
-            ffi::context::Context,
+            ffi::Context,
         },
     },
     program::LARGE_PRODUCT,

@@ -8,7 +8,7 @@ use crate::device::{
     DeviceError,
     cuda::{
         abi::Kind,
-        ffi::{cache::Cache, compiler::Compiler, context::Context},
+        ffi::{Cache, Compiler, Context},
     },
 };
 

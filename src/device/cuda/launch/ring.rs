@@ -15,9 +15,9 @@ use crate::{
         DeviceError,
         cuda::{
             abi::{Run, bytes_of},
-            engines::ground::Ground,
-            ffi::context::Context,
-            memory::allocation::Pinned,
+            engines::Ground,
+            ffi::Context,
+            memory::Pinned,
         },
     },
     program::{Hyper, Phase},

@@ -7,8 +7,8 @@ use cudarc::driver::sys::{CUevent, CUstream};
 use crate::device::{
     DeviceError,
     cuda::{
-        ffi::{context::Context, driver::NOT_READY},
-        memory::allocation::Pinned,
+        ffi::{Context, NOT_READY},
+        memory::Pinned,
     },
 };
 

@@ -6,16 +6,11 @@ use crate::device::{
     DeviceError,
     cuda::{
         abi::Run,
-        all_reduce::{communicator::Communicator, peer::PeerSums},
-        engines::{ground::Ground, steps::Work},
-        ffi::{context::Context, gpu::Gpu},
-        launch::{
-            kernel::{Shape, argument, launch},
-            kernels::Kernels,
-            patience::Patience,
-            stream::{Event, Stream},
-        },
-        memory::{allocation::DeviceMemory, staging::Staging},
+        all_reduce::{Communicator, PeerSums},
+        engines::{Ground, Work},
+        ffi::{Context, Gpu},
+        launch::{Event, Kernels, Patience, Shape, Stream, argument, launch},
+        memory::{DeviceMemory, Staging},
     },
 };
 

@@ -8,8 +8,8 @@ use crate::{
     device::{
         Clock, DeviceError, Lane,
         cuda::{
-            ffi::context::Context,
-            launch::{ring::Done, stream::Event},
+            ffi::Context,
+            launch::{Done, Event},
         },
     },
     program::Phase,

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, ptr, sync::Arc};
 
-use crate::device::{DeviceError, cuda::ffi::context::Context};
+use crate::device::{DeviceError, cuda::ffi::Context};
 
 pub struct DeviceMemory {
     context: Arc<Context>,

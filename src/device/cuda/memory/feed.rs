@@ -13,12 +13,9 @@ use super::{
 use crate::device::{
     DeviceError,
     cuda::{
-        engines::ground::Ground,
-        ffi::context::Context,
-        launch::{
-            ring::Ring,
-            stream::{Event, Stream},
-        },
+        engines::Ground,
+        ffi::Context,
+        launch::{Event, Ring, Stream},
     },
 };
 

@@ -10,7 +10,7 @@ use super::allocation::{DeviceMemory, Pinned};
 use crate::{
     device::{
         DeviceError,
-        cuda::{abi::SUMS, ffi::context::Context, launch::stream::Stream},
+        cuda::{abi::SUMS, ffi::Context, launch::Stream},
     },
     plan::FLAG,
     program::{Layout, Op, Programs, Sums},

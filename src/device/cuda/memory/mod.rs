@@ -1,6 +1,11 @@
 //! Memory of the device and of the host, and what is copied between them.
 
-pub mod allocation;
-pub mod feed;
-pub mod mailbox;
-pub mod staging;
+mod allocation;
+mod feed;
+mod mailbox;
+mod staging;
+
+pub use allocation::{DeviceMemory, Pinned, Plain};
+pub use feed::{Feed, OrderFeed};
+pub use mailbox::Mailbox;
+pub use staging::Staging;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::allocation::{Pinned, Plain};
 use crate::device::{
     DeviceError,
-    cuda::{engines::ground::Ground, launch::stream::Event},
+    cuda::{engines::Ground, launch::Event},
 };
 
 /// Bytes of a place at most: two of them keep the bus as busy as larger ones.

@@ -9,8 +9,8 @@ use crate::{
         DeviceError,
         cuda::{
             all_reduce::peer::PeerSums,
-            launch::stream::Stream,
-            memory::allocation::{DeviceMemory, Pinned},
+            launch::Stream,
+            memory::{DeviceMemory, Pinned},
         },
     },
 };
