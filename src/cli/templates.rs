@@ -2,11 +2,11 @@
 
 use std::{fs::OpenOptions, io::Write};
 
-use super::{
-    args::NewOptions,
-    exit::{Exit, print, say, tell},
+use super::args::NewOptions;
+use crate::{
+    run::{Exit, print, say, tell},
+    spec,
 };
-use crate::spec;
 
 /// Prints the JSON Schema of the spec.
 pub fn schema() -> Exit {

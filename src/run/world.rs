@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::exit::say;
+use super::say;
 use crate::{
     collective::{self, Abort, Collective},
     device::{

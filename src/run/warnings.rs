@@ -1,6 +1,6 @@
 //! Warnings that are known before anything runs: each told once, with the trials that it is of.
 
-use super::exit::tell;
+use super::tell;
 use crate::units;
 
 /// Each warning with the numbers of its trials, in the order in which they came.
