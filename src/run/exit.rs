@@ -2,6 +2,8 @@
 
 use std::process::{ExitCode, Termination};
 
+use crate::spec::Failure;
+
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -17,6 +19,20 @@ pub enum Exit {
     Signal(u8),
 }
 
+impl Exit {
+    /// Of two ends of trials, the one that the process ends with.
+    pub fn more_severe(self, other: Self) -> Self {
+        let weight = |exit: &Self| match exit {
+            Self::Done => 0,
+            Self::Missing => 1,
+            Self::Failed => 2,
+            Self::Refused => 3,
+            Self::Signal(_) => 4,
+        };
+        if weight(&other) > weight(&self) { other } else { self }
+    }
+}
+
 impl Termination for Exit {
     fn report(self) -> ExitCode {
         ExitCode::from(match self {
@@ -30,14 +46,20 @@ impl Termination for Exit {
 }
 
 /// Says an error that has no place in a spec.
-pub fn print_error(message: impl std::fmt::Display, hint: Option<&str>) {
+pub fn say(message: impl std::fmt::Display, hint: Option<&str>) {
     let red = anstyle_red();
     let hint = hint.map(|hint| format!("  = hint: {hint}\n")).unwrap_or_default();
-    print_stderr(&format!("{red}error{red:#}: {message}\n{hint}"));
+    tell(&format!("{red}error{red:#}: {message}\n{hint}"));
+}
+
+/// Prints what is wrong with a spec or its data.
+pub fn refuse(failure: &Failure) -> Exit {
+    tell(&failure.render(true));
+    Exit::Refused
 }
 
 /// Prints to standard error. Nobody being there to read it (or a full disk behind it) changes nothing about the end.
-pub fn print_stderr(text: &str) {
+pub fn tell(text: &str) {
     use std::io::Write;
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
@@ -52,7 +74,7 @@ pub fn print(text: &str) -> Exit {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            print_error(format!("cannot write to standard output: {}", crate::host::reason(&e)), None);
+            say(format!("cannot write to standard output: {}", crate::host::reason(&e)), None);
             Exit::Failed
         }
         _ => Exit::Done,
