@@ -46,20 +46,20 @@ impl Termination for Exit {
 }
 
 /// Says an error that has no place in a spec.
-pub fn say(message: impl std::fmt::Display, hint: Option<&str>) {
+pub fn print_error(message: impl std::fmt::Display, hint: Option<&str>) {
     let red = anstyle_red();
     let hint = hint.map(|hint| format!("  = hint: {hint}\n")).unwrap_or_default();
-    tell(&format!("{red}error{red:#}: {message}\n{hint}"));
+    print_stderr(&format!("{red}error{red:#}: {message}\n{hint}"));
 }
 
 /// Prints what is wrong with a spec or its data.
 pub fn refuse(failure: &Failure) -> Exit {
-    tell(&failure.render(true));
+    print_stderr(&failure.render(true));
     Exit::Refused
 }
 
 /// Prints to standard error. Nobody being there to read it (or a full disk behind it) changes nothing about the end.
-pub fn tell(text: &str) {
+pub fn print_stderr(text: &str) {
     use std::io::Write;
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
@@ -74,7 +74,7 @@ pub fn print(text: &str) -> Exit {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            say(format!("cannot write to standard output: {}", crate::host::reason(&e)), None);
+            print_error(format!("cannot write to standard output: {}", crate::host::reason(&e)), None);
             Exit::Failed
         }
         _ => Exit::Done,

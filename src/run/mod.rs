@@ -9,6 +9,7 @@
 
 mod announce;
 mod datasets;
+mod device_group;
 mod execute;
 mod exit;
 mod lab;
@@ -17,20 +18,19 @@ mod prepare;
 mod session;
 mod training;
 mod warnings;
-mod world;
 
 use std::{path::PathBuf, time::Duration, time::Instant};
 
 use chrono::{DateTime, Utc};
 
 pub use datasets::Datasets;
+pub use device_group::{RankLink, executor};
 pub use execute::ExecuteError;
-pub use exit::{Exit, print, refuse, say, tell};
+pub use exit::{Exit, print, print_error, print_stderr, refuse};
 pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use session::{Ended, Session, TrialEnded};
 pub use training::Ready;
 pub use warnings::Warnings;
-pub use world::{Link, executor};
 
 use crate::{
     event::Outcome,

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Instant};
 use chrono::Utc;
 
 use super::{
-    ExecuteError, Exit, Planned, Prepared, Process, execute::execute, prepare, refuse, say, warnings,
+    ExecuteError, Exit, Planned, Prepared, Process, execute::execute, prepare, print_error, refuse, warnings,
 };
 use crate::{
     event::{Outcome, Status},
@@ -70,7 +70,7 @@ impl<'a, P: Planned> Session<'a, P> {
         if !self.experiment.is_sweep() {
             return self.single(&prepared).into();
         }
-        self.sweep(&prepared).unwrap_or_else(|e| fault(&ExecuteError::Record(e), None).into())
+        self.sweep(&prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
     }
 
     fn single(&mut self, prepared: &[Prepared<P>]) -> Exit {
@@ -85,7 +85,7 @@ impl<'a, P: Planned> Session<'a, P> {
         let ready = match planned.ready(&mut self.shared) {
             Ok(ready) => ready,
             Err(e) => {
-                fault(&e, None);
+                report_error(&e, None);
                 return Exit::Refused;
             }
         };
@@ -104,7 +104,7 @@ impl<'a, P: Planned> Session<'a, P> {
             Ok(outcome) => match outcome.status {
                 Status::Finished => Exit::Done,
                 Status::Failed | Status::Diverged => {
-                    say(named(trial, outcome.reason.as_deref().unwrap_or("the run failed")), None);
+                    print_error(named(trial, outcome.reason.as_deref().unwrap_or("the run failed")), None);
                     Exit::Failed
                 }
                 Status::Interrupted => self.signal(),
@@ -119,7 +119,7 @@ impl<'a, P: Planned> Session<'a, P> {
                     }
                     _ => format!("trial {trial}"),
                 });
-                fault(e, what)
+                report_error(e, what)
             }
         }
     }
@@ -148,7 +148,7 @@ impl<'a, P: Planned> Session<'a, P> {
         let axes: Vec<_> = experiment.axes.iter().map(|a| a.key.clone()).collect();
         let mut table = SweepTable::create(folder.path(), &axes)?;
         let warnings = warnings(experiment, prepared, None);
-        warnings.tell();
+        warnings.print();
         warnings.texts().for_each(|text| self.warned.note(text));
         let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnded<'_, P>>::new());
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
@@ -189,7 +189,7 @@ impl<'a, P: Planned> Session<'a, P> {
     fn skip(&self, index: usize, problem: &Problem) -> TrialEnd {
         let there = problem.label.clone().map_or(String::new(), |label| format!(": {label}"));
         if self.process.verbosity == Verbosity::Quiet {
-            say(named(Some(index), format!("{}{there}", problem.message)), None);
+            print_error(named(Some(index), format!("{}{there}", problem.message)), None);
         }
         TrialEnd::Skipped { reason: format!("{}{there}", problem.message.replace('`', "")) }
     }
@@ -231,12 +231,12 @@ fn named(trial: Option<usize>, words: impl std::fmt::Display) -> String {
 }
 
 /// Says why a run, or what is named of a sweep, did not come to its recorded end.
-fn fault(error: &ExecuteError, what: Option<String>) -> Exit {
+fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),
         ExecuteError::Data(_) => Some("start again once nothing writes to them, or on a copy"),
         _ => None,
     };
-    say(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint);
+    print_error(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint);
     Exit::Failed
 }

@@ -9,7 +9,7 @@ use std::{
 use super::{
     DatasetInfo as RunFacts, Datasets, ExecuteError, Planned,
     announce::{begin, compare_with_truth, report_devices, timed_by},
-    world::{own_products, world},
+    device_group::{device_group, own_products},
 };
 use crate::{
     data::{Dataset, FileFingerprint, Weights, read_weights},
@@ -24,7 +24,7 @@ use crate::{
 pub struct Ready<'a> {
     trial: &'a Trial,
     dataset: Arc<Dataset>,
-    world: DeviceGroup,
+    group: DeviceGroup,
     initial: Vec<f32>,
     /// How its devices sum, where that is to be said.
     sums: Option<AllReducePlan>,
@@ -44,8 +44,8 @@ impl Ready<'_> {
         stop: &StopFlag,
         emit: &mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
     ) -> Result<Trained, Closed> {
-        let Self { trial, dataset, world, initial, .. } = self;
-        train::train(train::TrainSetup { trial, dataset: &dataset, world, initial: &initial, stop, emit })
+        let Self { trial, dataset, group, initial, .. } = self;
+        train::train(train::TrainSetup { trial, dataset: &dataset, group, initial: &initial, stop, emit })
     }
 }
 
@@ -111,11 +111,11 @@ impl Planned for Trial {
         }
         let weights = initial_weights(self, datasets).map_err(unreadable)?;
         let begun = Instant::now();
-        let (world, sums) = world(self)?;
+        let (group, sums) = device_group(self)?;
         let (loading, note) = (begun.elapsed(), own_products(self));
         let (init, seed) = (&self.spec.model.init, self.spec.seed);
         let initial = initial_values(init, &self.programs.layout, seed, weights.as_ref());
-        Ok(Ready { trial: self, dataset, world, initial, sums, note, loading })
+        Ok(Ready { trial: self, dataset, group, initial, sums, note, loading })
     }
 
     fn facts<'a>(&'a self, ready: &Ready<'_>) -> RunFacts<'a> {

@@ -1,6 +1,6 @@
 //! Warnings that are known before anything runs: each told once, with the trials that it is of.
 
-use super::tell;
+use super::print_stderr;
 use crate::units;
 
 /// Each warning with the numbers of its trials, in the order in which they came.
@@ -12,7 +12,7 @@ pub struct Warnings {
 
 impl Warnings {
     /// Of the trials that run, by their numbers.
-    pub fn of(is_sweep: bool, trials: impl Iterator<Item = (usize, Vec<String>)>) -> Self {
+    pub fn new(is_sweep: bool, trials: impl Iterator<Item = (usize, Vec<String>)>) -> Self {
         let mut found: Vec<(String, Vec<usize>)> = Vec::new();
         let mut count = 0;
         for (trial, warnings) in trials {
@@ -29,8 +29,8 @@ impl Warnings {
     }
 
     /// Says them on standard error, as a run says what it finds.
-    pub fn tell(&self) {
-        self.lines().iter().for_each(|line| tell(&format!("{line}\n")));
+    pub fn print(&self) {
+        self.lines().iter().for_each(|line| print_stderr(&format!("{line}\n")));
     }
 
     /// Their texts.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::say;
+use super::print_error;
 use crate::{
     collective::{self, Abort, Collective},
     device::{
         Device, DeviceError, Executor,
-        cpu::{CpuExecutor, Job, Memory, ThreadMode},
+        cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
     },
     plan::{AllReduceMethod, AllReducePlan, DeviceId, Engine, Trial},
     program::Programs,
@@ -19,7 +19,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a device sums with the others of its run.
-pub enum Link {
+pub enum RankLink {
     /// There are none.
     Alone,
     /// Among threads, through the host's memory.
@@ -33,10 +33,10 @@ pub enum Link {
 }
 
 /// One for each device of a run, what lets all of them go, and how they sum, where that is to be said.
-type Links = (Vec<Link>, Abort, Option<AllReducePlan>);
+type Links = (Vec<RankLink>, Abort, Option<AllReducePlan>);
 
 /// All devices of a trial, loaded and warmed up, and how they sum.
-pub fn world(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>), DeviceError> {
+pub fn device_group(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>), DeviceError> {
     // Rows are copied to a device at more than this.
     let slow_copy_s = trial.data_bytes as f64 / 100e6;
     let longest_s = (100.0 * trial.lower_bound.serial_s()).min(3600.0) + slow_copy_s;
@@ -56,9 +56,9 @@ pub fn world(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>), Devi
         let executor = executor(trial, *place, programs.clone(), link)?;
         devices.push(Device::new(place.to_string(), executor));
     }
-    let mut world = DeviceGroup::new(devices, abort, 2 * limit)?;
-    world.warm_up()?;
-    Ok((world, sums))
+    let mut group = DeviceGroup::new(devices, abort, 2 * limit)?;
+    group.warm_up()?;
+    Ok((group, sums))
 }
 
 /// What is to be said where kernels of ours do what a library would do faster.
@@ -85,7 +85,7 @@ pub fn own_products(_: &Trial) -> Option<String> {
 fn links(trial: &Trial, limit: Duration) -> Links {
     let used = &trial.devices.used;
     if used.len() == 1 {
-        return (vec![Link::Alone], Abort::nothing(), None);
+        return (vec![RankLink::Alone], Abort::nothing(), None);
     }
     let ordinals: Vec<u32> =
         used.iter().filter_map(|p| if let DeviceId::Gpu(i) = p { Some(*i) } else { None }).collect();
@@ -97,7 +97,7 @@ fn links(trial: &Trial, limit: Duration) -> Links {
         }
     }
     let (ranks, abort) = collective::shared(trial.devices.used_names(), limit);
-    (ranks.into_iter().map(|rank| Link::Host(Box::new(rank))).collect(), abort, sums)
+    (ranks.into_iter().map(|rank| RankLink::Host(Box::new(rank))).collect(), abort, sums)
 }
 
 /// As it was planned, or else by NCCL, as far as the GPUs let themselves be connected.
@@ -107,7 +107,7 @@ fn among_gpus(
     planned: &AllReducePlan,
     ordinals: &[u32],
     limit: Duration,
-) -> Result<(Vec<Link>, Abort, AllReducePlan), String> {
+) -> Result<(Vec<RankLink>, Abort, AllReducePlan), String> {
     use crate::{
         device::cuda::{self, Nccl},
         plan::{NO_NCCL, summed},
@@ -120,7 +120,7 @@ fn among_gpus(
     if planned.by == AllReduceMethod::PeerKernel {
         match cuda::connect(&used, summed(&trial.programs.train), limit) {
             Ok((ranks, abort)) => {
-                return Ok((ranks.into_iter().map(Link::Peers).collect(), abort, planned.clone()));
+                return Ok((ranks.into_iter().map(RankLink::Peers).collect(), abort, planned.clone()));
             }
             Err(refused) => why = format!("no peer kernel, since {refused}"),
         }
@@ -128,7 +128,11 @@ fn among_gpus(
     let missing = |reason: String| format!("{NO_NCCL}: {reason}; {why}");
     let nccl = Nccl::open().map_err(missing)?;
     let (ranks, abort) = nccl.communicators(&used, limit)?;
-    Ok((ranks.into_iter().map(Link::Nccl).collect(), abort, AllReducePlan::new(AllReduceMethod::Nccl, why)))
+    Ok((
+        ranks.into_iter().map(RankLink::Nccl).collect(),
+        abort,
+        AllReducePlan::new(AllReduceMethod::Nccl, why),
+    ))
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -137,7 +141,7 @@ fn among_gpus(
     _: &AllReducePlan,
     _: &[u32],
     _: Duration,
-) -> Result<(Vec<Link>, Abort, AllReducePlan), String> {
+) -> Result<(Vec<RankLink>, Abort, AllReducePlan), String> {
     Err("this program was built without its feature `cuda`".into())
 }
 
@@ -146,23 +150,23 @@ pub fn executor(
     trial: &Trial,
     place: DeviceId,
     programs: Programs,
-    link: Link,
+    link: RankLink,
 ) -> Result<Box<dyn Executor>, DeviceError> {
     let memory = match place {
         DeviceId::Gpu(ordinal) => return gpu_executor(trial, ordinal, programs, link),
         DeviceId::Virtual(_) => Memory::Separate,
         DeviceId::Cpu => Memory::Host,
     };
-    let job = Job {
+    let setup = CpuSetup {
         device: place.to_string(),
         programs,
         threads: trial.threads,
         seed: trial.spec.seed,
-        collective: if let Link::Host(ranks) = link { Some(ranks) } else { None },
+        collective: if let RankLink::Host(ranks) = link { Some(ranks) } else { None },
         memory,
         sharing: sharing(trial),
     };
-    Ok(Box::new(CpuExecutor::new(job)?))
+    Ok(Box::new(CpuExecutor::new(setup)?))
 }
 
 #[cfg(feature = "cuda")]
@@ -170,11 +174,11 @@ fn gpu_executor(
     trial: &Trial,
     ordinal: u32,
     programs: Programs,
-    link: Link,
+    link: RankLink,
 ) -> Result<Box<dyn Executor>, DeviceError> {
     use crate::device::cuda;
 
-    let alone = matches!(link, Link::Alone);
+    let alone = matches!(link, RankLink::Alone);
     let unusable = |why: String| DeviceError::Unusable { device: DeviceId::Gpu(ordinal).to_string(), why };
     let gpu = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
     let job = cuda::CudaSetup {
@@ -184,10 +188,10 @@ fn gpu_executor(
         precision: trial.spec.devices.precision,
         seed: trial.spec.seed,
         way: match link {
-            Link::Alone => cuda::GradientReducer::Alone,
-            Link::Host(ranks) => cuda::GradientReducer::Host(ranks),
-            Link::Peers(ranks) => cuda::GradientReducer::Peers(ranks),
-            Link::Nccl(ranks) => cuda::GradientReducer::Nccl(ranks),
+            RankLink::Alone => cuda::GradientReducer::Alone,
+            RankLink::Host(ranks) => cuda::GradientReducer::Host(ranks),
+            RankLink::Peers(ranks) => cuda::GradientReducer::Peers(ranks),
+            RankLink::Nccl(ranks) => cuda::GradientReducer::Nccl(ranks),
         },
     };
     let executor = cuda::CudaExecutor::new(job)?;
@@ -198,13 +202,13 @@ fn gpu_executor(
 /// Ends the process, whose training is within a call that does not come back: what was recorded until then is in the files.
 #[cfg(feature = "cuda")]
 fn end_at_once(why: DeviceError) {
-    say(why, None);
+    print_error(why, None);
     // Without what libraries do at the end of a process, which would wait for that call, too.
     signal_hook::low_level::exit(1)
 }
 
 #[cfg(not(feature = "cuda"))]
-fn gpu_executor(_: &Trial, ordinal: u32, _: Programs, _: Link) -> Result<Box<dyn Executor>, DeviceError> {
+fn gpu_executor(_: &Trial, ordinal: u32, _: Programs, _: RankLink) -> Result<Box<dyn Executor>, DeviceError> {
     let why = "this program was built without its feature `cuda`".into();
     Err(DeviceError::Unusable { device: DeviceId::Gpu(ordinal).to_string(), why })
 }
