@@ -153,6 +153,6 @@ mod tests {
                 .map_err(|problem| problem.place)
         };
         assert_eq!(seen("1"), Ok(()));
-        assert_eq!(seen("12"), Err(spec::DeviceId::Key("model.init.file".to_owned())));
+        assert_eq!(seen("12"), Err(spec::Location::Key("model.init.file".to_owned())));
     }
 }
