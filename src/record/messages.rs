@@ -13,6 +13,10 @@ const MOSTLY: f64 = 0.5;
 
 /// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.
 pub(super) fn started(name: &str, header: &Header) -> String {
+    let devices = devices_in_words(&header.devices_requested, &header.devices_used);
+    if let Some(what) = &header.lab {
+        return format!("{name}: {what}, on {devices}");
+    }
     let most =
         header.max_time_s.map(|most| format!("at most {}, ", units::seconds(most))).unwrap_or_default();
     format!(
@@ -20,7 +24,7 @@ pub(super) fn started(name: &str, header: &Header) -> String {
         units::counted(header.epochs_planned, "epoch"),
         units::counted(header.train_rows, "row"),
         units::counted(header.steps_planned, "step"),
-        devices_in_words(&header.devices_requested, &header.devices_used),
+        devices,
         header.engine,
         header.precision,
     )
@@ -33,16 +37,14 @@ pub(super) fn validation(row: &ValidationRow) -> String {
     format!("epoch {epoch}, step {step}: validation loss {}{accuracy}", units::number(row.loss))
 }
 
-/// `finished after 320 steps in 10 epochs, 12.3 ms: reason`.
+/// `finished after 320 steps in 10 epochs, 12.3 ms: reason`; without training, `finished after 12.3 ms`.
 pub(super) fn ended(outcome: &Outcome) -> String {
     let reason = outcome.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!(
-        "{} after {} in {}, {}{reason}",
-        outcome.status.name(),
-        units::counted(outcome.steps, "step"),
-        units::counted(outcome.epochs, "epoch"),
-        units::seconds(outcome.loop_s),
-    )
+    let epochs = outcome.epochs.map(|epochs| {
+        format!("{} in {}, ", units::counted(outcome.steps, "step"), units::counted(epochs, "epoch"))
+    });
+    let (status, epochs) = (outcome.status.name(), epochs.unwrap_or_default());
+    format!("{status} after {epochs}{}{reason}", units::seconds(outcome.loop_s))
 }
 
 /// What is to be said wherever times are shown of a program that was built so.
@@ -120,6 +122,9 @@ pub(crate) fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
 
 /// What only a closer look wants to know of a run: in `run.log`, and on the console with `-v`.
 pub(super) fn details(header: &Header, outcome: &Outcome) -> Vec<String> {
+    if header.lab.is_some() {
+        return Vec::new();
+    }
     let logging =
         logging_share(outcome).map(|share| format!("logging took {} of the time", units::percent(share)));
     let profiler = profiler_overhead(outcome).map(|words| format!("profiler overhead: {words}"));
@@ -127,7 +132,7 @@ pub(super) fn details(header: &Header, outcome: &Outcome) -> Vec<String> {
     let time = account.map(|account| format!("training time: {}", time_account(account)));
     let advice = account.and_then(|account| account.fewer_reads).map(fewer_reads);
     let busy = outcome.load.as_ref().and_then(busy);
-    [header.scaling_note.clone(), logging, profiler, time, busy, advice].into_iter().flatten().collect()
+    [logging, profiler, time, busy, advice].into_iter().flatten().collect()
 }
 
 /// `log 64.0 %, unexplained 25.0 %, ...; a step takes 0.76 µs, 4.0x its lower bound by measured rates`.
@@ -181,7 +186,7 @@ fn busy(load: &Load) -> Option<String> {
 /// `0.08 % of the time: 10,000 readings of the clock at 0.04 µs`.
 fn profiler_overhead(outcome: &Outcome) -> Option<String> {
     let cost = outcome.instrument;
-    (outcome.loop_s > 0.0).then(|| {
+    (outcome.loop_s > 0.0 && cost.readings > 0).then(|| {
         format!(
             "{} of the time: {} of the clock at {:.0} ns",
             units::percent(cost.total_s() / outcome.loop_s),

@@ -154,7 +154,7 @@ fn every_figure_is_measured_kept_and_told() {
         // A launch in a stream is no quicker than next to nothing, a product takes longer than its bytes.
         assert!(rates["launch_s"].as_float().unwrap() > 1e-8);
     }
-    // Kept: told again without measuring, but for a GPU of another driver only.
+    // Cached: reported again without measuring, unless the driver has changed.
     let again = sim.runner(&place, &["devices"], &two).stdout;
     assert_eq!(again.split("\nrates of gpu:0\n").nth(1).unwrap(), reported);
 }
@@ -204,7 +204,7 @@ fn slow_copies_reads_and_sums_bind_a_run() {
     let [two, nccl] = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_PEER", "0")];
     let slow = [("RUNNER_SIM_SLOW", "all_reduce:3000"), two, nccl];
     assert_eq!(largest(&sim(), &["devices.num_gpus=2", "devices.engine=launch"], &slow), "all-reduce");
-    // In a graph nobody times the sum: what it must take by measured rates is its part of the step.
+    // In a graph the all-reduce is not timed: its time is estimated from measured rates.
     let sim = sim();
     plant_sums(&sim, 1.0);
     assert_eq!(largest(&sim, &["devices.num_gpus=2", "devices.engine=graph"], &[two, nccl]), "all-reduce");
