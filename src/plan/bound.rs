@@ -97,7 +97,7 @@ pub struct TimeAccount {
 }
 
 impl TimeAccount {
-    /// Of a trial. `None` where nothing was trained, and where the lower bound is that of another processor: a virtual GPU's
+    /// The account of a trial. `None` where nothing was trained, and where the lower bound is that of another processor: a virtual GPU's
     /// speed says nothing, and that of a real one may not be known.
     pub fn new(trial: &Trial, measured: &Measured) -> Option<Self> {
         let steps = (measured.full_steps + measured.last_steps) as f64;

@@ -29,15 +29,15 @@ pub struct Machine {
 /// What a step goes by on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
-    /// Of what computes it.
+    /// Rates of the processor that computes it.
     pub rates: MachineRates,
     /// At what the rows of the data come, from its cache and from its memory.
     pub rows_bytes_per_s: [f64; 2],
     /// Bytes of its cache.
     pub cache_bytes: u64,
-    /// Of sums over devices; they count as any other work where nothing is known of them.
+    /// Rates of sums over devices; they count as any other work where nothing is known of them.
     pub sums: Option<AllReduceRates>,
-    /// Of rows on their way to the device, where they have one.
+    /// Rate of rows on their way to a device with a memory of its own.
     pub upload_bytes_per_s: Option<f64>,
     /// How rows are read that stay in a file.
     pub fetch: Option<ReadCost>,
@@ -51,7 +51,7 @@ impl Machine {
         Speed { rates, rows_bytes_per_s, cache_bytes, sums: None, upload_bytes_per_s: None, fetch: None }
     }
 
-    /// The same for an engine of a GPU, with what its sums go by; `None` where it was not measured.
+    /// What a step by an engine of a GPU goes by; `None` where the GPU was not measured.
     fn gpu_speed(
         gpu: &Gpu,
         (engine, precision): (Engine, Precision),
@@ -84,7 +84,7 @@ impl Machine {
     }
 }
 
-/// What a step on so many rows takes at least, by one thread.
+/// What a step takes at least, by one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepWork {
     /// Seconds of arithmetic, where that is longer than the moving of its bytes.
@@ -122,7 +122,7 @@ pub struct LowerBound {
 }
 
 impl LowerBound {
-    /// Of a trial whose resident data take `data_bytes`, on a device of that speed.
+    /// The bound of a trial whose resident data take `data_bytes`, on a device of that speed.
     pub fn new(programs: &Programs, speed: Speed, data_bytes: u64) -> Self {
         let work = |program: &Program| StepWork::of(program, &programs.layout, &speed, data_bytes);
         Self {
@@ -139,12 +139,12 @@ impl LowerBound {
         self.by(1).total_s()
     }
 
-    /// What the seconds of a full step by so many threads are made of.
+    /// What the seconds of a full step by `threads` are made of.
     pub fn by(&self, threads: usize) -> TimeBreakdown {
         self.parts(&self.full, threads)
     }
 
-    /// The same of so many full steps and steps that end an epoch.
+    /// What the seconds of `full` steps and of `last` ones, which end an epoch, are made of.
     pub fn of_steps(&self, threads: usize, full: u64, last: u64) -> TimeBreakdown {
         let ends = self.last.as_ref().unwrap_or(&self.full);
         self.parts(&self.full, threads).times(full).plus(self.parts(ends, threads).times(last))
@@ -163,7 +163,7 @@ impl LowerBound {
         }
     }
 
-    /// What the device does in a step by so many threads, as decisions go by it: rows that it fetches from a file included,
+    /// Seconds of a step by `threads`, by which the plan decides: rows that it fetches from a file included,
     /// at typical rates.
     pub fn settled_s(&self, threads: usize) -> f64 {
         self.by(threads).device_s() + self.fetch.map_or(0.0, |fetch| fetch.in_step_s(threads))

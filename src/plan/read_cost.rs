@@ -31,7 +31,7 @@ const CALL_S: f64 = 1.5e-6;
 /// A call that goes on where the last one ended, beside its bytes.
 const NEXT_S: f64 = 0.4e-6;
 
-/// Of rows that follow each other.
+/// Bytes per second of rows that follow each other.
 const BYTES_PER_S: f64 = 3.5e9;
 
 /// A row that is read with its neighbours and laid at a place of its own, beside its bytes: noted, sorted, copied.
@@ -45,7 +45,7 @@ const SCALING: f64 = 0.7;
 struct CoalescedRead {
     /// How many.
     rows: f64,
-    /// Of how many they are drawn; `None` where they follow each other.
+    /// Number of rows they are drawn from; `None` where they follow each other.
     drawn_of: Option<f64>,
     row_bytes: f64,
 }
@@ -116,10 +116,10 @@ pub struct ReadCost {
 /// Bytes that come from memory and go back where a number is changed that is not in the caches.
 const LINE_BYTES: f64 = 64.0;
 
-/// A last-level cache is no more than so many times as large as a second-level one, on servers of these years.
+/// Largest ratio of a last-level cache to a second-level one, on servers of these years.
 const LAST_LEVEL: u64 = 32;
 
-/// Seconds for such a line to come from, or to go to, some place among so many bytes.
+/// Seconds for such a line to come from, or to go to, some place among `bytes`.
 fn line_s(bytes: u64, speed: &Speed) -> f64 {
     let Speed { rates, cache_bytes, .. } = *speed;
     LINE_BYTES
@@ -139,7 +139,7 @@ fn far_s(facts: DatasetInfo, chunks: &Chunks, speed: &Speed) -> f64 {
 }
 
 impl ReadCost {
-    /// Of a run that goes over rows that way. `None` where rows do not stay in a file.
+    /// The cost of a run that goes over rows that way. `None` where rows do not stay in a file.
     pub(super) fn compute(
         facts: DatasetInfo,
         course: &RunLength,
@@ -158,7 +158,7 @@ impl ReadCost {
         Some(Self { in_step: chunks.is_none(), near_s: step * together.near_s() + far_s })
     }
 
-    /// Seconds of a step that so many threads fetch rows in.
+    /// Seconds in which `threads` fetch the rows of a step.
     pub fn in_step_s(&self, threads: usize) -> f64 {
         if self.in_step { self.near_s / (1.0 + SCALING * (threads.max(1) - 1) as f64) } else { 0.0 }
     }

@@ -4,11 +4,11 @@
 use super::{
     configurations::Configuration,
     run::Run,
-    statistics::{are_too_few, most_sureness},
+    statistics::{are_too_few, coverage},
 };
 use crate::{host::load::BUSY, units};
 
-/// An interval wider than this part of its median is told.
+/// An interval wider than this part of its median is reported.
 const WIDE: f64 = 0.05;
 
 /// All that is to be said, the configurations first. The first run is called `word` and `number`: `run 1`, `trial 0`.
@@ -78,8 +78,8 @@ fn wide(configurations: &[Configuration]) -> Option<String> {
 fn too_few(configurations: &[Configuration]) -> Option<String> {
     let counts = configurations.iter().map(|c| c.places.len()).filter(|&count| count > 1);
     let fewest = counts.min().filter(|&count| are_too_few(count))?;
-    let most = units::percent(most_sureness(fewest));
+    let covers = units::percent(coverage(fewest));
     Some(format!(
-        "an interval of {fewest} runs is at most {most} sure, whatever it is called; six can give 95 %"
+        "with {fewest} repeats the interval covers the true median {covers} of the time; use 6 or more for 95 %"
     ))
 }

@@ -14,12 +14,7 @@ use crate::{
 impl Session<'_> {
     /// Hands over what is left, and adds up.
     pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
-        if let (count @ 1.., time) = self.comparing {
-            let time = units::seconds(time.as_secs_f64());
-            let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
-            let text = format!("replicas compared {times} in {time}, equal");
-            self.outbox.push(Event::Notice(Level::Info, text));
-        }
+        self.outbox.extend(self.comparisons().map(|text| Event::Notice(Level::Info, text)));
         self.outbox.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
         // A listener that is gone is noticed with the last event, which the caller emits.
         let _ = (self.emit)(std::mem::take(&mut self.outbox));
@@ -45,20 +40,6 @@ impl Session<'_> {
             let known = !self.trial.devices.any_virtual();
             TimeAccount::new(self.trial, &measured).filter(|_| known)
         });
-        let mut timing_rows = Vec::new();
-        for rank in &ranks {
-            let device = rank.device.name();
-            match &rank.clock {
-                None => timing_rows.extend(timing(&self.clock, device, loop_time, self.warmup)),
-                Some(own) => {
-                    // What the host does for all of them is part of the time of each.
-                    let mut clock = Clock::at(self.clock.origin(), own.grain);
-                    clock.absorb(own);
-                    clock.absorb(&self.clock);
-                    timing_rows.extend(timing(&clock, device, loop_time, self.warmup));
-                }
-            }
-        }
         Outcome {
             status,
             reason,
@@ -74,7 +55,7 @@ impl Session<'_> {
             train_s: train_time.as_secs_f64(),
             logging_s: self.clock.total(Phase::Log).as_secs_f64(),
             peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0),
-            timing: timing_rows,
+            timing: timings(&self.clock, &ranks, loop_time, self.warmup),
             transfers: ranks
                 .iter()
                 .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock)))
@@ -95,6 +76,14 @@ impl Session<'_> {
 }
 
 impl Session<'_> {
+    /// How often replicas were compared; `None` where they were not.
+    fn comparisons(&self) -> Option<String> {
+        let (count @ 1.., time) = self.comparing else { return None };
+        let time = units::seconds(time.as_secs_f64());
+        let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+        Some(format!("replicas compared {times} in {time}, equal"))
+    }
+
     /// Steps on the fewer rows that an epoch ends with.
     fn last_steps(&self) -> u64 {
         match self.trial.programs.train_last {
@@ -168,7 +157,7 @@ enum RowsCame {
     Resident,
     /// In chunks that were waited for.
     InChunks,
-    /// The steps fetched them from their file, in so many seconds.
+    /// The steps fetched them from their file: seconds.
     Fetched(f64),
 }
 
@@ -225,6 +214,24 @@ fn log_waits(device: &Device) -> u64 {
     let is_log =
         |(kind, purpose, _): &(Kind, Purpose, Line)| *kind == Kind::DeviceToHost && *purpose == Purpose::Log;
     device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count).sum()
+}
+
+/// The rows of all devices. What the host does for all of them is part of the time of each.
+fn timings(run: &Clock, ranks: &[Rank], loop_time: Duration, warmup: Option<Duration>) -> Vec<PhaseTime> {
+    let mut rows = Vec::new();
+    for rank in ranks {
+        let device = rank.device.name();
+        match &rank.clock {
+            None => rows.extend(timing(run, device, loop_time, warmup)),
+            Some(own) => {
+                let mut clock = Clock::at(run.origin(), own.grain);
+                clock.absorb(own);
+                clock.absorb(run);
+                rows.extend(timing(&clock, device, loop_time, warmup));
+            }
+        }
+    }
+    rows
 }
 
 /// The rows of `timing.csv`: phases, `other` as what is left of the loop, `total`, `warmup`.
