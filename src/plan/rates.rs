@@ -13,6 +13,7 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// `typical` or `measured`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Typical => "typical",

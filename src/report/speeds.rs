@@ -36,8 +36,8 @@ pub(super) fn column(ratios: &[Option<Ratio>], name: impl Fn(usize) -> String) -
     bases.sort_unstable();
     bases.dedup();
     let title = match bases[..] {
-        [base] => format!("speed to {}", name(base)),
-        _ => "speed to another".to_owned(),
+        [base] => format!("speed vs {}", name(base)),
+        _ => "speed vs others".to_owned(),
     };
     let cell = |ratio: &Option<Ratio>| match ratio {
         None => String::new(),

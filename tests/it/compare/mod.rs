@@ -141,7 +141,7 @@ impl Facts {
             "0.05",
             "0.003",
             self.steps_per_s,
-            "32000.0",
+            &(32.0 * self.steps_per_s.parse::<f64>().unwrap()).to_string(),
             "0.00001",
             "0.003",
             "0",
