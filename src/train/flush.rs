@@ -64,13 +64,13 @@ impl Session<'_> {
         }
     }
 
-    /// A device hangs: the rows of the steps that it has done are the run's own.
+    /// After a device hangs: the run ends with the last step that was done, and its rows are recorded.
     pub(super) fn rescue(&mut self) -> Result<(), Halt> {
         self.settle(Purpose::Log)?;
-        match self.metric_buffer.last_done() {
-            None => return Ok(()),
-            Some(0) => (self.step, self.samples) = (0, 0),
-            Some(step) => self.end_at(step),
+        match self.metric_buffer.done() {
+            done if done >= self.step => {}
+            0 => (self.step, self.samples) = (0, 0),
+            done => self.end_at(done),
         }
         self.flush_until(self.step)
     }

@@ -40,6 +40,8 @@ pub struct MetricBuffer {
     lrs: Vec<f64>,
     /// Seconds at which the steps ended, as devices tell them: all are here when their rows are read.
     pub ends: Vec<f64>,
+    /// Steps whose ends are no longer in `ends`.
+    done: u64,
     /// Rows of the epoch so far, for a mean.
     epoch_rows: u64,
     /// Loss of the last row that reached the host.
@@ -60,19 +62,21 @@ impl MetricBuffer {
             waiting: Vec::new(),
             lrs: Vec::new(),
             ends: Vec::new(),
+            done: 0,
             epoch_rows: 0,
             last_loss: None,
             last_loss_rows: 0,
         }
     }
 
-    /// The last step that is known to be done, where rows of steps wait on the device: 0 where none is.
-    pub fn last_done(&self) -> Option<u64> {
-        let first = self.waiting.iter().find_map(|waiting| match waiting {
-            Waiting::Steps(steps) => Some(steps.first),
-            Waiting::Validation(_) => None,
-        });
-        first.map(|first| first + self.ends.len() as u64 - 1)
+    /// Steps that devices have reported as done, of the whole run.
+    pub fn done(&self) -> u64 {
+        self.done + self.ends.len() as u64
+    }
+
+    fn drop_ends(&mut self, count: usize) {
+        self.ends.drain(..count);
+        self.done += count as u64;
     }
 
     /// First free row of the device's log.
@@ -100,8 +104,7 @@ impl MetricBuffer {
             }
             // Only the last one is of use, and an epoch may have many.
             Policy::PerEpoch | Policy::Off => {
-                let before_last = self.ends.len().saturating_sub(1);
-                self.ends.drain(..before_last);
+                self.drop_ends(self.ends.len().saturating_sub(1));
             }
         }
     }
@@ -155,7 +158,7 @@ impl MetricBuffer {
         }
         self.used = 0;
         self.lrs.clear();
-        self.ends.clear();
+        self.drop_ends(self.ends.len());
         events
     }
 
@@ -173,6 +176,8 @@ impl MetricBuffer {
         let values: Vec<f32> = sums.iter().map(|s| (s / rows as f64) as f32).collect();
         (self.last_loss, self.last_loss_rows) = (values.first().copied(), rows);
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        let ended_s = self.ends.last().copied();
+        self.drop_ends(self.ends.len());
         Some(Event::Train(TrainRows {
             epoch,
             first_step: step,
@@ -181,7 +186,7 @@ impl MetricBuffer {
             width: self.width,
             values,
             lr: if self.lr { vec![lr] } else { Vec::new() },
-            elapsed_s: self.ends.drain(..).next_back().into_iter().collect(),
+            elapsed_s: ended_s.into_iter().collect(),
         }))
     }
 

@@ -30,5 +30,6 @@ pub use all_reduce::{Communicator, GradientReducer, PeerAllReduce, connect, reac
 pub use backend::CudaBackend;
 pub use executor::CudaExecutor;
 pub use ffi::{Gpu, LibraryRow, Nccl, driver_looked_for, gpus, libraries, products_library, versions};
+pub use launch::hang_timeout::least_set as least_wait_set;
 pub use load::CudaSetup;
 pub use measure::{measure as measure_rates, measure_sums};

@@ -32,26 +32,18 @@ pub struct Loaded {
 
 impl Loaded {
     pub fn loaded_engine(&mut self, gpu_context: &GpuContext) -> Result<&LoadedEngine, DeviceError> {
-        match self.loaded_engine.take() {
-            Some(loaded_engine) => Ok(self.loaded_engine.insert(loaded_engine)),
-            None => {
-                let made = LoadedEngine::new(
-                    self.engine,
-                    gpu_context,
-                    &self.full,
-                    self.last.as_ref(),
-                    self.elements,
-                )?;
-                Ok(self.loaded_engine.insert(made))
-            }
-        }
+        let (engine, full, last) = (self.engine, &self.full, self.last.as_ref());
+        Ok(match &mut self.loaded_engine {
+            Some(loaded) => loaded,
+            empty => empty.insert(LoadedEngine::new(engine, gpu_context, full, last, self.elements)?),
+        })
     }
 
-    /// Steps of it that a block may have.
+    /// The largest number of steps in a block.
     pub fn most_steps(&self) -> usize {
         match self.engine {
             Engine::Launch => {
-                let each = self.full.launches.len() + Phase::ALL.len() + 1;
+                let each = self.full.queued() + Phase::ALL.len();
                 (MOST_QUEUED / each).clamp(1, MOST_LAUNCHED)
             }
             Engine::Graph => MOST_IN_GRAPHS,

@@ -39,6 +39,16 @@ pub enum LaunchKind {
     },
 }
 
+impl LaunchKind {
+    /// The most kernels that this queues: cuBLASLt may sum parts of a product by a kernel of its own.
+    fn queued(&self) -> usize {
+        match self {
+            Self::Kernel { .. } | Self::AllReduce { .. } => 1,
+            Self::Product(product) => 2 + usize::from(product.follow.is_some()),
+        }
+    }
+}
+
 pub struct Steps {
     /// Rows of the global batch.
     pub rows: i32,
@@ -109,7 +119,12 @@ impl Steps {
         })
     }
 
-    /// Whether devices must meet within a step.
+    /// The most kernels that a step queues, its end included.
+    pub fn queued(&self) -> usize {
+        1 + self.launches.iter().map(|launch| launch.work.queued()).sum::<usize>()
+    }
+
+    /// Whether a step sums over devices.
     pub fn reduces(&self) -> bool {
         self.launches.iter().any(|launch| matches!(launch.work, LaunchKind::AllReduce { .. }))
     }

@@ -48,7 +48,7 @@ impl Context {
         let name = format!("gpu:{}", gpu.ordinal);
         let unusable = |why: String| DeviceError::Unusable { device: name.clone(), why };
         let driver = Driver::get().map_err(|why| unusable(why.to_owned()))?;
-        let least_wait = hang_timeout::least().map_err(unusable)?;
+        let least_wait = hang_timeout::least_set().map_err(unusable)?.unwrap_or(hang_timeout::LEAST);
         if GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).contains(&gpu.uuid) {
             return Err(unusable(
                 "it hangs since it was used before: end this process, and look at `dmesg`".into(),

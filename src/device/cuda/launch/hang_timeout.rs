@@ -7,7 +7,7 @@ use crate::program::Cost;
 
 /// What sets for how many seconds a GPU is waited for at least.
 const LEAST_VARIABLE: &str = "RUNNER_GPU_WAIT_S";
-const LEAST: Duration = Duration::from_secs(120);
+pub const LEAST: Duration = Duration::from_secs(120);
 /// No GPU that is served computes or moves as little per second, whatever the engine: a block alone reaches ten times as
 /// much.
 const SLOWEST_PER_S: f64 = 1e9;
@@ -18,15 +18,15 @@ const SLACK: f64 = 100.0;
 /// Longer than this nothing is waited for, whatever was planned.
 pub const MOST_S: f64 = 30.0 * 24.0 * 3600.0;
 
-/// Seconds for which a GPU is waited for at least, as the environment has it.
+/// How long a GPU is waited for at least, where the environment sets it.
 ///
 /// # Errors
-/// Where that is no number of seconds.
-pub fn least() -> Result<Duration, String> {
-    let Some(text) = env::var_os(LEAST_VARIABLE).filter(|text| !text.is_empty()) else { return Ok(LEAST) };
+/// It is not a number of seconds.
+pub fn least_set() -> Result<Option<Duration>, String> {
+    let Some(text) = env::var_os(LEAST_VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
     let seconds = text.to_str().and_then(|text| text.parse::<f64>().ok());
     match seconds.filter(|seconds| *seconds > 0.0 && *seconds <= MOST_S) {
-        Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Some(seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
         None => Err(format!(
             "`{LEAST_VARIABLE}` is `{}`, and must be a number of seconds above 0, such as 600",
             text.to_string_lossy()
