@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     device::DeviceError,
-    plan::{Engine, INTERPRETER_BYTES, summed},
+    plan::{Engine, summed},
     program::{Hyper, Layout, MemoryPlan, Offsets, Op, Phase, Program, Programs, RowSource},
     units,
 };
@@ -180,7 +180,7 @@ impl CudaExecutor {
 
 /// Validation chunks are larger than batches: where they do not fit, the grid takes them, or single launches.
 fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
-    let fits = 4 * elements as u64 + INTERPRETER_BYTES <= u64::from(gpu.shared_bytes);
+    let fits = 4 * elements as u64 <= gpu.job_shared_bytes();
     match engine {
         Engine::Persistent if !fits && gpu.cooperative => Engine::Cooperative,
         Engine::Persistent if !fits => Engine::Launch,

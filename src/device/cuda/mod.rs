@@ -22,6 +22,7 @@ mod engines;
 mod executor;
 mod ffi;
 mod launch;
+mod limits;
 mod load;
 mod measure;
 mod memory;

@@ -15,7 +15,7 @@ use crate::{
             launch::{Graph, Shape, argument, launch},
         },
     },
-    plan::{self, INTERPRETER_BYTES},
+    plan,
 };
 
 /// The driver's `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
@@ -119,7 +119,7 @@ impl LoadedEngine {
         match engine {
             plan::Engine::Persistent => {
                 let bytes = 4 * elements as u64;
-                let room = u64::from(context.gpu.shared_bytes).saturating_sub(INTERPRETER_BYTES);
+                let room = context.gpu.job_shared_bytes();
                 if bytes > room {
                     return Err(unusable(format!(
                         "the engine `persistent` keeps {bytes} bytes of this job in shared memory, and a block has \

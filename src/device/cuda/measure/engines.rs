@@ -10,7 +10,7 @@ use crate::{
         cuda::{CudaExecutor, CudaSetup, Gpu, GradientReducer},
         probe::{self, SHORT_AND_LONG, STEPS},
     },
-    plan::{Engine, INTERPRETER_BYTES},
+    plan::Engine,
     program::{MemoryPlan, Phase, Programs},
     spec::Precision,
 };
@@ -62,8 +62,8 @@ fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64) -> Result<f64, Dev
     let mut best = 0.0_f64;
     for width in WIDTHS {
         let programs = probe::wide(width);
-        let bytes = 4 * MemoryPlan::new(&programs).train.elements as u64 + INTERPRETER_BYTES;
-        if engine == Engine::Persistent && bytes > u64::from(gpu.shared_bytes) {
+        let bytes = 4 * MemoryPlan::new(&programs).train.elements as u64;
+        if engine == Engine::Persistent && bytes > gpu.job_shared_bytes() {
             break;
         }
         let train = &programs.train;
