@@ -1,14 +1,8 @@
-//! Blocks of steps as they are queued: the counters that kernels read, the engine or single launches, and what is learned
-//! of a block that is done.
+//! Blocks of steps as they are queued: the counters that kernels read, and the engine or single launches.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::{
-    abi::Run,
-    engines::LaunchKind as Part,
-    executor::CudaExecutor,
-    launch::{Done, Queued},
-};
+use super::{abi::Run, engines::LaunchKind as Part, executor::CudaExecutor, launch::Queued};
 use crate::{
     device::{Block, DeviceError, Kind, Ledger, Meters, PassKind, Purpose},
     plan::Engine,
@@ -25,8 +19,8 @@ impl CudaExecutor {
         meters: &mut Meters<'_>,
     ) -> Result<(), DeviceError> {
         self.gpu_context.together(|| "queuing steps".into())?;
-        if let Some(done) = self.in_flight.free(&self.gpu_context)? {
-            self.learn(&done, meters);
+        if let Some(done) = self.progress.in_flight.free(&self.gpu_context)? {
+            self.progress.learn(&done, &mut self.gpu_context, meters);
         }
         let trains = block.work == PassKind::Train;
         match &mut self.validate {
@@ -40,14 +34,15 @@ impl CudaExecutor {
         // A chunk holds this device's rows only, and begins with a batch.
         let offset = (block.offset / batch + first) as u64 * own;
         let table = block.hyper.get(first..first + steps).unwrap_or_default();
+        let (data, order) = self.inputs.addresses();
         let run = Run {
-            data: [0, 1, 2, 3].map(|i: usize| self.feeds[i].at()),
-            order: self.order.at(),
+            data,
+            order,
             log: self.device_log.log(),
             hyper: if table.is_empty() { 0 } else { self.gpu_context.run.at + size_of::<Run>() as u64 },
             sums: self.device_log.sums(),
             non_finite: self.device_log.flag(),
-            partial: self.partial.at,
+            partial: self.gpu_context.partial.at,
             seed: self.seed,
             step: block.step + if trains { first as u64 } else { 0 },
             position: position as u64,
@@ -63,12 +58,13 @@ impl CudaExecutor {
         }
         self.gpu_context.give(slowest_s);
         let start = Instant::now();
-        let bytes = self.in_flight.begin(&self.gpu_context.stream, self.gpu_context.run.at, run, table)?;
+        let bytes =
+            self.progress.in_flight.begin(&self.gpu_context.stream, self.gpu_context.run.at, run, table)?;
         meters.ledger.copy(Kind::HostToDevice, Purpose::Parameters, bytes, start.elapsed());
         // Only the last step may have fewer rows.
         let whole = (block.rows.saturating_sub(position) / batch).min(steps);
         let last = loaded.last.as_ref().filter(|_| whole < steps);
-        let phases = if self.engine == Engine::Launch && (trains || loaded.full.reduces()) {
+        let phases = if self.train.engine == Engine::Launch && (trains || loaded.full.reduces()) {
             self.launch_marked(block, whole, whole < steps, first, meters.ledger)?
         } else {
             let loaded_engine = loaded.loaded_engine.as_ref();
@@ -83,7 +79,9 @@ impl CudaExecutor {
             meters.ledger.queued(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes);
         }
         let first = block.step + first as u64 + 1;
-        self.in_flight.end(&self.gpu_context.stream, Queued { trains, first, steps, phases, slowest_s })
+        self.progress
+            .in_flight
+            .end(&self.gpu_context.stream, Queued { trains, first, steps, phases, slowest_s })
     }
 
     /// Launches instructions one by one, with a mark behind every phase.
@@ -115,37 +113,12 @@ impl CudaExecutor {
                     work => self.gpu_context.queue(work)?,
                 }
                 if steps.launches.get(i + 1).is_none_or(|next| next.phase != launch.phase) {
-                    self.in_flight.mark(phases.len(), &self.gpu_context.stream)?;
+                    self.progress.in_flight.mark(phases.len(), &self.gpu_context.stream)?;
                     phases.push(launch.phase);
                 }
             }
             self.gpu_context.advance(steps)?;
         }
         Ok(phases)
-    }
-
-    /// Takes down what is known of a block that is done.
-    pub(super) fn learn(&mut self, done: &Done, meters: &mut Meters<'_>) {
-        self.timeline.report(meters.clock);
-        self.timeline.block(done, meters.clock);
-        let Done { queued, end, seconds, phases, .. } = done;
-        self.gpu_context.hang_timeout.learn(queued.slowest_s, *seconds);
-        if !queued.trains {
-            *self.validation_s.get_or_insert_default() += seconds;
-            return;
-        }
-        let each = seconds / queued.steps.max(1) as f64;
-        self.step_time = Some(Duration::from_secs_f64(each));
-        if phases.is_empty() {
-            meters.clock.record_device(Phase::Step, Duration::from_secs_f64(*seconds), queued.steps as u64);
-        }
-        for (phase, seconds) in phases {
-            meters.clock.record_device(*phase, Duration::from_secs_f64(*seconds), 1);
-        }
-        let origin = meters.clock.origin();
-        let since = end.saturating_duration_since(origin).as_secs_f64();
-        // Anchors are some microseconds off: time does not run backward for that.
-        self.last_end_s = since.max(self.last_end_s);
-        meters.ends.extend(std::iter::repeat_n(self.last_end_s, queued.steps));
     }
 }

@@ -11,7 +11,7 @@
 //! | `engines` | the four ways to run steps |
 //! | `measure` | a GPU's speeds, measured, and what it did when, for a trace |
 //! | `backend` | a GPU's memory and kernels below tensors |
-//! | `load`, `blocks`, `executor` | all of it behind the [`Executor`](super::Executor) of every device |
+//! | `load`, `blocks`, `progress`, `executor` | all of it behind the [`Executor`](super::Executor) of every device |
 
 mod abi;
 mod all_reduce;
@@ -26,6 +26,7 @@ mod limits;
 mod load;
 mod measure;
 mod memory;
+mod progress;
 
 pub use all_reduce::{Communicator, GradientReducer, PeerAllReduce, connect, reaches};
 pub use backend::CudaBackend;

@@ -7,6 +7,7 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
+            abi::{PARTIALS, Run},
             all_reduce::{Communicator, Lost, PeerAllReduce},
             ffi::Context,
             launch::{
@@ -16,6 +17,7 @@ use crate::{
             memory::DeviceMemory,
         },
     },
+    program::Hyper,
 };
 
 /// What all engines need. Each thing goes before what it uses.
@@ -30,6 +32,8 @@ pub struct GpuContext {
     pub run: DeviceMemory,
     /// Two words for the barrier of a grid.
     pub barrier: DeviceMemory,
+    /// Sums of each block of a grid.
+    pub partial: DeviceMemory,
     pub kernels: Kernels,
     pub context: Arc<Context>,
     /// The last step that was queued, from 1.
@@ -39,9 +43,35 @@ pub struct GpuContext {
 }
 
 impl GpuContext {
+    /// Takes memory for an arena and for the learning rates of a block.
+    pub fn new(context: Arc<Context>, arena_bytes: usize, most_steps: usize) -> Result<Self, DeviceError> {
+        let kernels = Kernels::load(&context)?;
+        let stream = Stream::new(&context)?;
+        let zeros = |bytes, what| zeros(&context, &stream, bytes, what);
+        Ok(Self {
+            others: None,
+            peers: None,
+            arena: zeros(arena_bytes, "parameters and activations")?,
+            run: zeros(size_of::<Run>() + most_steps * size_of::<Hyper>(), "learning rates")?,
+            barrier: zeros(2 * size_of::<u32>(), "the barrier of a grid")?,
+            partial: zeros((PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?,
+            step: 0,
+            hang_timeout: HangTimeout::new(context.least_wait),
+            kernels,
+            stream,
+            context,
+        })
+    }
+
+    /// Memory on the device, filled with zeros.
+    pub fn zeros(&self, bytes: usize, what: &str) -> Result<DeviceMemory, DeviceError> {
+        zeros(&self.context, &self.stream, bytes, what)
+    }
+
     /// Bytes of its memory that belong to the job.
     pub fn bytes(&self) -> usize {
-        self.arena.bytes + self.run.bytes + self.peers.as_ref().map_or(0, PeerAllReduce::bytes)
+        let own = self.arena.bytes + self.run.bytes + self.partial.bytes;
+        own + self.peers.as_ref().map_or(0, PeerAllReduce::bytes)
     }
 
     /// An error where a sum by the peer kernel was given up.
@@ -176,4 +206,15 @@ impl GpuContext {
             self.context.give_up();
         }
     }
+}
+
+fn zeros(
+    context: &Arc<Context>,
+    stream: &Stream,
+    bytes: usize,
+    what: &str,
+) -> Result<DeviceMemory, DeviceError> {
+    let memory = DeviceMemory::new(context, bytes, what)?;
+    stream.fill(memory.at, 0, bytes)?;
+    Ok(memory)
 }

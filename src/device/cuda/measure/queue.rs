@@ -1,15 +1,14 @@
 //! Work that is queued again and again between two events.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use crate::device::{
     DeviceError,
     cuda::{
-        abi::Run,
         all_reduce::{Communicator, PeerAllReduce},
         engines::{GpuContext, LaunchKind},
         ffi::{Context, Gpu},
-        launch::{Event, HangTimeout, Kernels, Shape, Stream, argument, launch},
+        launch::{Event, Shape, argument, launch},
         memory::{DeviceMemory, Staging},
     },
 };
@@ -53,23 +52,7 @@ impl Bench {
         others: Option<Communicator>,
         peers: Option<PeerAllReduce>,
     ) -> Result<Self, DeviceError> {
-        let context = Context::open(gpu)?;
-        let kernels = Kernels::load(&context)?;
-        let stream = Stream::new(&context)?;
-        let memory = |bytes| DeviceMemory::new(&context, bytes, "measuring");
-        let gpu_context = GpuContext {
-            kernels,
-            stream,
-            arena: memory(16)?,
-            run: memory(size_of::<Run>())?,
-            barrier: memory(16)?,
-            others,
-            peers,
-            step: 0,
-            hang_timeout: HangTimeout::new(context.least_wait),
-            context: Arc::clone(&context),
-        };
-        gpu_context.stream.fill(gpu_context.run.at, 0, gpu_context.run.bytes)?;
+        let gpu_context = GpuContext { others, peers, ..GpuContext::new(Context::open(gpu)?, 16, 0)? };
         let mut state = 1u32;
         let mut next = || {
             // Numerical Recipes' generator modulo 2^32: any numbers will do.
@@ -77,13 +60,8 @@ impl Bench {
             f32::from((state >> 16) as u16) / 65_536.0 - 0.5
         };
         let noise = (0..NOISE).map(|_| next()).collect();
-        Ok(Self {
-            gpu_context,
-            begin: Event::timed(&context)?,
-            end: Event::timed(&context)?,
-            noise,
-            staging: Staging::default(),
-        })
+        let [begin, end] = [Event::timed(&gpu_context.context)?, Event::timed(&gpu_context.context)?];
+        Ok(Self { gpu_context, begin, end, noise, staging: Staging::default() })
     }
 
     /// Whether there is room for so many bytes with much to spare.
