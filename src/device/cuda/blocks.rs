@@ -1,4 +1,4 @@
-//! Blocks of steps as they are queued: the counters that kernels read, and the engine or single launches.
+//! Queues blocks of steps: the counters that kernels read, and the engine or single launches.
 
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ impl CudaExecutor {
         let batch = usize::try_from(loaded.full.rows).unwrap_or(1).max(1);
         let own = u64::try_from(loaded.full.own_rows).unwrap_or(0);
         let position = block.position + first * batch;
-        // A chunk holds this device's rows only, and begins with a batch.
+        // A chunk holds only this device's rows and begins with a batch.
         let offset = (block.offset / batch + first) as u64 * own;
         let table = block.hyper.get(first..first + steps).unwrap_or_default();
         let (data, order) = self.inputs.addresses();
@@ -51,7 +51,7 @@ impl CudaExecutor {
             index: 0,
             slot: (block.slot + first) as u32,
         };
-        // Known before it is queued: where sums go through the host, that waits for steps.
+        // Set before it is queued: sums through the host wait for steps.
         let slowest_s = steps as f64 * loaded.slowest_s;
         if trains {
             self.gpu_context.step = block.step + (first + steps) as u64;
@@ -74,7 +74,7 @@ impl CudaExecutor {
             Vec::new()
         };
         if trains && self.gpu_context.queues_sums() {
-            // When they end only the device knows.
+            // Only the device knows their times.
             let bytes = (steps * 4 * self.reduced) as u64;
             meters.ledger.queued(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes);
         }

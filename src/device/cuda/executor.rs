@@ -1,4 +1,4 @@
-//! A GPU as an executor: blocks of steps are queued and not waited for; what they made is read when it is asked for.
+//! A GPU as an executor. Blocks of steps are queued without a wait; their results are read on demand.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,11 +39,9 @@ pub struct CudaExecutor {
 }
 
 impl CudaExecutor {
-    /// The same, with somebody who looks whether calls of the driver come back; of one that does not, `stuck` is told, on a
-    /// thread of its own.
+    /// Adds a thread that notices a call of the driver that does not return; `stuck` gets the error, on that thread.
     ///
-    /// # Errors
-    /// Where the system gives no thread.
+    /// The thread cannot be started.
     pub fn watched(mut self, stuck: impl FnOnce(DeviceError) + Send + 'static) -> Result<Self, DeviceError> {
         let context = &self.gpu_context.context;
         let (name, heartbeat) = (context.name.clone(), Arc::clone(&context.heartbeat));
@@ -51,7 +49,7 @@ impl CudaExecutor {
         Ok(self)
     }
 
-    /// Makes the GPU the calling thread's, whose calls are counted from now on.
+    /// Makes the GPU the calling thread's; its calls are watched until the guard is dropped.
     fn enter(&self) -> Result<CallGuard, DeviceError> {
         let inside = self.gpu_context.context.heartbeat.enter();
         self.gpu_context.context.enter().map(|()| inside)
@@ -80,7 +78,7 @@ impl CudaExecutor {
     }
 }
 
-/// What a copy to the device was.
+/// The kind of a copy to the device.
 fn moved(bytes: usize, wait: Duration) -> Moved {
     let bytes = bytes as u64;
     if wait.is_zero() { Moved::Bytes(bytes) } else { Moved::AfterWait { bytes, wait } }
@@ -92,8 +90,8 @@ impl Executor for CudaExecutor {
             return Ok(());
         }
         let _inside = self.enter()?;
-        // The library connects the GPUs at their first sums, which are these: nothing of that within a capture, or in the
-        // time of a step.
+        // NCCL connects the GPUs at their first sums. These are they, so that no capture and no timed step contains
+        // that.
         self.train.sum_zeros(&self.gpu_context)?;
         self.progress.in_flight.anchor(&self.gpu_context, "connecting the GPUs")?;
         self.train.loaded_engine(&self.gpu_context)?;
@@ -134,7 +132,7 @@ impl Executor for CudaExecutor {
         let to = &mut to[..len];
         let bytes = size_of_val(to) as u64;
         if from.buffer == self.layout.log && self.gpu_context.context.is_given_up() {
-            // The blocks that are done have left their losses there, and copies go another way than what hangs.
+            // Finished blocks have written their losses. Copies use another stream than the one that hangs.
             self.device_log.fetch_log(&self.inputs.copies, from.offset, len)?;
             self.gpu_context.rescued(&self.inputs.copies, "reading the log")?;
             self.device_log.read_log(from.offset, to);
@@ -148,9 +146,9 @@ impl Executor for CudaExecutor {
             return Ok(Moved::AfterWait { bytes, wait });
         }
         let address = self.address(from)?;
-        // A copy to pageable memory blocks within the driver till all before it is done: the steps are waited for here.
+        // A copy to pageable memory blocks in the driver until all work before it is done, so wait for the steps here.
         let mut wait = self.progress.wait(&self.gpu_context, "reading its memory")?;
-        // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
+        // SAFETY: the next statement waits for the stream; if that fails, the device no longer writes.
         unsafe { self.gpu_context.stream.download_into(to, address)? };
         wait += self.progress.wait(&self.gpu_context, "reading its memory")?;
         Ok(Moved::AfterWait { bytes, wait })
@@ -207,9 +205,9 @@ impl Executor for CudaExecutor {
 impl Drop for CudaExecutor {
     fn drop(&mut self) {
         let _inside = self.gpu_context.context.heartbeat.enter();
-        // What is queued reads memory that is about to go.
+        // Queued work reads memory that is about to be freed.
         self.gpu_context.drain(&self.inputs.copies);
-        // Graphs hold sums.
+        // Graphs hold sums, so they go first.
         self.train.loaded_engine = None;
         if let Some(validate) = &mut self.validate {
             validate.loaded_engine = None;

@@ -1,5 +1,5 @@
-//! A trial is loaded: kernels are compiled or found, memory is planned and taken, programs become records, products are
-//! planned, graphs are captured. All that can be refused is refused here, before a run begins.
+//! Loads a trial: compiles or finds kernels, plans and takes memory, encodes programs, plans products, captures graphs.
+//! Everything that can be refused is refused here, before a run begins.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
     units,
 };
 
-/// What a trial asks of a GPU.
+/// What a GPU executor is made from.
 pub struct CudaSetup {
     /// Where it runs.
     pub gpu: Gpu,
@@ -32,7 +32,7 @@ pub struct CudaSetup {
     pub precision: Precision,
     /// The run's seed, for dropout.
     pub seed: u64,
-    /// The way to the other devices of the run.
+    /// How it sums with the other devices of the run.
     pub way: GradientReducer,
 }
 
@@ -79,7 +79,7 @@ impl Loader<'_> {
             }
         };
         if self.products.as_ref().is_some_and(Products::any) {
-            // Products were tried where their results lie.
+            // Planning ran the products in the arena.
             let arena = &self.gpu_context.arena;
             self.gpu_context.stream.fill(arena.at, 0, arena.bytes)?;
         }
@@ -95,8 +95,7 @@ impl Loader<'_> {
 impl CudaExecutor {
     /// Takes the GPU and loads it.
     ///
-    /// # Errors
-    /// What is missing, or does not fit, and the way out.
+    /// What is missing or does not fit.
     pub fn new(setup: CudaSetup) -> Result<Self, DeviceError> {
         let CudaSetup { gpu, programs, engine, precision, seed, way } = setup;
         let context = Context::open(gpu)?;
@@ -147,7 +146,7 @@ impl CudaExecutor {
     }
 }
 
-/// Validation chunks are larger than batches: where they do not fit, the grid takes them, or single launches.
+/// Validation chunks are larger than batches; where they do not fit a block, they run in a grid or as single launches.
 fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
     let fits = 4 * elements as u64 <= gpu.job_shared_bytes();
     match engine {
@@ -157,7 +156,7 @@ fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
     }
 }
 
-/// Refuses what the plan could not know to be too large: memory that others have taken since.
+/// Refuses a job that no longer fits, because others took memory since it was planned.
 fn check_room(context: &Context, places: &MemoryPlan, programs: &Programs) -> Result<(), DeviceError> {
     let (free, _) = context.memory()?;
     let needed = 4 * places.elements() as u64 + DeviceLog::log_bytes(&programs.layout) as u64;

@@ -1,5 +1,5 @@
-//! NVIDIA GPUs by the CUDA driver, with kernels of our own that are compiled for the very device where the program
-//! runs. Nothing of CUDA is needed to build; what is missing at run time is a sentence, never a crash.
+//! NVIDIA GPUs through the CUDA driver. Our kernels are compiled at run time for the GPU that is there. A build needs
+//! nothing of CUDA; what is missing at run time is reported as an error.
 //!
 //! | module | owns |
 //! | --- | --- |

@@ -1,5 +1,5 @@
-//! The four ways to run steps, all over the same records: one persistent block, one cooperative grid, a captured graph,
-//! single launches.
+//! The four engines, all over the same records: one persistent block, one cooperative grid, a captured graph, single
+//! launches.
 
 use std::ffi::c_void;
 
@@ -27,7 +27,7 @@ const GRID_THREADS: u32 = 256;
 const GRAPH_STEPS: usize = 16;
 
 impl GpuContext {
-    /// Queues one instruction; a sum over devices only where it is queued at all.
+    /// Queues one instruction. A sum through the host is not queued.
     pub fn queue(&self, work: &LaunchKind) -> Result<(), DeviceError> {
         match work {
             LaunchKind::Kernel { kind, op, shape } => self.kernel(*kind, *op, *shape),
@@ -98,7 +98,7 @@ pub enum LoadedEngine {
 }
 
 impl LoadedEngine {
-    /// Prepares an engine for a full program and a last one, over an arena of so many numbers.
+    /// Prepares an engine for a full program and a last one, over an arena of `elements`.
     pub fn new(
         engine: plan::Engine,
         gpu_context: &GpuContext,
@@ -127,8 +127,7 @@ impl LoadedEngine {
                     )));
                 }
                 let set = context.driver.cuFuncSetAttribute;
-                // SAFETY: the kernel is loaded.
-                // All there is: the limit is the kernel's, and training and validation share it.
+                // The largest possible: the limit belongs to the kernel, which training and validation share.
                 let status = unsafe { set(gpu_context.kernels.interpret, MOST_DYNAMIC_SHARED, room as i32) };
                 context.check(status, || format!("giving `interpret` {room} bytes of shared memory"))?;
                 Ok(Self::Persistent { threads: interpreter_threads(full.widest), elements })
@@ -141,7 +140,7 @@ impl LoadedEngine {
                 }
                 let at_once =
                     gpu_context.kernels.at_once(gpu_context.kernels.interpret_grid, GRID_THREADS)?;
-                // More blocks than have work only make the barrier slower.
+                // Blocks without work only make the barrier slower.
                 let useful = full.widest.div_ceil(u64::from(GRID_THREADS));
                 let blocks = useful.min(at_once).clamp(1, MOST_BLOCKS) as u32;
                 Ok(Self::Cooperative { blocks })
@@ -251,8 +250,8 @@ fn parts<'a>(
     full.into_iter().chain(last.map(|last| (last, 1)))
 }
 
-/// Threads of the persistent block: enough for a thread to make some four numbers of the widest instruction, since more
-/// of them make every meeting slower.
+/// Threads of the persistent block: about four elements of the widest instruction per thread, since more threads make
+/// every barrier slower.
 fn interpreter_threads(widest: u64) -> u32 {
     widest.div_ceil(4).next_power_of_two().clamp(64, 512) as u32
 }

@@ -1,4 +1,4 @@
-//! A program as the device runs it: its records, how each is launched, and what is not a kernel's work.
+//! A program as the device runs it: its records, and how each is launched.
 
 use super::{
     gpu_context::GpuContext,
@@ -31,9 +31,9 @@ pub enum LaunchKind {
         shape: Shape,
     },
     Product(Box<Product>),
-    /// A sum over devices: so many numbers from that place on.
+    /// A sum over devices.
     AllReduce {
-        /// In numbers from the arena's base.
+        /// Elements from the start of the arena.
         at: u64,
         len: usize,
     },
@@ -52,13 +52,13 @@ impl LaunchKind {
 pub struct Steps {
     /// Rows of the global batch.
     pub rows: i32,
-    /// Of these, the rows of this device.
+    /// Rows of it on this device.
     pub own_rows: i32,
     pub launches: Vec<Launch>,
-    /// The same as an array of records, for the engines that walk it by themselves.
+    /// Its kernels' records on the device, for the engines that interpret them.
     pub records: DeviceMemory,
     pub count: i32,
-    /// Most numbers that one instruction makes: how many threads have work.
+    /// Most elements that one instruction writes: how many threads have work.
     pub widest: u64,
 }
 

@@ -1,8 +1,8 @@
-//! A GPU's speeds, measured on it: large products by the path that training takes, memory, launches, copies, waits, and
-//! what an instruction costs each engine.
+//! A GPU's measured speeds: large products by the path that training takes, memory, launches, copies, waits, and the
+//! cost of an instruction in each engine.
 //!
-//! Times are by events of the device, those of a wait by the host's clock; each figure is the median of some rounds, after
-//! a round to warm up. Sizes grow until a round takes long enough to be timed, so that they fit any GPU.
+//! Times are by the device's events, those of a wait by the host's clock. Each figure is the median of several rounds
+//! after a warm-up. Sizes grow until a round is long enough to time, so they fit any GPU.
 
 mod engines;
 mod queue;
@@ -26,13 +26,13 @@ use queue::Bench;
 
 pub use sums::measure as measure_sums;
 
-/// Something that takes this long needs to be no larger.
+/// Long enough to be timed.
 const LONG_S: f64 = 1e-3;
-/// Side of the smallest product: large enough to be the library's.
+/// Side of the smallest product: large enough for the library.
 const LEAST_SIDE: usize = 272;
 /// Side of the largest.
 const MOST_SIDE: usize = 8704;
-/// Numbers of the shortest vectors that are read from memory, and bytes of the smallest copies.
+/// Elements of the shortest vectors in memory, and bytes of the smallest copies.
 const LEAST: usize = 1 << 19;
 /// Bytes of the largest of both.
 const MOST_BYTES: usize = 1 << 30;
@@ -40,10 +40,9 @@ const NODES: usize = 128;
 /// Operations of a hyperbolic tangent, as [`crate::program::Op::cost`] counts them.
 const FUNCTION: f64 = 20.0;
 
-/// Measures a GPU; takes some seconds.
+/// Measures a GPU, which takes some seconds.
 ///
-/// # Errors
-/// What the GPU cannot do.
+/// The GPU fails or lacks something.
 pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
     let mut bench = Bench::open(gpu.clone())?;
     let f32_flops_per_s = products(&mut bench, 0)?;
@@ -114,7 +113,7 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
     Ok(best)
 }
 
-/// Bytes per second of `y = a + b`, whose three accesses per number count: from memory, and from the second-level cache.
+/// Bytes per second of `y = a + b`, with three accesses per element: from memory, and from the second-level cache.
 fn memory(bench: &mut Bench, cache_bytes: usize) -> Result<(f64, f64), DeviceError> {
     let cached = (cache_bytes / 2 / 12).clamp(1 << 10, LEAST);
     let from_cache = 12.0 * cached as f64 / sum_s(bench, cached)?;
@@ -134,7 +133,7 @@ fn sum_s(bench: &mut Bench, elements: usize) -> Result<f64, DeviceError> {
     bench.seconds(|| bench.add(elements))
 }
 
-/// Operations per second of hyperbolic tangents of numbers in the second-level cache.
+/// Operations per second of hyperbolic tangents in the second-level cache.
 fn functions(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
     let elements = (cache_bytes / 2 / 8).clamp(1 << 10, LEAST);
     bench.take(2 * elements)?;
@@ -146,7 +145,7 @@ fn functions(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> 
     Ok(FUNCTION * elements as f64 / seconds)
 }
 
-/// Seconds of a kernel that does next to nothing: behind another in a stream, and as a node of a graph.
+/// Seconds of a nearly empty kernel: behind another in a stream, and as a node of a graph.
 fn launches(bench: &mut Bench) -> Result<(f64, f64), DeviceError> {
     bench.take(64)?;
     let gpu_context = &bench.gpu_context;

@@ -1,4 +1,4 @@
-//! Work that is queued again and again between two events.
+//! Work that is queued repeatedly between two events.
 
 use std::time::Instant;
 
@@ -14,16 +14,16 @@ use crate::device::{
 };
 
 const ROUNDS: usize = 5;
-/// Once rounds have taken this long, there are enough of them: what takes so long is little disturbed.
+/// Rounds that took this long in all are enough: long ones are little disturbed.
 const ENOUGH_S: f64 = 0.2;
-/// A round takes about this long at least.
+/// Shortest round.
 const ROUND_S: f64 = 1e-3;
 const MOST: usize = 4096;
 const WAITS: usize = 100;
-/// Random numbers that fill memory again and again: products of zeros take less power, and clocks go up.
+/// Random values that fill memory: products of zeros take less power, and clocks rise.
 const NOISE: usize = 1 << 18;
 
-/// A GPU that was taken to be measured.
+/// A GPU that is being measured.
 pub struct Bench {
     pub gpu_context: GpuContext,
     begin: Event,
@@ -37,12 +37,12 @@ impl Bench {
         Self::with(gpu, None, None)
     }
 
-    /// Takes it, with a way to other GPUs by NCCL.
+    /// With sums over GPUs by NCCL.
     pub fn by_nccl(gpu: Gpu, others: Communicator) -> Result<Self, DeviceError> {
         Self::with(gpu, Some(others), None)
     }
 
-    /// Takes it, with a way to other GPUs by our own kernel.
+    /// With sums over GPUs by our kernel.
     pub fn by_peers(gpu: Gpu, peers: PeerAllReduce) -> Result<Self, DeviceError> {
         Self::with(gpu, None, Some(peers))
     }
@@ -55,7 +55,7 @@ impl Bench {
         let gpu_context = GpuContext { others, peers, ..GpuContext::new(Context::open(gpu)?, 16, 0)? };
         let mut state = 1u32;
         let mut next = || {
-            // Numerical Recipes' generator modulo 2^32: any numbers will do.
+            // Numerical Recipes' generator modulo 2^32: any values will do.
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             f32::from((state >> 16) as u16) / 65_536.0 - 0.5
         };
@@ -64,17 +64,17 @@ impl Bench {
         Ok(Self { gpu_context, begin, end, noise, staging: Staging::default() })
     }
 
-    /// Whether there is room for so many bytes with much to spare.
+    /// Whether a quarter of the free memory holds this many bytes.
     pub fn fits(&self, bytes: usize) -> Result<bool, DeviceError> {
         let (free, _) = self.gpu_context.context.memory()?;
         Ok(bytes as u64 <= free / 4)
     }
 
-    /// Makes the arena one of so many numbers, none of them zero for long.
+    /// Replaces the arena by one of `elements`, filled with random values.
     pub fn take(&mut self, elements: usize) -> Result<(), DeviceError> {
         let gpu_context = &mut self.gpu_context;
         gpu_context.context.finish(&gpu_context.stream, 0.0, "measuring")?;
-        // The old one goes first: both may be large.
+        // The old one is freed first: both may be large.
         gpu_context.arena = DeviceMemory::new(&gpu_context.context, 16, "measuring")?;
         gpu_context.arena = DeviceMemory::new(&gpu_context.context, 4 * elements, "measuring")?;
         let mut at = gpu_context.arena.at;
@@ -88,12 +88,12 @@ impl Bench {
         gpu_context.context.finish(&gpu_context.stream, 0.0, "measuring").map(drop)
     }
 
-    /// Makes its GPU the one of this thread.
+    /// Makes its GPU the current one of this thread.
     pub fn enter(&self) -> Result<(), DeviceError> {
         self.gpu_context.context.enter()
     }
 
-    /// Queues `y = a + b` over the first three vectors of so many numbers of the arena.
+    /// Queues `y = a + b` over the first three vectors of the arena.
     pub fn add(&self, elements: usize) -> Result<(), DeviceError> {
         let gpu_context = &self.gpu_context;
         let function = gpu_context.kernels.function("tensor_add")?;
@@ -111,7 +111,7 @@ impl Bench {
         }
     }
 
-    /// Seconds of so many sums over all GPUs, of so many numbers each.
+    /// Seconds of `count` sums over all GPUs, of `elements` each.
     pub fn sums_s(&self, elements: usize, count: usize) -> Result<f64, DeviceError> {
         let work = LaunchKind::AllReduce { at: 0, len: elements };
         self.begin.record(&self.gpu_context.stream)?;
@@ -122,7 +122,7 @@ impl Bench {
         self.end.seconds_after(&self.begin)
     }
 
-    /// Seconds of what `queue` puts into the stream, by the device's clock: the median of some rounds.
+    /// Seconds of what `queue` puts into the stream, by the device's clock: the median of several rounds.
     pub fn seconds(&self, queue: impl Fn() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
         let stream = &self.gpu_context.stream;
         let round = |count: usize| -> Result<f64, DeviceError> {
@@ -133,7 +133,7 @@ impl Bench {
             self.end.seconds_after(&self.begin)
         };
         let mut count = 1;
-        // The first warms up, as far as it is not long enough to have done so.
+        // The first warms up.
         if round(count)? < ENOUGH_S {
             while count < MOST && round(count)? < ROUND_S {
                 count *= 2;
@@ -143,11 +143,11 @@ impl Bench {
         while times.is_empty() || times.len() < ROUNDS && begun.elapsed().as_secs_f64() < ENOUGH_S {
             times.push(round(count)? / count as f64);
         }
-        // What is shorter than the clock can tell is not nothing.
+        // Shorter than the clock's resolution is not zero.
         Ok(median(times).max(1e-9))
     }
 
-    /// Seconds from the launch of a kernel that does next to nothing until the host knows that it is done.
+    /// Seconds from the launch of a nearly empty kernel until the host knows that it is done.
     pub fn wait_s(&self) -> Result<f64, DeviceError> {
         let times = (0..WAITS).map(|_| {
             let start = Instant::now();
@@ -160,7 +160,7 @@ impl Bench {
     }
 }
 
-/// The middle of some values; 0 of none.
+/// The median; 0 of no values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)

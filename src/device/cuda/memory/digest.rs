@@ -32,7 +32,7 @@ impl Digest {
         stream.download(&self.host, 0, to, size_of::<u64>())
     }
 
-    /// What was queued; the host has waited.
+    /// The queued digest; the host must have waited.
     pub fn get(&self) -> u64 {
         let mut digest = [0u64];
         self.host.read(0, &mut digest);
