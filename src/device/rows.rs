@@ -16,28 +16,28 @@ use crate::units;
 pub trait RowReader: Send + Sync {
     /// Copies the rows numbered `rows`, in that order, to `out` (`rows.len() * features`).
     fn read_rows(&self, rows: &[u32], out: &mut [f32]) -> io::Result<()>;
-    /// Copies as many rows as `out` holds, from number `first` on.
+    /// Copies consecutive rows from `first` on until `out` is full.
     fn read_range(&self, first: u32, out: &mut [f32]) -> io::Result<()>;
-    /// Bytes that a row has where it is kept.
+    /// Bytes of a stored row.
     fn row_bytes(&self) -> u64;
-    /// The same rows; what is read by way of these is counted there.
+    /// The same rows, with reads counted in `reads`.
     fn counted(&self, reads: Arc<Reads>) -> Arc<dyn RowReader>;
-    /// What has become of what they are read from since it was opened: for a look now and then, and at the end.
+    /// How the file has changed since it was opened.
     fn change(&self) -> Option<FileChange> {
         None
     }
 }
 
-/// What became of an open file, in words.
+/// A change of an open file, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileChange {
-    /// Something was written to it: what is read may be of either content.
+    /// It was written to: rows may be of either content.
     Written(String),
-    /// Its path leads elsewhere or nowhere: what is read is still of the file that was opened.
+    /// It was replaced or deleted: rows are still of the opened file.
     Replaced(String),
 }
 
-/// Room for `len` items in all, where memory has it, and for no more than that, which is what the plan counts.
+/// Reserves room for exactly `len` items, as the plan counts.
 ///
 /// # Errors
 /// `memory does not hold <what>, 3 MiB`.
@@ -48,7 +48,7 @@ pub fn make_room<T>(buffer: &mut Vec<T>, len: usize, what: &str) -> io::Result<(
     })
 }
 
-/// What was read of rows in a file, by however many threads.
+/// Reads of rows in a file, by all threads.
 #[derive(Debug, Default)]
 pub struct Reads {
     calls: AtomicU64,
@@ -57,7 +57,7 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Counts rows of so many bytes that took so many calls of the system.
+    /// Counts reads of rows.
     pub fn add(&self, calls: u64, bytes: u64, time: Duration) {
         // Sums, which nothing else depends on.
         self.calls.fetch_add(calls, Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl Reads {
         self.nanoseconds.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// What was counted so far: the calls, the bytes of the rows, and the time of all threads together.
+    /// System calls, bytes, and the time of all threads.
     pub fn line(&self) -> Line {
         Line {
             count: self.calls.load(Ordering::Relaxed),

@@ -1,5 +1,4 @@
-//! What happened when: spans of time by lane, in detail for the first steps and in ever coarser windows after them, so
-//! that a run of any length has a trace of bounded size.
+//! Spans of time by lane: in detail for the first steps, then in ever coarser windows, so that the size is bounded.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +7,13 @@ use crate::program::Phase;
 /// Steps of a lane that are kept in detail.
 pub const DETAILED_STEPS: u64 = 200;
 
-/// Spans of a lane that are kept in detail, however few steps they are.
+/// Spans of a lane that are kept in detail.
 const MOST_SPANS: usize = 8192;
 
-/// Windows of a lane; when there are so many, neighbours are joined.
+/// Windows of a lane; at this number neighbours are joined.
 const MOST_WINDOWS: usize = 2048;
 
-/// The first windows are this long.
+/// The length of the first windows.
 const WINDOW: Duration = Duration::from_millis(1);
 
 /// Who spends the time.
@@ -54,11 +53,11 @@ pub struct Span {
     pub start_ns: u64,
     /// Its end.
     pub end_ns: u64,
-    /// Optimizer steps in it, where it holds whole ones.
+    /// Whole optimizer steps in it.
     pub steps: u64,
 }
 
-/// Spans of which only sums are kept.
+/// A window of spans, as sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The first one's start.
@@ -76,11 +75,11 @@ pub struct Window {
 pub struct LaneTrace {
     /// In the order of their ends.
     pub spans: Vec<Span>,
-    /// What came after, in order.
+    /// The windows after them.
     pub windows: Vec<Window>,
     steps: u64,
     window_ns: u64,
-    /// What the parts of the step under way have taken, where only sums are kept.
+    /// Times of the current step's parts, where only sums are kept.
     parts_ns: [u64; Phase::ALL.len()],
 }
 
@@ -96,7 +95,7 @@ impl Trace {
         &self.lanes[lane as usize]
     }
 
-    /// Takes a span; those of a lane must come in the order of their ends. A span of whole steps bears their number.
+    /// Adds a span. Spans of a lane must come in order of their ends; `steps` are whole steps in it.
     pub fn span(
         &mut self,
         lane: Lane,
@@ -123,7 +122,7 @@ impl LaneTrace {
             return;
         }
         self.window_ns = self.window_ns.max(WINDOW.as_nanos() as u64);
-        // On a device's lane a step comes after its parts and holds them: it alone says where they were.
+        // On a device's lane a step follows its parts and contains them; only it has a position.
         self.parts_ns[span.phase as usize] += span.end_ns.saturating_sub(span.start_ns);
         if lane == Lane::Device && span.steps == 0 {
             return;

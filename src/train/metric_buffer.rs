@@ -1,25 +1,20 @@
-//! Training rows between the device's log and the recorder, under each policy.
+//! Training rows on their way from the device's log to the recorder, by policy.
 //!
-//! Rows wait on the device; what the host knows of them already (epoch, step, rows, rates, times) waits here. A
-//! validation that falls between two flushes waits, too, so that rows are recorded in the order of their steps.
+//! Losses wait on the device; what the host knows already (epoch, step, rows, rates, times) waits here. A validation
+//! between two flushes waits as well, so that rows are recorded in order of steps.
 
 use crate::{
     event::{Event, TrainRows, ValidationRow},
     spec::Policy,
 };
 
-/// Consecutive steps of one epoch whose rows are still on the device.
+/// Consecutive steps of an epoch whose rows are still on the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steps {
-    /// From 1.
     pub epoch: u64,
-    /// First step, from 1.
     pub first: u64,
-    /// How many.
     pub count: usize,
-    /// Batch rows.
     pub rows: u32,
-    /// Batch rows of the last.
     pub last_rows: u32,
 }
 
@@ -28,25 +23,23 @@ enum Waiting {
     Validation(ValidationRow),
 }
 
-/// See the module.
 pub struct MetricBuffer {
     policy: Policy,
-    /// Whether the rates are among the columns.
     lr: bool,
     width: usize,
     slots: usize,
     used: usize,
     waiting: Vec<Waiting>,
     lrs: Vec<f64>,
-    /// Seconds at which the steps ended, as devices tell them: all are here when their rows are read.
+    /// Seconds at which steps ended, as devices report them; complete when their rows are read.
     pub ends: Vec<f64>,
     /// Steps whose ends are no longer in `ends`.
     done: u64,
-    /// Rows of the epoch so far, for a mean.
+    /// Rows of the epoch so far.
     epoch_rows: u64,
     /// Loss of the last row that reached the host.
     pub last_loss: Option<f32>,
-    /// Rows of the batch, or of the epoch, that it is the mean of.
+    /// Rows that `last_loss` is the mean of.
     pub last_loss_rows: u64,
 }
 
@@ -84,7 +77,7 @@ impl MetricBuffer {
         self.used
     }
 
-    /// Steps that may run before the log must be moved.
+    /// Steps that may run before the log must be read.
     pub fn room(&self) -> usize {
         match self.policy {
             Policy::Immediate => 1,
@@ -93,7 +86,7 @@ impl MetricBuffer {
         }
     }
 
-    /// Takes note of steps that ran; `lrs` has one number for each.
+    /// Records steps that ran, with one learning rate for each.
     pub fn ran(&mut self, steps: Steps, lrs: &[f64]) {
         self.epoch_rows += steps.rows as u64 * (steps.count as u64 - 1) + u64::from(steps.last_rows);
         match self.policy {
@@ -102,14 +95,14 @@ impl MetricBuffer {
                 self.waiting.push(Waiting::Steps(steps));
                 self.lrs.extend_from_slice(lrs);
             }
-            // Only the last one is of use, and an epoch may have many.
+            // Only the last end is used, and an epoch may have many.
             Policy::PerEpoch | Policy::Off => {
                 self.drop_ends(self.ends.len().saturating_sub(1));
             }
         }
     }
 
-    /// Whether a validation must wait for rows before it.
+    /// Returns the row, or keeps it until the rows before it are flushed.
     pub fn hold(&mut self, row: ValidationRow) -> Option<ValidationRow> {
         if self.waiting.is_empty() {
             return Some(row);
@@ -118,12 +111,12 @@ impl MetricBuffer {
         None
     }
 
-    /// Numbers to read from the device at a flush.
+    /// Elements to read from the device at a flush.
     pub fn pending(&self) -> usize {
         self.used * self.width
     }
 
-    /// Turns the log's rows into events and begins anew. Rows after step `until` never happened.
+    /// Turns the log's rows into events and starts anew. Rows after step `until` are dropped.
     pub fn flush(&mut self, values: &[f32], until: u64) -> Vec<Event> {
         let mut events = Vec::with_capacity(self.waiting.len());
         let mut row = 0;
@@ -162,12 +155,12 @@ impl MetricBuffer {
         events
     }
 
-    /// The epoch ended after so many rows: what ran beyond them never happened.
+    /// Sets the epoch's rows: later ones do not count.
     pub fn cut_epoch(&mut self, rows: u64) {
         self.epoch_rows = rows;
     }
 
-    /// The epoch's mean as a row, from the device's row-weighted sums; `lr` is the last step's. `None` where no step ran.
+    /// The epoch's mean as a row, from the device's row-weighted sums; `lr` is the last step's. `None` without a step.
     pub fn epoch_mean(&mut self, epoch: u64, step: u64, lr: f64, sums: &[f64]) -> Option<Event> {
         let rows = self.take_epoch_rows();
         if rows == 0 {
@@ -190,7 +183,6 @@ impl MetricBuffer {
         }))
     }
 
-    /// Rows since the last call.
     pub fn take_epoch_rows(&mut self) -> u64 {
         std::mem::take(&mut self.epoch_rows)
     }

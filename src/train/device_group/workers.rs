@@ -43,7 +43,6 @@ pub struct Workers {
     workers: Vec<Worker>,
     /// Number of the command, index of the device, and its answer.
     answers: Receiver<(u64, usize, Answer)>,
-    /// Commands so far.
     asked: u64,
     abort: Abort,
     limit: Duration,

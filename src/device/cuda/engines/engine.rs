@@ -3,6 +3,8 @@
 
 use std::ffi::c_void;
 
+use cudarc::driver::sys::CUfunction;
+
 use super::{
     gpu_context::GpuContext,
     steps::{Launch, LaunchKind, Steps},
@@ -11,7 +13,7 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            abi::Run,
+            abi::{Kind, Op, Run},
             launch::{Graph, Shape, argument, launch},
         },
     },
@@ -50,27 +52,79 @@ impl GpuContext {
         }
     }
 
-    fn kernel(
-        &self,
-        kind: crate::device::cuda::abi::Kind,
-        op: crate::device::cuda::abi::Op,
-        shape: Shape,
-    ) -> Result<(), DeviceError> {
+    fn kernel(&self, kind: Kind, op: Op, shape: Shape) -> Result<(), DeviceError> {
         let (mut op, mut arena, mut run) = (op, self.arena.at, self.run.at);
         let mut arguments = [argument(&mut op), argument(&mut arena), argument(&mut run)];
-        // SAFETY: (Op, float*, Run*); all places of the record lie within the arena, whose extent they made.
-        unsafe {
-            launch(&self.context, &self.stream, self.kernels.get(kind), shape, &mut arguments, kind.kernel())
-        }
+        // SAFETY: (Op, float*, Run*); the record's offsets lie within the arena.
+        unsafe { self.launch(self.kernels.get(kind), shape, &mut arguments, kind.kernel()) }
     }
 
     pub fn advance(&self, steps: &Steps) -> Result<(), DeviceError> {
         let (mut run, mut rows, mut own_rows) = (self.run.at, steps.rows, steps.own_rows);
         let mut arguments = [argument(&mut run), argument(&mut rows), argument(&mut own_rows)];
         // SAFETY: (Run*, int, int).
-        unsafe {
-            launch(&self.context, &self.stream, self.kernels.advance, Shape::WARP, &mut arguments, "advance")
-        }
+        unsafe { self.launch(self.kernels.advance, Shape::WARP, &mut arguments, "advance") }
+    }
+
+    /// Runs `count` steps in one block, which keeps `elements` of the arena in shared memory.
+    fn interpret(
+        &self,
+        steps: &Steps,
+        count: usize,
+        threads: u32,
+        elements: usize,
+    ) -> Result<(), DeviceError> {
+        let shape = Shape { threads, shared_bytes: 4 * elements as u32, ..Shape::WARP };
+        let (mut records, mut ops, mut arena) = (steps.records.at, steps.count, self.arena.at);
+        let (mut elements, mut run, mut count) = (elements as i32, self.run.at, count as i32);
+        let (mut rows, mut own) = (steps.rows, steps.own_rows);
+        let mut arguments = [
+            argument(&mut records),
+            argument(&mut ops),
+            argument(&mut arena),
+            argument(&mut elements),
+            argument(&mut run),
+            argument(&mut count),
+            argument(&mut rows),
+            argument(&mut own),
+        ];
+        // SAFETY: (const Op*, int, float*, int, Run*, int, int, int).
+        unsafe { self.launch(self.kernels.interpret, shape, &mut arguments, "interpret") }
+    }
+
+    /// Runs `count` steps in a cooperative grid.
+    fn interpret_grid(&self, steps: &Steps, count: usize, blocks: u32) -> Result<(), DeviceError> {
+        let shape = Shape { blocks, threads: GRID_THREADS, shared_bytes: 0, together: true };
+        let (mut records, mut ops, mut arena) = (steps.records.at, steps.count, self.arena.at);
+        let (mut run, mut barrier, mut count) = (self.run.at, self.barrier.at, count as i32);
+        let (mut rows, mut own) = (steps.rows, steps.own_rows);
+        let mut arguments = [
+            argument(&mut records),
+            argument(&mut ops),
+            argument(&mut arena),
+            argument(&mut run),
+            argument(&mut barrier),
+            argument(&mut count),
+            argument(&mut rows),
+            argument(&mut own),
+        ];
+        // SAFETY: (const Op*, int, float*, Run*, unsigned*, int, int, int).
+        unsafe { self.launch(self.kernels.interpret_grid, shape, &mut arguments, "interpret_grid") }
+    }
+
+    /// Queues a kernel.
+    ///
+    /// # Safety
+    /// See [`launch`].
+    pub unsafe fn launch(
+        &self,
+        function: CUfunction,
+        shape: Shape,
+        arguments: &mut [*mut c_void],
+        name: &'static str,
+    ) -> Result<(), DeviceError> {
+        // SAFETY: the caller's.
+        unsafe { launch(&self.context, &self.stream, function, shape, arguments, name) }
     }
 
     fn step(&self, steps: &Steps) -> Result<(), DeviceError> {
@@ -170,62 +224,10 @@ impl LoadedEngine {
         last: Option<&Steps>,
     ) -> Result<(), DeviceError> {
         match self {
-            Self::Persistent { threads, elements } => {
-                let shared_bytes = 4 * *elements as u32;
-                let shape = Shape { threads: *threads, shared_bytes, ..Shape::WARP };
-                parts(full, full_steps, last).try_for_each(|(steps, count)| {
-                    let (mut arena, mut run) = (gpu_context.arena.at, gpu_context.run.at);
-                    let (mut records, mut ops, mut elements) =
-                        (steps.records.at, steps.count, *elements as i32);
-                    let (mut count, mut rows, mut own) = (count as i32, steps.rows, steps.own_rows);
-                    let mut arguments: [*mut c_void; 8] = [
-                        argument(&mut records),
-                        argument(&mut ops),
-                        argument(&mut arena),
-                        argument(&mut elements),
-                        argument(&mut run),
-                        argument(&mut count),
-                        argument(&mut rows),
-                        argument(&mut own),
-                    ];
-                    let interpret = gpu_context.kernels.interpret;
-                    // SAFETY: (const Op*, int, float*, int, Run*, int, int, int).
-                    unsafe {
-                        launch(
-                            &gpu_context.context,
-                            &gpu_context.stream,
-                            interpret,
-                            shape,
-                            &mut arguments,
-                            "interpret",
-                        )
-                    }
-                })
-            }
-            Self::Cooperative { blocks } => {
-                let shape = Shape { blocks: *blocks, threads: GRID_THREADS, shared_bytes: 0, together: true };
-                parts(full, full_steps, last).try_for_each(|(steps, count)| {
-                    let (mut arena, mut run) = (gpu_context.arena.at, gpu_context.run.at);
-                    let (mut records, mut ops, mut barrier) =
-                        (steps.records.at, steps.count, gpu_context.barrier.at);
-                    let (mut count, mut rows, mut own) = (count as i32, steps.rows, steps.own_rows);
-                    let mut arguments: [*mut c_void; 8] = [
-                        argument(&mut records),
-                        argument(&mut ops),
-                        argument(&mut arena),
-                        argument(&mut run),
-                        argument(&mut barrier),
-                        argument(&mut count),
-                        argument(&mut rows),
-                        argument(&mut own),
-                    ];
-                    let (grid, name) = (gpu_context.kernels.interpret_grid, "interpret_grid");
-                    // SAFETY: (const Op*, int, float*, Run*, unsigned*, int, int, int).
-                    unsafe {
-                        launch(&gpu_context.context, &gpu_context.stream, grid, shape, &mut arguments, name)
-                    }
-                })
-            }
+            Self::Persistent { threads, elements } => parts(full, full_steps, last)
+                .try_for_each(|(steps, count)| gpu_context.interpret(steps, count, *threads, *elements)),
+            Self::Cooperative { blocks } => parts(full, full_steps, last)
+                .try_for_each(|(steps, count)| gpu_context.interpret_grid(steps, count, *blocks)),
             Self::Graph { many, one, last: end } => {
                 (0..full_steps / GRAPH_STEPS).try_for_each(|_| many.launch(&gpu_context.stream))?;
                 (0..full_steps % GRAPH_STEPS).try_for_each(|_| one.launch(&gpu_context.stream))?;

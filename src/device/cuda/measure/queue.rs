@@ -8,7 +8,7 @@ use crate::device::{
         all_reduce::{Communicator, PeerAllReduce},
         engines::{GpuContext, LaunchKind},
         ffi::{Context, Gpu},
-        launch::{Event, Shape, argument, launch},
+        launch::{Event, Shape, argument},
         memory::{DeviceMemory, Staging},
     },
 };
@@ -106,9 +106,7 @@ impl Bench {
         let blocks = u32::try_from(elements.div_ceil(256)).unwrap_or(most).clamp(1, most);
         let shape = Shape::new(u64::from(blocks), most);
         // SAFETY: (const float*, const float*, float*, u64); the arena has three such vectors.
-        unsafe {
-            launch(&gpu_context.context, &gpu_context.stream, function, shape, &mut arguments, "tensor_add")
-        }
+        unsafe { gpu_context.launch(function, shape, &mut arguments, "tensor_add") }
     }
 
     /// Seconds of `count` sums over all GPUs, of `elements` each.

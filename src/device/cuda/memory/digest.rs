@@ -5,7 +5,7 @@ use crate::device::{
     DeviceError,
     cuda::{
         engines::GpuContext,
-        launch::{Shape, argument, launch},
+        launch::{Shape, argument},
     },
 };
 
@@ -28,7 +28,7 @@ impl Digest {
         let mut arguments = [argument(&mut at), argument(&mut count), argument(&mut to)];
         let shape = Shape::new(len.div_ceil(1024) as u64, 4 * context.gpu.multiprocessors);
         // SAFETY: (const float*, u64, u64*); the caller's values lie within the arena.
-        unsafe { launch(context, stream, kernels.digest, shape, &mut arguments, "digest")? };
+        unsafe { gpu_context.launch(kernels.digest, shape, &mut arguments, "digest")? };
         stream.download(&self.host, 0, to, size_of::<u64>())
     }
 
