@@ -18,14 +18,14 @@ impl CudaExecutor {
         steps: usize,
         meters: &mut Meters<'_>,
     ) -> Result<(), DeviceError> {
-        self.gpu_context.together(|| "queuing steps".into())?;
-        if let Some(done) = self.progress.in_flight.free(&self.gpu_context)? {
-            self.progress.learn(&done, &mut self.gpu_context, meters);
+        self.gpu.together(|| "queuing steps".into())?;
+        if let Some(done) = self.progress.in_flight.free(&self.gpu)? {
+            self.progress.learn(&done, &mut self.gpu, meters);
         }
         let trains = block.work == PassKind::Train;
         match &mut self.validate {
-            Some(validate) if !trains => validate.loaded_engine(&self.gpu_context)?,
-            _ => self.train.loaded_engine(&self.gpu_context)?,
+            Some(validate) if !trains => validate.loaded_engine(&self.gpu)?,
+            _ => self.train.loaded_engine(&self.gpu)?,
         };
         let loaded = if trains { &self.train } else { self.validate.as_ref().unwrap_or(&self.train) };
         let batch = usize::try_from(loaded.full.rows).unwrap_or(1).max(1);
@@ -39,10 +39,10 @@ impl CudaExecutor {
             data,
             order,
             log: self.device_log.log(),
-            hyper: if table.is_empty() { 0 } else { self.gpu_context.run.at + size_of::<Run>() as u64 },
+            hyper: if table.is_empty() { 0 } else { self.gpu.run.at + size_of::<Run>() as u64 },
             sums: self.device_log.sums(),
             non_finite: self.device_log.flag(),
-            partial: self.gpu_context.partial.at,
+            partial: self.gpu.partial.at,
             seed: self.seed,
             step: block.step + if trains { first as u64 } else { 0 },
             position: position as u64,
@@ -54,12 +54,11 @@ impl CudaExecutor {
         // Set before it is queued: sums through the host wait for steps.
         let slowest_s = steps as f64 * loaded.slowest_s;
         if trains {
-            self.gpu_context.step = block.step + (first + steps) as u64;
+            self.gpu.step = block.step + (first + steps) as u64;
         }
-        self.gpu_context.give(slowest_s);
+        self.gpu.give(slowest_s);
         let start = Instant::now();
-        let bytes =
-            self.progress.in_flight.begin(&self.gpu_context.stream, self.gpu_context.run.at, run, table)?;
+        let bytes = self.progress.in_flight.begin(&self.gpu.stream, self.gpu.run.at, run, table)?;
         meters.ledger.copy(Kind::HostToDevice, Purpose::Parameters, bytes, start.elapsed());
         // Only the last step may have fewer rows.
         let whole = (block.rows.saturating_sub(position) / batch).min(steps);
@@ -68,20 +67,17 @@ impl CudaExecutor {
             self.launch_marked(block, whole, whole < steps, first, meters.ledger)?
         } else {
             let loaded_engine = loaded.loaded_engine.as_ref();
-            loaded_engine.map_or(Ok(()), |loaded_engine| {
-                loaded_engine.queue(&self.gpu_context, &loaded.full, whole, last)
-            })?;
+            loaded_engine
+                .map_or(Ok(()), |loaded_engine| loaded_engine.queue(&self.gpu, &loaded.full, whole, last))?;
             Vec::new()
         };
-        if trains && self.gpu_context.queues_sums() {
+        if trains && self.gpu.queues_sums() {
             // Only the device knows their times.
             let bytes = (steps * 4 * self.reduced) as u64;
             meters.ledger.queued(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes);
         }
         let first = block.step + first as u64 + 1;
-        self.progress
-            .in_flight
-            .end(&self.gpu_context.stream, Queued { trains, first, steps, phases, slowest_s })
+        self.progress.in_flight.end(&self.gpu.stream, Queued { trains, first, steps, phases, slowest_s })
     }
 
     /// Launches instructions one by one, with a mark behind every phase.
@@ -105,19 +101,19 @@ impl CudaExecutor {
                 match &launch.work {
                     Part::AllReduce { at, len } if self.sums.is_some() => {
                         let number = block.step + (first + step) as u64 + 1;
-                        let address = self.gpu_context.arena.at + 4 * at;
+                        let address = self.gpu.arena.at + 4 * at;
                         if let Some(sums) = &mut self.sums {
-                            sums.all_reduce(&self.gpu_context, address, *len, number, ledger)?;
+                            sums.all_reduce(&self.gpu, address, *len, number, ledger)?;
                         }
                     }
-                    work => self.gpu_context.queue(work)?,
+                    work => self.gpu.queue(work)?,
                 }
                 if steps.launches.get(i + 1).is_none_or(|next| next.phase != launch.phase) {
-                    self.progress.in_flight.mark(phases.len(), &self.gpu_context.stream)?;
+                    self.progress.in_flight.mark(phases.len(), &self.gpu.stream)?;
                     phases.push(launch.phase);
                 }
             }
-            self.gpu_context.advance(steps)?;
+            self.gpu.advance(steps)?;
         }
         Ok(phases)
     }

@@ -23,7 +23,7 @@ pub struct CudaExecutor {
     pub(super) device_log: DeviceLog,
     pub(super) digest: Digest,
     pub(super) progress: Progress,
-    pub(super) gpu_context: GpuContext,
+    pub(super) gpu: GpuContext,
     pub(super) layout: Layout,
     pub(super) places: MemoryPlan,
     /// The way to other devices through the host.
@@ -43,7 +43,7 @@ impl CudaExecutor {
     ///
     /// The thread cannot be started.
     pub fn watched(mut self, stuck: impl FnOnce(DeviceError) + Send + 'static) -> Result<Self, DeviceError> {
-        let context = &self.gpu_context.context;
+        let context = &self.gpu.context;
         let (name, heartbeat) = (context.name.clone(), Arc::clone(&context.heartbeat));
         self.watch = Some(Watch::start(name, heartbeat, context.least_wait, stuck)?);
         Ok(self)
@@ -51,8 +51,8 @@ impl CudaExecutor {
 
     /// Makes the GPU the calling thread's; its calls are watched until the guard is dropped.
     fn enter(&self) -> Result<CallGuard, DeviceError> {
-        let inside = self.gpu_context.context.heartbeat.enter();
-        self.gpu_context.context.enter().map(|()| inside)
+        let inside = self.gpu.context.heartbeat.enter();
+        self.gpu.context.enter().map(|()| inside)
     }
 
     fn address(&self, slice: Slice) -> Result<u64, DeviceError> {
@@ -61,9 +61,9 @@ impl CudaExecutor {
             return Ok(self.device_log.log() + 4 * slice.offset as u64);
         }
         match self.places.place(slice) {
-            Some(place) => Ok(self.gpu_context.arena.at + 4 * place),
+            Some(place) => Ok(self.gpu.arena.at + 4 * place),
             None => Err(DeviceError::Unusable {
-                device: self.gpu_context.context.name.clone(),
+                device: self.gpu.context.name.clone(),
                 why: format!("buffer {} has no place in its memory", slice.buffer.0),
             }),
         }
@@ -86,17 +86,17 @@ fn moved(bytes: usize, wait: Duration) -> Moved {
 
 impl Executor for CudaExecutor {
     fn warm_up(&mut self) -> Result<(), DeviceError> {
-        if self.gpu_context.others.is_none() {
+        if self.gpu.others.is_none() {
             return Ok(());
         }
         let _inside = self.enter()?;
         // NCCL connects the GPUs at their first sums. These are they, so that no capture and no timed step contains
         // that.
-        self.train.sum_zeros(&self.gpu_context)?;
-        self.progress.in_flight.anchor(&self.gpu_context, "connecting the GPUs")?;
-        self.train.loaded_engine(&self.gpu_context)?;
+        self.train.sum_zeros(&self.gpu)?;
+        self.progress.in_flight.anchor(&self.gpu, "connecting the GPUs")?;
+        self.train.loaded_engine(&self.gpu)?;
         if let Some(validate) = &mut self.validate {
-            validate.loaded_engine(&self.gpu_context)?;
+            validate.loaded_engine(&self.gpu)?;
         }
         Ok(())
     }
@@ -106,15 +106,14 @@ impl Executor for CudaExecutor {
         let l = &self.layout;
         let buffers = [l.train_features, l.train_targets, l.validation_features, l.validation_targets];
         let Some(number) = buffers.iter().position(|b| *b == buffer) else { return Ok(Moved::Nothing) };
-        let (waited, uploaded) =
-            self.inputs.bind(&self.gpu_context, &self.progress.in_flight, number, rows)?;
+        let (waited, uploaded) = self.inputs.bind(&self.gpu, &self.progress.in_flight, number, rows)?;
         self.progress.uploaded(uploaded);
         Ok(moved(size_of_val(&rows[..]), waited))
     }
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
         let _inside = self.enter()?;
-        self.inputs.bind_order(&self.gpu_context, order)?;
+        self.inputs.bind_order(&self.gpu, order)?;
         Ok(Moved::Bytes(size_of_val(&order[..]) as u64))
     }
 
@@ -122,7 +121,7 @@ impl Executor for CudaExecutor {
         let _inside = self.enter()?;
         let from = &from[..from.len().min(to.len)];
         let address = self.address(to)?;
-        let waited = self.inputs.staging.upload(&self.gpu_context, address, from)?;
+        let waited = self.inputs.staging.upload(&self.gpu, address, from)?;
         Ok(moved(size_of_val(from), waited))
     }
 
@@ -131,26 +130,26 @@ impl Executor for CudaExecutor {
         let len = to.len().min(from.len);
         let to = &mut to[..len];
         let bytes = size_of_val(to) as u64;
-        if from.buffer == self.layout.log && self.gpu_context.context.is_given_up() {
+        if from.buffer == self.layout.log && self.gpu.context.is_given_up() {
             // Finished blocks have written their losses. Copies use another stream than the one that hangs.
             self.device_log.fetch_log(&self.inputs.copies, from.offset, len)?;
-            self.gpu_context.rescued(&self.inputs.copies, "reading the log")?;
+            self.gpu.rescued(&self.inputs.copies, "reading the log")?;
             self.device_log.read_log(from.offset, to);
             return Ok(Moved::Bytes(bytes));
         }
         if from.buffer == self.layout.log {
             let copy = |stream: &Stream| self.device_log.fetch_log(stream, from.offset, len);
             let what = ("reading the log", Phase::Log);
-            let ((), wait) = self.progress.download(&self.gpu_context, what, copy)?;
+            let ((), wait) = self.progress.download(&self.gpu, what, copy)?;
             self.device_log.read_log(from.offset, to);
             return Ok(Moved::AfterWait { bytes, wait });
         }
         let address = self.address(from)?;
         // A copy to pageable memory blocks in the driver until all work before it is done, so wait for the steps here.
-        let mut wait = self.progress.wait(&self.gpu_context, "reading its memory")?;
+        let mut wait = self.progress.wait(&self.gpu, "reading its memory")?;
         // SAFETY: the next statement waits for the stream; if that fails, the device no longer writes.
-        unsafe { self.gpu_context.stream.download_into(to, address)? };
-        wait += self.progress.wait(&self.gpu_context, "reading its memory")?;
+        unsafe { self.gpu.stream.download_into(to, address)? };
+        wait += self.progress.wait(&self.gpu, "reading its memory")?;
         Ok(Moved::AfterWait { bytes, wait })
     }
 
@@ -158,15 +157,15 @@ impl Executor for CudaExecutor {
         let _inside = self.enter()?;
         let copy = |stream: &Stream| self.device_log.fetch_sums(stream, sums, to.len().min(SUMS));
         let phase = if sums == Accumulator::Validation { Phase::Validation } else { Phase::Log };
-        let (bytes, wait) = self.progress.download(&self.gpu_context, ("reading sums", phase), copy)?;
+        let (bytes, wait) = self.progress.download(&self.gpu, ("reading sums", phase), copy)?;
         self.device_log.read_sums(sums, to);
         Ok(Moved::AfterWait { bytes: bytes as u64, wait })
     }
 
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
         let _inside = self.enter()?;
-        self.digest.queue(&self.gpu_context, self.address(of)?, of.len)?;
-        let wait = self.progress.wait(&self.gpu_context, "comparing its parameters")?;
+        self.digest.queue(&self.gpu, self.address(of)?, of.len)?;
+        let wait = self.progress.wait(&self.gpu, "comparing its parameters")?;
         Ok((self.digest.get(), Moved::AfterWait { bytes: 8, wait }))
     }
 
@@ -182,14 +181,14 @@ impl Executor for CudaExecutor {
             self.part(block, first, steps, meters)?;
             first += steps;
         }
-        self.gpu_context.check_peers()?;
+        self.gpu.check_peers()?;
         Ok(self.ran())
     }
 
     fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
         let _inside = self.enter()?;
-        self.progress.settle(&mut self.gpu_context, purpose, meters)?;
-        if self.gpu_context.context.is_given_up() {
+        self.progress.settle(&mut self.gpu, purpose, meters)?;
+        if self.gpu.context.is_given_up() {
             return Ok(self.ran());
         }
         self.progress.uploaded(self.inputs.uploaded(&self.progress.in_flight)?);
@@ -204,14 +203,14 @@ impl Executor for CudaExecutor {
 
 impl Drop for CudaExecutor {
     fn drop(&mut self) {
-        let _inside = self.gpu_context.context.heartbeat.enter();
+        let _inside = self.gpu.context.heartbeat.enter();
         // Queued work reads memory that is about to be freed.
-        self.gpu_context.drain(&self.inputs.copies);
+        self.gpu.drain(&self.inputs.copies);
         // Graphs hold sums, so they go first.
         self.train.loaded_engine = None;
         if let Some(validate) = &mut self.validate {
             validate.loaded_engine = None;
         }
-        self.gpu_context.leave_others();
+        self.gpu.leave_others();
     }
 }

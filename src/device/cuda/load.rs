@@ -38,7 +38,7 @@ pub struct CudaSetup {
 
 /// What programs are loaded with, one after the other.
 struct Loader<'a> {
-    gpu_context: &'a GpuContext,
+    gpu: &'a GpuContext,
     layout: &'a Layout,
     precision: Precision,
     staging: Staging,
@@ -55,7 +55,7 @@ impl Loader<'_> {
     ) -> Result<Loaded, DeviceError> {
         let mut encode = |program: &Program| {
             let (staging, products) = (&mut self.staging, self.products.as_mut());
-            Steps::new(program, self.layout, places, self.precision, self.gpu_context, staging, products)
+            Steps::new(program, self.layout, places, self.precision, self.gpu, staging, products)
         };
         let slowest_s = HangTimeout::slowest_s(full.cost(), full.instructions.len() + 1);
         let (full, last) = (encode(full)?, last.map(encode).transpose()?);
@@ -73,19 +73,18 @@ impl Loader<'_> {
         let mut validate = match &programs.validate {
             None => None,
             Some(full) => {
-                let engine =
-                    validation_engine(engine, &self.gpu_context.context.gpu, places.validate.elements);
+                let engine = validation_engine(engine, &self.gpu.context.gpu, places.validate.elements);
                 Some(self.load(full, programs.validate_last.as_ref(), &places.validate, engine)?)
             }
         };
         if self.products.as_ref().is_some_and(Products::any) {
             // Planning ran the products in the arena.
-            let arena = &self.gpu_context.arena;
-            self.gpu_context.stream.fill(arena.at, 0, arena.bytes)?;
+            let arena = &self.gpu.arena;
+            self.gpu.stream.fill(arena.at, 0, arena.bytes)?;
         }
         for loaded in [Some(&mut train), validate.as_mut()].into_iter().flatten() {
-            if !loaded.full.reduces() || self.gpu_context.peers.is_some() {
-                loaded.loaded_engine(self.gpu_context)?;
+            if !loaded.full.reduces() || self.gpu.peers.is_some() {
+                loaded.loaded_engine(self.gpu)?;
             }
         }
         Ok((train, validate))
@@ -102,38 +101,38 @@ impl CudaExecutor {
         let places = MemoryPlan::new(&programs);
         check_room(&context, &places, &programs)?;
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
-        let mut gpu_context = GpuContext::new(Arc::clone(&context), 4 * places.elements(), most)?;
-        let device_log = DeviceLog::new(&context, &gpu_context.stream, &programs)?;
-        let digest = Digest::new(&gpu_context)?;
+        let mut gpu = GpuContext::new(Arc::clone(&context), 4 * places.elements(), most)?;
+        let device_log = DeviceLog::new(&context, &gpu.stream, &programs)?;
+        let digest = Digest::new(&gpu)?;
         let reduced = summed(&programs.train);
         let mut sums = None;
         match way {
             GradientReducer::Alone => {}
-            GradientReducer::Peers(ranks) => gpu_context.peers = Some(ranks),
-            GradientReducer::Nccl(ranks) => gpu_context.others = Some(ranks),
+            GradientReducer::Peers(ranks) => gpu.peers = Some(ranks),
+            GradientReducer::Nccl(ranks) => gpu.others = Some(ranks),
             GradientReducer::Host(collective) => {
                 sums = Some(HostAllReduce::new(&context, collective, reduced)?);
             }
         }
         let by_library = matches!(engine, Engine::Graph | Engine::Launch);
-        let products = by_library.then(|| Products::new(&context, gpu_context.arena.at));
+        let products = by_library.then(|| Products::new(&context, gpu.arena.at));
         let (layout, staging) = (&programs.layout, Staging::default());
-        let mut loader = Loader { gpu_context: &gpu_context, layout, precision, staging, products };
+        let mut loader = Loader { gpu: &gpu, layout, precision, staging, products };
         let (train, validate) = loader.load_all(&programs, &places, engine)?;
         let Loader { staging, products, .. } = loader;
         let marks = if engine == Engine::Launch { MOST_LAUNCHED * Phase::ALL.len() } else { 0 };
         let most_steps = train.most_steps().min(validate.as_ref().map_or(usize::MAX, Loaded::most_steps));
         let first = programs.train.instructions.first().map(|i| &i.op);
         let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
-        let bytes = gpu_context.bytes() + device_log.bytes() + products.as_ref().map_or(0, Products::bytes);
+        let bytes = gpu.bytes() + device_log.bytes() + products.as_ref().map_or(0, Products::bytes);
         Ok(Self {
             train,
             validate,
-            inputs: Inputs::new(&gpu_context, staging, streamed)?,
+            inputs: Inputs::new(&gpu, staging, streamed)?,
             device_log,
             digest,
-            progress: Progress::new(&gpu_context, most, marks)?,
-            gpu_context,
+            progress: Progress::new(&gpu, most, marks)?,
+            gpu,
             layout: programs.layout,
             places,
             sums,

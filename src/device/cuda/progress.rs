@@ -25,10 +25,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub fn new(gpu_context: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
+    pub fn new(gpu: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
         Ok(Self {
-            in_flight: InFlightQueue::new(gpu_context, most_steps, marks)?,
-            timeline: Timeline::new(&gpu_context.context)?,
+            in_flight: InFlightQueue::new(gpu, most_steps, marks)?,
+            timeline: Timeline::new(&gpu.context)?,
             validation_s: None,
             step_time: None,
             waited: Duration::ZERO,
@@ -37,9 +37,9 @@ impl Progress {
     }
 
     /// Waits until the device has done all it was given.
-    pub fn wait(&mut self, gpu_context: &GpuContext, doing: &str) -> Result<Duration, DeviceError> {
+    pub fn wait(&mut self, gpu: &GpuContext, doing: &str) -> Result<Duration, DeviceError> {
         let start = Instant::now();
-        self.in_flight.anchor(gpu_context, doing)?;
+        self.in_flight.anchor(gpu, doing)?;
         let wait = start.elapsed();
         self.waited += wait;
         Ok(wait)
@@ -48,19 +48,19 @@ impl Progress {
     /// Queues a copy to the host and waits for it.
     pub fn download<T>(
         &mut self,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         (doing, phase): (&str, Phase),
         copy: impl FnOnce(&Stream) -> Result<T, DeviceError>,
     ) -> Result<(T, Duration), DeviceError> {
-        let stream = &gpu_context.stream;
+        let stream = &gpu.stream;
         if !self.timeline.wanted {
             let copied = copy(stream)?;
-            return Ok((copied, self.wait(gpu_context, doing)?));
+            return Ok((copied, self.wait(gpu, doing)?));
         }
         self.timeline.around[0].record(stream)?;
         let copied = copy(stream)?;
         self.timeline.around[1].record(stream)?;
-        let wait = self.wait(gpu_context, doing)?;
+        let wait = self.wait(gpu, doing)?;
         let [begin, end] = &self.timeline.around;
         let ends = [self.in_flight.instant(begin)?, self.in_flight.instant(end)?];
         self.timeline.copied(Lane::CopyOut, phase, ends);
@@ -73,11 +73,11 @@ impl Progress {
     }
 
     /// Records the times of a block that is done.
-    pub fn learn(&mut self, done: &Done, gpu_context: &mut GpuContext, meters: &mut Meters<'_>) {
+    pub fn learn(&mut self, done: &Done, gpu: &mut GpuContext, meters: &mut Meters<'_>) {
         self.timeline.report(meters.clock);
         self.timeline.block(done, meters.clock);
         let Done { queued, end, seconds, phases, .. } = done;
-        gpu_context.hang_timeout.learn(queued.slowest_s, *seconds);
+        gpu.hang_timeout.learn(queued.slowest_s, *seconds);
         if !queued.trains {
             *self.validation_s.get_or_insert_default() += seconds;
             return;
@@ -100,25 +100,25 @@ impl Progress {
     /// Waits for all blocks and records their times; of a GPU that hangs, those of the blocks that are done.
     pub fn settle(
         &mut self,
-        gpu_context: &mut GpuContext,
+        gpu: &mut GpuContext,
         purpose: Purpose,
         meters: &mut Meters<'_>,
     ) -> Result<(), DeviceError> {
-        if gpu_context.context.is_given_up() {
+        if gpu.context.is_given_up() {
             let finished = self.in_flight.finished()?;
-            finished.iter().for_each(|done| self.learn(done, gpu_context, meters));
+            finished.iter().for_each(|done| self.learn(done, gpu, meters));
             return Ok(());
         }
         // Where nothing was read, as under `off`, steps may still run.
         if self.in_flight.unfinished()?.is_some() {
             let start = Instant::now();
-            self.in_flight.wait(gpu_context)?;
+            self.in_flight.wait(gpu)?;
             let wait = start.elapsed();
             meters.ledger.sync(purpose, wait);
             self.waited += wait;
         }
         let all = self.in_flight.all()?;
-        all.iter().for_each(|done| self.learn(done, gpu_context, meters));
+        all.iter().for_each(|done| self.learn(done, gpu, meters));
         // A whole validation is one sample, as it is by the host's clock.
         if let Some(seconds) = self.validation_s.take() {
             meters.clock.record_device(Phase::Validation, Duration::from_secs_f64(seconds), 1);

@@ -49,19 +49,19 @@ impl HostAllReduce {
     /// Sums over all devices, in place; waits for this device and for the others.
     pub fn all_reduce(
         &mut self,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         at: u64,
         len: usize,
         step: u64,
         ledger: &mut Ledger,
     ) -> Result<(), DeviceError> {
-        let stream = &gpu_context.stream;
+        let stream = &gpu.stream;
         let elements = self.elements.get_mut(..len).unwrap_or_default();
         let bytes = size_of_val(elements);
         let start = Instant::now();
         stream.download(&self.staging, 0, at, bytes)?;
         self.copied.record(stream)?;
-        gpu_context.wait(&self.copied, || format!("running step {}", units::count(step)))?;
+        gpu.wait(&self.copied, || format!("running step {}", units::count(step)))?;
         ledger.sync(Purpose::Gradients, start.elapsed());
         let start = Instant::now();
         self.staging.read(0, elements);

@@ -155,16 +155,16 @@ impl LoadedEngine {
     /// Prepares an engine for a full program and a last one, over an arena of `elements`.
     pub fn new(
         engine: plan::Engine,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         full: &Steps,
         last: Option<&Steps>,
         elements: usize,
     ) -> Result<Self, DeviceError> {
-        let context = &gpu_context.context;
+        let context = &gpu.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
-        let queued = gpu_context.queues_sums() && engine == plan::Engine::Graph;
+        let queued = gpu.queues_sums() && engine == plan::Engine::Graph;
         if full.reduces() && engine != plan::Engine::Launch && !queued {
-            let way = if gpu_context.queues_sums() { "" } else { " through the host" };
+            let way = if gpu.queues_sums() { "" } else { " through the host" };
             return Err(unusable(format!(
                 "sums over devices{way} cannot be part of the engine `{}`; set `devices.engine = \"launch\"`",
                 engine.name()
@@ -182,7 +182,7 @@ impl LoadedEngine {
                 }
                 let set = context.driver.cuFuncSetAttribute;
                 // The largest possible: the limit belongs to the kernel, which training and validation share.
-                let status = unsafe { set(gpu_context.kernels.interpret, MOST_DYNAMIC_SHARED, room as i32) };
+                let status = unsafe { set(gpu.kernels.interpret, MOST_DYNAMIC_SHARED, room as i32) };
                 context.check(status, || format!("giving `interpret` {room} bytes of shared memory"))?;
                 Ok(Self::Persistent { threads: interpreter_threads(full.widest), elements })
             }
@@ -192,8 +192,7 @@ impl LoadedEngine {
                         "it has no cooperative launches; leave `devices.engine` to the plan".into(),
                     ));
                 }
-                let at_once =
-                    gpu_context.kernels.at_once(gpu_context.kernels.interpret_grid, GRID_THREADS)?;
+                let at_once = gpu.kernels.at_once(gpu.kernels.interpret_grid, GRID_THREADS)?;
                 // Blocks without work only make the barrier slower.
                 let useful = full.widest.div_ceil(u64::from(GRID_THREADS));
                 let blocks = useful.min(at_once).clamp(1, MOST_BLOCKS) as u32;
@@ -201,9 +200,7 @@ impl LoadedEngine {
             }
             plan::Engine::Graph => {
                 let capture = |steps: &Steps, count: usize| {
-                    Graph::capture(context, &gpu_context.stream, || {
-                        (0..count).try_for_each(|_| gpu_context.step(steps))
-                    })
+                    Graph::capture(context, &gpu.stream, || (0..count).try_for_each(|_| gpu.step(steps)))
                 };
                 Ok(Self::Graph {
                     many: capture(full, GRAPH_STEPS)?,
@@ -218,26 +215,26 @@ impl LoadedEngine {
     /// Queues `full_steps` full steps and then, perhaps, the last one.
     pub fn queue(
         &self,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         full: &Steps,
         full_steps: usize,
         last: Option<&Steps>,
     ) -> Result<(), DeviceError> {
         match self {
             Self::Persistent { threads, elements } => parts(full, full_steps, last)
-                .try_for_each(|(steps, count)| gpu_context.interpret(steps, count, *threads, *elements)),
+                .try_for_each(|(steps, count)| gpu.interpret(steps, count, *threads, *elements)),
             Self::Cooperative { blocks } => parts(full, full_steps, last)
-                .try_for_each(|(steps, count)| gpu_context.interpret_grid(steps, count, *blocks)),
+                .try_for_each(|(steps, count)| gpu.interpret_grid(steps, count, *blocks)),
             Self::Graph { many, one, last: end } => {
-                (0..full_steps / GRAPH_STEPS).try_for_each(|_| many.launch(&gpu_context.stream))?;
-                (0..full_steps % GRAPH_STEPS).try_for_each(|_| one.launch(&gpu_context.stream))?;
+                (0..full_steps / GRAPH_STEPS).try_for_each(|_| many.launch(&gpu.stream))?;
+                (0..full_steps % GRAPH_STEPS).try_for_each(|_| one.launch(&gpu.stream))?;
                 match (last, end) {
-                    (Some(_), Some(end)) => end.launch(&gpu_context.stream),
+                    (Some(_), Some(end)) => end.launch(&gpu.stream),
                     _ => Ok(()),
                 }
             }
             Self::Launch => parts(full, full_steps, last)
-                .try_for_each(|(steps, count)| (0..count).try_for_each(|_| gpu_context.step(steps))),
+                .try_for_each(|(steps, count)| (0..count).try_for_each(|_| gpu.step(steps))),
         }
     }
 }

@@ -31,11 +31,11 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    pub fn loaded_engine(&mut self, gpu_context: &GpuContext) -> Result<&LoadedEngine, DeviceError> {
+    pub fn loaded_engine(&mut self, gpu: &GpuContext) -> Result<&LoadedEngine, DeviceError> {
         let (engine, full, last) = (self.engine, &self.full, self.last.as_ref());
         Ok(match &mut self.loaded_engine {
             Some(loaded) => loaded,
-            empty => empty.insert(LoadedEngine::new(engine, gpu_context, full, last, self.elements)?),
+            empty => empty.insert(LoadedEngine::new(engine, gpu, full, last, self.elements)?),
         })
     }
 
@@ -52,9 +52,9 @@ impl Loaded {
     }
 
     /// Runs every sum over GPUs once, on zeros.
-    pub fn sum_zeros(&self, gpu_context: &GpuContext) -> Result<(), DeviceError> {
+    pub fn sum_zeros(&self, gpu: &GpuContext) -> Result<(), DeviceError> {
         let launches = self.full.launches.iter().chain(self.last.iter().flat_map(|last| &last.launches));
         let mut sums = launches.filter(|launch| matches!(launch.work, LaunchKind::AllReduce { .. }));
-        sums.try_for_each(|launch| gpu_context.queue(&launch.work))
+        sums.try_for_each(|launch| gpu.queue(&launch.work))
     }
 }

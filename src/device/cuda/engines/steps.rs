@@ -68,11 +68,11 @@ impl Steps {
         layout: &Layout,
         places: &Offsets,
         precision: Precision,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         staging: &mut Staging,
         mut products: Option<&mut Products>,
     ) -> Result<Self, DeviceError> {
-        let context = &gpu_context.context;
+        let context = &gpu.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let rows = |n: usize| counted(n).ok_or_else(|| unusable(too_large(n)));
         let (mut launches, mut records, mut widest) = (Vec::new(), Vec::new(), 1);
@@ -84,7 +84,7 @@ impl Steps {
                     widest = widest.max(elements(&op));
                     let kind = Kind::ALL[op.kind as usize % Kind::ALL.len()];
                     let product = match &mut products {
-                        Some(products) => products.plan(&op, kind, &gpu_context.stream)?,
+                        Some(products) => products.plan(&op, kind, &gpu.stream)?,
                         None => None,
                     };
                     match product {
@@ -108,7 +108,7 @@ impl Steps {
         }
         let bytes = bytes_of(&records);
         let memory = DeviceMemory::new(context, bytes.len(), "the records of a program")?;
-        staging.upload(gpu_context, memory.at, bytes)?;
+        staging.upload(gpu, memory.at, bytes)?;
         Ok(Self {
             rows: rows(program.batch)?,
             own_rows: rows(program.rows)?,

@@ -80,8 +80,8 @@ pub struct InFlightQueue {
 
 impl InFlightQueue {
     /// For blocks of at most `most_steps`, with `marks` between phases.
-    pub fn new(gpu_context: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
-        let context = &gpu_context.context;
+    pub fn new(gpu: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
+        let context = &gpu.context;
         let bytes = size_of::<Run>() + most_steps * size_of::<Hyper>();
         let place = || {
             Ok(Slot {
@@ -94,17 +94,17 @@ impl InFlightQueue {
         };
         let places = (0..PLACES).map(|_| place()).collect::<Result<_, DeviceError>>()?;
         let anchor = Event::timed(context)?;
-        anchor.record(&gpu_context.stream)?;
-        gpu_context.wait(&anchor, || "starting".into())?;
+        anchor.record(&gpu.stream)?;
+        gpu.wait(&anchor, || "starting".into())?;
         let anchor = (anchor, Instant::now());
         Ok(Self { context: Arc::clone(context), places, next: 0, anchor, spare: Event::timed(context)? })
     }
 
     /// Frees the slot for the next block. Returns the block that was in it, which is done then.
-    pub fn free(&mut self, gpu_context: &GpuContext) -> Result<Option<Done>, DeviceError> {
+    pub fn free(&mut self, gpu: &GpuContext) -> Result<Option<Done>, DeviceError> {
         let place = &self.places[self.next];
         let Some(queued) = &place.queued else { return Ok(None) };
-        gpu_context.until(&place.end, || queued.doing())?;
+        gpu.until(&place.end, || queued.doing())?;
         self.take(self.next)
     }
 
@@ -137,10 +137,10 @@ impl InFlightQueue {
     }
 
     /// Waits for all work of the stream and takes a new anchor.
-    pub fn anchor(&mut self, gpu_context: &GpuContext, doing: &str) -> Result<(), DeviceError> {
-        self.spare.record(&gpu_context.stream)?;
+    pub fn anchor(&mut self, gpu: &GpuContext, doing: &str) -> Result<(), DeviceError> {
+        self.spare.record(&gpu.stream)?;
         let running = self.unfinished()?.map(Queued::doing);
-        gpu_context.wait(&self.spare, || running.clone().unwrap_or_else(|| doing.to_owned()))?;
+        gpu.wait(&self.spare, || running.clone().unwrap_or_else(|| doing.to_owned()))?;
         std::mem::swap(&mut self.anchor.0, &mut self.spare);
         self.anchor.1 = Instant::now();
         Ok(())
@@ -159,12 +159,12 @@ impl InFlightQueue {
         Ok(None)
     }
 
-    pub fn wait(&self, gpu_context: &GpuContext) -> Result<(), DeviceError> {
+    pub fn wait(&self, gpu: &GpuContext) -> Result<(), DeviceError> {
         let place = &self.places[(self.next + PLACES - 1) % PLACES];
         match &place.queued {
             Some(last) => {
                 let running = || self.unfinished().ok().flatten().unwrap_or(last).doing();
-                gpu_context.wait(&place.end, running).map(drop)
+                gpu.wait(&place.end, running).map(drop)
             }
             None => Ok(()),
         }

@@ -25,7 +25,7 @@ const NOISE: usize = 1 << 18;
 
 /// A GPU that is being measured.
 pub struct Bench {
-    pub gpu_context: GpuContext,
+    pub gpu: GpuContext,
     begin: Event,
     end: Event,
     noise: Vec<f32>,
@@ -52,7 +52,7 @@ impl Bench {
         others: Option<Communicator>,
         peers: Option<PeerAllReduce>,
     ) -> Result<Self, DeviceError> {
-        let gpu_context = GpuContext { others, peers, ..GpuContext::new(Context::open(gpu)?, 16, 0)? };
+        let gpu = GpuContext { others, peers, ..GpuContext::new(Context::open(gpu)?, 16, 0)? };
         let mut state = 1u32;
         let mut next = || {
             // Numerical Recipes' generator modulo 2^32: any values will do.
@@ -60,74 +60,73 @@ impl Bench {
             f32::from((state >> 16) as u16) / 65_536.0 - 0.5
         };
         let noise = (0..NOISE).map(|_| next()).collect();
-        let [begin, end] = [Event::timed(&gpu_context.context)?, Event::timed(&gpu_context.context)?];
-        Ok(Self { gpu_context, begin, end, noise, staging: Staging::default() })
+        let [begin, end] = [Event::timed(&gpu.context)?, Event::timed(&gpu.context)?];
+        Ok(Self { gpu, begin, end, noise, staging: Staging::default() })
     }
 
     /// Whether a quarter of the free memory holds this many bytes.
     pub fn fits(&self, bytes: usize) -> Result<bool, DeviceError> {
-        let (free, _) = self.gpu_context.context.memory()?;
+        let (free, _) = self.gpu.context.memory()?;
         Ok(bytes as u64 <= free / 4)
     }
 
     /// Replaces the arena by one of `elements`, filled with random values.
     pub fn take(&mut self, elements: usize) -> Result<(), DeviceError> {
-        let gpu_context = &mut self.gpu_context;
-        gpu_context.context.finish(&gpu_context.stream, 0.0, "measuring")?;
+        let gpu = &mut self.gpu;
+        gpu.context.finish(&gpu.stream, 0.0, "measuring")?;
         // The old one is freed first: both may be large.
-        gpu_context.arena = DeviceMemory::new(&gpu_context.context, 16, "measuring")?;
-        gpu_context.arena = DeviceMemory::new(&gpu_context.context, 4 * elements, "measuring")?;
-        let mut at = gpu_context.arena.at;
+        gpu.arena = DeviceMemory::new(&gpu.context, 16, "measuring")?;
+        gpu.arena = DeviceMemory::new(&gpu.context, 4 * elements, "measuring")?;
+        let mut at = gpu.arena.at;
         let mut left = elements;
         while left > 0 {
             let part = left.min(self.noise.len());
-            self.staging.upload(gpu_context, at, &self.noise[..part])?;
+            self.staging.upload(gpu, at, &self.noise[..part])?;
             at += 4 * part as u64;
             left -= part;
         }
-        gpu_context.context.finish(&gpu_context.stream, 0.0, "measuring").map(drop)
+        gpu.context.finish(&gpu.stream, 0.0, "measuring").map(drop)
     }
 
     /// Makes its GPU the current one of this thread.
     pub fn enter(&self) -> Result<(), DeviceError> {
-        self.gpu_context.context.enter()
+        self.gpu.context.enter()
     }
 
     /// Queues `y = a + b` over the first three vectors of the arena.
     pub fn add(&self, elements: usize) -> Result<(), DeviceError> {
-        let gpu_context = &self.gpu_context;
-        let function = gpu_context.kernels.function("tensor_add")?;
+        let gpu = &self.gpu;
+        let function = gpu.kernels.function("tensor_add")?;
         let bytes = 4 * elements as u64;
-        let (mut a, mut b, mut y) =
-            (gpu_context.arena.at, gpu_context.arena.at + bytes, gpu_context.arena.at + 2 * bytes);
+        let (mut a, mut b, mut y) = (gpu.arena.at, gpu.arena.at + bytes, gpu.arena.at + 2 * bytes);
         let mut count = elements as u64;
         let mut arguments = [argument(&mut a), argument(&mut b), argument(&mut y), argument(&mut count)];
-        let most = 4 * gpu_context.context.gpu.multiprocessors.max(1);
+        let most = 4 * gpu.context.gpu.multiprocessors.max(1);
         let blocks = u32::try_from(elements.div_ceil(256)).unwrap_or(most).clamp(1, most);
         let shape = Shape::new(u64::from(blocks), most);
         // SAFETY: (const float*, const float*, float*, u64); the arena has three such vectors.
-        unsafe { gpu_context.launch(function, shape, &mut arguments, "tensor_add") }
+        unsafe { gpu.launch(function, shape, &mut arguments, "tensor_add") }
     }
 
     /// Seconds of `count` sums over all GPUs, of `elements` each.
     pub fn sums_s(&self, elements: usize, count: usize) -> Result<f64, DeviceError> {
         let work = LaunchKind::AllReduce { at: 0, len: elements };
-        self.begin.record(&self.gpu_context.stream)?;
-        (0..count).try_for_each(|_| self.gpu_context.queue(&work))?;
-        self.end.record(&self.gpu_context.stream)?;
-        self.gpu_context.wait(&self.end, || "measuring sums".into())?;
-        self.gpu_context.check_peers()?;
+        self.begin.record(&self.gpu.stream)?;
+        (0..count).try_for_each(|_| self.gpu.queue(&work))?;
+        self.end.record(&self.gpu.stream)?;
+        self.gpu.wait(&self.end, || "measuring sums".into())?;
+        self.gpu.check_peers()?;
         self.end.seconds_after(&self.begin)
     }
 
     /// Seconds of what `queue` puts into the stream, by the device's clock: the median of several rounds.
     pub fn seconds(&self, queue: impl Fn() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
-        let stream = &self.gpu_context.stream;
+        let stream = &self.gpu.stream;
         let round = |count: usize| -> Result<f64, DeviceError> {
             self.begin.record(stream)?;
             (0..count).try_for_each(|_| queue())?;
             self.end.record(stream)?;
-            self.gpu_context.wait(&self.end, || "measuring".into())?;
+            self.gpu.wait(&self.end, || "measuring".into())?;
             self.end.seconds_after(&self.begin)
         };
         let mut count = 1;
@@ -150,8 +149,8 @@ impl Bench {
         let times = (0..WAITS).map(|_| {
             let start = Instant::now();
             self.add(1)?;
-            self.end.record(&self.gpu_context.stream)?;
-            self.gpu_context.wait(&self.end, || "measuring".into())?;
+            self.end.record(&self.gpu.stream)?;
+            self.gpu.wait(&self.end, || "measuring".into())?;
             Ok(start.elapsed().as_secs_f64())
         });
         Ok(median(times.collect::<Result<_, DeviceError>>()?))

@@ -15,20 +15,20 @@ pub struct Digest {
 }
 
 impl Digest {
-    pub fn new(gpu_context: &GpuContext) -> Result<Self, DeviceError> {
-        let device = gpu_context.zeros(size_of::<u64>(), "a digest")?;
-        Ok(Self { device, host: Pinned::new(&gpu_context.context, size_of::<u64>(), "digests")? })
+    pub fn new(gpu: &GpuContext) -> Result<Self, DeviceError> {
+        let device = gpu.zeros(size_of::<u64>(), "a digest")?;
+        Ok(Self { device, host: Pinned::new(&gpu.context, size_of::<u64>(), "digests")? })
     }
 
     /// Queues the digest of `len` values at `at` and its copy to the host.
-    pub fn queue(&self, gpu_context: &GpuContext, at: u64, len: usize) -> Result<(), DeviceError> {
-        let GpuContext { context, stream, kernels, .. } = gpu_context;
+    pub fn queue(&self, gpu: &GpuContext, at: u64, len: usize) -> Result<(), DeviceError> {
+        let GpuContext { context, stream, kernels, .. } = gpu;
         let (mut at, mut count, mut to) = (at, len as u64, self.device.at);
         stream.fill(to, 0, self.device.bytes)?;
         let mut arguments = [argument(&mut at), argument(&mut count), argument(&mut to)];
         let shape = Shape::new(len.div_ceil(1024) as u64, 4 * context.gpu.multiprocessors);
         // SAFETY: (const float*, u64, u64*); the caller's values lie within the arena.
-        unsafe { gpu_context.launch(kernels.digest, shape, &mut arguments, "digest")? };
+        unsafe { gpu.launch(kernels.digest, shape, &mut arguments, "digest")? };
         stream.download(&self.host, 0, to, size_of::<u64>())
     }
 

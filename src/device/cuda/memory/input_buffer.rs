@@ -74,7 +74,7 @@ impl InputBuffer {
     /// Uploads all rows. Returns how long the host waited for staging memory.
     pub fn bind_whole(
         &mut self,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         staging: &mut Staging,
         rows: &[f32],
         what: &str,
@@ -82,9 +82,9 @@ impl InputBuffer {
         let bytes = size_of_val(rows);
         let memory = match self.whole.take().filter(|memory| memory.bytes == bytes) {
             Some(memory) => memory,
-            None => DeviceMemory::new(&gpu_context.context, bytes, what)?,
+            None => DeviceMemory::new(&gpu.context, bytes, what)?,
         };
-        let waited = staging.upload(gpu_context, memory.at, rows)?;
+        let waited = staging.upload(gpu, memory.at, rows)?;
         self.whole = Some(memory);
         Ok(waited)
     }
@@ -93,12 +93,12 @@ impl InputBuffer {
     /// the upload before it in the same memory.
     pub fn bind_chunk(
         &mut self,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         (copies, in_flight): (&Stream, &InFlightQueue),
         rows: &[f32],
         what: &str,
     ) -> Result<Option<[Instant; 2]>, DeviceError> {
-        let (context, compute) = (&gpu_context.context, &gpu_context.stream);
+        let (context, compute) = (&gpu.context, &gpu.stream);
         if let Some(current) = &self.chunks[self.current] {
             current.released.record(compute)?;
         }
@@ -108,10 +108,10 @@ impl InputBuffer {
         if let Some(chunk) = &mut self.chunks[next] {
             let doing = || format!("uploading {what}");
             // The upload of two chunks ago, long done.
-            gpu_context.until(&chunk.uploaded, doing)?;
+            gpu.until(&chunk.uploaded, doing)?;
             reported = chunk.reported(in_flight)?;
             if chunk.memory.bytes < bytes {
-                gpu_context.until(&chunk.released, doing)?;
+                gpu.until(&chunk.released, doing)?;
             }
         }
         // Memory that may still be in use is kept if a wait fails: to free it would be a wait, too.
@@ -174,12 +174,12 @@ impl OrderBuffer {
     }
 
     /// Uploads it, behind all steps that use the previous order.
-    pub fn bind(&mut self, gpu_context: &GpuContext, order: &[u32]) -> Result<(), DeviceError> {
-        let (context, stream) = (&gpu_context.context, &gpu_context.stream);
+    pub fn bind(&mut self, gpu: &GpuContext, order: &[u32]) -> Result<(), DeviceError> {
+        let (context, stream) = (&gpu.context, &gpu.stream);
         let bytes = size_of_val(order);
         let what = "the order of rows";
         if let Some((_, uploaded)) = &self.staging[self.next] {
-            gpu_context.until(uploaded, || format!("uploading {what}"))?;
+            gpu.until(uploaded, || format!("uploading {what}"))?;
         }
         let memory = match self.memory.take().filter(|memory| memory.bytes >= bytes) {
             Some(memory) => memory,

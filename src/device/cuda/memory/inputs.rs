@@ -28,8 +28,8 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    pub fn new(gpu_context: &GpuContext, staging: Staging, streamed: bool) -> Result<Self, DeviceError> {
-        let copies = Stream::new(&gpu_context.context)?;
+    pub fn new(gpu: &GpuContext, staging: Staging, streamed: bool) -> Result<Self, DeviceError> {
+        let copies = Stream::new(&gpu.context)?;
         Ok(Self { copies, staging, buffers: Default::default(), order: OrderBuffer::new(), streamed })
     }
 
@@ -46,21 +46,21 @@ impl Inputs {
     /// Binds rows to a buffer. Returns how long the host waited, and when the upload before the last began and ended.
     pub fn bind(
         &mut self,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         in_flight: &InFlightQueue,
         number: usize,
         rows: &[f32],
     ) -> Result<(Duration, Option<[Instant; 2]>), DeviceError> {
         let (buffer, what) = (&mut self.buffers[number], NAMES[number]);
         if self.streamed {
-            let uploaded = buffer.bind_chunk(gpu_context, (&self.copies, in_flight), rows, what)?;
+            let uploaded = buffer.bind_chunk(gpu, (&self.copies, in_flight), rows, what)?;
             return Ok((Duration::ZERO, uploaded));
         }
-        Ok((buffer.bind_whole(gpu_context, &mut self.staging, rows, what)?, None))
+        Ok((buffer.bind_whole(gpu, &mut self.staging, rows, what)?, None))
     }
 
-    pub fn bind_order(&mut self, gpu_context: &GpuContext, order: &[u32]) -> Result<(), DeviceError> {
-        self.order.bind(gpu_context, order)
+    pub fn bind_order(&mut self, gpu: &GpuContext, order: &[u32]) -> Result<(), DeviceError> {
+        self.order.bind(gpu, order)
     }
 
     /// When the uploads began and ended that are done and were not reported so far, by buffer.

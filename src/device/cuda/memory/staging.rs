@@ -34,7 +34,7 @@ impl Staging {
     /// The device fails.
     pub fn upload<T: Plain>(
         &mut self,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         to: u64,
         from: &[T],
     ) -> Result<Duration, DeviceError> {
@@ -47,24 +47,19 @@ impl Staging {
             let place = &mut self.places[self.next];
             self.next = 1 - self.next;
             if let Some(place) = place {
-                waited += gpu_context.until(&place.copied, doing)?;
+                waited += gpu.until(&place.copied, doing)?;
             }
             let place = match place.take().filter(|place| place.bytes >= bytes) {
                 Some(large_enough) => place.insert(large_enough),
                 None => place.insert(Slot {
-                    memory: Pinned::new(&gpu_context.context, bytes, "copies")?,
+                    memory: Pinned::new(&gpu.context, bytes, "copies")?,
                     bytes,
-                    copied: Event::plain(&gpu_context.context)?,
+                    copied: Event::plain(&gpu.context)?,
                 }),
             };
             place.memory.write(0, part);
-            gpu_context.stream.upload(
-                to + (i * elements * size_of::<T>()) as u64,
-                &place.memory,
-                0,
-                bytes,
-            )?;
-            place.copied.record(&gpu_context.stream)?;
+            gpu.stream.upload(to + (i * elements * size_of::<T>()) as u64, &place.memory, 0, bytes)?;
+            place.copied.record(&gpu.stream)?;
         }
         Ok(waited)
     }
