@@ -61,7 +61,7 @@ fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerAllRed
     executor
 }
 
-/// Runs `count` steps and waits for them.
+/// Runs `steps` steps and waits for them.
 fn steps(executor: &mut CudaExecutor, of: Slice, steps: usize) -> Result<Vec<f32>, DeviceError> {
     let hyper = vec![Hyper::default(); steps];
     let block = Block {
