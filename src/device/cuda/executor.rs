@@ -40,8 +40,6 @@ pub struct CudaExecutor {
 
 impl CudaExecutor {
     /// Adds a thread that notices a call of the driver that does not return; `stuck` gets the error, on that thread.
-    ///
-    /// The thread cannot be started.
     pub fn watched(mut self, stuck: impl FnOnce(DeviceError) + Send + 'static) -> Result<Self, DeviceError> {
         let context = &self.gpu.context;
         let (name, heartbeat) = (context.name.clone(), Arc::clone(&context.heartbeat));

@@ -93,8 +93,6 @@ impl Loader<'_> {
 
 impl CudaExecutor {
     /// Takes the GPU and loads it.
-    ///
-    /// What is missing or does not fit.
     pub fn new(setup: CudaSetup) -> Result<Self, DeviceError> {
         let CudaSetup { gpu, programs, engine, precision, seed, way } = setup;
         let context = Context::open(gpu)?;

@@ -31,8 +31,6 @@ fn can_access(driver: &Driver, from: &Gpu, to: &Gpu) -> bool {
 }
 
 /// Lets each of these GPUs access all memory of the others, present and future.
-///
-/// The first pair that cannot.
 pub fn enable(contexts: &[Arc<Context>]) -> Result<(), String> {
     for from in contexts {
         for to in contexts.iter().filter(|to| to.gpu.ordinal != from.gpu.ordinal) {

@@ -143,8 +143,6 @@ impl Communicator {
     }
 
     /// Waits until the library has finished a call in the background.
-    ///
-    /// The other GPUs are lost.
     fn settle(&self) -> Result<(), Lost> {
         let begun = Instant::now();
         while self.under_way(begun.elapsed())? {
@@ -155,8 +153,6 @@ impl Communicator {
 
     /// Whether a call is still running in the background. A GPU that does not arrive would be waited for for ever, by
     /// the device or by the library, so all waits are ended after the limit.
-    ///
-    /// The other GPUs are lost.
     pub fn under_way(&self, waited: Duration) -> Result<bool, Lost> {
         self.0.context.heartbeat.beat();
         let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);

@@ -110,8 +110,6 @@ pub struct PeerAllReduce {
 
 /// Connects GPUs, in rank order, for sums of at most `elements`. Also returns what ends all their waits. Each waits for
 /// the others at most `limit`.
-///
-/// Why they cannot be connected.
 pub fn connect(
     gpus: &[Gpu],
     elements: usize,
@@ -214,8 +212,6 @@ impl PeerAllReduce {
 
     /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must queue the same
     /// sums in the same order. `run` is the address of the step's number, or 0.
-    ///
-    /// The driver fails.
     pub fn all_reduce(&self, stream: &Stream, at: u64, elements: usize, run: u64) -> Result<(), DeviceError> {
         self.queue(stream, at, elements, run, self.shared.limit)
     }

@@ -98,8 +98,6 @@ impl GpuContext {
 
     /// Waits for an event, with sleeps in between: the host only keeps the queue short. Returns the time that took;
     /// zero where the event had happened.
-    ///
-    /// The work before the event failed, the other GPUs are lost, or the GPU hangs.
     pub fn until(&self, event: &Event, doing: impl Fn() -> String) -> Result<Duration, DeviceError> {
         self.ask(PACING, || event.happened(&doing), &doing)
     }
@@ -128,8 +126,6 @@ impl GpuContext {
     }
 
     /// Waits briefly for a copy from a GPU that was given up.
-    ///
-    /// The copy hangs, too.
     pub fn rescued(&self, copies: &Stream, doing: &str) -> Result<(), DeviceError> {
         let doing = || doing.to_owned();
         if soon(|| !matches!(copies.is_done(doing), Ok(false))) && copies.is_done(doing)? {
@@ -140,8 +136,6 @@ impl GpuContext {
     }
 
     /// Fails if the sums over GPUs were ended: results since then are undefined.
-    ///
-    /// Another GPU has failed.
     pub fn together(&self, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
         match &self.others {
             Some(others) if others.ended() => Err(self.lost(Lost::Ended, doing())),

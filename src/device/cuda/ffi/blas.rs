@@ -38,8 +38,6 @@ pub struct Blas {
 
 impl Blas {
     /// Opens a version that a driver of CUDA `major` supports.
-    ///
-    /// What was searched for, and where.
     pub fn open(major: i32) -> Result<Self, String> {
         let names = if major >= 13 {
             &["libcublasLt.so.13", "libcublasLt.so.12"][..]

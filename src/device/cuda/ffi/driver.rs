@@ -115,8 +115,6 @@ impl std::ops::Deref for Driver {
 
 impl Driver {
     /// The driver, opened and initialized at the first call and kept until the process ends.
-    ///
-    /// Why there is no driver or no GPU.
     pub fn get() -> Result<&'static Self, &'static str> {
         Self::opened().as_ref().map_err(|absent| absent.why.as_str())
     }

@@ -40,8 +40,6 @@ impl Gpu {
 }
 
 /// All of them, in CUDA's order.
-///
-/// Why there are none.
 pub fn gpus() -> Result<Vec<Gpu>, String> {
     let driver = Driver::get()?;
     let failed =

@@ -17,8 +17,6 @@ pub struct LibraryRow {
 }
 
 /// Whether cuBLASLt is there.
-///
-/// What was searched for, and where.
 pub fn products_library() -> Result<(), String> {
     Blas::open(Driver::get()?.version / 1000).map(drop)
 }

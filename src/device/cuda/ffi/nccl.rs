@@ -67,8 +67,6 @@ pub struct Nccl {
 
 impl Nccl {
     /// Opens it.
-    ///
-    /// What was searched for, and where.
     pub fn open() -> Result<Self, String> {
         let found = library::find(&["libnccl.so.2"], None, |opened| {
             let functions = Functions::from_library(opened.library).map_err(|name| {

@@ -63,8 +63,6 @@ pub struct Watch(#[expect(dead_code, reason = "its end is the message")] Sender<
 
 impl Watch {
     /// Watches the calls for one GPU. `stuck` gets the error of one that does not return.
-    ///
-    /// The thread cannot be started.
     pub fn start(
         device: String,
         heartbeat: Arc<Heartbeat>,

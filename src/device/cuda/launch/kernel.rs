@@ -99,6 +99,7 @@ pub fn is_large_product(op: &Op, kind: Kind) -> bool {
 
 /// Queues a kernel.
 ///
+/// # Safety
 /// `arguments` must point to values of the kernel's parameter types, in order; addresses among them must be of device
 /// memory as large as the kernel expects.
 pub unsafe fn launch(

@@ -72,8 +72,6 @@ impl Wait<'_> {
 
 impl Context {
     /// Waits for all work of a stream with these worst-case seconds.
-    ///
-    /// The work failed, or the GPU hangs.
     pub fn finish(&self, stream: &Stream, slowest_s: f64, doing: &str) -> Result<Duration, DeviceError> {
         let limit = self.least_wait + Duration::from_secs_f64(slowest_s.clamp(0.0, MOST_S));
         let doing = || doing.to_owned();

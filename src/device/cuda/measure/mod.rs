@@ -41,8 +41,6 @@ const NODES: usize = 128;
 const FUNCTION: f64 = 20.0;
 
 /// Measures a GPU, which takes some seconds.
-///
-/// The GPU fails or lacks something.
 pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
     let mut bench = Bench::open(gpu.clone())?;
     let f32_flops_per_s = products(&mut bench, 0)?;

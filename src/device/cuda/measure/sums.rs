@@ -26,8 +26,6 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Measures all of these GPUs together, by the methods that training uses: small sums by our kernel where the GPUs
 /// access each other's memory, else by NCCL; large ones by NCCL where it is there. The slowest GPU counts.
-///
-/// What is missing or failed.
 pub fn measure(gpus: &[Gpu]) -> Result<AllReduceRates, String> {
     let nccl = by_nccl(gpus);
     let peers = by_peers(gpus);

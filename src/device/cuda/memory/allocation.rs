@@ -110,6 +110,7 @@ impl Drop for Pinned {
 
 /// Types that are plain bits.
 ///
+/// # Safety
 /// Every bit pattern must be a value, without padding.
 pub unsafe trait Plain: Copy {}
 // SAFETY: numbers are their bits.

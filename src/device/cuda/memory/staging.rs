@@ -30,8 +30,6 @@ pub struct Staging {
 
 impl Staging {
     /// Queues a copy to the device. `from` may change when this returns. Returns how long the host waited for a slot.
-    ///
-    /// The device fails.
     pub fn upload<T: Plain>(
         &mut self,
         gpu: &GpuContext,
