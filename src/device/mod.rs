@@ -239,14 +239,8 @@ impl Device {
         copy: impl FnOnce(&mut dyn Executor) -> Result<Moved, DeviceError>,
     ) -> Result<(), DeviceError> {
         let start = std::time::Instant::now();
-        match copy(&mut *self.executor)? {
-            Moved::Bytes(bytes) => self.ledger.copy(kind, purpose, bytes, start.elapsed()),
-            Moved::AfterWait { bytes, wait } => {
-                self.ledger.sync(purpose, wait);
-                self.ledger.copy(kind, purpose, bytes, start.elapsed().saturating_sub(wait));
-            }
-            Moved::Nothing => self.ledger.nothing(kind, purpose),
-        }
+        let moved = copy(&mut *self.executor)?;
+        self.ledger.count(kind, purpose, moved, start);
         Ok(())
     }
 }

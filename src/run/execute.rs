@@ -20,12 +20,9 @@ pub enum ExecuteError {
     /// The run folder cannot be written.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The device cannot hold the run.
+    /// A device cannot be used, or cannot hold the run.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A device cannot be used.
-    #[error("{0}")]
-    Lab(String),
     /// What was read when the trials were prepared can no longer be read, or is something else.
     #[error("the data have changed since the start: {0}")]
     Data(String),

@@ -60,7 +60,7 @@ impl Planned for LabTrial {
     }
 
     fn ready(&self, (): &mut ()) -> Result<Devices, ExecuteError> {
-        lab::devices(self).map_err(|e| ExecuteError::Lab(e.to_string()))
+        Ok(lab::devices(self)?)
     }
 
     fn facts<'a>(&'a self, _: &Devices) -> DatasetInfo<'a> {

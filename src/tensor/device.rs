@@ -11,10 +11,11 @@ use std::{
 
 use super::TensorError;
 use crate::device::{
-    Kind, Moved, Purpose, Traffic,
-    backend::{Backend, BackendError, BackendId, Handle, HostMemory, Staging},
+    DeviceError, Kind, Moved, Purpose, Traffic,
+    backend::{Backend, Handle, Staging},
     cpu::HostBackend,
 };
+use crate::spec::lab::Memory;
 
 /// The host's name in the traffic.
 const HOST: &str = "cpu";
@@ -27,7 +28,6 @@ pub struct Device {
 
 struct Shared {
     name: String,
-    id: BackendId,
     is_host: bool,
     place: Mutex<Box<dyn Backend>>,
     traffic: Arc<Mutex<Traffic>>,
@@ -42,7 +42,7 @@ impl fmt::Debug for Device {
 
 impl PartialEq for Device {
     fn eq(&self, other: &Self) -> bool {
-        self.shared.id == other.shared.id
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 }
 
@@ -50,7 +50,6 @@ impl Device {
     fn new(place: Box<dyn Backend>, traffic: &Arc<Mutex<Traffic>>) -> Self {
         let shared = Shared {
             name: place.name().to_owned(),
-            id: place.id(),
             is_host: place.is_host(),
             place: Mutex::new(place),
             traffic: Arc::clone(traffic),
@@ -91,7 +90,7 @@ impl Device {
     ///
     /// # Errors
     /// Where the device knows no such memory.
-    pub fn staging(&self, memory: HostMemory, len: usize) -> Result<Box<dyn Staging>, TensorError> {
+    pub fn staging(&self, memory: Memory, len: usize) -> Result<Box<dyn Staging>, TensorError> {
         Ok(self.place().staging(memory, len)?)
     }
 
@@ -105,7 +104,7 @@ impl Device {
         self.shared.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn alloc(&self, len: usize) -> Result<Handle, BackendError> {
+    pub(super) fn alloc(&self, len: usize) -> Result<Handle, DeviceError> {
         let mut place = self.place();
         let handle = place.alloc(len)?;
         self.shared.peak_bytes.fetch_max(place.bytes(), Ordering::Relaxed);
@@ -113,7 +112,7 @@ impl Device {
     }
 
     /// Host to device.
-    pub(super) fn write(&self, purpose: Purpose, to: Handle, from: &[f32]) -> Result<(), BackendError> {
+    pub(super) fn write(&self, purpose: Purpose, to: Handle, from: &[f32]) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let moved = self.place().write(to, from)?;
         self.traffic().count(Kind::HostToDevice, purpose, [HOST, self.name()], moved, begun);
@@ -127,7 +126,7 @@ impl Device {
         from: Handle,
         first: usize,
         to: &mut [f32],
-    ) -> Result<(), BackendError> {
+    ) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let moved = self.place().read(from, first, to)?;
         self.traffic().count(Kind::DeviceToHost, purpose, [self.name(), HOST], moved, begun);
@@ -147,7 +146,7 @@ impl Device {
         to: Handle,
         source: &Self,
         from: Handle,
-    ) -> Result<(), BackendError> {
+    ) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let route = [source.name(), self.name()];
         if self == source {
@@ -156,7 +155,7 @@ impl Device {
             return Ok(());
         }
         // Two threads that copy in opposite directions must not wait for each other.
-        let (mut own, mut other) = if self.shared.id < source.shared.id {
+        let (mut own, mut other) = if Arc::as_ptr(&self.shared) < Arc::as_ptr(&source.shared) {
             let own = self.place();
             (own, source.place())
         } else {

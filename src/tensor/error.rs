@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Shape;
-use crate::{device::backend::BackendError, host::reason};
+use crate::{device::DeviceError, host::reason};
 
 /// Why an operation on tensors was not done.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +89,7 @@ pub enum TensorError {
     },
     /// The device refused.
     #[error(transparent)]
-    Device(#[from] BackendError),
+    Device(#[from] DeviceError),
 }
 
 /// A name for the copy that none of the operands has.

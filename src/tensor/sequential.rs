@@ -4,10 +4,7 @@ use std::path::Path;
 
 use super::{Device, Tensor, TensorError, file};
 use crate::{
-    device::{
-        Purpose,
-        backend::{BackendError, Linear},
-    },
+    device::{Purpose, backend::Linear},
     program::{Activation, Parameter, initial_parameter},
     spec::{Init, Layer},
 };
@@ -24,14 +21,9 @@ pub struct Sequential {
 }
 
 /// What one layer does when nothing is learned; dropout does nothing then.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Step {
-    /// Indexes of weight and bias.
-    Linear {
-        weight: usize,
-        bias: Option<usize>,
-        outputs: usize,
-    },
+    Linear { weight: Tensor, bias: Option<Tensor>, outputs: usize },
     Activate(Activation),
     Nothing,
 }
@@ -86,7 +78,7 @@ impl Sequential {
         inputs: usize,
         init: &Init,
         seed: u64,
-    ) -> Result<usize, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let index = self.parameters.len();
         let parameter = Parameter { name: name.clone(), offset: 0, shape: shape.to_vec() };
         let turned: Vec<usize> = shape.iter().rev().copied().collect();
@@ -98,8 +90,9 @@ impl Sequential {
             let (_, values) = crate::program::exported(&parameter, &values);
             Tensor::written(&self.device, &turned, &values, Purpose::Parameters)?
         };
-        self.parameters.push((name.clone(), tensor.named(&name)));
-        Ok(index)
+        let tensor = tensor.named(&name);
+        self.parameters.push((name, tensor.clone()));
+        Ok(tensor)
     }
 
     /// Where its parameters live.
@@ -137,24 +130,22 @@ impl Sequential {
         let rows = x.shape().axes().first().copied().unwrap_or(1);
         let (mut now, mut width) = (x.clone(), self.inputs);
         for step in &self.steps {
-            now = match *step {
+            now = match step {
                 Step::Linear { weight, bias, outputs } => {
-                    let y = Tensor::empty(&self.device, &[rows, outputs])?;
-                    let handle = |i: usize| self.parameters.get(i).map(|(_, tensor)| tensor.handle());
-                    let missing = || BackendError::Freed { place: self.device.name().to_owned() };
+                    let y = Tensor::empty(&self.device, &[rows, *outputs])?;
                     self.device.place().linear(Linear {
                         x: now.handle(),
-                        weight: handle(weight).ok_or_else(missing)?,
-                        bias: bias.and_then(handle),
+                        weight: weight.handle(),
+                        bias: bias.as_ref().map(Tensor::handle),
                         y: y.handle(),
-                        shape: [rows, width, outputs],
+                        shape: [rows, width, *outputs],
                     })?;
-                    width = outputs;
+                    width = *outputs;
                     y
                 }
                 Step::Activate(activation) => {
                     let y = Tensor::empty(&self.device, now.shape().axes())?;
-                    self.device.place().activate(activation, now.handle(), y.handle())?;
+                    self.device.place().activate(*activation, now.handle(), y.handle())?;
                     y
                 }
                 Step::Nothing => now,
