@@ -18,7 +18,6 @@ use crate::{program::Activation, spec::lab::Memory};
 pub struct Handle {
     /// Which block; no two of the process have one number.
     pub block: u64,
-    /// Numbers in it.
     pub len: usize,
 }
 
@@ -29,7 +28,6 @@ impl Handle {
         Self { block: NEXT.fetch_add(1, Ordering::Relaxed), len }
     }
 
-    /// Refuses memory of another length.
     pub(super) fn check(self, device: &str, expected: usize) -> Result<(), DeviceError> {
         if self.len == expected {
             return Ok(());
@@ -62,15 +60,12 @@ pub enum Reduction {
     Frobenius,
     /// tr(M Mᵀ), which is the sum of squares.
     Trace,
-    /// The sum.
     Sum,
 }
 
 /// Host memory to copy from and to.
 pub trait Staging: Send {
-    /// To read.
     fn values(&self) -> &[f32];
-    /// To write.
     fn values_mut(&mut self) -> &mut [f32];
 }
 
@@ -110,7 +105,6 @@ pub trait Backend: Send + fmt::Debug {
     fn alloc(&mut self, len: usize) -> Result<Handle, DeviceError>;
     /// Gives memory back; a handle that is none of its own or free already is left alone.
     fn free(&mut self, memory: Handle);
-    /// Bytes taken now.
     fn bytes(&self) -> u64;
 
     /// Host memory to copy from and to, filled with zeros.
@@ -119,7 +113,6 @@ pub trait Backend: Send + fmt::Debug {
     fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, DeviceError>;
     /// Place to host, from number `first` on; returns when it is there.
     fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, DeviceError>;
-    /// Copies within the place.
     fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, DeviceError>;
     /// The numbers themselves, where they lie in the host's own memory: what is copied from there needs no staging.
     fn host_values(&self, of: Handle) -> Result<Option<&[f32]>, DeviceError> {
@@ -143,13 +136,10 @@ pub trait Backend: Send + fmt::Debug {
 
     /// Every number becomes `value`.
     fn fill(&mut self, to: Handle, value: f32) -> Result<(), DeviceError>;
-    /// `out = a + b`.
     fn add(&mut self, a: Handle, b: Handle, out: Handle) -> Result<(), DeviceError>;
     /// `out[m, n] = a[m, k] b[k, n]`.
     fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), DeviceError>;
-    /// A linear layer.
     fn linear(&mut self, linear: Linear) -> Result<(), DeviceError>;
-    /// `y = f(x)`.
     fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), DeviceError>;
     /// `to[at] = reduction(of)`, summed in double precision.
     fn reduce(&mut self, reduction: Reduction, of: Handle, to: Handle, at: usize) -> Result<(), DeviceError>;

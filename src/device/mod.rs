@@ -4,7 +4,7 @@
 //! time; nothing here is generic over one. All that crosses between host and device passes through [`Device`], the one
 //! door that knows purpose, direction and bytes.
 
-pub mod backend;
+pub(crate) mod backend;
 mod clock;
 pub mod cpu;
 #[cfg(feature = "cuda")]

@@ -27,7 +27,6 @@ pub type Emit<'a> = &'a (dyn Fn(Event) -> Result<(), Closed> + Sync);
 /// Why an experiment ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A device or a tensor refused.
     #[error(transparent)]
     Tensor(#[from] TensorError),
     /// A step did not do what it declares.
@@ -35,14 +34,9 @@ pub enum LabError {
     Step(String),
     /// A thread of the lab ended unexpectedly.
     #[error("the thread that drives `{device}` ended unexpectedly")]
-    Lost {
-        /// The device.
-        device: String,
-    },
-    /// Nobody takes events any more.
+    Lost { device: String },
     #[error("the run can no longer be recorded")]
     Closed,
-    /// The run was asked to stop.
     #[error("interrupted")]
     Interrupted,
 }
@@ -153,7 +147,6 @@ pub fn planned(trial: &LabTrial) -> (&'static str, u64) {
 struct Sums {
     /// Products, copies or steps.
     done: u64,
-    /// Time in them.
     work: Duration,
     /// Time of the log within.
     logging: Duration,

@@ -18,7 +18,6 @@ use crate::{
     train::StopFlag,
 };
 
-/// All copies of all sizes.
 pub fn run(
     trial: &LabTrial,
     copies: &[CopyPlan],

@@ -13,7 +13,6 @@ use super::TensorError;
 use crate::device::{
     DeviceError, Kind, Moved, Purpose, Traffic,
     backend::{Backend, Handle, Staging},
-    cpu::HostBackend,
 };
 use crate::spec::lab::Memory;
 
@@ -74,9 +73,6 @@ impl Device {
     }
 
     /// Waits until all that was asked of it is done, and counts the wait. The CPU is never waited for.
-    ///
-    /// # Errors
-    /// Where the device failed meanwhile.
     pub fn synchronize(&self, purpose: Purpose) -> Result<(), TensorError> {
         let begun = Instant::now();
         self.place().synchronize()?;
@@ -87,9 +83,6 @@ impl Device {
     }
 
     /// Host memory of a kind to copy from and to.
-    ///
-    /// # Errors
-    /// Where the device knows no such memory.
     pub fn staging(&self, memory: Memory, len: usize) -> Result<Box<dyn Staging>, TensorError> {
         Ok(self.place().staging(memory, len)?)
     }
@@ -111,7 +104,6 @@ impl Device {
         Ok(handle)
     }
 
-    /// Host to device.
     pub(super) fn write(&self, purpose: Purpose, to: Handle, from: &[f32]) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let moved = self.place().write(to, from)?;
@@ -119,7 +111,6 @@ impl Device {
         Ok(())
     }
 
-    /// Device to host.
     pub(super) fn read(
         &self,
         purpose: Purpose,
@@ -190,7 +181,6 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Of these places.
     pub fn new(places: Vec<Box<dyn Backend>>) -> Self {
         let traffic = Arc::default();
         let list = places.into_iter().map(|place| Device::new(place, &traffic)).collect();
@@ -198,16 +188,15 @@ impl Devices {
     }
 
     /// The CPU, `cpu`, and so many virtual GPUs, `virtual:0` and so on.
+    #[cfg(test)]
     pub fn with_virtual_gpus(count: u32) -> Self {
+        use crate::device::cpu::HostBackend;
+
         let mut places: Vec<Box<dyn Backend>> = vec![Box::new(HostBackend::cpu(1))];
         places.extend((0..count).map(|i| Box::new(HostBackend::virtual_gpu(i)) as Box<dyn Backend>));
         Self::new(places)
     }
 
-    /// The one of that name.
-    ///
-    /// # Errors
-    /// Where there is none.
     pub fn get(&self, name: &str) -> Result<&Device, TensorError> {
         self.list.iter().find(|device| device.name() == name).ok_or_else(|| {
             let there: Vec<_> = self.list.iter().map(|device| format!("`{}`", device.name())).collect();
@@ -215,7 +204,6 @@ impl Devices {
         })
     }
 
-    /// In order.
     pub fn iter(&self) -> impl Iterator<Item = &Device> {
         self.list.iter()
     }

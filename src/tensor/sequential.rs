@@ -30,9 +30,6 @@ enum Step {
 
 impl Sequential {
     /// With initial parameters as training would give them: by `init`, from the seed, on the host, and copied.
-    ///
-    /// # Errors
-    /// Where the device has no room.
     pub fn new(
         device: &Device,
         layers: &[Layer],
@@ -95,26 +92,9 @@ impl Sequential {
         Ok(tensor)
     }
 
-    /// Where its parameters live.
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
     /// The parameters by name, in order.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.parameters.iter().map(|(name, tensor)| (name.as_str(), tensor))
-    }
-
-    /// One parameter; it is the net's own: who writes to it changes the net.
-    ///
-    /// # Errors
-    /// Where there is none of that name.
-    pub fn parameter(&self, name: &str) -> Result<&Tensor, TensorError> {
-        let found = self.parameters.iter().find(|(own, _)| own == name);
-        found.map(|(_, tensor)| tensor).ok_or_else(|| {
-            let there: Vec<_> = self.parameters.iter().map(|(own, _)| format!("`{own}`")).collect();
-            TensorError::NoTensor { name: name.to_owned(), there: there.join(", ") }
-        })
     }
 
     /// The output for `[rows, inputs]`, on the same device.
@@ -194,7 +174,13 @@ mod tests {
             assert_eq!((y.shape().axes(), y.device()), (&[5, 1][..], device));
             assert!(net.parameters().all(|(_, p)| p.device() == device));
             let values = |name: &str| -> Vec<f64> {
-                let values = net.parameter(name).and_then(Tensor::values).expect("a parameter");
+                let values = net
+                    .parameters()
+                    .find(|(own, _)| *own == name)
+                    .expect("a parameter")
+                    .1
+                    .values()
+                    .expect("numbers");
                 values.into_iter().map(f64::from).collect()
             };
             let (w0, b0, w1, b1) =
@@ -237,10 +223,6 @@ mod tests {
         assert_eq!(
             net.apply(&wide).expect_err("too wide").to_string(),
             "`X` of shape [1, 4] and `0.weight` of shape [4, 3] cannot be multiplied: the input must be [rows, in]"
-        );
-        assert_eq!(
-            net.parameter("1.weight").expect_err("no such").to_string(),
-            "there is no `1.weight`; there is `0.weight`, `0.bias`, `3.weight`, `3.bias`"
         );
     }
 }

@@ -5,9 +5,6 @@ use crate::device::{Purpose, backend::Reduction};
 
 impl Tensor {
     /// The tensor on that device. Where it is there already, it is this same tensor, and nothing is moved.
-    ///
-    /// # Errors
-    /// Where the device has no room.
     pub fn copy(&self, device: &Device) -> Result<Self, TensorError> {
         if self.device() == device {
             device.count_nothing(Purpose::Tensor);
@@ -17,9 +14,6 @@ impl Tensor {
     }
 
     /// A tensor of its own memory on that device, even where this one is there already.
-    ///
-    /// # Errors
-    /// Where the device has no room.
     pub fn copy_anyway(&self, device: &Device) -> Result<Self, TensorError> {
         let mut copy = Self::empty(device, self.shape.axes())?;
         copy.name.clone_from(&self.name);
@@ -61,9 +55,6 @@ impl Tensor {
     }
 
     /// The same into memory that is there.
-    ///
-    /// # Errors
-    /// As [`Tensor::matmul`], or where the result is of another shape or device.
     pub fn matmul_into(&self, other: &Self, product: &Self) -> Result<(), TensorError> {
         self.meets(other)?;
         self.meets(product)?;
@@ -74,9 +65,6 @@ impl Tensor {
     }
 
     /// One figure of all its numbers, as a tensor of one number on the same device.
-    ///
-    /// # Errors
-    /// Where the device has no room.
     pub fn reduce(&self, reduction: Reduction) -> Result<Self, TensorError> {
         let cell = Self::empty(self.device(), &[])?;
         self.reduce_into(reduction, &cell, 0)?;

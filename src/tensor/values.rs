@@ -45,9 +45,6 @@ impl fmt::Debug for Tensor {
 
 impl Tensor {
     /// Memory that nobody has written yet: to be the result of something.
-    ///
-    /// # Errors
-    /// Where the device has no room.
     pub fn empty(device: &Device, shape: &[usize]) -> Result<Self, TensorError> {
         let shape = Shape::new(shape);
         let Some(len) = shape.elements() else { return Err(TensorError::TooLarge { shape }) };
@@ -57,36 +54,22 @@ impl Tensor {
     }
 
     /// Filled with one value, on the device itself: nothing is copied.
-    ///
-    /// # Errors
-    /// Where the device has no room.
     pub fn full(device: &Device, shape: &[usize], value: f32) -> Result<Self, TensorError> {
         let tensor = Self::empty(device, shape)?;
         device.place().fill(tensor.handle(), value)?;
         Ok(tensor)
     }
 
-    /// Ones.
-    ///
-    /// # Errors
-    /// As [`Tensor::full`].
     pub fn ones(device: &Device, shape: &[usize]) -> Result<Self, TensorError> {
         Self::full(device, shape, 1.0)
     }
 
-    /// Zeros.
-    ///
-    /// # Errors
-    /// As [`Tensor::full`].
     pub fn zeros(device: &Device, shape: &[usize]) -> Result<Self, TensorError> {
         Self::full(device, shape, 0.0)
     }
 
     /// Uniform in [0, 1): a function of seed and index alone. They are drawn on the host, so that they are the same on
     /// every device, and copied there.
-    ///
-    /// # Errors
-    /// As [`Tensor::full`].
     pub fn rand(device: &Device, shape: &[usize], seed: u64, index: u64) -> Result<Self, TensorError> {
         let tensor = Self::empty(device, shape)?;
         let mut stream = random::stream(seed, random::Purpose::Tensor, index);
@@ -126,7 +109,6 @@ impl Tensor {
         self
     }
 
-    /// Where it lives.
     pub fn device(&self) -> &Device {
         &self.memory.device
     }
@@ -136,19 +118,12 @@ impl Tensor {
         &self.shape
     }
 
-    /// The type of its numbers.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// How many numbers.
     pub fn len(&self) -> usize {
         self.handle().len
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Bytes that it takes on its device.
@@ -162,9 +137,7 @@ impl Tensor {
     }
 
     /// Its numbers, copied to the host.
-    ///
-    /// # Errors
-    /// Where the device failed.
+    #[cfg(test)]
     pub fn values(&self) -> Result<Vec<f32>, TensorError> {
         let mut values = vec![0.0; self.len()];
         self.read(Purpose::Tensor, 0, &mut values)?;
@@ -180,9 +153,6 @@ impl Tensor {
     }
 
     /// Replaces every number by one, on the device itself.
-    ///
-    /// # Errors
-    /// Where the device failed.
     pub fn fill(&self, value: f32) -> Result<(), TensorError> {
         Ok(self.device().place().fill(self.handle(), value)?)
     }
@@ -199,9 +169,6 @@ impl Tensor {
     }
 
     /// As the textbook prints it: values, shape, type, device. The values are copied to the host to be seen.
-    ///
-    /// # Errors
-    /// Where the device failed.
     pub fn show(&self) -> Result<String, TensorError> {
         let mut values = vec![0.0; self.len()];
         self.read(Purpose::Log, 0, &mut values)?;

@@ -28,7 +28,6 @@ pub struct HostBackend {
     is_host: bool,
     threads: usize,
     kernel: Kernel,
-    /// By number.
     blocks: HashMap<u64, Vec<f32>>,
     /// The right operand of a product as the kernel wants it.
     packed: Vec<f32>,

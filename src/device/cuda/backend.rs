@@ -18,7 +18,6 @@ use crate::{
     spec::lab::Memory,
 };
 
-/// See the module.
 pub struct CudaBackend {
     name: String,
     // What uses the context goes before it.
@@ -76,7 +75,6 @@ impl CudaBackend {
         self.given_s.set(self.given_s.get() + HangTimeout::slowest_s(cost, 1));
     }
 
-    /// A size as kernels count.
     fn int(&self, n: usize) -> Result<i32, DeviceError> {
         super::encode::counted(n).ok_or_else(|| DeviceError::Unusable {
             device: self.name.clone(),
@@ -144,7 +142,6 @@ fn elements(op: &Op) -> usize {
     sizes.iter().map(|(a, b)| usize::try_from(i64::from(*a) * i64::from(*b)).unwrap_or(0)).sum()
 }
 
-/// Pinned host memory as numbers.
 struct PinnedNumbers {
     memory: Pinned,
     len: usize,
