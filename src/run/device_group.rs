@@ -192,7 +192,7 @@ fn gpu_executor(
         },
     };
     let executor = cuda::CudaExecutor::new(job)?;
-    // Of several, each is on a thread of its own, which is not waited for for ever.
+    // With several devices each has its own thread, whose wait is limited anyway.
     Ok(Box::new(if alone { executor.watched(end_at_once)? } else { executor }))
 }
 
