@@ -3,14 +3,14 @@
 //! Checked whenever progress is reported, and at the end. A file that was written to mixes two contents, so the run
 //! fails; one that was replaced is still read as it was.
 
-use super::session::{Halt, Session};
+use super::train_loop::{Halt, TrainLoop};
 use crate::{
     data::FileChange,
     event::{Event, Level, Status},
     units,
 };
 
-impl Session<'_> {
+impl TrainLoop<'_> {
     /// Fails if a file was written to.
     pub(super) fn check_files(&mut self) -> Result<(), Halt> {
         match self.dataset.change() {

@@ -29,7 +29,7 @@ mod memory;
 mod progress;
 
 pub use all_reduce::{Communicator, GradientReducer, PeerAllReduce, connect, reaches};
-pub use backend::CudaBackend;
+pub(crate) use backend::CudaBackend;
 pub use executor::CudaExecutor;
 pub use ffi::{Gpu, LibraryRow, Nccl, driver_looked_for, gpus, libraries, products_library, versions};
 pub use launch::hang_timeout::least_set as least_wait_set;
