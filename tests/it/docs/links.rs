@@ -31,6 +31,23 @@ fn every_page_of_docs_is_linked_from_the_readme() {
     }
 }
 
+/// Paths in code type, such as `src/op/sgd.rs` or `docs/`, but for patterns and names to be filled in.
+#[test]
+fn every_path_that_is_named_exists() {
+    let heads = ["src/", "kernels/", "tests/", "docs/", "experiments/", "benches/", "scripts/", ".ci/"];
+    let mut wrong = Vec::new();
+    for page in all_pages().into_iter().filter(|page| !page.ends_with("CHANGELOG.md")) {
+        let text = fs::read_to_string(&page).unwrap();
+        for path in text.split('`').skip(1).step_by(2) {
+            let is_path = heads.iter().any(|head| path.starts_with(head)) && !path.contains(['*', ' ', '\n']);
+            if is_path && !path.contains("NAME") && !Path::new(path).exists() {
+                wrong.push(format!("{}: `{path}`", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "paths that do not exist:\n{}", wrong.join("\n"));
+}
+
 /// The targets of `[text](target)` outside code.
 fn links(page: &str) -> Vec<String> {
     let mut found = Vec::new();

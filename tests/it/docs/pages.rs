@@ -112,7 +112,8 @@ fn printed(command: &str, folder: &Path) -> String {
         .current_dir(folder)
         .output()
         .unwrap();
-    let text = [&output.stderr, &output.stdout].map(|bytes| without_build(&String::from_utf8_lossy(bytes))).concat();
+    let text =
+        [&output.stderr, &output.stdout].map(|bytes| without_build(&String::from_utf8_lossy(bytes))).concat();
     text.replace(&folder.canonicalize().unwrap().display().to_string(), "/home/you")
 }
 
