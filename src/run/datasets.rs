@@ -24,7 +24,6 @@ pub struct Datasets {
 }
 
 impl Datasets {
-    /// On a machine.
     pub fn new(machine: &Machine) -> Self {
         Self { memory_available: machine.memory_available, kept: Vec::new(), seen: Vec::new() }
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{device_group::Rank, session::Session};
+use super::{device_group::Rank, train_loop::TrainLoop};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Reads},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
@@ -11,7 +11,7 @@ use crate::{
     units,
 };
 
-impl Session<'_> {
+impl TrainLoop<'_> {
     /// Hands over what is left, and adds up.
     pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
         self.outbox.extend(self.comparisons().map(|text| Event::Notice(Level::Info, text)));
@@ -65,7 +65,6 @@ impl Session<'_> {
                         .filter_map(|(kind, purpose, reads)| read(*kind, *purpose, reads.line())),
                 )
                 .collect(),
-            warmup_s: self.warmup.map(|w| w.as_secs_f64()),
             instrument: instrument(&self.clock, &ranks),
             traces: traces(&self.clock, &ranks),
             account,
@@ -75,7 +74,7 @@ impl Session<'_> {
     }
 }
 
-impl Session<'_> {
+impl TrainLoop<'_> {
     /// How often replicas were compared; `None` where they were not.
     fn comparisons(&self) -> Option<String> {
         let (count @ 1.., time) = self.comparing else { return None };
