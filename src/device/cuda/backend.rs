@@ -4,13 +4,14 @@ use std::{any::Any, cell::Cell, collections::HashMap, ffi::c_void, fmt, sync::Ar
 
 use super::{
     abi::{Kind, NONE, Op, PARTIALS},
-    context::Context,
-    gpu::Gpu,
-    kernels::Kernels,
-    launch::{Shape, argument, launch, shape},
-    memory::{DeviceMemory, Pinned},
-    patience::Patience,
-    stream::Stream,
+    ffi::{context::Context, gpu::Gpu},
+    launch::{
+        kernel::{Shape, argument, launch, shape},
+        kernels::Kernels,
+        patience::Patience,
+        stream::Stream,
+    },
+    memory::allocation::{DeviceMemory, Pinned},
 };
 use crate::{
     device::{
