@@ -1,5 +1,6 @@
 //! What the host tells of itself. Everything is optional: a system that keeps its facts elsewhere leaves them unknown.
 
+mod atomic;
 #[allow(unsafe_code)]
 mod huge_pages;
 pub mod load;
@@ -13,6 +14,7 @@ use std::{
     path::Path,
 };
 
+pub use atomic::{Durability, sync_folder, write_atomically};
 pub use huge_pages::prefer_huge_pages;
 pub use regular::open_regular;
 

@@ -8,7 +8,6 @@
 //! RunDir::create -> open_sinks -> Recorder::start -> sender().send(event) ... -> finish
 //! ```
 
-mod atomic_write;
 mod command;
 mod console;
 mod environment;
@@ -36,7 +35,6 @@ use std::time::Instant;
 
 use crate::{event::Event, spec::Logging};
 
-pub use atomic_write::{Durability, write_atomically};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, Ending, Verbosity, Warned};
 pub use environment::{

@@ -16,7 +16,7 @@ use crate::spec::{
 table! {
     /// One `[[tensors.step]]`.
     pub struct Step {
-        /// What the result is called; absent where there is none.
+        /// What the result is called.
         pub name: Option<String> = None => some(read_name),
         /// What is done.
         pub op: StepOp [flatten],
