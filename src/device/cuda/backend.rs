@@ -4,14 +4,9 @@ use std::{any::Any, cell::Cell, collections::HashMap, ffi::c_void, fmt, sync::Ar
 
 use super::{
     abi::{Kind, NONE, Op, PARTIALS},
-    ffi::{context::Context, gpu::Gpu},
-    launch::{
-        hang_timeout::HangTimeout,
-        kernel::{Shape, argument, launch, shape},
-        kernels::Kernels,
-        stream::Stream,
-    },
-    memory::allocation::{DeviceMemory, Pinned},
+    ffi::{Context, Gpu},
+    launch::{HangTimeout, Kernels, Shape, Stream, argument, launch, shape},
+    memory::{DeviceMemory, Pinned},
 };
 use crate::{
     device::{

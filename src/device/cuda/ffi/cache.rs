@@ -16,7 +16,6 @@ use crate::host::{Durability, write_atomically};
 /// The folder to use instead of the user's own.
 pub const FOLDER_VARIABLE: &str = "RUNNER_CACHE_DIR";
 
-/// Bytes of SHA-256.
 const SUM: usize = 32;
 
 /// Where entries lie; `None` where no folder can be named.
@@ -35,7 +34,6 @@ impl Cache {
         Self { folder: folder.map(|folder| folder.join("kernels")) }
     }
 
-    /// The folder.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }

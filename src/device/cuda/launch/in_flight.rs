@@ -15,9 +15,9 @@ use crate::{
         DeviceError,
         cuda::{
             abi::{Run, bytes_of},
-            engines::gpu_context::GpuContext,
-            ffi::context::Context,
-            memory::allocation::Pinned,
+            engines::GpuContext,
+            ffi::Context,
+            memory::Pinned,
         },
     },
     program::{Hyper, Phase},
@@ -30,11 +30,9 @@ const PLACES: usize = 2;
 /// What is known of a block that was queued.
 #[derive(Clone, Debug)]
 pub struct Queued {
-    /// Whether its steps are training steps.
     pub trains: bool,
     /// Its first step, from 1.
     pub first: u64,
-    /// Its steps.
     pub steps: usize,
     /// The phases between its marks, in order; none where the engine does not tell them apart.
     pub phases: Vec<Phase>,
@@ -43,7 +41,6 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// For an error.
     pub fn doing(&self) -> String {
         let last = self.first + (self.steps as u64).saturating_sub(1);
         let [first, last] = [self.first, last].map(units::count);
@@ -55,21 +52,15 @@ impl Queued {
     }
 }
 
-/// A block that is done.
 pub struct Done {
-    /// What was queued.
     pub queued: Queued,
-    /// When it began.
     pub begin: Instant,
-    /// When it ended.
     pub end: Instant,
-    /// How long it took, in seconds.
     pub seconds: f64,
     /// Seconds of each phase, in the order of [`Queued::phases`].
     pub phases: Vec<(Phase, f64)>,
 }
 
-/// One place of the ring.
 struct Slot {
     staging: Pinned,
     begin: Event,
@@ -78,14 +69,12 @@ struct Slot {
     queued: Option<Queued>,
 }
 
-/// See the module.
 pub struct InFlightQueue {
     context: Arc<Context>,
     places: Vec<Slot>,
     next: usize,
     /// An event that has happened, and when: how times of the device become times of the host.
     anchor: (Event, Instant),
-    /// The anchor-to-be.
     spare: Event,
 }
 
@@ -139,7 +128,6 @@ impl InFlightQueue {
         }
     }
 
-    /// Marks the block's end.
     pub fn end(&mut self, stream: &Stream, queued: Queued) -> Result<(), DeviceError> {
         let place = &mut self.places[self.next];
         place.end.record(stream)?;
@@ -171,7 +159,6 @@ impl InFlightQueue {
         Ok(None)
     }
 
-    /// Waits for the last block.
     pub fn wait(&self, gpu_context: &GpuContext) -> Result<(), DeviceError> {
         let place = &self.places[(self.next + PLACES - 1) % PLACES];
         match &place.queued {

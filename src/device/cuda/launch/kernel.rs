@@ -10,7 +10,7 @@ use crate::{
         DeviceError,
         cuda::{
             abi::{Kind, NONE, Op, PARTIALS},
-            ffi::context::Context,
+            ffi::Context,
         },
     },
     program::LARGE_PRODUCT,
@@ -21,21 +21,16 @@ const THREADS: u32 = 256;
 /// Columns up to which products have ways of their own (`SLIM` of kernels/product.cu).
 const SLIM: i32 = 16;
 
-/// Blocks and threads of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Blocks.
     pub blocks: u32,
-    /// Threads of each.
     pub threads: u32,
-    /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
     /// Whether all blocks run at the same time, so that they may wait for each other.
     pub together: bool,
 }
 
 impl Shape {
-    /// One warp.
     pub const WARP: Self = Self { blocks: 1, threads: 32, shared_bytes: 0, together: false };
 
     /// Blocks for work that would fill so many, and no more than so many.
@@ -131,7 +126,6 @@ pub unsafe fn launch(
     context.check(status, || format!("launching the kernel `{name}`"))
 }
 
-/// A pointer to an argument.
 pub fn argument<T>(value: &mut T) -> *mut c_void {
     ptr::from_mut(value).cast()
 }
