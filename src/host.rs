@@ -7,6 +7,8 @@ pub(crate) mod load;
 pub(crate) mod nvml;
 pub(crate) mod processor;
 mod regular;
+#[allow(unsafe_code)]
+mod write_out;
 
 use std::{
     fs::{self, File},
@@ -17,6 +19,7 @@ use std::{
 pub use atomic::{Durability, sync_folder, write_atomically};
 pub use huge_pages::prefer_huge_pages;
 pub use regular::open_regular;
+pub use write_out::start_writing;
 
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };

@@ -10,6 +10,7 @@
 
 mod command;
 mod console;
+mod durable;
 mod environment;
 mod error;
 mod git;
@@ -33,6 +34,7 @@ mod transfers;
 
 use std::time::Instant;
 
+use self::durable::DiskSync;
 use crate::{event::Event, spec::Logging};
 
 pub use command::command_line;
@@ -87,16 +89,25 @@ pub fn open_sinks(
     begun: Instant,
     console: ConsoleOptions,
 ) -> Result<Vec<Box<dyn Sink>>, RecordError> {
-    // The console comes last: when it names the folder, the files in it are written.
+    // Each hears of the end once those before it have written everything. So the row in `summary.csv` says that all other
+    // files are complete, and when the console names the folder, the summary is there, too.
+    let is_alone = console.trial.is_none();
     let mut sinks: Vec<Box<dyn Sink>> = vec![
         Box::new(MetricsCsv::create(&run.file("metrics.csv"), &logging.metrics)?),
         Box::new(TimingCsv::create(&run.file("timing.csv"))?),
         Box::new(TransfersCsv::create(&run.file("transfers.csv"))?),
-        Box::new(SummaryCsv::create(&run.file("summary.csv"), &run.name(), begun)?),
         Box::new(RunLog::create(&run.file("run.log"))?),
     ];
     if logging.trace {
         sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
+    }
+    let summary = run.file("summary.csv");
+    if is_alone {
+        sinks.push(Box::new(DiskSync::Folder(run.path().to_owned())));
+    }
+    sinks.push(Box::new(SummaryCsv::create(&summary, &run.name(), begun)?));
+    if is_alone {
+        sinks.push(Box::new(DiskSync::File(summary)));
     }
     sinks.push(Box::new(Console::new(run.path(), begun, console)));
     Ok(sinks)

@@ -23,7 +23,7 @@ pub fn write_model(
     metadata: &BTreeMap<String, String>,
 ) -> Result<(), RecordError> {
     let header = header(tensors, metadata).map_err(|e| RecordError::encode(path, e))?;
-    write_atomically(path, Durability::Power, |file| {
+    write_atomically(path, Durability::Process, |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(header.as_bytes())?;
         let mut bytes = Vec::with_capacity(4 * CHUNK);
