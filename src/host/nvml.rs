@@ -64,7 +64,6 @@ pub struct GpuSample {
     pub memory_used_bytes: Option<u64>,
     pub memory_total_bytes: Option<u64>,
     pub temperature_c: Option<u32>,
-    /// Of the first fan.
     pub fan_percent: Option<u32>,
     pub power_w: Option<f64>,
     pub power_limit_w: Option<f64>,

@@ -35,7 +35,10 @@ mod transfers;
 use std::time::Instant;
 
 use self::durable::DiskSync;
-use crate::{event::Event, spec::Logging};
+use crate::{
+    event::Event,
+    spec::{Kind, Logging},
+};
 
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, Ending, Verbosity, Warned};
@@ -45,8 +48,7 @@ pub use environment::{
 };
 pub use error::RecordError;
 pub use git::GitQuery;
-pub(crate) use lab::step_in_words;
-pub use lab::{LabFacts, LabFiles, LabTable};
+pub use lab::{LabCsv, LabTable};
 pub(crate) use lines::Lines;
 pub use metrics::MetricsCsv;
 pub use model_file::write_model;
@@ -79,29 +81,41 @@ pub trait Sink: Send {
     }
 }
 
+/// The files that are a kind's own.
+#[derive(Clone, Copy, Debug)]
+pub enum RunFiles<'a> {
+    /// Of training.
+    Training(&'a Logging),
+    /// Of another kind; whether norms reach the host.
+    Lab(Kind, bool),
+}
+
 /// Opens every file of a run folder that events fill, and the console. `wall_s` is counted from `begun`.
 ///
 /// # Errors
 /// Where one cannot be written.
 pub fn open_sinks(
     run: &RunDir,
-    logging: &Logging,
+    files: RunFiles<'_>,
     begun: Instant,
     console: ConsoleOptions,
 ) -> Result<Vec<Box<dyn Sink>>, RecordError> {
     // Each hears of the end once those before it have written everything. So the row in `summary.csv` says that all other
     // files are complete, and when the console names the folder, the summary is there, too.
-    let is_alone = console.trial.is_none();
-    let mut sinks: Vec<Box<dyn Sink>> = vec![
-        Box::new(MetricsCsv::create(&run.file("metrics.csv"), &logging.metrics)?),
-        Box::new(TimingCsv::create(&run.file("timing.csv"))?),
-        Box::new(TransfersCsv::create(&run.file("transfers.csv"))?),
-        Box::new(RunLog::create(&run.file("run.log"))?),
-    ];
-    if logging.trace {
-        sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    match files {
+        RunFiles::Training(logging) => {
+            sinks.push(Box::new(MetricsCsv::create(&run.file("metrics.csv"), &logging.metrics)?));
+            sinks.push(Box::new(TimingCsv::create(&run.file("timing.csv"))?));
+            if logging.trace {
+                sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
+            }
+        }
+        RunFiles::Lab(kind, logs_norms) => sinks.push(Box::new(LabCsv::create(run, kind, logs_norms)?)),
     }
-    let summary = run.file("summary.csv");
+    sinks.push(Box::new(TransfersCsv::create(&run.file("transfers.csv"))?));
+    sinks.push(Box::new(RunLog::create(&run.file("run.log"))?));
+    let (is_alone, summary) = (console.trial.is_none(), run.file("summary.csv"));
     if is_alone {
         sinks.push(Box::new(DiskSync::Folder(run.path().to_owned())));
     }

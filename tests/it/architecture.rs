@@ -7,7 +7,7 @@ use std::{
 };
 
 /// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 17] = [
     "units",
     "host",
     "random",
@@ -22,6 +22,7 @@ const LAYERS: [&str; 16] = [
     "train",
     "lab",
     "record",
+    "run",
     "report",
     "cli",
 ];

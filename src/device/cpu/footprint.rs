@@ -1,19 +1,18 @@
-//! Who touches which part of the arena, while a stage grows.
+//! Which thread accesses which part of the arena within a stage.
 
 use std::collections::BTreeMap;
 
 use super::arena::Span;
 
-/// Disjoint pieces of the arena with the thread that touches each, so that a deep model's schedule for many threads is
-/// made in n log n.
+/// Disjoint pieces of the arena with their threads, so that scheduling a deep model for many threads takes O(n log n).
 #[derive(Default)]
 pub struct Footprint {
-    /// By first number: the end, and the thread; `None` where there are several.
+    /// By first element: the end and the thread, `None` for several threads.
     pieces: BTreeMap<usize, (usize, Option<usize>)>,
 }
 
 impl Footprint {
-    /// Adds what `thread` touches.
+    /// Adds an access of `thread`.
     pub fn add(&mut self, span: Span, thread: usize) {
         let (start, end) = (span.start(), span.end());
         if span.is_empty() {
@@ -36,7 +35,7 @@ impl Footprint {
         self.pieces.extend(gaps.into_iter().map(|(from, to)| (from, (to, Some(thread)))));
     }
 
-    /// Whether a thread other than `thread` touches a part of `span`.
+    /// Whether another thread accesses a part of `span`.
     pub fn meets_another(&self, span: Span, thread: usize) -> bool {
         let (start, end) = (span.start(), span.end());
         let mut overlapping =
@@ -44,7 +43,7 @@ impl Footprint {
         !span.is_empty() && overlapping.any(|(_, (_, owner))| *owner != Some(thread))
     }
 
-    /// Cuts the piece that `place` lies within.
+    /// Splits the piece that contains `place`.
     fn part_at(&mut self, place: usize) {
         if let Some((_, piece)) = self.pieces.range_mut(..place).next_back()
             && piece.0 > place

@@ -138,7 +138,7 @@ fn number(activation: Option<Activation>) -> i32 {
     }
 }
 
-/// A record of an instruction; `place` tells where in the arena a slice lies.
+/// A record of an instruction; `place` gives a slice's offset in the arena.
 pub fn encode(op: &Instruction, layout: &Layout, place: impl Fn(Slice) -> u64) -> Op {
     let maybe = |slice: Option<Slice>| slice.map_or(NONE, &place);
     match *op {

@@ -8,13 +8,13 @@ use super::{
 };
 use crate::conformance::{Bench, SEED};
 
-/// Numbers between buffers that nobody may touch.
+/// Guard elements between buffers.
 const GAP: usize = 16;
 
 /// How programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// A launch per op, of so many blocks.
+    /// One launch of `blocks` blocks per op.
     Kernels { blocks: u32 },
     /// One block, its arena in shared memory.
     Walk { threads: u32 },
@@ -179,7 +179,7 @@ impl<'a> Machine<'a> {
         all
     }
 
-    /// Of the epoch, then of the validation.
+    /// The epoch's sums, then the validation's.
     pub fn sums(&self) -> Vec<f64> {
         self.sums.read(32)
     }

@@ -21,7 +21,7 @@ const INTERPRETERS: [Engine; 4] = [
     Engine::Grid { blocks: 1, threads: 32 },
 ];
 
-/// Runs a suite in each engine and order: close to the reference, the same bits in every order and again.
+/// Runs a suite in each engine and order: close to the reference, with equal bits in every order and on repetition.
 fn check(driver: &Driver, suite: &Suite, rows: usize, tolerance: f64, engines: &[Engine], what: &str) {
     let (program, memory) = suite.reference(rows);
     for engine in engines {
