@@ -8,6 +8,8 @@ pub(crate) mod nvml;
 pub(crate) mod processor;
 mod regular;
 #[allow(unsafe_code)]
+mod signals;
+#[allow(unsafe_code)]
 mod write_out;
 
 use std::{
@@ -19,6 +21,7 @@ use std::{
 pub use atomic::{Durability, sync_folder, write_atomically};
 pub use huge_pages::prefer_huge_pages;
 pub use regular::open_regular;
+pub use signals::stop_on_signals;
 pub use write_out::start_writing;
 
 /// This program's build: `release`, or `debug`, which is several times slower.
