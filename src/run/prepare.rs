@@ -58,11 +58,11 @@ pub fn first_run<P>(prepared: &[Prepared<P>]) -> Option<(usize, &P)> {
     })
 }
 
-/// Warnings of the trials that run or repeat one that does, without the note `elsewhere`, which is printed elsewhere.
+/// Warnings of the trials that run or repeat one that does, without those in the text `elsewhere`.
 pub fn warnings<P: Planned>(
     experiment: &Experiment<P::Spec>,
     prepared: &[Prepared<P>],
-    elsewhere: Option<&str>,
+    elsewhere: &str,
 ) -> Warnings {
     let trials = prepared.iter().zip(&experiment.trials).filter_map(|(own, trial)| {
         let (devices, runs) = match own {
@@ -71,8 +71,8 @@ pub fn warnings<P: Planned>(
             Prepared::Missing(_) => return None,
         };
         let Prepared::Run(planned) = runs else { return None };
-        let note = devices.note.clone().filter(|note| Some(note.as_str()) != elsewhere);
-        Some((trial.index, note.into_iter().chain(planned.remarks()).collect()))
+        let all = devices.note.iter().cloned().chain(planned.remarks());
+        Some((trial.index, all.filter(|text| !elsewhere.contains(text)).collect()))
     });
     Warnings::new(experiment.is_sweep(), trials)
 }

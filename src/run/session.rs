@@ -142,7 +142,7 @@ impl<'a, P: Planned> Session<'a, P> {
         let folder = SweepDir::create(runs_dir, P::name(&first.spec), *started, &experiment.hash8())?;
         let axes: Vec<_> = experiment.axes.iter().map(|a| a.key.clone()).collect();
         let mut table = SweepTable::create(folder.path(), &axes)?;
-        let warnings = warnings(experiment, prepared, None);
+        let warnings = warnings(experiment, prepared, "");
         warnings.print();
         warnings.texts().for_each(|text| self.warned.note(text));
         let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnded<'_, P>>::new());
