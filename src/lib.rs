@@ -32,8 +32,6 @@
 //! | [`report`] | run folders into tables and comparisons |
 //! | [`cli`] | the command line: arguments, commands, printing |
 
-#![deny(missing_docs, unsafe_code, clippy::undocumented_unsafe_blocks)]
-
 pub mod cli;
 pub mod collective;
 pub mod data;
