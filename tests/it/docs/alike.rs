@@ -68,9 +68,14 @@ fn words(line: &str) -> Vec<Word> {
         )];
     }
     if has_interval(line) {
-        // What the row is of; its times, and the units they are told in, depend on the machine.
+        // What the row is about; its times, and their units, depend on the machine.
         let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
-        return cells.take(2).map(|cell| Word::Exact(cell.to_owned())).collect();
+        let is_time = |cell: &str| cell.split(' ').nth(1).is_some_and(|unit| UNITS.contains(&unit));
+        return cells
+            .take_while(|cell| !is_time(cell))
+            .take(2)
+            .map(|cell| Word::Exact(cell.to_owned()))
+            .collect();
     }
     if line.trim_start().starts_with("steps/s ") {
         // A row of rates, with units or, on a machine that is busy, without.
