@@ -1,5 +1,4 @@
-//! Rows for a device with a memory of its own: brought to it in chunks that a thread of its own reads ahead of the
-//! computing.
+//! Streams rows to devices in chunks, which a separate thread reads ahead.
 
 use std::{
     cell::Cell,
@@ -19,60 +18,60 @@ use crate::{
     program::Shard,
 };
 
-/// Consecutive rows of an epoch, in its order.
+/// Consecutive rows of an epoch's order.
 pub struct Chunk {
     /// Position of its first row within the epoch.
     pub first: usize,
-    /// How many.
+    /// The number of rows.
     pub rows: usize,
-    /// Each device's share: `[its rows, features]`.
+    /// Per device: `[its rows, features]`.
     pub features: Vec<Arc<Vec<f32>>>,
-    /// `[its rows, targets]`.
+    /// Per device: `[its rows, targets]`.
     pub targets: Vec<Arc<Vec<f32>>>,
 }
 
-/// How rows are cut.
+/// Sizes of chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkShape {
     /// Features per row.
     pub features: usize,
-    /// Numbers per target.
+    /// Elements per target.
     pub targets: usize,
     /// Rows of a global batch.
     pub batch: usize,
-    /// Rows of a chunk: whole batches.
+    /// Rows of a chunk, a multiple of the batch.
     pub chunk: usize,
-    /// Devices that share each batch.
+    /// Number of devices.
     pub world_size: usize,
     /// Threads that read a chunk.
     pub readers: usize,
 }
 
-/// An order of rows to read, and how many of them.
+/// A request: the order and number of rows.
 type Request = (Option<Arc<Vec<u32>>>, usize);
 
-/// Reads chunks ahead: one is computed with, one is ready, one is being read.
+/// Reads ahead: one chunk is in use, one is ready, one is being read.
 pub struct Stream {
     requests: SyncSender<Request>,
     chunks: Receiver<io::Result<Chunk>>,
-    /// Buffers that were computed with, to be filled again.
+    /// Used buffers to be refilled.
     spent: SyncSender<[Arc<Vec<f32>>; 2]>,
-    /// Whether a device computes with chunks themselves, and lets go of each when it is given the next, as the CPU does.
+    /// Whether a device computes on the chunks themselves and releases each when it gets the next, as the CPU does.
     is_held: bool,
-    /// The one that such a device has, from one pass to the next.
+    /// The chunk that such a device holds between passes.
     held: Cell<Option<Chunk>>,
 }
 
 impl Stream {
-    /// Starts the reading thread; the last chunk of a pass may hold fewer rows. `is_held` says whether a device computes with
-    /// chunks themselves, rather than with a copy.
+    /// Starts the reading thread; the last chunk of a pass may have fewer rows. `is_held`: a device computes on the chunks
+    /// themselves, not on copies.
     pub fn new(part: Part, cut: ChunkShape, is_held: bool) -> io::Result<Self> {
         let (requests, orders) = sync_channel::<Request>(1);
         let (filled, chunks) = sync_channel(1);
         let (spent, reuse) = sync_channel(4 * cut.world_size);
         let reader = Reader { part, cut, reuse };
         thread::Builder::new().name("reader".into()).spawn(move || {
-            // The other side hangs up when the run ends; then so does this thread.
+            // Ends when the other side hangs up.
             while let Ok((order, total)) = orders.recv() {
                 let order = order.as_ref().map(|o| &o[..]);
                 for first in (0..total).step_by(reader.cut.chunk) {
@@ -93,12 +92,12 @@ impl Stream {
         Ok(Self { requests, chunks, spent, is_held, held: Cell::new(None) })
     }
 
-    /// Begins a pass over the rows, in `order` or as they stand.
+    /// Begins a pass over the rows, in `order` or in file order.
     pub fn begin(&self, order: Option<Arc<Vec<u32>>>, rows: usize) -> io::Result<()> {
         self.requests.send((order, rows)).map_err(|_| ended())
     }
 
-    /// The next chunk of the pass; `None` where it does not come in that time.
+    /// The next chunk of the pass; `None` on timeout.
     pub fn next(&self, within: Duration) -> io::Result<Option<Chunk>> {
         match self.chunks.recv_timeout(within) {
             Ok(chunk) => chunk.map(Some),
@@ -107,7 +106,7 @@ impl Stream {
         }
     }
 
-    /// Gives the memory of a chunk back that was computed with: as soon as no device has it any more.
+    /// Returns a used chunk's memory to the reader, once no device holds it.
     pub fn recycle(&self, chunk: Chunk) {
         let free = if self.is_held { self.held.replace(Some(chunk)) } else { Some(chunk) };
         let Some(chunk) = free else { return };
@@ -129,8 +128,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// What comes of rows that cannot all be read: the batches before the first that cannot, since a step knows nothing of
-    /// the rows of the next, and then the fault.
+    /// The results if some rows cannot be read: the batches before the first bad one, then the error.
     fn read_by_batch(
         &self,
         order: Option<&[u32]>,
@@ -160,13 +158,13 @@ impl Reader {
         Ok(chunk)
     }
 
-    /// The rows of one device: its share of each batch of the chunk.
+    /// One device's rows: its share of each batch of the chunk.
     fn share(&self, shard: Shard, order: Option<&[u32]>, first: usize, rows: usize) -> io::Result<Vec<u32>> {
         let shares = || {
             let batches = (0..rows).step_by(self.cut.batch);
             batches.map(|start| (start, shard.rows(self.cut.batch.min(rows - start))))
         };
-        // No more than the plan counts.
+        // As much as the plan counts.
         let mut wanted = Vec::new();
         make_room(
             &mut wanted,
@@ -196,7 +194,7 @@ impl Reader {
         Ok((x, y))
     }
 
-    /// By several threads: a disk that is waited for serves many at the same time.
+    /// Reads with several threads: a disk serves many requests at the same time.
     fn read_rows(&self, file: &dyn RowReader, wanted: &[u32], x: &mut [f32]) -> io::Result<()> {
         let rows = wanted.len().div_ceil(self.cut.readers.max(1)).max(1);
         thread::scope(|scope| {
@@ -216,13 +214,13 @@ impl Reader {
 fn resize(buffer: &mut Vec<f32>, len: usize) -> io::Result<()> {
     buffer.truncate(len);
     make_room(buffer, len, "a chunk")?;
-    // Rows in any order are written all over it.
+    // Rows in random order write to all of it.
     prefer_huge_pages(buffer.spare_capacity_mut());
     buffer.resize(len, 0.0);
     Ok(())
 }
 
-/// The buffer itself where nobody else holds it, which is so unless a device still does.
+/// The buffer, if no device holds it any more.
 fn unshare(buffer: Arc<Vec<f32>>) -> Vec<f32> {
     Arc::try_unwrap(buffer).unwrap_or_default()
 }
@@ -239,7 +237,7 @@ mod tests {
 
     use super::*;
 
-    /// One chunk to a pass, each pass shorter than the one before: a buffer that is used again has room for more.
+    /// One chunk per pass, each pass shorter than the one before: a reused buffer has spare capacity.
     #[test]
     fn buffers_are_used_again_once_no_device_has_them() {
         let numbers: Vec<f32> = (0..8).map(|i| i as f32).collect();
@@ -251,7 +249,7 @@ mod tests {
         let cut = ChunkShape { features: 1, targets: 1, batch: 8, chunk: 8, world_size: 1, readers: 1 };
         for (is_held, capacities) in [(false, [8, 8, 8, 8, 8]), (true, [8, 7, 8, 7, 8])] {
             let stream = Stream::new(part.clone(), cut, is_held).expect("a thread");
-            // What a device computes with.
+            // The chunk that a device holds.
             let mut bound = None;
             let passes = [8, 7, 6, 5, 4].map(|rows| {
                 stream.begin(None, rows).expect("a thread that reads");
@@ -272,7 +270,7 @@ mod tests {
         }
     }
 
-    /// Rows of a file that tells how many reads of it were begun.
+    /// A file that counts the reads that were begun.
     #[derive(Default)]
     struct Notify(Mutex<usize>, Condvar);
 
@@ -296,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Buffers of so many chunks to a pass, by so many passes, where the reader is always as far ahead as it can be.
+    /// The number of buffers used over `passes` passes of `chunks` chunks, if the reader is always as far ahead as possible.
     fn buffers(chunks: usize, passes: usize, is_held: bool) -> usize {
         let reported = Arc::new(Notify::default());
         let (rows, file) = (2 * chunks, Arc::clone(&reported) as Arc<dyn RowReader>);

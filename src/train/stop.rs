@@ -21,7 +21,7 @@ impl StopFlag {
         Some(self.0.load(Ordering::Relaxed)).filter(|s| *s != 0)
     }
 
-    /// What that signal is called.
+    /// The signal's name.
     pub fn name(&self) -> &'static str {
         if self.signal() == Some(15) { "SIGTERM" } else { "Ctrl-C (SIGINT)" }
     }
@@ -35,19 +35,18 @@ pub struct EarlyStopper {
 }
 
 impl EarlyStopper {
-    /// Nothing seen yet.
     pub fn new(rule: EarlyStopping) -> Self {
         Self { rule, best: None, waited: 0 }
     }
 
-    /// Why to stop, if this validation exhausts the patience.
+    /// The reason to stop, if this validation exhausts the patience.
     pub fn observe(&mut self, row: &ValidationRow) -> Option<String> {
         // Smaller is better for both.
         let (name, value) = match self.rule.metric {
             Monitor::ValidationLoss => ("loss", row.loss),
             Monitor::ValidationAccuracy => ("accuracy", -row.accuracy?),
         };
-        // What is not finite is no improvement, and nothing to measure others against.
+        // A non-finite value is neither an improvement nor a reference.
         if value.is_finite() && self.best.is_none_or(|best| value < best - self.rule.min_delta) {
             self.best = Some(value);
             self.waited = 0;
@@ -70,7 +69,7 @@ impl EarlyStopper {
 mod tests {
     use super::*;
 
-    /// What a patience of two validations says to these losses.
+    /// The outcome of these losses with a patience of two.
     fn observed(losses: &[f64]) -> Vec<Option<String>> {
         let rule = EarlyStopping { metric: Monitor::ValidationLoss, patience: 2, min_delta: 0.1 };
         let mut patience = EarlyStopper::new(rule);
