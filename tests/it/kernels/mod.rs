@@ -2,8 +2,11 @@
 //! by the simulator in `tests/cuda_sim`, in three orders of threads, against the f64 references.
 
 mod abi;
+#[allow(unsafe_code)]
 mod compile;
+#[allow(unsafe_code)]
 pub mod driver;
+#[allow(unsafe_code)]
 mod libraries;
 mod machine;
 mod ops;
