@@ -124,7 +124,7 @@ fn used_modules(code: &str) -> BTreeSet<String> {
     used
 }
 
-fn words(code: &str) -> impl Iterator<Item = &str> {
+pub(super) fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|w| !w.is_empty())
 }
 
@@ -136,7 +136,7 @@ fn code(text: &str) -> String {
         .join("\n")
 }
 
-fn sources() -> Vec<(PathBuf, String)> {
+pub(super) fn sources() -> Vec<(PathBuf, String)> {
     let (mut folders, mut files) = (vec![PathBuf::from("src")], Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
