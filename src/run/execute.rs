@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{Planned, Process, RunFacts};
 use crate::{
     device::DeviceError,
-    event::{Event, Level, Outcome},
+    event::{Event, Level, Outcome, Status},
     host::nvml::Monitor,
     plan::{DeviceId, ResolvedDevices},
     record::{
@@ -58,17 +58,22 @@ pub fn execute<'a, P: Planned + 'a>(
     let recorder = Recorder::start(open_sinks(folder, facts.files, process.begun, console)?)?;
     let sender = recorder.sender();
     let sampler = facts.system.map(|every| sampler(facts.gpus, every, folder)).transpose()?.flatten();
-    let outcome = planned.run(ready, folder, &process.stop, &sender);
+    let mut outcome = planned.run(ready, folder, &process.stop, &sender);
     let findings = sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
     if let Ok(findings) = &findings {
         let _ = report_findings(findings, &sender); // one that is gone is told by the recorder
     }
-    if let Ok(outcome) = &outcome {
+    // Everything else is written before the end is: a summary says that the run is recorded in full.
+    let described = environment.finish(process.load.load(), findings.as_ref().cloned().unwrap_or_default());
+    let fault = described.as_ref().err().or(findings.as_ref().err()).map(ToString::to_string);
+    if let Ok(outcome) = &mut outcome {
+        if fault.is_some() && outcome.status == Status::Finished {
+            (outcome.status, outcome.reason) = (Status::Failed, fault);
+        }
         let _ = sender.send(Event::Finished(Box::new(outcome.clone())));
     }
-    let recorded = recorder.finish();
-    environment.finish(process.load.load(), findings.as_ref().cloned().unwrap_or_default())?;
-    recorded?;
+    recorder.finish()?;
+    described?;
     findings?;
     outcome.map_err(|Stopped| ExecuteError::Record(RecordError::Gone))
 }

@@ -174,6 +174,7 @@ impl<'a, P: Planned> Session<'a, P> {
             table.append(trial.index, &values, &end)?;
             ended.push(TrialEnded { end, ran });
         }
+        table.finish()?;
         if self.process.stop.signal().is_some() {
             worst = self.signal();
         }

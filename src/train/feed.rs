@@ -1,4 +1,4 @@
-//! Streams rows to devices in chunks, which a separate thread reads ahead.
+//! Streamed rows: a reader thread prepares chunks ahead of the steps.
 
 use std::{
     cell::Cell,
@@ -18,60 +18,55 @@ use crate::{
     program::Shard,
 };
 
-/// Consecutive rows of an epoch's order.
+/// Consecutive rows of an epoch.
 pub struct Chunk {
     /// Position of its first row within the epoch.
     pub first: usize,
-    /// The number of rows.
     pub rows: usize,
-    /// Per device: `[its rows, features]`.
+    /// For each device `[its rows, features]`.
     pub features: Vec<Arc<Vec<f32>>>,
-    /// Per device: `[its rows, targets]`.
+    /// For each device `[its rows, targets]`.
     pub targets: Vec<Arc<Vec<f32>>>,
 }
 
-/// Sizes of chunks.
+/// How rows are divided into chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkShape {
-    /// Features per row.
     pub features: usize,
-    /// Elements per target.
     pub targets: usize,
     /// Rows of a global batch.
     pub batch: usize,
     /// Rows of a chunk, a multiple of the batch.
     pub chunk: usize,
-    /// Number of devices.
     pub world_size: usize,
-    /// Threads that read a chunk.
     pub readers: usize,
 }
 
 /// A request: the order and number of rows.
 type Request = (Option<Arc<Vec<u32>>>, usize);
 
-/// Reads ahead: one chunk is in use, one is ready, one is being read.
+/// Reads chunks ahead: one is in use, one is ready, one is being read.
 pub struct Stream {
     requests: SyncSender<Request>,
     chunks: Receiver<io::Result<Chunk>>,
-    /// Used buffers to be refilled.
+    /// Used buffers, to be filled again.
     spent: SyncSender<[Arc<Vec<f32>>; 2]>,
     /// Whether a device computes on the chunks themselves and releases each when it gets the next, as the CPU does.
     is_held: bool,
-    /// The chunk that such a device holds between passes.
+    /// The chunk that such a device holds, also between passes.
     held: Cell<Option<Chunk>>,
 }
 
 impl Stream {
-    /// Starts the reading thread; the last chunk of a pass may have fewer rows. `is_held`: a device computes on the chunks
-    /// themselves, not on copies.
+    /// Starts the reader thread; the last chunk of a pass may be shorter. `is_held`: whether a device computes on the
+    /// chunks themselves, not on a copy.
     pub fn new(part: Part, cut: ChunkShape, is_held: bool) -> io::Result<Self> {
         let (requests, orders) = sync_channel::<Request>(1);
         let (filled, chunks) = sync_channel(1);
         let (spent, reuse) = sync_channel(4 * cut.world_size);
         let reader = Reader { part, cut, reuse };
         thread::Builder::new().name("reader".into()).spawn(move || {
-            // Ends when the other side hangs up.
+            // The channel closes when the run ends.
             while let Ok((order, total)) = orders.recv() {
                 let order = order.as_ref().map(|o| &o[..]);
                 for first in (0..total).step_by(reader.cut.chunk) {
@@ -97,7 +92,7 @@ impl Stream {
         self.requests.send((order, rows)).map_err(|_| ended())
     }
 
-    /// The next chunk of the pass; `None` on timeout.
+    /// The next chunk of the pass; `None` if it is not there in time.
     pub fn next(&self, within: Duration) -> io::Result<Option<Chunk>> {
         match self.chunks.recv_timeout(within) {
             Ok(chunk) => chunk.map(Some),
@@ -106,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// Returns a used chunk's memory to the reader, once no device holds it.
+    /// Reuses the memory of a chunk once no device holds it.
     pub fn recycle(&self, chunk: Chunk) {
         let free = if self.is_held { self.held.replace(Some(chunk)) } else { Some(chunk) };
         let Some(chunk) = free else { return };
@@ -128,7 +123,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The results if some rows cannot be read: the batches before the first bad one, then the error.
+    /// After a failed read: the batches before the first one that fails, and then the error.
     fn read_by_batch(
         &self,
         order: Option<&[u32]>,
@@ -141,7 +136,7 @@ impl Reader {
         match fault.into_iter().find_map(|(start, read)| read.err().map(|fault| (start, fault))) {
             Some((0, fault)) => [Some(Err(fault)), None],
             Some((start, fault)) => [Some(self.read(order, first, start)), Some(Err(fault))],
-            // It was for a moment only.
+            // The second read succeeded.
             None => [Some(self.read(order, first, rows)), None],
         }
     }
@@ -194,7 +189,7 @@ impl Reader {
         Ok((x, y))
     }
 
-    /// Reads with several threads: a disk serves many requests at the same time.
+    /// By several threads: a disk serves many reads at once.
     fn read_rows(&self, file: &dyn RowReader, wanted: &[u32], x: &mut [f32]) -> io::Result<()> {
         let rows = wanted.len().div_ceil(self.cut.readers.max(1)).max(1);
         thread::scope(|scope| {
@@ -214,13 +209,13 @@ impl Reader {
 fn resize(buffer: &mut Vec<f32>, len: usize) -> io::Result<()> {
     buffer.truncate(len);
     make_room(buffer, len, "a chunk")?;
-    // Rows in random order write to all of it.
+    // Rows in random order are written everywhere in it.
     prefer_huge_pages(buffer.spare_capacity_mut());
     buffer.resize(len, 0.0);
     Ok(())
 }
 
-/// The buffer, if no device holds it any more.
+/// The buffer itself unless a device still holds it.
 fn unshare(buffer: Arc<Vec<f32>>) -> Vec<f32> {
     Arc::try_unwrap(buffer).unwrap_or_default()
 }

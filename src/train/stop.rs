@@ -11,19 +11,24 @@ use crate::{
     units,
 };
 
-/// Set by a signal handler to the signal's number; 0 while there was none.
+/// The number of the signal that a handler caught; 0 for none.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(pub Arc<AtomicUsize>);
 
 impl StopFlag {
-    /// The signal that asked to stop.
+    /// The number of the caught signal.
     pub fn signal(&self) -> Option<usize> {
         Some(self.0.load(Ordering::Relaxed)).filter(|s| *s != 0)
     }
 
     /// The signal's name.
     pub fn name(&self) -> &'static str {
-        if self.signal() == Some(15) { "SIGTERM" } else { "Ctrl-C (SIGINT)" }
+        match self.signal() {
+            Some(1) => "SIGHUP",
+            Some(15) => "SIGTERM",
+            Some(24) => "SIGXCPU",
+            _ => "Ctrl-C (SIGINT)",
+        }
     }
 }
 
@@ -46,7 +51,7 @@ impl EarlyStopper {
             Monitor::ValidationLoss => ("loss", row.loss),
             Monitor::ValidationAccuracy => ("accuracy", -row.accuracy?),
         };
-        // A non-finite value is neither an improvement nor a reference.
+        // A value that is not finite is no improvement and no reference.
         if value.is_finite() && self.best.is_none_or(|best| value < best - self.rule.min_delta) {
             self.best = Some(value);
             self.waited = 0;
@@ -69,7 +74,7 @@ impl EarlyStopper {
 mod tests {
     use super::*;
 
-    /// The outcome of these losses with a patience of two.
+    /// The results of a patience of two validations.
     fn observed(losses: &[f64]) -> Vec<Option<String>> {
         let rule = EarlyStopping { metric: Monitor::ValidationLoss, patience: 2, min_delta: 0.1 };
         let mut patience = EarlyStopper::new(rule);

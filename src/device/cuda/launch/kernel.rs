@@ -1,4 +1,4 @@
-//! Launches: how many threads an instruction gets, and the call itself.
+//! Launches: their size, and the call.
 
 use std::{ffi::c_void, ptr};
 
@@ -16,9 +16,9 @@ use crate::{
     program::LARGE_PRODUCT,
 };
 
-/// Threads of a block of a stand-alone kernel; products are written for this number.
+/// Threads of a block; products are written for this number.
 const THREADS: u32 = 256;
-/// Columns up to which products have ways of their own (`SLIM` of kernels/product.cu).
+/// Columns up to which products have special kernels (`SLIM` of kernels/product.cu).
 const SLIM: i32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,26 +26,26 @@ pub struct Shape {
     pub blocks: u32,
     pub threads: u32,
     pub shared_bytes: u32,
-    /// Whether all blocks run at the same time, so that they may wait for each other.
+    /// Whether all blocks run at the same time and may wait for each other.
     pub together: bool,
 }
 
 impl Shape {
     pub const WARP: Self = Self { blocks: 1, threads: 32, shared_bytes: 0, together: false };
 
-    /// Blocks for work that would fill so many, and no more than so many.
+    /// As many blocks as the work fills, at most `most`.
     pub fn new(blocks: u64, most: u32) -> Self {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).clamp(1, most.max(1));
         Self { blocks, threads: THREADS, ..Self::WARP }
     }
 }
 
-/// How the stand-alone kernel of an instruction is launched on a GPU of so many multiprocessors: enough threads for its
-/// work, and no more blocks than run at once, since every kernel strides.
+/// The launch of an instruction: enough threads for its work, and no more blocks than run at once, since every kernel
+/// strides.
 pub fn shape(op: &Op, kind: Kind, multiprocessors: u32) -> Shape {
     let size = |a: i32, b: i32| u64::try_from(i64::from(a) * i64::from(b)).unwrap_or(0);
     let blocks_for = |threads: u64| threads.div_ceil(u64::from(THREADS));
-    // A multiprocessor of compute capability 7 and later holds at least four blocks of 256 threads.
+    // From compute capability 7 on, a multiprocessor holds at least four blocks of 256 threads.
     let most = multiprocessors.saturating_mul(4);
     let n = u64::try_from(op.n).unwrap_or(0);
     let product = |m: i32, columns: i32, k: i32| {
@@ -82,13 +82,13 @@ pub fn shape(op: &Op, kind: Kind, multiprocessors: u32) -> Shape {
         }
         Kind::WeightGradient => Shape::new(size(op.inputs.max(op.outputs), 1).div_ceil(32), most),
         Kind::BiasGradient => Shape::new(size(op.outputs, 1).div_ceil(32), most),
-        // A block of its own sums so much before it pays to bring in another.
+        // One block sums this many before a second one pays.
         Kind::Norm | Kind::Mean => Shape::new(n.div_ceil(4096), multiprocessors.min(PARTIALS as u32)),
         Kind::LogAppend | Kind::Accumulate | Kind::Watch => Shape::WARP,
     }
 }
 
-/// Whether an instruction is a product that a library does better than our kernels: large, and with its update apart.
+/// Whether the library multiplies faster than our kernels: a large product whose update is not fused.
 pub fn is_large_product(op: &Op, kind: Kind) -> bool {
     let work = f64::from(op.rows) * f64::from(op.inputs) * f64::from(op.outputs);
     matches!(kind, Kind::Linear | Kind::InputGradient | Kind::WeightGradient)
@@ -100,8 +100,8 @@ pub fn is_large_product(op: &Op, kind: Kind) -> bool {
 /// Queues a kernel.
 ///
 /// # Safety
-/// `arguments` must point to values of the types that the kernel takes, in their order; addresses among them must be the
-/// device's own, of memory as large as the kernel believes.
+/// `arguments` must point to values of the kernel's parameter types, in order; addresses among them must be of device
+/// memory as large as the kernel expects.
 pub unsafe fn launch(
     context: &Context,
     stream: &Stream,
