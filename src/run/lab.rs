@@ -11,10 +11,7 @@ use crate::{
         lab::{LabTrial, Work, plan},
     },
     record::{EventSender, RunDir, RunFiles, Stopped},
-    spec::{
-        Experiment, Lab, LabSpec, OnMissing, Policy,
-        lab::{Norm, Order},
-    },
+    spec::{Experiment, Lab, LabSpec, OnMissing, Policy, lab::Norm},
     tensor::Devices,
     train::{Closed, StopFlag},
     units,
@@ -33,7 +30,7 @@ impl Planned for LabTrial {
         plan(spec, machine, threads)
     }
 
-    /// Whether it asks for other devices and gets the same ones, or for another order of a single device.
+    /// Whether the two differ only in the requested devices, or in the order of a single device.
     fn repeats(&self, earlier: &Self) -> bool {
         let asks_for_others = earlier.spec.devices.request != self.spec.devices.request;
         if earlier.devices.used != self.devices.used
@@ -45,9 +42,9 @@ impl Planned for LabTrial {
         let without = |spec: &LabSpec| {
             let mut spec = spec.clone();
             spec.devices.request = earlier.spec.devices.request.clone();
-            if alone { without_order(spec) } else { spec }
+            if alone { lab_sweep::without_order(spec) } else { spec }
         };
-        // What is asked for twice is done twice.
+        // Equal specs are repeats that the user asked for.
         earlier.spec != self.spec && without(&earlier.spec) == without(&self.spec)
     }
 
@@ -112,14 +109,6 @@ impl Planned for LabTrial {
     ) -> Option<String> {
         Some(lab_sweep::text(experiment, trials, folder))
     }
-}
-
-/// A matmul's spec with the order that a single device has.
-pub(super) fn without_order(mut spec: LabSpec) -> LabSpec {
-    if let Lab::Matmul(matmul) = &mut spec.lab {
-        matmul.order = Order::Sequential;
-    }
-    spec
 }
 
 fn logs_norms(trial: &LabTrial) -> bool {
