@@ -102,7 +102,7 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
         Err(Halt::Data(_) | Halt::Changed(_)) => training.log_epoch().and_then(|()| training.flush()),
         Ok(()) | Err(Halt::Closed) => Ok(()),
     };
-    // Of which step a failed device's parameters are is not known.
+    // After a device failure we cannot tell which step its parameters belong to.
     let known = !matches!(ran, Err(Halt::Device(_)));
     let unread = matches!(ran, Err(Halt::Data(_) | Halt::Changed(_)));
     let (mut status, mut reason) = match ran {

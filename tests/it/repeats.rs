@@ -44,7 +44,7 @@ fn end(times_ms: &[(&str, &[f64])], others_cores: f64) -> String {
     sweep_end(&own, 160).unwrap().replace(&folder.path().display().to_string(), "RUNS")
 }
 
-/// A machine that grows slower from turn to turn: the times spread, the factors do not.
+/// A machine that gets slower over time: the times spread, the factors do not.
 const DRIFTING: [(&str, &[f64]); 3] = [
     ("immediate", &[2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.2]),
     ("buffered", &[1.1, 1.21, 1.32, 1.43, 1.54, 1.65, 1.76]),

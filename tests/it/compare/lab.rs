@@ -74,7 +74,7 @@ fn the_same_products_stand_side_by_side() {
     ");
 }
 
-/// Copies, products and tours have nothing in common: none has a ratio to another kind, or keys of another's spec.
+/// Copies, products and tensor experiments are not comparable: no ratios between kinds, no keys of another kind's spec.
 #[test]
 fn kinds_are_told_apart() {
     let runs = Runs::new();

@@ -1,4 +1,4 @@
-//! Whole texts of comparisons, and exports that read back.
+//! Full texts of comparisons, and exports that read back.
 
 use runner::report::{Format, compare, sweep_end};
 
@@ -26,7 +26,7 @@ fn a_run_that_diverged_and_one_that_logs_means() {
     ");
 }
 
-/// Repeats of runs that were started one by one are known by their numbers and by what their specs differ in.
+/// Repeats started one by one are identified by their numbers and the differences of their specs.
 #[test]
 fn repeats_of_single_runs_have_keys() {
     let runs = Runs::new();
