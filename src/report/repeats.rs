@@ -68,7 +68,7 @@ impl Repeats {
         columns.push(ratio_column(runs, configurations));
         let mut figure = |title: &str, estimates: Vec<Option<Estimate>>, unit: fn(f64) -> String| {
             losses.push(Column::of_numbers(title, estimates.iter().map(|e| word(*e, unit))));
-            losses.push(Column::of_numbers(&title, estimates.iter().map(|e| interval(varying(*e), unit))));
+            losses.push(Column::of_numbers(title, estimates.iter().map(|e| interval(varying(*e), unit))));
         };
         let all = |of: fn(&Configuration) -> Option<Estimate>| configurations.iter().map(of).collect();
         figure(LAST_STEP, all(|c| c.train_loss), units::number);

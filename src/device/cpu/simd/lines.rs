@@ -19,9 +19,9 @@ impl<'a> Lines<'a> {
         Self { data, stride, order: None }
     }
 
-    /// The rows without their first columns.
-    pub fn from_column(self, column: usize) -> Self {
-        Self { data: self.data.get(column..).unwrap_or_default(), ..self }
+    /// The rows without their first `count` columns.
+    pub fn skip_columns(self, count: usize) -> Self {
+        Self { data: self.data.get(count..).unwrap_or_default(), ..self }
     }
 
     /// `count` rows from `first` on.
@@ -243,7 +243,7 @@ pub(super) unsafe fn weigh_rows<V: Vector>(
         }
         let mut column = 0;
         while column < out.len() {
-            let x = x.from_column(column);
+            let x = x.skip_columns(column);
             let out = &mut out[column..];
             match out.len().div_ceil(V::LANES) {
                 1 => weigh_columns::<V, 1>(x, weights, rate, out),

@@ -182,6 +182,7 @@ impl LoadedEngine {
                 }
                 let set = context.driver.cuFuncSetAttribute;
                 // The largest possible: the limit belongs to the kernel, which training and validation share.
+                // SAFETY: the kernel belongs to a module of this context, which is current; the attribute is a number.
                 let status = unsafe { set(gpu.kernels.interpret, MOST_DYNAMIC_SHARED, room as i32) };
                 context.check(status, || format!("giving `interpret` {room} bytes of shared memory"))?;
                 Ok(Self::Persistent { threads: interpreter_threads(full.widest), elements })

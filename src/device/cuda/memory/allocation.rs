@@ -76,6 +76,7 @@ impl Pinned {
     /// Writes values; those out of bounds are dropped, which no caller lets happen.
     pub fn write<T: Plain>(&mut self, offset: usize, from: &[T]) {
         if let Some(to) = self.pointer(offset, size_of_val(from)) {
+            // SAFETY: within the allocation, which no reference points into; plain numbers have no invalid bits. An
             // offset needs no alignment for a copy of bytes.
             unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to.cast(), size_of_val(from)) };
         }
