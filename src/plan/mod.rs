@@ -37,7 +37,7 @@ pub use fetch::{BLOCK_BYTES, Fetch, GAP_BYTES, READERS_AHEAD};
 pub use file_rates::{Disk, FileRates};
 pub use floor::{Bound, Floor, Machine, Parts, Speed};
 pub use footprint::Footprint;
-pub use gpu::{Gpu, GpuLimits, MOST_COUNTED, WALK_BYTES};
+pub use gpu::{Gpu, GpuLimits, WALK_BYTES};
 pub use gpu_rates::{GpuRates, SumRates};
 pub use rates::{Origin, Processor, Rates};
 pub use scaling::global_batch;

@@ -4,15 +4,14 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    abi::Run,
     executor::CudaExecutor,
     ring::{Done, Queued},
     steps::Work as Part,
 };
 use crate::{
     device::{Block, DeviceError, Kind, Ledger, Meters, Purpose, Work},
+    op::{Phase, RunRecord},
     plan::Engine,
-    program::Phase,
 };
 
 /// Steps that are queued at once, at most.
@@ -51,11 +50,11 @@ impl CudaExecutor {
         // A chunk holds this device's rows only, and begins with a batch.
         let offset = (block.offset / batch + first) as u64 * own;
         let table = block.hyper.get(first..first + steps).unwrap_or_default();
-        let run = Run {
+        let run = RunRecord {
             data: [0, 1, 2, 3].map(|i: usize| self.feeds[i].at()),
             order: self.order.at(),
             log: self.mailbox.log(),
-            hyper: if table.is_empty() { 0 } else { self.ground.run.at + size_of::<Run>() as u64 },
+            hyper: if table.is_empty() { 0 } else { self.ground.run.at + size_of::<RunRecord>() as u64 },
             sums: self.mailbox.sums(),
             non_finite: self.mailbox.flag(),
             partial: self.partial.at,

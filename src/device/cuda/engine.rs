@@ -4,7 +4,6 @@
 use std::{ffi::c_void, sync::Arc};
 
 use super::{
-    abi::Run,
     communicator::Communicator,
     context::Context,
     graph::Graph,
@@ -18,6 +17,7 @@ use super::{
 };
 use crate::{
     device::DeviceError,
+    op::{Record, RunRecord},
     plan::{self, WALK_BYTES},
 };
 
@@ -73,11 +73,11 @@ impl Ground {
     /// Queues one instruction; a sum over devices only where it is queued at all.
     pub fn queue(&self, work: &Work) -> Result<(), DeviceError> {
         match work {
-            Work::Kernel { kind, op, shape } => self.kernel(*kind, *op, *shape),
+            Work::Kernel { record, shape } => self.kernel(*record, *shape),
             Work::Product(product) => {
                 product.queue(&self.context, &self.stream)?;
                 match product.follow {
-                    Some((kind, op, shape)) => self.kernel(kind, op, shape),
+                    Some((record, shape)) => self.kernel(record, shape),
                     None => Ok(()),
                 }
             }
@@ -93,9 +93,9 @@ impl Ground {
         }
     }
 
-    fn kernel(&self, kind: super::abi::Kind, op: super::abi::Op, shape: Shape) -> Result<(), DeviceError> {
-        let (mut op, mut arena, mut run) = (op, self.arena.at, self.run.at);
-        let mut arguments = [argument(&mut op), argument(&mut arena), argument(&mut run)];
+    fn kernel(&self, record: Record, shape: Shape) -> Result<(), DeviceError> {
+        let (kind, mut record, mut arena, mut run) = (record.kind(), record, self.arena.at, self.run.at);
+        let mut arguments = [argument(&mut record), argument(&mut arena), argument(&mut run)];
         // SAFETY: (Op, float*, Run*); all places of the record lie within the arena, whose extent they made.
         unsafe {
             launch(&self.context, &self.stream, self.kernels.of(kind), shape, &mut arguments, kind.kernel())
@@ -294,4 +294,4 @@ fn walk_threads(widest: u64) -> u32 {
     widest.div_ceil(4).next_power_of_two().clamp(64, 512) as u32
 }
 
-const _: () = assert!(size_of::<Run>().is_multiple_of(16), "learning rates follow the counters");
+const _: () = assert!(size_of::<RunRecord>().is_multiple_of(16), "learning rates follow the counters");

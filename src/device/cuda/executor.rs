@@ -6,10 +6,9 @@ use std::{
 };
 
 use super::{
-    abi::SUMS,
     engine::Ground,
     feed::{Feed, OrderFeed},
-    launch::{Shape, argument, launch},
+    launch::{argument, launch},
     load::Loaded,
     mailbox::Mailbox,
     memory::{DeviceMemory, Pinned},
@@ -22,8 +21,9 @@ use super::{
 };
 use crate::{
     device::{Block, DETAILED_STEPS, DeviceError, Executor, Lane, Meters, Moved, Purpose, Ran},
+    op::{BufferId, Layout, Phase, SUMS, Size, Slice, Sums},
     plan::Engine,
-    program::{Arena, BufferId, Layout, Phase, Slice, Sums},
+    program::Arena,
 };
 
 /// A GPU with a trial loaded.
@@ -231,7 +231,7 @@ impl Executor for CudaExecutor {
         ground.stream.fill(to, 0, out.bytes)?;
         let mut arguments = [argument(&mut at), argument(&mut count), argument(&mut to)];
         let most = 4 * ground.context.gpu.multiprocessors;
-        let shape = Shape::of(of.len.div_ceil(1024) as u64, most);
+        let shape = Size::new(of.len.div_ceil(1024) as u64, most).into();
         // SAFETY: (const float*, u64, u64*); the slice lies within the arena.
         unsafe {
             launch(&ground.context, &ground.stream, ground.kernels.digest, shape, &mut arguments, "digest")?;

@@ -4,8 +4,8 @@ use std::{ffi::CString, ptr, sync::Arc};
 
 use cudarc::driver::sys::{CUfunction, CUmodule};
 
-use super::{abi::Kind, cache::Cache, compiler::Compiler, context::Context};
-use crate::device::DeviceError;
+use super::{cache::Cache, compiler::Compiler, context::Context};
+use crate::{device::DeviceError, op::Kind};
 
 #[path = "../../../kernels/sources.rs"]
 mod sources;
@@ -50,7 +50,7 @@ impl Kernels {
             digest: none,
             peer_sum: none,
         };
-        for (place, kind) in Kind::ALL.into_iter().enumerate() {
+        for (place, kind) in Kind::ALL.iter().enumerate() {
             kernels.of_kind[place] = kernels.function(kind.kernel())?;
         }
         kernels.advance = kernels.function("advance")?;

@@ -4,10 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    abi::{PARTIALS, Run},
     blocks::{MOST_IN_GRAPHS, MOST_LAUNCHED, MOST_QUEUED, MOST_STEPS},
     context::Context,
-    encode::Precision,
     engine::{Ground, Runner},
     executor::CudaExecutor,
     feed::OrderFeed,
@@ -26,8 +24,9 @@ use super::{
 };
 use crate::{
     device::DeviceError,
+    op::{Gather, Hyper, Layout, Op, PARTIALS, Phase, Precision, RowSource, RunRecord},
     plan::{Engine, WALK_BYTES, summed},
-    program::{Arena, Hyper, Layout, Op, Phase, Places, Program, Programs, RowSource},
+    program::{Arena, Places, Program, Programs},
     units,
 };
 
@@ -138,7 +137,7 @@ impl CudaExecutor {
         };
         let arena = zeros(4 * places.numbers(), "parameters and activations")?;
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
-        let run = zeros(size_of::<Run>() + most * size_of::<Hyper>(), "learning rates")?;
+        let run = zeros(size_of::<RunRecord>() + most * size_of::<Hyper>(), "learning rates")?;
         let barrier = zeros(2 * size_of::<u32>(), "the barrier of a grid")?;
         let partial = zeros((PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
         let digest = zeros(size_of::<u64>(), "a digest")?;
@@ -182,7 +181,7 @@ impl CudaExecutor {
         let most_steps = most_steps.min().unwrap_or(1);
         let scratch = Pinned::new(&context, size_of::<u64>(), "digests")?;
         let first = programs.train.instructions.first().map(|i| &i.op);
-        let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
+        let streamed = matches!(first, Some(Op::Gather(Gather { source: RowSource::Chunk, .. })));
         let bytes = ground.bytes() + partial.bytes + mailbox.bytes();
         let bytes = (bytes + products.as_ref().map_or(0, Products::bytes)) as u64;
         let copies = Stream::new(&context)?;

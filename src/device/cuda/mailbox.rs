@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use super::{
-    abi::SUMS,
     context::Context,
     memory::{DeviceMemory, Pinned},
     stream::Stream,
@@ -15,7 +14,7 @@ use super::{
 use crate::{
     device::DeviceError,
     plan::FLAG,
-    program::{Layout, Op, Programs, Sums},
+    program::{Layout, Op, Programs, SUMS, Sums},
 };
 
 /// Bytes of the flag with what keeps it apart from the sums.
@@ -41,7 +40,7 @@ impl Mailbox {
         let device = DeviceMemory::new(context, bytes, "the log")?;
         let host = Pinned::new(context, bytes, "the log")?;
         stream.fill(device.at, 0, bytes)?;
-        let reads = |op: &Op| matches!(op, Op::Accumulate { sums: Sums::Epoch, .. });
+        let reads = |op: &Op| matches!(op, Op::Accumulate(op) if op.sums == Sums::Epoch);
         let flag_on_host = !programs.train.instructions.iter().any(|i| reads(&i.op));
         Ok(Self { device, host, flag_on_host, seen: 0 })
     }

@@ -7,7 +7,7 @@
 //! | `gpu`, `context` | the GPUs that there are, and one that was taken |
 //! | `memory`, `stream`, `graph`, `launch` | the driver's things, each freed by its owner |
 //! | `cache`, `kernels` | our kernels: compiled, cached, loaded |
-//! | `abi`, `encode`, `steps` | programs as records that kernels read |
+//! | `abi`, `steps` | programs as records that kernels read |
 //! | `product` | large products by cuBLASLt |
 //! | `access`, `peer`, `nccl`, `communicator`, `sums` | sums over the devices of a run: from memory to memory, by NCCL, or through the host |
 //! | `engine` | the four ways to run steps |
@@ -28,7 +28,6 @@ mod communicator;
 mod compiler;
 mod context;
 mod driver;
-mod encode;
 mod engine;
 mod executor;
 mod feed;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    abi::{Run, bytes_of},
+    abi::bytes_of,
     context::Context,
     engine::Ground,
     memory::Pinned,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     device::DeviceError,
-    program::{Hyper, Phase},
+    op::{Hyper, Phase, RunRecord},
     units,
 };
 
@@ -91,7 +91,7 @@ impl Ring {
     /// For blocks of so many steps at most, with so many marks between phases.
     pub fn new(ground: &Ground, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
         let context = &ground.context;
-        let bytes = size_of::<Run>() + most_steps * size_of::<Hyper>();
+        let bytes = size_of::<RunRecord>() + most_steps * size_of::<Hyper>();
         let place = || {
             Ok(Place {
                 staging: Pinned::new(context, bytes, "learning rates")?,
@@ -118,7 +118,13 @@ impl Ring {
     }
 
     /// Uploads counters and rates for the next block and marks its beginning.
-    pub fn begin(&mut self, stream: &Stream, to: u64, run: Run, hyper: &[Hyper]) -> Result<u64, DeviceError> {
+    pub fn begin(
+        &mut self,
+        stream: &Stream,
+        to: u64,
+        run: RunRecord,
+        hyper: &[Hyper],
+    ) -> Result<u64, DeviceError> {
         let place = &mut self.places[self.next];
         let (head, table) = (bytes_of(std::slice::from_ref(&run)), bytes_of(hyper));
         place.staging.write(0, head);

@@ -1,8 +1,7 @@
 //! A program as the device runs it: its records, how each is launched, and what is not a kernel's work.
 
 use super::{
-    abi::{Kind, Op, bytes_of},
-    encode::{Precision, Refused, counted, encode},
+    abi::bytes_of,
     engine::Ground,
     launch::{Shape, shape},
     memory::DeviceMemory,
@@ -11,8 +10,8 @@ use super::{
 };
 use crate::{
     device::DeviceError,
-    plan::MOST_COUNTED,
-    program::{Layout, Phase, Places, Program},
+    op::{Encoder, Layout, MOST_COUNTED, Phase, Precision, Record, Refused, counted, encode},
+    program::{Places, Program},
 };
 
 /// An instruction.
@@ -27,10 +26,8 @@ pub struct Node {
 pub enum Work {
     /// A kernel of ours.
     Kernel {
-        /// Which.
-        kind: Kind,
         /// With what.
-        op: Op,
+        record: Record,
         /// By how many threads.
         shape: Shape,
     },
@@ -76,22 +73,21 @@ impl Steps {
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let rows = |n: usize| counted(n).ok_or_else(|| unusable(too_large(n)));
         let (mut nodes, mut records, mut widest) = (Vec::new(), Vec::new(), 1);
-        for instruction in &program.instructions {
+        let encoder = Encoder { layout, precision, place: &|slice| places.of(slice) };
+        for (instruction, record) in program.instructions.iter().zip(encode(&program.instructions, &encoder))
+        {
             let phase = instruction.phase;
-            let work = match encode(&instruction.op, layout, precision, |slice| places.of(slice)) {
-                Ok(op) => {
-                    records.push(op);
-                    widest = widest.max(numbers(&op));
-                    let kind = Kind::ALL[op.kind as usize % Kind::ALL.len()];
+            let work = match record {
+                Ok(record) => {
+                    records.push(record);
+                    widest = widest.max(numbers(&record));
                     let product = match &mut products {
-                        Some(products) => products.plan(&op, kind, &ground.stream)?,
+                        Some(products) => products.plan(&record, &ground.stream)?,
                         None => None,
                     };
                     match product {
                         Some(product) => Work::Product(Box::new(product)),
-                        None => {
-                            Work::Kernel { kind, op, shape: shape(&op, kind, context.gpu.multiprocessors) }
-                        }
+                        None => Work::Kernel { record, shape: shape(&record, context.gpu.multiprocessors) },
                     }
                 }
                 Err(Refused::AllReduce(of)) => {
@@ -130,7 +126,6 @@ fn too_large(n: usize) -> String {
 }
 
 /// Numbers that an instruction makes.
-fn numbers(op: &Op) -> u64 {
-    let size = |a: i32, b: i32| u64::try_from(i64::from(a) * i64::from(b)).unwrap_or(0);
-    size(op.rows, op.inputs).max(size(op.rows, op.outputs)).max(u64::try_from(op.n).unwrap_or(0))
+fn numbers(r: &Record) -> u64 {
+    r.product(r.rows, r.inputs).max(r.product(r.rows, r.outputs)).max(r.product(r.n, 1))
 }

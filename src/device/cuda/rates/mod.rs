@@ -9,7 +9,6 @@ mod queue;
 mod sums;
 
 use super::{
-    abi::{FLAG_BF16, FLAG_TF32, Kind, NONE, Op},
     gpu::Gpu,
     graph::Graph,
     launch::shape,
@@ -17,7 +16,11 @@ use super::{
     product::Products,
     steps::Work,
 };
-use crate::{device::DeviceError, plan::GpuRates};
+use crate::{
+    device::DeviceError,
+    op::{FLAG_BF16, FLAG_TF32, Kind, NONE, Record},
+    plan::GpuRates,
+};
 use queue::Bench;
 
 pub use sums::measure as measure_sums;
@@ -89,17 +92,15 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
     while side <= MOST_SIDE && bench.fits(12 * side * side)? {
         bench.take(3 * side * side)?;
         let size = side as i32;
-        let mut op = Op { rows: size, inputs: size, outputs: size, flags, ..Op::of(Kind::Linear) };
+        let mut record =
+            Record { rows: size, inputs: size, outputs: size, flags, ..Record::new(Kind::Linear) };
         let square = (side * side) as u64;
-        op.at = [0, square, NONE, NONE, 2 * square, NONE, NONE, NONE];
+        record.at = [0, square, NONE, NONE, 2 * square, NONE, NONE, NONE];
         let ground = &bench.ground;
         let mut library = Products::new(&ground.context, ground.arena.at);
-        let work = match library.plan(&op, Kind::Linear, &ground.stream)? {
+        let work = match library.plan(&record, &ground.stream)? {
             Some(product) => Work::Product(Box::new(product)),
-            None => {
-                let shape = shape(&op, Kind::Linear, ground.context.gpu.multiprocessors);
-                Work::Kernel { kind: Kind::Linear, op, shape }
-            }
+            None => Work::Kernel { record, shape: shape(&record, ground.context.gpu.multiprocessors) },
         };
         let seconds = bench.seconds(|| bench.ground.queue(&work))?;
         best = best.max(2.0 * (side as f64).powi(3) / seconds);
@@ -135,10 +136,10 @@ fn sum_s(bench: &mut Bench, numbers: usize) -> Result<f64, DeviceError> {
 fn functions(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
     let numbers = (cache_bytes / 2 / 8).clamp(1 << 10, LEAST);
     bench.take(2 * numbers)?;
-    let mut op = Op { activation: 3, n: numbers as i32, ..Op::of(Kind::Activate) };
-    (op.at[0], op.at[1]) = (0, numbers as u64);
-    let shape = shape(&op, Kind::Activate, bench.ground.context.gpu.multiprocessors);
-    let work = Work::Kernel { kind: Kind::Activate, op, shape };
+    let mut record = Record { activation: 3, n: numbers as i32, ..Record::new(Kind::Activate) };
+    (record.at[0], record.at[1]) = (0, numbers as u64);
+    let shape = shape(&record, bench.ground.context.gpu.multiprocessors);
+    let work = Work::Kernel { record, shape };
     let seconds = bench.seconds(|| bench.ground.queue(&work))?;
     Ok(FUNCTION * numbers as f64 / seconds)
 }

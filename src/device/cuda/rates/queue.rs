@@ -2,23 +2,25 @@
 
 use std::{sync::Arc, time::Instant};
 
-use crate::device::{
-    DeviceError,
-    cuda::{
-        abi::Run,
-        communicator::Communicator,
-        context::Context,
-        engine::Ground,
-        gpu::Gpu,
-        kernels::Kernels,
-        launch::{Shape, argument, launch},
-        memory::DeviceMemory,
-        patience::Patience,
-        peer::PeerSums,
-        staging::Staging,
-        steps::Work,
-        stream::{Event, Stream},
+use crate::{
+    device::{
+        DeviceError,
+        cuda::{
+            communicator::Communicator,
+            context::Context,
+            engine::Ground,
+            gpu::Gpu,
+            kernels::Kernels,
+            launch::{argument, launch},
+            memory::DeviceMemory,
+            patience::Patience,
+            peer::PeerSums,
+            staging::Staging,
+            steps::Work,
+            stream::{Event, Stream},
+        },
     },
+    op::{RunRecord, Size},
 };
 
 /// Rounds of a figure.
@@ -69,7 +71,7 @@ impl Bench {
             kernels,
             stream,
             arena: memory(16)?,
-            run: memory(size_of::<Run>())?,
+            run: memory(size_of::<RunRecord>())?,
             barrier: memory(16)?,
             others,
             peers,
@@ -133,7 +135,7 @@ impl Bench {
         let mut arguments = [argument(&mut a), argument(&mut b), argument(&mut y), argument(&mut count)];
         let most = 4 * ground.context.gpu.multiprocessors.max(1);
         let blocks = u32::try_from(numbers.div_ceil(256)).unwrap_or(most).clamp(1, most);
-        let shape = Shape::of(u64::from(blocks), most);
+        let shape = Size::new(u64::from(blocks), most).into();
         // SAFETY: (const float*, const float*, float*, u64); the arena has three such vectors.
         unsafe { launch(&ground.context, &ground.stream, function, shape, &mut arguments, "tensor_add") }
     }
