@@ -14,7 +14,7 @@ const int MOST_PEERS = 8;
 const u64 GIVEN_UP = ~0ull;    // instead of a block's count of calls
 const u32 STOPPED = 0xff;      // instead of who is missing
 
-// What a GPU knows of all of them. The host's twin is src/device/cuda/peer.rs.
+// What a GPU knows of all of them. The host's twin is src/device/cuda/all_reduce/peer.rs.
 struct Peers {
     float* laid[MOST_PEERS];       // on each GPU: two places of `room` numbers
     u64* arrived[MOST_PEERS];      // on each GPU: [blocks][MOST_PEERS], the calls that a rank's block has laid down

@@ -3,13 +3,14 @@
 use std::{any::Any, cell::Cell, collections::HashMap, ffi::c_void, fmt, sync::Arc, time::Duration};
 
 use super::{
-    context::Context,
-    gpu::Gpu,
-    kernels::Kernels,
-    launch::{argument, launch, shape},
-    memory::{DeviceMemory, Pinned},
-    patience::Patience,
-    stream::Stream,
+    ffi::{context::Context, gpu::Gpu},
+    launch::{
+        kernel::{argument, launch, shape},
+        kernels::Kernels,
+        patience::Patience,
+        stream::Stream,
+    },
+    memory::allocation::{DeviceMemory, Pinned},
 };
 use crate::{
     device::{

@@ -4,26 +4,15 @@
 use std::time::{Duration, Instant};
 
 use super::{
+    engines::steps::Work as Part,
     executor::CudaExecutor,
-    ring::{Done, Queued},
-    steps::Work as Part,
+    launch::ring::{Done, Queued},
 };
 use crate::{
     device::{Block, DeviceError, Kind, Ledger, Meters, Purpose, Work},
     op::{Phase, RunRecord},
     plan::Engine,
 };
-
-/// Steps that are queued at once, at most.
-pub(super) const MOST_STEPS: usize = 1 << 14;
-/// The same where they are nodes of graphs, 16 in each: see [`MOST_QUEUED`].
-pub(super) const MOST_IN_GRAPHS: usize = 1 << 12;
-/// The same where every instruction is a launch of its own, and its phases are marked.
-pub(super) const MOST_LAUNCHED: usize = 16;
-/// Launches and marks of a block at most, where each step has several: two blocks are on the device. A stream takes some
-/// thousand launches; then the next one waits within the driver till there is room, and for ever behind one that hangs.
-/// (NVIDIA documents no number; users have met 1,024.)
-pub(super) const MOST_QUEUED: usize = 400;
 
 impl CudaExecutor {
     /// Queues some steps of a block as one unit.

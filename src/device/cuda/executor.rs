@@ -6,18 +6,21 @@ use std::{
 };
 
 use super::{
-    engine::Ground,
-    feed::{Feed, OrderFeed},
-    launch::{argument, launch},
-    load::Loaded,
-    mailbox::Mailbox,
-    memory::{DeviceMemory, Pinned},
-    pulse::{Inside, Watch},
-    ring::Ring,
-    staging::Staging,
-    stream::Stream,
-    sums::HostSums,
-    timeline::Timeline,
+    all_reduce::sums::HostSums,
+    engines::{ground::Ground, loaded::Loaded},
+    launch::{
+        kernel::{argument, launch},
+        pulse::{Inside, Watch},
+        ring::Ring,
+        stream::Stream,
+    },
+    measure::timeline::Timeline,
+    memory::{
+        allocation::{DeviceMemory, Pinned},
+        feed::{Feed, OrderFeed},
+        mailbox::Mailbox,
+        staging::Staging,
+    },
 };
 use crate::{
     device::{Block, DETAILED_STEPS, DeviceError, Executor, Lane, Meters, Moved, Purpose, Ran},
@@ -69,7 +72,9 @@ impl CudaExecutor {
     /// # Errors
     /// Where the system gives no thread.
     pub fn watched(mut self, stuck: impl FnOnce(DeviceError) + Send + 'static) -> Result<Self, DeviceError> {
-        self.watch = Some(Watch::start(&self.ground.context, stuck)?);
+        let context = &self.ground.context;
+        let (name, pulse) = (context.name.clone(), Arc::clone(&context.pulse));
+        self.watch = Some(Watch::start(name, pulse, context.least_wait, stuck)?);
         Ok(self)
     }
 

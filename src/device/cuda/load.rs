@@ -4,23 +4,23 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    blocks::{MOST_IN_GRAPHS, MOST_LAUNCHED, MOST_QUEUED, MOST_STEPS},
-    context::Context,
-    engine::{Ground, Runner},
+    all_reduce::sums::{HostSums, Way},
+    engines::{
+        ground::Ground,
+        loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS},
+        product::Products,
+        steps::Steps,
+    },
     executor::CudaExecutor,
-    feed::OrderFeed,
-    gpu::Gpu,
-    kernels::Kernels,
-    mailbox::Mailbox,
-    memory::{DeviceMemory, Pinned},
-    patience::Patience,
-    product::Products,
-    ring::Ring,
-    staging::Staging,
-    steps::{Steps, Work},
-    stream::Stream,
-    sums::{HostSums, Way},
-    timeline::Timeline,
+    ffi::{context::Context, gpu::Gpu},
+    launch::{kernels::Kernels, patience::Patience, ring::Ring, stream::Stream},
+    measure::timeline::Timeline,
+    memory::{
+        allocation::{DeviceMemory, Pinned},
+        feed::OrderFeed,
+        mailbox::Mailbox,
+        staging::Staging,
+    },
 };
 use crate::{
     device::DeviceError,
@@ -44,51 +44,6 @@ pub struct Job {
     pub seed: u64,
     /// The way to the other devices of the run.
     pub way: Way,
-}
-
-/// Programs of one kind and their engine.
-pub(super) struct Loaded {
-    /// Made when it is first used: to capture a sum by NCCL each GPU needs a thread of its own, since the library may
-    /// connect them then. It goes first: graphs hold what they captured.
-    pub runner: Option<Runner>,
-    pub full: Steps,
-    pub last: Option<Steps>,
-    engine: Engine,
-    /// Numbers of the arena that its programs use.
-    numbers: usize,
-    /// Seconds that a step takes on the slowest of GPUs.
-    pub slowest_s: f64,
-}
-
-impl Loaded {
-    pub fn runner(&mut self, ground: &Ground) -> Result<&Runner, DeviceError> {
-        match self.runner.take() {
-            Some(runner) => Ok(self.runner.insert(runner)),
-            None => {
-                let made = Runner::new(self.engine, ground, &self.full, self.last.as_ref(), self.numbers)?;
-                Ok(self.runner.insert(made))
-            }
-        }
-    }
-
-    /// Steps of it that a block may have.
-    fn most_steps(&self) -> usize {
-        match self.engine {
-            Engine::Launch => {
-                let each = self.full.nodes.len() + Phase::ALL.len() + 1;
-                (MOST_QUEUED / each).clamp(1, MOST_LAUNCHED)
-            }
-            Engine::Graph => MOST_IN_GRAPHS,
-            _ => MOST_STEPS,
-        }
-    }
-
-    /// Does every sum over GPUs once, in place: of zeros, before there is anything else.
-    pub fn sum_zeros(&self, ground: &Ground) -> Result<(), DeviceError> {
-        let nodes = self.full.nodes.iter().chain(self.last.iter().flat_map(|last| &last.nodes));
-        let mut sums = nodes.filter(|node| matches!(node.work, Work::AllReduce { .. }));
-        sums.try_for_each(|node| ground.queue(&node.work))
-    }
 }
 
 /// What makes programs loadable, in their order.

@@ -1,0 +1,281 @@
+//! One GPU's way to the others by NCCL, and how it is let go.
+
+use std::{
+    ffi::c_void,
+    ptr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    collective::Abort,
+    device::cuda::{
+        ffi::{
+            context::Context,
+            gpu::Gpu,
+            nccl::{Config, FLOAT32, Handle, IN_PROGRESS, Id, Nccl, SUM, words},
+        },
+        launch::{stream::Stream, wait},
+    },
+};
+
+/// `ncclUnhandledCudaError`.
+const CUDA_FAILED: i32 = 1;
+
+/// A communicator that its rank and the abort share.
+struct Shared {
+    nccl: Arc<Nccl>,
+    /// Its GPU, which is taken as long as the library uses it.
+    context: Arc<Context>,
+    /// None once it was ended: nobody uses a handle that was given back.
+    handle: Mutex<Option<Owned>>,
+    limit: Duration,
+    /// Set before the handle is taken, so that a wait for it can be left.
+    gone: AtomicBool,
+    /// The library has ended it.
+    over: AtomicBool,
+}
+
+/// A handle that may change threads.
+#[derive(Clone, Copy)]
+struct Owned(Handle);
+
+// SAFETY: NCCL takes a handle from any thread; the lock around it keeps its calls apart.
+unsafe impl Send for Owned {}
+
+impl Shared {
+    fn new(nccl: &Arc<Nccl>, context: Arc<Context>, handle: Handle, limit: Duration) -> Arc<Self> {
+        let (nccl, handle) = (Arc::clone(nccl), Mutex::new(Some(Owned(handle))));
+        let (gone, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { nccl, context, handle, limit, gone, over })
+    }
+
+    /// Lets those go that wait. The library itself then waits until no captured graph holds a sum, which their owners see
+    /// to when they are let go: so that happens on a thread that nobody waits for.
+    pub fn abort(self: &Arc<Self>) {
+        if !self.gone.swap(true, Ordering::AcqRel) {
+            let shared = Arc::clone(self);
+            // Without the thread the communicator stays as it is till the process ends.
+            let _ = thread::Builder::new().name("nccl-abort".into()).spawn(move || {
+                if let Some(Owned(handle)) = shared.taken() {
+                    // SAFETY: alive, and taken only once. An error cannot be acted upon any more.
+                    unsafe { (shared.nccl.functions.ncclCommAbort)(handle) };
+                }
+                shared.over.store(true, Ordering::Release);
+            });
+        }
+    }
+
+    fn taken(&self) -> Option<Owned> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let alive = !self.gone.load(Ordering::Acquire) && !self.context.is_given_up();
+        let Some(Owned(handle)) = self.taken().filter(|_| alive) else { return };
+        let f = &self.nccl.functions;
+        let mut status = 0;
+        // SAFETY: alive, and taken only once; the pointer is to a live local; so below.
+        let asked = || match unsafe { (f.ncclCommGetAsyncError)(handle, &raw mut status) } {
+            0 => status != IN_PROGRESS,
+            _ => true,
+        };
+        // SAFETY: see above.
+        let begun = matches!(unsafe { (f.ncclCommFinalize)(handle) }, 0 | IN_PROGRESS);
+        let ended = begun && wait::soon(asked);
+        if ended && status == 0 {
+            // SAFETY: see above.
+            unsafe { (f.ncclCommDestroy)(handle) };
+        } else {
+            // SAFETY: see above.
+            unsafe { (f.ncclCommAbort)(handle) };
+        }
+    }
+}
+
+/// Why the other GPUs are lost.
+#[derive(Debug)]
+pub enum Lost {
+    /// The sums were ended, since another GPU failed, which says so itself.
+    Ended,
+    /// In words.
+    Why(String),
+}
+
+/// One GPU's way to the others.
+pub struct Communicator(Arc<Shared>);
+
+impl Communicator {
+    /// Queues the sum over all GPUs, in place, of so many numbers at an address of its GPU's memory. Every GPU must queue
+    /// the same sums in the same order.
+    ///
+    /// # Errors
+    /// What NCCL says.
+    pub fn all_reduce(&self, stream: &Stream, at: u64, numbers: usize) -> Result<(), Lost> {
+        let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
+            return Err(Lost::Ended);
+        };
+        let nccl = &self.0.nccl;
+        let memory = at as *mut c_void;
+        // SAFETY: the caller owns so many numbers there, and the stream is alive.
+        let status = unsafe {
+            (nccl.functions.ncclAllReduce)(
+                memory,
+                memory,
+                numbers,
+                FLOAT32,
+                SUM,
+                handle,
+                stream.handle.cast(),
+            )
+        };
+        drop(held);
+        match status {
+            // What the stream is given next must come behind the sum: it is not there before the library says so.
+            0 | IN_PROGRESS => self.settle(),
+            _ if self.ended() => Err(Lost::Ended),
+            status => Err(Lost::Why(format!("NCCL cannot sum over the GPUs: {}", words(status)))),
+        }
+    }
+
+    /// Waits till the library has done what a call has begun in the background.
+    ///
+    /// # Errors
+    /// Why the other GPUs do not come.
+    fn settle(&self) -> Result<(), Lost> {
+        let begun = Instant::now();
+        while self.under_way(begun.elapsed())? {
+            wait::turn(begun.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Whether a call is still under way in the background, where all GPUs may still come to a sum that was waited for so
+    /// long already. A GPU that does not come would be waited for for ever, by the device itself or by the library: after
+    /// the limit all waits are ended.
+    ///
+    /// # Errors
+    /// Why they will not come.
+    pub fn under_way(&self, waited: Duration) -> Result<bool, Lost> {
+        self.0.context.pulse.beat();
+        let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
+            return Err(Lost::Ended);
+        };
+        let mut status = 0;
+        // SAFETY: alive; the pointer is to a live local.
+        let asked = unsafe { (self.0.nccl.functions.ncclCommGetAsyncError)(handle, &raw mut status) };
+        drop(held);
+        let status = if asked == 0 { status } else { asked };
+        if status != 0 && status != IN_PROGRESS {
+            return Err(Lost::Why(format!("NCCL: {}", words(status))));
+        }
+        if waited <= self.0.limit {
+            return Ok(status == IN_PROGRESS);
+        }
+        self.abort();
+        Err(Lost::Why(format!("the other GPUs did not come to the sum within {:?}", self.0.limit)))
+    }
+
+    /// How long the others are waited for.
+    pub fn limit(&self) -> Duration {
+        self.0.limit
+    }
+
+    /// Whether its sums were ended, by itself or for another's sake.
+    pub fn ended(&self) -> bool {
+        self.0.gone.load(Ordering::Acquire)
+    }
+
+    /// Whether the library has ended it, too: what it used may go.
+    pub fn is_over(&self) -> bool {
+        self.0.over.load(Ordering::Acquire)
+    }
+
+    /// Lets this GPU go that waits for the others.
+    pub fn abort(&self) {
+        self.0.abort();
+    }
+}
+
+/// GPUs with the handles that the library has begun with, and what it says.
+type Begun = (Vec<(Arc<Context>, Handle)>, i32);
+
+impl Nccl {
+    /// A communicator for each of these GPUs, in their order, and what ends all their waits. Each waits for the others no
+    /// longer than `limit`; so does this, till they are connected.
+    ///
+    /// # Errors
+    /// What NCCL says.
+    pub fn communicators(self, gpus: &[Gpu], limit: Duration) -> Result<(Vec<Communicator>, Abort), String> {
+        let nccl = Arc::new(self);
+        let contexts = gpus.iter().map(|gpu| Context::open(gpu.clone())).collect::<Result<Vec<_>, _>>();
+        let (handles, said) = nccl.begin(&contexts.map_err(|e| e.to_string())?)?;
+        let made = handles.into_iter().map(|(context, handle)| Shared::new(&nccl, context, handle, limit));
+        let shared: Vec<Arc<Shared>> = made.collect();
+        let all = shared.clone();
+        let abort = Abort::new(move || all.iter().for_each(|shared| shared.abort()));
+        let ranks: Vec<Communicator> = shared.into_iter().map(Communicator).collect();
+        let why = |lost| match lost {
+            Lost::Ended => "it was ended".to_owned(),
+            Lost::Why(why) => why,
+        };
+        let ready = match said {
+            0 | IN_PROGRESS => ranks.iter().try_for_each(|rank| rank.settle().map_err(why)),
+            status => Err(words(status)),
+        };
+        match ready {
+            Ok(()) => Ok((ranks, abort)),
+            Err(why) => {
+                abort.now();
+                Err(format!("NCCL cannot connect the GPUs: {why}"))
+            }
+        }
+    }
+
+    /// Has the library begin to connect GPUs.
+    fn begin(&self, contexts: &[Arc<Context>]) -> Result<Begun, String> {
+        let f = &self.functions;
+        let failed = |status: i32| format!("NCCL cannot connect the GPUs: {}", words(status));
+        let mut id = Id([0; 128]);
+        // SAFETY: the pointer is to a live local.
+        let mut said = unsafe { (f.ncclGetUniqueId)(&raw mut id) };
+        if said == 0 {
+            // SAFETY: no arguments. One thread connects all, hence as a group.
+            said = unsafe { (f.ncclGroupStart)() };
+        }
+        if said != 0 {
+            return Err(failed(said));
+        }
+        let mut config = Config::DOES_NOT_BLOCK;
+        let mut handles = Vec::new();
+        let count = i32::try_from(contexts.len()).unwrap_or(0);
+        for (rank, context) in (0..count).zip(contexts) {
+            let mut handle: Handle = ptr::null_mut();
+            if context.enter().is_err() {
+                said = CUDA_FAILED;
+                break;
+            }
+            // SAFETY: pointers to live locals, of which the library keeps none (versions before the oldest that is taken
+            // did: they filled the handle in later, on a thread of their own); the context is the thread's.
+            let status =
+                unsafe { (f.ncclCommInitRankConfig)(&raw mut handle, count, id, rank, &raw mut config) };
+            if !matches!(status, 0 | IN_PROGRESS) {
+                said = status;
+                break;
+            }
+            handles.push((Arc::clone(context), handle));
+        }
+        // SAFETY: a group was begun.
+        let ended = unsafe { (f.ncclGroupEnd)() };
+        handles.retain(|(_, handle)| !handle.is_null());
+        Ok((handles, if said == 0 { ended } else { said }))
+    }
+}

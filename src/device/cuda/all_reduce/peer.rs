@@ -1,0 +1,284 @@
+//! Sums over GPUs that can access each other's memory, by a kernel of our own (kernels/peer.cu): a launch on each GPU,
+//! which a graph may hold, and no wait of the host. The GPUs are of one process, so they know each other's addresses.
+//!
+//! Nobody waits for ever: a GPU that does not come within the limit, or is told to stop, makes the kernel leave, and the
+//! host reads why when it next looks.
+
+mod probe;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use super::access;
+use crate::{
+    collective::{Abort, CollectiveError},
+    device::{
+        DeviceError,
+        cuda::{
+            ffi::{context::Context, gpu::Gpu},
+            launch::{
+                kernel::{Shape, argument, launch},
+                kernels::Kernels,
+                stream::Stream,
+            },
+            memory::allocation::{DeviceMemory, Pinned, Plain},
+        },
+    },
+    plan::MOST_PEERS,
+};
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+/// Blocks of a sum at most: some 36 are best, with twice the threads, by vLLM's search (csrc/custom_all_reduce.cuh).
+const MOST_BLOCKS: usize = 32;
+/// `STOPPED` of kernels/peer.cu.
+const STOPPED: u64 = 0xff;
+/// Bytes of a word.
+const WORD: usize = size_of::<u64>();
+/// Words before the numbers: of each block its own calls, then those of every rank's.
+const WORDS: usize = MOST_BLOCKS * (1 + MOST_PEERS);
+
+/// `Peers` of kernels/peer.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Peers {
+    laid: [u64; MOST_PEERS],
+    arrived: [u64; MOST_PEERS],
+    calls: u64,
+    words: u64,
+    room: u64,
+    rank: i32,
+    ranks: i32,
+}
+
+const _: () = assert!(size_of::<Peers>() == 160, "kernels/peer.cu has the same");
+
+// SAFETY: whole numbers, without a gap between them.
+unsafe impl Plain for Peers {}
+
+/// What a GPU brings.
+struct Member {
+    context: Arc<Context>,
+    /// Its words and the two places of what it lays down.
+    memory: DeviceMemory,
+    /// Its [`Peers`].
+    table: DeviceMemory,
+    words: Words,
+}
+
+/// Stop, and why a sum was given up; the device and several threads of the host look at them.
+struct Words(Pinned);
+
+// SAFETY: they are only used as atomic numbers.
+unsafe impl Sync for Words {}
+
+impl Words {
+    fn get(&self, number: usize) -> Option<&AtomicU64> {
+        let at = self.0.pointer(number * WORD, WORD)?;
+        // SAFETY: within the allocation, aligned as pages are, and used by nobody in another way.
+        Some(unsafe { AtomicU64::from_ptr(at.cast()) })
+    }
+
+    /// Whether it was told to stop.
+    fn stopped(&self) -> bool {
+        self.get(0).is_some_and(|word| word.load(Ordering::Acquire) != 0)
+    }
+
+    fn stop(&self) {
+        if let Some(word) = self.get(0) {
+            word.store(1, Ordering::Release);
+        }
+    }
+
+    /// Step and whom, as the kernel writes it.
+    fn fault(&self) -> Option<(u64, u64)> {
+        let fault = self.get(1).map_or(0, |word| word.load(Ordering::Acquire));
+        (fault != 0).then_some((fault >> 8, fault & 0xff))
+    }
+}
+
+/// What the GPUs of a run share. The memory of all of them lives as long as any of them may sum.
+struct Shared {
+    members: Vec<Member>,
+    room: usize,
+    blocks: u32,
+    limit: Duration,
+}
+
+/// One GPU's way to the others.
+pub struct PeerSums {
+    shared: Arc<Shared>,
+    rank: usize,
+    /// The GPU's own.
+    kernels: Kernels,
+}
+
+/// Connects GPUs, in the order of ranks, for sums of so many numbers at most; and what ends all their waits. Each waits for
+/// the others no longer than `limit`.
+///
+/// # Errors
+/// What stands against it, in words.
+pub fn connect(gpus: &[Gpu], numbers: usize, limit: Duration) -> Result<(Vec<PeerSums>, Abort), String> {
+    let twice =
+        gpus.iter().enumerate().find(|(i, gpu)| gpus[..*i].iter().any(|other| other.uuid == gpu.uuid));
+    if let Some((_, gpu)) = twice {
+        return Err(format!("`gpu:{}` would have to wait for itself", gpu.ordinal));
+    }
+    if gpus.len() > MOST_PEERS {
+        return Err(format!("there are {} GPUs, and a peer kernel is for {MOST_PEERS} at most", gpus.len()));
+    }
+    let words = |e: DeviceError| e.to_string();
+    let contexts = gpus.iter().map(|gpu| Context::open(gpu.clone())).collect::<Result<Vec<_>, _>>();
+    let contexts = contexts.map_err(words)?;
+    access::enable(&contexts)?;
+    connected(&contexts, numbers, limit).map_err(words)
+}
+
+fn connected(
+    contexts: &[Arc<Context>],
+    numbers: usize,
+    limit: Duration,
+) -> Result<(Vec<PeerSums>, Abort), DeviceError> {
+    let mut kernels = Vec::new();
+    let mut blocks = numbers.div_ceil(4 * THREADS as usize).clamp(1, MOST_BLOCKS);
+    for context in contexts {
+        context.enter()?;
+        let loaded = Kernels::load(context)?;
+        // All blocks run at the same time, on every GPU; to ask how many do loads the kernel, too.
+        let at_once = loaded.at_once(loaded.peer_sum, THREADS)?;
+        blocks = blocks.min(usize::try_from(at_once).unwrap_or(0));
+        kernels.push(loaded);
+    }
+    let shared = Arc::new(Shared::new(contexts, numbers.next_multiple_of(4), blocks as u32, limit)?);
+    let ranks = kernels.into_iter().enumerate();
+    let ranks = ranks.map(|(rank, kernels)| PeerSums { shared: Arc::clone(&shared), rank, kernels });
+    let mut ranks: Vec<_> = ranks.collect();
+    probe::all(&mut ranks)?;
+    Ok((ranks, Abort::new(move || shared.stop())))
+}
+
+impl Shared {
+    fn new(
+        contexts: &[Arc<Context>],
+        room: usize,
+        blocks: u32,
+        limit: Duration,
+    ) -> Result<Self, DeviceError> {
+        let what = "sums over GPUs";
+        let member = |context: &Arc<Context>| {
+            context.enter()?;
+            Ok(Member {
+                context: Arc::clone(context),
+                memory: DeviceMemory::new(context, WORDS * WORD + 2 * room * size_of::<f32>(), what)?,
+                table: DeviceMemory::new(context, size_of::<Peers>(), what)?,
+                words: Words(Pinned::new(context, 2 * WORD, what)?),
+            })
+        };
+        let members = contexts.iter().map(member).collect::<Result<Vec<_>, DeviceError>>()?;
+        let of_all = |offset: usize| {
+            let mut all = [0; MOST_PEERS];
+            all.iter_mut().zip(&members).for_each(|(at, member)| *at = member.memory.at + offset as u64);
+            all
+        };
+        for (rank, member) in members.iter().enumerate() {
+            let table = Peers {
+                laid: of_all(WORDS * WORD),
+                arrived: of_all(MOST_BLOCKS * WORD),
+                calls: member.memory.at,
+                words: member.words.0.at(),
+                room: room as u64,
+                rank: rank as i32,
+                ranks: members.len() as i32,
+            };
+            member.context.enter()?;
+            let stream = Stream::new(&member.context)?;
+            stream.fill(member.memory.at, 0, WORDS * WORD)?;
+            let mut staging = Pinned::new(&member.context, size_of::<Peers>(), what)?;
+            staging.write(0, &[table]);
+            stream.upload(member.table.at, &staging, 0, size_of::<Peers>())?;
+            // The others count on it before this GPU has a stream of its own.
+            member.context.finish(&stream, 0.0, "connecting it with the others")?;
+        }
+        Ok(Self { members, room, blocks, limit })
+    }
+
+    fn stop(&self) {
+        self.members.iter().for_each(|member| member.words.stop());
+    }
+}
+
+impl PeerSums {
+    /// Bytes on its GPU.
+    pub fn bytes(&self) -> usize {
+        let own = &self.shared.members[self.rank];
+        own.memory.bytes + own.table.bytes
+    }
+
+    /// Queues the sum over all GPUs, in place, of so many numbers at an address of its GPU's memory. Every GPU must
+    /// queue the same sums in the same order. `run`: where the step's number lies, or 0.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn all_reduce(&self, stream: &Stream, at: u64, numbers: usize, run: u64) -> Result<(), DeviceError> {
+        self.queue(stream, at, numbers, run, self.shared.limit)
+    }
+
+    fn queue(
+        &self,
+        stream: &Stream,
+        at: u64,
+        numbers: usize,
+        run: u64,
+        limit: Duration,
+    ) -> Result<(), DeviceError> {
+        let Member { context, table, .. } = &self.shared.members[self.rank];
+        if numbers > self.shared.room {
+            let why = format!("a sum of {numbers} numbers finds no room for more than {}", self.shared.room);
+            return Err(DeviceError::Unusable { device: context.name.clone(), why });
+        }
+        let (mut at, mut numbers, mut table, mut run) = (at, numbers as u64, table.at, run);
+        let mut limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let mut arguments = [
+            argument(&mut at),
+            argument(&mut numbers),
+            argument(&mut table),
+            argument(&mut run),
+            argument(&mut limit_ns),
+        ];
+        let shape = Shape { blocks: self.shared.blocks, threads: THREADS, shared_bytes: 0, together: true };
+        // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the numbers, and what the table names lives as
+        // long as this does.
+        unsafe { launch(context, stream, self.kernels.peer_sum, shape, &mut arguments, "peer_sum") }
+    }
+
+    /// How long the others are waited for.
+    pub fn limit(&self) -> Duration {
+        self.shared.limit
+    }
+
+    /// Whether its sums were ended for another's sake.
+    pub fn ended(&self) -> bool {
+        self.shared.members[self.rank].words.stopped()
+    }
+
+    /// Why a sum was given up, if one was.
+    pub fn fault(&self) -> Result<(), DeviceError> {
+        let shared = &self.shared;
+        let own = &shared.members[self.rank];
+        let Some((step, whom)) = own.words.fault() else { return Ok(()) };
+        let missing = usize::try_from(whom).ok().and_then(|whom| shared.members.get(whom.checked_sub(1)?));
+        let source = match missing {
+            Some(member) if whom != STOPPED => {
+                let device = member.context.name.clone();
+                CollectiveError::Stalled { device, waited: shared.limit }
+            }
+            _ => CollectiveError::Poisoned,
+        };
+        Err(DeviceError::Collective { device: own.context.name.clone(), step, source })
+    }
+}

@@ -1,0 +1,86 @@
+//! A trial of peers before they are relied on: a sum of known numbers shows that the others' memory is where it seems to
+//! be. With some settings of a machine's IOMMU it is not, and no call says so.
+
+use std::{thread, time::Duration};
+
+use crate::{
+    collective::CollectiveError,
+    device::{
+        DeviceError,
+        cuda::{
+            all_reduce::peer::PeerSums,
+            launch::stream::Stream,
+            memory::allocation::{DeviceMemory, Pinned},
+        },
+    },
+};
+
+/// How long the others are waited for at least.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Numbers of the sum.
+const NUMBERS: usize = 1021;
+
+/// What a rank needs for it.
+struct Ground {
+    stream: Stream,
+    memory: DeviceMemory,
+    staging: Pinned,
+}
+
+impl PeerSums {
+    /// Sums known numbers with the others, twice, so that both places are used; each rank on a thread of its own.
+    fn probe(&self, ground: &mut Ground) -> Result<(), DeviceError> {
+        let Ground { stream, memory, staging } = ground;
+        let shared = &self.shared;
+        let context = &shared.members[self.rank].context;
+        context.enter()?;
+        let len = memory.bytes / size_of::<f32>();
+        for round in 1..=2 {
+            // Whole numbers, whose sums are exact.
+            let brought = |rank: usize, i: usize| ((i * 7 + rank * 1009) * round) as f32;
+            let mut numbers: Vec<f32> = (0..len).map(|i| brought(self.rank, i)).collect();
+            staging.write(0, &numbers);
+            stream.upload(memory.at, staging, 0, memory.bytes)?;
+            self.queue(stream, memory.at, len, 0, shared.limit.max(LIMIT))?;
+            stream.download(staging, 0, memory.at, memory.bytes)?;
+            context.finish(stream, shared.limit.max(LIMIT).as_secs_f64(), "summing with the others")?;
+            self.fault()?;
+            staging.read(0, &mut numbers);
+            let want = |i: usize| (0..shared.members.len()).map(|rank| brought(rank, i)).sum::<f32>();
+            if numbers.iter().enumerate().any(|(i, sum)| *sum != want(i)) {
+                let why = "what it reads from the others' memory is not what they hold".into();
+                return Err(DeviceError::Unusable { device: context.name.clone(), why });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether all ranks sum what they should.
+pub fn all(ranks: &mut [PeerSums]) -> Result<(), DeviceError> {
+    // All that may make the driver wait for a GPU comes before any of them waits for another.
+    let ground = |rank: &PeerSums| {
+        let context = &rank.shared.members[rank.rank].context;
+        context.enter()?;
+        let (bytes, what) = (NUMBERS.min(rank.shared.room) * size_of::<f32>(), "a sum over GPUs");
+        let (stream, memory) = (Stream::new(context)?, DeviceMemory::new(context, bytes, what)?);
+        Ok(Ground { stream, memory, staging: Pinned::new(context, bytes, what)? })
+    };
+    let mut grounds = ranks.iter().map(ground).collect::<Result<Vec<_>, DeviceError>>()?;
+    let one = |(rank, ground): (&mut PeerSums, &mut Ground)| {
+        // Nobody waits for one that has failed.
+        rank.probe(ground).inspect_err(|_| rank.shared.stop())
+    };
+    let faults: Vec<DeviceError> = thread::scope(|scope| {
+        let both = ranks.iter_mut().zip(&mut grounds);
+        let asked: Vec<_> = both.map(|both| scope.spawn(move || one(both))).collect();
+        let ended = || DeviceError::Ended { device: "a GPU".into() };
+        asked.into_iter().filter_map(|thread| thread.join().unwrap_or_else(|_| Err(ended())).err()).collect()
+    });
+    // Those that were let go do not know why.
+    let released =
+        |e: &DeviceError| matches!(e, DeviceError::Collective { source: CollectiveError::Poisoned, .. });
+    let (released, mut causes): (Vec<_>, Vec<_>) = faults.into_iter().partition(released);
+    causes.extend(released);
+    causes.into_iter().next().map_or(Ok(()), Err)
+}

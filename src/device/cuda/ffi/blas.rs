@@ -1,0 +1,67 @@
+//! cuBLASLt: the table of its functions. What is done with them stands in `engines::product`.
+
+use std::{ffi::c_void, path::PathBuf};
+
+use super::library::{self, functions};
+
+functions! {
+    /// `libcublasLt.so`.
+    Functions {
+        fn cublasLtGetProperty(i32, *mut i32);
+        fn cublasLtCreate(*mut *mut c_void);
+        fn cublasLtDestroy(*mut c_void);
+        fn cublasLtMatmulDescCreate(*mut *mut c_void, i32, i32);
+        fn cublasLtMatmulDescDestroy(*mut c_void);
+        fn cublasLtMatmulDescSetAttribute(*mut c_void, i32, *const c_void, usize);
+        fn cublasLtMatrixLayoutCreate(*mut *mut c_void, i32, u64, u64, i64);
+        fn cublasLtMatrixLayoutDestroy(*mut c_void);
+        fn cublasLtMatmulPreferenceCreate(*mut *mut c_void);
+        fn cublasLtMatmulPreferenceDestroy(*mut c_void);
+        fn cublasLtMatmulPreferenceSetAttribute(*mut c_void, i32, *const c_void, usize);
+        fn cublasLtMatmulAlgoGetHeuristic(
+            *mut c_void, *mut c_void, *mut c_void, *mut c_void, *mut c_void, *mut c_void, *mut c_void, i32,
+            *mut c_void, *mut i32,
+        );
+        fn cublasLtMatmul(
+            *mut c_void, *mut c_void, *const c_void, *const c_void, *mut c_void, *const c_void, *mut c_void,
+            *const c_void, *const c_void, *mut c_void, *mut c_void, *mut c_void, *const c_void, *mut c_void, usize,
+            *mut c_void,
+        );
+    }
+}
+
+/// The opened library.
+pub struct Blas {
+    pub functions: Functions,
+    /// Major and minor.
+    pub version: (i32, i32),
+    /// Its file, where that is known.
+    pub path: Option<PathBuf>,
+}
+
+impl Blas {
+    /// Opens one that a driver of CUDA `major` serves.
+    ///
+    /// # Errors
+    /// One sentence on what was looked for and where.
+    pub fn open(major: i32) -> Result<Self, String> {
+        let names = if major >= 13 {
+            &["libcublasLt.so.13", "libcublasLt.so.12"][..]
+        } else {
+            &["libcublasLt.so.12"]
+        };
+        let found = library::find(names, None, |opened| {
+            let functions =
+                Functions::of(opened.library).map_err(|name| format!("has no function {name}"))?;
+            let property = |which| {
+                let mut value = 0;
+                // SAFETY: the pointer is to a live local. 0 is the major version, 1 the minor (library_types.h).
+                let status = unsafe { (functions.cublasLtGetProperty)(which, &raw mut value) };
+                if status == 0 { Ok(value) } else { Err("does not tell its version".to_owned()) }
+            };
+            let version = (property(0)?, property(1)?);
+            Ok(Self { functions, version, path: opened.path })
+        });
+        found.map_err(|missing| missing.to_string())
+    }
+}

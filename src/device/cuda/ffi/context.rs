@@ -1,0 +1,151 @@
+//! A GPU that this process has taken: its context, and how its errors become the run's.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use cudarc::driver::sys::CUcontext;
+
+use super::{
+    driver::{Driver, OUT_OF_MEMORY, Status},
+    gpu::Gpu,
+};
+use crate::device::{
+    DeviceError,
+    cuda::launch::{patience, pulse::Pulse},
+};
+
+/// UUIDs of the GPUs that this process has given up: nothing that it gives them is done any more.
+static GIVEN_UP: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The primary context of a GPU, given back when the last user of it is gone.
+pub struct Context {
+    /// The driver.
+    pub driver: &'static Driver,
+    /// What it is.
+    pub gpu: Gpu,
+    /// As `gpu:0`.
+    pub name: String,
+    /// How long it is waited for at least.
+    pub least_wait: Duration,
+    /// Whether calls of the driver come back.
+    pub pulse: Arc<Pulse>,
+    device: i32,
+    handle: CUcontext,
+    /// It hangs: a call that frees what it uses would never return.
+    given_up: AtomicBool,
+}
+
+// SAFETY: the handle is a token that the driver takes from any thread.
+unsafe impl Send for Context {}
+// SAFETY: as above; nothing here changes after it was made.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Takes a GPU.
+    pub fn open(gpu: Gpu) -> Result<Arc<Self>, DeviceError> {
+        let name = format!("gpu:{}", gpu.ordinal);
+        let unusable = |why: String| DeviceError::Unusable { device: name.clone(), why };
+        let driver = Driver::get().map_err(|why| unusable(why.to_owned()))?;
+        let least_wait = patience::least().map_err(unusable)?;
+        if GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).contains(&gpu.uuid) {
+            return Err(unusable(
+                "it hangs since it was used before: end this process, and look at `dmesg`".into(),
+            ));
+        }
+        let (mut device, mut handle) = (0, std::ptr::null_mut());
+        let failed = |status: Status| unusable(format!("{} ({})", status.name, status.text));
+        // SAFETY: pointers to live locals; so below.
+        driver.check(unsafe { (driver.cuDeviceGet)(&raw mut device, gpu.ordinal as i32) }).map_err(failed)?;
+        // SAFETY: see above.
+        let taken = unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut handle, device) };
+        driver.check(taken).map_err(failed)?;
+        let given_up = AtomicBool::new(false);
+        let pulse = Arc::default();
+        let context = Arc::new(Self { driver, gpu, name, least_wait, pulse, device, handle, given_up });
+        context.enter()?;
+        Ok(context)
+    }
+
+    /// Makes it the calling thread's. Every call that follows is for it.
+    pub fn enter(&self) -> Result<(), DeviceError> {
+        // SAFETY: the handle is alive until this is dropped.
+        let status = unsafe { (self.driver.cuCtxSetCurrent)(self.handle) };
+        self.check(status, || "taking it".into())
+    }
+
+    /// The same, for what is about to be freed; false where that is left to the end of the process.
+    pub fn enter_to_free(&self) -> bool {
+        !self.is_given_up() && self.enter().is_ok()
+    }
+
+    /// From now on nothing is freed, and nobody takes it again: the GPU does not come to an end.
+    pub fn give_up(&self) {
+        if !self.given_up.swap(true, Ordering::AcqRel) {
+            GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).push(self.gpu.uuid.clone());
+        }
+    }
+
+    /// Whether it does not come to an end.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+    }
+
+    /// Success, or what failed while `doing`.
+    pub fn check(&self, status: i32, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
+        self.pulse.beat();
+        self.driver.check(status).map_err(|status| {
+            let way_out = way_out(status.code);
+            let Status { name, text, .. } = status;
+            DeviceError::Cuda { device: self.name.clone(), doing: doing(), name, text, way_out }
+        })
+    }
+
+    /// The driver's handle.
+    pub fn handle(&self) -> CUcontext {
+        self.handle
+    }
+
+    /// Bytes that are free, of all there are.
+    pub fn memory(&self) -> Result<(u64, u64), DeviceError> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: pointers to live locals.
+        let status = unsafe { (self.driver.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
+        self.check(status, || "asking for its free memory".into())?;
+        Ok((free as u64, total as u64))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if self.is_given_up() {
+            return;
+        }
+        // SAFETY: taken once by `open`. An error cannot be acted upon any more.
+        unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
+    }
+}
+
+/// What a user can do about a status of the driver (numbers of cuda.h).
+fn way_out(code: i32) -> &'static str {
+    match code {
+        OUT_OF_MEMORY => {
+            "lower `data.batch_size`, set `data.placement = \"streamed\"`, or end what else uses the GPU"
+        }
+        // Invalid image, no binary for the GPU, unsupported PTX.
+        200 | 209 | 218 | 222 => {
+            "remove the folder of compiled kernels that `runner devices` names, and try again"
+        }
+        // ECC, launch failed, illegal address, assert, timeout, hardware and instruction faults.
+        214 | 700 | 702 | 710 | 714..=719 => {
+            "the GPU is lost to this process; look at `dmesg` and `nvidia-smi -q`, and try `devices.engine = \"launch\"`"
+        }
+        // Driver mismatch, system not ready.
+        802..=804 => "the driver was changed while it was loaded: restart the machine",
+        _ => "look at `nvidia-smi` and `dmesg`, or run on the CPU by `devices.num_gpus = 0`",
+    }
+}

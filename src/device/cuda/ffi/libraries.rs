@@ -1,0 +1,71 @@
+//! Which of NVIDIA's libraries are there, for people: nothing is kept open for their sake.
+
+use std::path::Path;
+
+use super::{blas::Blas, cache::Cache, compiler::Compiler, driver::Driver, gpu::Gpu};
+use crate::device::cuda::ffi::nccl::Nccl;
+
+/// A library and what is to be said of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LibraryRow {
+    /// As people name it.
+    pub name: &'static str,
+    /// Version and file, or why it is not there.
+    pub state: String,
+    /// Whether it is there.
+    pub found: bool,
+}
+
+/// Whether cuBLASLt is there.
+///
+/// # Errors
+/// What was looked for, and where.
+pub fn products_library() -> Result<(), String> {
+    Blas::open(Driver::get()?.version / 1000).map(drop)
+}
+
+/// Names and versions of those libraries that a run on this GPU loads: the compiler, and those of large products and of
+/// sums where it has such.
+pub fn versions(gpu: &Gpu, products: bool, sums: bool) -> Vec<(String, String)> {
+    let Ok(driver) = Driver::get() else { return Vec::new() };
+    let major = driver.version / 1000;
+    let number = |(major, minor): (i32, i32)| format!("{major}.{minor}");
+    let compiler = Compiler::open(major, gpu.architecture()).ok().map(|c| ("NVRTC", number(c.version)));
+    let blas = products.then(|| Blas::open(major).ok()).flatten().map(|b| ("cuBLASLt", number(b.version)));
+    let nccl = sums.then(|| Nccl::open().ok()).flatten().map(|n| ("NCCL", number(n.version)));
+    let all = [compiler, blas, nccl].into_iter().flatten();
+    all.map(|(name, version)| (name.to_owned(), version)).collect()
+}
+
+/// The driver, the compiler, the products, the sums over GPUs; for the first GPU where they differ.
+pub fn libraries(first: &Gpu) -> Vec<LibraryRow> {
+    let Ok(driver) = Driver::get() else { return Vec::new() };
+    let major = driver.version / 1000;
+    let row = |name, state: Result<String, String>| LibraryRow {
+        name,
+        found: state.is_ok(),
+        state: state.unwrap_or_else(|why| why),
+    };
+    let at = |version: (i32, i32), path: Option<&Path>| {
+        let path = path.map_or_else(|| "by the loader".to_owned(), |p| p.display().to_string());
+        format!("{}.{}, {path}", version.0, version.1)
+    };
+    let compiler = Compiler::open(major, first.architecture()).map(|c| at(c.version, c.path.as_deref()));
+    let blas = Blas::open(major).map(|b| at(b.version, b.path.as_deref()));
+    let nccl = Nccl::open().map(|n| at(n.version, n.path.as_deref()));
+    let cache = Cache::of_user();
+    let cache = match cache.folder() {
+        Some(folder) => Ok(folder.display().to_string()),
+        None => Err("no folder ($HOME is not set): kernels are compiled at every start".into()),
+    };
+    vec![
+        row("driver", Ok(at((major, driver.version % 1000 / 10), driver.path.as_deref()))),
+        row("NVRTC", compiler),
+        row(
+            "cuBLASLt",
+            blas.map_err(|why| format!("not there, so our own kernels do the large products: {why}")),
+        ),
+        row("NCCL", nccl.map_err(|why| format!("not there: {why}"))),
+        row("kernel cache", cache),
+    ]
+}

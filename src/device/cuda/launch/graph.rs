@@ -1,0 +1,73 @@
+//! Steps as a CUDA graph: captured once, replayed unchanged, since all that changes from step to step lies in device
+//! memory.
+
+use std::{ptr, sync::Arc};
+
+use cudarc::driver::sys::CUgraphExec;
+
+use super::stream::Stream;
+use crate::device::{DeviceError, cuda::ffi::context::Context};
+
+/// The driver's `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: what other threads do meanwhile is no concern of the capture.
+const THREAD_LOCAL: i32 = 1;
+
+/// An instantiated graph.
+pub struct Graph {
+    context: Arc<Context>,
+    handle: CUgraphExec,
+}
+
+// SAFETY: the handle is a token; a graph is launched by one thread at a time, that of its executor.
+unsafe impl Send for Graph {}
+
+impl Graph {
+    /// What `queue` gives to the stream becomes a graph, and is not run.
+    pub fn capture(
+        context: &Arc<Context>,
+        stream: &Stream,
+        queue: impl FnOnce() -> Result<(), DeviceError>,
+    ) -> Result<Self, DeviceError> {
+        let driver = context.driver;
+        let doing = || "capturing its steps as a graph".to_owned();
+        // SAFETY: the stream is alive.
+        context.check(unsafe { (driver.cuStreamBeginCapture_v2)(stream.handle, THREAD_LOCAL) }, doing)?;
+        let queued = queue();
+        let mut graph = ptr::null_mut();
+        // SAFETY: as above; the pointer is to a live local. Also after an error, so that the capture ends.
+        let ended = unsafe { (driver.cuStreamEndCapture)(stream.handle, &raw mut graph) };
+        if queued.is_err() && !graph.is_null() {
+            // SAFETY: made by the capture, and of no use.
+            unsafe { (driver.cuGraphDestroy)(graph) };
+        }
+        queued?;
+        context.check(ended, doing)?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: the graph has just been made.
+        let made = unsafe { (driver.cuGraphInstantiateWithFlags)(&raw mut handle, graph, 0) };
+        // SAFETY: the instance does not need it any more.
+        unsafe { (driver.cuGraphDestroy)(graph) };
+        context.check(made, || "making a graph of its steps".into())?;
+        let graph = Self { context: Arc::clone(context), handle };
+        // SAFETY: both handles are alive. Otherwise the first launch would do it.
+        context.check(unsafe { (driver.cuGraphUpload)(handle, stream.handle) }, || {
+            "loading a graph of its steps".into()
+        })?;
+        Ok(graph)
+    }
+
+    /// Queues it.
+    pub fn launch(&self, stream: &Stream) -> Result<(), DeviceError> {
+        // SAFETY: both handles are alive.
+        let status = unsafe { (self.context.driver.cuGraphLaunch)(self.handle, stream.handle) };
+        self.context.check(status, || "launching a graph of its steps".into())
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if self.context.enter_to_free() {
+            // SAFETY: made by `capture`, destroyed once.
+            unsafe { (self.context.driver.cuGraphExecDestroy)(self.handle) };
+        }
+    }
+}

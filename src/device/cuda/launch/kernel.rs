@@ -1,0 +1,83 @@
+//! Launches: how many threads an instruction gets, and the call itself.
+
+use std::{ffi::c_void, ptr};
+
+use cudarc::driver::sys::CUfunction;
+
+use super::stream::Stream;
+use crate::{
+    device::{DeviceError, cuda::ffi::context::Context},
+    op::{FLAG_UPDATE, Kind, NONE, Record, Size, is_large},
+};
+
+/// Blocks and threads of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of each.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+    /// Whether all blocks run at the same time, so that they may wait for each other.
+    pub together: bool,
+}
+
+impl Shape {
+    /// One warp.
+    pub const WARP: Self = Self { blocks: 1, threads: 32, shared_bytes: 0, together: false };
+}
+
+impl From<Size> for Shape {
+    fn from(Size { blocks, threads }: Size) -> Self {
+        Self { blocks, threads, ..Self::WARP }
+    }
+}
+
+/// How the stand-alone kernel of an op is launched.
+pub fn shape(record: &Record, multiprocessors: u32) -> Shape {
+    record.kind().size(record, multiprocessors).into()
+}
+
+/// Whether an op is a product that a library does better than our kernels: large, and with its update apart.
+pub fn is_large_product(record: &Record) -> bool {
+    let shape = [record.rows, record.inputs, record.outputs].map(|n| usize::try_from(n).unwrap_or(0));
+    matches!(record.kind(), Kind::Linear | Kind::InputGradient | Kind::WeightGradient)
+        && record.flags & FLAG_UPDATE == 0
+        && is_large(shape)
+        && record.at[0] != NONE
+}
+
+/// Queues a kernel.
+///
+/// # Safety
+/// `arguments` must point to values of the types that the kernel takes, in their order; addresses among them must be the
+/// device's own, of memory as large as the kernel believes.
+pub unsafe fn launch(
+    context: &Context,
+    stream: &Stream,
+    function: CUfunction,
+    shape: Shape,
+    arguments: &mut [*mut c_void],
+    name: &'static str,
+) -> Result<(), DeviceError> {
+    let (driver, arguments, none) = (context.driver, arguments.as_mut_ptr(), ptr::null_mut());
+    let Shape { blocks, threads, shared_bytes: shared, together } = shape;
+    let stream = stream.handle;
+    // SAFETY: the caller's, here and below; the handles are alive.
+    let status = unsafe {
+        if together {
+            (driver.cuLaunchCooperativeKernel)(
+                function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments,
+            )
+        } else {
+            (driver.cuLaunchKernel)(function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, none)
+        }
+    };
+    context.check(status, || format!("launching the kernel `{name}`"))
+}
+
+/// A pointer to an argument.
+pub fn argument<T>(value: &mut T) -> *mut c_void {
+    ptr::from_mut(value).cast()
+}

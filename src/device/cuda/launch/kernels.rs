@@ -1,0 +1,116 @@
+//! The kernels: compiled for one GPU, or taken from the disk cache, and loaded into its context.
+
+use std::{ffi::CString, ptr, sync::Arc};
+
+use cudarc::driver::sys::{CUfunction, CUmodule};
+
+use crate::{
+    device::{
+        DeviceError,
+        cuda::ffi::{cache::Cache, compiler::Compiler, context::Context},
+    },
+    op::Kind,
+};
+
+#[path = "../../../../kernels/sources.rs"]
+mod sources;
+
+/// The loaded module and its functions.
+pub struct Kernels {
+    context: Arc<Context>,
+    module: CUmodule,
+    of_kind: [CUfunction; Kind::ALL.len()],
+    /// The end of a step, where a launch is an op.
+    pub advance: CUfunction,
+    /// The persistent engine.
+    pub walk: CUfunction,
+    /// The cooperative engine.
+    pub walk_grid: CUfunction,
+    /// The digest of numbers.
+    pub digest: CUfunction,
+    /// The sum over GPUs that reach each other's memory.
+    pub peer_sum: CUfunction,
+}
+
+// SAFETY: the handles are tokens that the driver takes from any thread.
+unsafe impl Send for Kernels {}
+
+impl Kernels {
+    /// Compiles and loads.
+    pub fn load(context: &Arc<Context>) -> Result<Self, DeviceError> {
+        let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
+        let code = code(context).map_err(unusable)?;
+        let mut module = ptr::null_mut();
+        // SAFETY: the code is a whole image, as the compiler made it.
+        let status = unsafe { (context.driver.cuModuleLoadData)(&raw mut module, code.as_ptr().cast()) };
+        context.check(status, || "loading its kernels".into())?;
+        let none = ptr::null_mut();
+        let mut kernels = Self {
+            context: Arc::clone(context),
+            module,
+            of_kind: [none; Kind::ALL.len()],
+            advance: none,
+            walk: none,
+            walk_grid: none,
+            digest: none,
+            peer_sum: none,
+        };
+        for (place, kind) in Kind::ALL.iter().enumerate() {
+            kernels.of_kind[place] = kernels.function(kind.kernel())?;
+        }
+        kernels.advance = kernels.function("advance")?;
+        kernels.walk = kernels.function("walk")?;
+        kernels.walk_grid = kernels.function("walk_grid")?;
+        kernels.digest = kernels.function("digest")?;
+        kernels.peer_sum = kernels.function("peer_sum")?;
+        Ok(kernels)
+    }
+
+    /// The stand-alone kernel of a kind of instruction.
+    pub fn of(&self, kind: Kind) -> CUfunction {
+        self.of_kind[kind as usize]
+    }
+
+    /// How many blocks of so many threads of a kernel run on the GPU at the same time.
+    pub fn at_once(&self, kernel: CUfunction, threads: u32) -> Result<u64, DeviceError> {
+        let mut each = 0;
+        let ask = self.context.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
+        // SAFETY: the kernel is loaded, the pointer to a live local.
+        let status = unsafe { ask(&raw mut each, kernel, threads as i32, 0, 0) };
+        self.context.check(status, || "asking how many blocks run at once".into())?;
+        Ok(u64::from(u32::try_from(each).unwrap_or(0)) * u64::from(self.context.gpu.multiprocessors))
+    }
+
+    /// Any kernel, by name.
+    pub fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+        let text = CString::new(name).unwrap_or_default();
+        let mut function = ptr::null_mut();
+        // SAFETY: the module is loaded, the name alive.
+        let status = unsafe {
+            (self.context.driver.cuModuleGetFunction)(&raw mut function, self.module, text.as_ptr())
+        };
+        self.context.check(status, || format!("looking up its kernel `{name}`"))?;
+        Ok(function)
+    }
+}
+
+impl Drop for Kernels {
+    fn drop(&mut self) {
+        if self.context.enter_to_free() {
+            // SAFETY: loaded by `load`, unloaded once.
+            unsafe { (self.context.driver.cuModuleUnload)(self.module) };
+        }
+    }
+}
+
+/// Machine code, from the cache or from the compiler.
+fn code(context: &Context) -> Result<Vec<u8>, String> {
+    let architecture = context.gpu.architecture();
+    let compiler = Compiler::open(context.driver.version / 1000, architecture)?;
+    let options = [format!("--gpu-architecture=sm_{architecture}"), "--std=c++17".to_owned()];
+    let source = sources::joined();
+    let version = format!("{}.{}", compiler.version.0, compiler.version.1);
+    let parts = [source.as_bytes(), options[0].as_bytes(), options[1].as_bytes(), version.as_bytes()];
+    let made = Cache::of_user().get(&parts, || compiler.cubin("kernels.cu", &source, &options));
+    made.map(|(code, _)| code)
+}

@@ -1,0 +1,203 @@
+//! Streams and events: what the device does in order, and marks within it.
+
+use std::{ffi::c_void, ptr, sync::Arc};
+
+use cudarc::driver::sys::{CUevent, CUstream};
+
+use crate::device::{
+    DeviceError,
+    cuda::{
+        ffi::{context::Context, driver::NOT_READY},
+        memory::allocation::Pinned,
+    },
+};
+
+/// The driver's `CU_STREAM_NON_BLOCKING`: no hidden order with the default stream.
+const NON_BLOCKING: u32 = 1;
+/// The driver's `CU_EVENT_DISABLE_TIMING`.
+const WITHOUT_TIME: u32 = 2;
+
+/// A queue of work.
+pub struct Stream {
+    context: Arc<Context>,
+    /// The driver's handle.
+    pub handle: CUstream,
+}
+
+// SAFETY: the handle is a token that the driver takes from any thread.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// A new queue.
+    pub fn new(context: &Arc<Context>) -> Result<Self, DeviceError> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: the pointer is to a live local.
+        let status = unsafe { (context.driver.cuStreamCreate)(&raw mut handle, NON_BLOCKING) };
+        context.check(status, || "making a stream".into())?;
+        Ok(Self { context: Arc::clone(context), handle })
+    }
+
+    /// Whether all of it is done; an error of the work shows here. Who waits for it goes by [`super::wait`].
+    pub fn is_done(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
+        // SAFETY: the handle is alive.
+        match unsafe { (self.context.driver.cuStreamQuery)(self.handle) } {
+            NOT_READY => Ok(false),
+            status => self.context.check(status, doing).map(|()| true),
+        }
+    }
+
+    /// What follows in this stream begins after `event`.
+    pub fn follow(&self, event: &Event) -> Result<(), DeviceError> {
+        // SAFETY: both handles are alive.
+        let status = unsafe { (self.context.driver.cuStreamWaitEvent)(self.handle, event.handle, 0) };
+        self.context.check(status, || "ordering streams".into())
+    }
+
+    /// Pinned memory to the device; the memory must not change before this is done.
+    pub fn upload(&self, to: u64, from: &Pinned, offset: usize, bytes: usize) -> Result<(), DeviceError> {
+        let Some(from) = from.pointer(offset, bytes).filter(|_| bytes > 0) else { return Ok(()) };
+        // SAFETY: the range lies within the allocation; the caller owns so much memory at `to`.
+        let status = unsafe { (self.context.driver.cuMemcpyHtoDAsync_v2)(to, from, bytes, self.handle) };
+        self.context.check(status, || format!("copying {bytes} bytes to it"))
+    }
+
+    /// Any memory to the device. What is not pinned the driver stages, for which it may wait.
+    ///
+    /// # Safety
+    /// `from` must stay as it is until the stream was waited for.
+    pub unsafe fn upload_from(&self, to: u64, from: &[f32]) -> Result<(), DeviceError> {
+        let bytes = size_of_val(from);
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the slice is alive and the caller keeps it; the caller owns so much memory at `to`.
+        let status = unsafe {
+            (self.context.driver.cuMemcpyHtoDAsync_v2)(to, from.as_ptr().cast(), bytes, self.handle)
+        };
+        self.context.check(status, || format!("copying {bytes} bytes to it"))
+    }
+
+    /// The device to pinned memory, which has the bytes when this is done.
+    pub fn download(&self, to: &Pinned, offset: usize, from: u64, bytes: usize) -> Result<(), DeviceError> {
+        let Some(to) = to.pointer(offset, bytes).filter(|_| bytes > 0) else { return Ok(()) };
+        // SAFETY: the range lies within the allocation; the caller owns so much memory at `from`.
+        let status = unsafe { (self.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle) };
+        self.context.check(status, || format!("copying {bytes} bytes from it"))
+    }
+
+    /// The device to any memory; the caller waits before it looks.
+    ///
+    /// # Safety
+    /// `to` must stay as it is until the stream was waited for.
+    pub unsafe fn download_into(&self, to: &mut [f32], from: u64) -> Result<(), DeviceError> {
+        let bytes = size_of_val(to);
+        let to: *mut c_void = to.as_mut_ptr().cast();
+        // SAFETY: the slice is alive and the caller keeps it; so much memory is at `from`.
+        let status = unsafe { (self.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle) };
+        self.context.check(status, || format!("copying {bytes} bytes from it"))
+    }
+
+    /// From the memory of another GPU to this one's, straight where they reach each other, else by the driver's own way
+    /// through the host.
+    pub fn copy_between(
+        &self,
+        to: u64,
+        here: &Context,
+        from: u64,
+        there: &Context,
+        bytes: usize,
+    ) -> Result<(), DeviceError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (here, there) = (here.handle(), there.handle());
+        // SAFETY: the caller owns so much memory at both places, in these contexts.
+        let status =
+            unsafe { (self.context.driver.cuMemcpyPeerAsync)(to, here, from, there, bytes, self.handle) };
+        self.context.check(status, || format!("copying {bytes} bytes from another GPU"))
+    }
+
+    /// Sets bytes of the device to a value.
+    pub fn fill(&self, at: u64, value: u8, bytes: usize) -> Result<(), DeviceError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller owns so much memory.
+        let status = unsafe { (self.context.driver.cuMemsetD8Async)(at, value, bytes, self.handle) };
+        self.context.check(status, || format!("setting {bytes} bytes"))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.context.enter_to_free() {
+            // SAFETY: made by `new`, destroyed once; what is queued is still done.
+            unsafe { (self.context.driver.cuStreamDestroy_v2)(self.handle) };
+        }
+    }
+}
+
+/// A mark in a stream.
+pub struct Event {
+    context: Arc<Context>,
+    handle: CUevent,
+}
+
+// SAFETY: the handle is a token that the driver takes from any thread.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// One that knows when it happened.
+    pub fn timed(context: &Arc<Context>) -> Result<Self, DeviceError> {
+        Self::new(context, 0)
+    }
+
+    /// One that only orders.
+    pub fn plain(context: &Arc<Context>) -> Result<Self, DeviceError> {
+        Self::new(context, WITHOUT_TIME)
+    }
+
+    fn new(context: &Arc<Context>, flags: u32) -> Result<Self, DeviceError> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: the pointer is to a live local.
+        let status = unsafe { (context.driver.cuEventCreate)(&raw mut handle, flags) };
+        context.check(status, || "making an event".into())?;
+        Ok(Self { context: Arc::clone(context), handle })
+    }
+
+    /// Sets the mark behind all that the stream has been given.
+    pub fn record(&self, stream: &Stream) -> Result<(), DeviceError> {
+        // SAFETY: both handles are alive.
+        let status = unsafe { (self.context.driver.cuEventRecord)(self.handle, stream.handle) };
+        self.context.check(status, || "marking a stream".into())
+    }
+
+    /// Whether the device has come to it; an error of the work before it shows here. Who waits for it goes by
+    /// [`super::wait`].
+    pub fn happened(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
+        // SAFETY: the handle is alive.
+        match unsafe { (self.context.driver.cuEventQuery)(self.handle) } {
+            NOT_READY => Ok(false),
+            status => self.context.check(status, doing).map(|()| true),
+        }
+    }
+
+    /// Seconds between an earlier event and this; both have happened.
+    pub fn seconds_after(&self, earlier: &Self) -> Result<f64, DeviceError> {
+        let mut ms = 0.0;
+        // SAFETY: both handles are alive, the pointer is to a live local.
+        let status =
+            unsafe { (self.context.driver.cuEventElapsedTime)(&raw mut ms, earlier.handle, self.handle) };
+        self.context.check(status, || "reading the time of an event".into())?;
+        Ok(f64::from(ms).max(0.0) / 1000.0)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.context.enter_to_free() {
+            // SAFETY: made by `new`, destroyed once.
+            unsafe { (self.context.driver.cuEventDestroy_v2)(self.handle) };
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A GPU's speeds, measured on it: large products by the path that training takes, memory, launches, copies, waits, and
+//! what an instruction costs each engine.
+//!
+//! Times are by events of the device, those of a wait by the host's clock; each figure is the median of some rounds, after
+//! a round to warm up. Sizes grow until a round takes long enough to be timed, so that they fit any GPU.
+
+mod engines;
+mod queue;
+mod sums;
+pub mod timeline;
+
+use crate::{
+    device::{
+        DeviceError,
+        cuda::{
+            engines::{product::Products, steps::Work},
+            ffi::gpu::Gpu,
+            launch::{graph::Graph, kernel::shape},
+            memory::allocation::{DeviceMemory, Pinned},
+        },
+    },
+    op::{FLAG_BF16, FLAG_TF32, Kind, NONE, Record},
+    plan::GpuRates,
+};
+use queue::Bench;
+
+pub use sums::measure as measure_sums;
+
+/// Something that takes this long needs to be no larger.
+const LONG_S: f64 = 1e-3;
+/// Side of the smallest product: large enough to be the library's.
+const LEAST_SIDE: usize = 272;
+/// Side of the largest.
+const MOST_SIDE: usize = 8704;
+/// Numbers of the shortest vectors that are read from memory, and bytes of the smallest copies.
+const LEAST: usize = 1 << 19;
+/// Bytes of the largest of both.
+const MOST_BYTES: usize = 1 << 30;
+/// Launches of a graph that is measured.
+const NODES: usize = 128;
+/// Operations of a hyperbolic tangent, as [`crate::program::Op::cost`] counts them.
+const FUNCTION: f64 = 20.0;
+
+/// Measures a GPU; takes some seconds.
+///
+/// # Errors
+/// What the GPU cannot do.
+pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
+    let mut bench = Bench::open(gpu.clone())?;
+    let f32_flops_per_s = products(&mut bench, 0)?;
+    // Before compute capability 8 both formats are computed as f32.
+    let (tf32_flops_per_s, bf16_flops_per_s) = if gpu.capability.0 >= 8 {
+        (products(&mut bench, FLAG_TF32)?, products(&mut bench, FLAG_BF16)?)
+    } else {
+        (f32_flops_per_s, f32_flops_per_s)
+    };
+    let (memory_bytes_per_s, cache_bytes_per_s) = memory(&mut bench, gpu.cache_bytes as usize)?;
+    let elementwise_per_s = functions(&mut bench, gpu.cache_bytes as usize)?;
+    let (launch_s, node_s) = launches(&mut bench)?;
+    let [h2d_bytes_per_s, d2h_bytes_per_s] = copies(&bench)?;
+    let [h2d_latency_s, d2h_latency_s] = latencies(&bench)?;
+    let sync_s = bench.wait_s()?;
+    drop(bench);
+    let engines = engines::measure(gpu)?;
+    Ok(GpuRates {
+        f32_flops_per_s,
+        tf32_flops_per_s,
+        bf16_flops_per_s,
+        grid_flops_per_s: engines.grid_flops_per_s.unwrap_or(f32_flops_per_s),
+        block_flops_per_s: engines.block_flops_per_s,
+        elementwise_per_s,
+        cache_bytes_per_s: cache_bytes_per_s.max(memory_bytes_per_s),
+        memory_bytes_per_s,
+        shared_bytes_per_s: GpuRates::shared_of(u64::from(gpu.clock_khz.max(1)) * 1000),
+        h2d_bytes_per_s,
+        d2h_bytes_per_s,
+        h2d_latency_s,
+        d2h_latency_s,
+        launch_s,
+        node_s,
+        barrier_s: engines.barrier_s.unwrap_or(node_s),
+        meeting_s: engines.meeting_s,
+        sync_s,
+        block_s: engines.block_s,
+        cache_bytes: u64::from(gpu.cache_bytes),
+    })
+}
+
+/// The best rate among products of growing size.
+fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
+    let mut best = 0.0_f64;
+    let mut side = LEAST_SIDE;
+    while side <= MOST_SIDE && bench.fits(12 * side * side)? {
+        bench.take(3 * side * side)?;
+        let size = side as i32;
+        let mut record =
+            Record { rows: size, inputs: size, outputs: size, flags, ..Record::new(Kind::Linear) };
+        let square = (side * side) as u64;
+        record.at = [0, square, NONE, NONE, 2 * square, NONE, NONE, NONE];
+        let ground = &bench.ground;
+        let mut library = Products::new(&ground.context, ground.arena.at);
+        let work = match library.plan(&record, &ground.stream)? {
+            Some(product) => Work::Product(Box::new(product)),
+            None => Work::Kernel { record, shape: shape(&record, ground.context.gpu.multiprocessors) },
+        };
+        let seconds = bench.seconds(|| bench.ground.queue(&work))?;
+        best = best.max(2.0 * (side as f64).powi(3) / seconds);
+        if seconds > 2.0 * LONG_S {
+            break;
+        }
+        side *= 2;
+    }
+    Ok(best)
+}
+
+/// Bytes per second of `y = a + b`, whose three accesses per number count: from memory, and from the second-level cache.
+fn memory(bench: &mut Bench, cache_bytes: usize) -> Result<(f64, f64), DeviceError> {
+    let cached = (cache_bytes / 2 / 12).clamp(1 << 10, LEAST);
+    let from_cache = 12.0 * cached as f64 / sum_s(bench, cached)?;
+    let mut numbers = LEAST;
+    loop {
+        let seconds = sum_s(bench, numbers)?;
+        let next = 2 * numbers;
+        if seconds >= LONG_S || 12 * next > MOST_BYTES || !bench.fits(12 * next)? {
+            return Ok((12.0 * numbers as f64 / seconds, from_cache));
+        }
+        numbers = next;
+    }
+}
+
+fn sum_s(bench: &mut Bench, numbers: usize) -> Result<f64, DeviceError> {
+    bench.take(3 * numbers)?;
+    bench.seconds(|| bench.add(numbers))
+}
+
+/// Operations per second of hyperbolic tangents of numbers in the second-level cache.
+fn functions(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
+    let numbers = (cache_bytes / 2 / 8).clamp(1 << 10, LEAST);
+    bench.take(2 * numbers)?;
+    let mut record = Record { activation: 3, n: numbers as i32, ..Record::new(Kind::Activate) };
+    (record.at[0], record.at[1]) = (0, numbers as u64);
+    let shape = shape(&record, bench.ground.context.gpu.multiprocessors);
+    let work = Work::Kernel { record, shape };
+    let seconds = bench.seconds(|| bench.ground.queue(&work))?;
+    Ok(FUNCTION * numbers as f64 / seconds)
+}
+
+/// Seconds of a kernel that does next to nothing: behind another in a stream, and as a node of a graph.
+fn launches(bench: &mut Bench) -> Result<(f64, f64), DeviceError> {
+    bench.take(64)?;
+    let ground = &bench.ground;
+    let launch_s = bench.seconds(|| bench.add(1))?;
+    let graph =
+        Graph::capture(&ground.context, &ground.stream, || (0..NODES).try_for_each(|_| bench.add(1)))?;
+    let graph_s = bench.seconds(|| graph.launch(&ground.stream))?;
+    Ok((launch_s, graph_s / NODES as f64))
+}
+
+/// Bytes per second from and to pinned memory.
+fn copies(bench: &Bench) -> Result<[f64; 2], DeviceError> {
+    let ground = &bench.ground;
+    let rate = |to_device: bool| -> Result<f64, DeviceError> {
+        let mut bytes = LEAST;
+        loop {
+            let host = Pinned::new(&ground.context, bytes, "measuring copies")?;
+            let device = DeviceMemory::new(&ground.context, bytes, "measuring copies")?;
+            ground.stream.fill(device.at, 0, bytes)?;
+            let seconds = bench.seconds(|| match to_device {
+                true => ground.stream.upload(device.at, &host, 0, bytes),
+                false => ground.stream.download(&host, 0, device.at, bytes),
+            })?;
+            if seconds >= LONG_S || 2 * bytes > MOST_BYTES / 4 {
+                return Ok(bytes as f64 / seconds);
+            }
+            bytes *= 2;
+        }
+    };
+    Ok([rate(true)?, rate(false)?])
+}
+
+/// Seconds of a copy of four bytes from and to pinned memory.
+fn latencies(bench: &Bench) -> Result<[f64; 2], DeviceError> {
+    let ground = &bench.ground;
+    let host = Pinned::new(&ground.context, 4, "measuring copies")?;
+    let device = DeviceMemory::new(&ground.context, 4, "measuring copies")?;
+    ground.stream.fill(device.at, 0, 4)?;
+    let up = bench.seconds(|| ground.stream.upload(device.at, &host, 0, 4))?;
+    let down = bench.seconds(|| ground.stream.download(&host, 0, device.at, 4))?;
+    Ok([up, down])
+}

@@ -1,0 +1,194 @@
+//! Work that is queued again and again between two events.
+
+use std::{sync::Arc, time::Instant};
+
+use crate::{
+    device::{
+        DeviceError,
+        cuda::{
+            all_reduce::{communicator::Communicator, peer::PeerSums},
+            engines::{ground::Ground, steps::Work},
+            ffi::{context::Context, gpu::Gpu},
+            launch::{
+                kernel::{argument, launch},
+                kernels::Kernels,
+                patience::Patience,
+                stream::{Event, Stream},
+            },
+            memory::{allocation::DeviceMemory, staging::Staging},
+        },
+    },
+    op::{RunRecord, Size},
+};
+
+/// Rounds of a figure.
+const ROUNDS: usize = 5;
+/// Once rounds have taken this long, there are enough of them: what takes so long is little disturbed.
+const ENOUGH_S: f64 = 0.2;
+/// A round takes about this long at least.
+const ROUND_S: f64 = 1e-3;
+/// Repetitions of a round at most.
+const MOST: usize = 4096;
+/// Waits of the host that are timed.
+const WAITS: usize = 100;
+/// Random numbers that fill memory again and again: products of zeros take less power, and clocks go up.
+const NOISE: usize = 1 << 18;
+
+/// A GPU that was taken to be measured.
+pub struct Bench {
+    /// Kernels, a stream, and memory.
+    pub ground: Ground,
+    begin: Event,
+    end: Event,
+    noise: Vec<f32>,
+    staging: Staging,
+}
+
+impl Bench {
+    /// Takes it.
+    pub fn open(gpu: Gpu) -> Result<Self, DeviceError> {
+        Self::with(gpu, None, None)
+    }
+
+    /// Takes it, with a way to other GPUs by NCCL.
+    pub fn by_nccl(gpu: Gpu, others: Communicator) -> Result<Self, DeviceError> {
+        Self::with(gpu, Some(others), None)
+    }
+
+    /// Takes it, with a way to other GPUs by our own kernel.
+    pub fn by_peers(gpu: Gpu, peers: PeerSums) -> Result<Self, DeviceError> {
+        Self::with(gpu, None, Some(peers))
+    }
+
+    fn with(gpu: Gpu, others: Option<Communicator>, peers: Option<PeerSums>) -> Result<Self, DeviceError> {
+        let context = Context::open(gpu)?;
+        let kernels = Kernels::load(&context)?;
+        let stream = Stream::new(&context)?;
+        let memory = |bytes| DeviceMemory::new(&context, bytes, "measuring");
+        let ground = Ground {
+            kernels,
+            stream,
+            arena: memory(16)?,
+            run: memory(size_of::<RunRecord>())?,
+            barrier: memory(16)?,
+            others,
+            peers,
+            step: 0,
+            patience: Patience::new(context.least_wait),
+            context: Arc::clone(&context),
+        };
+        ground.stream.fill(ground.run.at, 0, ground.run.bytes)?;
+        let mut state = 1u32;
+        let mut next = || {
+            // Numerical Recipes' generator modulo 2^32: any numbers will do.
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f32::from((state >> 16) as u16) / 65_536.0 - 0.5
+        };
+        let noise = (0..NOISE).map(|_| next()).collect();
+        Ok(Self {
+            ground,
+            begin: Event::timed(&context)?,
+            end: Event::timed(&context)?,
+            noise,
+            staging: Staging::default(),
+        })
+    }
+
+    /// Whether there is room for so many bytes with much to spare.
+    pub fn fits(&self, bytes: usize) -> Result<bool, DeviceError> {
+        let (free, _) = self.ground.context.memory()?;
+        Ok(bytes as u64 <= free / 4)
+    }
+
+    /// Makes the arena one of so many numbers, none of them zero for long.
+    pub fn take(&mut self, numbers: usize) -> Result<(), DeviceError> {
+        let ground = &mut self.ground;
+        ground.context.finish(&ground.stream, 0.0, "measuring")?;
+        // The old one goes first: both may be large.
+        ground.arena = DeviceMemory::new(&ground.context, 16, "measuring")?;
+        ground.arena = DeviceMemory::new(&ground.context, 4 * numbers, "measuring")?;
+        let mut at = ground.arena.at;
+        let mut left = numbers;
+        while left > 0 {
+            let part = left.min(self.noise.len());
+            self.staging.upload(ground, at, &self.noise[..part])?;
+            at += 4 * part as u64;
+            left -= part;
+        }
+        ground.context.finish(&ground.stream, 0.0, "measuring").map(drop)
+    }
+
+    /// Makes its GPU the one of this thread.
+    pub fn enter(&self) -> Result<(), DeviceError> {
+        self.ground.context.enter()
+    }
+
+    /// Queues `y = a + b` over the first three vectors of so many numbers of the arena.
+    pub fn add(&self, numbers: usize) -> Result<(), DeviceError> {
+        let ground = &self.ground;
+        let function = ground.kernels.function("tensor_add")?;
+        let bytes = 4 * numbers as u64;
+        let (mut a, mut b, mut y) = (ground.arena.at, ground.arena.at + bytes, ground.arena.at + 2 * bytes);
+        let mut count = numbers as u64;
+        let mut arguments = [argument(&mut a), argument(&mut b), argument(&mut y), argument(&mut count)];
+        let most = 4 * ground.context.gpu.multiprocessors.max(1);
+        let blocks = u32::try_from(numbers.div_ceil(256)).unwrap_or(most).clamp(1, most);
+        let shape = Size::new(u64::from(blocks), most).into();
+        // SAFETY: (const float*, const float*, float*, u64); the arena has three such vectors.
+        unsafe { launch(&ground.context, &ground.stream, function, shape, &mut arguments, "tensor_add") }
+    }
+
+    /// Seconds of so many sums over all GPUs, of so many numbers each.
+    pub fn sums_s(&self, numbers: usize, count: usize) -> Result<f64, DeviceError> {
+        let work = Work::AllReduce { at: 0, len: numbers };
+        self.begin.record(&self.ground.stream)?;
+        (0..count).try_for_each(|_| self.ground.queue(&work))?;
+        self.end.record(&self.ground.stream)?;
+        self.ground.wait(&self.end, || "measuring sums".into())?;
+        self.ground.check_peers()?;
+        self.end.seconds_after(&self.begin)
+    }
+
+    /// Seconds of what `queue` puts into the stream, by the device's clock: the median of some rounds.
+    pub fn seconds(&self, queue: impl Fn() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
+        let stream = &self.ground.stream;
+        let round = |count: usize| -> Result<f64, DeviceError> {
+            self.begin.record(stream)?;
+            (0..count).try_for_each(|_| queue())?;
+            self.end.record(stream)?;
+            self.ground.wait(&self.end, || "measuring".into())?;
+            self.end.seconds_after(&self.begin)
+        };
+        let mut count = 1;
+        // The first warms up, as far as it is not long enough to have done so.
+        if round(count)? < ENOUGH_S {
+            while count < MOST && round(count)? < ROUND_S {
+                count *= 2;
+            }
+        }
+        let (mut times, begun) = (Vec::new(), Instant::now());
+        while times.is_empty() || times.len() < ROUNDS && begun.elapsed().as_secs_f64() < ENOUGH_S {
+            times.push(round(count)? / count as f64);
+        }
+        // What is shorter than the clock can tell is not nothing.
+        Ok(median(times).max(1e-9))
+    }
+
+    /// Seconds from the launch of a kernel that does next to nothing until the host knows that it is done.
+    pub fn wait_s(&self) -> Result<f64, DeviceError> {
+        let times = (0..WAITS).map(|_| {
+            let start = Instant::now();
+            self.add(1)?;
+            self.end.record(&self.ground.stream)?;
+            self.ground.wait(&self.end, || "measuring".into())?;
+            Ok(start.elapsed().as_secs_f64())
+        });
+        Ok(median(times.collect::<Result<_, DeviceError>>()?))
+    }
+}
+
+/// The middle of some values; 0 of none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}

@@ -1,0 +1,105 @@
+//! What a sum over several GPUs takes: of a few numbers, and of many.
+
+use std::{thread, time::Duration};
+
+use super::queue::{Bench, median};
+use crate::{
+    collective::Abort,
+    device::{
+        DeviceError,
+        cuda::{connect, ffi::gpu::Gpu, ffi::nccl::Nccl},
+    },
+    plan::{SumRates, peer_bytes},
+};
+
+/// Numbers of the small sum, and how many of it make a round.
+const SMALL: (usize, usize) = (32, 64);
+/// The same of the large sum.
+const LARGE: (usize, usize) = (8 << 20, 4);
+/// Rounds of a figure, after one to warm up.
+const ROUNDS: usize = 5;
+/// How long a GPU waits for the others.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Measures over all of these GPUs, by the ways that training takes: few numbers by our own kernel where the GPUs reach each
+/// other's memory, else by NCCL; many by NCCL where it is there. Every GPU does the same, and the slowest counts.
+///
+/// # Errors
+/// What is missing, or went wrong, in words.
+pub fn measure(gpus: &[Gpu]) -> Result<SumRates, String> {
+    let nccl = by_nccl(gpus);
+    let peers = by_peers(gpus);
+    let (small_s, bytes_per_s) = match (peers, nccl) {
+        (Ok((small_s, _)), Ok((_, bytes_per_s))) => (small_s, bytes_per_s),
+        // Large sums would go by NCCL, of which nothing is known then.
+        (Ok(_), Err(no_nccl)) if Nccl::open().is_ok() => return Err(no_nccl),
+        (Ok(only), Err(_)) | (Err(_), Ok(only)) => only,
+        (Err(no_peers), Err(no_nccl)) => return Err(format!("{no_nccl}; no peer kernel, since {no_peers}")),
+    };
+    Ok(SumRates { gpus: u32::try_from(gpus.len()).unwrap_or(u32::MAX), small_s, bytes_per_s })
+}
+
+/// Seconds of a small sum, and bytes per second of a large one.
+type Figures = (f64, f64);
+
+fn by_nccl(gpus: &[Gpu]) -> Result<Figures, String> {
+    let nccl = Nccl::open().map_err(|why| format!("NCCL is not there: {why}"))?;
+    let (ranks, abort) = nccl.communicators(gpus, LIMIT)?;
+    measured(gpus, (ranks, &abort), LARGE, Bench::by_nccl)
+}
+
+fn by_peers(gpus: &[Gpu]) -> Result<Figures, String> {
+    let most = ((peer_bytes(gpus.len()) / 4) as usize, LARGE.1);
+    let (ranks, abort) = connect(gpus, most.0, LIMIT)?;
+    measured(gpus, (ranks, &abort), most, Bench::by_peers)
+}
+
+/// Every GPU has its memory before the first sum: to take or give back memory may wait for whoever is in one.
+fn measured<W>(
+    gpus: &[Gpu],
+    (ranks, abort): (Vec<W>, &Abort),
+    large: (usize, usize),
+    bench: fn(Gpu, W) -> Result<Bench, DeviceError>,
+) -> Result<Figures, String> {
+    let ready = |(gpu, rank): (&Gpu, W)| {
+        let mut bench = bench(gpu.clone(), rank)?;
+        bench.take(SMALL.0.max(large.0))?;
+        Ok(bench)
+    };
+    let benches: Result<Vec<Bench>, DeviceError> = gpus.iter().zip(ranks).map(ready).collect();
+    let benches = benches.map_err(|e| e.to_string())?;
+    // What they took comes back with the figures: it is given back when all have done.
+    let ended: Vec<(Bench, [Vec<f64>; 2])> = thread::scope(|scope| {
+        let start = |bench: Bench| {
+            scope.spawn(move || {
+                let figures =
+                    bench.enter().and_then(|()| Ok([rounds(&bench, SMALL)?, rounds(&bench, large)?]));
+                // Nobody waits for one that has failed.
+                let figures = figures.inspect_err(|_| abort.now());
+                (bench, figures)
+            })
+        };
+        let threads: Vec<_> = benches.into_iter().map(start).collect();
+        let joined = threads.into_iter().map(|t| t.join().map_err(|_| "a thread panicked".to_owned()));
+        let all = joined.collect::<Result<Vec<_>, String>>()?;
+        let told = |(bench, figures): (Bench, Result<_, DeviceError>)| {
+            Ok((bench, figures.map_err(|e| e.to_string())?))
+        };
+        all.into_iter().map(told).collect::<Result<Vec<_>, String>>()
+    })?;
+    let by_rank: Vec<_> = ended.iter().map(|(_, figures)| figures).collect();
+    let slowest = |size: usize| {
+        let of_round = |round: usize| by_rank.iter().map(|rank| rank[size][round]).fold(0.0_f64, f64::max);
+        median((0..ROUNDS).map(of_round).collect()).max(1e-9)
+    };
+    Ok((slowest(0), 4.0 * large.0 as f64 / slowest(1)))
+}
+
+/// Seconds of a sum, by round.
+fn rounds(bench: &Bench, (numbers, count): (usize, usize)) -> Result<Vec<f64>, DeviceError> {
+    let times = (0..=ROUNDS).map(|_| Ok(bench.sums_s(numbers, count)? / count as f64));
+    let mut times = times.collect::<Result<Vec<f64>, DeviceError>>()?;
+    // The first warms up.
+    times.remove(0);
+    Ok(times)
+}

@@ -1,0 +1,109 @@
+//! What a GPU did when, by its own events, as the lanes of a trace: its steps, and the copies that it makes beside them.
+//!
+//! Times of copies become known where there is nothing to write them to, so they wait here for the next block.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    device::{
+        Clock, DeviceError, Lane,
+        cuda::{
+            ffi::context::Context,
+            launch::{ring::Done, stream::Event},
+        },
+    },
+    program::Phase,
+};
+
+/// A step that takes this long is a block of its own while a trace keeps every step: its counters are uploaded in some
+/// microseconds.
+const LONG_STEP: Duration = Duration::from_micros(200);
+
+/// See the module.
+pub struct Timeline {
+    /// Whether a trace is kept at all.
+    pub wanted: bool,
+    /// About a step's time, once that is known.
+    step: Duration,
+    /// Copies that were told of.
+    copies: Vec<(Lane, Phase, [Instant; 2])>,
+    /// The end of each lane so far: clocks are aligned to some microseconds, and what came later cannot begin earlier.
+    ends: [Option<Instant>; Lane::OF_DEVICE.len()],
+    /// Around a copy to the host.
+    pub around: [Event; 2],
+}
+
+impl Timeline {
+    /// Nothing so far.
+    pub fn new(context: &std::sync::Arc<Context>) -> Result<Self, DeviceError> {
+        let around = [Event::timed(context)?, Event::timed(context)?];
+        Ok(Self { wanted: false, step: Duration::ZERO, copies: Vec::new(), ends: Default::default(), around })
+    }
+
+    /// Whether steps are so long that each of them may be a block.
+    pub fn has_long_steps(&self) -> bool {
+        self.wanted && self.step >= LONG_STEP
+    }
+
+    /// A copy that is done.
+    pub fn copied(&mut self, lane: Lane, phase: Phase, ends: [Instant; 2]) {
+        self.copies.push((lane, phase, ends));
+    }
+
+    /// Writes down the copies so far.
+    pub fn tell(&mut self, clock: &mut Clock) {
+        let mut copies = std::mem::take(&mut self.copies);
+        // Several feeds tell of one stream.
+        copies.sort_by_key(|(_, _, [_, end])| *end);
+        for (lane, phase, [start, end]) in copies {
+            if lane == Lane::CopyIn {
+                clock.record_device(Phase::Upload, end.saturating_duration_since(start), 1);
+            }
+            self.span(clock, lane, phase, [start, end], 0);
+        }
+    }
+
+    /// Writes down a block.
+    pub fn block(&mut self, done: &Done, clock: &mut Clock) {
+        let Done { queued, begin, end, phases, .. } = done;
+        if queued.trains {
+            self.step =
+                end.saturating_duration_since(*begin) / u32::try_from(queued.steps.max(1)).unwrap_or(1);
+        }
+        if !self.wanted {
+            return;
+        }
+        if !queued.trains {
+            return self.span(clock, Lane::Device, Phase::Validation, [*begin, *end], 0);
+        }
+        let each = phases.len() / queued.steps.max(1);
+        if each == 0 {
+            return self.span(clock, Lane::Device, Phase::Step, [*begin, *end], queued.steps as u64);
+        }
+        let mut at = self.after(Lane::Device, *begin);
+        for step in phases.chunks(each) {
+            let first = at;
+            for (phase, seconds) in step {
+                let start = at;
+                at += Duration::from_secs_f64(*seconds);
+                clock.span(Lane::Device, *phase, [start, at], 0);
+            }
+            self.span(clock, Lane::Device, Phase::Step, [first, at], 1);
+        }
+    }
+
+    fn span(&mut self, clock: &mut Clock, lane: Lane, phase: Phase, [start, end]: [Instant; 2], steps: u64) {
+        let start = self.after(lane, start);
+        let end = end.max(start);
+        clock.span(lane, phase, [start, end], steps);
+        self.ends[Self::place(lane)] = Some(end);
+    }
+
+    fn after(&self, lane: Lane, at: Instant) -> Instant {
+        self.ends[Self::place(lane)].map_or(at, |earlier| earlier.max(at))
+    }
+
+    fn place(lane: Lane) -> usize {
+        Lane::OF_DEVICE.iter().position(|own| *own == lane).unwrap_or(0)
+    }
+}

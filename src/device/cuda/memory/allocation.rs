@@ -1,0 +1,130 @@
+//! Memory: on the device, and on the host where the device may reach it by itself (pinned). Freed when dropped.
+
+use std::{ffi::c_void, ptr, sync::Arc};
+
+use crate::device::{DeviceError, cuda::ffi::context::Context};
+
+/// Bytes on a device.
+pub struct DeviceMemory {
+    context: Arc<Context>,
+    /// Its address on the device.
+    pub at: u64,
+    /// How many bytes.
+    pub bytes: usize,
+}
+
+impl DeviceMemory {
+    /// Takes memory; `what` it is for goes into an error.
+    pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
+        let mut at = 0;
+        // SAFETY: the pointer is to a live local.
+        let status = unsafe { (context.driver.cuMemAlloc_v2)(&raw mut at, bytes.max(16)) };
+        context.check(status, || format!("taking {bytes} bytes for {what}"))?;
+        Ok(Self { context: Arc::clone(context), at, bytes })
+    }
+}
+
+impl DeviceMemory {
+    /// Whether what is freed with it may be freed at all: nothing of a GPU that hangs is.
+    pub fn may_be_freed(&self) -> bool {
+        self.context.enter_to_free()
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if self.context.enter_to_free() {
+            // SAFETY: allocated by `new`, freed once; the driver itself waits for kernels that use it.
+            unsafe { (self.context.driver.cuMemFree_v2)(self.at) };
+        }
+    }
+}
+
+/// Pinned bytes of the host, aligned to a page. The device reads and writes them by itself, so that whoever reads or
+/// writes them here must know that it is done.
+pub struct Pinned {
+    context: Arc<Context>,
+    base: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: it is plain memory of the process, owned by this value.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    /// Takes memory; `what` it is for goes into an error.
+    pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
+        let mut base: *mut c_void = ptr::null_mut();
+        // SAFETY: the pointer is to a live local. 0: neither write-combined (slow to read) nor anything else.
+        let status = unsafe { (context.driver.cuMemHostAlloc)(&raw mut base, bytes.max(16), 0) };
+        context.check(status, || format!("taking {bytes} bytes of pinned host memory for {what}"))?;
+        let pinned = Self { context: Arc::clone(context), base: base.cast(), bytes: bytes.max(16) };
+        // SAFETY: so many bytes have just been allocated.
+        unsafe { ptr::write_bytes(pinned.base, 0, pinned.bytes) };
+        Ok(pinned)
+    }
+
+    /// Its address, which with unified addressing (all 64-bit Linux) is the device's, too.
+    pub fn at(&self) -> u64 {
+        self.base as u64
+    }
+
+    /// A pointer for the driver; none where the range is not within.
+    pub fn pointer(&self, offset: usize, bytes: usize) -> Option<*mut c_void> {
+        let end = offset.checked_add(bytes)?;
+        // SAFETY: checked to lie within the allocation.
+        (end <= self.bytes).then(|| unsafe { self.base.add(offset) }.cast())
+    }
+
+    /// Writes numbers; those that find no room are left out, which no caller lets happen.
+    pub fn write<T: Plain>(&mut self, offset: usize, from: &[T]) {
+        if let Some(to) = self.pointer(offset, size_of_val(from)) {
+            // SAFETY: within the allocation, which no reference points into; plain numbers have no invalid bits. An
+            // offset need not be aligned for a copy by bytes.
+            unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to.cast(), size_of_val(from)) };
+        }
+    }
+
+    /// Reads numbers.
+    pub fn read<T: Plain>(&self, offset: usize, to: &mut [T]) {
+        if let Some(from) = self.pointer(offset, size_of_val(to)) {
+            // SAFETY: as in `write`.
+            unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), to.as_mut_ptr().cast(), size_of_val(to)) };
+        }
+    }
+
+    /// Reads a number that the device may write at any time.
+    pub fn watch(&self, offset: usize) -> u64 {
+        debug_assert_eq!(offset % 8, 0);
+        match self.pointer(offset, 8) {
+            // SAFETY: within the allocation and aligned; volatile, since another party writes it.
+            Some(from) => unsafe { ptr::read_volatile(from.cast::<u64>()) },
+            None => 0,
+        }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if self.context.enter_to_free() {
+            // SAFETY: allocated by `new`, freed once.
+            unsafe { (self.context.driver.cuMemFreeHost)(self.base.cast()) };
+        }
+    }
+}
+
+/// Types that are nothing but their bits.
+///
+/// # Safety
+/// Every pattern of bits must be a value, and there must be no padding.
+pub unsafe trait Plain: Copy {}
+// SAFETY: numbers are their bits.
+unsafe impl Plain for u8 {}
+// SAFETY: as above.
+unsafe impl Plain for u32 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
+// SAFETY: as above.
+unsafe impl Plain for f32 {}
+// SAFETY: as above.
+unsafe impl Plain for f64 {}

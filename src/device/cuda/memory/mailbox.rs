@@ -1,0 +1,113 @@
+//! What the device leaves for the host: the log, running sums, and the flag of a loss that is not finite.
+//!
+//! The flag lies in pinned memory of the host, which kernels write only in the one step that goes wrong: so the host
+//! sees it with no copy and no wait. Under `per_epoch` kernels read it in every step; then it lies on the device, in
+//! front of the sums, and comes with them.
+
+use std::sync::Arc;
+
+use super::allocation::{DeviceMemory, Pinned};
+use crate::{
+    device::{
+        DeviceError,
+        cuda::{ffi::context::Context, launch::stream::Stream},
+    },
+    plan::FLAG,
+    program::{Layout, Op, Programs, SUMS, Sums},
+};
+
+/// Bytes of the flag with what keeps it apart from the sums.
+const HEAD: usize = FLAG as usize;
+/// Bytes of one set of sums.
+const SET: usize = SUMS * size_of::<f64>();
+/// Bytes before the log.
+const BEFORE_LOG: usize = HEAD + 2 * SET;
+
+/// See the module.
+pub struct Mailbox {
+    device: DeviceMemory,
+    host: Pinned,
+    flag_on_host: bool,
+    /// The flag as it was last seen on the device.
+    seen: u64,
+}
+
+impl Mailbox {
+    /// For a trial's log.
+    pub fn new(context: &Arc<Context>, stream: &Stream, programs: &Programs) -> Result<Self, DeviceError> {
+        let bytes = BEFORE_LOG + Self::log_bytes(&programs.layout);
+        let device = DeviceMemory::new(context, bytes, "the log")?;
+        let host = Pinned::new(context, bytes, "the log")?;
+        stream.fill(device.at, 0, bytes)?;
+        let reads = |op: &Op| matches!(op, Op::Accumulate(op) if op.sums == Sums::Epoch);
+        let flag_on_host = !programs.train.instructions.iter().any(|i| reads(&i.op));
+        Ok(Self { device, host, flag_on_host, seen: 0 })
+    }
+
+    /// Bytes of the log.
+    pub fn log_bytes(layout: &Layout) -> usize {
+        4 * layout.log_slots * layout.log_width
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> usize {
+        self.device.bytes
+    }
+
+    /// Address of the flag.
+    pub fn flag(&self) -> u64 {
+        if self.flag_on_host { self.host.at() } else { self.device.at }
+    }
+
+    /// Address of the sums.
+    pub fn sums(&self) -> u64 {
+        self.device.at + HEAD as u64
+    }
+
+    /// Address of the log.
+    pub fn log(&self) -> u64 {
+        self.device.at + BEFORE_LOG as u64
+    }
+
+    /// The first step whose loss was not finite, as far as the host can know.
+    pub fn non_finite(&self) -> Option<u64> {
+        let flag = if self.flag_on_host { self.host.watch(0) } else { self.seen };
+        (flag != 0).then_some(flag)
+    }
+
+    /// Asks for numbers of the log.
+    pub fn fetch_log(&self, stream: &Stream, offset: usize, len: usize) -> Result<(), DeviceError> {
+        let at = BEFORE_LOG + 4 * offset;
+        stream.download(&self.host, at, self.device.at + at as u64, 4 * len)
+    }
+
+    /// What was asked for; the host has waited.
+    pub fn read_log(&self, offset: usize, to: &mut [f32]) {
+        self.host.read(BEFORE_LOG + 4 * offset, to);
+    }
+
+    /// Asks for sums, and has them set to zero behind that. Bytes that move.
+    pub fn fetch_sums(&self, stream: &Stream, sums: Sums, len: usize) -> Result<usize, DeviceError> {
+        let set = Self::set(sums);
+        // The flag stands before the epoch's sums; where it lies on the host, its place there must not be written.
+        let from = if sums == Sums::Epoch && !self.flag_on_host { 0 } else { set };
+        let bytes = set + len.min(SUMS) * size_of::<f64>() - from;
+        stream.download(&self.host, from, self.device.at + from as u64, bytes)?;
+        stream.fill(self.device.at + set as u64, 0, SET)?;
+        Ok(bytes)
+    }
+
+    /// What was asked for; the host has waited.
+    pub fn read_sums(&mut self, sums: Sums, to: &mut [f64]) {
+        to.fill(0.0);
+        let len = to.len().min(SUMS);
+        self.host.read(Self::set(sums), &mut to[..len]);
+        if sums == Sums::Epoch && !self.flag_on_host {
+            self.seen = self.host.watch(0);
+        }
+    }
+
+    fn set(sums: Sums) -> usize {
+        HEAD + if sums == Sums::Validation { SET } else { 0 }
+    }
+}
