@@ -2,15 +2,20 @@
 
 /// Names and texts.
 pub const SOURCES: &[(&str, &str)] = &[
+    ("abi.cuh", include_str!("abi.cuh")),
     ("common.cuh", include_str!("common.cuh")),
     ("gather.cu", include_str!("gather.cu")),
     ("activation.cu", include_str!("activation.cu")),
     ("dropout.cu", include_str!("dropout.cu")),
     ("product.cu", include_str!("product.cu")),
-    ("columns.cu", include_str!("columns.cu")),
+    ("bias_gradient.cu", include_str!("bias_gradient.cu")),
     ("loss.cu", include_str!("loss.cu")),
     ("reduce.cu", include_str!("reduce.cu")),
-    ("optimizer.cu", include_str!("optimizer.cu")),
+    ("clip.cu", include_str!("clip.cu")),
+    ("update.cu", include_str!("update.cu")),
+    ("sgd.cu", include_str!("sgd.cu")),
+    ("adam.cu", include_str!("adam.cu")),
+    ("zero.cu", include_str!("zero.cu")),
     ("log.cu", include_str!("log.cu")),
     ("tensor.cu", include_str!("tensor.cu")),
     ("peer.cu", include_str!("peer.cu")),

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use crate::op::Reads;
+
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -86,6 +88,13 @@ pub struct Line {
     pub time: Duration,
     /// Of the copies, those that were queued among a device's own work: the host does not know their time.
     pub untimed: u64,
+}
+
+impl From<&Reads> for Line {
+    fn from(reads: &Reads) -> Self {
+        let (count, bytes, time) = reads.total();
+        Self { count, bytes, time, ..Self::default() }
+    }
 }
 
 impl Line {

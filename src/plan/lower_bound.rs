@@ -3,7 +3,7 @@
 
 use super::{AllReduceRates, DeviceId, Engine, Gpu, MachineRates, Processor, ReadCost};
 use crate::{
-    program::{Cost, Op, Phase, Programs, RowSource},
+    program::{Cost, Gather, Op, Phase, Programs, RowSource},
     spec::Precision,
 };
 
@@ -160,31 +160,26 @@ impl LowerBound {
         };
         let in_place = programs.train.features_in_place().filter(|_| rates.processor == Processor::Cpu);
         for instruction in &programs.train.instructions {
-            if let (Op::AllReduce { of }, Some(sums)) = (&instruction.op, sums) {
-                lower_bound.all_reduce_s += sums.seconds(4 * of.len as u64);
+            if let (Op::AllReduce(op), Some(sums)) = (&instruction.op, sums) {
+                lower_bound.all_reduce_s += sums.seconds(4 * op.of.len as u64);
                 continue;
             }
-            if let (Op::Gather { source: RowSource::Chunk, rows, width, target_width, .. }, Some(rate)) =
-                (&instruction.op, upload_bytes_per_s)
-            {
-                lower_bound.upload_s += (4 * rows * (width + target_width)) as f64 / rate;
-            }
             let mut cost = instruction.op.cost();
-            if let (Op::Gather { rows, width, .. }, Some(ReadCost { in_step: true, .. })) =
-                (&instruction.op, fetch)
-            {
-                // Features are copied out of the system's memory straight to where the step has them.
-                cost.bytes -= (2 * 4 * rows * width) as f64;
-            }
-            if let Op::Gather { x, rows, width, .. } = &instruction.op
-                && in_place == Some(*x)
-                && !fetch.is_some_and(|fetch| fetch.in_step)
-            {
-                // Features are read where they lie; their copy is not written.
-                cost.bytes -= (4 * rows * width) as f64;
+            if let Op::Gather(Gather { x, source, rows, width, target_width, .. }) = &instruction.op {
+                let in_step = fetch.is_some_and(|fetch| fetch.in_step);
+                if let (RowSource::Chunk, Some(rate)) = (source, upload_bytes_per_s) {
+                    lower_bound.upload_s += (4 * rows * (width + target_width)) as f64 / rate;
+                }
+                if in_step {
+                    // Features are copied out of the system's memory straight to where the step has them.
+                    cost.bytes -= (2 * 4 * rows * width) as f64;
+                } else if in_place == Some(*x) {
+                    // Features are read where they lie; their copy is not written.
+                    cost.bytes -= (4 * rows * width) as f64;
+                }
             }
             let (speed, is_near) = if instruction.phase == Phase::Data { data } else { arena };
-            let work = if instruction.op.is_product() {
+            let work = if instruction.op.product().is_some() {
                 cost.flops / rates.flops_per_s
             } else {
                 // Sums and products of numbers are done long before the numbers are there.
@@ -198,7 +193,7 @@ impl LowerBound {
                 lower_bound.rows_s += if instruction.phase == Phase::Data { moved } else { 0.0 };
                 lower_bound.far_s += if is_near { 0.0 } else { moved };
             }
-            lower_bound.meetings += usize::from(instruction.op.is_product());
+            lower_bound.meetings += usize::from(instruction.op.product().is_some());
             lower_bound.overhead_s += rates.instruction_s;
         }
         if rates.processor == Processor::Gpu {

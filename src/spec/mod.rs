@@ -42,7 +42,7 @@ pub use experiment::{Axis, Experiment, TrialSpec};
 pub use lab::{Lab, LabSpec};
 pub use load::{Loaded, load, read};
 pub use logging::{Logging, Metric, Policy};
-pub use model::{Init, Layer, Linear, Loss, Model};
+pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
 pub use optimizer::{Adam, AdamW, Optimizer, Sgd};
 pub use problem::{Location, Problem};
 pub use schedule::{

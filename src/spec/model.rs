@@ -44,6 +44,51 @@ pub enum Layer {
     },
 }
 
+/// A weight or bias of a layer.
+pub struct Parameter {
+    /// `weight` or `bias`.
+    pub name: &'static str,
+    /// `[in, out]` or `[out]`.
+    pub shape: Vec<usize>,
+    /// The number that all of it begins with, whatever `init` says.
+    pub constant: Option<f32>,
+}
+
+impl Layer {
+    /// PyTorch's name of it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Linear(_) => "Linear",
+            Self::Relu => "ReLU",
+            Self::Gelu => "GELU",
+            Self::Tanh => "Tanh",
+            Self::Sigmoid => "Sigmoid",
+            Self::Dropout { .. } => "Dropout",
+        }
+    }
+
+    /// Width of its output.
+    pub fn outputs(&self, inputs: usize) -> usize {
+        match self {
+            Self::Linear(linear) => linear.out_features,
+            _ => inputs,
+        }
+    }
+
+    /// What it learns, in PyTorch's order.
+    pub fn parameters(&self, inputs: usize) -> Vec<Parameter> {
+        match self {
+            Self::Linear(Linear { out_features, bias, .. }) => {
+                let weight = Parameter { name: "weight", shape: vec![inputs, *out_features], constant: None };
+                let bias =
+                    bias.then(|| Parameter { name: "bias", shape: vec![*out_features], constant: None });
+                std::iter::once(weight).chain(bias).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// A fully connected layer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Linear {

@@ -26,6 +26,15 @@ impl Optimizer {
         }
     }
 
+    /// The momentum as written, or Adam's beta1.
+    pub fn momentum(&self) -> f64 {
+        match self {
+            Self::Sgd(o) => o.momentum,
+            Self::Adam(o) => o.beta1,
+            Self::Adamw(o) => o.beta1,
+        }
+    }
+
     /// The same with `factor` times the learning rate.
     pub fn with_lr_times(mut self, factor: f64) -> Self {
         match &mut self {

@@ -88,7 +88,7 @@ impl Sequential {
         seed: u64,
     ) -> Result<usize, TensorError> {
         let index = self.parameters.len();
-        let parameter = Parameter { name: name.clone(), offset: 0, shape: shape.to_vec() };
+        let parameter = Parameter { name: name.clone(), offset: 0, shape: shape.to_vec(), constant: None };
         let turned: Vec<usize> = shape.iter().rev().copied().collect();
         let tensor = if let Init::File(_) = init {
             Tensor::empty(&self.device, &turned)?

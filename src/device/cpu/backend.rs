@@ -5,16 +5,13 @@
 
 use std::{any::Any, collections::HashMap, mem};
 
-use super::{
-    matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
-    ops::{activation, reduce},
-};
 use crate::{
     device::{
         Moved,
         backend::{Backend, BackendError, BackendId, Handle, HostMemory, Linear, Reduction, Staging},
     },
-    program::Activation,
+    op::{Activation, activate, sum, sum_of_squares},
+    vector::matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
 };
 
 /// Multiplications below which a product is one thread's: starting others takes some 30 µs each.
@@ -278,7 +275,7 @@ impl Backend for HostBackend {
 
     fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), BackendError> {
         self.into(y, &[x], |place, y| {
-            activation::activate(activation, place.sized(x, y.len())?, y);
+            activate(activation, place.sized(x, y.len())?, y);
             Ok(())
         })
     }
@@ -293,9 +290,9 @@ impl Backend for HostBackend {
         self.into(to, &[of], |place, to| {
             let values = place.block(of)?;
             let value = match reduction {
-                Reduction::Frobenius => reduce::sum_of_squares(values).sqrt(),
-                Reduction::Trace => reduce::sum_of_squares(values),
-                Reduction::Sum => reduce::sum(values),
+                Reduction::Frobenius => sum_of_squares(values).sqrt(),
+                Reduction::Trace => sum_of_squares(values),
+                Reduction::Sum => sum(values),
             };
             let (found, expected) = (to.len(), at.saturating_add(1));
             let cell = to.get_mut(at);

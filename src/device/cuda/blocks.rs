@@ -4,15 +4,14 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    abi::Run,
     engines::steps::LaunchKind as Part,
     executor::CudaExecutor,
     launch::in_flight::{Done, Queued},
 };
 use crate::{
     device::{Block, DeviceError, Kind, Ledger, Meters, PassKind, Purpose},
+    op::{Phase, RunRecord},
     plan::Engine,
-    program::Phase,
 };
 
 impl CudaExecutor {
@@ -40,11 +39,11 @@ impl CudaExecutor {
         // A chunk holds this device's rows only, and begins with a batch.
         let offset = (block.offset / batch + first) as u64 * own;
         let table = block.hyper.get(first..first + steps).unwrap_or_default();
-        let run = Run {
+        let run = RunRecord {
             data: [0, 1, 2, 3].map(|i: usize| self.feeds[i].at()),
             order: self.order.at(),
             log: self.device_log.log(),
-            hyper: if table.is_empty() { 0 } else { self.gpu_context.run.at + size_of::<Run>() as u64 },
+            hyper: if table.is_empty() { 0 } else { self.gpu_context.run.at + size_of::<RunRecord>() as u64 },
             sums: self.device_log.sums(),
             non_finite: self.device_log.flag(),
             partial: self.partial.at,

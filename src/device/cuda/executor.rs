@@ -6,13 +6,12 @@ use std::{
 };
 
 use super::{
-    abi::SUMS,
     all_reduce::host_all_reduce::HostAllReduce,
     engines::{gpu_context::GpuContext, loaded::Loaded},
     launch::{
         heartbeat::{CallGuard, Watch},
         in_flight::InFlightQueue,
-        kernel::{Shape, argument, launch},
+        kernel::{argument, launch},
         stream::Stream,
     },
     measure::timeline::Timeline,
@@ -25,8 +24,9 @@ use super::{
 };
 use crate::{
     device::{Block, DETAILED_STEPS, DeviceError, Executor, Lane, Meters, Moved, Purpose, Ran},
+    op::{Accumulator, BufferId, Layout, Phase, SUMS, Size, Slice},
     plan::Engine,
-    program::{Accumulator, BufferId, Layout, MemoryPlan, Phase, Slice},
+    program::MemoryPlan,
 };
 
 /// A GPU with a trial loaded.
@@ -236,7 +236,7 @@ impl Executor for CudaExecutor {
         gpu_context.stream.fill(to, 0, out.bytes)?;
         let mut arguments = [argument(&mut at), argument(&mut count), argument(&mut to)];
         let most = 4 * gpu_context.context.gpu.multiprocessors;
-        let shape = Shape::new(of.len.div_ceil(1024) as u64, most);
+        let shape = Size::new(of.len.div_ceil(1024) as u64, most).into();
         // SAFETY: (const float*, u64, u64*); the slice lies within the arena.
         unsafe {
             launch(

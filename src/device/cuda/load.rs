@@ -4,9 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    abi::{PARTIALS, Run},
     all_reduce::host_all_reduce::{GradientReducer, HostAllReduce},
-    encode::Precision,
     engines::{
         gpu_context::GpuContext,
         loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS},
@@ -26,8 +24,9 @@ use super::{
 };
 use crate::{
     device::DeviceError,
+    op::{Gather, Hyper, Layout, Op, PARTIALS, Phase, Precision, RowSource, RunRecord},
     plan::{Engine, INTERPRETER_BYTES, summed},
-    program::{Hyper, Layout, MemoryPlan, Offsets, Op, Phase, Program, Programs, RowSource},
+    program::{MemoryPlan, Offsets, Program, Programs},
     units,
 };
 
@@ -94,7 +93,7 @@ impl CudaExecutor {
         };
         let arena = zeros(4 * places.elements(), "parameters and activations")?;
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
-        let run = zeros(size_of::<Run>() + most * size_of::<Hyper>(), "learning rates")?;
+        let run = zeros(size_of::<RunRecord>() + most * size_of::<Hyper>(), "learning rates")?;
         let barrier = zeros(2 * size_of::<u32>(), "the barrier of a grid")?;
         let partial = zeros((PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
         let digest = zeros(size_of::<u64>(), "a digest")?;
@@ -151,7 +150,7 @@ impl CudaExecutor {
         let most_steps = most_steps.min().unwrap_or(1);
         let scratch = Pinned::new(&context, size_of::<u64>(), "digests")?;
         let first = programs.train.instructions.first().map(|i| &i.op);
-        let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
+        let streamed = matches!(first, Some(Op::Gather(Gather { source: RowSource::Chunk, .. })));
         let bytes = gpu_context.bytes() + partial.bytes + device_log.bytes();
         let bytes = (bytes + products.as_ref().map_or(0, Products::bytes)) as u64;
         let copies = Stream::new(&context)?;

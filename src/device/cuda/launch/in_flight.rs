@@ -14,13 +14,11 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            abi::{Run, bytes_of},
-            engines::gpu_context::GpuContext,
-            ffi::context::Context,
+            abi::bytes_of, engines::gpu_context::GpuContext, ffi::context::Context,
             memory::allocation::Pinned,
         },
     },
-    program::{Hyper, Phase},
+    op::{Hyper, Phase, RunRecord},
     units,
 };
 
@@ -93,7 +91,7 @@ impl InFlightQueue {
     /// For blocks of so many steps at most, with so many marks between phases.
     pub fn new(gpu_context: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
         let context = &gpu_context.context;
-        let bytes = size_of::<Run>() + most_steps * size_of::<Hyper>();
+        let bytes = size_of::<RunRecord>() + most_steps * size_of::<Hyper>();
         let place = || {
             Ok(Slot {
                 staging: Pinned::new(context, bytes, "learning rates")?,
@@ -120,7 +118,13 @@ impl InFlightQueue {
     }
 
     /// Uploads counters and rates for the next block and marks its beginning.
-    pub fn begin(&mut self, stream: &Stream, to: u64, run: Run, hyper: &[Hyper]) -> Result<u64, DeviceError> {
+    pub fn begin(
+        &mut self,
+        stream: &Stream,
+        to: u64,
+        run: RunRecord,
+        hyper: &[Hyper],
+    ) -> Result<u64, DeviceError> {
         let place = &mut self.places[self.next];
         let (head, table) = (bytes_of(std::slice::from_ref(&run)), bytes_of(hyper));
         place.staging.write(0, head);

@@ -4,12 +4,12 @@ use std::{ffi::CString, ptr, sync::Arc};
 
 use cudarc::driver::sys::{CUfunction, CUmodule};
 
-use crate::device::{
-    DeviceError,
-    cuda::{
-        abi::Kind,
-        ffi::{cache::Cache, compiler::Compiler, context::Context},
+use crate::{
+    device::{
+        DeviceError,
+        cuda::ffi::{cache::Cache, compiler::Compiler, context::Context},
     },
+    op::Kind,
 };
 
 #[path = "../../../../kernels/sources.rs"]
@@ -55,7 +55,7 @@ impl Kernels {
             digest: none,
             peer_sum: none,
         };
-        for (place, kind) in Kind::ALL.into_iter().enumerate() {
+        for (place, kind) in Kind::ALL.iter().enumerate() {
             kernels.of_kind[place] = kernels.function(kind.kernel())?;
         }
         kernels.advance = kernels.function("advance")?;

@@ -2,21 +2,23 @@
 
 use std::{sync::Arc, time::Instant};
 
-use crate::device::{
-    DeviceError,
-    cuda::{
-        abi::Run,
-        all_reduce::{communicator::Communicator, peer::PeerAllReduce},
-        engines::{gpu_context::GpuContext, steps::LaunchKind},
-        ffi::{context::Context, gpu::Gpu},
-        launch::{
-            hang_timeout::HangTimeout,
-            kernel::{Shape, argument, launch},
-            kernels::Kernels,
-            stream::{Event, Stream},
+use crate::{
+    device::{
+        DeviceError,
+        cuda::{
+            all_reduce::{communicator::Communicator, peer::PeerAllReduce},
+            engines::{gpu_context::GpuContext, steps::LaunchKind},
+            ffi::{context::Context, gpu::Gpu},
+            launch::{
+                hang_timeout::HangTimeout,
+                kernel::{argument, launch},
+                kernels::Kernels,
+                stream::{Event, Stream},
+            },
+            memory::{allocation::DeviceMemory, staging::Staging},
         },
-        memory::{allocation::DeviceMemory, staging::Staging},
     },
+    op::{RunRecord, Size},
 };
 
 /// Rounds of a figure.
@@ -71,7 +73,7 @@ impl Bench {
             kernels,
             stream,
             arena: memory(16)?,
-            run: memory(size_of::<Run>())?,
+            run: memory(size_of::<RunRecord>())?,
             barrier: memory(16)?,
             others,
             peers,
@@ -136,7 +138,7 @@ impl Bench {
         let mut arguments = [argument(&mut a), argument(&mut b), argument(&mut y), argument(&mut count)];
         let most = 4 * gpu_context.context.gpu.multiprocessors.max(1);
         let blocks = u32::try_from(elements.div_ceil(256)).unwrap_or(most).clamp(1, most);
-        let shape = Shape::new(u64::from(blocks), most);
+        let shape = Size::new(u64::from(blocks), most).into();
         // SAFETY: (const float*, const float*, float*, u64); the arena has three such vectors.
         unsafe {
             launch(&gpu_context.context, &gpu_context.stream, function, shape, &mut arguments, "tensor_add")

@@ -10,10 +10,10 @@ use super::allocation::{DeviceMemory, Pinned};
 use crate::{
     device::{
         DeviceError,
-        cuda::{abi::SUMS, ffi::context::Context, launch::stream::Stream},
+        cuda::{ffi::context::Context, launch::stream::Stream},
     },
     plan::FLAG,
-    program::{Accumulator, Layout, Op, Programs},
+    program::{Accumulator, Layout, Op, Programs, SUMS},
 };
 
 /// Bytes of the flag with what keeps it apart from the sums.
@@ -39,7 +39,7 @@ impl DeviceLog {
         let device = DeviceMemory::new(context, bytes, "the log")?;
         let host = Pinned::new(context, bytes, "the log")?;
         stream.fill(device.at, 0, bytes)?;
-        let reads = |op: &Op| matches!(op, Op::Accumulate { sums: Accumulator::Epoch, .. });
+        let reads = |op: &Op| matches!(op, Op::Accumulate(op) if op.sums == Accumulator::Epoch);
         let flag_on_host = !programs.train.instructions.iter().any(|i| reads(&i.op));
         Ok(Self { device, host, flag_on_host, seen: 0 })
     }
