@@ -7,7 +7,7 @@ struct Adam {
     static const int states = 2, MOST = 2;
 
     __device__ __forceinline__ void operator()(float& w, float g, float& m, float& v, float&) const {
-        float kept = decoupled ? w * h.shrink : w;
+        float kept = decoupled ? w * h.decay_factor : w;
         float d = decoupled ? g : g + decay * w;
         m += h.first * (d - m);
         v = v * beta2 + rest * (d * d);

@@ -15,6 +15,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("update.cu", include_str!("update.cu")),
     ("sgd.cu", include_str!("sgd.cu")),
     ("adam.cu", include_str!("adam.cu")),
+    ("rmsprop.cu", include_str!("rmsprop.cu")),
     ("zero.cu", include_str!("zero.cu")),
     ("log.cu", include_str!("log.cu")),
     ("tensor.cu", include_str!("tensor.cu")),

@@ -260,7 +260,7 @@ fn each(saved: &[f32], dy: &mut [f32], f: impl Fn(f32, f32) -> f32) {
 
 impl Activation {
     /// f(x) in double precision.
-    pub(super) fn value(self, x: f64) -> f64 {
+    pub fn value(self, x: f64) -> f64 {
         match self {
             Self::Relu => x.max(0.0),
             Self::Gelu => 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)),
@@ -270,7 +270,7 @@ impl Activation {
     }
 
     /// f'(x), from x for those that need their input, from f(x) for the others.
-    pub(super) fn derivative(self, saved: f64) -> f64 {
+    pub fn derivative(self, saved: f64) -> f64 {
         match self {
             Self::Relu => f64::from(saved > 0.0),
             Self::Gelu => {

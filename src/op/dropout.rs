@@ -249,7 +249,7 @@ impl Mask {
 
 /// Whether dropout keeps a unit. One 32-bit number per (seed, layer, step, row within the epoch, unit), by SplitMix64's
 /// finalizer over the mixed coordinates (Steele, Lea, Flood 2014), compared with p.
-fn keeps(seed: u64, layer: u32, step: u64, row: u64, unit: u32, p: f32) -> bool {
+pub fn keeps(seed: u64, layer: u32, step: u64, row: u64, unit: u32, p: f32) -> bool {
     let key = key_of_row(seed, layer, step, row);
     draw(key, unit) >= threshold_of(p)
 }

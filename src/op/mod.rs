@@ -27,6 +27,7 @@ pub mod product;
 mod record;
 mod reduce;
 pub mod reference;
+mod rmsprop;
 mod rows;
 pub mod run;
 mod sgd;
@@ -42,7 +43,7 @@ pub use all_reduce::AllReduce;
 pub use bias_gradient::BiasGradient;
 pub use clip::Clip;
 pub use cost::{Cost, FUNCTION, LARGE_PRODUCT, is_large};
-pub use dropout::{Dropout, DropoutBackward};
+pub use dropout::{Dropout, DropoutBackward, keeps as dropout_keeps};
 pub use gather::{Gather, RowSource};
 pub use input_gradient::InputGradient;
 pub use layout::{ALIGN, Buffer, BufferId, Layout, Parameter, Role, Slice, aligned};
@@ -56,6 +57,7 @@ pub use record::{
     Refused, RunRecord, SUMS, Size, counted, encode, header,
 };
 pub use reduce::{Mean, Norm, sum, sum_of_squares};
+pub use rmsprop::Rmsprop;
 pub use rows::{FileChange, Reads, RowReader, Store, make_room};
 pub use sgd::Sgd;
 pub use update::{Update, UpdateRule};
@@ -237,6 +239,7 @@ kinds! {
     Clip, "op_clip", "clip_op", Size::of_numbers;
     Sgd, "op_sgd", "sgd_op", Size::of_quads;
     Adam, "op_adam", "adam_op", Size::of_quads;
+    Rmsprop, "op_rmsprop", "rmsprop_op", Size::of_quads;
     LogAppend, "op_log_append", "log_append_op", Size::of_a_warp;
     Accumulate, "op_accumulate", "accumulate_op", Size::of_a_warp;
     Watch, "op_watch", "watch_op", Size::of_a_warp;

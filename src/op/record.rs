@@ -39,6 +39,7 @@ flags! {
     FLAG_MOMENTUM = 6, "The update keeps a momentum.";
     FLAG_NESTEROV = 7, "Nesterov's form of it.";
     FLAG_DECOUPLED = 8, "Weight decay shrinks the weights themselves.";
+    FLAG_CENTERED = 9, "The mean gradient is taken out of the mean square.";
 }
 
 macro_rules! shared {
@@ -91,7 +92,7 @@ shared! {
         rate: f32 = "float rate", "The learning rate; Adam: lr / (1 - beta1^t).";
         first: f32 = "float first", "Momentum; Adam: 1 - beta1.";
         correction: f32 = "float correction", "Adam: 1 / sqrt(1 - beta2^t), by which the root of the second moment is multiplied.";
-        decay_factor: f32 = "float shrink", "AdamW: 1 - lr * weight_decay, else 1.";
+        decay_factor: f32 = "float decay_factor", "AdamW: 1 - lr * weight_decay, else 1.";
     }
 }
 

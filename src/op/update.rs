@@ -1,7 +1,7 @@
 //! The optimizer's step over the flat buffers. Each rule has a file of its own.
 
 use super::{
-    Access, Adam, Cost, Encoder, Kind, Operation, Record, Refused, Sgd, Slice,
+    Access, Adam, Cost, Encoder, Kind, Operation, Record, Refused, Rmsprop, Sgd, Slice,
     record::Hyper,
     reference::Memory,
     run::{Context, Slices, WorkerState},
@@ -72,7 +72,7 @@ macro_rules! rules {
     };
 }
 
-rules! { Sgd, Adam }
+rules! { Sgd, Adam, Rmsprop }
 
 impl UpdateRule {
     /// The rule of an optimizer. `moves_momentum`: the schedule gives it a momentum.
@@ -81,13 +81,14 @@ impl UpdateRule {
             Optimizer::Sgd(o) => Self::Sgd(Sgd::new(o, moves_momentum)),
             Optimizer::Adam(o) => Self::Adam(Adam::new(o.beta2, o.eps, o.weight_decay, false)),
             Optimizer::Adamw(o) => Self::Adam(Adam::new(o.beta2, o.eps, o.weight_decay, true)),
+            Optimizer::Rmsprop(o) => Self::Rmsprop(Rmsprop::new(o, moves_momentum)),
         }
     }
 
     /// What changes from step to step, rounded once from f64. `step` counts from 1.
     pub fn hyper(optimizer: &Optimizer, lr: f64, momentum: f64, step: u64) -> Hyper {
         match optimizer {
-            Optimizer::Sgd(_) => Sgd::hyper(lr, momentum),
+            Optimizer::Sgd(_) | Optimizer::Rmsprop(_) => Sgd::hyper(lr, momentum),
             Optimizer::Adam(o) => Adam::hyper(lr, momentum, o.beta2, 1.0, step),
             Optimizer::Adamw(o) => Adam::hyper(lr, momentum, o.beta2, 1.0 - lr * o.weight_decay, step),
         }

@@ -14,6 +14,8 @@ pub enum Optimizer {
     Adam(Adam),
     /// `torch.optim.AdamW`: weight decay shrinks the weights themselves.
     Adamw(AdamW),
+    /// `torch.optim.RMSprop`.
+    Rmsprop(Rmsprop),
 }
 
 impl Optimizer {
@@ -23,6 +25,17 @@ impl Optimizer {
             Self::Sgd(o) => o.lr,
             Self::Adam(o) => o.lr,
             Self::Adamw(o) => o.lr,
+            Self::Rmsprop(o) => o.lr,
+        }
+    }
+
+    /// The name of its sub-table.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Sgd(_) => "sgd",
+            Self::Adam(_) => "adam",
+            Self::Adamw(_) => "adamw",
+            Self::Rmsprop(_) => "rmsprop",
         }
     }
 
@@ -32,6 +45,7 @@ impl Optimizer {
             Self::Sgd(o) => o.momentum,
             Self::Adam(o) => o.beta1,
             Self::Adamw(o) => o.beta1,
+            Self::Rmsprop(o) => o.momentum,
         }
     }
 
@@ -41,6 +55,7 @@ impl Optimizer {
             Self::Sgd(o) => o.lr *= factor,
             Self::Adam(o) => o.lr *= factor,
             Self::Adamw(o) => o.lr *= factor,
+            Self::Rmsprop(o) => o.lr *= factor,
         }
         self
     }
@@ -89,6 +104,23 @@ pub struct AdamW {
     pub weight_decay: f64,
 }
 
+/// RMSprop.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rmsprop {
+    /// Learning rate; must be given.
+    pub lr: f64,
+    /// Decay of the mean square (0.99).
+    pub alpha: f64,
+    /// Added to the denominator (1e-8).
+    pub eps: f64,
+    /// Momentum, 0 for none (0).
+    pub momentum: f64,
+    /// Whether the mean gradient is taken out of the mean square (false).
+    pub centered: bool,
+    /// L2 penalty (0).
+    pub weight_decay: f64,
+}
+
 const LR: &str = "learning rate";
 
 impl Optimizer {
@@ -102,6 +134,11 @@ impl Optimizer {
                     name: "adamw",
                     doc: "torch.optim.AdamW",
                     read: |v| Self::Adamw(v.table(AdamW::read)),
+                },
+                Choice {
+                    name: "rmsprop",
+                    doc: "torch.optim.RMSprop",
+                    read: |v| Self::Rmsprop(v.table(Rmsprop::read)),
                 },
             ],
         );
@@ -140,6 +177,20 @@ impl AdamW {
         let doc = "decoupled weight decay";
         let weight_decay = t.default("weight_decay", doc, 0.01, |v| v.float(Range::NonNegative));
         Self { lr, beta1, beta2, eps, weight_decay }
+    }
+}
+
+impl Rmsprop {
+    fn read(t: &mut Fields<'_>) -> Self {
+        let centered = "divides by the standard deviation of the gradients";
+        Self {
+            lr: t.required("lr", LR, |v| v.float(Range::Positive)),
+            alpha: t.default("alpha", "decay of the mean square", 0.99, |v| v.float(Range::BelowOne)),
+            eps: t.default("eps", "added to the denominator", 1e-8, |v| v.float(Range::NonNegative)),
+            momentum: t.default("momentum", "momentum, 0 for none", 0.0, |v| v.float(Range::NonNegative)),
+            centered: t.default("centered", centered, false, |v| v.boolean()),
+            weight_decay: t.default("weight_decay", "L2 penalty", 0.0, |v| v.float(Range::NonNegative)),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::stage::Stages;
 use crate::{
     op::{
         Layout, Op, RowSource,
-        run::{Fetch, NextRows},
+        run::{NextRows, RowFetch},
         split::{Scratch, Split},
     },
     program::Program,
@@ -34,7 +34,7 @@ impl Compiler<'_> {
             _ => None,
         });
         if let Some(gather) = gather {
-            split.features = program.features_in_place().map(|x| (x, Fetch::new(gather, self.layout)));
+            split.features = program.features_in_place().map(|x| (x, RowFetch::new(gather, self.layout)));
             let first = program.batch + gather.first;
             let next = NextRows { first, rows: gather.rows, width: gather.width };
             split.fetched = matches!(gather.source, RowSource::Order(_)).then_some((gather.x, next));

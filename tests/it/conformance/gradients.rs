@@ -1,7 +1,7 @@
 //! The references' own gradients beside finite differences of their loss.
 
 use runner::{
-    program::{Hyper, LossKind, Options, Programs, Shard, UpdateRule, lower, reference::Memory},
+    program::{Hyper, LossKind, Options, Programs, Sgd, Shard, UpdateRule, lower, reference::Memory},
     spec::{Layer, Linear, Metric, Policy},
 };
 
@@ -16,7 +16,7 @@ fn loss(programs: &Programs, bench: &Bench, values: &[f64]) -> (f64, Vec<f64>) {
     let mut memory: Memory = bench.memory();
     (memory.step, memory.hyper) = (4, Hyper::default());
     memory.buffers[programs.layout.values.0] = values.to_vec();
-    memory.run(&programs.train);
+    memory.run(&programs.train.instructions);
     let gradients = programs.layout.buffers.iter().position(|b| b.name == "gradients").unwrap();
     (memory.buffers[programs.layout.log.0][0], memory.buffers[gradients].clone())
 }
@@ -29,7 +29,7 @@ fn check(layers: &[Layer], kind: LossKind) {
         loss: kind,
         features,
         targets,
-        rule: UpdateRule::Sgd { momentum: true, nesterov: false, weight_decay: 0.0 },
+        rule: UpdateRule::Sgd(Sgd { momentum: true, nesterov: false, weight_decay: 0.0 }),
         clip: None,
         metrics: &[Metric::Loss],
         policy: Policy::Immediate,
