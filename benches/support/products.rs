@@ -8,7 +8,7 @@ use runner::{
     host::prefer_huge_pages,
     program::{
         Buffer, BufferId, InputGradient, Instruction, Layout, Linear, Op, Phase, Program, Programs, Role,
-        Slice,
+        Slice, WeightGradient,
     },
 };
 

@@ -4,7 +4,8 @@ use runner::{
     device::PassKind,
     device::cpu::ThreadMode,
     program::{
-        Accumulator, Adam, Hyper, LossKind, Options, Programs, Role, Sgd, Shard, Slice, UpdateRule, lower,
+        Accumulator, Adam, Hyper, LossKind, Options, Programs, Rmsprop, Role, Sgd, Shard, Slice, UpdateRule,
+        lower,
     },
     spec::{Layer, Metric, Policy},
 };

@@ -2,7 +2,7 @@
 
 use runner::{
     program::{
-        Adam, Hyper, LossKind, Options, Program, Programs, Role, Sgd, Shard, UpdateRule, lower,
+        Adam, Hyper, LossKind, Options, Program, Programs, Rmsprop, Role, Sgd, Shard, UpdateRule, lower,
         reference::Memory,
     },
     spec::{Layer, Metric, Policy},
