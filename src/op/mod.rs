@@ -17,6 +17,7 @@ mod cost;
 mod dropout;
 mod gather;
 mod input_gradient;
+mod layer_norm;
 mod layout;
 mod linear;
 mod log;
@@ -46,6 +47,7 @@ pub use cost::{Cost, FUNCTION, LARGE_PRODUCT, is_large};
 pub use dropout::{Dropout, DropoutBackward, keeps as dropout_keeps};
 pub use gather::{Gather, RowSource};
 pub use input_gradient::InputGradient;
+pub use layer_norm::{LayerNorm, LayerNormBackward, LayerNormGradient};
 pub use layout::{ALIGN, Buffer, BufferId, Layout, Parameter, Role, Slice, aligned};
 pub use linear::Linear;
 pub use log::{Accumulate, Accumulator, LogAppend, Watch};
@@ -144,7 +146,7 @@ macro_rules! ops {
 
 ops! {
     Gather, Linear, Activate, Dropout, Loss, InputGradient, ActivateBackward, DropoutBackward, WeightGradient,
-    BiasGradient, AllReduce, Zero, Norm, Clip, Update, Mean, LogAppend, Accumulate, Watch,
+    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, Clip, Update, Mean, LogAppend, Accumulate, Watch,
 }
 
 macro_rules! jobs {
@@ -179,7 +181,8 @@ macro_rules! jobs {
 
 jobs! {
     Gather(gather::Job), Pack(product::Pack), Product(product::Job), PartialSums(weight_gradient::PartialSums),
-    Columns(bias_gradient::Columns), Activation(activation::Job), Dropout(dropout::Job), Loss(loss::Job),
+    Columns(bias_gradient::Columns), Activation(activation::Job), Dropout(dropout::Job), LayerNorm(layer_norm::Job),
+    Loss(loss::Job),
     AllReduce(all_reduce::Job), Zero(zero::Job), Reduce(reduce::Job), Clip(clip::Job), Update(UpdateRule),
     Log(log::Job),
 }
@@ -244,6 +247,9 @@ kinds! {
     Accumulate, "op_accumulate", "accumulate_op", Size::of_a_warp;
     Watch, "op_watch", "watch_op", Size::of_a_warp;
     Zero, "op_zero", "zero_op", Size::of_numbers;
+    LayerNorm, "op_layer_norm", "layer_norm_op", layer_norm::size;
+    LayerNormBackward, "op_layer_norm_backward", "layer_norm_backward_op", layer_norm::size;
+    LayerNormGradient, "op_layer_norm_gradient", "layer_norm_gradient_op", layer_norm::gradient_size;
 }
 
 /// One op and the phase its time counts under.

@@ -39,7 +39,6 @@ flags! {
     FLAG_MOMENTUM = 6, "The update keeps a momentum.";
     FLAG_NESTEROV = 7, "Nesterov's form of it.";
     FLAG_DECOUPLED = 8, "Weight decay shrinks the weights themselves.";
-    FLAG_CENTERED = 9, "The mean gradient is taken out of the mean square.";
 }
 
 macro_rules! shared {

@@ -2,7 +2,7 @@
 
 use super::{
     FUNCTION, Kind,
-    record::{FLAG_CENTERED, FLAG_MOMENTUM, Hyper},
+    record::{FLAG_MOMENTUM, Hyper},
     update::Rule,
 };
 use crate::{spec, vector::vectorized};
@@ -106,9 +106,9 @@ impl Rule for Rmsprop {
 
     fn record(&self) -> (Kind, i32, [f32; 6]) {
         let momentum = if self.momentum { FLAG_MOMENTUM } else { 0 };
-        let centered = if self.centered { FLAG_CENTERED } else { 0 };
-        let f = [self.weight_decay, self.alpha, self.one_minus_alpha, self.eps, 0.0, 0.0];
-        (Kind::Rmsprop, momentum | centered, f)
+        let centered = f32::from(u8::from(self.centered));
+        let f = [self.weight_decay, self.alpha, self.one_minus_alpha, self.eps, centered, 0.0];
+        (Kind::Rmsprop, momentum, f)
     }
 }
 

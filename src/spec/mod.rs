@@ -43,7 +43,7 @@ pub use lab::{Lab, LabSpec};
 pub use load::{Loaded, load, read};
 pub use logging::{Logging, Metric, Policy};
 pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
-pub use optimizer::{Adam, AdamW, Optimizer, Rmsprop, Sgd};
+pub use optimizer::*;
 pub use problem::{Location, Problem};
 pub use schedule::{
     Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Rule, Schedule, Stage,

@@ -12,6 +12,9 @@ use super::{
 /// More layers than any Sequential needs; a longer list is a slip, and would be planned for minutes.
 const MAX_LAYERS: usize = 10_000;
 
+/// PyTorch's default.
+const LAYER_NORM_EPS: f64 = 1e-5;
+
 /// The table `[model]`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Model {
@@ -42,6 +45,11 @@ pub enum Layer {
         /// The probability, in [0, 1).
         p: f64,
     },
+    /// Normalizes each row to mean 0 and variance 1, then scales and shifts its units by what is learned.
+    LayerNorm {
+        /// Added to the variance (1e-5).
+        eps: f64,
+    },
 }
 
 /// A weight or bias of a layer.
@@ -64,7 +72,13 @@ impl Layer {
             Self::Tanh => "Tanh",
             Self::Sigmoid => "Sigmoid",
             Self::Dropout { .. } => "Dropout",
+            Self::LayerNorm { .. } => "LayerNorm",
         }
+    }
+
+    /// Whether only training has it, and not a net of tensors.
+    pub(super) fn learns_by_training_only(&self) -> bool {
+        matches!(self, Self::LayerNorm { .. })
     }
 
     /// Width of its output.
@@ -84,6 +98,9 @@ impl Layer {
                     bias.then(|| Parameter { name: "bias", shape: vec![*out_features], constant: None });
                 std::iter::once(weight).chain(bias).collect()
             }
+            Self::LayerNorm { .. } => [("weight", 1.0), ("bias", 0.0)]
+                .map(|(name, start)| Parameter { name, shape: vec![inputs], constant: Some(start) })
+                .into(),
             _ => Vec::new(),
         }
     }
@@ -166,6 +183,11 @@ impl Layer {
                 Word { name: "gelu", value: Self::Gelu, doc: "x Φ(x), by the error function" },
                 Word { name: "tanh", value: Self::Tanh, doc: "hyperbolic tangent" },
                 Word { name: "sigmoid", value: Self::Sigmoid, doc: "1 / (1 + exp(-x))" },
+                Word {
+                    name: "layer_norm",
+                    value: Self::LayerNorm { eps: LAYER_NORM_EPS },
+                    doc: "each row to mean 0 and variance 1, then scaled and shifted, as nn.LayerNorm",
+                },
             ],
             &[
                 Choice {
@@ -185,6 +207,17 @@ impl Layer {
                                 t.refuse("p", &[], message, "lower it");
                             }
                             Self::Dropout { p }
+                        })
+                    },
+                },
+                Choice {
+                    name: "layer_norm",
+                    doc: "each row to mean 0 and variance 1, then scaled and shifted, as nn.LayerNorm",
+                    read: |v| {
+                        v.table(|t| {
+                            let doc = "added to the variance";
+                            let eps = t.default("eps", doc, LAYER_NORM_EPS, |v| v.float(Range::NonNegative));
+                            Self::LayerNorm { eps }
                         })
                     },
                 },

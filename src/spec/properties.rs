@@ -130,6 +130,7 @@ fn model() -> impl Strategy<Value = Model> {
         linear,
         select(vec![Layer::Relu, Layer::Gelu, Layer::Tanh, Layer::Sigmoid]),
         below_one().prop_map(|p| Layer::Dropout { p }),
+        non_negative().prop_map(|eps| Layer::LayerNorm { eps }),
     ];
     let init = prop_oneof![
         select(vec![Init::Pytorch, Init::XavierUniform, Init::KaimingNormal]),

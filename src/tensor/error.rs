@@ -8,6 +8,12 @@ use crate::{device::backend::BackendError, host::reason};
 /// Why an operation on tensors was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum TensorError {
+    /// A layer that only training has.
+    #[error("a net of tensors has no `{layer}`")]
+    NoLayer {
+        /// PyTorch's name of it.
+        layer: &'static str,
+    },
     /// Operands live on different devices.
     #[error(
         "`{left}` is on {left_device} and `{right}` on {right_device}; copy one: `{} = {left}.copy({right_device})`",

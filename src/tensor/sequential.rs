@@ -69,6 +69,7 @@ impl Sequential {
                 Layer::Tanh => Step::Activate(Activation::Tanh),
                 Layer::Sigmoid => Step::Activate(Activation::Sigmoid),
                 Layer::Dropout { .. } => Step::Nothing,
+                other => return Err(TensorError::NoLayer { layer: other.name() }),
             };
             net.steps.push(step);
         }

@@ -2,7 +2,7 @@
 
 use super::Builder;
 use crate::{
-    program::{Activate, Activation, Dropout, Gather, Linear, Loss, Phase, RowSource, Slice},
+    program::{Activate, Activation, Dropout, Gather, LayerNorm, Linear, Loss, Phase, RowSource, Slice},
     spec::{Layer, Metric},
 };
 
@@ -28,6 +28,7 @@ impl Builder<'_> {
                     x = Linear::lower(l, i, &self.parameters[i], following, x, [width, outputs]);
                     i += usize::from(following.is_some());
                 }
+                Layer::LayerNorm { eps } => x = LayerNorm::lower(l, i, &self.parameters[i], *eps, x, width),
                 Layer::Dropout { p } if l.training && *p > 0.0 => x = Dropout::lower(l, i, *p, x, width),
                 layer => {
                     if let Some(activation) = Activation::of_layer(layer) {

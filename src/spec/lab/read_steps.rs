@@ -117,6 +117,10 @@ impl Step {
 impl Net {
     fn read(t: &mut Fields<'_>) -> Self {
         let layers = t.required("layers", "the layers, first to last", |v| v.list(1..=1000, Layer::read));
+        if let Some(layer) = layers.iter().find(|layer| layer.learns_by_training_only()) {
+            let message = format!("a net of tensors has no `{}`", layer.name());
+            t.refuse("layers", &[], message, "leave the layer out");
+        }
         let input = t.required("input", "the tensor it is applied to, [rows, in]", read_operand);
         let by_rule = Start::Init(Init::Pytorch);
         let start = t.one_of(
