@@ -23,7 +23,10 @@ enum Kind {
     OP_LOG_APPEND,
     OP_ACCUMULATE,
     OP_WATCH,
-    OP_ZERO
+    OP_ZERO,
+    OP_LAYER_NORM,
+    OP_LAYER_NORM_BACKWARD,
+    OP_LAYER_NORM_GRADIENT
 };
 
 enum Activation {
@@ -51,7 +54,6 @@ enum Flag {
     FLAG_MOMENTUM = 1 << 6,  // The update keeps a momentum.
     FLAG_NESTEROV = 1 << 7,  // Nesterov's form of it.
     FLAG_DECOUPLED = 1 << 8,  // Weight decay shrinks the weights themselves.
-    FLAG_CENTERED = 1 << 9,  // The mean gradient is taken out of the mean square.
 };
 
 const u64 NONE = ~0ull;
@@ -124,4 +126,7 @@ static_assert(sizeof(Run) == 128, "as the host has it");
     case OP_LOG_APPEND: return log_append_op(op, arena, run, s); \
     case OP_ACCUMULATE: return accumulate_op(op, arena, run, s); \
     case OP_WATCH: return watch_op(op, arena, run, s); \
-    case OP_ZERO: return zero_op(op, arena, run, s);
+    case OP_ZERO: return zero_op(op, arena, run, s); \
+    case OP_LAYER_NORM: return layer_norm_op(op, arena, run, s); \
+    case OP_LAYER_NORM_BACKWARD: return layer_norm_backward_op(op, arena, run, s); \
+    case OP_LAYER_NORM_GRADIENT: return layer_norm_gradient_op(op, arena, run, s);

@@ -1,32 +1,31 @@
-// A sum over GPUs that reach each other's memory: one launch on each of them, no library, and no wait of the host.
+// All-reduce over GPUs with access to each other's memory: one launch on each GPU, no library, no wait on the host.
 //
-// The clever part. Every GPU lays its numbers down in memory of its own, tells the others, and reads what all have laid
-// down; everyone adds in the order of ranks, so that all hold the same bits. A block deals with the same numbers on every
-// GPU, so it meets only the block of its own number there: by words that count calls and are never reset. What is laid
-// down goes to two places in turn, so that one meeting is enough: who writes a place again has met the others since they
-// read it. Their launch before this one had to end first, and it was then that they read.
+// Every GPU copies its elements to a buffer of its own, signals the others, and reads all buffers. Each adds in rank
+// order, so all get the same bits. A block handles the same elements on every GPU, so it waits only for the block of the
+// same index there, by words that count calls and are never reset. Calls alternate between two buffers, so that one
+// barrier is enough: before a GPU writes a buffer again, the others' previous launch, which read it, has ended.
 //
-// All blocks of a launch must run at the same time, so it is a cooperative one. A GPU that does not come is not waited
-// for for ever: the host may say stop, and the clock does. Then a block writes down who is missing and leaves, and so
-// does every launch after it, since what it would sum is of no use any more.
+// All blocks of a launch must run at the same time, so the launch is cooperative. Waits end when the host requests a stop
+// or the time is up. The block then records which GPU is missing and returns, as does every later launch, whose result
+// would be useless.
 
 const int MOST_PEERS = 8;
-const u64 GIVEN_UP = ~0ull;    // instead of a block's count of calls
-const u32 STOPPED = 0xff;      // instead of who is missing
+const u64 GIVEN_UP = ~0ull;    // in place of a block's count of calls
+const u32 STOPPED = 0xff;      // in place of the missing rank
 
-// What a GPU knows of all of them. The host's twin is src/device/cuda/all_reduce/peer.rs.
+// A GPU's table of all GPUs. Its Rust counterpart is in src/device/cuda/all_reduce/peer.rs.
 struct Peers {
-    float* laid[MOST_PEERS];       // on each GPU: two places of `room` numbers
-    u64* arrived[MOST_PEERS];      // on each GPU: [blocks][MOST_PEERS], the calls that a rank's block has laid down
+    float* laid[MOST_PEERS];       // on each GPU: two buffers of `room` elements
+    u64* arrived[MOST_PEERS];      // on each GPU: [blocks][MOST_PEERS], the calls whose elements a rank's block has written
     u64* calls;                    // of this GPU's own blocks
-    u64* words;                    // in the host's memory: stop (not 0), then step << 8 | rank + 1 of who did not come
+    u64* words;                    // in host memory: stop (not 0), then step << 8 | rank + 1 of the missing GPU
     u64 room;                      // a multiple of 4
     int rank, ranks;
 };
 
 static_assert(sizeof(Peers) == 160, "the host's twin has this size");
 
-// Whoever sees the value sees all that this block wrote before the block met last, on any GPU.
+// A reader of the value, on any GPU, sees all that this block wrote before its last __syncthreads.
 __device__ __forceinline__ void release_to_all(u64* at, u64 value) {
 #ifdef CUSIM
     __atomic_store_n(at, value, __ATOMIC_RELEASE);
@@ -55,9 +54,9 @@ __device__ __forceinline__ u64 nanoseconds() {
     return now;
 }
 
-// Waits till a word counts so far; else what is to be told: nobody said stop, and the time is over, or somebody did.
+// Waits until `word >= call`. Returns false on timeout, or when the host requests a stop, which sets `stopped`.
 __device__ __forceinline__ bool came(const u64* word, u64 call, u64 limit_ns, const u64* stop, bool& stopped) {
-    const u32 TURNS_PER_LOOK = 64;   // a look at the host's memory takes as long as many turns
+    const u32 TURNS_PER_LOOK = 64;   // reading host memory takes as long as many turns
     u64 begun = 0;
     for (u32 turn = 1; acquire_of_any(word) < call; turn++) {
         relax();
@@ -70,7 +69,7 @@ __device__ __forceinline__ bool came(const u64* word, u64 call, u64 limit_ns, co
     return true;
 }
 
-// Four of n numbers, 0 beyond them; `whole`: x is aligned to all four.
+// Four of n elements, 0 past the end; `whole`: x is aligned to four.
 __device__ __forceinline__ float4 quad_of(const float* x, u64 i, u64 n, bool whole) {
     if (whole && 4 * i + 4 <= n) return ((const float4*)x)[i];
     float own[4];
@@ -78,9 +77,8 @@ __device__ __forceinline__ float4 quad_of(const float* x, u64 i, u64 n, bool who
     return make_float4(own[0], own[1], own[2], own[3]);
 }
 
-// numbers = their sum over all GPUs, in the order of ranks. Every GPU has as many of them, and as many blocks and threads.
-// A thread owns every threads-th quad, whatever its alignment. Another GPU is waited for no longer than `limit_ns`; `run`
-// tells the step, for the one who reads of that.
+// numbers = their sum over all GPUs in rank order. All GPUs have equal counts of numbers, blocks and threads. A thread owns
+// every threads-th quad, aligned or not. Waits at most `limit_ns` for another GPU; `run` holds the step, for the error.
 extern "C" __global__ void __launch_bounds__(256) peer_sum(float* numbers, u64 n, const Peers* table, const Run* run,
                                                           u64 limit_ns) {
     __shared__ bool lost;
@@ -95,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(256) peer_sum(float* numbers, u64 n
     float4* own = (float4*)(peers.laid[rank] + place);
     for (u64 i = s.thread; i < quads; i += s.threads) own[i] = quad_of(numbers, i, n, whole);
     if (threadIdx.x == 0) lost = false;
-    __syncthreads();   // all of this block is laid down
+    __syncthreads();   // this block's elements are written
     int other = threadIdx.x;
     if (other < ranks) {
         release_to_all(peers.arrived[other] + blockIdx.x * MOST_PEERS + rank, call);
@@ -103,12 +101,12 @@ extern "C" __global__ void __launch_bounds__(256) peer_sum(float* numbers, u64 n
         if (!came(peers.arrived[rank] + blockIdx.x * MOST_PEERS + other, call, limit_ns, peers.words, stopped)) {
             lost = true;
             u64 step = run ? run->step + 1 : 0;
-            // Who found somebody missing is not overruled by who was told to stop for it.
+            // A missing GPU has priority over the stop that it causes.
             if (!stopped || acquire_of_any(peers.words + 1) == 0)
                 release_to_all(peers.words + 1, step << 8 | (stopped ? STOPPED : other + 1));
         }
     }
-    __syncthreads();   // all others have laid down theirs
+    __syncthreads();   // all other blocks' elements are written
     if (lost) {
         if (threadIdx.x == 0) peers.calls[blockIdx.x] = GIVEN_UP;
         return;
@@ -117,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(256) peer_sum(float* numbers, u64 n
 #pragma unroll
     for (int r = 0; r < MOST_PEERS; r++) from[r] = (const float4*)(r < ranks ? peers.laid[r] + place : 0);
     for (u64 i = s.thread; i < quads; i += s.threads) {
-        float4 part[MOST_PEERS];   // fetched all at once: each takes a way through a link
+        float4 part[MOST_PEERS];   // loaded all at once: each load crosses a link
 #pragma unroll
         for (int r = 0; r < MOST_PEERS; r++)
             if (r < ranks) part[r] = from[r][i];

@@ -9,6 +9,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("dropout.cu", include_str!("dropout.cu")),
     ("product.cu", include_str!("product.cu")),
     ("bias_gradient.cu", include_str!("bias_gradient.cu")),
+    ("layer_norm.cu", include_str!("layer_norm.cu")),
     ("loss.cu", include_str!("loss.cu")),
     ("reduce.cu", include_str!("reduce.cu")),
     ("clip.cu", include_str!("clip.cu")),

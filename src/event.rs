@@ -1,7 +1,11 @@
 //! All that the outside may learn of a run. The trainer emits events and formats nothing; sinks consume them.
 
+mod lab;
+
+pub use lab::{CopyRow, Norms, ProductRow, StepRow, StepStatus, Together};
+
 use crate::{
-    device::{ClockCost, LaneTrace},
+    device::{ClockCost, Kind, LaneTrace, Line, Purpose},
     plan::{RunLimit, Verdict},
     spec::Metric,
 };
@@ -17,6 +21,16 @@ pub enum Event {
     Validation(ValidationRow),
     /// How far the run is; at most some twenty a second.
     Progress(Progress),
+    /// Norms of products have reached the host.
+    Norms(Norms),
+    /// A device has done all its products of a shape.
+    Product(ProductRow),
+    /// All devices have done theirs.
+    Together(Together),
+    /// All copies of a size are done.
+    Copy(CopyRow),
+    /// A step over tensors is done.
+    Step(Box<StepRow>),
     /// Something that `run.log` keeps and a person may want to read.
     Notice(Level, String),
     /// Last of all.
@@ -32,11 +46,13 @@ pub enum Level {
     Warning,
 }
 
-/// The facts of a run that do not change.
-#[derive(Clone, Debug, PartialEq)]
+/// The facts of a run that do not change. What has no meaning for its kind is empty.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Header {
     /// The experiment's name.
     pub name: String,
+    /// What is done, in words, where it is no training: `1,000 products of [100, 100] x [100, 100]`.
+    pub lab: Option<String>,
     /// What the spec asked for: `3`, `all`, `gpu:1;gpu:2`.
     pub devices_requested: String,
     /// Names of the devices that train.
@@ -137,9 +153,10 @@ pub struct Progress {
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
     /// As planned.
+    #[default]
     Finished,
     /// A fault: the reason says which.
     Failed,
@@ -174,19 +191,19 @@ pub enum NoModel {
     Unread,
 }
 
-/// The end of a run, in numbers. `None` is a value that is not known, and an empty cell.
-#[derive(Clone, Debug, PartialEq)]
+/// The end of a run, in numbers. `None` is a value that is not known, or has no meaning for its kind: an empty cell.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// How it ended.
     pub status: Status,
     /// Why it ended so, where that needs words.
     pub reason: Option<String>,
     /// Epochs begun.
-    pub epochs: u64,
-    /// Optimizer steps taken.
+    pub epochs: Option<u64>,
+    /// Optimizer steps taken; products, copies or steps over tensors.
     pub steps: u64,
     /// Training rows seen.
-    pub samples: u64,
+    pub samples: Option<u64>,
     /// Loss of the last training row; `None` under `off`.
     pub final_train_loss: Option<f32>,
     /// Rows that it is the mean of.
@@ -283,4 +300,20 @@ pub struct Transfer {
     /// Time that the host spent, or the device where it tells; 0 for no-ops, `None` where nobody knows: a sum that is queued
     /// among a device's own work.
     pub total_s: Option<f64>,
+}
+
+impl Transfer {
+    /// What a ledger has under one kind and purpose.
+    pub fn new(kind: Kind, purpose: Purpose, from: String, to: String, line: Line) -> Self {
+        Self {
+            kind: kind.name(),
+            purpose: purpose.name(),
+            from,
+            to,
+            count: line.count,
+            noop_count: line.noop_count,
+            bytes: (kind != Kind::Sync).then_some(line.bytes),
+            total_s: line.seconds(),
+        }
+    }
 }

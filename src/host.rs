@@ -1,10 +1,10 @@
-//! What the host tells of itself. Everything is optional: a system that keeps its facts elsewhere leaves them unknown.
+//! Facts about the host. All are optional: what the system does not report stays unknown.
 
 #[allow(unsafe_code)]
 mod huge_pages;
-pub mod load;
-pub mod nvml;
-pub mod processor;
+pub(crate) mod load;
+pub(crate) mod nvml;
+pub(crate) mod processor;
 mod regular;
 
 use std::{
@@ -16,7 +16,7 @@ use std::{
 pub use huge_pages::prefer_huge_pages;
 pub use regular::open_regular;
 
-/// How this program was built: `release`, or `debug`, which is several times slower.
+/// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
 /// The processor's name.
@@ -24,7 +24,7 @@ pub fn cpu_model() -> Option<String> {
     model_in(&cpuinfo_head()?)
 }
 
-/// The first core's facts. On a machine of a hundred cores the whole takes milliseconds to read.
+/// The first core's part of `/proc/cpuinfo`: with a hundred cores, the whole file takes milliseconds to read.
 fn cpuinfo_head() -> Option<String> {
     let mut head = vec![0; 4096];
     let length = File::open("/proc/cpuinfo").ok()?.read(&mut head).ok()?;
@@ -40,7 +40,7 @@ fn model_in(cpuinfo: &str) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-/// The first core's caches, nearest first, as `L1 data 48K`.
+/// The first core's caches from L1 on, as `L1 data 48K`.
 pub fn caches() -> Vec<String> {
     let read = |index: u32, what: &str| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}");
@@ -58,7 +58,7 @@ pub fn logical_cores() -> Option<usize> {
     std::thread::available_parallelism().ok().map(usize::from)
 }
 
-/// A figure of `/proc/meminfo`, in bytes.
+/// An entry of `/proc/meminfo`, in bytes.
 pub fn memory(what: &str) -> Option<u64> {
     meminfo(&fs::read_to_string("/proc/meminfo").ok()?, what)
 }
@@ -69,20 +69,20 @@ fn meminfo(text: &str, what: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Bytes of memory that this process has now.
+/// This process's resident memory in bytes.
 pub fn process_memory() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     meminfo(&status, "VmRSS")
 }
 
-/// The memory limit of this process's control group, where it is less than the machine's.
+/// This process's cgroup memory limit in bytes, if it is below `total`.
 pub fn memory_limit(total: Option<u64>) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     limit_in(&groups, Path::new("/sys/fs/cgroup")).filter(|&limit| total.is_none_or(|total| limit < total))
 }
 
-/// The least limit of the group and of those above it, in version 2's one tree or version 1's tree for memory. Inside a
-/// container the group's own path may not be visible: then the root of the tree stands for it.
+/// The lowest limit of the cgroup and its ancestors (cgroup v2, or v1's memory tree). In a container the group's own path
+/// may be hidden; the root of the tree is then used.
 fn limit_in(groups: &str, mount: &Path) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -101,13 +101,13 @@ fn limit_in(groups: &str, mount: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// Bytes that this process may still take: what the machine has available, the control group's limit, the limit of the
-/// address space. Unlimited where nothing is known.
+/// Bytes that this process may still allocate: the least of available memory, cgroup limit and address space limit.
+/// `u64::MAX` if none is known.
 pub fn usable_memory() -> u64 {
     let available = memory("MemAvailable").unwrap_or(u64::MAX);
     let group = memory_limit(memory("MemTotal")).unwrap_or(u64::MAX);
     let space = fs::read_to_string("/proc/self/limits").ok().and_then(|text| address_space(&text));
-    // What is taken of it already counts, be it in use or not.
+    // The limit counts reserved address space, used or not.
     let taken = || fs::read_to_string("/proc/self/status").ok().and_then(|text| meminfo(&text, "VmSize"));
     let space = space.map_or(u64::MAX, |limit| limit.saturating_sub(taken().unwrap_or(0)));
     available.min(group).min(space)
@@ -123,17 +123,16 @@ fn address_space(limits: &str) -> Option<u64> {
         .ok()
 }
 
-/// Bytes of a core's second-level cache.
+/// Bytes of one core's L2 cache.
 pub fn second_level_cache() -> Option<u64> {
     size_of_cache(&caches().into_iter().find(|c| c.starts_with("L2"))?)
 }
 
-/// Bytes of each cache.
+/// Bytes of each of the first core's caches.
 pub fn cache_sizes() -> Vec<u64> {
     caches().iter().filter_map(|cache| size_of_cache(cache)).collect()
 }
 
-/// Of a cache as [`caches`] describes it.
 fn size_of_cache(cache: &str) -> Option<u64> {
     let size = cache.rsplit(' ').next()?;
     let (number, unit) = match size.strip_suffix('M') {
@@ -148,13 +147,13 @@ pub fn kernel() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned())
 }
 
-/// Why the system refused, in the words of all messages: `permission denied`, not `Permission denied (os error 13)`.
+/// A system error's text for messages: `permission denied`, not `Permission denied (os error 13)`.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error ").next().unwrap_or(&text);
     let mut letters = text.chars();
     match letters.next() {
-        // An acronym (`RPC ...`) keeps its capitals.
+        // An acronym such as `RPC` keeps its capitals.
         Some(first) if letters.clone().next().is_some_and(char::is_lowercase) => {
             first.to_lowercase().chain(letters).collect()
         }

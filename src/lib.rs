@@ -30,8 +30,9 @@
 //! | [`train`] | the loop: blocks of steps, validation, stopping; it formats nothing |
 //! | [`lab`] | experiments on the machine itself: products, copies, a tour of tensors |
 //! | [`record`] | events into a run folder: one sink per file |
+//! | [`run`] | a session: trials prepared, executed, recorded; one run or a sweep, for every kind |
 //! | [`report`] | run folders into tables and comparisons |
-//! | [`cli`] | the command line, and the one place where all layers meet |
+//! | [`cli`] | the command line: arguments, commands, printing |
 
 #![deny(missing_docs, unsafe_code, clippy::undocumented_unsafe_blocks)]
 
@@ -48,6 +49,7 @@ pub mod program;
 pub mod random;
 pub mod record;
 pub mod report;
+pub mod run;
 pub mod spec;
 pub mod tensor;
 pub mod train;

@@ -1,28 +1,28 @@
-//! Random numbers: one independent stream for every purpose, all from the run's seed.
+//! Random numbers: one independent stream per purpose, all derived from the run's seed.
 //!
-//! A stream is named by (seed, [`Purpose`], index): the index tells epochs, layers or splits apart. So no part of a run
-//! can disturb another: a longer validation set leaves the order of the training rows as it was. Names are turned into
-//! keys by SplitMix64's finalizer (Steele, Lea, Flood: *Fast Splittable Pseudorandom Number Generators*, 2014), and all
-//! numbers are the same on every machine. The frozen tests below hold them still through library updates.
+//! A stream's key is a hash of (seed, [`Purpose`], index); the index is that of an epoch, a layer or a split. One part of
+//! a run thus cannot disturb another: a longer validation set leaves the order of the training rows unchanged. The hash
+//! is SplitMix64's finalizer (Steele, Lea, Flood: *Fast Splittable Pseudorandom Number Generators*, 2014). Streams are
+//! identical on every machine; tests below pin them against library updates.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What a stream is for. The numbers are part of every key: they never change.
+/// What a stream is for. The discriminants are part of every key and must never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Initial weights; the index is the layer's.
+    /// Initial weights; indexed by layer.
     Weights = 1,
-    /// The order of the training rows; the index is the epoch.
+    /// The order of the training rows; indexed by epoch.
     Order = 2,
-    /// Which rows validate.
+    /// The split into training and validation rows.
     Split = 3,
-    /// Dropout masks; the index is the layer's.
+    /// Dropout masks; indexed by layer.
     Dropout = 4,
     /// Synthetic rows; index 0 for training, 1 for validation.
     Data = 5,
-    /// Tensors of the lab; the index tells them apart.
+    /// Tensors of lab experiments; indexed by tensor.
     Tensor = 6,
 }
 
@@ -37,7 +37,7 @@ pub const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The 64-bit key of a stream, for those that count instead of stepping a generator (dropout on a device).
+/// A stream's 64-bit key, for counter-based use (dropout on a device).
 #[inline]
 pub const fn key(seed: u64, purpose: Purpose, index: u64) -> u64 {
     let seeded = mix(seed.wrapping_add(GOLDEN));
@@ -45,18 +45,18 @@ pub const fn key(seed: u64, purpose: Purpose, index: u64) -> u64 {
     mix(tagged.wrapping_add(index.wrapping_mul(GOLDEN)))
 }
 
-/// A stream of high quality and many numbers: weights, synthetic rows.
+/// A stream of high statistical quality: weights, synthetic rows.
 pub fn stream(seed: u64, purpose: Purpose, index: u64) -> ChaCha8Rng {
     ChaCha8Rng::from_seed(expand(key(seed, purpose, index)))
 }
 
-/// A stream that is made and stepped in about a nanosecond: orders of rows.
+/// A fast stream, about a nanosecond per number: row orders.
 pub fn fast_stream(seed: u64, purpose: Purpose, index: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::from_seed(expand(key(seed, purpose, index)))
 }
 
-/// A number uniform in `0..bound`, exactly: Lemire, *Fast Random Integer Generation in an Interval* (2019). It divides
-/// only in the rare case where a number may have to be rejected. `bound` is at least 1.
+/// Uniform in `0..bound` without bias; `bound` is at least 1. Lemire, *Fast Random Integer Generation in an Interval*
+/// (2019).
 #[inline]
 pub fn below(rng: &mut impl Rng, bound: u32) -> u32 {
     let mut product = (rng.next_u64() >> 32) * u64::from(bound);
@@ -69,8 +69,8 @@ pub fn below(rng: &mut impl Rng, bound: u32) -> u32 {
     (product >> 32) as u32
 }
 
-/// Two numbers from one step of the generator, uniform in `0..first` and `0..second` and independent of each other,
-/// exactly: Brackett-Rozinsky and Lemire, *Batched Ranged Random Integer Generation* (2024). Bounds are at least 1.
+/// Two independent numbers from one step of the generator, uniform in `0..first` and `0..second` without bias; both
+/// bounds are at least 1. Brackett-Rozinsky and Lemire, *Batched Ranged Random Integer Generation* (2024).
 #[inline]
 pub fn below_two(rng: &mut impl Rng, first: u32, second: u32) -> (u32, u32) {
     let draw = |word: u64| {
@@ -89,7 +89,7 @@ pub fn below_two(rng: &mut impl Rng, first: u32, second: u32) -> (u32, u32) {
     numbers
 }
 
-/// Four steps of SplitMix64: the seed of a generator with 256 bits of state.
+/// A 256-bit seed: four steps of SplitMix64.
 fn expand(key: u64) -> [u8; 32] {
     let mut bytes = [0; 32];
     let mut state = key;
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn streams_are_frozen() {
-        // Computed apart from this code, from the papers' definitions. A change here changes every run ever recorded.
+        // Computed from the papers' definitions, without this code. Changed values would change every recorded run.
         assert_eq!(stream(0, Purpose::Weights, 0).next_u64(), 4991626323957592864);
         assert_eq!(fast_stream(0, Purpose::Order, 1).next_u64(), 6055622034618388874);
         assert_eq!(key(0, Purpose::Dropout, 2), 13448923617019821381);

@@ -1,4 +1,4 @@
-//! Numbers as a person reads them: four digits that matter, with their unit. Files never use these.
+//! Numbers for people: four significant digits and a unit. Files use exact values instead.
 
 /// `0.01234`, `1234`, `1.234e-7`.
 pub fn number(value: f64) -> String {
@@ -18,12 +18,12 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// As short as it can be read back exactly: `0.03`, `1e-8`, `1e20`.
+/// The shortest text that reads back exactly: `0.03`, `1e-8`, `1e20`.
 pub fn exact(value: f64) -> String {
     if value == 0.0 || (1e-4..1e9).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
 }
 
-/// The same of f32, in fewer digits.
+/// [`exact`] for an f32.
 pub fn shortest(value: f32) -> String {
     if value == 0.0 || (1e-4..1e9).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
 }
@@ -55,7 +55,7 @@ pub fn numbers(numbers: &[usize]) -> String {
     together.collect::<Vec<_>>().join(", ")
 }
 
-/// `160.2 k`, `5.126 M`: of something per second.
+/// Per second: `160.2 k`, `5.126 M`.
 pub fn rate(value: f64) -> String {
     match value {
         v if v >= 999.95e12 => format!("{} P", number(v / 1e15)),
@@ -101,7 +101,7 @@ pub fn bytes(value: u64) -> String {
     format!("{scaled:.digits$} {unit}")
 }
 
-/// What is needed and what is there, told apart however near they are.
+/// Needed and available bytes, in exact bytes where their rounded texts would be equal.
 pub fn two_sizes(needed: u64, there: u64) -> [String; 2] {
     let words = [needed, there].map(bytes);
     let same = words[0].replace(".0 ", " ") == words[1].replace(".0 ", " ");

@@ -91,7 +91,7 @@ impl Product {
         self.shape
     }
 
-    /// So many times as a step of training does it, with all that belongs to it: laying out, sharing, meeting.
+    /// Repeats the product as a training step computes it, including packing, sharing and barriers.
     pub fn ours(&mut self, times: usize) {
         let block = Block {
             work: PassKind::Train,

@@ -1,63 +1,74 @@
-//! `runner check SPEC.toml`: what would happen, in words and numbers. Nothing is written, nothing trained.
+//! `runner check SPEC.toml`: what would happen, in words and numbers. Nothing is written, nothing run.
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, Table, presets};
 
 use super::{
     args::RunOptions,
     describe::describe,
-    exit::{Exit, print},
-    lab,
+    describe_lab,
     machine::{machine, wants_gpu},
-    prepare::{Datasets, Prepared, prepare},
-    run::refuse,
-    warnings::Warnings,
 };
 use crate::{
-    spec::{self, Experiment, Loaded},
+    plan::{Machine, Trial, lab::LabTrial},
+    run::{self, Datasets, Exit, Planned, Prepared, first_run, prepare, print, refuse},
+    spec::{self, Experiment, Loaded, Problem},
     units,
 };
 
 /// Runs the command.
 pub fn check(options: &RunOptions) -> Exit {
-    let experiment = match spec::read(&options.spec(), &options.overrides()) {
-        Ok(Loaded::Train(experiment)) => *experiment,
-        Ok(Loaded::Lab(experiment)) => return lab::check(options, &experiment),
-        Err(failure) => return refuse(&failure),
-    };
-    let machine = machine(options.virtual_gpus, wants_gpu(&experiment));
-    let mut datasets = Datasets::new(&machine);
-    let prepared = match prepare(&experiment, &mut datasets, &machine, options.thread_count()) {
+    match spec::read(&options.spec(), &options.overrides()) {
+        Ok(Loaded::Train(experiment)) => {
+            let machine = machine(options.virtual_gpus, wants_gpu(&experiment));
+            let page = |planned: &Trial, datasets: &mut Datasets| {
+                Ok(describe(planned, &machine, &*datasets.open(&planned.spec)?))
+            };
+            show(options, &experiment, &machine, Datasets::new(&machine), page)
+        }
+        Ok(Loaded::Lab(experiment)) => {
+            let machine = machine(options.virtual_gpus, true);
+            let page = |planned: &LabTrial, (): &mut ()| Ok(describe_lab::describe(planned));
+            show(options, &experiment, &machine, (), page)
+        }
+        Err(failure) => refuse(&failure),
+    }
+}
+
+/// The table of trials, and the first that runs as a page.
+fn show<P: Planned>(
+    options: &RunOptions,
+    experiment: &Experiment<P::Spec>,
+    machine: &Machine,
+    mut shared: P::Shared,
+    page: impl FnOnce(&P, &mut P::Shared) -> Result<String, Vec<Problem>>,
+) -> Exit {
+    let prepared: Vec<Prepared<P>> = match prepare(experiment, &mut shared, machine, options.thread_count()) {
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
     // One trial is shown whole; the table lists all of them.
-    let first = prepared.iter().zip(&experiment.trials).find_map(|(prepared, trial)| match prepared {
-        Prepared::Run(planned) => Some((trial.index, planned)),
-        _ => None,
-    });
-    let first = first.filter(|_| !options.quiet);
+    let first = first_run(&prepared).filter(|_| !options.quiet);
     // The page has the note on its own devices.
-    let on_page = first.and_then(|(_, planned)| planned.devices.note.as_deref());
-    warnings(&experiment, &prepared, on_page).print();
+    let on_page = first.and_then(|(_, planned)| planned.devices().note.as_deref());
+    run::warnings(experiment, &prepared, on_page).print();
     let mut text = String::new();
     if experiment.is_sweep() && !options.quiet {
-        text.push_str(&trials(&experiment, &prepared));
+        text.push_str(&trials(experiment, &prepared));
     }
     if let Some((index, planned)) = first {
         if experiment.is_sweep() {
             let _ = write!(text, "\ntrial {index}: "); // a String takes every write
         }
-        let dataset = match datasets.open(&planned.spec) {
-            Ok(dataset) => dataset,
+        match page(planned, &mut shared) {
+            Ok(page) => text.push_str(&page),
             Err(problems) => return refuse(&experiment.failure(problems.into_iter().map(|p| (index, p)))),
-        };
-        text.push_str(&describe(planned, &machine, &dataset));
+        }
     }
     let printed = print(&text);
-    let missing = prepared.iter().zip(&experiment.trials).filter_map(|(p, t)| match p {
-        Prepared::Missing(problem) => Some((t.index, problem.clone())),
+    let missing = prepared.iter().enumerate().filter_map(|(index, prepared)| match prepared {
+        Prepared::Missing(problem) => Some((index, problem.clone())),
         _ => None,
     });
     let missing: Vec<_> = missing.collect();
@@ -68,40 +79,27 @@ pub fn check(options: &RunOptions) -> Exit {
     Exit::Missing
 }
 
-/// What is to be said of the trials that run, or would do the same as one that does, but for what is told elsewhere.
-pub fn warnings(experiment: &Experiment, prepared: &[Prepared], elsewhere: Option<&str>) -> Warnings {
-    let trials = prepared.iter().zip(&experiment.trials).filter_map(|(own, trial)| {
-        let (devices, runs) = match own {
-            Prepared::Run(planned) => (&planned.devices, own),
-            Prepared::SameAs(earlier, devices) => (devices, prepared.get(*earlier)?),
-            Prepared::Missing(_) => return None,
-        };
-        let Prepared::Run(planned) = runs else { return None };
-        let note = devices.note.clone().filter(|note| Some(note.as_str()) != elsewhere);
-        Some((trial.index, note.into_iter().chain(planned.remarks()).collect()))
-    });
-    Warnings::new(experiment.is_sweep(), trials)
-}
-
 /// A line per trial: its axes, and what becomes of it.
-fn trials(experiment: &Experiment, prepared: &[Prepared]) -> String {
+fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]) -> String {
     let mut table = Table::new();
     let mut header = vec!["trial".to_owned()];
     header.extend(experiment.axes.iter().map(|a| a.key.clone()));
     header.extend(["steps", "devices", "engine", "becomes"].map(str::to_owned));
     let numeric = header.len() - 3;
     table.load_style(presets::NOTHING).set_header(header);
+    let mut any_engine = false;
     for (trial, prepared) in experiment.trials.iter().zip(prepared) {
         let mut cells = vec![trial.index.to_string()];
         cells.extend(trial.axes.iter().map(|(_, value)| value.clone()));
         let nothing = String::new;
         cells.extend(match prepared {
-            Prepared::Run(t) => [
-                units::count(t.steps),
-                t.devices.used_names().join(" "),
-                t.engine.name().into(),
-                "run".into(),
-            ],
+            Prepared::Run(planned) => {
+                let (steps, engine) = planned.steps_and_engine().unzip();
+                any_engine |= engine.is_some();
+                let steps = steps.map(units::count).unwrap_or_default();
+                let devices = planned.devices().used_names().join(" ");
+                [steps, devices, engine.unwrap_or_default().to_owned(), "run".into()]
+            }
             Prepared::SameAs(other, devices) => [
                 nothing(),
                 devices.used_names().join(" "),
@@ -119,10 +117,13 @@ fn trials(experiment: &Experiment, prepared: &[Prepared]) -> String {
         if place < numeric {
             column.set_cell_alignment(CellAlignment::Right);
         }
+        if !any_engine && [numeric - 1, numeric + 1].contains(&place) {
+            column.set_constraint(ColumnConstraint::Hidden);
+        }
     }
     let runs = prepared.iter().filter(|p| matches!(p, Prepared::Run(_))).count();
     let all = units::counted(prepared.len() as u64, "trial");
-    let name = experiment.trials.first().map_or("", |t| t.spec.name.as_str());
+    let name = experiment.trials.first().map_or("", |t| P::name(&t.spec));
     let lines: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
     format!("{name}: {all}, {}\n\n{lines}", units::counted(runs as u64, "run"))
 }

@@ -1,11 +1,10 @@
 //! `runner compare PATH ...`: runs side by side.
 
-use super::{
-    args::CompareOptions,
-    exit::{Exit, print, print_error, print_stderr},
-    run::terminal_width,
+use super::{args::CompareOptions, run::terminal_width};
+use crate::{
+    report,
+    run::{Exit, print, print_error, print_stderr},
 };
-use crate::report;
 
 /// Runs the command.
 pub fn compare(options: &CompareOptions) -> Exit {

@@ -6,7 +6,6 @@ use chrono::{SecondsFormat, Utc};
 
 use super::{
     args::DevicesOptions,
-    exit::{Exit, print, print_error},
     gpus,
     machine::machine,
     rates::{self, Key},
@@ -15,6 +14,7 @@ use crate::{
     device::cpu::measure_rates,
     host,
     plan::{MachineRates, Origin},
+    run::{Exit, print, print_error},
     units,
 };
 

@@ -6,7 +6,6 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use super::device_group::{RankLink, executor};
 use crate::{
     data::{Dataset, Store, epoch_order},
     device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose, RowReader},
@@ -14,6 +13,7 @@ use crate::{
     program::Hyper,
     random,
     report::Estimate,
+    run::{RankLink, executor},
     train,
 };
 

@@ -1,31 +1,25 @@
-//! The command line, and the one place where all layers meet. One file per subcommand.
+//! The command line: arguments, commands, what they print. One file per subcommand.
 
-mod announce;
 mod args;
 mod check;
 mod compare;
 mod describe;
-mod device_group;
+mod describe_lab;
 mod devices;
-mod execute;
-mod exit;
 #[cfg(feature = "cuda")]
 mod gpu_measure;
 #[cfg(feature = "cuda")]
 mod gpu_rates;
 mod gpus;
-mod lab;
 mod machine;
 mod measure;
 mod parity;
-mod prepare;
 mod rate_cache;
 mod rates;
 mod run;
 mod templates;
-mod warnings;
 
-pub use exit::Exit;
+pub use crate::run::Exit;
 
 use std::{ffi::OsString, time::Instant};
 

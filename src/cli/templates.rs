@@ -2,11 +2,11 @@
 
 use std::{fs::OpenOptions, io::Write};
 
-use super::{
-    args::NewOptions,
-    exit::{Exit, print, print_error, print_stderr},
+use super::args::NewOptions;
+use crate::{
+    run::{Exit, print, print_error, print_stderr},
+    spec,
 };
-use crate::spec;
 
 /// Prints the JSON Schema of the spec.
 pub fn schema() -> Exit {

@@ -1,38 +1,38 @@
-//! How a device that fails lets go of those that wait for it.
+//! A failed rank releases the ranks that wait for it.
 
 use std::sync::Arc;
 
-/// Ends every wait of a group, now and from now on.
+/// Ends all waits of a group, also later ones.
 #[derive(Clone)]
 pub struct Abort(Arc<dyn Fn() + Send + Sync>);
 
-/// Aborts when it is dropped, unless it was defused: however a rank's thread ends, nobody waits for it.
+/// Aborts on drop unless it was defused, so a rank's thread cannot end and leave the others waiting.
 pub struct Guard<'a>(Option<&'a Abort>);
 
 impl Abort {
-    /// Calls this to abort.
+    /// `abort` may be called from any thread, more than once.
     pub fn new(abort: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(abort))
     }
 
-    /// For a device that waits for nobody.
+    /// For a device that works alone: does nothing.
     pub fn nothing() -> Self {
         Self::new(|| {})
     }
 
-    /// Aborts.
+    /// Ends the waits.
     pub fn now(&self) {
         (self.0)();
     }
 
-    /// Aborts unless defused.
+    /// A guard that aborts on drop.
     pub fn guard(&self) -> Guard<'_> {
         Guard(Some(self))
     }
 }
 
 impl Guard<'_> {
-    /// All went well.
+    /// Drops the guard without an abort.
     pub fn defuse(mut self) {
         self.0 = None;
     }

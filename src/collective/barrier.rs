@@ -1,4 +1,4 @@
-//! A barrier for ranks that may fail: whoever fails poisons it, and whoever does not come is named.
+//! A barrier for ranks that may fail: a failing rank poisons it, and a missing rank is named in the error.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -9,22 +9,21 @@ use std::{
 use super::CollectiveError;
 use crate::host;
 
-/// Turns of the spinning wait before it begins to yield. Where there are more ranks than cores nobody spins: whoever is
-/// waited for needs the core.
+/// Iterations that spin before the wait yields. With more ranks than cores it never spins: the others need the cores.
 const SPINS: u32 = 300;
 
-/// Turns between two looks at the clock.
+/// Iterations between two readings of the clock.
 const TURNS_PER_LOOK: u32 = 256;
 
-/// Yielding turns before the wait sleeps in between: with more ranks than cores, the others need them.
-const PATIENCE: u32 = 20_000;
+/// Iterations before the wait sleeps between two checks.
+const SLEEP_AFTER: u32 = 20_000;
 
-/// Where all ranks meet, again and again.
+/// Reusable: every rank calls [`wait`](Self::wait) once per round.
 pub struct Barrier {
     names: Vec<String>,
-    /// Meetings that each rank has come to.
+    /// Rounds that each rank has reached.
     came: Vec<AtomicUsize>,
-    /// Meetings that are complete.
+    /// Rounds that all ranks have reached.
     complete: AtomicUsize,
     poisoned: AtomicBool,
     limit: Duration,
@@ -32,7 +31,7 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// For ranks of these names, each of which is waited for no longer than `limit`.
+    /// `names` are those of the ranks' devices. A wait takes at most `limit`.
     pub fn new(names: Vec<String>, limit: Duration) -> Self {
         let came = names.iter().map(|_| AtomicUsize::new(0)).collect();
         let cores = host::logical_cores().unwrap_or(1);
@@ -40,27 +39,27 @@ impl Barrier {
         Self { names, came, complete: AtomicUsize::new(0), poisoned: AtomicBool::new(false), limit, spins }
     }
 
-    /// How many meet.
+    /// The number of ranks.
     pub fn world_size(&self) -> usize {
         self.names.len()
     }
 
-    /// Lets everybody go who waits or will come.
+    /// Ends all current and later waits with an error.
     pub fn poison(&self) {
         self.poisoned.store(true, Ordering::Release);
     }
 
-    /// Returns when all ranks have come.
+    /// Returns when all ranks have arrived.
     ///
     /// # Errors
-    /// Where the meeting is poisoned, or a rank did not come in time; then it is poisoned for all.
+    /// The barrier is poisoned, or a rank did not arrive in time, which poisons it.
     pub fn wait(&self, rank: usize) -> Result<(), CollectiveError> {
         if self.poisoned.load(Ordering::Acquire) {
             return Err(CollectiveError::Poisoned);
         }
-        // One order of all arrivals and looks: of two that come last, one sees the other.
+        // Sequentially consistent: of two ranks that arrive last, at least one sees the other's arrival.
         let mine = self.came[rank].fetch_add(1, Ordering::SeqCst) + 1;
-        // The one that sees all there says so; several may, and say the same.
+        // Several ranks may see the round complete; they store the same value.
         if self.came.iter().all(|c| c.load(Ordering::SeqCst) >= mine) {
             self.complete.fetch_max(mine, Ordering::AcqRel);
             return Ok(());
@@ -75,7 +74,7 @@ impl Barrier {
                 std::hint::spin_loop();
                 continue;
             }
-            if turns < PATIENCE {
+            if turns < SLEEP_AFTER {
                 thread::yield_now()
             } else {
                 thread::sleep(Duration::from_micros(50))
@@ -89,9 +88,9 @@ impl Barrier {
         Ok(())
     }
 
-    fn stalled(&self, meeting: usize) -> CollectiveError {
+    fn stalled(&self, round: usize) -> CollectiveError {
         self.poison();
-        let missing = self.came.iter().position(|c| c.load(Ordering::Acquire) < meeting);
+        let missing = self.came.iter().position(|c| c.load(Ordering::Acquire) < round);
         let device = missing.map_or_else(String::new, |rank| self.names[rank].clone());
         CollectiveError::Stalled { device, waited: self.limit }
     }

@@ -1,7 +1,7 @@
-//! Collectives: what several devices of one run do together.
+//! Collectives over the devices of one run.
 //!
-//! A [`Collective`] is one rank's handle. It is given to an executor when that is made, and used from within a step, so
-//! that the other layers need not know how many devices there are. May use [`crate::spec`] and [`crate::program`].
+//! A [`Collective`] is one rank's handle. An executor gets it at construction and uses it within a step, so the other
+//! layers need not know how many devices there are.
 
 mod abort;
 mod barrier;
@@ -13,28 +13,28 @@ pub use abort::{Abort, Guard};
 pub use barrier::Barrier;
 pub use shared::{Shared, shared};
 
-/// Why devices did not come together.
+/// Why a collective failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
-    /// Another rank has failed, and has said why itself.
+    /// Another rank has failed; its own error says why.
     #[error("another device of the run has failed")]
     Poisoned,
-    /// Another rank did not come.
+    /// Another rank did not arrive in time.
     #[error("`{device}` did not come to the sum over devices within {}", crate::units::seconds(waited.as_secs_f64()))]
     Stalled {
-        /// The one that is missing.
+        /// The missing rank's device.
         device: String,
-        /// How long it was waited for.
+        /// The time limit.
         waited: Duration,
     },
 }
 
-/// One rank's way to the others.
+/// One rank's handle.
 pub trait Collective: Send {
-    /// Sums `numbers` over all ranks, in rank order, in place: afterwards every rank holds the same bits. `step` is
-    /// 1-based, for messages.
+    /// Sums `elements` over all ranks, in place and in rank order, so that every rank gets the same bits. `step` counts
+    /// from 1 and is used in messages.
     ///
     /// # Errors
-    /// Where another rank has failed or does not come; the numbers are then of no use.
-    fn all_reduce(&mut self, numbers: &mut [f32], step: u64) -> Result<(), CollectiveError>;
+    /// Another rank failed or did not arrive; `elements` are then undefined.
+    fn all_reduce(&mut self, elements: &mut [f32], step: u64) -> Result<(), CollectiveError>;
 }

@@ -1,9 +1,9 @@
-//! Sums over the threads of one process: each rank lays down what others need of it, all meet, and each sums what
-//! the others laid down.
+//! All-reduce over the threads of one process: each rank copies its elements to a shared table, waits for the others,
+//! and sums from the table.
 //!
-//! Small buffers are summed whole by everyone, which costs one meeting. Of large ones each rank sums its own part, and
-//! picks up the other parts after a second meeting. Either way the additions of an element are made in rank order, so
-//! that all ranks hold the same bits, and a run's bits repeat.
+//! Small buffers: every rank sums everything, which takes one barrier. Large buffers: every rank sums its own part and
+//! copies the other parts after a second barrier. An element is always added up in rank order, so all ranks get the same
+//! bits, and a run's bits repeat.
 
 use std::{
     ops::Range,
@@ -13,16 +13,16 @@ use std::{
 
 use super::{Abort, Collective, CollectiveError, barrier::Barrier};
 
-/// Numbers up to which everyone sums everything.
+/// Elements up to which every rank sums everything.
 const SMALL: usize = 4096;
 
 /// What the ranks share.
 struct Table {
-    meeting: Barrier,
-    /// What each rank laid down; two sets in turn, so that one meeting is enough: who writes a set again has met the
-    /// others since they read it.
-    laid: [Vec<RwLock<Vec<f32>>>; 2],
-    /// The sums of each rank's part.
+    barrier: Barrier,
+    /// Each rank's elements. Calls alternate between two sets, so that one barrier is enough: before a rank writes a set
+    /// again, the others have passed a barrier after reading it.
+    inputs: [Vec<RwLock<Vec<f32>>>; 2],
+    /// The sum of each rank's part.
     summed: Vec<RwLock<Vec<f32>>>,
 }
 
@@ -33,14 +33,14 @@ pub struct Shared {
     calls: usize,
 }
 
-/// A handle for each of the named ranks, and what lets all of them go. A rank is waited for no longer than `limit`.
+/// A handle for each rank, and the abort that releases them all. A rank waits at most `limit` for the others.
 pub fn shared(names: Vec<String>, limit: Duration) -> (Vec<Shared>, Abort) {
     let world = names.len();
-    let places = || (0..world).map(|_| RwLock::default()).collect();
-    let meeting = Barrier::new(names, limit);
-    let table = Arc::new(Table { meeting, laid: [places(), places()], summed: places() });
+    let buffers = || (0..world).map(|_| RwLock::default()).collect();
+    let barrier = Barrier::new(names, limit);
+    let table = Arc::new(Table { barrier, inputs: [buffers(), buffers()], summed: buffers() });
     let ranks = (0..world).map(|rank| Shared { table: Arc::clone(&table), rank, calls: 0 }).collect();
-    (ranks, Abort::new(move || table.meeting.poison()))
+    (ranks, Abort::new(move || table.barrier.poison()))
 }
 
 impl Shared {
@@ -53,48 +53,48 @@ impl Shared {
 }
 
 impl Collective for Shared {
-    fn all_reduce(&mut self, numbers: &mut [f32], _: u64) -> Result<(), CollectiveError> {
+    fn all_reduce(&mut self, elements: &mut [f32], _: u64) -> Result<(), CollectiveError> {
         let table = &*self.table;
-        let laid = &table.laid[self.calls % 2];
+        let inputs = &table.inputs[self.calls % 2];
         self.calls += 1;
-        if numbers.len() <= SMALL {
-            write(&laid[self.rank], |place| {
-                place.clear();
-                place.extend_from_slice(numbers);
+        if elements.len() <= SMALL {
+            write(&inputs[self.rank], |buffer| {
+                buffer.clear();
+                buffer.extend_from_slice(elements);
             });
-            table.meeting.wait(self.rank)?;
-            laid.iter().enumerate().for_each(|(rank, place)| add(numbers, &read(place), rank));
+            table.barrier.wait(self.rank)?;
+            inputs.iter().enumerate().for_each(|(rank, buffer)| add(elements, &read(buffer), rank));
             return Ok(());
         }
-        // Nobody else reads this rank's own part: it is not laid down.
-        let own = self.part(self.rank, numbers.len());
-        write(&laid[self.rank], |place| {
-            place.resize(numbers.len(), 0.0);
-            place[..own.start].copy_from_slice(&numbers[..own.start]);
-            place[own.end..].copy_from_slice(&numbers[own.end..]);
+        // No other rank reads this rank's own part, so it is not copied.
+        let own = self.part(self.rank, elements.len());
+        write(&inputs[self.rank], |buffer| {
+            buffer.resize(elements.len(), 0.0);
+            buffer[..own.start].copy_from_slice(&elements[..own.start]);
+            buffer[own.end..].copy_from_slice(&elements[own.end..]);
         });
-        table.meeting.wait(self.rank)?;
+        table.barrier.wait(self.rank)?;
         write(&table.summed[self.rank], |sums| {
             sums.resize(own.len(), 0.0);
-            for (rank, place) in laid.iter().enumerate() {
+            for (rank, buffer) in inputs.iter().enumerate() {
                 if rank == self.rank {
-                    add(sums, &numbers[own.clone()], rank);
+                    add(sums, &elements[own.clone()], rank);
                 } else {
-                    add(sums, &read(place)[own.clone()], rank);
+                    add(sums, &read(buffer)[own.clone()], rank);
                 }
             }
-            numbers[own].copy_from_slice(sums);
+            elements[own].copy_from_slice(sums);
         });
-        table.meeting.wait(self.rank)?;
-        for (rank, place) in table.summed.iter().enumerate().filter(|(rank, _)| *rank != self.rank) {
-            let part = self.part(rank, numbers.len());
-            numbers[part].copy_from_slice(&read(place));
+        table.barrier.wait(self.rank)?;
+        for (rank, buffer) in table.summed.iter().enumerate().filter(|(rank, _)| *rank != self.rank) {
+            let part = self.part(rank, elements.len());
+            elements[part].copy_from_slice(&read(buffer));
         }
         Ok(())
     }
 }
 
-/// Adds the numbers of a rank; those of the first are what the sum begins with.
+/// Adds a rank's elements; rank 0's start the sum.
 fn add(to: &mut [f32], from: &[f32], rank: usize) {
     if rank == 0 {
         to.copy_from_slice(from);
@@ -103,13 +103,13 @@ fn add(to: &mut [f32], from: &[f32], rank: usize) {
     }
 }
 
-fn read(place: &RwLock<Vec<f32>>) -> RwLockReadGuard<'_, Vec<f32>> {
-    place.read().unwrap_or_else(PoisonError::into_inner)
+fn read(buffer: &RwLock<Vec<f32>>) -> RwLockReadGuard<'_, Vec<f32>> {
+    buffer.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A poisoned lock only says that its rank's thread has panicked, which the meeting reports.
-fn write(place: &RwLock<Vec<f32>>, f: impl FnOnce(&mut Vec<f32>)) {
-    f(&mut place.write().unwrap_or_else(PoisonError::into_inner));
+/// A poisoned lock only means that its rank's thread panicked, which the barrier reports.
+fn write(buffer: &RwLock<Vec<f32>>, f: impl FnOnce(&mut Vec<f32>)) {
+    f(&mut buffer.write().unwrap_or_else(PoisonError::into_inner));
 }
 
 #[cfg(test)]
@@ -124,8 +124,8 @@ mod tests {
         (0..world).map(|rank| format!("virtual:{rank}")).collect()
     }
 
-    /// What rank `rank` brings: sums of these depend on the order of additions.
-    fn brought(rank: usize, call: usize, len: usize) -> Vec<f32> {
+    /// The elements of one rank; their sum depends on the order of additions.
+    fn input(rank: usize, call: usize, len: usize) -> Vec<f32> {
         (0..len).map(|i| ((i * 7 + rank * 13 + call) as f32).sin() * 10f32.powi(rank as i32 % 3)).collect()
     }
 
@@ -136,11 +136,11 @@ mod tests {
                 let (ranks, _) = shared(names(world), LONG);
                 let work = |mut rank: Shared| {
                     (0..5).for_each(|call| {
-                        let mut numbers = brought(rank.rank, call, len);
+                        let mut numbers = input(rank.rank, call, len);
                         rank.all_reduce(&mut numbers, 1).expect("all come");
-                        let mut want = brought(0, call, len);
+                        let mut want = input(0, call, len);
                         for other in 1..world {
-                            want.iter_mut().zip(brought(other, call, len)).for_each(|(sum, v)| *sum += v);
+                            want.iter_mut().zip(input(other, call, len)).for_each(|(sum, v)| *sum += v);
                         }
                         assert_eq!(numbers, want, "{world} ranks, {len} numbers, call {call}");
                     });

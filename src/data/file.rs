@@ -1,4 +1,4 @@
-//! Opening the files that a spec names, and the words for what goes wrong.
+//! Opens the files of a spec and reports their errors.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use crate::{
     spec::{Location, Problem},
 };
 
-/// Opens `path`, the value of `key`; gives its length in bytes, too.
+/// Opens `path`, the value of `key`; also returns its length in bytes.
 pub(super) fn open(path: &Path, key: &str) -> Result<(File, u64), Problem> {
     host::open_regular(path).map_err(|error| {
         let hint = match error.kind() {
@@ -39,7 +39,7 @@ pub(super) fn read(path: &Path, key: &str) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// A problem somewhere in the file `path`.
+/// A problem at an unknown position of the file `path`.
 pub(super) fn problem(path: &Path, message: impl Into<String>) -> Problem {
     Problem::new(place(path), message)
 }
@@ -54,7 +54,7 @@ pub(super) fn unreadable(path: &Path, error: &io::Error) -> Problem {
     problem(path, format!("cannot be read: {}", host::reason(error)))
 }
 
-/// What is wrong with the elements of an array file that declares `declared` bytes of them.
+/// A problem with the elements of an array file whose header declares `declared` bytes.
 pub(super) fn fault(path: &Path, declared: u64, fault: raw::Fault) -> Problem {
     match fault {
         raw::Fault::Io(error) => unreadable(path, &error),
@@ -76,7 +76,7 @@ pub(super) fn wrong_size(path: &Path, declared: u64, found: &str) -> Problem {
     problem(path, message).hint("the file is damaged, or was cut while it was copied")
 }
 
-/// Text from a file, fit to stand in a message: short, and without line ends or other control characters.
+/// Text from a file for a message: shortened, without control characters.
 pub(super) fn printable(text: &str) -> String {
     const LONGEST: usize = 60;
     let mut shown = String::new();

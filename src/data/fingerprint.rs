@@ -1,8 +1,8 @@
-//! What a file was like when it was opened, and what has become of it since.
+//! Detects changes of a file since it was opened.
 //!
-//! Length and time of the last change are compared, of which a look costs a microsecond; the contents are not. The system
-//! notes the time by its tick, some milliseconds: two writes within one are one to it. What is written through a mapping
-//! is noted when it first touches a page.
+//! Compares length and modification time (about a microsecond), not contents. The system's timestamps have a resolution of
+//! some milliseconds, so two writes within one tick look like one. Writes through a memory map count at the first touch of
+//! a page.
 
 use std::{
     fs::{self, Metadata},
@@ -13,11 +13,11 @@ use std::{
 
 use crate::{device::FileChange, units};
 
-/// A file as it was at a moment.
+/// A file's identity and state at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFingerprint {
     path: PathBuf,
-    /// Device and inode: which file it is, whatever it is called.
+    /// Device and inode: identifies the file under any name.
     file: (u64, u64),
     bytes: u64,
     /// Seconds and nanoseconds.
@@ -25,7 +25,7 @@ pub struct FileFingerprint {
 }
 
 impl FileFingerprint {
-    /// Of the file that `path` leads to now; `None` where there is none.
+    /// Of the file at `path` now; `None` if there is none.
     pub fn from_path(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|metadata| Self::new(path, &metadata))
     }
@@ -44,8 +44,8 @@ impl FileFingerprint {
         &self.path
     }
 
-    /// What has become of a file that is held open and of which `now` is told. That its path leads elsewhere by now is
-    /// looked for only if nobody wrote to it.
+    /// The change of an open file whose metadata are `now`. Checks whether its path leads to another file only if the file
+    /// itself is unchanged.
     pub(super) fn change(&self, now: &Metadata) -> Option<FileChange> {
         let path = self.path.display();
         if self.bytes != now.len() {
@@ -71,7 +71,7 @@ impl FileFingerprint {
     }
 }
 
-/// Files as they are before they are read.
+/// Fingerprints taken before files are read.
 pub(super) struct Before(Vec<FileFingerprint>);
 
 impl Before {
@@ -79,7 +79,7 @@ impl Before {
         Self(paths.iter().filter_map(|path| FileFingerprint::from_path(path)).collect())
     }
 
-    /// What they were, where they still are; the first that has changed otherwise.
+    /// The fingerprints if no file has changed, else the first changed file.
     pub(super) fn after(self) -> Result<Vec<FileFingerprint>, PathBuf> {
         match self.0.iter().find(|stamp| FileFingerprint::from_path(&stamp.path).as_ref() != Some(*stamp)) {
             Some(changed) => Err(changed.path.clone()),

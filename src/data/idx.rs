@@ -84,7 +84,7 @@ fn alone(given: &str, other: &str) -> Problem {
         .hint("give both, or neither")
 }
 
-/// Opens images and their labels, which must be as many.
+/// Opens images and their labels, which must be equally many.
 fn pair<'a>(images: &'a Path, labels: &'a Path, keys: [&str; 2]) -> Result<(Array<'a>, Array<'a>), Problem> {
     let images = Array::open(images, keys[0])?;
     let labels = Array::open(labels, keys[1])?;
@@ -117,11 +117,11 @@ struct Array<'a> {
     path: &'a Path,
     dims: Vec<u32>,
     layout: Layout,
-    /// Stands at the first element.
+    /// Positioned at the first element.
     elements: Box<dyn Read>,
     /// Bytes of elements that the header declares.
     declared: u64,
-    /// Whether the file's length has shown that they are there.
+    /// Whether the file's length confirms them.
     trusted: bool,
 }
 
@@ -165,7 +165,7 @@ impl<'a> Array<'a> {
         if !gzipped && found != declared {
             return Err(file::wrong_size(path, declared, &format!("{found} are there")));
         }
-        // Deflate makes at most 1032 bytes of one.
+        // Deflate expands a byte to at most 1032 bytes.
         if gzipped && declared > length.saturating_mul(1032) {
             return Err(file::wrong_size(
                 path,
@@ -214,7 +214,7 @@ impl<'a> Array<'a> {
     }
 }
 
-/// Whether a file starts as gzip does; leaves it at its start.
+/// Whether a file starts with gzip's magic number; rewinds it.
 fn is_gzip(file: &mut File) -> std::io::Result<bool> {
     let mut start = [0; 2];
     let read = raw::fill(file, &mut start)?;

@@ -1,16 +1,16 @@
-//! What the targets of an array are: numbers, or classes `0, 1, ..., k - 1`.
+//! Targets of array sources: numbers, or classes `0, 1, ..., k - 1`.
 
 use std::collections::BTreeSet;
 
 use super::{Task, raw};
 use crate::spec::{Location, Problem};
 
-/// The way out of most faults in labels.
+/// The hint for most label errors.
 pub(super) const NUMBERS_HINT: &str = "for numbers instead of classes use `loss = \"mse\"`";
 
 /// Number of classes of whole labels, all of which must occur: 0, 1, ..., k - 1.
 ///
-/// A gap is refused and not filled: labels that start at 1, or years, would quietly make outputs that nothing trains.
+/// A gap is an error: labels that start at 1, or years, would silently create outputs that are never trained.
 ///
 /// # Errors
 /// In words, what was found instead.
@@ -34,11 +34,11 @@ pub(super) fn count(labels: impl Iterator<Item = i64>) -> Result<usize, String> 
 
 /// `value` as a label, where it is a whole number that f32 holds.
 pub(super) fn whole(value: f64) -> Option<i64> {
-    // Every whole number up to 2^24 has an f32 of its own.
+    // f32 represents all integers up to 2^24 exactly.
     (value.fract() == 0.0 && value.abs() <= 16_777_216.0).then_some(value as i64)
 }
 
-/// Checks the labels of one array, in file order; gives the number of classes for a classification. With `known`, the
+/// Checks the labels of one array, in file order; returns the number of classes for a classification. With `known`, the
 /// labels are those of validation rows and must be classes that the training file has.
 pub(super) fn check(
     labels: &[f64],

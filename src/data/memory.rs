@@ -1,8 +1,8 @@
-//! Large buffers: refused, not died of.
+//! Fallible allocation of large buffers.
 
 use crate::{host::prefer_huge_pages, units};
 
-/// An empty buffer with room for `[rows, width]`, or the bytes that it would need where memory does not hold it.
+/// An empty buffer with capacity for `[rows, width]`, or on failure the bytes it would need.
 pub(super) fn reserved(rows: usize, width: usize) -> Result<Vec<f32>, u128> {
     let bytes = rows as u128 * width as u128 * size_of::<f32>() as u128;
     let mut values = Vec::new();
@@ -12,7 +12,7 @@ pub(super) fn reserved(rows: usize, width: usize) -> Result<Vec<f32>, u128> {
     Ok(values)
 }
 
-/// Makes room for `more` numbers behind those that are there.
+/// Reserves capacity for `more` elements.
 pub(super) fn grow(values: &mut Vec<f32>, more: usize) -> Result<(), ()> {
     if values.capacity() - values.len() < more {
         values.try_reserve(more).map_err(drop)?;

@@ -1,7 +1,6 @@
-//! Sources of rows: read whole (or opened, where they stream), split, standardized, with every bad row named.
+//! Sources of rows: read (or opened, if streamed), split and standardized; errors name every bad row.
 //!
-//! May use [`crate::random`], [`crate::spec`] and [`crate::plan`]. Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a
-//! class is one number per row: its index from 0.
+//! Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a class is its index from 0.
 
 mod csv;
 mod file;
@@ -29,7 +28,7 @@ pub use fingerprint::FileFingerprint;
 pub use order::epoch_order;
 pub use weights::{Tensor, Weights, read_weights};
 
-/// What the rows are for: decided by the loss.
+/// The task, which the loss decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Targets are numbers.
@@ -38,7 +37,7 @@ pub enum Task {
     Classification,
 }
 
-/// Everything that was read.
+/// A dataset as read.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     /// Rows to train on; at least one.
@@ -47,25 +46,25 @@ pub struct Dataset {
     pub validation: Option<Part>,
     /// Features per row.
     pub features: usize,
-    /// Numbers per row's target (1 for a class).
+    /// Elements per target (1 for a class).
     pub targets: usize,
     /// Number of classes, for a classification.
     pub classes: Option<usize>,
-    /// What was done to the columns (standardization, categories, class names): kept with the run and in the model's
-    /// metadata, so that new rows can be treated the same. `Null` where nothing was done.
+    /// The fitted preprocessing of columns (standardization, categories, class names), kept with the run and in the model's
+    /// metadata for new rows. `Null` if there is none.
     pub preprocessing: serde_json::Value,
-    /// The weights and bias that made the data, where it is synthetic.
+    /// The true weights and bias of synthetic data.
     pub truth: Option<(Vec<f64>, f64)>,
     /// Sentences for the log: rows dropped, categories found, ...
     pub notes: Vec<String>,
-    /// The files it was read from, as they were then.
+    /// Fingerprints of its files when they were read.
     pub files: Vec<FileFingerprint>,
 }
 
 /// The rows of one split.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// How many.
+    /// The number of rows.
     pub rows: usize,
     /// `[rows, features]`.
     pub features: Store,
@@ -73,11 +72,11 @@ pub struct Part {
     pub targets: Arc<Vec<f32>>,
 }
 
-/// Reads and splits what `[data]` names. Features of an `npy` source stay in their file where they exceed
-/// `memory_limit` bytes and `placement = "auto"`, or where it is `"streamed"`; everything else is read whole.
+/// Reads and splits the source of `[data]`. Features of an `npy` source stay in their file with `placement = "streamed"`,
+/// or with `"auto"` if they exceed `memory_limit` bytes; all else is read to memory.
 ///
 /// # Errors
-/// Every problem found, up to some twenty, each with file, line and column where there is one.
+/// Up to about twenty problems, with file, line and column if known.
 pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Result<Dataset, Vec<Problem>> {
     let before = fingerprint::Before::reading(&data.source.files());
     let dataset = match &data.source {
@@ -86,7 +85,7 @@ pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Resu
         Source::Idx(source) => idx::open(source, task, seed),
         Source::Npy(source) => npy::open(source, task, seed, data.placement, memory_limit),
     };
-    // What is wrong with a file that somebody writes to is first of all that.
+    // A file that changes while it is read is the first problem to report.
     let files = before.after().map_err(|path| vec![busy(&path)])?;
     let dataset = Dataset { files, ..dataset? };
     check(&dataset).map_err(|problem| vec![problem])?;
@@ -98,7 +97,7 @@ fn busy(path: &Path) -> Problem {
         .hint("start again once nothing writes to it")
 }
 
-/// What must hold whatever the source.
+/// Checks for all sources.
 fn check(dataset: &Dataset) -> Result<(), Problem> {
     let problem = |message: String| Err(Problem::at_key("data", message));
     let parts = [("train on", Some(&dataset.train)), ("validate on", dataset.validation.as_ref())];
@@ -122,7 +121,7 @@ fn check(dataset: &Dataset) -> Result<(), Problem> {
 }
 
 impl Dataset {
-    /// What planning must know of the rows.
+    /// The facts that planning needs.
     pub fn facts(&self) -> DatasetInfo {
         DatasetInfo {
             train_rows: self.train.rows,
@@ -139,7 +138,7 @@ impl Dataset {
 }
 
 impl Dataset {
-    /// What has become of the files that rows are still fetched from: a change that spoils them before one that does not.
+    /// How the files of streamed rows have changed; a change that invalidates rows has priority.
     pub fn change(&self) -> Option<FileChange> {
         let of = |part: &Part| match &part.features {
             Store::File(rows) => rows.change(),

@@ -1,4 +1,4 @@
-//! Arrays of plain numbers in a file: their element types, and reading them in blocks as f32. What IDX and NPY share.
+//! Arrays of plain numbers in a file, read in blocks as f32: the common part of IDX and NPY.
 
 use std::io::{self, Read};
 
@@ -26,7 +26,7 @@ pub(super) enum Endian {
     Big,
 }
 
-/// How an array's bytes are read.
+/// The element type and byte order of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) element: Element,
@@ -66,22 +66,22 @@ macro_rules! decoder {
 }
 
 impl Layout {
-    /// Whether elements need no conversion.
+    /// Whether elements are native f32.
     pub(super) fn is_f32_of_this_machine(self) -> bool {
         let endian = if cfg!(target_endian = "little") { Endian::Little } else { Endian::Big };
         self.element == Element::F32 && self.endian == endian
     }
 
     decoder! {
-        /// Converts elements to f32, as many as both sides hold.
+        /// Converts elements to f32, up to the shorter side's length.
         decode_f32 -> f32
     }
     decoder! {
-        /// Converts elements to f64, as many as both sides hold.
+        /// Converts elements to f64, up to the shorter side's length.
         decode_f64 -> f64
     }
 
-    /// The first element, as it is.
+    /// The first element, unscaled.
     pub(super) fn exact(self, bytes: &[u8]) -> f64 {
         let mut value = [0.0];
         self.decode_f64(bytes, &mut value);
@@ -110,22 +110,22 @@ impl Layout {
 pub(super) enum Fault {
     /// The file cannot be read, or its compression is damaged.
     Io(io::Error),
-    /// It ends after this many bytes of elements.
+    /// The file ends after this many bytes of elements.
     Short(u64),
-    /// It goes on after the last element.
+    /// The file continues after the last element.
     Long,
-    /// An element is infinite or no number as f32, as it is or once it was finished.
+    /// An element is infinite or NaN as f32, before or after `finish`.
     NotFinite { row: u64, column: u64, value: f64 },
-    /// Memory does not hold it.
+    /// Out of memory: the bytes needed.
     Memory(u128),
 }
 
-/// Bytes that are read and converted at a time: a part of the fastest caches.
+/// Bytes read and converted at a time: they fit the L1 cache.
 const BLOCK: usize = 1 << 16;
 
-/// Reads all of a `[rows, width]` array as f32, told apart by `split`; `finish` sees every number once, in blocks.
-/// Where `trusted`, the file is known to hold that many elements and room for them is made at once; otherwise it grows
-/// with what has been read, so that a lying header costs nothing.
+/// Reads a `[rows, width]` array as f32 into the parts of `split`; `finish` is called once per element, in blocks. If
+/// `trusted`, the file is known to hold all elements, and memory is allocated at once. Otherwise it grows with the rows
+/// read, so that a false header costs nothing.
 pub(super) fn read_split(
     reader: &mut dyn Read,
     layout: Layout,
@@ -134,7 +134,7 @@ pub(super) fn read_split(
     trusted: bool,
     finish: impl Fn(&mut [f32]),
 ) -> Result<(Vec<f32>, Vec<f32>), Fault> {
-    // Told is what all rows need: which of the two parts was the one too many says nothing.
+    // The error names the bytes of all rows: which of the two parts did not fit does not matter.
     let whole = (split.train_rows() as u128 + split.validation_rows() as u128) * width as u128 * 4;
     let room =
         |rows| memory::reserved(if trusted { rows } else { 0 }, width).map_err(|_| Fault::Memory(whole));
@@ -176,10 +176,9 @@ pub(super) fn read_split(
     }
 }
 
-/// Where the first number is that is infinite or none, if there is one.
+/// The index of the first element that is infinite or NaN.
 pub(super) fn first_not_finite(values: &[f32]) -> Option<usize> {
-    // Looking at every number without a way out early is what a compiler can vectorize. This is done for every row that a
-    // step fetches from a file.
+    // A check without early exit vectorizes. It runs for every row that a step fetches from a file.
     let all_finite = pulp::Arch::new().dispatch(
         #[inline(always)]
         || values.iter().fold(true, |all, value| all & value.is_finite()),
@@ -187,7 +186,7 @@ pub(super) fn first_not_finite(values: &[f32]) -> Option<usize> {
     if all_finite { None } else { values.iter().position(|value| !value.is_finite()) }
 }
 
-/// What is wrong with an element that is infinite or no number as f32, as the end of a sentence.
+/// Why an element is not finite as f32, as the end of a sentence.
 pub(super) fn not_finite(value: f64) -> String {
     match value.is_finite() {
         false => format!("is {value}: expected a finite number"),
@@ -254,7 +253,7 @@ mod tests {
         assert_eq!(read.expect("rows"), split.apply(all, width));
     }
 
-    /// Whichever of the two parts it is that memory does not hold.
+    /// Whichever of the two parts does not fit memory.
     #[test]
     fn what_memory_does_not_hold_is_all_of_it() {
         let layout = Layout { element: Element::U8, endian: Endian::Little };

@@ -1,4 +1,4 @@
-//! Which rows validate: a part of them, taken by the seed.
+//! The seeded split into training and validation rows.
 
 use crate::{
     host::prefer_huge_pages,
@@ -6,13 +6,13 @@ use crate::{
     spec::Problem,
 };
 
-/// The part of the rows that validates where the spec says nothing.
+/// The default fraction of validation rows.
 pub(super) const DEFAULT_FRACTION: f64 = 0.2;
 
-/// Rows told apart into training and validation; both keep the order of the file.
+/// A split into training and validation rows; both keep the order of the file.
 #[derive(Debug)]
 pub(super) struct Split {
-    /// Whether a row validates; empty where none does.
+    /// Whether each row validates; empty if none does.
     validates: Vec<bool>,
     rows: usize,
     validation_rows: usize,
@@ -38,7 +38,7 @@ impl Split {
             let message = format!("`{fraction}` of {rows} rows leaves no row to train on");
             return Err(Problem::at_key(key, message).hint("take a smaller part, or 0 for no validation"));
         };
-        // The first steps of a shuffle choose without repetition.
+        // A partial shuffle draws without repetition.
         let mut rng = random::fast_stream(seed, Purpose::Split, 0);
         let mut order: Vec<u32> = (0..count).collect();
         let mut validates = vec![false; rows];
@@ -66,12 +66,12 @@ impl Split {
         self.validates.get(row).copied().unwrap_or(false)
     }
 
-    /// Numbers of the rows that validate, or of those that train, in file order.
+    /// Indices of the validation or of the training rows, in file order.
     pub(super) fn rows_of(&self, validation: bool) -> impl Iterator<Item = usize> + Clone + '_ {
         (0..self.rows).filter(move |&row| self.validates(row) == validation)
     }
 
-    /// Tells `values`, of `width` per row, apart: those that train, those that validate.
+    /// Splits `values`, `width` per row, into training and validation values.
     pub(super) fn apply(&self, values: Vec<f32>, width: usize) -> (Vec<f32>, Vec<f32>) {
         if self.validation_rows == 0 {
             return (values, Vec::new());

@@ -1,7 +1,7 @@
-//! `synthetic_regression`: rows made from known weights, so that what is learned can be held against the truth.
+//! `synthetic_regression`: rows generated from known weights, to compare with the learned ones.
 //!
 //! A row is `x ~ N(0, 1)`, `y = x . w + b + noise * N(0, 1)`, drawn in this order: the features of a row, then its noise.
-//! Training and validation rows come from streams of their own.
+//! Training and validation rows come from separate random streams.
 
 use rand_distr::{Distribution, StandardNormal};
 
@@ -63,7 +63,7 @@ fn not_finite(key: String, value: f64) -> Problem {
     Problem::at_key(key, format!("`{value}` is not a finite number"))
 }
 
-/// `rows` rows of stream `index`, straight into the buffers that training reads.
+/// `rows` rows of stream `index`, in the layout that training reads.
 fn rows(spec: &SyntheticRegression, seed: u64, index: u64, rows: usize) -> Result<Part, Problem> {
     let width = spec.weights.len();
     let key = if index == 0 { "train_rows" } else { "validation_rows" };
@@ -83,8 +83,8 @@ fn rows(spec: &SyntheticRegression, seed: u64, index: u64, rows: usize) -> Resul
     Ok(Part::in_memory(rows, features, targets))
 }
 
-/// In f64 from the features as they are stored, so that the truth is exact for them. Four sums, since one would wait for
-/// each of its additions.
+/// In f64 from the stored f32 features, so that the true weights are exact for them. Four partial sums hide the latency of
+/// additions.
 fn dot(row: &[f32], weights: &[f64]) -> f64 {
     let (rows, row_rest) = row.as_chunks::<4>();
     let (weights, weight_rest) = weights.as_chunks::<4>();

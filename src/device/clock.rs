@@ -26,7 +26,7 @@ pub struct Clock {
 }
 
 /// What the clock itself took.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClockCost {
     /// Times that it was read and the time was written down.
     pub readings: u64,

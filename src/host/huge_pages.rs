@@ -1,16 +1,14 @@
-//! Large pages of memory for large buffers.
+//! Huge pages for large buffers.
 //!
-//! Rows that are fetched in a random order cost a walk through the page tables each, once they cover more pages than the
-//! processor keeps at hand: 6 MB or so in pages of 4 KiB, a thousand times as much in pages of 2 MiB.
+//! Random access to rows misses the TLB once the rows cover more pages than it holds: about 6 MB in pages of 4 KiB, a
+//! thousand times as much in pages of 2 MiB.
 
 use std::mem::MaybeUninit;
 
-/// Bytes of a large page on x86-64 and, with small pages of 4 KiB, on AArch64. Where it is another size the system
-/// rounds by itself.
+/// Bytes of a huge page on x86-64 and, with base pages of 4 KiB, on AArch64. Elsewhere the system rounds the range.
 const PAGE: usize = 2 << 20;
 
-/// Asks the system to back room that is not yet written with large pages, as far as whole ones lie within it. Advice
-/// only: where it is refused, or there are no such pages, nothing changes.
+/// Advises the system to back the whole huge pages within unwritten memory by such. Without effect where refused.
 pub fn prefer_huge_pages<T>(room: &mut [MaybeUninit<T>]) {
     let (start, bytes) = (room.as_mut_ptr().cast::<u8>(), size_of_val(room));
     let skipped = start.align_offset(PAGE);
@@ -19,8 +17,8 @@ pub fn prefer_huge_pages<T>(room: &mut [MaybeUninit<T>]) {
         return;
     }
     #[cfg(target_os = "linux")]
-    // SAFETY: the range lies within `room`, which is borrowed exclusively; this advice changes no byte that the program
-    // can see, and a failure leaves all as it was.
+    // SAFETY: the range lies within `room`, which is borrowed exclusively. The advice changes no visible byte, and a
+    // failure has no effect.
     unsafe {
         libc::madvise(start.wrapping_add(skipped).cast(), whole, libc::MADV_HUGEPAGE);
     }

@@ -1,65 +1,61 @@
-//! How busy the machine is with others: the processor time that this process did not take.
+//! How busy the machine is with other processes.
 //!
-//! From `/proc/stat` and `/proc/self/stat` (proc(5)), over the processors that this process may use, in ticks of a
-//! hundredth of a second: the kernel's user interface counts so on every architecture that this program is built for.
+//! From `/proc/stat` and `/proc/self/stat` (proc(5)), over the processors that this process may use, in USER_HZ ticks.
 
 use std::{
     fs,
     time::{Duration, Instant},
 };
 
-/// Ticks in a second (USER_HZ).
+/// USER_HZ: 100 on all architectures that this program supports.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Over less time than this, ticks say too little.
+/// Shorter windows hold too few ticks.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
 
-/// The same for a look among many.
-const SHORTEST_LOOK: Duration = Duration::from_millis(50);
+/// The shortest window of periodic sampling.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
 
-/// The counters at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     at: Instant,
     ticks: Ticks,
-    /// Times that the processor slowed down for its heat.
+    /// Thermal throttling events.
     throttles: u64,
-    /// Microseconds in which this control group had used up its share.
+    /// Microseconds for which the cgroup's quota withheld the processor.
     withheld_us: u64,
 }
 
-/// Counters of processor time.
+/// Processor time in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
-    /// Spent by anyone.
+    /// By all processes.
     busy: u64,
     /// Taken by other virtual machines.
     stolen: u64,
-    /// Spent by nobody.
     idle: u64,
-    /// Spent by this process and the children that have ended.
+    /// By this process and its ended children.
     own: u64,
 }
 
-/// What happened on the machine during a time.
+/// Load between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// The time that was looked at.
     pub window_s: f64,
-    /// Processors that others kept busy, on average.
+    /// Average number of cores that other processes used.
     pub others_cores: f64,
-    /// Processors that were taken by other virtual machines, on average.
+    /// Average number of cores that other virtual machines took.
     pub stolen_cores: f64,
-    /// Processors that this process may use.
+    /// Cores that this process may use.
     pub cores: usize,
-    /// Times that a processor slowed down for its heat (Intel's counters in `thermal_throttle`).
+    /// Thermal throttling events (Intel's counters in `thermal_throttle`).
     pub throttles: u64,
-    /// Seconds in which the control group's limit withheld processor time.
+    /// Seconds for which the cgroup's quota withheld the processor.
     pub withheld_s: f64,
 }
 
 impl Load {
-    /// Between two samples; `None` where they are too close.
+    /// `None` if the samples are too close.
     pub fn between(before: &Sample, after: &Sample) -> Option<Self> {
         let window = after.at.checked_duration_since(before.at)?;
         if window < SHORTEST_WINDOW {
@@ -80,19 +76,20 @@ impl Load {
     }
 }
 
-/// How busy the machine and this process were during a time.
+/// Use of the processors between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Use {
-    /// Part of the processors' time that anyone spent.
+    /// Busy share of the allowed processors' time, 0 to 1.
     pub utilization: f64,
-    /// Processors that this process kept busy, on average.
+    /// Average number of cores that this process used.
     pub process_cores: f64,
 }
 
 impl Use {
-    /// Between two samples; `None` where they are so close that no tick fell in between.
+    /// `None` if the samples are too close.
     pub fn between(before: &Sample, after: &Sample) -> Option<Self> {
-        let window = after.at.checked_duration_since(before.at).filter(|window| *window >= SHORTEST_LOOK)?;
+        let window =
+            after.at.checked_duration_since(before.at).filter(|window| *window >= SHORTEST_PERIOD)?;
         let spent =
             |counter: fn(&Ticks) -> u64| counter(&after.ticks).saturating_sub(counter(&before.ticks)) as f64;
         let (busy, all) = (spent(|t| t.busy), spent(|t| t.busy + t.idle + t.stolen));
@@ -104,28 +101,27 @@ impl Use {
     }
 }
 
-/// Samples taken at the beginning of runs, to look back from the end of one.
+/// Samples taken at the start of each run.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Vec<Sample>);
 
 impl Watch {
-    /// Takes a sample: a run begins.
+    /// Samples the start of a run.
     pub fn mark(&mut self) {
-        // One that is long past is never looked back to.
         if self.0.len() >= 1024 {
             self.0.drain(..512);
         }
         self.0.extend(sample());
     }
 
-    /// The load since the run that began last, or, where that is too short to tell, since one of those before it.
+    /// The load since the latest run start that is far enough back.
     pub fn load(&self) -> Option<Load> {
         let now = sample()?;
         self.0.iter().rev().find_map(|before| Load::between(before, &now))
     }
 }
 
-/// The counters now; `None` where the system does not tell.
+/// The counters now; `None` if the system does not report them.
 pub fn sample() -> Option<Sample> {
     let allowed = fs::read_to_string("/proc/self/status").ok().and_then(|text| allowed_in(&text));
     let machine = fs::read_to_string("/proc/stat").ok()?;
@@ -156,7 +152,7 @@ fn allowed_in(status: &str) -> Option<Vec<usize>> {
     Some(allowed)
 }
 
-/// Busy, stolen and idle ticks of the allowed processors; of all together where they are not listed.
+/// Busy, stolen and idle ticks of the allowed processors, or of all if `allowed` is `None`.
 fn machine_in(stat: &str, allowed: Option<&[usize]>) -> Option<[u64; 3]> {
     let mut sum: Option<[u64; 3]> = None;
     for line in stat.lines() {
@@ -170,7 +166,7 @@ fn machine_in(stat: &str, allowed: Option<&[usize]>) -> Option<[u64; 3]> {
             continue;
         }
         let counters: Vec<u64> = counters.split_whitespace().map_while(|word| word.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; what guests take is in `user` already.
+        // user nice system idle iowait irq softirq steal; `user` includes guests.
         let [user, nice, system, unused, waiting, irq, softirq, rest @ ..] = counters.as_slice() else {
             return None;
         };
@@ -182,9 +178,9 @@ fn machine_in(stat: &str, allowed: Option<&[usize]>) -> Option<[u64; 3]> {
     sum
 }
 
-/// Ticks of a process and of its children that have been waited for.
+/// Ticks of a process and its ended children.
 fn own_in(stat: &str) -> Option<u64> {
-    // The name in parentheses may hold anything.
+    // The name in parentheses may contain any character.
     let (_, rest) = stat.rsplit_once(')')?;
     let times = rest.split_whitespace().skip(11).take(4);
     let times: Vec<u64> = times.map_while(|word| word.parse().ok()).collect();
@@ -200,7 +196,7 @@ fn throttles() -> u64 {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count");
         fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
     };
-    // Machines that count at all do so from the first processor on.
+    // A machine has these counters for all processors or for none.
     (0..).map_while(count).sum()
 }
 

@@ -1,5 +1,5 @@
-//! NVIDIA GPUs as the driver's own monitor (NVML, which `nvidia-smi` prints) sees them: the table, the links, and what
-//! can be sampled while a run goes on. Nothing here uses CUDA: a GPU is told by its UUID, which both sides know.
+//! NVIDIA GPUs as NVML reports them (the library behind `nvidia-smi`): properties, links and samples. Nothing here uses
+//! CUDA; UUIDs identify a GPU on both sides.
 
 #[cfg(not(feature = "cuda"))]
 mod absent;
@@ -15,78 +15,68 @@ pub use absent::Monitor;
 #[cfg(feature = "cuda")]
 pub use library::Monitor;
 
-/// Versions of the driver.
+/// Versions of the NVIDIA driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Driver {
     /// As `570.86.10`.
     pub version: Option<String>,
-    /// The newest CUDA that it serves, as `12.8`.
+    /// The newest CUDA version it supports, as `12.8`.
     pub cuda: Option<String>,
 }
 
-/// A GPU of the table: what does not change while a run goes on. All but the UUID may be unknown.
+/// Properties that do not change during a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gpu {
-    /// Its number in `nvidia-smi`, which knows nothing of `CUDA_VISIBLE_DEVICES`.
+    /// As in `nvidia-smi`, which ignores `CUDA_VISIBLE_DEVICES`.
     pub index: u32,
-    /// `GPU-...`, or `MIG-...` for a part of one.
+    /// `GPU-...`, or `MIG-...` for a MIG instance.
     pub uuid: String,
     /// As `NVIDIA H100 80GB HBM3`.
     pub name: Option<String>,
     /// As `00000000:01:00.0`.
     pub bus_id: Option<String>,
-    /// Whether the driver stays loaded while nobody uses it.
+    /// Persistence mode: the driver stays loaded while unused.
     pub persistence: Option<bool>,
     /// `Default`, `Exclusive` or `Prohibited`.
     pub compute_mode: Option<&'static str>,
-    /// Whether it is cut into parts.
+    /// Whether MIG is enabled.
     pub mig: Option<bool>,
-    /// Generation and lanes of its PCIe link, now.
+    /// Current generation and width of the PCIe link.
     pub pcie: Option<(u32, u32)>,
-    /// The same at most.
+    /// Maximum generation and width of the PCIe link.
     pub pcie_most: Option<(u32, u32)>,
-    /// Whether memory corrects errors.
     pub ecc: Option<bool>,
-    /// Power that is allowed where nobody has set anything else.
     pub power_limit_default_w: Option<f64>,
-    /// Clocks of multiprocessors and memory at most.
+    /// Maximum clocks of multiprocessors and memory.
     pub clocks_most_mhz: [Option<u32>; 2],
-    /// Compute capability, as 9, 0.
+    /// Compute capability: major, minor.
     pub capability: Option<(i32, i32)>,
 }
 
-/// What a GPU does at a moment; what it does not tell is `None`.
+/// A momentary sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuSample {
-    /// Share of the last period in which a kernel ran.
+    /// Share of NVML's last sample period in which a kernel ran.
     pub utilization_percent: Option<u32>,
-    /// Share of the last period in which its memory was read or written.
+    /// Share of NVML's last sample period in which its memory was read or written.
     pub memory_utilization_percent: Option<u32>,
-    /// Bytes taken, by all processes and the driver.
+    /// By all processes and the driver.
     pub memory_used_bytes: Option<u64>,
-    /// Bytes there are.
     pub memory_total_bytes: Option<u64>,
-    /// Of the chip.
     pub temperature_c: Option<u32>,
-    /// Of the first fan, in percent of its most.
     pub fan_percent: Option<u32>,
-    /// Power drawn.
     pub power_w: Option<f64>,
-    /// Power allowed.
     pub power_limit_w: Option<f64>,
-    /// Energy since the driver was loaded: the difference of two samples is what lay between them.
+    /// Since the driver was loaded.
     pub energy_j: Option<f64>,
-    /// Clock of the multiprocessors.
     pub sm_clock_mhz: Option<u32>,
-    /// Clock of the memory.
     pub memory_clock_mhz: Option<u32>,
     /// 0 is the fastest.
     pub performance_state: Option<u32>,
-    /// Why clocks are below their most.
     pub throttle: Option<Throttle>,
 }
 
-/// Reasons for clocks below their most, as NVML's bits.
+/// Reasons for reduced clocks, as NVML's bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttle(pub u64);
 
@@ -104,8 +94,7 @@ impl Throttle {
         (0x100, "display_clocks"),
     ];
 
-    /// Those that slow a busy GPU down against its kind: limits of power and heat, not idleness or clocks that someone
-    /// set.
+    /// Power and heat limits: not idleness, not clocks set by a user.
     const SLOWING: u64 = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
 
     /// Whether a limit of power or heat holds the clocks back.
@@ -113,13 +102,13 @@ impl Throttle {
         self.0 & Self::SLOWING != 0
     }
 
-    /// Only these reasons.
+    /// Only the power and heat limits.
     pub fn slowing(self) -> Self {
         Self(self.0 & Self::SLOWING)
     }
 }
 
-/// Words joined by `;`, `none` where nothing holds the clocks back.
+/// Words joined by `;`, or `none`.
 impl fmt::Display for Throttle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = Self::WORDS.iter().filter(|(bit, _)| self.0 & bit != 0).map(|(_, word)| *word);
@@ -128,14 +117,14 @@ impl fmt::Display for Throttle {
     }
 }
 
-/// How two GPUs of the table are connected.
+/// How two GPUs are connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuLink {
-    /// Numbers in `nvidia-smi`, the lesser first.
+    /// Indices in `nvidia-smi`, the lower first.
     pub between: (u32, u32),
     /// In the words of `nvidia-smi topo`: `NV4`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`; `?` where unknown.
     pub kind: String,
-    /// Whether one may read the other's memory.
+    /// Whether each can read the other's memory.
     pub peer_access: Option<bool>,
 }
 

@@ -1,9 +1,8 @@
-//! What of the processor and its surroundings a time depends on, beside its name: all as Linux tells it, unknown where
-//! it does not.
+//! Processor facts that timings depend on, besides the model name, as Linux reports them.
 
 use std::{fs, path::Path};
 
-/// Instruction sets that change what compiled code or a library does; of some hundred flags the others do not matter.
+/// Instruction sets that affect compiled code or libraries.
 const FLAGS: [&str; 14] = [
     "sse4_2",
     "avx",
@@ -21,10 +20,9 @@ const FLAGS: [&str; 14] = [
     "amx_bf16",
 ];
 
-/// On ARM.
 const ARM_FLAGS: [&str; 6] = ["asimd", "asimddp", "bf16", "i8mm", "sve", "sve2"];
 
-/// The processor's vector instruction sets, by the kernel's names.
+/// The processor's vector instruction sets, as the kernel names them.
 pub fn flags() -> Vec<String> {
     super::cpuinfo_head().map(|text| flags_in(&text)).unwrap_or_default()
 }
@@ -39,18 +37,16 @@ fn flags_in(cpuinfo: &str) -> Vec<String> {
     known.map(|&flag| flag.to_owned()).collect()
 }
 
-/// How the first processor's frequency is governed: `performance`, `powersave`, `schedutil`; unknown in most virtual
-/// machines.
+/// The first processor's frequency governor: `performance`, `powersave`, `schedutil`. Unknown in most virtual machines.
 pub fn governor() -> Option<String> {
     line(Path::new("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
 }
 
-/// Whether a core runs two threads at once: `on`, `off`, `notsupported`, ...
+/// State of simultaneous multithreading: `on`, `off`, `notsupported`, ...
 pub fn simultaneous_threads() -> Option<String> {
     line(Path::new("/sys/devices/system/cpu/smt/control"))
 }
 
-/// Nodes of memory with processors of their own.
 pub fn numa_nodes() -> Option<usize> {
     let entries = fs::read_dir("/sys/devices/system/node").ok()?;
     let is_node = |name: &str| name.strip_prefix("node").is_some_and(|n| n.parse::<u32>().is_ok());
@@ -58,13 +54,13 @@ pub fn numa_nodes() -> Option<usize> {
     (nodes > 0).then_some(nodes)
 }
 
-/// Processors' worth of time that this process's control group may take, where it is limited.
+/// The cgroup's CPU quota in cores, if there is one.
 pub fn quota_cores() -> Option<f64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     quota_in(&groups, Path::new("/sys/fs/cgroup"))
 }
 
-/// The least quota of the group and of those above it, in version 2's one tree or version 1's tree for processors.
+/// The lowest quota of the cgroup and its ancestors (cgroup v2, or v1's cpu tree).
 fn quota_in(groups: &str, mount: &Path) -> Option<f64> {
     let quotas = groups.lines().flat_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);

@@ -1,4 +1,4 @@
-//! Opening a file that is to be one: a pipe is waited for, a device may have no end, and neither can be looked at again.
+//! Opens regular files only: opening a pipe may block, a device may have no end, and neither can be read twice.
 
 use std::{
     fs::{self, File, FileType},
@@ -7,13 +7,12 @@ use std::{
     path::Path,
 };
 
-/// Opens `path` to read it, if it is a regular file; gives its length in bytes, too.
+/// Opens a regular file for reading; also returns its length in bytes.
 ///
 /// # Errors
-/// The system's; `IsADirectory` where it is a folder, and `InvalidInput` where it is something else that is no file, which
-/// the error names.
+/// The system's, or `IsADirectory` for a folder and `InvalidInput` for anything else that is no regular file.
 pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
-    // Asked before it is opened: the opening of a pipe waits for someone to write.
+    // Checked before opening: opening a pipe blocks until someone writes.
     let kind = fs::metadata(path)?.file_type();
     if !kind.is_file() {
         let message = format!("it is {}: expected a regular file", name(kind));

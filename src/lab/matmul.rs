@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Finding, LabError, ProductRow, Sums, Tell, go_on};
+use super::{Emit, LabError, Sums, go_on};
 use crate::{
     device::{Purpose, backend::Reduction},
+    event::{Event, Norms, ProductRow, Together},
     plan::lab::LabTrial,
     spec::{
         Lab, Policy,
@@ -21,7 +22,7 @@ pub fn run(
     kept: usize,
     devices: &Devices,
     stop: &StopFlag,
-    tell: Tell<'_>,
+    emit: Emit<'_>,
     sums: &mut Sums,
 ) -> Result<(), LabError> {
     let Lab::Matmul(matmul) = &trial.spec.lab else { return Ok(()) };
@@ -31,7 +32,7 @@ pub fn run(
         let mut jobs = Vec::with_capacity(names.len());
         for name in &names {
             go_on(stop)?;
-            let job = Job { matmul, policy, kept, seed: trial.spec.seed, index: index as u64, stop, tell };
+            let job = Job { matmul, policy, kept, seed: trial.spec.seed, index: index as u64, stop, emit };
             jobs.push(job.ready(devices.get(name)?, *shape)?);
         }
         let begun = Instant::now();
@@ -63,7 +64,7 @@ pub fn run(
             if let Some(row) = end.row {
                 sums.done += row.count;
                 sums.logging += Duration::from_secs_f64(row.log_s);
-                tell(Finding::Product(row))?;
+                emit(Event::Product(row))?;
             }
             halt = halt.or(end.halt);
         }
@@ -71,7 +72,8 @@ pub fn run(
             return Err(halt);
         }
         let wall_s = wall.as_secs_f64();
-        tell(Finding::Together { devices: names.clone(), order: matmul.order, shape: *shape, wall_s })?;
+        let together = Together { devices: names.clone(), order: matmul.order, shape: *shape, wall_s };
+        emit(Event::Together(together))?;
     }
     Ok(())
 }
@@ -84,7 +86,7 @@ struct Job<'a> {
     seed: u64,
     index: u64,
     stop: &'a StopFlag,
-    tell: Tell<'a>,
+    emit: Emit<'a>,
 }
 
 /// The same, with everything on the device.
@@ -225,7 +227,8 @@ impl Log<'_> {
             values
         };
         self.taken = 0;
-        (job.tell)(Finding::Norms { device: device.name().to_owned(), shape: *shape, last, values })?;
+        let norms = Norms { device: device.name().to_owned(), shape: *shape, last, values };
+        (job.emit)(Event::Norms(norms))?;
         self.time += begun.elapsed();
         Ok(())
     }

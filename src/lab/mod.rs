@@ -1,23 +1,17 @@
 //! The lab: experiments on the machine itself. Products of matrices and what their log costs, copies between memories,
-//! a tour of tensors. It tells findings and formats nothing.
+//! a tour of tensors. It emits events and formats nothing.
 //!
 //! May use [`crate::tensor`], [`crate::plan`], [`crate::event`] and [`crate::train`]'s stop flag.
 
-mod finding;
 mod matmul;
 mod tensors;
 mod transfer;
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
-
-pub use finding::{CopyRow, Finding, LabOutcome, ProductRow, StepRow, StepStatus};
+use std::{path::Path, time::Duration};
 
 use crate::{
-    device::{backend::Backend, cpu::HostBackend},
-    event::{Level, Status},
+    device::{Route, backend::Backend, cpu::HostBackend},
+    event::{Event, Level, Outcome, Status, Transfer},
     plan::{
         DeviceId,
         lab::{LabTrial, Work},
@@ -27,8 +21,8 @@ use crate::{
     train::{Closed, StopFlag},
 };
 
-/// Takes findings as they come, from several threads.
-pub type Tell<'a> = &'a (dyn Fn(Finding) -> Result<(), Closed> + Sync);
+/// Takes events as they come, from several threads.
+pub type Emit<'a> = &'a (dyn Fn(Event) -> Result<(), Closed> + Sync);
 
 /// Why an experiment ended early.
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +48,8 @@ pub enum LabError {
         /// The device.
         device: String,
     },
-    /// Nobody takes the findings any more.
-    #[error("the findings can no longer be written")]
+    /// Nobody takes events any more.
+    #[error("the run can no longer be recorded")]
     Closed,
     /// The run was asked to stop.
     #[error("interrupted")]
@@ -108,25 +102,18 @@ fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, LabError> {
 }
 
 /// Runs a trial. Files that steps save go to `folder`.
-pub fn run(
-    trial: &LabTrial,
-    devices: &Devices,
-    folder: &Path,
-    stop: &StopFlag,
-    tell: Tell<'_>,
-) -> LabOutcome {
-    let begun = Instant::now();
+pub fn run(trial: &LabTrial, devices: &Devices, folder: &Path, stop: &StopFlag, emit: Emit<'_>) -> Outcome {
     let mut sums = Sums::default();
     let result = trial
         .notes
         .iter()
-        .try_for_each(|note| Ok(tell(Finding::Notice(Level::Warning, note.clone()))?))
+        .try_for_each(|note| Ok(emit(Event::Notice(Level::Warning, note.clone()))?))
         .and_then(|()| match &trial.work {
             Work::Matmul { shapes, kept } => {
-                matmul::run(trial, shapes, *kept, devices, stop, tell, &mut sums)
+                matmul::run(trial, shapes, *kept, devices, stop, emit, &mut sums)
             }
-            Work::Transfer(copies) => transfer::run(trial, copies, devices, stop, tell, &mut sums),
-            Work::Tensors(steps) => tensors::run(trial, steps, devices, folder, stop, tell, &mut sums),
+            Work::Transfer(copies) => transfer::run(trial, copies, devices, stop, emit, &mut sums),
+            Work::Tensors(steps) => tensors::run(trial, steps, devices, folder, stop, emit, &mut sums),
         });
     let (status, reason) = match result {
         Ok(()) => (Status::Finished, None),
@@ -137,20 +124,25 @@ pub fn run(
         }
         Err(e) => (Status::Failed, Some(e.to_string())),
     };
-    LabOutcome {
+    let transfer = |(kind, purpose, route, line): (_, _, Route, _)| {
+        Transfer::new(kind, purpose, route.from, route.to, line)
+    };
+    let work_s = sums.work.as_secs_f64();
+    Outcome {
         status,
         reason,
-        done: sums.done,
-        wall_s: begun.elapsed().as_secs_f64(),
-        work_s: sums.work.as_secs_f64(),
+        steps: sums.done,
+        loop_s: work_s,
+        train_s: work_s,
         logging_s: sums.logging.as_secs_f64(),
         peak_device_bytes: devices.iter().map(|device| device.peak_bytes()).max().unwrap_or(0),
-        traffic: devices.traffic(),
+        transfers: devices.traffic().lines().into_iter().map(transfer).collect(),
+        ..Outcome::default()
     }
 }
 
 /// What a trial does, and how often if nothing ends it early.
-fn planned(trial: &LabTrial) -> (&'static str, u64) {
+pub fn planned(trial: &LabTrial) -> (&'static str, u64) {
     match (&trial.spec.lab, &trial.work) {
         (Lab::Matmul(matmul), Work::Matmul { shapes, .. }) => {
             let kinds = (shapes.len() * trial.devices.used.len()) as u64;

@@ -6,9 +6,10 @@ use std::{
     time::Instant,
 };
 
-use super::{Finding, LabError, StepRow, StepStatus, Sums, Tell, go_on};
+use super::{Emit, LabError, Sums, go_on};
 use crate::{
     device::{Kind, Purpose, Traffic, backend::Reduction},
+    event::{Event, StepRow, StepStatus},
     plan::lab::{LabTrial, Outlook, StepPlan},
     spec::{
         Init, Lab,
@@ -25,7 +26,7 @@ pub fn run(
     devices: &Devices,
     folder: &Path,
     stop: &StopFlag,
-    tell: Tell<'_>,
+    emit: Emit<'_>,
     sums: &mut Sums,
 ) -> Result<(), LabError> {
     let Lab::Tensors(tour) = &trial.spec.lab else { return Ok(()) };
@@ -38,7 +39,7 @@ pub fn run(
         sums.work += begun.elapsed();
         sums.done += 1;
         let failed = row.message.clone().filter(|_| row.status == StepStatus::Failed);
-        tell(Finding::Step(Box::new(row)))?;
+        emit(Event::Step(Box::new(row)))?;
         if let Some(message) = failed {
             return Err(LabError::Step(format!("step {}: {message}", index + 1)));
         }

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::{CopyRow, Finding, LabError, Sums, Tell, go_on};
+use super::{Emit, LabError, Sums, go_on};
 use crate::{
     device::{
         Purpose,
         backend::{HostMemory, Staging},
     },
+    event::{CopyRow, Event},
     plan::{
         DeviceId,
         lab::{CopyPlan, LabTrial},
@@ -26,7 +27,7 @@ pub fn run(
     copies: &[CopyPlan],
     devices: &Devices,
     stop: &StopFlag,
-    tell: Tell<'_>,
+    emit: Emit<'_>,
     sums: &mut Sums,
 ) -> Result<(), LabError> {
     let Lab::Transfer(transfer) = &trial.spec.lab else { return Ok(()) };
@@ -36,7 +37,7 @@ pub fn run(
         for bytes in &transfer.sizes {
             let row = measure(copy, [from, to], *bytes, transfer, stop, sums)?;
             if row.count > 0 {
-                tell(Finding::Copy(row))?;
+                emit(Event::Copy(row))?;
             }
             go_on(stop)?;
         }

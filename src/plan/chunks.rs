@@ -13,7 +13,7 @@ const TOGETHER_BYTES: u64 = 64 << 20;
 /// The part of the memory that is free which one of those may fill.
 const TOGETHER_PART: u64 = 16;
 
-/// Chunks of the same rows that are in the host's memory at the same time at most, where no device computes with those.
+/// Maximum chunks in host memory per split when devices work on copies.
 const ON_THE_HOST: u64 = 3;
 
 /// The same on a GPU: one is computed with, one is on its way. Each has its like in pinned memory.

@@ -11,6 +11,10 @@ const MOSTLY: f64 = 0.5;
 
 /// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.
 pub(super) fn started(name: &str, header: &Header) -> String {
+    let devices = devices_in_words(&header.devices_requested, &header.devices_used);
+    if let Some(what) = &header.lab {
+        return format!("{name}: {what}, on {devices}");
+    }
     let most =
         header.max_time_s.map(|most| format!("at most {}, ", units::seconds(most))).unwrap_or_default();
     format!(
@@ -18,7 +22,7 @@ pub(super) fn started(name: &str, header: &Header) -> String {
         units::counted(header.epochs_planned, "epoch"),
         units::counted(header.train_rows, "row"),
         units::counted(header.steps_planned, "step"),
-        devices_in_words(&header.devices_requested, &header.devices_used),
+        devices,
         header.engine,
         header.precision,
     )
@@ -31,16 +35,14 @@ pub(super) fn validation(row: &ValidationRow) -> String {
     format!("epoch {epoch}, step {step}: validation loss {}{accuracy}", units::number(row.loss))
 }
 
-/// `finished after 320 steps in 10 epochs, 12.3 ms: reason`.
+/// `finished after 320 steps in 10 epochs, 12.3 ms: reason`; without training, `finished after 12.3 ms`.
 pub(super) fn ended(outcome: &Outcome) -> String {
     let reason = outcome.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!(
-        "{} after {} in {}, {}{reason}",
-        outcome.status.name(),
-        units::counted(outcome.steps, "step"),
-        units::counted(outcome.epochs, "epoch"),
-        units::seconds(outcome.loop_s),
-    )
+    let epochs = outcome.epochs.map(|epochs| {
+        format!("{} in {}, ", units::counted(outcome.steps, "step"), units::counted(epochs, "epoch"))
+    });
+    let (status, epochs) = (outcome.status.name(), epochs.unwrap_or_default());
+    format!("{status} after {epochs}{}{reason}", units::seconds(outcome.loop_s))
 }
 
 /// What is to be said wherever times are shown of a program that was built so.
@@ -117,7 +119,7 @@ pub(crate) fn rates(machine: Origin, file: Option<Origin>) -> String {
 /// `0.08 % of the time: 10,000 readings of the clock at 0.04 µs`.
 pub(super) fn instrument(outcome: &Outcome) -> Option<String> {
     let cost = outcome.instrument;
-    (outcome.loop_s > 0.0).then(|| {
+    (outcome.loop_s > 0.0 && cost.readings > 0).then(|| {
         format!(
             "{} of the time: {} of the clock at {:.0} ns",
             units::percent(cost.total_s() / outcome.loop_s),

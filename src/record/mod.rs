@@ -34,7 +34,10 @@ mod transfers;
 
 use std::time::Instant;
 
-use crate::{event::Event, spec::Logging};
+use crate::{
+    event::Event,
+    spec::{Kind, Logging},
+};
 
 pub use atomic_write::{Durability, write_atomically};
 pub use command::command_line;
@@ -45,8 +48,7 @@ pub use environment::{
 };
 pub use error::RecordError;
 pub use git::GitQuery;
-pub(crate) use lab::step_in_words;
-pub use lab::{LabFacts, LabFiles, LabTable};
+pub use lab::{LabCsv, LabTable};
 pub(crate) use lines::Lines;
 pub use metrics::MetricsCsv;
 pub use model_file::write_model;
@@ -79,27 +81,40 @@ pub trait Sink: Send {
     }
 }
 
+/// The files that are a kind's own.
+#[derive(Clone, Copy, Debug)]
+pub enum RunFiles<'a> {
+    /// Of training.
+    Training(&'a Logging),
+    /// Of another kind; whether norms reach the host.
+    Lab(Kind, bool),
+}
+
 /// Opens every file of a run folder that events fill, and the console. `wall_s` is counted from `begun`.
 ///
 /// # Errors
 /// Where one cannot be written.
 pub fn open_sinks(
     run: &RunDir,
-    logging: &Logging,
+    files: RunFiles<'_>,
     begun: Instant,
     console: ConsoleOptions,
 ) -> Result<Vec<Box<dyn Sink>>, RecordError> {
-    // The console comes last: when it names the folder, the files in it are written.
-    let mut sinks: Vec<Box<dyn Sink>> = vec![
-        Box::new(MetricsCsv::create(&run.file("metrics.csv"), &logging.metrics)?),
-        Box::new(TimingCsv::create(&run.file("timing.csv"))?),
-        Box::new(TransfersCsv::create(&run.file("transfers.csv"))?),
-        Box::new(SummaryCsv::create(&run.file("summary.csv"), &run.name(), begun)?),
-        Box::new(RunLog::create(&run.file("run.log"))?),
-    ];
-    if logging.trace {
-        sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    match files {
+        RunFiles::Training(logging) => {
+            sinks.push(Box::new(MetricsCsv::create(&run.file("metrics.csv"), &logging.metrics)?));
+            sinks.push(Box::new(TimingCsv::create(&run.file("timing.csv"))?));
+            if logging.trace {
+                sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
+            }
+        }
+        RunFiles::Lab(kind, logs_norms) => sinks.push(Box::new(LabCsv::create(run, kind, logs_norms)?)),
     }
+    sinks.push(Box::new(TransfersCsv::create(&run.file("transfers.csv"))?));
+    sinks.push(Box::new(SummaryCsv::create(&run.file("summary.csv"), &run.name(), begun)?));
+    sinks.push(Box::new(RunLog::create(&run.file("run.log"))?));
+    // The console comes last: when it names the folder, the files in it are written.
     sinks.push(Box::new(Console::new(run.path(), begun, console)));
     Ok(sinks)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use chrono::{SecondsFormat, Utc};
 
 use super::{RecordError, Sink, messages, row_file::RowFile};
-use crate::event::{Event, Level, Status};
+use crate::event::{Event, Level};
 
 /// The sink of `run.log`.
 pub struct RunLog {
@@ -20,23 +20,6 @@ impl RunLog {
     /// Where it cannot be written.
     pub fn create(path: &Path) -> Result<Self, RecordError> {
         Ok(Self { file: RowFile::create(path, b"")?, clock: now })
-    }
-
-    /// Keeps a notice.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
-    pub fn note(&mut self, level: Level, message: &str) -> Result<(), RecordError> {
-        self.line(if level == Level::Warning { WARNING } else { INFO }, message)
-    }
-
-    /// Keeps the last words of a run that is told by no event.
-    ///
-    /// # Errors
-    /// Where they cannot be written.
-    pub(super) fn end(&mut self, status: Status, message: &str) -> Result<(), RecordError> {
-        self.line(if messages::is_fault(status) { ERROR } else { INFO }, message)?;
-        self.file.flush()
     }
 
     fn line(&mut self, level: &str, message: &str) -> Result<(), RecordError> {
@@ -72,7 +55,12 @@ impl Sink for RunLog {
                 let no_model = messages::no_model(outcome);
                 no_model.map_or(Ok(()), |words| self.line(WARNING, &format!("no model was written: {words}")))
             }
-            Event::Train(_) | Event::Progress(_) => Ok(()),
+            Event::Step(row) => {
+                let message = row.message.as_ref().map(|m| format!(": {m}")).unwrap_or_default();
+                let (step, status) = (row.step, row.status.name());
+                self.line(INFO, &format!("step {step}, {}, {status}{message}", row.expression))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::{
 pub(super) fn header() -> Header {
     Header {
         name: "linreg".to_owned(),
+        lab: None,
         devices_requested: "1".to_owned(),
         devices_used: vec!["cpu".to_owned()],
         virtual_devices: false,
@@ -96,9 +97,9 @@ pub(super) fn outcome() -> Outcome {
     Outcome {
         status: Status::Finished,
         reason: None,
-        epochs: 2,
+        epochs: Some(2),
         steps: 6,
-        samples: 160,
+        samples: Some(160),
         final_train_loss: Some(1.5),
         final_train_rows: 16,
         final_validation_loss: Some(0.1),

@@ -84,13 +84,14 @@ fn write_row(
     lines.text(run).text(&header.name).text(outcome.status.name());
     lines.text(&header.devices_requested).text(&header.devices_used.join(";")).bool(header.virtual_devices);
     lines.text(&header.scaling).text(&header.precision).text(&header.engine);
-    lines.u64(outcome.epochs).u64(outcome.steps);
+    lines.option(outcome.epochs, Lines::u64).u64(outcome.steps);
     lines.option(outcome.final_train_loss, Lines::f32);
     lines.option(outcome.final_validation_loss, Lines::f64);
     lines.option(outcome.final_validation_accuracy, Lines::f64);
     lines.seconds(wall_s).seconds(outcome.train_s);
     lines.option(per_second(outcome.steps, outcome.train_s), Lines::f64);
-    lines.option(per_second(outcome.samples, outcome.train_s), Lines::f64);
+    let samples_per_s = outcome.samples.and_then(|samples| per_second(samples, outcome.train_s));
+    lines.option(samples_per_s, Lines::f64);
     lines.seconds(outcome.logging_s).option(logging_share(outcome), Lines::f64);
     lines.u64(outcome.transfers.iter().filter(|t| t.kind == "sync").map(|t| t.count).sum());
     lines.u64(bytes_moved(outcome, "h2d")).u64(bytes_moved(outcome, "d2h"));

@@ -22,11 +22,7 @@ impl TransfersCsv {
         Ok(Self { file: RowFile::with_columns(path, COLUMNS)? })
     }
 
-    /// Adds a row.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
-    pub(super) fn row(&mut self, transfer: &Transfer) -> Result<(), RecordError> {
+    fn row(&mut self, transfer: &Transfer) -> Result<(), RecordError> {
         let lines = &mut self.file.lines;
         lines.text(transfer.kind).text(transfer.purpose).text(&transfer.from).text(&transfer.to);
         lines.u64(transfer.count).u64(transfer.noop_count).option(transfer.bytes, Lines::u64);

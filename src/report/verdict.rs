@@ -18,7 +18,7 @@ const DEVICE_AXES: [&str; 2] = ["devices.num_gpus", "devices.use"];
 /// The axis that counts repeats.
 const REPEAT: &str = "repeat";
 
-/// Of a step, from here on a part is worth a word.
+/// Parts above this share of a step are mentioned.
 const WORTH_TELLING: f64 = 0.1;
 
 const MODEL: &str = "serial fraction: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, \

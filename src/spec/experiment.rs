@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    LabSpec, Spec,
+    Spec,
     diagnostic::{Failure, Sources},
     key,
     problem::{Location, Problem},
     reader::MAX_PROBLEMS,
-    resolved::hex8,
+    resolved::{hex8, to_toml},
     sweep::Sweep,
     tree::{Node, Table},
 };
@@ -86,24 +87,13 @@ impl<S> Experiment<S> {
     }
 }
 
-impl Experiment {
+impl<S: Serialize> Experiment<S> {
     /// First 8 hex digits of SHA-256: of the resolved spec, or of those of all trials.
     pub fn hash8(&self) -> String {
-        hash_all(self.trials.iter().map(|trial| trial.spec.to_toml()))
+        let mut hash = Sha256::new();
+        self.trials.iter().for_each(|trial| hash.update(to_toml(&trial.spec)));
+        hex8(hash)
     }
-}
-
-impl Experiment<LabSpec> {
-    /// As for training.
-    pub fn hash8(&self) -> String {
-        hash_all(self.trials.iter().map(|trial| trial.spec.to_toml()))
-    }
-}
-
-fn hash_all(texts: impl Iterator<Item = String>) -> String {
-    let mut hash = Sha256::new();
-    texts.for_each(|text| hash.update(text));
-    hex8(hash)
 }
 
 /// The axes as they are shown.

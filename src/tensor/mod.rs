@@ -1,8 +1,8 @@
-//! Tensors: numbers of a shape in the memory of a device.
+//! Tensors: elements of a shape in a device's memory.
 //!
-//! Whoever makes a tensor says where it lives; what is computed of it lives there, too. **Nothing crosses a device by
-//! itself**: operands on different devices are an error that names both and the copy that mends it, and a copy to where
-//! a tensor already is gives the same tensor. Every copy and every wait is counted by [`Devices::traffic`].
+//! A tensor is made on a device, and results stay there. **No implicit copies**: operands on different devices are an
+//! error that names both and the copy that fixes it. A copy to a tensor's own device returns that tensor.
+//! [`Devices::traffic`] counts every copy and wait.
 //!
 //! May use [`crate::device`], [`crate::program`], [`crate::spec`] and [`crate::random`].
 //!

@@ -1,13 +1,13 @@
-//! Shapes and types of numbers.
+//! Shapes and element types.
 
 use std::fmt;
 
-/// Lengths of the axes, the last of which lies together in memory. No axes: one number.
+/// Lengths of the axes, row-major. No axes: one element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape(Vec<usize>);
 
 impl Shape {
-    /// Of these lengths.
+    /// From the lengths of the axes.
     pub fn new(axes: &[usize]) -> Self {
         Self(axes.to_vec())
     }
@@ -17,7 +17,7 @@ impl Shape {
         &self.0
     }
 
-    /// Numbers in it; `None` where no memory could count them.
+    /// The number of elements; `None` on overflow.
     pub fn elements(&self) -> Option<usize> {
         self.0.iter().try_fold(1usize, |n, axis| n.checked_mul(*axis)).filter(|n| n.checked_mul(8).is_some())
     }
@@ -29,7 +29,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// The type of a tensor's numbers.
+/// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DType {
     /// IEEE single precision.
@@ -44,7 +44,7 @@ impl DType {
         }
     }
 
-    /// Bytes of one number.
+    /// Bytes of one element.
     pub fn bytes(self) -> u64 {
         match self {
             Self::F32 => 4,

@@ -1,18 +1,17 @@
-//! Numbers as the textbook prints them: PyTorch's rules of `print(tensor)` for digits, columns and what is left out,
-//! with the shape always said.
+//! Formats tensors like PyTorch's `print(tensor)` (digits, columns, summarization), always with the shape.
 
 use super::{DType, Shape};
 
-/// With more numbers than this, only the edges are shown.
+/// Tensors with more elements are summarized by their edges.
 const MOST_SHOWN: usize = 1000;
 
-/// Numbers at each end of a long axis.
+/// Elements shown at each end of a summarized axis.
 const EDGE: usize = 3;
 
-/// Columns of a line.
+/// Maximum width of a line.
 const LINE: usize = 80;
 
-/// What stands before the values; further lines begin below its end.
+/// The prefix; further lines are indented by its width.
 const HEAD: &str = "tensor(";
 
 /// `tensor([[1., 1.]], shape=[1, 2], dtype=f32, device='virtual:0')`.
@@ -34,7 +33,7 @@ pub(super) fn show(values: &[f32], shape: &Shape, dtype: DType, device: &str) ->
     format!("{HEAD}{text}{between}{tail}")
 }
 
-/// Which indexes of an axis are shown; `None` stands for those left out.
+/// The shown indices of an axis; `None` stands for the omitted ones.
 fn shown(length: usize, summarized: bool) -> Vec<Option<usize>> {
     if !summarized || length <= 2 * EDGE {
         return (0..length).map(Some).collect();
@@ -82,7 +81,7 @@ fn nested(values: &[f32], axes: &[usize], indent: usize, summarized: bool, style
     format!("[{}]", parts.join(&between))
 }
 
-/// How numbers of a tensor are written: all alike.
+/// The common format of a tensor's elements.
 #[derive(Clone, Copy)]
 struct Style {
     whole: bool,
@@ -129,7 +128,7 @@ mod tests {
         show(values, &Shape::new(axes), DType::F32, "cpu")
     }
 
-    /// What PyTorch 2 prints, but for what stands behind the values.
+    /// As PyTorch 2 prints it, but for the text after the values.
     #[test]
     fn numbers_are_printed_as_in_the_textbook() {
         assert_eq!(text(&[2.5], &[]), "tensor(2.5000, shape=[], dtype=f32, device='cpu')");

@@ -1,13 +1,13 @@
-//! What tensors do with each other and with devices: copied, added, multiplied, reduced; and what does not fit.
+//! Operations on tensors: copy, add, multiply, reduce; and their checks.
 
 use super::{Device, Tensor, TensorError};
 use crate::device::{Purpose, backend::Reduction};
 
 impl Tensor {
-    /// The tensor on that device. Where it is there already, it is this same tensor, and nothing is moved.
+    /// The tensor on `device`. If it is there already, returns this tensor and moves nothing.
     ///
     /// # Errors
-    /// Where the device has no room.
+    /// Out of device memory.
     pub fn copy(&self, device: &Device) -> Result<Self, TensorError> {
         if self.device() == device {
             device.count_nothing(Purpose::Tensor);
@@ -16,10 +16,10 @@ impl Tensor {
         self.copy_anyway(device)
     }
 
-    /// A tensor of its own memory on that device, even where this one is there already.
+    /// A copy with its own memory on `device`, even if this tensor is there already.
     ///
     /// # Errors
-    /// Where the device has no room.
+    /// Out of device memory.
     pub fn copy_anyway(&self, device: &Device) -> Result<Self, TensorError> {
         let mut copy = Self::empty(device, self.shape.axes())?;
         copy.name.clone_from(&self.name);
@@ -27,19 +27,19 @@ impl Tensor {
         Ok(copy)
     }
 
-    /// Takes over the numbers of a tensor of the same shape, wherever that lives.
+    /// Copies the elements of a tensor of equal shape on any device.
     ///
     /// # Errors
-    /// Where the shapes differ, or a device failed.
+    /// Shapes differ, or a device failed.
     pub fn copy_numbers(&self, from: &Self, purpose: Purpose) -> Result<(), TensorError> {
         self.fits(from, self.shape == from.shape, "copied", "the shapes must be equal")?;
         Ok(self.device().copy_from(purpose, self.handle(), from.device(), from.handle())?)
     }
 
-    /// The sum, elementwise.
+    /// The elementwise sum.
     ///
     /// # Errors
-    /// Where devices or shapes differ.
+    /// Devices or shapes differ.
     pub fn add(&self, other: &Self) -> Result<Self, TensorError> {
         self.meets(other)?;
         self.fits(other, self.shape == other.shape, "added", "the shapes must be equal")?;
@@ -51,7 +51,7 @@ impl Tensor {
     /// The matrix product of `[m, k]` and `[k, n]`.
     ///
     /// # Errors
-    /// Where devices differ or shapes do not fit.
+    /// Devices differ or shapes do not match.
     pub fn matmul(&self, other: &Self) -> Result<Self, TensorError> {
         self.meets(other)?;
         let [m, _, n] = self.product_shape(other)?;
@@ -60,10 +60,10 @@ impl Tensor {
         Ok(product)
     }
 
-    /// The same into memory that is there.
+    /// [`Tensor::matmul`] into existing memory.
     ///
     /// # Errors
-    /// As [`Tensor::matmul`], or where the result is of another shape or device.
+    /// As [`Tensor::matmul`], or the result has another shape or device.
     pub fn matmul_into(&self, other: &Self, product: &Self) -> Result<(), TensorError> {
         self.meets(other)?;
         self.meets(product)?;
@@ -73,26 +73,26 @@ impl Tensor {
         Ok(())
     }
 
-    /// One figure of all its numbers, as a tensor of one number on the same device.
+    /// A reduction over all elements, as a tensor of one element on this device.
     ///
     /// # Errors
-    /// Where the device has no room.
+    /// Out of device memory.
     pub fn reduce(&self, reduction: Reduction) -> Result<Self, TensorError> {
         let cell = Self::empty(self.device(), &[])?;
         self.reduce_into(reduction, &cell, 0)?;
         Ok(cell)
     }
 
-    /// The same into a number of a tensor that is there.
+    /// A reduction into one element of an existing tensor.
     ///
     /// # Errors
-    /// Where that lives elsewhere or is shorter.
+    /// That tensor is on another device or too short.
     pub fn reduce_into(&self, reduction: Reduction, to: &Self, at: usize) -> Result<(), TensorError> {
         self.meets(to)?;
         Ok(self.device().place().reduce(reduction, self.handle(), to.handle(), at)?)
     }
 
-    /// Nothing is copied behind the user's back.
+    /// No implicit copies.
     pub(super) fn meets(&self, other: &Self) -> Result<(), TensorError> {
         if self.device() == other.device() {
             return Ok(());
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use crate::tensor::Devices;
 
-    /// Every line of the traffic but its times.
+    /// The traffic without times.
     fn lines(devices: &Devices) -> Vec<String> {
         let line = |(kind, purpose, route, line): (
             crate::device::Kind,

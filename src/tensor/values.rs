@@ -1,4 +1,4 @@
-//! The tensor itself: made, named, written and read.
+//! The tensor itself: creation, names, reads and writes.
 
 use std::{fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     random,
 };
 
-/// Numbers of a shape on a device. Clones are the same tensor: they share its memory.
+/// Elements of a shape on a device. Clones share the memory.
 #[derive(Clone)]
 pub struct Tensor {
     memory: Arc<Memory>,
@@ -44,10 +44,10 @@ impl fmt::Debug for Tensor {
 }
 
 impl Tensor {
-    /// Memory that nobody has written yet: to be the result of something.
+    /// Uninitialized memory for a result.
     ///
     /// # Errors
-    /// Where the device has no room.
+    /// Out of device memory.
     pub fn empty(device: &Device, shape: &[usize]) -> Result<Self, TensorError> {
         let shape = Shape::new(shape);
         let Some(len) = shape.elements() else { return Err(TensorError::TooLarge { shape }) };
@@ -56,10 +56,10 @@ impl Tensor {
         Ok(Self { memory, shape, dtype: DType::F32, name: None })
     }
 
-    /// Filled with one value, on the device itself: nothing is copied.
+    /// Filled with one value, on the device.
     ///
     /// # Errors
-    /// Where the device has no room.
+    /// Out of device memory.
     pub fn full(device: &Device, shape: &[usize], value: f32) -> Result<Self, TensorError> {
         let tensor = Self::empty(device, shape)?;
         device.place().fill(tensor.handle(), value)?;
@@ -82,29 +82,28 @@ impl Tensor {
         Self::full(device, shape, 0.0)
     }
 
-    /// Uniform in [0, 1): a function of seed and index alone. They are drawn on the host, so that they are the same on
-    /// every device, and copied there.
+    /// Uniform in [0, 1), a function of seed and index only. Drawn on the host and copied, so devices do not differ.
     ///
     /// # Errors
     /// As [`Tensor::full`].
     pub fn rand(device: &Device, shape: &[usize], seed: u64, index: u64) -> Result<Self, TensorError> {
         let tensor = Self::empty(device, shape)?;
         let mut stream = random::stream(seed, random::Purpose::Tensor, index);
-        // 24 bits: every one of them is a number of its own in f32, and 1 is none of them.
+        // 24 bits: each value is exact in f32 and below 1.
         let numbers = (0..tensor.len()).map(|_| (stream.next_u32() >> 8) as f32 * (1.0 / 16_777_216.0));
         device.write(Purpose::Tensor, tensor.handle(), &numbers.collect::<Vec<f32>>())?;
         Ok(tensor)
     }
 
-    /// Of the host's numbers, the last axis lying together.
+    /// From the host's row-major elements.
     ///
     /// # Errors
-    /// Where there are more or fewer than the shape says, or the device has no room.
+    /// Their number does not match the shape, or out of device memory.
     pub fn from_values(device: &Device, shape: &[usize], values: &[f32]) -> Result<Self, TensorError> {
         Self::written(device, shape, values, Purpose::Tensor)
     }
 
-    /// The same for another purpose.
+    /// [`Tensor::from_values`], counted under `purpose`.
     pub(super) fn written(
         device: &Device,
         shape: &[usize],
@@ -120,13 +119,13 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// With a name for messages.
+    /// Sets the name for messages.
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Where it lives.
+    /// Its device.
     pub fn device(&self) -> &Device {
         &self.memory.device
     }
@@ -136,61 +135,61 @@ impl Tensor {
         &self.shape
     }
 
-    /// The type of its numbers.
+    /// Its element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// How many numbers.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.handle().len
     }
 
-    /// Whether there is none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that it takes on its device.
+    /// Its bytes on the device.
     pub fn bytes(&self) -> u64 {
         self.len() as u64 * self.dtype.bytes()
     }
 
-    /// Whether the other is this very tensor: the same memory, not merely the same numbers.
+    /// Whether both share the same memory.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.memory, &other.memory)
     }
 
-    /// Its numbers, copied to the host.
+    /// Copies the elements to the host.
     ///
     /// # Errors
-    /// Where the device failed.
+    /// The device failed.
     pub fn values(&self) -> Result<Vec<f32>, TensorError> {
         let mut values = vec![0.0; self.len()];
         self.read(Purpose::Tensor, 0, &mut values)?;
         Ok(values)
     }
 
-    /// Some of its numbers, from `first` on, copied to the host; waits until they are computed.
+    /// Copies elements from `first` on to the host; waits until they are computed.
     ///
     /// # Errors
-    /// Where there are not so many, or the device failed.
+    /// Out of range, or the device failed.
     pub fn read(&self, purpose: Purpose, first: usize, to: &mut [f32]) -> Result<(), TensorError> {
         Ok(self.device().read(purpose, self.handle(), first, to)?)
     }
 
-    /// Replaces every number by one, on the device itself.
+    /// Fills it with one value, on the device.
     ///
     /// # Errors
-    /// Where the device failed.
+    /// The device failed.
     pub fn fill(&self, value: f32) -> Result<(), TensorError> {
         Ok(self.device().place().fill(self.handle(), value)?)
     }
 
-    /// Replaces its numbers by the host's.
+    /// Replaces all elements by the host's.
     ///
     /// # Errors
-    /// Where there are more or fewer, or the device failed.
+    /// Their number does not match, or the device failed.
     pub fn write(&self, values: &[f32]) -> Result<(), TensorError> {
         if values.len() != self.len() {
             return Err(TensorError::Values { shape: self.shape.clone(), found: values.len() });
@@ -198,10 +197,10 @@ impl Tensor {
         Ok(self.device().write(Purpose::Tensor, self.handle(), values)?)
     }
 
-    /// As the textbook prints it: values, shape, type, device. The values are copied to the host to be seen.
+    /// Text with values, shape, type and device; copies the values to the host.
     ///
     /// # Errors
-    /// Where the device failed.
+    /// The device failed.
     pub fn show(&self) -> Result<String, TensorError> {
         let mut values = vec![0.0; self.len()];
         self.read(Purpose::Log, 0, &mut values)?;

@@ -69,9 +69,9 @@ impl Session<'_> {
             status,
             reason,
             // One that was begun and had no step yet is none.
-            epochs: self.step.div_ceil(self.trial.steps_per_epoch.max(1)),
+            epochs: Some(self.step.div_ceil(self.trial.steps_per_epoch.max(1))),
             steps: self.step,
-            samples: self.samples,
+            samples: Some(self.samples),
             final_train_loss: self.metric_buffer.last_loss,
             final_train_rows: self.metric_buffer.last_loss_rows,
             final_validation_loss: self.last_validation.as_ref().map(|v| v.loss),
@@ -275,44 +275,22 @@ fn picoseconds(seconds: f64) -> f64 {
 
 /// What was read from a file into the host's memory; `None` where that was nothing.
 fn read(kind: Kind, purpose: Purpose, line: Line) -> Option<Transfer> {
-    (line.count > 0).then(|| Transfer {
-        kind: kind.name(),
-        purpose: purpose.name(),
-        from: "file".into(),
-        to: "cpu".into(),
-        count: line.count,
-        noop_count: line.noop_count,
-        bytes: Some(line.bytes),
-        total_s: line.seconds(),
-    })
+    (line.count > 0).then(|| Transfer::new(kind, purpose, "file".into(), "cpu".into(), line))
 }
 
 fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
-    let host = || "cpu".to_owned();
     // Sums that were queued as work of their own have their time by the device's clock.
     let summed_s = Some(clock.device_total(Phase::AllReduce).as_secs_f64()).filter(|seconds| *seconds > 0.0);
-    device
-        .ledger
-        .lines()
-        .map(|(kind, purpose, line)| {
-            let there = device.name().to_owned();
-            let (from, to) = match kind {
-                Kind::HostToDevice => (host(), there),
-                Kind::DeviceToHost => (there, host()),
-                Kind::DeviceToDevice | Kind::AllReduce | Kind::Sync | Kind::Read | Kind::ReadAhead => {
-                    (there.clone(), there)
-                }
-            };
-            Transfer {
-                kind: kind.name(),
-                purpose: purpose.name(),
-                from,
-                to,
-                count: line.count,
-                noop_count: line.noop_count,
-                bytes: (kind != Kind::Sync).then_some(line.bytes),
-                total_s: line.seconds().or(summed_s.filter(|_| kind == Kind::AllReduce)),
-            }
-        })
-        .collect()
+    let transfer = |(kind, purpose, line): (Kind, Purpose, Line)| {
+        let (host, there) = ("cpu".to_owned(), device.name().to_owned());
+        let (from, to) = match kind {
+            Kind::HostToDevice => (host, there),
+            Kind::DeviceToHost => (there, host),
+            _ => (there.clone(), there),
+        };
+        let row = Transfer::new(kind, purpose, from, to, line);
+        let total_s = row.total_s.or(summed_s.filter(|_| kind == Kind::AllReduce));
+        Transfer { total_s, ..row }
+    };
+    device.ledger.lines().map(transfer).collect()
 }

@@ -20,7 +20,7 @@ fn packages() -> Vec<Package> {
     let output = Command::new(env!("CARGO")).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // What is listed is more than what is built; the graph has the latter.
+    // The list holds more than is built; the graph holds what is built.
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
     let built: BTreeSet<&str> = nodes.iter().map(|node| node["id"].as_str().unwrap()).collect();
     let text = |value: &Value| value.as_str().map(str::to_owned);

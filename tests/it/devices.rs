@@ -58,7 +58,7 @@ fn classes() -> Sandbox {
     Sandbox::new(&CLASSES.replace("FOLDER", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity")))
 }
 
-/// On the CPU, or on so many virtual GPUs.
+/// On the CPU, or on a number of virtual GPUs.
 fn on(place: &Sandbox, count: u32, arguments: &[&str]) -> Folder {
     let (count, gpus) = (format!("devices.num_gpus={count}"), count.max(1).to_string());
     let own = [count.as_str(), "--virtual-gpus", gpus.as_str(), "-q"];
@@ -108,7 +108,7 @@ fn losses_over_two_hundred_steps_are_the_cpus() {
     }
 }
 
-/// Under each policy, streamed or not: what is logged of a count of devices is the same, to the bit.
+/// Under each policy, streamed or not: the log is bit-identical for a given number of devices.
 #[test]
 fn policies_and_streams_change_nothing_on_several_devices() {
     for (place, means) in [(Sandbox::new(RAGGED), "loss"), (classes(), "accuracy")] {

@@ -258,7 +258,7 @@ fn parameters_go_through_a_file_to_another_device() {
     let saved = tensors(&fs::read(folder.0.join("net.safetensors")).unwrap());
     let shapes = ["0.weight", "0.bias", "2.weight", "2.bias"].map(|name| saved[name].0.clone());
     assert_eq!(shapes, [vec![3, 4], vec![3], vec![1, 3], vec![1]]);
-    // The same parameters, the same output, on either device.
+    // Equal parameters give equal output on either device.
     let shown = |head: &str| {
         let after = ran.ended.stdout.split(head).nth(1).unwrap();
         after.split("tensor(").nth(1).unwrap().split(", shape").next().unwrap().to_owned()

@@ -53,12 +53,12 @@ pub fn predicted(place: &Sandbox, overrides: &[&str], gpus: Vec<Gpu>) -> BTreeMa
     movements.map(|m| ((m.kind.to_owned(), m.purpose.to_owned()), m.bytes)).collect()
 }
 
-/// So many virtual GPUs with memory to spare.
+/// Virtual GPUs with ample memory.
 fn virtual_gpus(count: usize) -> Vec<Gpu> {
     vec![Gpu::virtual_of(1 << 40); count]
 }
 
-/// The same, as the run's ledger has them.
+/// The bytes as the run's ledger counts them.
 pub fn counted(run: &Folder) -> BTreeMap<(String, String), u64> {
     let table = run.table("transfers.csv");
     let mut sums = BTreeMap::new();

@@ -16,11 +16,11 @@ fn folder(case: &str) -> PathBuf {
 /// The largest differences of a run from PyTorch's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Worst {
-    /// Relative, of any loss, norm or accuracy of any step.
+    /// Largest relative error of a loss, norm or accuracy over all steps.
     pub metrics: f64,
-    /// Of a learning rate, relative to the largest one.
+    /// Largest error of a learning rate, relative to the largest rate.
     lr: f64,
-    /// Of a final weight, relative to the largest one of its tensor.
+    /// Largest error of a final weight, relative to its tensor's largest weight.
     weights: f64,
 }
 

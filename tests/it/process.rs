@@ -1,4 +1,4 @@
-//! The program as a user meets it: a spec in a folder of its own, a command, an exit code, files.
+//! Runs the program as a user does: a spec in its own folder, a command, an exit code, files.
 
 use std::{
     collections::HashMap,
@@ -43,7 +43,7 @@ impl Sandbox {
         Ended::from_output(self.command(arguments).output().unwrap())
     }
 
-    /// The same, not yet started.
+    /// The command, not yet started.
     pub fn command(&self, arguments: &[&str]) -> Command {
         // The binary may have been carried to another machine with the tests.
         let binary = std::env::var_os("RUNNER_BINARY").unwrap_or_else(|| RUNNER.into());
@@ -105,7 +105,7 @@ impl Ran {
         Folder::within(&self.runs).unwrap_or_else(|| panic!("not one run: {:?}", self.ended))
     }
 
-    /// The same, after an exit by `code`.
+    /// After an exit with `code`.
     #[track_caller]
     pub fn ended_by(&self, code: i32) -> Folder {
         assert_eq!(self.ended.code, Some(code), "{:?}", self.ended);

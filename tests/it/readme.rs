@@ -65,7 +65,7 @@ fn what_the_readme_shows_is_what_is_printed() {
     }
 }
 
-/// Without what is said of noise, of what bounds a run and of what timing it costs, which depend on the machine and on what else it does.
+/// Without remarks on noise, bottlenecks and timing costs, which depend on the machine and its load.
 fn quiet(lines: &[String]) -> Vec<String> {
     let depends = |line: &&String| {
         ["noise:", "bound by ", "instrument "].iter().any(|head| line.trim_start().starts_with(head))
@@ -187,13 +187,13 @@ fn words(line: &str) -> Vec<Word> {
         return vec![Word::Exact(count.trim().to_owned())];
     }
     if line.ends_with(" the same") {
-        // How far sums of another order are apart is a matter of the last digits.
+        // Sums in another order differ in the last digits.
         return vec![Word::Exact(
             line.split("  ").find(|cell| !cell.is_empty()).unwrap_or_default().to_owned(),
         )];
     }
     if has_interval(line) {
-        // What the row is of; its times, and the units they are told in, depend on the machine.
+        // The row's label; its times and their units depend on the machine.
         let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
         return cells.take(2).map(|cell| Word::Exact(cell.to_owned())).collect();
     }

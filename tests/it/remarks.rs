@@ -1,4 +1,4 @@
-//! Keys that change nothing, or not all that they seem to: told once as warnings, by `check` and at the start of a run.
+//! Keys without effect, or with less effect than they seem to have: warned of once, by `check` and at the start of a run.
 
 use std::fs;
 
@@ -52,7 +52,7 @@ fn more_steps_than_the_epochs_have() {
             "`trainer.max_steps` is 2,000, and `trainer.max_epochs` ends the run before, after 3 epochs, 9 steps",
         ],
     );
-    // The trials of a sweep that are warned of the same are so once, and the page still tells all of them.
+    // Trials of a sweep share one warning; the page still shows it for all of them.
     let ended = place.runner(&["check", "spec.toml", "trainer.max_steps=2000", "seed=1,2"]);
     assert!(
         ended.stderr.starts_with("warning: all trials: `trainer.max_steps` is 2,000"),
@@ -63,7 +63,7 @@ fn more_steps_than_the_epochs_have() {
     assert!(ended.stdout.starts_with("spec: 2 trials, 2 runs\n"), "{}", ended.stdout);
 }
 
-/// Before the first trial, by `check` and by a run; what ends one is told with its number, too.
+/// Before the first trial, by `check` and by a run; an error names its trial, too.
 #[test]
 fn a_sweep_names_the_trials_that_it_warns_of() {
     let place = place(100);

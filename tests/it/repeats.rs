@@ -1,4 +1,4 @@
-//! Repeats taken together, what a logging policy costs, and what is said of noise: whole texts of made-up sweeps.
+//! Summaries of repeats, costs of logging policies, and remarks on noise: full texts of synthetic sweeps.
 
 use std::{fs, path::Path};
 
@@ -110,7 +110,7 @@ fn compare_takes_repeats_together_too() {
     assert!(text.contains("\nnoise\n"), "{text}");
 }
 
-/// Through the program: real runs, as many as were asked for, and figures that `sweep.csv` has.
+/// Through the program: real runs in the requested number, and the figures of `sweep.csv`.
 #[test]
 fn a_sweep_over_the_policies_ends_with_their_cost() {
     let spec = super::run::LINREG.to_owned()

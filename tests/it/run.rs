@@ -1,4 +1,4 @@
-//! Whole runs through the binary: the same bits however they are computed and logged, and what the folder holds.
+//! Full runs through the binary: equal bits however they are computed and logged, and the folder's contents.
 
 use std::{env, fs, path::PathBuf, process::Command};
 
@@ -44,7 +44,7 @@ fn digits() -> Sandbox {
     Sandbox::new(&DIGITS.replace("DATA", data))
 }
 
-/// The same rows but for times, and the same weights. (The model file also bears its spec's hash.)
+/// Equal rows but for times, and equal weights. (The model file also holds its spec's hash.)
 #[track_caller]
 fn same(a: &Folder, b: &Folder) {
     assert_eq!(a.numbers(), b.numbers());
@@ -216,7 +216,7 @@ fn the_folder_holds_every_file_with_its_header() {
     assert!(transfers.f64s("noop_count").iter().all(|count| *count > 0.0));
 }
 
-/// Phases that were measured account for the loop; what is left is `other`.
+/// The measured phases add up to the loop's time; the rest is `other`.
 #[test]
 fn phases_add_up() {
     let place = digits();

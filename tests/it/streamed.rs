@@ -14,7 +14,7 @@ fn numbers(table: &Table, column: &str) -> Vec<f64> {
     table.column(column).into_iter().map(|cell| cell.parse().unwrap()).collect()
 }
 
-/// So many rows of so many small numbers, with a label each, and a spec of one layer for them.
+/// Labelled rows of small numbers, and a spec of one layer for them.
 fn place(rows: usize, features: usize, more: &str) -> Sandbox {
     let place = Sandbox::new(&format!(
         "[data]\nbatch_size = 20\nplacement = \"streamed\"\n[data.npy]\nfeatures = \"x.npy\"\nlabels = \"y.npy\"\n\
@@ -57,7 +57,7 @@ fn chunks_are_part_of_the_memory_that_is_told() {
 
     let page = place.runner(&["check", "spec.toml", "devices.num_gpus=2", "--virtual-gpus=2"]).stdout;
     let memory = lines(&page, "memory");
-    // One chunk of all rows of either kind, targets, order, and which of the file's rows validate; and what is noted of the
+    // One chunk of all rows of either kind, targets, order, and the indices of the validation rows; and what is noted of the
     // rows of a device's share.
     let host = 400 * row + 400 * 4 + 300 * 4 + 400 * 4 + 200 * 12;
     assert!(memory[0].contains(" for 2 virtual devices, all in the host's memory: "), "{memory:?}");
@@ -167,7 +167,7 @@ fn narrow_rows_are_read_many_at_a_time() {
     }
 }
 
-/// What is at once in memory of an epoch that is one chunk, to the byte; and that all rows would be less.
+/// Peak memory of an epoch that is one chunk, to the byte; holding all rows would take less.
 #[test]
 fn an_epoch_in_one_chunk_is_no_more_than_its_rows() {
     let place = place(3000, 5, "");
@@ -199,7 +199,7 @@ fn an_epoch_in_one_chunk_is_no_more_than_its_rows() {
     );
     assert!(said.stderr.contains(&warning), "{} {warning}", said.stderr);
 
-    // Of one epoch of 60 steps nothing else is read: their rows are one chunk, and there is no second one.
+    // One epoch of 60 steps reads nothing else: its rows are one chunk, and there is no second one.
     let few = check(&["trainer.max_steps=60"]);
     let of_it = format!(", {} of it for 2 chunks of rows at most, ", units::bytes((1200 + 750) * 24));
     assert!(lines(&few.stdout, "memory")[0].contains(&of_it), "{}", few.stdout);
@@ -233,7 +233,7 @@ fn the_first_chunk_of_an_epoch_is_waited_for() {
     assert!(log.contains("INFO  rows from the file: one by itself in "), "{log}");
 }
 
-/// Every repeat has rows of its own to validate on, and all are planned alike: by what is typical of files, whatever is
+/// Every repeat has its own validation rows, and all are planned alike: by typical file rates, whatever is
 /// measured, which is once for all of them.
 #[test]
 fn repeats_are_planned_alike() {
@@ -257,14 +257,14 @@ fn repeats_are_planned_alike() {
     }
     assert_eq!(reported.len(), 4);
     assert!(reported.iter().all(|other| *other == reported[0]), "{reported:?}");
-    // Another process measures anew, and plans the same.
+    // Another process measures again and gets an equal plan.
     let engine = |_| lines(&place.runner(&["check", "spec.toml", threads]).stdout, "engine");
     let engines = [0; 4].map(engine);
     assert!(engines.iter().all(|other| *other == engines[0]), "{engines:?}");
     assert!(engines[0][0].ends_with(", with rows at typical rates of a file"), "{engines:?}");
 }
 
-/// Rows that are wide and come in any order are fetched by the steps: by one thread or by several, the same.
+/// Wide rows in random order are fetched by the steps, with equal results for one thread and several.
 #[test]
 fn wide_rows_are_fetched_by_the_steps() {
     let place = place(300, 1500, "");

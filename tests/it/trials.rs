@@ -32,7 +32,7 @@ fn trials_that_equal_others_or_lack_devices() {
     assert_eq!(Table::read(&compared.stdout).column("status"), ["finished", "skipped", "skipped"]);
 }
 
-/// What each trial asks for and uses instead is told before the first, kept in `sweep.csv`, and no trial that was not run
+/// Each trial's replaced devices are reported before the first trial and kept in `sweep.csv`; no trial that was not run
 /// is held against one that was.
 #[test]
 fn trials_say_which_devices_they_lack() {

@@ -1,4 +1,4 @@
-//! Messages as a user reads them, whole: sizes and their units, the place of what is wrong, what the machine is.
+//! Full messages as a user reads them: sizes and their units, the location of an error, the machine.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use super::{
     run::LINREG,
 };
 
-/// What is said of memory, with what this machine has as `FREE`.
+/// Messages about memory, with this machine's available memory as `FREE`.
 fn refused(place: &Sandbox, arguments: &[&str]) -> String {
     let ended = place.runner(&[&["check", "spec.toml"], arguments].concat());
     assert_eq!(ended.code, Some(2), "{ended:?}");
@@ -73,7 +73,7 @@ fn what_a_limit_leaves_is_what_is_available() {
     let (needs, rest) = ended.stderr.split_once(" of memory, and ").unwrap();
     assert_eq!(needs, "error: 20,000,050 synthetic rows need 229 MiB");
     let (free, rest) = rest.split_once(" MiB are available\n").unwrap();
-    // 195.3 MiB are the limit; the program is some ten of it, and far from all.
+    // The limit is 195.3 MiB, of which the program itself takes about ten.
     assert!((50.0..194.0).contains(&free.parse::<f64>().unwrap()), "{free}");
     assert!(rest.ends_with("  = hint: lower it\n"), "{rest}");
 }
@@ -242,12 +242,12 @@ fn a_run_without_a_model_says_why_and_how_to_get_one() {
     assert!(
         tensors(&kept.model()).values().flat_map(|(_, numbers)| numbers).all(|number| number.is_finite())
     );
-    // The same steps, though fewer of them: the schedule is that of the whole run.
+    // Fewer steps, but equal ones: the schedule is that of the full run.
     let losses = |folder: &Folder| folder.metrics().only("split", "train").column("loss").join(" ");
     let (kept, whole) = (losses(&kept), losses(&folder));
     assert_eq!(kept.split(' ').count(), good);
     assert!(good > 1 && whole.starts_with(&kept), "{whole}\n{kept}");
-    // Of a trial one line says it.
+    // One line for a trial.
     let sweep = place.run(&["optimizer.sgd.lr=0.01,1e10"]);
     assert_eq!(sweep.ended.code, Some(1));
     let lines: Vec<&str> =

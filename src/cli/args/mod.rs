@@ -7,7 +7,7 @@ use std::{ffi::OsString, io::IsTerminal};
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use clap_complete::Shell;
 
-use super::exit::{Exit, print, print_error};
+use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{Command, CompareOptions, DevicesOptions, NewOptions, ParityOptions, RunOptions};
 

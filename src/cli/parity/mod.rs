@@ -8,17 +8,11 @@ mod table;
 use job::ParityJob;
 use rule::{Curve, Rule};
 
-use super::{
-    args::ParityOptions,
-    execute::Ready,
-    exit::{Exit, print, print_error},
-    machine::machine,
-    prepare::{Datasets, initial_weights, plan_trial},
-    run::refuse,
-};
+use super::{args::ParityOptions, machine::machine};
 use crate::{
     event::{Event, Status},
-    plan::{Machine, PlanError},
+    plan::{Machine, PlanError, Trial},
+    run::{Datasets, Exit, Planned, print, print_error, refuse},
     spec::{self, Experiment, Spec},
     train::StopFlag,
     units,
@@ -81,7 +75,7 @@ fn curve(
     let refused = |problems: Vec<spec::Problem>| {
         refuse(&experiment.failure(problems.into_iter().map(|problem| (0, problem))))
     };
-    let planned = plan_trial(&spec, datasets, machine, threads).map_err(|e| match e {
+    let planned = Trial::plan(&spec, datasets, machine, threads).map_err(|e| match e {
         PlanError::Problems(problems) => refused(problems),
         PlanError::Missing(problem) => {
             // What is to happen elsewhere where a device is missing means nothing here.
@@ -91,13 +85,11 @@ fn curve(
             Exit::Missing
         }
     })?;
-    let dataset = datasets.open(&spec).map_err(refused)?;
-    let weights = initial_weights(&planned, datasets).map_err(refused)?;
     let failed = |e: &dyn std::fmt::Display| {
         print_error(e.to_string(), None);
         Exit::Failed
     };
-    let ready = Ready::new(&planned, dataset, weights.as_ref()).map_err(|e| failed(&e))?;
+    let ready = planned.ready(datasets).map_err(|e| failed(&e))?;
     let mut losses = Vec::new();
     let mut emit = |events: Vec<Event>| {
         for event in events {

@@ -1,4 +1,4 @@
-//! What each column is for, from the names in the spec and in the file.
+//! The purpose of each column, from the names in the spec and in the file.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::{
     spec::{Csv, Problem},
 };
 
-/// Numbers of the columns that are used, by purpose.
+/// Indices of the used columns, by purpose.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     /// All names of the file, in its order.
@@ -59,7 +59,7 @@ impl Columns {
         }
     }
 
-    /// Finds the same columns in the file to validate on, wherever they stand there.
+    /// Finds the columns in the validation file, in any order.
     pub(super) fn in_validation(&self, spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
         let names = names(spec, text).map_err(|problem| vec![problem])?;
         let places = places(&names);
@@ -79,7 +79,7 @@ impl Columns {
         if problems.is_empty() { Ok(Self { names, target, numeric, categorical }) } else { Err(problems) }
     }
 
-    /// A column's name, fit to stand in a message.
+    /// A column's name for a message.
     pub(super) fn name(&self, column: usize) -> String {
         file::printable(&self.names[column])
     }
@@ -90,20 +90,20 @@ impl Columns {
     }
 }
 
-/// Names from the header, or numbers from 0.
+/// Names from the header, or indices from 0.
 fn names(spec: &Csv, text: &Text) -> Result<Vec<String>, Problem> {
     let first = text.first_record().ok_or_else(|| {
         let expected = if spec.header { "a line of column names" } else { "rows" };
         file::problem(&text.path, format!("an empty file: expected {expected}"))
     })?;
-    // The header would be all of the file.
+    // The file would hold only the header.
     if let Some(place) = text.unclosed_quote(0) {
         return Err(faults::unclosed(place));
     }
     Ok(if spec.header { first } else { (0..first.len()).map(|column| column.to_string()).collect() })
 }
 
-/// Where each name stands, in order: there is one place at least.
+/// The positions of each name in order; at least one.
 fn places(names: &[String]) -> HashMap<&str, Vec<usize>> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(names.len());
     for (column, name) in names.iter().enumerate() {
@@ -142,14 +142,14 @@ impl Search<'_> {
             self.problems.push(Problem::at_key(key, message).hint("a column has one purpose"));
             return None;
         }
-        // Columns of one name are only left out, and then all together.
+        // Columns with equal names may only be excluded, all together.
         for &place in places {
             self.used[place] = Some(key.clone());
         }
         Some(column)
     }
 
-    /// Two columns of one name cannot be told apart, unless both are left out.
+    /// Columns with equal names are an error, unless all are excluded.
     fn check_duplicates(&mut self, ignore: &[String]) {
         let ignore: HashSet<&str> = ignore.iter().map(String::as_str).collect();
         let twice = self.names.iter().enumerate().filter_map(|(column, name)| {
@@ -169,7 +169,7 @@ impl Search<'_> {
         }
     }
 
-    /// A nameless column is most often a row number that was written by accident: no feature.
+    /// A column without a name is usually an accidental row number, not a feature.
     fn check_named(&mut self, numeric: &[usize]) {
         if let Some(&column) = numeric.iter().find(|&&column| self.names[column].is_empty()) {
             let problem =
@@ -183,7 +183,7 @@ fn file_name(text: &Text) -> String {
     text.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What may be wrong where everything seems to be one column.
+/// A hint if the file seems to have only one column.
 fn separator_hint(text: &Text, names: &[String]) -> String {
     let other = [';', '\t', ',', '|']
         .into_iter()
@@ -194,7 +194,7 @@ fn separator_hint(text: &Text, names: &[String]) -> String {
     }
 }
 
-/// The nearest name, or all of them.
+/// The most similar name, or all names.
 fn name_hint(name: &str, names: &[String]) -> String {
     let likeness =
         |other: &str| strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());

@@ -1,4 +1,4 @@
-//! What is wrong with the cells of a file, gathered so that one bad column does not hide the others.
+//! Errors in the cells of a file, grouped so that one bad column does not hide the others.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,19 @@ pub(super) enum Kind {
     TooLarge,
 }
 
-/// Problems told of one file. Each needs its line counted from the start of the file, so no more are made.
+/// Maximum problems reported per file: each needs its line counted from the start of the file.
 pub(super) const MOST: usize = 20;
 
-/// Up to this many like faults of one column are told one by one; of more, the first and their number.
+/// Up to this many similar errors of a column are listed; otherwise the first and their number.
 const LISTED: usize = 5;
 
-/// A cell or line that is wrong: where its record begins, and what it holds.
+/// A bad cell or line: the start of its record, and its text.
 struct Sighting {
     record: usize,
     found: String,
 }
 
-/// What is to be told, and where it stands among the others.
+/// An error to report, and its position in the order of reports.
 struct Found<'a> {
     record: usize,
     column: usize,
@@ -63,7 +63,7 @@ impl Group {
         }
     }
 
-    /// Those to tell, each with words about the others where there are too many.
+    /// The errors to report; the first mentions the others if there are too many.
     fn reported(&self, what: &str) -> impl Iterator<Item = (&Sighting, Option<String>)> {
         let many = self.count > LISTED;
         let label = many.then(|| format!("the first of {} {what}", self.count));
@@ -94,9 +94,9 @@ impl<'a> Faults<'a> {
         self.uneven.add(record, || cells.to_string());
     }
 
-    /// Everything in the order of the file. `last` is where the last record begins, `rows` how many were even.
+    /// All problems in file order. `last` is the start of the last record, `rows` the number of well-formed rows.
     pub(super) fn finish(self, last: usize, rows: usize) -> Vec<Problem> {
-        // Problems are made last, of those that are told.
+        // Only reported errors become problems.
         let mut found: Vec<Found<'_>> = Vec::new();
         let mut total = 0;
         let unclosed = self.text.unclosed_quote(last);
@@ -104,7 +104,7 @@ impl<'a> Faults<'a> {
             total += group.count;
             let missing = self.cells.get(&(column, Kind::Missing)).map_or(0, |group| group.count);
             let numbers = rows - (missing + if kind == Kind::Text { group.count } else { 0 }).min(rows);
-            // Where text outnumbers the numbers, it is not the cells that are wrong, but what the column is taken for.
+            // If most cells are text, the column's declared type is wrong, not its cells.
             let is_text = kind == Kind::Text && group.count > numbers;
             let what = format!("such cells in column `{}`", self.columns.name(column));
             let reported = group.reported(&what).take(if is_text { 1 } else { LISTED });

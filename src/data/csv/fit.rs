@@ -1,4 +1,4 @@
-//! How cells become features: filled, standardized, one-hot; fitted once, used for training and validation rows.
+//! Preprocessing of features (fill, standardize, one-hot), fitted once and used for training and validation rows.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::{
     spec::{Csv, Problem},
 };
 
-/// More categories than this are an identifier, and would need memory by the square of the rows.
+/// A column with more categories is an identifier, and would need memory quadratic in the rows.
 const MOST_CATEGORIES: usize = 4096;
 
 /// `(x - mean) / std`.
@@ -30,8 +30,8 @@ impl Scale {
         Self { mean: 0.0, std: 1.0, identity: true }
     }
 
-    /// To zero mean and unit deviation over `values`: the population's deviation, as scikit-learn's `StandardScaler`.
-    /// Where all values are the same, the deviation counts as 1.
+    /// Zero mean and unit population deviation over `values`, as scikit-learn's `StandardScaler`. For constant values the
+    /// deviation is 1.
     pub(super) fn standard(values: impl Iterator<Item = f64> + Clone) -> Self {
         let mean = mean(values.clone()).unwrap_or(0.0);
         let (sum, count) =
@@ -51,7 +51,7 @@ impl Scale {
     }
 }
 
-/// Mean of what is there. Kept between the least and the greatest, so that equal values have exactly that mean.
+/// Mean of the present values, clamped to their range, so that the mean of equal values is exact.
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let start = (0.0, 0_u64, f64::INFINITY, f64::NEG_INFINITY);
     let (sum, count, least, greatest) =
@@ -63,7 +63,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// A numeric column.
 struct Numeric {
-    /// Stands for a missing cell.
+    /// The value of a missing cell.
     fill: f64,
     filled: usize,
     scale: Scale,
@@ -90,8 +90,8 @@ pub(super) struct FeatureFit {
 }
 
 impl FeatureFit {
-    /// Means and deviations are those of the training rows. Categories are those of the whole training file: a category
-    /// that the split puts among the validation rows alone is no surprise to anyone who knows the file.
+    /// Means and deviations are those of the training rows. Categories are those of the whole training file, so the split
+    /// cannot make a category unknown.
     pub(super) fn new(
         spec: &Csv,
         text: &Text,
@@ -248,7 +248,7 @@ fn or(value: f64, fill: f64) -> f64 {
     if value.is_nan() { fill } else { value }
 }
 
-/// The names that would have been right, for a hint.
+/// The valid names, for a hint.
 pub(super) fn known(names: &[String]) -> String {
     const SHOWN: usize = 10;
     let shown: Vec<String> =

@@ -78,7 +78,7 @@ pub(super) fn open(spec: &Csv, task: Task, seed: u64) -> Result<Dataset, Vec<Pro
     })
 }
 
-/// Checks what the file has no part in; gives the delimiter.
+/// Checks that need no file; returns the delimiter.
 fn check(spec: &Csv, task: Task) -> Result<u8, Vec<Problem>> {
     let mut problems = Vec::new();
     if spec.standardize_target && task == Task::Classification {

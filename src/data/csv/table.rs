@@ -1,4 +1,4 @@
-//! The rows of a file, column by column: numbers parsed, words numbered, nothing yet fitted or filled.
+//! The rows of a file by column: parsed numbers and indexed words, before any fitting or filling.
 
 use std::collections::HashMap;
 
@@ -30,12 +30,12 @@ pub(super) enum Target {
     Classes(Words),
 }
 
-/// A text column as numbers into the list of its different words.
+/// A text column as indices into its distinct words.
 #[derive(Default)]
 pub(super) struct Words {
     /// One per row; [`Words::MISSING`] where the cell is missing.
     pub(super) codes: Vec<u32>,
-    /// The different words, by first occurrence.
+    /// The distinct words by first occurrence.
     pub(super) distinct: Vec<Word>,
     numbers: HashMap<String, u32>,
 }
@@ -69,7 +69,7 @@ fn is_missing(cell: &str) -> bool {
         || (cell.len() <= 4 && ["na", "nan", "null"].iter().any(|word| cell.eq_ignore_ascii_case(word)))
 }
 
-/// A cell as a number that f32 holds.
+/// A cell as a finite f32.
 fn number(cell: &str) -> Result<f64, Kind> {
     match cell.parse::<f64>() {
         Ok(value) if (value as f32).is_finite() => Ok(value),
@@ -165,7 +165,7 @@ impl Table {
             }
         }
         let cell = cell(columns.target);
-        // A target is never filled: learning what was made up would only seem to be learning.
+        // Targets are never filled: the model would learn made-up values.
         let parsed = if is_missing(cell) { Err(Kind::Missing) } else { Ok(cell) };
         let fault = match (&mut self.target, parsed) {
             (Target::Numbers(values), Ok(cell)) => match number(cell) {

@@ -1,4 +1,4 @@
-//! The column to predict: numbers, standardized where asked, or classes.
+//! The column to predict: numbers, standardized on request, or classes.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::{
     spec::{Csv, Problem},
 };
 
-/// How targets become f32, fitted once and used for training and validation rows.
+/// Preprocessing of targets, fitted once and used for training and validation rows.
 pub(super) enum TargetFit {
     Numbers(Scale),
     /// Labels were 0, 1, ..., k - 1.

@@ -1,4 +1,4 @@
-//! The text of a CSV file, and where its cells stand in it.
+//! The text of a CSV file and the locations of its cells.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ impl Text {
         Ok(Self { path: path.into(), body, delimiter })
     }
 
-    /// Reads records from the first line on, be they ever so uneven.
+    /// Reads records from the first line on, of any length.
     pub(super) fn reader(&self) -> csv::Reader<&[u8]> {
         csv::ReaderBuilder::new()
             .delimiter(self.delimiter)
@@ -56,7 +56,7 @@ impl Text {
         found.then(|| record.iter().map(|cell| cell.trim().to_owned()).collect())
     }
 
-    /// Whether the last line lacks its line end.
+    /// Whether the last line lacks a line end.
     pub(super) fn is_cut(&self) -> bool {
         !self.body.ends_with(['\n', '\r'])
     }
@@ -66,14 +66,14 @@ impl Text {
         self.delimiter.into()
     }
 
-    /// Where cell `column` of the record at byte `record` stands.
+    /// The location of cell `column` of the record at byte `record`.
     pub(super) fn cell(&self, record: usize, column: usize) -> Location {
         let mut scan = Scan::at(self, record);
         while scan.column < column && scan.next_cell() {}
         self.place(scan.byte)
     }
 
-    /// Where the record at byte `record` opens a quoted cell that nothing closes.
+    /// The location of an unclosed quoted cell in the record at byte `record`.
     pub(super) fn unclosed_quote(&self, record: usize) -> Option<Location> {
         let mut scan = Scan::at(self, record);
         loop {
@@ -84,7 +84,7 @@ impl Text {
         }
     }
 
-    /// The line in which the record at byte `record` begins.
+    /// The line of the record at byte `record`.
     pub(super) fn line(&self, record: usize) -> Location {
         match self.place(Scan::at(self, record).byte) {
             Location::File { path, line, text, .. } => Location::File { path, line, column: None, text },
@@ -109,19 +109,19 @@ fn line_number(before: &[u8]) -> u64 {
     before.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1
 }
 
-/// Walks the cells of one record as they are written, quotes and all: the parsed record has lost where they stood.
+/// Scans the cells of one record as written, with quotes: the parsed record has no locations.
 struct Scan<'a> {
     bytes: &'a [u8],
     delimiter: u8,
-    /// Start of the cell that stands next.
+    /// Start of the next cell.
     byte: usize,
     column: usize,
-    /// Whether the last cell walked over was quoted and reached the end of the file.
+    /// Whether the last scanned cell was quoted and reached the end of the file.
     unclosed: bool,
 }
 
 impl<'a> Scan<'a> {
-    /// A record's position may lie on line ends before it, which the parser skips.
+    /// A record's position may be at line ends before it, which the parser skips.
     fn at(text: &'a Text, record: usize) -> Self {
         let bytes = text.body.as_bytes();
         let skipped =

@@ -17,14 +17,14 @@ pub(super) struct Header {
     pub(super) offset: u64,
 }
 
-/// Why a header is refused: what is wrong, and the way out where there is one.
+/// Why a header is refused, and a hint if there is one.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Io(io::Error),
     Words { message: String, hint: Option<&'static str> },
 }
 
-/// Far more than any array of numbers needs, far less than memory.
+/// Maximum header length: far more than an array of numbers needs.
 const LONGEST: usize = 1 << 16;
 
 /// Reads a header from the start of a file.

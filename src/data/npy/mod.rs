@@ -1,7 +1,7 @@
-//! `npy`: NumPy's arrays. Labels are read whole; features stay in their file where memory does not hold them.
+//! `npy`: NumPy arrays. Labels are read to memory; features stay in their file if they do not fit.
 //!
-//! Features are f32, f64 or u8, row-major and little-endian. They are taken as they are: u8 is not scaled, since an array
-//! may hold any quantity (`idx` scales, because images are what it is for).
+//! Features are f32, f64 or u8, row-major and little-endian. They are not scaled: an array may
+//! hold any quantity (`idx` scales u8, since it is for images).
 
 mod header;
 mod rows;
@@ -153,7 +153,7 @@ impl<'a> Pair<'a> {
         Ok(Self { features_path, labels_path, features, labels, rows, width, targets })
     }
 
-    /// Validation rows must be like those to train on.
+    /// Validation rows must match the training rows' shape and type.
     fn check_like(&self, train: &Self) -> Result<(), Problem> {
         let unlike = |path: &Path, what: &str, found: usize, other: &Path, expected: usize| {
             let message =
@@ -191,7 +191,7 @@ impl<'a> Pair<'a> {
         Ok((exact.iter().map(|&label| label as f32).collect(), classes))
     }
 
-    /// The features of the training rows, and of those that validate where there are any.
+    /// The features of the training rows and of the validation rows, if any.
     fn features(&self, split: &Split, stay: bool) -> Result<(Store, Option<Store>), Problem> {
         let (file, header) = &self.features;
         if !stay {
@@ -227,7 +227,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Opens an array and holds its shape against the file's length, before any memory is taken.
+/// Opens an array and checks its shape against the file's length before allocating memory.
 fn open_array(path: &Path, key: &str) -> Result<(File, Header), Problem> {
     let (mut file, length) = file::open(path, key)?;
     let header = header::read(&mut file).map_err(|refusal| match refusal {

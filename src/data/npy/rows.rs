@@ -1,4 +1,4 @@
-//! Rows of features read from their file as they are needed.
+//! Rows of features read from their file on demand.
 
 use std::{
     fs::File,
@@ -20,27 +20,27 @@ use crate::{
 
 /// A `[rows, width]` array in a file.
 ///
-/// It is read at positions and not mapped: a mapping counts wholly against a limit of the address space, and a page that
-/// cannot be read kills the process instead of giving an error.
+/// Read at positions, not memory-mapped: a map counts fully against an address space limit, and an unreadable page kills
+/// the process instead of returning an error.
 pub(super) struct Array {
     pub(super) file: File,
     pub(super) path: PathBuf,
     pub(super) layout: Layout,
     pub(super) width: usize,
-    /// Where the first element stands.
+    /// Offset of the first element.
     pub(super) offset: u64,
-    /// What the file was like when it was opened.
+    /// The file's fingerprint when it was opened.
     pub(super) stamp: FileFingerprint,
 }
 
 /// Some rows of an [`Array`], numbered from 0.
 pub(super) struct Rows {
     array: Arc<Array>,
-    /// Their numbers in the array; `None` where they are all of it.
+    /// Their indices in the array; `None` for all rows.
     chosen: Option<Arc<[u32]>>,
     rows: u32,
     reads: Arc<Reads>,
-    /// Buffers that came back from earlier reads, so that reading allocates nothing once it runs.
+    /// Buffers of earlier reads, reused so that steady reading does not allocate.
     spare: Mutex<Vec<Buffers>>,
 }
 
@@ -50,8 +50,8 @@ struct Buffers {
     bytes: Vec<u8>,
 }
 
-/// A row's number in the array, and which of the rows asked for it is, as one number that sorts as the two would: to
-/// compare them one after the other takes several times as long.
+/// A row's index in the array and its position in the request, packed into one integer that sorts as the pair does:
+/// sorting pairs takes several times as long.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Wanted(u64);
 
@@ -74,7 +74,7 @@ impl Wanted {
     }
 }
 
-/// Bytes of one read at most.
+/// Maximum bytes of one read.
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 impl Rows {
@@ -82,12 +82,12 @@ impl Rows {
         Self { array, chosen, rows, reads: Arc::default(), spare: Mutex::new(Vec::new()) }
     }
 
-    /// Counts so many rows that were read since `begun` by so many calls.
+    /// Counts rows read since `begun`, and the system calls.
     fn count(&self, rows: usize, calls: usize, begun: Instant) {
         self.reads.add(calls as u64, rows as u64 * self.row_bytes(), begun.elapsed());
     }
 
-    /// The number in the array of row `row`.
+    /// The index in the array of row `row`.
     fn number(&self, row: u32) -> io::Result<u32> {
         let number = match &self.chosen {
             None => (row < self.rows).then_some(row),
@@ -115,7 +115,7 @@ impl RowReader for Rows {
         for (row, place) in rows.iter().zip(0..) {
             wanted.push(Wanted::new(self.number(*row)?, place));
         }
-        // In the order of the file: neighbours are one read, and a disk is read in one direction.
+        // In file order: neighbours share a read, and a disk is read in one direction.
         wanted.sort_unstable();
         let mut calls = 0;
         let mut rest = &wanted[..];
@@ -162,7 +162,7 @@ impl RowReader for Rows {
     }
 
     fn change(&self) -> Option<FileChange> {
-        // A file that no longer tells of itself cannot be read either, which is told with its rows.
+        // If the metadata cannot be read, neither can the rows, which is then reported.
         self.array.file.metadata().ok().and_then(|now| self.array.stamp.change(&now))
     }
 }
@@ -185,7 +185,7 @@ impl Array {
         self.width * self.layout.element.bytes()
     }
 
-    /// How many of the rows with those numbers, which do not descend, one read brings: those that lie close together.
+    /// How many of the rows with these ascending indices one read covers: those close together.
     fn run(&self, mut numbers: impl Iterator<Item = u32>) -> usize {
         let size = self.row_bytes() as u64;
         let Some(first) = numbers.next() else { return 0 };
@@ -198,7 +198,7 @@ impl Array {
         1 + near.count()
     }
 
-    /// Reads rows of those numbers, which ascend, into `out`, one after the other; by how many calls.
+    /// Reads the rows with these ascending indices into `out`; returns the number of calls.
     fn read_ascending(
         &self,
         mut numbers: &[u32],
@@ -227,7 +227,7 @@ impl Array {
         Ok(calls)
     }
 
-    /// Reads rows from number `first` on into `out`, by way of `bytes` where they are not f32; by how many calls.
+    /// Reads rows from index `first` on into `out`, through `bytes` if they are not f32; returns the number of calls.
     fn read(&self, first: u32, out: &mut [f32], bytes: &mut Vec<u8>) -> io::Result<usize> {
         let size = self.layout.element.bytes();
         let as_they_are = self.layout.is_f32_of_this_machine();
@@ -247,7 +247,7 @@ impl Array {
         Ok(calls)
     }
 
-    /// Reads the rows of a run, each to its place in `out`.
+    /// Reads a range of rows, each to its position in `out`.
     fn pick(&self, run: &[Wanted], out: &mut [f32], bytes: &mut Vec<u8>) -> io::Result<()> {
         let (first, last) = (run[0].number(), run[run.len() - 1].number());
         let (bytes, are_finite) = self.span(first, (last - first) as usize + 1, bytes)?;
@@ -258,8 +258,8 @@ impl Array {
         Ok(())
     }
 
-    /// Reads so many rows as they are in the file. All of them are looked at in one go: whether none has a number that cannot
-    /// be used. One that has may be a row that nobody asked for.
+    /// Reads consecutive rows as stored, and checks in one pass whether all are finite. A bad row may be one that was not
+    /// requested.
     fn span<'b>(&self, first: u32, rows: usize, bytes: &'b mut Vec<u8>) -> io::Result<(&'b [u8], bool)> {
         let bytes = room(bytes, rows * self.row_bytes());
         self.read_bytes(u64::from(first) * self.width as u64, bytes)?;
@@ -268,7 +268,7 @@ impl Array {
         Ok((bytes, are_finite))
     }
 
-    /// Brings rows from number `from` on out of the bytes of those from number `first` on.
+    /// Converts rows from index `from` on, out of the bytes of rows from index `first` on.
     fn place(
         &self,
         bytes: &[u8],
@@ -295,7 +295,7 @@ impl Array {
         })
     }
 
-    /// That numbers, of which the first is `element` of the array, are finite.
+    /// Checks that elements are finite; the first has index `element` in the array.
     fn check(&self, element: u64, numbers: &[f32]) -> io::Result<()> {
         let Some(bad) = raw::first_not_finite(numbers) else { return Ok(()) };
         let (element, width) = (element + bad as u64, self.width as u64);

@@ -1,4 +1,4 @@
-//! The CPU as an executor: one thread that walks a program, or a team that walks it together.
+//! The CPU executor: one thread or a team runs a trial's programs.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -22,43 +22,42 @@ use crate::{
     vector,
 };
 
-/// Whose memory an executor works in.
+/// Where an executor's memory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// The host's own: a copy to it moves nothing.
+    /// In the host's memory: copies move no bytes.
     Host,
-    /// Its own, as a GPU has: every copy moves bytes, and fresh memory holds no numbers.
+    /// In simulated device memory: copies move bytes, and fresh memory is undefined (NaN).
     Separate,
 }
 
-/// What a trial asks of the CPU.
+/// The parts of a trial that the CPU executor needs.
 pub struct CpuSetup {
-    /// Its name.
+    /// The device's name.
     pub device: String,
-    /// Its programs.
+    /// This rank's programs.
     pub programs: Programs,
-    /// Threads that walk them.
+    /// Size of the team.
     pub threads: usize,
     /// The run's seed, for dropout.
     pub seed: u64,
-    /// The way to the run's other devices, where there are any.
+    /// The handle for all-reduce with the run's other devices, if there are any.
     pub collective: Option<Box<dyn Collective>>,
-    /// Whose memory it works in.
+    /// Where its memory lies.
     pub memory: Memory,
-    /// Whether steps are left to one thread while a team of them is slower, as it is when other processes take its
-    /// cores.
+    /// Whether single steps may run on one thread while the team is slower.
     pub sharing: ThreadMode,
 }
 
 impl CpuSetup {
-    /// For the CPU itself, alone.
+    /// The host CPU as the only device.
     pub fn cpu(programs: Programs, threads: usize, seed: u64, sharing: ThreadMode) -> Self {
         let (device, collective, memory) = ("cpu".to_owned(), None, Memory::Host);
         Self { device, programs, threads, seed, collective, memory, sharing }
     }
 }
 
-/// The CPU with a trial loaded.
+/// The CPU with the programs of one trial.
 pub struct CpuExecutor {
     device: String,
     memory: Memory,
@@ -67,15 +66,18 @@ pub struct CpuExecutor {
     tuner: ThreadTuner,
     tally: WorkerState,
     layout: Layout,
-    /// Rows of a step and of a chunk of validation: of the global batch, and of this device.
+    /// Rows of a step and of a validation chunk: of the global batch, and of this device.
     batch: [[usize; 2]; 2],
     bytes: u64,
-    /// Bytes of the rows that it was given, by buffer, at most, and of their order.
+    /// Peak bytes of each buffer of rows, and of their order.
     rows_bytes: [u64; 5],
 }
 
 impl CpuExecutor {
-    /// Plans memory, compiles the programs, starts the threads.
+    /// Allocates memory, compiles the programs and starts the threads.
+    ///
+    /// # Errors
+    /// Out of memory, or a thread could not be started.
     pub fn new(job: CpuSetup) -> Result<Self, DeviceError> {
         let mut state = State::new(&job.programs, job.threads, job.seed).map_err(|e| e.on(&job.device))?;
         if job.memory == Memory::Separate {
@@ -103,13 +105,13 @@ impl CpuExecutor {
         Ok(Self { device, memory, state, team, tuner, tally, layout, batch, bytes, rows_bytes: [0; 5] })
     }
 
-    /// The state between blocks, when no thread reads it. A poisoned lock only says that a worker panicked, which the
-    /// team reports.
+    /// The state between blocks, when no thread reads it. A poisoned lock only means that a worker panicked, which the team
+    /// reports.
     fn exclusive<R>(&mut self, f: impl FnOnce(&mut State) -> R) -> R {
         f(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs steps `first..first + steps` of a block, by the team or alone.
+    /// Runs steps `first..first + steps` of a block, on the team or on one thread.
     fn part(
         &mut self,
         block: &Block<'_>,
@@ -122,7 +124,7 @@ impl CpuExecutor {
         let begun = Instant::now();
         let [batch, own] = self.batch[usize::from(block.work == PassKind::Validate)];
         let position = block.position + first * batch;
-        // A chunk holds this device's rows only, and begins with a batch.
+        // A chunk holds only this device's rows and starts with a batch.
         let offset = (block.offset / batch + first) * own;
         self.exclusive(|state| {
             let a = &mut state.assignment;
@@ -157,7 +159,6 @@ impl CpuExecutor {
         }
     }
 
-    /// What a copy of so many bytes moved.
     fn moved(&self, bytes: usize) -> Moved {
         match self.memory {
             Memory::Host => Moved::Nothing,
@@ -165,14 +166,14 @@ impl CpuExecutor {
         }
     }
 
-    /// Notes that a buffer of rows has so many numbers.
+    /// Records the size of a buffer of rows in elements.
     fn holds(&mut self, place: Option<usize>, numbers: usize) {
         if let Some(bytes) = place.and_then(|place| self.rows_bytes.get_mut(place)) {
             *bytes = (*bytes).max(4 * numbers as u64);
         }
     }
 
-    /// Writes down when steps ended that were timed together.
+    /// Records the end times of steps that were timed as a group.
     fn report_ends(&self, work: PassKind, steps: usize, [start, end]: [Instant; 2], meters: &mut Meters<'_>) {
         if steps > 0 && work == PassKind::Train && meters.clock.grain == Grain::Blocks {
             meters.clock.span(Lane::Device, Phase::Step, [start, end], steps as u64);
@@ -181,7 +182,7 @@ impl CpuExecutor {
         }
     }
 
-    /// Why a walk ended early that began `first` steps after its block did.
+    /// Why the tasks ended early; they began `first` steps into their block.
     fn lost(&mut self, step: u64, first: usize) -> DeviceError {
         let rows =
             self.exclusive(|state| state.fault.get_mut().unwrap_or_else(PoisonError::into_inner).take());
@@ -195,7 +196,7 @@ impl CpuExecutor {
         }
     }
 
-    /// Brings what was summed over devices to the ledger.
+    /// Adds all-reduced bytes to the ledger.
     fn count_sums(&mut self, ledger: &mut Ledger) {
         let (count, time) = std::mem::take(&mut self.tally.all_reduces);
         let bytes = count * self.tally.all_reduce_bytes;
@@ -332,13 +333,15 @@ impl Executor for CpuExecutor {
     }
 }
 
-/// A host's rows as a device with that memory holds them, in place of those before. An error is of so many bytes that are
-/// not there.
+/// The host's rows as a device with `memory` holds them, replacing `before`.
+///
+/// # Errors
+/// The number of bytes that could not be allocated.
 fn held<T: Copy>(memory: Memory, before: Arc<Vec<T>>, rows: &Arc<Vec<T>>) -> Result<Arc<Vec<T>>, u64> {
     if memory == Memory::Host {
         return Ok(Arc::clone(rows));
     }
-    // Nobody else has what was copied here.
+    // Copied rows are not shared.
     let mut own = Arc::try_unwrap(before).unwrap_or_default();
     own.clear();
     own.try_reserve_exact(rows.len()).map_err(|_| size_of_val(&rows[..]) as u64)?;

@@ -1,12 +1,13 @@
-//! Tiles of one product, for a team: every thread works through a share of its own, and then through what others have left.
+//! Work stealing for the tiles of one product: every thread works through its own share, then steals from the others.
 //!
-//! Threads of the same machine are not equally fast: a neighbour on the same core, a smaller core, an interrupt. With fixed
-//! shares all wait for the slowest in every stage; here the wait is that of one tile. Who computes a tile changes no bit.
+//! Threads of one machine are not equally fast: a neighbour on the same core, a smaller core, an interrupt. With fixed
+//! shares every stage would wait for the slowest thread; with stealing it waits for at most one tile. Results do not
+//! depend on which thread computes a tile.
 //!
-//! A share is a queue: the current pass, and the first and last tile of it that nobody has taken, in one atomic number. The
-//! owner takes tiles from the front, others from the back, so that the owner's way stays the one that its caches expect.
-//! Passes of a tile must follow each other: `done` counts them, and a tile is entered only when the pass before is over.
-//! Nothing is ever set back: counters go on from one use of the pool to the next, and every member counts its uses itself.
+//! A share is a queue: the current pass and its first and last untaken tile, packed into one atomic integer. The owner
+//! takes tiles from the front and thieves from the back, which keeps the owner's access pattern. A tile's passes must run
+//! in order: `done` counts them, and a pass starts only after the one before. Counters are never reset: they continue
+//! from one use of the pool to the next, and every member counts its own uses.
 
 use std::{
     ops::Range,
@@ -22,22 +23,21 @@ use crate::{
     vector::matmul::{Grid, Turn},
 };
 
-/// Turns of the spinning wait for a tile's earlier pass before it begins to yield: one in a tile of a few microseconds.
+/// Iterations that spin before the wait for a tile's earlier pass yields; a tile takes a few microseconds.
 const SPINS: u32 = 300;
 
-/// A member's share, on a cache line of its own and of the one that is fetched with it.
+/// A member's share, on its own pair of cache lines: adjacent lines are prefetched together.
 #[repr(align(128))]
 struct Queue {
     /// See [`State`].
     state: AtomicU64,
-    /// How often the member has entered. Only it writes here.
+    /// Uses by the owner, which alone writes this.
     entered: AtomicU32,
-    /// Its first tile.
     first: usize,
     tiles: usize,
 }
 
-/// What a queue holds: pass, counted over all uses; first and end of the tiles that are left of it.
+/// The pass, counted over all uses, and the range of its untaken tiles.
 #[derive(Clone, Copy)]
 struct State {
     pass: u32,
@@ -55,21 +55,20 @@ impl State {
     }
 }
 
-/// Which end of a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Front,
     Back,
 }
 
-/// A product's tiles with what they read and write.
+/// A product's tiles and the memory they access.
 pub struct Pool {
     access: Verified,
     grid: Grid,
-    /// Numbers in a row of each of the first two writes.
+    /// Row widths of the first two writes.
     widths: [usize; 2],
     queues: Box<[Queue]>,
-    /// By tile: passes that are over, counted over all uses.
+    /// Finished passes of each tile, counted over all uses.
     done: Box<[AtomicU32]>,
 }
 
@@ -90,16 +89,16 @@ impl Pool {
         Self { access, grid, widths, queues: (0..threads).map(queue).collect(), done }
     }
 
-    /// A member's way through the pool, once for each use.
+    /// Called once per member and use.
     ///
     /// # Safety
-    /// `arena` is the one that verified the access, as one that all members of the team share, and `member` is the caller's
-    /// number in the team. Every member enters once between the same two barriers, and is done with it before the second;
-    /// it holds no other slice of the arena meanwhile.
+    /// `arena` has verified the access as shared by all members of the team, and `member` is the caller's number in it.
+    /// Every member enters once between the same two barriers, finishes before the second, and holds no other slice of the
+    /// arena meanwhile.
     pub unsafe fn enter<'a>(&'a self, arena: &'a Arena, member: usize) -> TileQueue<'a> {
         let used = self.queues[member].entered.fetch_add(1, Ordering::Relaxed);
         let base = used.wrapping_mul(self.passes());
-        // SAFETY: the caller's word; writes are lent by tile, see `Taken::out`.
+        // SAFETY: see the function's contract; writes are borrowed by tile, see `Taken::out`.
         let reads = unsafe { self.access.borrow_reads(arena) };
         TileQueue { pool: self, arena, member, base, reads }
     }
@@ -108,7 +107,7 @@ impl Pool {
         self.grid.passes() as u32
     }
 
-    /// Takes the next tile of a queue: its pass in this use, and its number.
+    /// Takes the next tile of a queue: its pass within this use, and its number.
     fn take(&self, queue: &Queue, base: u32, end: End) -> Option<(u32, usize)> {
         let mut bits = queue.state.load(Ordering::Relaxed);
         loop {
@@ -125,7 +124,7 @@ impl Pool {
                 true => State { pass: pass.wrapping_add(1), front: 0, back: queue.tiles as u16 },
                 false => State { pass, front, back },
             };
-            // What tiles hold is handed on by `done`: this only counts.
+            // Relaxed: `done` synchronizes the tiles' contents.
             let swap =
                 queue.state.compare_exchange_weak(bits, after.bits(), Ordering::Relaxed, Ordering::Relaxed);
             match swap {
@@ -135,7 +134,7 @@ impl Pool {
         }
     }
 
-    /// How many tiles a queue has left in this use.
+    /// Untaken tiles of a queue in this use, over all passes.
     fn left(&self, queue: &Queue, base: u32) -> usize {
         let State { pass, front, back } = State::from_bits(queue.state.load(Ordering::Relaxed));
         let passes = self.passes().saturating_sub(pass.wrapping_sub(base)) as usize;
@@ -143,7 +142,7 @@ impl Pool {
     }
 }
 
-/// A member's way through a pool.
+/// A member's access to the pool during one use.
 pub struct TileQueue<'a> {
     pool: &'a Pool,
     arena: &'a Arena,
@@ -153,23 +152,21 @@ pub struct TileQueue<'a> {
 }
 
 impl<'a> TileQueue<'a> {
-    /// The tiles.
     pub fn grid(&self) -> &'a Grid {
         &self.pool.grid
     }
 
-    /// The member's part of `n` things of which each member has as many.
+    /// The member's equal part of `n` items.
     pub fn share(&self, n: usize) -> Range<usize> {
         let bound = |member: usize| n * member / self.pool.queues.len();
         bound(self.member)..bound(self.member + 1)
     }
 
-    /// What all tiles read.
     pub fn reads(&self) -> [&'a [f32]; 4] {
         self.reads
     }
 
-    /// The next turn; `None` when all are taken. Waits where another member is still at the same tile's pass before.
+    /// The next tile and pass; `None` when all are taken. Waits while another member is at the tile's previous pass.
     pub fn next(&mut self, lost: impl Fn() -> bool) -> Result<Option<Taken<'_>>, Lost> {
         let Some((pass, tile, among)) = self.claim() else { return Ok(None) };
         let (done, mut spins) = (&self.pool.done[tile], 0u32);
@@ -204,7 +201,7 @@ impl<'a> TileQueue<'a> {
     }
 }
 
-/// A turn that is this member's alone, until it is [`finish`](Self::finish)ed.
+/// A tile and pass that this member owns until it is [`finish`](Self::finish)ed.
 pub struct Taken<'a> {
     pool: &'a Pool,
     arena: &'a Arena,
@@ -213,17 +210,16 @@ pub struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Which one.
     pub fn turn(&self) -> &Turn {
         &self.turn
     }
 
-    /// Which rows of the result it makes.
+    /// The rows of the result that the tile computes.
     pub fn rows(&self) -> Range<usize> {
         self.pool.grid.rows(self.turn.tile)
     }
 
-    /// The tile's rows of what the pool writes.
+    /// The tile's rows of the pool's writes.
     pub fn out(&mut self) -> [&mut [f32]; 2] {
         let (pool, rows) = (self.pool, self.rows());
         let part = |write: usize| {

@@ -98,7 +98,7 @@ fn every_turn_is_taken_once_and_a_tiles_passes_follow_each_other() {
 #[test]
 fn counters_may_overflow() {
     let all = Arc::new(shared(2));
-    // As after so many uses that the next two lie on both sides of the largest number.
+    // As after enough uses that the counter wraps between the next two.
     let uses = u32::MAX;
     for queue in &all.pool.queues {
         let state = State { pass: uses.wrapping_mul(3), front: 0, back: queue.tiles as u16 };

@@ -1,9 +1,9 @@
-//! This machine's rates, measured: products by one thread and by all, functions of single numbers, caches and memory,
-//! the cost of an instruction, of a block, and of a meeting of a team.
+//! Measures this machine's rates: products on one and all threads, elementwise functions, caches and memory, and the cost
+//! of an instruction, a block and a barrier.
 //!
-//! Each figure is the best of some rounds, as that of STREAM (J. D. McCalpin, 1995): a floor is what the machine can do,
-//! and whatever else runs only ever makes a round slower. Memory is measured by STREAM's triad, `a = b + s c`, whose
-//! three accesses per number count, over more bytes than the caches hold.
+//! Each figure is the best of several rounds, as in STREAM (J. D. McCalpin, 1995): other processes can only make a round
+//! slower. Memory is measured with STREAM's triad, `a = b + s c`, counting three accesses per element, over more bytes than
+//! the caches hold.
 
 use std::{
     hint::black_box,
@@ -31,28 +31,28 @@ use crate::{
 /// Rounds of a figure.
 const ROUNDS: usize = 6;
 
-/// A round takes about this long.
+/// Approximate time of a round.
 const ROUND: Duration = Duration::from_millis(40);
 
 /// Operations of a hyperbolic tangent, as ops' costs count them.
 const FUNCTION: f64 = crate::op::FUNCTION as f64;
 
-/// Numbers of the measured function: they stay in the first-level cache.
+/// Elements of the measured function: they stay in the L1 cache.
 const FEW: usize = 2048;
 
-/// Rows, terms and columns of the measured products: the best of them is what the machine can do.
+/// Rows, terms and columns of the measured products; the best one counts.
 const PRODUCTS: [[usize; 3]; 3] = [[240, 512, 512], [128, 256, 1024], [256, 256, 256]];
 
-/// Meetings in a run of the measured team.
+/// Barriers in a run of the measured team.
 const MEETINGS: usize = 32;
 
-/// Bytes of memory that are measured at most.
+/// Maximum bytes of the memory measurement.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Measures for `threads` threads; takes some three seconds.
+/// Measures with `threads` threads, which takes about three seconds.
 ///
 /// # Errors
-/// Where threads or memory cannot be had.
+/// Threads could not be started, or out of memory.
 pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
     flush_denormals();
     let kernel = Kernel::detect();
@@ -90,10 +90,10 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
     })
 }
 
-/// Work that is done again and again, and how much of it that is each time.
+/// A repeated piece of work and its amount per call.
 type Repeated = (Box<dyn FnMut()>, f64);
 
-/// The best sum, over rounds, of what `threads` threads do per second, each with work of its own.
+/// The best round's total amount per second over `threads` threads, each with its own work.
 fn together(threads: usize, make: impl Fn() -> Repeated + Sync) -> Result<f64, DeviceError> {
     let mut best = 0.0_f64;
     let rates = thread::scope(|scope| {
@@ -158,7 +158,7 @@ fn function() -> Repeated {
     (Box::new(work), FUNCTION * FEW as f64)
 }
 
-/// Bytes per second, over three arrays of `numbers` numbers each.
+/// STREAM's triad over three arrays of `numbers` elements each; the amount is in bytes.
 fn triad(numbers: usize) -> Repeated {
     let numbers = numbers.max(16);
     let (mut a, b, c) = (vec![0.0_f32; numbers], vec![1.0_f32; numbers], vec![2.0_f32; numbers]);
@@ -170,14 +170,14 @@ fn triad(numbers: usize) -> Repeated {
     (Box::new(work), 12.0 * numbers as f64)
 }
 
-/// Four times the last-level cache, within reason.
+/// Four times the last-level cache, within limits.
 fn beyond_caches() -> u64 {
     let last = host::cache_sizes().into_iter().max().unwrap_or(1 << 23);
     (4 * last).clamp(1 << 26, MOST_BYTES).min(host::usable_memory() / 8)
 }
 
-/// Seconds of an instruction and of a block. A model of rectifiers on one number does next to no work: what a longer one
-/// takes longer is the cost of its further instructions.
+/// Seconds of an instruction and of a block. Rectifiers on one element do almost no work, so the extra time of a longer
+/// model is the cost of its extra instructions.
 fn instruction() -> Result<(f64, f64), DeviceError> {
     let [short, long] = SHORT_AND_LONG.map(tiny);
     let instructions = |programs: &Programs| programs.train.instructions.len() as f64;
@@ -187,7 +187,7 @@ fn instruction() -> Result<(f64, f64), DeviceError> {
     Ok(((long_s - short_s).max(0.0) / further, block_s))
 }
 
-/// Seconds of a step among many, and what a step alone takes longer.
+/// Seconds of a step among many, and the extra time of a block of one step.
 fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
     let layout = programs.layout.clone();
     let mut executor = CpuExecutor::new(CpuSetup {
@@ -215,7 +215,7 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
             hyper: &hyper[..steps],
             slot: 0,
         };
-        // As many steps either way, so that what interrupts one way interrupts the other as often.
+        // Equal numbers of steps, so that interrupts affect both equally.
         let blocks = (STEPS / steps) as u32;
         let mut least = f64::INFINITY;
         let begun = Instant::now();
@@ -234,7 +234,7 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
     Ok((step_s, (least(1)? - step_s).max(0.0)))
 }
 
-/// Seconds of a meeting.
+/// Seconds of a barrier.
 fn barrier(threads: usize) -> Result<f64, DeviceError> {
     let meet = |seat: super::team::WorkerToken<'_>| (0..MEETINGS).try_for_each(|_| seat.wait());
     let mut team = Team::new(threads, meet).map_err(no_thread)?;

@@ -1,4 +1,4 @@
-//! From steps to stages: what may run between the same two barriers, and the tasks of each thread with their proofs.
+//! From steps to stages: which steps may run between the same two barriers, and each thread's verified tasks.
 
 use std::sync::Arc;
 
@@ -31,10 +31,10 @@ pub enum Share {
     Shared(Arc<Pool>),
 }
 
-/// What one thread does in a stage.
+/// One thread's work in a stage.
 enum Part {
     Own(Box<Draft>),
-    /// The stage's shared step of that number.
+    /// Index of one of the stage's shared steps.
     Shared(usize),
 }
 
@@ -46,21 +46,20 @@ struct Stage {
     window: Window,
 }
 
-/// The stages of a program for so many threads.
+/// A program's stages for a number of threads.
 pub struct Stages {
     threads: usize,
     stages: Vec<Stage>,
 }
 
 impl Stages {
-    /// None yet.
     pub fn new(threads: usize) -> Self {
         Self { threads, stages: vec![Stage::new(threads)] }
     }
 
-    /// Adds a step to the last stage, or behind another barrier where it must wait for a thread.
+    /// Adds a step to the last stage, or to a new one if it conflicts with another thread's work.
     pub fn push(&mut self, step: Step) {
-        // One thread has nobody to meet.
+        // One thread needs no barriers.
         let alone = self.threads == 1;
         if !alone && !self.stages.last().is_some_and(|stage| stage.admits(&step)) {
             self.stages.push(Stage::new(self.threads));
@@ -73,7 +72,7 @@ impl Stages {
         }
     }
 
-    /// The tasks of each thread, proven free of conflicts.
+    /// Each thread's tasks, verified free of conflicts.
     pub fn tasks(self, arena: &Arena) -> Result<Vec<Vec<Task>>, Conflict> {
         let accesses: Vec<_> = self.stages.iter().map(Stage::accesses).collect();
         let proven = arena.verify(&accesses)?;
@@ -88,9 +87,9 @@ impl Stages {
                 .collect();
             for ((thread, parts), proven) in tasks.iter_mut().zip(stage.threads).zip(proven) {
                 let mut proven = proven.into_iter();
-                // The first stage has one, too: it parts this step from the one before.
+                // The first stage, too: it separates this step from the one before.
                 let mut barrier = self.threads > 1;
-                // A thread with nothing to do in a stage still meets the others at its barrier.
+                // A thread without work in a stage still waits at its barrier.
                 if parts.is_empty() && barrier {
                     let share = Share::Own(Verified::nothing());
                     thread.push(Task { job: None, share, barrier, phase: Phase::Other });
@@ -135,7 +134,7 @@ impl Stage {
         }
     }
 
-    /// Whether a step may run in this stage: no thread of it touches what another one writes.
+    /// Whether a step fits this stage: no thread accesses what another writes.
     fn admits(&self, step: &Step) -> bool {
         self.parties(step).into_iter().all(|(party, access)| self.window.admits(party, &access))
     }
@@ -146,7 +145,7 @@ impl Stage {
         }
     }
 
-    /// Who would touch what: a thread by its number, a shared step as somebody else than all threads.
+    /// The accesses by thread; a shared step counts as a further thread of its own.
     fn parties(&self, step: &Step) -> Vec<(usize, Access)> {
         match step {
             Step::Each(drafts) => {
@@ -156,7 +155,7 @@ impl Stage {
         }
     }
 
-    /// What each thread touches by itself; then what each shared step does.
+    /// Each thread's own accesses, then those of each shared step.
     fn accesses(&self) -> Vec<Vec<Access>> {
         let own = |parts: &Vec<Part>| parts.iter().filter_map(Part::access).collect();
         let shared = self.shared.iter().map(|shared| vec![shared.draft.access]);

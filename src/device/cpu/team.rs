@@ -1,7 +1,7 @@
-//! A team of threads that work on one thing together, meeting at barriers that spin before they yield.
+//! A team of threads that run one program together, with barriers that spin before they yield.
 //!
-//! Between two blocks of steps a worker spins for a while and then sleeps. A worker that panics marks the team as
-//! lost, as does one whose work fails, so that nobody waits for it.
+//! Between two blocks of steps a worker spins for a while and then sleeps. A worker that panics or fails marks the team
+//! as lost, so that no other thread waits for it.
 
 use std::{
     io,
@@ -12,18 +12,18 @@ use std::{
     thread::{self, JoinHandle, Thread},
 };
 
-/// Turns of the spinning wait before it begins to yield: some ten microseconds. Longer would pay on a machine of its
-/// own, and cost dearly where another process has taken the core of the one that is waited for.
+/// Iterations that spin before a wait yields: about ten microseconds. Longer would help on an idle machine, but costs
+/// much when another process has taken the awaited thread's core.
 const SPINS: u32 = 300;
 
-/// Turns, most of them yielding, before an idle worker sleeps.
-const PATIENCE: u32 = 1_000;
+/// Iterations, most of them yielding, before an idle worker sleeps.
+const SLEEP_AFTER: u32 = 1_000;
 
-/// A member is gone, so the others stop.
+/// A member of the team has failed, so the others stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
-/// Where all members meet.
+/// A reusable barrier over all members.
 pub struct Barrier {
     members: usize,
     arrived: AtomicUsize,
@@ -41,12 +41,12 @@ impl Barrier {
         }
     }
 
-    /// Nobody is to wait for a member that has left.
+    /// Ends all current and later waits.
     fn lose(&self) {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// Returns when all members are here, or with an error when one never will be.
+    /// Returns when all members have arrived, or an error if the team is lost.
     pub fn wait(&self) -> Result<(), Lost> {
         if self.lost.load(Ordering::Acquire) {
             return Err(Lost);
@@ -57,37 +57,35 @@ impl Barrier {
             self.generation.store(generation.wrapping_add(1), Ordering::Release);
             return Ok(());
         }
-        let mut turns = 0u32;
+        let mut spins = 0u32;
         while self.generation.load(Ordering::Acquire) == generation {
             if self.lost.load(Ordering::Relaxed) {
                 return Err(Lost);
             }
-            turns = turns.saturating_add(1);
-            if turns < SPINS { std::hint::spin_loop() } else { thread::yield_now() }
+            spins = spins.saturating_add(1);
+            if spins < SPINS { std::hint::spin_loop() } else { thread::yield_now() }
         }
         Ok(())
     }
 }
 
-/// A member's place in one run of its team: what lets it take its share of the work, once. Only a team hands them out,
-/// one per member and run, so that no two threads ever have the same share at the same time.
+/// Proof of being one member in one run of a team. Only [`Team`] creates them, one per member and run, so no two threads
+/// ever hold the same share of the work at the same time.
 pub struct WorkerToken<'a> {
     member: usize,
     barrier: &'a Barrier,
 }
 
 impl WorkerToken<'_> {
-    /// Which share is the member's.
     pub fn member(&self) -> usize {
         self.member
     }
 
-    /// Whether a member is gone, for which nobody is to wait.
     pub fn is_lost(&self) -> bool {
         self.barrier.lost.load(Ordering::Relaxed)
     }
 
-    /// Meets the others.
+    /// Waits at the team's barrier.
     pub fn wait(&self) -> Result<(), Lost> {
         self.barrier.wait()
     }
@@ -95,7 +93,7 @@ impl WorkerToken<'_> {
 
 struct Shared {
     barrier: Barrier,
-    /// Counts the blocks handed out.
+    /// The number of runs started.
     block: AtomicUsize,
     quit: AtomicBool,
 }
@@ -127,15 +125,15 @@ impl Team {
         Ok(team)
     }
 
-    /// Has every member do its work once: the caller, as member 0, by `own`, which must meet as often as the others do.
-    /// Exclusive, so that a team never has two runs at once.
+    /// Runs every member's work once. The caller is member 0 and runs `own`, which must wait at the barrier as often as the
+    /// others. `&mut self`: a team has one run at a time.
     pub fn run<R>(&mut self, own: impl FnOnce(WorkerToken<'_>) -> Result<R, Lost>) -> Result<R, Lost> {
         let barrier = &self.shared.barrier;
         let _watch = Watch(barrier);
         self.shared.block.fetch_add(1, Ordering::Release);
         self.workers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
         let result = own(WorkerToken { member: 0, barrier }).inspect_err(|_| barrier.lose())?;
-        // All have left their work behind when this barrier opens.
+        // When this barrier opens, all members have finished their work.
         barrier.wait()?;
         Ok(result)
     }
@@ -144,11 +142,11 @@ impl Team {
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.quit.store(true, Ordering::Release);
-        // Nobody is to wait for a caller that has gone.
+        // Workers may still wait for the caller.
         self.shared.barrier.lose();
         self.workers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
         for worker in self.workers.drain(..) {
-            // A worker that panicked has marked the team as lost; that was reported where it mattered.
+            // A panicked worker has marked the team as lost, which `run` has reported.
             drop(worker.join());
         }
     }
@@ -169,15 +167,15 @@ fn serve(shared: &Shared, work: impl Fn(&Barrier) -> Result<(), Lost>) {
     let _watch = Watch(&shared.barrier);
     let mut seen = 0;
     loop {
-        let mut turns = 0u32;
+        let mut spins = 0u32;
         while shared.block.load(Ordering::Acquire) == seen {
             if shared.quit.load(Ordering::Acquire) {
                 return;
             }
-            turns = turns.saturating_add(1);
-            match turns {
+            spins = spins.saturating_add(1);
+            match spins {
                 ..SPINS => std::hint::spin_loop(),
-                SPINS..PATIENCE => thread::yield_now(),
+                SPINS..SLEEP_AFTER => thread::yield_now(),
                 _ => thread::park(),
             }
         }
@@ -199,12 +197,12 @@ mod tests {
         let cells: Arc<Vec<AtomicU64>> = Arc::new((0..3).map(|_| AtomicU64::new(0)).collect());
         let body = {
             let cells = Arc::clone(&cells);
-            move |seat: WorkerToken<'_>| {
+            move |token: WorkerToken<'_>| {
                 for round in 1..=100 {
-                    cells[seat.member()].store(round, Ordering::Relaxed);
-                    seat.wait()?;
+                    cells[token.member()].store(round, Ordering::Relaxed);
+                    token.wait()?;
                     assert!(cells.iter().all(|c| c.load(Ordering::Relaxed) == round));
-                    seat.wait()?;
+                    token.wait()?;
                 }
                 Ok(())
             }
@@ -220,13 +218,13 @@ mod tests {
     fn a_lost_member_ends_the_wait() {
         let mut team =
             Team::new(2, |_| -> Result<(), Lost> { std::panic::panic_any("planted") }).expect("threads");
-        assert_eq!(team.run(|seat| seat.wait().and_then(|()| seat.wait())), Err(Lost));
-        assert_eq!(team.run(|seat| seat.wait()), Err(Lost), "and every later one");
+        assert_eq!(team.run(|token| token.wait().and_then(|()| token.wait())), Err(Lost));
+        assert_eq!(team.run(|token| token.wait()), Err(Lost), "and every later one");
     }
 
     #[test]
     fn a_caller_that_panics_leaves_nobody_waiting() {
-        let mut team = Team::new(3, |seat| seat.wait().and_then(|()| seat.wait())).expect("threads");
+        let mut team = Team::new(3, |token| token.wait().and_then(|()| token.wait())).expect("threads");
         let run = std::panic::AssertUnwindSafe(|| {
             let _: Result<(), Lost> = team.run(|_| std::panic::panic_any("planted"));
         });

@@ -1,39 +1,38 @@
-//! Whether the team walks the next steps, or one thread alone.
+//! Chooses whether the team or one thread runs the next steps. The choice does not affect results.
 //!
-//! A team is as fast as its slowest member: where another process takes a member's core, every barrier waits for the
-//! scheduler, and a step may take ten times as long as by one thread. So both ways are timed, the quicker one is taken,
-//! and the other is tried again now and then, where the trial costs little beside the time since the last one. The team
-//! is the rule until a trial says otherwise: its first steps, by threads that have just been woken, prove nothing. The
-//! results do not depend on it.
+//! A team is as fast as its slowest member: if another process takes a member's core, every barrier waits for the
+//! scheduler, and a step may take ten times as long as on one thread. So both modes are timed and the faster one is used.
+//! The slower one is probed again from time to time, when a probe is cheap compared to the time since the last. The team
+//! is the default: its first steps, on threads that have just been woken, are no evidence.
 
 use std::time::Duration;
 
 use crate::device::PassKind;
 
-/// Between two trials of the slower way at first; doubled each time that it is still the slower one.
+/// Initial time between two probes of the slower mode; doubled after each probe that confirms it as slower.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// And at most.
+/// Maximum time between two probes.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(20);
 
-/// The part of a block that is given to a trial.
-const TRIAL_PART: usize = 16;
+/// A probe takes 1/16 of a block.
+const PROBE_DIVISOR: usize = 16;
 
-/// A trial waits until so many times its own length has passed: long steps, of which a block has few, are the ones that a
-/// busy core holds up least, and a trial of them costs most.
-const TRIAL_WAIT: u32 = 50;
+/// Probe only if its cost is under 1/50 of the time since the last probe. Long steps suffer least from a busy core
+/// and are the most expensive to probe.
+const PROBE_WAIT: u32 = 50;
 
-/// One thread must be this much quicker than the team to take over. What makes both as slow, as another machine on the
-/// same processor does, ends sooner or later, and only the team gains from that at once.
+/// One thread takes over only if it is faster by this factor. A disturbance that slows both modes equally ends sooner or
+/// later, and only the team profits at once.
 const MARGIN: f64 = 1.25;
 
-/// Measurements of each way that count: the middle one of them, so that a single hold-up decides nothing.
+/// Measurements per mode; their median counts, so a single delay decides nothing.
 const REMEMBERED: usize = 5;
 
-/// Steps of a trial at least, where the block has them: the first one may wait for threads to wake.
-const SHORTEST_TRIAL: usize = 4;
+/// Minimum steps of a probe, if the block has as many: the first may wait for threads to wake.
+const SHORTEST_PROBE: usize = 4;
 
-/// Seconds per step of the last few blocks that were walked one way.
+/// Seconds per step of the latest blocks in one mode.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     seconds: [f64; REMEMBERED],
@@ -54,20 +53,20 @@ impl Seen {
     }
 }
 
-/// Chooses for one kind of work.
+/// The choice for one kind of pass.
 #[derive(Clone, Copy, Default)]
 struct Selection {
-    /// What steps took alone and together.
+    /// Step times on one thread and on the team.
     seen: [Seen; 2],
-    /// Time since the slower way was tried.
+    /// Time since the last probe.
     since: Duration,
     interval: Duration,
     trying: bool,
 }
 
 impl Selection {
-    /// Seconds per step alone and together, once the team has walked. One thread takes at most as many times as long as
-    /// there are threads.
+    /// Seconds per step on one thread and on the team, once the team has run. If one thread was not timed, it is taken to be
+    /// slower by the number of threads.
     fn seconds(&self, threads: usize) -> Option<[f64; 2]> {
         let [alone, together] = self.seen.map(|seen| seen.median());
         together.map(|together| [alone.unwrap_or(threads as f64 * together), together])
@@ -78,18 +77,17 @@ fn is_team([alone, together]: [f64; 2]) -> bool {
     together <= MARGIN * alone
 }
 
-/// How a team and one thread alone share the steps of a trial. The results are the same to the bit.
+/// Which threads run the steps of a trial. Results are bit-identical in all modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadMode {
-    /// The quicker way is taken, the other tried now and then.
+    /// The faster of team and single thread, re-measured at run time.
     Adaptive,
-    /// The team walks every step.
+    /// The team runs every step.
     Team,
-    /// They take turns, a step each: for tests of the handing over.
+    /// Team and single thread alternate every step, for tests of the handover.
     InTurns,
 }
 
-/// See the module.
 pub struct ThreadTuner {
     threads: usize,
     sharing: ThreadMode,
@@ -99,12 +97,12 @@ pub struct ThreadTuner {
 }
 
 impl ThreadTuner {
-    /// `threads`: of the team; one is none.
+    /// `threads` is the team's size; 1 means no team.
     pub fn new(threads: usize, sharing: ThreadMode) -> Self {
         Self { threads, sharing, turn: false, train: Selection::default(), validate: Selection::default() }
     }
 
-    /// Whether the team walks next, and how many of `steps` steps it walks before this is asked again.
+    /// Whether the team runs next, and how many of `steps` steps until the next call.
     pub fn next(&mut self, work: PassKind, steps: usize) -> (bool, usize) {
         match self.sharing {
             _ if self.threads < 2 => return (false, steps),
@@ -119,19 +117,19 @@ impl ThreadTuner {
         let choice = self.selection(work);
         let Some(seconds) = choice.seconds(threads) else { return (true, steps) };
         let is_team = is_team(seconds);
-        let part = steps.div_ceil(TRIAL_PART).max(SHORTEST_TRIAL).min(steps);
+        let part = steps.div_ceil(PROBE_DIVISOR).max(SHORTEST_PROBE).min(steps);
         let probe = Duration::from_secs_f64(seconds[usize::from(!is_team)] * part as f64);
-        choice.trying = choice.since >= choice.interval.max(TRIAL_WAIT * probe);
+        choice.trying = choice.since >= choice.interval.max(PROBE_WAIT * probe);
         if choice.trying { (!is_team, part) } else { (is_team, steps) }
     }
 
-    /// Takes note of how long steps took.
+    /// Records the time of steps.
     pub fn took(&mut self, work: PassKind, together: bool, steps: usize, time: Duration) {
         let threads = self.threads;
         let choice = self.selection(work);
         let seen = &mut choice.seen[usize::from(together)];
         if choice.trying {
-            // What was seen at an earlier trial is no news.
+            // Measurements of an earlier probe are out of date.
             *seen = Seen::default();
         }
         seen.add(time.as_secs_f64() / steps.max(1) as f64);
@@ -139,7 +137,7 @@ impl ThreadTuner {
         if choice.trying {
             let won = choice.seconds(threads).is_none_or(|seconds| together == is_team(seconds));
             choice.since = Duration::ZERO;
-            // A change is looked at again soon: what made it may have been a moment's.
+            // The mode has changed: probe again soon, as the cause may be short-lived.
             choice.interval = if won {
                 Duration::ZERO
             } else {
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn long_steps_are_not_spent_on_trials() {
+    fn long_steps_are_not_spent_on_probes() {
         let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive);
         let (mut spent, mut lost) = (0.0, 0.0);
         while spent < 60.0 {
@@ -223,7 +221,7 @@ mod tests {
                 1400
             };
             pace.took(PassKind::Train, team, steps, Duration::from_micros(micros) * steps as u32);
-            assert!(team || steps <= SHORTEST_TRIAL, "round {round}");
+            assert!(team || steps <= SHORTEST_PROBE, "round {round}");
         }
         assert!(share(&mut pace, [1850, 1900], 20) > 0.9);
     }

@@ -1,4 +1,4 @@
-//! Who looks on while the first thread walks: nobody, or a clock that tells phases apart.
+//! Observes the first thread's steps: not at all, or to time their phases.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +7,17 @@ use crate::{
     program::Phase,
 };
 
-/// Sees the first thread through its steps.
+/// Called by the first thread during its steps.
 pub trait Watcher {
     /// A step begins.
     fn begin_step(&mut self);
-    /// A task of that phase comes next.
+    /// A task of that phase starts.
     fn enter(&mut self, phase: Phase);
-    /// The step is done.
+    /// A step ends.
     fn end_step(&mut self);
 }
 
-/// For all other threads, and for steps that are too short to be timed.
+/// For the other threads, and for steps too short to be timed.
 pub struct Unwatched;
 
 impl Watcher for Unwatched {
@@ -40,13 +40,13 @@ pub struct PhaseWatch<'a> {
 }
 
 impl<'a> PhaseWatch<'a> {
-    /// Counts from `since` on; each step's end, in seconds since the clock's origin, is pushed to `ends`.
+    /// Times from `since` on; pushes each step's end to `ends`, in seconds since the clock's origin.
     pub fn new(clock: &'a mut Clock, ends: &'a mut Vec<f64>, since: Instant) -> Self {
         Self { clock, ends, since, step_began: since, phase: Phase::Data, times: Default::default() }
     }
 
-    /// All members of the team are done. The wait for the slowest one counts as what it did last: the update, which
-    /// plain descent folds into the backward pass.
+    /// All members have finished. The wait for the slowest one counts as its last phase: the update, which plain SGD folds
+    /// into the backward pass.
     pub fn finish(mut self) {
         let updates = !self.times[Phase::Optimizer as usize].is_zero();
         self.phase = if updates { Phase::Optimizer } else { Phase::Backward };
@@ -54,7 +54,7 @@ impl<'a> PhaseWatch<'a> {
         self.record();
     }
 
-    /// One sample of every phase that the step had.
+    /// Adds one sample per phase of the step.
     fn record(&mut self) {
         for (phase, time) in Phase::ALL.into_iter().zip(std::mem::take(&mut self.times)) {
             if !time.is_zero() {

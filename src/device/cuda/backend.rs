@@ -3,14 +3,9 @@
 use std::{any::Any, cell::Cell, collections::HashMap, ffi::c_void, fmt, sync::Arc, time::Duration};
 
 use super::{
-    ffi::{context::Context, gpu::Gpu},
-    launch::{
-        hang_timeout::HangTimeout,
-        kernel::{argument, launch, shape},
-        kernels::Kernels,
-        stream::Stream,
-    },
-    memory::allocation::{DeviceMemory, Pinned},
+    ffi::{Context, Gpu},
+    launch::{HangTimeout, Kernels, Stream, argument, launch, shape},
+    memory::{DeviceMemory, Pinned},
 };
 use crate::{
     device::{

@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    engines::steps::LaunchKind as Part,
+    engines::LaunchKind as Part,
     executor::CudaExecutor,
-    launch::in_flight::{Done, Queued},
+    launch::{Done, Queued},
 };
 use crate::{
     device::{Block, DeviceError, Kind, Ledger, Meters, PassKind, Purpose},

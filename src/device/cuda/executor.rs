@@ -6,21 +6,11 @@ use std::{
 };
 
 use super::{
-    all_reduce::host_all_reduce::HostAllReduce,
-    engines::{gpu_context::GpuContext, loaded::Loaded},
-    launch::{
-        heartbeat::{CallGuard, Watch},
-        in_flight::InFlightQueue,
-        kernel::{argument, launch},
-        stream::Stream,
-    },
+    all_reduce::HostAllReduce,
+    engines::{GpuContext, Loaded},
+    launch::{CallGuard, InFlightQueue, Stream, Watch, argument, launch},
     measure::timeline::Timeline,
-    memory::{
-        allocation::{DeviceMemory, Pinned},
-        device_log::DeviceLog,
-        input_buffer::{InputBuffer, OrderBuffer},
-        staging::Staging,
-    },
+    memory::{DeviceLog, DeviceMemory, InputBuffer, OrderBuffer, Pinned, Staging},
 };
 use crate::{
     device::{Block, DETAILED_STEPS, DeviceError, Executor, Lane, Meters, Moved, Purpose, Ran},
@@ -29,7 +19,7 @@ use crate::{
     program::MemoryPlan,
 };
 
-/// A GPU with a trial loaded.
+/// A GPU with a loaded trial.
 pub struct CudaExecutor {
     pub(super) train: Loaded,
     pub(super) validate: Option<Loaded>,
@@ -54,7 +44,6 @@ pub struct CudaExecutor {
     pub(super) streamed: bool,
     pub(super) seed: u64,
     pub(super) bytes: u64,
-    /// Steps that are queued at once, at most.
     pub(super) most_steps: usize,
     /// Seconds of the validation that is under way.
     pub(super) validation_s: Option<f64>,
@@ -93,7 +82,6 @@ impl CudaExecutor {
         Ok(wait)
     }
 
-    /// Marks where a copy to the host begins.
     fn copy_out_begins(&self) -> Result<(), DeviceError> {
         if self.timeline.wanted { self.timeline.around[0].record(&self.gpu_context.stream) } else { Ok(()) }
     }
@@ -112,7 +100,6 @@ impl CudaExecutor {
         Ok(wait)
     }
 
-    /// The address of a slice.
     fn address(&self, slice: Slice) -> Result<u64, DeviceError> {
         let end = slice.offset.saturating_add(slice.len);
         if slice.buffer == self.layout.log && end <= DeviceLog::log_bytes(&self.layout) / 4 {

@@ -4,23 +4,13 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    all_reduce::host_all_reduce::{GradientReducer, HostAllReduce},
-    engines::{
-        gpu_context::GpuContext,
-        loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS},
-        product::Products,
-        steps::Steps,
-    },
+    all_reduce::{GradientReducer, HostAllReduce},
+    engines::{GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, Steps},
     executor::CudaExecutor,
-    ffi::{context::Context, gpu::Gpu},
-    launch::{hang_timeout::HangTimeout, in_flight::InFlightQueue, kernels::Kernels, stream::Stream},
+    ffi::{Context, Gpu},
+    launch::{HangTimeout, InFlightQueue, Kernels, Stream},
     measure::timeline::Timeline,
-    memory::{
-        allocation::{DeviceMemory, Pinned},
-        device_log::DeviceLog,
-        input_buffer::OrderBuffer,
-        staging::Staging,
-    },
+    memory::{DeviceLog, DeviceMemory, OrderBuffer, Pinned, Staging},
 };
 use crate::{
     device::DeviceError,
@@ -32,7 +22,7 @@ use crate::{
 
 /// What a trial asks of a GPU.
 pub struct CudaSetup {
-    /// Which.
+    /// Where it runs.
     pub gpu: Gpu,
     /// Its programs.
     pub programs: Programs,

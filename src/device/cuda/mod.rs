@@ -25,18 +25,9 @@ mod load;
 mod measure;
 mod memory;
 
-pub use all_reduce::{
-    access::reaches,
-    communicator::Communicator,
-    host_all_reduce::GradientReducer,
-    peer::{PeerAllReduce, connect},
-};
+pub use all_reduce::{Communicator, GradientReducer, PeerAllReduce, connect, reaches};
 pub use backend::CudaBackend;
 pub use executor::CudaExecutor;
-pub use ffi::{
-    gpu::{Gpu, driver_looked_for, gpus},
-    libraries::{LibraryRow, libraries, products_library, versions},
-    nccl::Nccl,
-};
+pub use ffi::{Gpu, LibraryRow, Nccl, driver_looked_for, gpus, libraries, products_library, versions};
 pub use load::CudaSetup;
 pub use measure::{measure as measure_rates, measure_sums};

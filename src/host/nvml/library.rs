@@ -1,4 +1,4 @@
-//! The monitor by the library `libnvidia-ml.so.1`, which comes with the driver and is opened when it is first wanted.
+//! The monitor over `libnvidia-ml.so.1`, which comes with the driver and is opened at first use.
 
 use nvml_wrapper::{
     Device, Nvml,
@@ -8,17 +8,15 @@ use nvml_wrapper::{
 
 use super::{Driver, Gpu, GpuLink, GpuSample, Throttle, links};
 
-/// The opened library. May be asked from any thread.
+/// The opened library; usable from any thread.
 #[derive(Debug)]
 pub struct Monitor {
     nvml: Nvml,
 }
 
 impl Monitor {
-    /// Opens it.
-    ///
     /// # Errors
-    /// One sentence on why there is none.
+    /// One sentence on why NVML is not available.
     pub fn open() -> Result<Self, String> {
         let nvml = Nvml::init().map_err(|error| match error {
             NvmlError::LibloadingError(_) => {
@@ -31,7 +29,6 @@ impl Monitor {
         Ok(Self { nvml })
     }
 
-    /// Versions.
     pub fn driver(&self) -> Driver {
         let cuda = self.nvml.sys_cuda_driver_version().ok();
         Driver {
@@ -40,7 +37,7 @@ impl Monitor {
         }
     }
 
-    /// All GPUs of the machine, in the order of `nvidia-smi`; the parts of one that is cut follow it.
+    /// All GPUs in the order of `nvidia-smi`; MIG instances follow their GPU.
     pub fn gpus(&self) -> Vec<Gpu> {
         let mut all = Vec::new();
         for index in 0..self.nvml.device_count().unwrap_or(0) {
@@ -49,20 +46,20 @@ impl Monitor {
             let parts = if whole.mig == Some(true) { device.mig_device_count().unwrap_or(0) } else { 0 };
             all.push(whole);
             let parts = (0..parts).filter_map(|part| device.mig_device_by_index(part).ok());
-            // A part does not tell that it is one.
+            // NVML does not report that an instance is one.
             all.extend(parts.map(|part| Gpu { mig: Some(true), ..gpu(index, &part) }));
         }
         all.retain(|gpu| !gpu.uuid.is_empty());
         all
     }
 
-    /// What a GPU does now; `None` where there is none of this UUID.
+    /// `None` if no GPU has this UUID.
     pub fn sample(&self, uuid: &str) -> Option<GpuSample> {
         let device = self.nvml.device_by_uuid(uuid).ok()?;
         let utilization = device.utilization_rates().ok();
         let memory = device.memory_info().ok();
         let from_milli = |value: u32| f64::from(value) / 1000.0;
-        // What holds the whole back holds back its parts, which do not tell.
+        // MIG instances do not report throttling; their GPU does.
         let whole = if uuid.starts_with("MIG-") { device.mig_parent_device().ok() } else { None };
         let reasons = whole.as_ref().unwrap_or(&device).current_throttle_reasons();
         Some(GpuSample {
@@ -82,7 +79,7 @@ impl Monitor {
         })
     }
 
-    /// Each pair of whole GPUs.
+    /// Every pair of GPUs (not MIG instances).
     pub fn links(&self) -> Vec<GpuLink> {
         let count = self.nvml.device_count().unwrap_or(0);
         let devices: Vec<_> =

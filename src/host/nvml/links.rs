@@ -7,10 +7,9 @@ use nvml_wrapper::{
 
 use super::GpuLink;
 
-/// NVLinks that a GPU has at most (`NVML_NVLINK_MAX_LINKS` of nvml.h).
+/// `NVML_NVLINK_MAX_LINKS` of nvml.h.
 const MOST_LINKS: u32 = 18;
 
-/// One pair.
 pub fn between((a, first): (u32, &Device<'_>), (b, second): (u32, &Device<'_>), nvml: &Nvml) -> GpuLink {
     let peer_access = first.p2p_status(second, P2pCapabilitiesIndex::Read).ok();
     let kind = match nvlinks(first, second) {
@@ -20,7 +19,7 @@ pub fn between((a, first): (u32, &Device<'_>), (b, second): (u32, &Device<'_>), 
     GpuLink { between: (a, b), kind, peer_access: peer_access.map(|status| status == P2pStatus::Ok) }
 }
 
-/// NVLinks from one to the other: those that end there or, where they end in a switch, all that are up.
+/// NVLinks between two GPUs: those that end at the other or, with a switch, all active ones.
 fn nvlinks(first: &Device<'_>, second: &Device<'_>) -> usize {
     let up = |device: &Device<'_>, link| device.link_wrapper_for(link).is_active().unwrap_or(false);
     let own: Vec<u32> = (0..MOST_LINKS).filter(|link| up(first, *link)).collect();
@@ -37,7 +36,7 @@ fn nvlinks(first: &Device<'_>, second: &Device<'_>) -> usize {
     }
 }
 
-/// The nearest thing above both.
+/// The closest common ancestor in the PCIe topology.
 fn path(b: u32, first: &Device<'_>, nvml: &Nvml) -> &'static str {
     let level = nvml.device_by_index(b).and_then(|second| first.topology_common_ancestor(second));
     match level {

@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use super::super::{
-    messages,
+    LabTable, messages,
     summary::{logging_share, per_second},
 };
 use crate::{
@@ -26,6 +26,27 @@ pub(super) fn table(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Pa
     text
 }
 
+/// What products, copies or steps gave, how it went, and where it is kept.
+pub(super) fn lab(
+    header: &Header,
+    outcome: &Outcome,
+    (mut table, wall_s): (LabTable, f64),
+    folder: &Path,
+    color: bool,
+) -> String {
+    table.note_doubts(header.virtual_devices, header.build);
+    // Why a run failed is said as an error.
+    let reason = outcome.reason.as_ref().filter(|_| outcome.status == Status::Interrupted);
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!(
+        "{table}{} {} in {}{reason}\n  folder {}\n",
+        header.name,
+        painted(outcome.status, color),
+        units::seconds(wall_s),
+        folder.display()
+    )
+}
+
 /// One line for a trial of a sweep.
 pub(super) fn line(outcome: &Outcome, folder: &Path) -> String {
     let no_model = if outcome.no_model.is_some() { "; no model was written" } else { "" };
@@ -46,9 +67,10 @@ fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(
     if let Some(note) = &header.scaling_note {
         rows.push(("scaling", note.clone()));
     }
-    let (steps, epochs) = (units::count(outcome.steps), units::counted(outcome.epochs, "epoch"));
+    let (steps, epochs) = (units::count(outcome.steps), units::counted(outcome.epochs.unwrap_or(0), "epoch"));
     rows.push(("steps", format!("{steps} in {epochs}, {}", units::seconds(outcome.train_s))));
-    let rates = (per_second(outcome.steps, outcome.train_s), per_second(outcome.samples, outcome.train_s));
+    let per_second = |count: u64| per_second(count, outcome.train_s);
+    let rates = (per_second(outcome.steps), outcome.samples.and_then(per_second));
     if let (Some(steps), Some(samples)) = rates {
         // Virtual devices share the host's cores.
         let of = if header.virtual_devices { ", of virtual devices" } else { "" };
@@ -127,7 +149,7 @@ mod tests {
             final_validation_loss: None,
             final_validation_accuracy: None,
             steps: 5,
-            epochs: 1,
+            epochs: Some(1),
             longer: None,
             no_model: Some(NoModel::Diverged),
             ..sample::outcome()

@@ -19,7 +19,7 @@ use bar::Bar;
 use plain::PrintInterval;
 use terminal_size::terminal_size_of;
 
-use super::{RecordError, Sink, error::STANDARD_OUTPUT, messages};
+use super::{LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages};
 use crate::event::{Event, Header, Level, Outcome, Progress, ValidationRow};
 
 /// How much is said.
@@ -74,6 +74,15 @@ pub struct ConsoleOptions {
     pub trial: Option<usize>,
     /// Warnings that were given before.
     pub warned: Warned,
+    /// Takes rows of products and copies, for the table at the end.
+    pub table: Arc<Mutex<LabTable>>,
+}
+
+impl ConsoleOptions {
+    /// The table so far.
+    pub fn take_table(&self) -> LabTable {
+        std::mem::take(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// The sink that talks to the user.
@@ -86,8 +95,8 @@ pub struct Console {
     err: Box<dyn Write + Send>,
     bar: Bar,
     pace: PrintInterval,
-    /// Said once the other sinks have written their files.
-    closing: Option<String>,
+    /// For standard output, once the other sinks have written their files.
+    waiting: String,
 }
 
 impl Console {
@@ -112,7 +121,7 @@ impl Console {
             err,
             bar: Bar::default(),
             pace: PrintInterval::default(),
-            closing: None,
+            waiting: String::new(),
         }
     }
 
@@ -155,11 +164,15 @@ impl Console {
         let Some(header) = self.header.take() else { return };
         let quiet = self.options.verbosity == Verbosity::Quiet;
         match self.options.ending {
-            Ending::Table if quiet => self.closing = Some(format!("{}\n", self.folder.display())),
+            Ending::Table if quiet => self.waiting.push_str(&format!("{}\n", self.folder.display())),
             Ending::Table => {
-                let wall_s = self.begun.elapsed().as_secs_f64();
-                self.closing =
-                    Some(closing::table(&header, outcome, wall_s, &self.folder, self.options.color));
+                let (wall_s, color) = (self.begun.elapsed().as_secs_f64(), self.options.color);
+                self.waiting.push_str(&if header.lab.is_some() {
+                    let table = self.options.take_table();
+                    closing::lab(&header, outcome, (table, wall_s), &self.folder, color)
+                } else {
+                    closing::table(&header, outcome, wall_s, &self.folder, color)
+                });
             }
             Ending::Line if quiet => {}
             Ending::Line => {
@@ -198,14 +211,23 @@ impl Sink for Console {
                     self.print_line(message);
                 }
             }
+            Event::Product(_) | Event::Together(_) | Event::Copy(_) => {
+                self.options.table.lock().unwrap_or_else(PoisonError::into_inner).take(event);
+            }
+            Event::Step(row) if self.options.verbosity > Verbosity::Quiet => {
+                self.waiting.push_str(&step_in_words(row));
+            }
             Event::Finished(outcome) => self.finished(outcome),
-            Event::Train(_) => {}
+            Event::Train(_) | Event::Norms(_) | Event::Step(_) => {}
         }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), RecordError> {
-        let Some(text) = self.closing.take() else { return Ok(()) };
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let text = std::mem::take(&mut self.waiting);
         match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
             // `runner spec.toml | head -1` is no error.
             Err(e) if e.kind() != ErrorKind::BrokenPipe => {

@@ -35,6 +35,7 @@ fn options(verbosity: Verbosity, ending: Ending) -> ConsoleOptions {
         ending,
         trial: None,
         warned: Warned::default(),
+        table: Arc::default(),
     }
 }
 

@@ -1,20 +1,13 @@
-//! A run folder of the lab: what is found, as it is found, in the kind's own CSV file.
-//!
-//! The log of norms is part of what is measured, so findings are written on the thread that tells them.
+//! What is found on the machine itself, in the kind's own CSV file; norms in `norms.csv`.
 
-mod summary;
 mod table;
 
-use std::time::Instant;
-
 pub use table::LabTable;
-pub(crate) use table::step_in_words;
+pub(super) use table::step_in_words;
 
-use super::{RecordError, RunDir, RunLog, Sink, TransfersCsv, lines::Lines, row_file::RowFile};
+use super::{RecordError, RunDir, Sink, lines::Lines, row_file::RowFile};
 use crate::{
-    device::Kind as Transferred,
-    event::{Level, Transfer},
-    lab::{CopyRow, Finding, LabOutcome, ProductRow, StepRow},
+    event::{CopyRow, Event, Norms, ProductRow, StepRow},
     spec::Kind,
 };
 
@@ -25,150 +18,67 @@ const TENSORS: [&str; 10] =
     ["step", "op", "name", "device", "shape", "dtype", "bytes", "copied_bytes", "status", "message"];
 const NORMS: [&str; 6] = ["device", "m", "k", "n", "index", "norm"];
 
-/// What is known of an experiment before it runs.
-#[derive(Clone, Debug)]
-pub struct LabFacts {
-    /// The experiment's name.
-    pub name: String,
-    /// Its kind.
-    pub kind: Kind,
-    /// What the spec asked for.
-    pub devices_requested: String,
-    /// Names of the devices that are used.
-    pub devices_used: Vec<String>,
-    /// Whether those are virtual.
-    pub virtual_devices: bool,
-    /// Whether norms reach the host, and so `norms.csv`.
-    pub logs_norms: bool,
-}
-
-/// The files of one run. All of them are there, with their headers, before the work starts.
-pub struct LabFiles {
-    facts: LabFacts,
-    run: String,
-    begun: Instant,
+/// The sink of these files.
+pub struct LabCsv {
     rows: RowFile,
     norms: Option<RowFile>,
-    log: RunLog,
-    transfers: TransfersCsv,
-    summary: RowFile,
 }
 
-impl LabFiles {
-    /// Creates them. `wall_s` is counted from `begun`.
+impl LabCsv {
+    /// Creates the file of `kind`, and `norms.csv` where norms reach the host.
     ///
     /// # Errors
     /// Where one cannot be written.
-    pub fn create(run: &RunDir, facts: LabFacts, begun: Instant) -> Result<Self, RecordError> {
-        let rows = match facts.kind {
-            Kind::Matmul => RowFile::with_columns(&run.file("matmul.csv"), MATMUL)?,
-            Kind::Transfer => RowFile::with_columns(&run.file("transfer.csv"), TRANSFER)?,
-            Kind::Tensors | Kind::Train => RowFile::with_columns(&run.file("tensors.csv"), TENSORS)?,
+    pub fn create(run: &RunDir, kind: Kind, logs_norms: bool) -> Result<Self, RecordError> {
+        let columns: &[&str] = match kind {
+            Kind::Matmul => &MATMUL,
+            Kind::Transfer => &TRANSFER,
+            Kind::Tensors | Kind::Train => &TENSORS,
         };
-        let norms =
-            facts.logs_norms.then(|| RowFile::with_columns(&run.file("norms.csv"), NORMS)).transpose()?;
-        Ok(Self {
-            run: run.name(),
-            begun,
-            rows,
-            norms,
-            log: RunLog::create(&run.file("run.log"))?,
-            transfers: TransfersCsv::create(&run.file("transfers.csv"))?,
-            summary: RowFile::with_columns(&run.file("summary.csv"), super::SUMMARY_COLUMNS)?,
-            facts,
-        })
-    }
-
-    /// Keeps what was found; it is in the file when this returns.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
-    pub fn take(&mut self, finding: &Finding) -> Result<(), RecordError> {
-        match finding {
-            Finding::Notice(level, text) => {
-                self.log.note(*level, text)?;
-                self.log.flush()
-            }
-            Finding::Norms { device, shape, last, values } => self.norms(device, *shape, *last, values),
-            Finding::Product(row) => {
-                product(&mut self.rows.lines, row);
-                self.end_row()
-            }
-            Finding::Together { .. } => Ok(()),
-            Finding::Copy(row) => {
-                copy(&mut self.rows.lines, row);
-                self.end_row()
-            }
-            Finding::Step(row) => {
-                step(&mut self.rows.lines, row);
-                self.end_row()?;
-                let message = row.message.as_ref().map(|m| format!(": {m}")).unwrap_or_default();
-                let text = format!("step {}, {}, {}{message}", row.step, row.expression, row.status.name());
-                self.log.note(Level::Info, &text)?;
-                self.log.flush()
-            }
-        }
-    }
-
-    /// Writes what is known at the end: the traffic and the summary.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
-    pub fn finish(mut self, outcome: &LabOutcome) -> Result<(), RecordError> {
-        for (kind, purpose, route, line) in outcome.traffic.lines() {
-            self.transfers.row(&Transfer {
-                kind: kind.name(),
-                purpose: purpose.name(),
-                from: route.from,
-                to: route.to,
-                count: line.count,
-                noop_count: line.noop_count,
-                bytes: (kind != Transferred::Sync).then_some(line.bytes),
-                total_s: line.seconds(),
-            })?;
-        }
-        self.transfers.flush()?;
-        summary::write_row(&mut self.summary.lines, &self.run, &self.facts, outcome, self.begun.elapsed());
-        self.summary.end_line()?;
-        self.summary.flush()?;
-        let reason = outcome.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let seconds = crate::units::seconds(outcome.wall_s);
-        self.log.end(outcome.status, &format!("{} after {seconds}{reason}", outcome.status.name()))
-    }
-
-    fn end_row(&mut self) -> Result<(), RecordError> {
-        self.rows.end_line()?;
-        self.rows.flush()
+        let rows =
+            RowFile::with_columns(&run.file(&format!("{}.csv", kind.name())), columns.iter().copied())?;
+        let norms = logs_norms.then(|| RowFile::with_columns(&run.file("norms.csv"), NORMS)).transpose()?;
+        Ok(Self { rows, norms })
     }
 
     /// One line per norm; the last one's number is known.
-    fn norms(
-        &mut self,
-        device: &str,
-        shape: [usize; 3],
-        last: u64,
-        values: &[f32],
-    ) -> Result<(), RecordError> {
+    fn norms(&mut self, norms: &Norms) -> Result<(), RecordError> {
         let Some(file) = &mut self.norms else { return Ok(()) };
-        let before = last.saturating_sub(values.len() as u64);
-        for (i, value) in values.iter().enumerate() {
-            file.lines.text(device);
-            shape.iter().for_each(|axis| {
-                file.lines.u64(*axis as u64);
-            });
-            file.lines.u64(before + i as u64 + 1).f32(*value);
+        let before = norms.last.saturating_sub(norms.values.len() as u64);
+        for (i, value) in norms.values.iter().enumerate() {
+            file.lines.text(&norms.device);
+            shape(&mut file.lines, norms.shape).u64(before + i as u64 + 1).f32(*value);
             file.end_line()?;
         }
-        file.flush()
+        Ok(())
     }
+}
+
+impl Sink for LabCsv {
+    fn event(&mut self, event: &Event) -> Result<(), RecordError> {
+        match event {
+            Event::Norms(norms) => return self.norms(norms),
+            Event::Product(row) => product(&mut self.rows.lines, row),
+            Event::Copy(row) => copy(&mut self.rows.lines, row),
+            Event::Step(row) => step(&mut self.rows.lines, row),
+            _ => return Ok(()),
+        }
+        self.rows.end_line()
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        self.norms.as_mut().map_or(Ok(()), RowFile::flush)?;
+        self.rows.flush()
+    }
+}
+
+fn shape(lines: &mut Lines, [m, k, n]: [usize; 3]) -> &mut Lines {
+    lines.u64(m as u64).u64(k as u64).u64(n as u64)
 }
 
 fn product(lines: &mut Lines, row: &ProductRow) {
     lines.text(&row.device).text(row.order.name());
-    row.shape.iter().for_each(|axis| {
-        lines.u64(*axis as u64);
-    });
-    lines.u64(row.count).seconds(row.total_s).seconds(row.mean_s());
+    shape(lines, row.shape).u64(row.count).seconds(row.total_s).seconds(row.mean_s());
     lines.option(row.gflop_per_s(), Lines::f64).seconds(row.log_s).option(row.norm_sum, Lines::f64);
 }
 

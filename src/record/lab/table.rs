@@ -1,14 +1,19 @@
 //! What was found as a person reads it: a table of products or copies, or the steps of a tour one by one.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::{
-    lab::{Finding, ProductRow, StepRow, StepStatus},
+    event::{Event, ProductRow, StepRow, StepStatus, Together},
+    record::messages,
     spec::lab::Order,
     units,
 };
+
+/// Said below figures of virtual devices.
+const VIRTUAL: &str =
+    "virtual devices share the host's processor and memory: their times say nothing of GPUs";
 
 /// Rows that share a header.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,10 +26,10 @@ pub struct LabTable {
 }
 
 impl LabTable {
-    /// Takes a finding that makes a row.
-    pub fn take(&mut self, finding: &Finding) {
-        match finding {
-            Finding::Product(row) => {
+    /// Takes an event that makes a row or a note.
+    pub fn take(&mut self, event: &Event) {
+        match event {
+            Event::Product(row) => {
                 self.head(
                     1,
                     &["device", "product", "count", "each", "FLOP/s", "log", "of the time", "norms, summed"],
@@ -43,7 +48,7 @@ impl LabTable {
                     row.norm_sum.map(units::number).unwrap_or_default(),
                 ]);
             }
-            Finding::Copy(row) => {
+            Event::Copy(row) => {
                 self.head(3, &["from", "to", "memory", "size", "count", "mean", "median", "B/s"]);
                 self.rows.push(vec![
                     row.from.clone(),
@@ -56,7 +61,7 @@ impl LabTable {
                     row.gb_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default(),
                 ]);
             }
-            Finding::Together { devices, order, shape: [m, k, n], wall_s } if devices.len() > 1 => {
+            Event::Together(Together { devices, order, shape: [m, k, n], wall_s }) if devices.len() > 1 => {
                 let how = match order {
                     Order::Sequential => "one after the other",
                     Order::Concurrent => "at once",
@@ -69,15 +74,11 @@ impl LabTable {
         }
     }
 
-    /// Whether there is nothing to show.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Adds a sentence below the rows, once.
-    pub fn note(&mut self, note: &str) {
-        if !self.rows.is_empty() && !self.notes.iter().any(|own| own == note) {
-            self.notes.push(note.to_owned());
+    /// Adds below the rows what makes their figures say less than they seem to.
+    pub fn note_doubts(&mut self, any_virtual: bool, build: &str) {
+        if !self.rows.is_empty() {
+            self.notes.extend(any_virtual.then(|| VIRTUAL.to_owned()));
+            self.notes.extend(messages::of_build(build).map(|words| format!("build {words}")));
         }
     }
 
@@ -103,34 +104,34 @@ impl LabTable {
         self.notes.extend(other.notes);
     }
 
-    /// As lines.
-    pub fn draw(&self) -> String {
+    fn head(&mut self, words: usize, columns: &[&str]) {
+        if self.columns.is_empty() {
+            (self.columns, self.words) = (columns.iter().map(|c| (*c).to_owned()).collect(), words);
+        }
+    }
+}
+
+/// Its lines and an empty one; nothing where there are no rows.
+impl fmt::Display for LabTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(&self.columns);
         table.add_rows(&self.rows);
-        let empty: Vec<bool> = (0..self.columns.len())
-            .map(|i| self.rows.iter().all(|row| row.get(i).is_none_or(String::is_empty)))
-            .collect();
         for (place, column) in table.column_iter_mut().enumerate() {
             column.set_padding((if place == 0 { 2 } else { 0 }, 2));
             if place >= self.words {
                 column.set_cell_alignment(CellAlignment::Right);
             }
-            if empty.get(place) == Some(&true) {
+            if self.rows.iter().all(|row| row.get(place).is_none_or(String::is_empty)) {
                 column.set_constraint(comfy_table::ColumnConstraint::Hidden);
             }
         }
-        let mut text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
-        for note in &self.notes {
-            let _ = writeln!(text, "  {note}"); // a String takes every write
-        }
-        text
-    }
-
-    fn head(&mut self, words: usize, columns: &[&str]) {
-        if self.columns.is_empty() {
-            (self.columns, self.words) = (columns.iter().map(|c| (*c).to_owned()).collect(), words);
-        }
+        table.lines().try_for_each(|line| writeln!(f, "{}", line.trim_end()))?;
+        self.notes.iter().try_for_each(|note| writeln!(f, "  {note}"))?;
+        writeln!(f)
     }
 }
 
@@ -141,7 +142,7 @@ fn shape_in_words(row: &ProductRow) -> String {
 }
 
 /// A step of a tour, and what it gave.
-pub(crate) fn step_in_words(row: &StepRow) -> String {
+pub(in crate::record) fn step_in_words(row: &StepRow) -> String {
     let mut text = format!("{}. {}\n", row.step, row.expression);
     for (name, shape, device) in &row.parameters {
         let _ = writeln!(text, "   {name} {shape:?} on {device}");

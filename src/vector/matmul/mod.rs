@@ -1,8 +1,8 @@
-//! The matrix product in f32: what one thread does for its rows of the result.
+//! The f32 matrix product, as one thread computes it for its rows of the result.
 //!
-//! A team of threads splits the rows of the result; each calls [`Kernel::multiply`] for its share, a contiguous slice.
-//! Every element is one chain of additions over k in a fixed order, so its bits depend on the instruction set alone:
-//! not on the split, nor on whether an operand was packed. Nothing here allocates.
+//! A team splits the rows of the result; each thread calls [`Kernel::multiply`] for its contiguous share. Every element is
+//! one chain of additions over k in a fixed order, so its bits depend only on the instruction set, not on the split or on
+//! packing. Nothing here allocates.
 
 mod narrow;
 mod pack;
@@ -13,15 +13,15 @@ mod tiled;
 mod vector;
 
 use super::simd::InstructionSet;
-pub use super::simd::Lines;
-pub use pack::Source;
+pub(crate) use super::simd::Lines;
+pub(crate) use pack::Source;
 use product::Product;
-pub use tiled::{Grid, Scratch, Tiled, Turn, UpcomingRows};
+pub(crate) use tiled::{Grid, Scratch, Tiled, Turn, UpcomingRows};
 
-/// The left operand, `[m, k]`, from the first row of the caller's share on.
+/// The left operand, `[m, k]`, starting at the first row of the caller's share.
 #[derive(Clone, Copy, Debug)]
 pub enum Lhs<'a> {
-    /// Element (i, k) at `i * stride + k`: activations in a forward pass, gradients going back.
+    /// Element (i, k) at `i * stride + k`: activations in a forward pass, gradients in a backward pass.
     Rows {
         /// The numbers.
         data: &'a [f32],
@@ -40,13 +40,13 @@ pub enum Lhs<'a> {
 /// The right operand, `[k, n]`.
 #[derive(Clone, Copy, Debug)]
 pub enum Rhs<'a> {
-    /// Row-major, as it is: best where n is small or the left operand has few rows ([`Kernel::worth_packing`]).
+    /// Row-major: best if n is small or the left operand has few rows ([`Kernel::worth_packing`]).
     Rows(&'a [f32]),
-    /// As [`Kernel::pack`] laid it out.
+    /// Packed by [`Kernel::pack`].
     Packed(&'a [f32]),
 }
 
-/// What becomes of a finished sum.
+/// What is stored for a finished sum.
 #[derive(Clone, Copy, Debug)]
 pub enum Epilogue<'a> {
     /// `out = sum`
@@ -58,47 +58,47 @@ pub enum Epilogue<'a> {
         /// Whether a rectifier follows.
         relu: bool,
     },
-    /// `out = out - rate * sum`: a step of plain gradient descent. With k in several blocks, one such step per block.
+    /// `out = out - rate * sum`: a step of plain gradient descent; with k in several blocks, one step per block.
     Update {
         /// The learning rate.
         rate: f32,
     },
-    /// `out = sum` where `saved > 0`, else 0: back through a rectifier, of which `saved` is the output, `[m, n]`.
+    /// `out = sum` where `saved > 0`, else 0: the backward pass of a rectifier with the output `saved`, `[m, n]`.
     WherePositive {
         /// From the first row of the caller's share on.
         saved: &'a [f32],
     },
 }
 
-/// Vector instructions, chosen once.
+/// The product for one set of vector instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     set: InstructionSet,
 }
 
 impl Kernel {
-    /// The best that this machine has.
+    /// The best set of this machine.
     pub fn detect() -> Self {
         Self { set: InstructionSet::detect() }
     }
 
-    /// The one that every machine has.
+    /// The set that every machine has.
     pub fn portable() -> Self {
         Self { set: InstructionSet::portable() }
     }
 
-    /// The one of that name, if this machine has it.
+    /// By name, if this machine has it.
     pub fn named(name: &str) -> Option<Self> {
         InstructionSet::named(name).map(|set| Self { set })
     }
 
-    /// `avx512`, `avx2` or `portable`: to be recorded, since bits differ between them.
+    /// `avx512`, `avx2` or `portable`: recorded, since results differ between them.
     pub fn name(self) -> &'static str {
         self.set.name()
     }
 
-    /// Whether a row-major `[k, n]` right operand, used for `m` rows by all threads together, is better packed first:
-    /// where its rows are so long that those a tile reads lie in as many pages of memory, and enough rows use it.
+    /// Whether to pack a row-major `[k, n]` right operand that all threads together use for `m` rows: if its rows are so
+    /// long that each row of a tile lies on another memory page, and enough rows use it.
     pub fn worth_packing(self, m: usize, n: usize) -> bool {
         n > 512 && m >= 64
     }
@@ -106,7 +106,7 @@ impl Kernel {
     /// Multiplies: `out[m, n] = epilogue(lhs[m, k] * rhs[k, n])`.
     ///
     /// # Panics
-    /// Where a slice is shorter than its shape says.
+    /// If a slice is shorter than its shape.
     pub fn multiply(
         self,
         lhs: Lhs<'_>,

@@ -1,7 +1,7 @@
-//! The gradient of a narrow layer's weights: few columns, the left operand stored by columns.
+//! The weight gradient of a layer with few outputs: few columns, the left operand column-major.
 //!
-//! A row of the result would fill a part of a vector. So the transposed product is computed, whose vectors run along the
-//! rows of the result, and every tile of it is turned before it is stored. The sums are the same chains, so are the bits.
+//! A row of the result would fill only part of a vector. So the transposed product is computed, with vectors along the
+//! rows of the result, and each tile is transposed before it is stored. The chains of additions and the bits are equal.
 
 use super::product::{Product, blocks, from};
 use super::{Epilogue, Lhs, Rhs};
@@ -9,11 +9,11 @@ use crate::vector::simd::{Finish, Matrix, MatrixMut, Order, Strip, TilePrefetch,
 
 /// The widest tile.
 const WIDTH: usize = 32;
-/// The most columns of the result: the rows of the tallest tile.
+/// The most columns of the result: the rows of the highest tile.
 const COLUMNS: usize = 14;
 
 impl Product<'_> {
-    /// Whether the transposed product is the quicker one.
+    /// Whether the transposed product is faster.
     pub(super) fn is_narrow(&self) -> bool {
         matches!(self.lhs, Lhs::Columns { .. })
             && matches!(self.epilogue, Epilogue::Store | Epilogue::Update { .. })
@@ -68,8 +68,8 @@ impl Product<'_> {
         }
     }
 
-    /// Asks for what follows in the left operand once the terms of the columns at `row` are done up to `end`: pieces of rows
-    /// that are far apart, which the hardware does not foresee.
+    /// Prefetches the left operand's part that follows once the columns at `row` are done up to term `end`: short pieces far
+    /// apart, which the hardware does not prefetch.
     fn bring_near(&self, row: usize, end: usize, width: usize) {
         let (Lhs::Columns { data, stride } | Lhs::Rows { data, stride }) = self.lhs;
         let (row, first) = if end < self.k { (row, end) } else { (row + width, 0) };

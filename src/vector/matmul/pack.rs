@@ -1,7 +1,7 @@
-//! Operands laid out in the order in which tiles read them.
+//! Packs operands into the order in which tiles read them.
 //!
-//! The right operand is cut into blocks of k, a block into panels as wide as a tile, a panel is row-major: for a tile,
-//! one unbroken stretch of memory. A (block, panel) pair is a unit; units are the shares of a team that packs together.
+//! The right operand is cut into blocks of k, and a block into row-major panels as wide as a tile, so that a tile reads
+//! contiguous memory. A (block, panel) pair is a unit; a team that packs together shares the units.
 
 use std::ops::Range;
 
@@ -9,12 +9,12 @@ use super::Kernel;
 use super::product::blocks;
 use crate::vector::simd::{From, InstructionSet, Matrix, MatrixMut, Order, Reach};
 
-/// From one k to the next in a packed strip of the left operand: at least the rows of the tallest tile, in whole vectors
-/// of every instruction set.
+/// Elements from one k to the next in a packed strip of the left operand: at least the rows of the highest tile, in whole
+/// vectors of every instruction set.
 pub(super) const LEFT_LANES: usize = 16;
 
-/// Numbers of a right operand, 4 MiB, from which on its beginning would be out of the caches before it is read: packing is
-/// then bound by memory, and twice as fast past the caches, at 1 % of the product (1024 x 2048 x 2048).
+/// Elements (4 MiB) from which on a packed operand would be evicted before it is read. Packing is then bound by memory and
+/// twice as fast if it bypasses the caches, at 1 % of the product's time (1024 x 2048 x 2048).
 const FAR: usize = 1 << 20;
 
 /// A right operand, `[k, n]`, to be packed.
@@ -27,7 +27,7 @@ pub enum Source<'a> {
 }
 
 impl Kernel {
-    /// Numbers in a packed `[k, n]`.
+    /// Elements of a packed `[k, n]`.
     pub fn packed_len(self, k: usize, n: usize) -> usize {
         k * n.next_multiple_of(2 * self.set.lanes())
     }
@@ -37,7 +37,7 @@ impl Kernel {
         blocks(k).0 * n.div_ceil(2 * self.set.lanes())
     }
 
-    /// Where the units lie in a packed `[k, n]`.
+    /// The range of the units in a packed `[k, n]`.
     pub fn unit_range(self, k: usize, n: usize, units: Range<usize>) -> Range<usize> {
         self.unit_start(k, n, units.start)..self.unit_start(k, n, units.end)
     }
@@ -54,7 +54,7 @@ impl Kernel {
     /// Packs some units of a `[k, n]` right operand into `out`, the slice at their [`unit_range`](Self::unit_range).
     ///
     /// # Panics
-    /// Where a slice is shorter than its shape says.
+    /// If a slice is shorter than its shape.
     pub fn pack(self, source: Source<'_>, [k, n]: [usize; 2], units: Range<usize>, out: &mut [f32]) {
         let width = 2 * self.set.lanes();
         let (panels, (_, size)) = (n.div_ceil(width), blocks(k));
@@ -81,8 +81,8 @@ impl Kernel {
     }
 }
 
-/// Copies a strip of the left operand, in the order that it has; the numbers from one row, or term, to the next in the
-/// copy. Rows that lie a power of two apart would all fall into the same few lines of the first-level cache.
+/// Copies a strip of the left operand in its own order; returns the stride of the copy. Rows that are a power of two apart
+/// would compete for the same few lines of the L1 cache.
 #[inline]
 pub(super) fn left(
     set: InstructionSet,

@@ -1,38 +1,37 @@
 //! The loops around the strips of tiles.
 //!
-//! Columns are worked on in groups, k in blocks, so that a piece (block x group) of the right operand stays in the
-//! second-level cache while all rows pass by; within it, strip after strip of rows. Sums between blocks wait in the result.
-//! Large operands come from far memory, and then the hardware's own foresight is not enough: while a strip computes,
-//! the next strip's left operand and a part of the next piece of the right one are brought near. That was worth 5 to 10 %
-//! at 1024 x 2048 x 2048.
+//! Columns are cut into groups and k into blocks, so that a piece (block x group) of the right operand stays in the L2
+//! cache while all rows pass by, strip after strip. The result holds the sums between blocks. Large operands come from
+//! memory, where the hardware's prefetch is not enough: while a strip computes, it prefetches the next strip's left operand
+//! and part of the next piece of the right one. That gained 5 to 10 % at 1024 x 2048 x 2048.
 
 use std::ops::Range;
 
 use super::{Epilogue, Lhs, Rhs, UpcomingRows, pack};
 use crate::vector::simd::{Finish, InstructionSet, Order, Strip, TilePrefetch};
 
-/// The most terms of a block: a strip of the left operand (14 rows: 18 KiB) then stays in the first-level cache while all
-/// panels of the right one pass by.
+/// The most terms of a block: a strip of the left operand (14 rows: 18 KiB) then stays in the L1 cache while all panels of
+/// the right one pass by.
 const MAX_BLOCK: usize = 320;
 
-/// The most bytes of a piece of the right operand: what a second-level cache of 1 MiB holds beside the strips that pass.
-/// With 2 MiB the next piece fits, too; with 1 MiB it comes from the third-level cache, and smaller pieces, for each of
-/// which the left operand is copied again, are slower (2 to 3 % at 512 KiB).
+/// The most bytes of a piece of the right operand: it fits an L2 cache of 1 MiB beside the strips. With 2 MiB the next
+/// piece fits, too; with 1 MiB that comes from L3. Smaller pieces are slower (2 to 3 % at 512 KiB), since the left operand
+/// is copied for each.
 const PIECE_BYTES: usize = 7 << 17;
 
-/// Columns from which on a strip of the left operand is copied together before use: the copy costs as much as some 40
-/// columns of arithmetic, and saves reading each panel along rows that are far apart.
+/// Columns from which on a strip of the left operand is copied before use: the copy costs as much as about 40 columns of
+/// arithmetic, and avoids reading rows that are far apart for each panel.
 pub(super) const COPY_LEFT_COLUMNS: usize = 512;
 
-/// Numbers of the largest copy of a strip of the left operand.
+/// Elements of the largest copy of a strip.
 pub(super) const SCRATCH: usize = pack::LEFT_LANES * MAX_BLOCK;
 
-/// Numbers of a left operand from which on it may not lie in a second-level cache beside all else: a quarter of a MiB.
+/// Elements (256 KiB) from which on a left operand may not stay in L2 beside the rest.
 const FAR: usize = 1 << 16;
 
 /// Blocks of k: their number, and the length of all but the last.
 pub(super) fn blocks(k: usize) -> (usize, usize) {
-    // The usual small product is spared the divisions: they would be a tenth of its time.
+    // Small products skip the divisions, which would take a tenth of their time.
     if k <= MAX_BLOCK {
         return (1, k);
     }
@@ -40,12 +39,12 @@ pub(super) fn blocks(k: usize) -> (usize, usize) {
     (count, k.div_ceil(count))
 }
 
-/// What follows `at`; nothing, where an operand without terms (k = 0) ends before.
+/// The data from `at` on; empty if an operand without terms (k = 0) ends before.
 pub(super) fn from(data: &[f32], at: usize) -> &[f32] {
     data.get(at..).unwrap_or_default()
 }
 
-/// A product to compute; [`Kernel::multiply`](super::Kernel::multiply) has the meaning of the parts.
+/// A product; see [`Kernel::multiply`](super::Kernel::multiply) for its parts.
 #[derive(Clone, Copy)]
 pub(super) struct Product<'a> {
     pub set: InstructionSet,
@@ -66,7 +65,7 @@ struct Piece {
     columns: usize,
 }
 
-/// How a product is cut: k in blocks, columns in groups. A group's blocks follow each other: its passes over the rows.
+/// The cut of a product: k in blocks, columns in groups. A group's blocks follow each other as passes over the rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocking {
     blocks: usize,
@@ -81,14 +80,14 @@ impl Blocking {
         if !packed || 4 * size * n <= PIECE_BYTES {
             return Self { blocks, size, group: n, passes: blocks };
         }
-        // Of nearly the same width: the left operand is copied for each, for a narrow one at the end, too.
+        // Groups of nearly equal width: the left operand is copied for each, also for a narrow last one.
         let groups = (4 * size * n).div_ceil(PIECE_BYTES);
         let group = n.div_ceil(groups).next_multiple_of(2 * set.lanes());
         Self { blocks, size, group, passes: n.div_ceil(group) * blocks }
     }
 }
 
-/// Rows cut into tiles of nearly the same height: a low one at the end would be a slow one.
+/// Rows cut into tiles of nearly equal height: a low last tile would be slow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
     pub tiles: usize,
@@ -97,9 +96,9 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// As few tiles as there can be of `rows` rows, in a multiple of `shares` if there are several.
+    /// The fewest tiles for `rows` rows; a multiple of `shares` if there are several tiles.
     pub fn new(set: InstructionSet, rows: usize, shares: usize) -> Self {
-        // The usual small product is spared the divisions: they would be a tenth of its time.
+        // Small products skip the divisions, which would take a tenth of their time.
         if rows <= set.tile_rows() && shares == 1 {
             return Self { tiles: 1, low: rows, higher: 0 };
         }
@@ -108,24 +107,23 @@ impl Rows {
         Self { tiles, low: rows / tiles, higher: rows % tiles }
     }
 
-    /// The rows of a tile.
     pub fn range(&self, tile: usize) -> Range<usize> {
         let start = |tile: usize| tile * self.low + tile.min(self.higher);
         start(tile)..start(tile + 1)
     }
 }
 
-/// One pass: all rows by a piece of the right operand.
+/// One pass: all rows times a piece of the right operand.
 #[derive(Clone, Copy)]
 pub(super) struct Pass<'a> {
     piece: Piece,
     next: Piece,
     last: bool,
-    /// The piece: numbers, from one k to the next, from one panel to the next.
+    /// The piece: data, stride of k, stride of panels.
     right: (&'a [f32], usize, usize),
 }
 
-/// A tile's place among those that one thread works through in a pass: what it will need next follows from that.
+/// A tile's index among those that one thread computes in a pass, from which its prefetches follow.
 #[derive(Clone, Copy)]
 pub(super) struct TileIndex {
     pub index: usize,
@@ -133,7 +131,7 @@ pub(super) struct TileIndex {
 }
 
 impl<'a> UpcomingRows<'a> {
-    /// As much of it as falls to one of the tiles, in two halves.
+    /// One tile's part of the rows, in two halves.
     fn part(self, place: TileIndex) -> [TilePrefetch<'a>; 2] {
         let Self { data, width, order } = self;
         if order.is_empty() {
@@ -156,7 +154,7 @@ impl<'a> Product<'a> {
         self.run(out, Some(&mut scratch));
     }
 
-    /// Computes; `scratch` is for copies of the left operand's strips, where they are worth their cost.
+    /// Computes the product; `scratch` holds copies of the left operand's strips where they pay.
     pub fn run(&self, out: &mut [f32], mut scratch: Option<&mut [f32]>) {
         let cut = self.cut();
         let rows = Rows::new(self.set, self.m, 1);
@@ -188,8 +186,8 @@ impl<'a> Product<'a> {
         Pass { piece, next, last: block + 1 == cut.blocks, right: self.right(piece) }
     }
 
-    /// One tile's part of a pass; `out` holds the tile's rows. Nothing is brought near for what comes next where it is not
-    /// known; `upcoming` is, where the product leaves room for it.
+    /// One tile's part of a pass; `out` holds the tile's rows. With `place`, prefetches what comes next: the next operands
+    /// if they are large, else `upcoming`.
     #[inline]
     pub fn tile(
         &self,
@@ -240,7 +238,7 @@ impl<'a> Product<'a> {
         set.strip(&mut strip);
     }
 
-    /// Whether the left operand may lie in far memory.
+    /// Whether the left operand may lie outside the caches.
     pub fn is_left_far(&self) -> bool {
         self.m * self.k >= FAR
     }
@@ -249,7 +247,7 @@ impl<'a> Product<'a> {
         2 * self.set.lanes()
     }
 
-    /// The left operand from (`row`, `first`) on.
+    /// The left operand from (`row`, `first`) on: data, order, stride.
     fn left(&self, row: usize, first: usize) -> (&'a [f32], Order, usize) {
         match self.lhs {
             Lhs::Rows { data, stride } => (from(data, row * stride + first), Order::Rows, stride),
@@ -257,7 +255,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// A piece of the right operand: numbers, from one k to the next, from one panel to the next.
+    /// A piece of the right operand: data, stride of k, stride of panels.
     fn right(&self, piece: Piece) -> (&'a [f32], usize, usize) {
         let width = self.width();
         match self.rhs {
@@ -269,7 +267,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// The left operand's strip after this one, as high as it.
+    /// The left operand's next strip, of equal height.
     fn left_ahead(&self, row: usize, rows: usize, piece: Piece, place: TileIndex) -> TilePrefetch<'a> {
         if place.index + 1 == place.of || row + rows >= self.m {
             return TilePrefetch::default();
@@ -277,7 +275,7 @@ impl<'a> Product<'a> {
         let (data, order, stride) = self.left(row + rows, piece.first);
         match order {
             Order::Rows => TilePrefetch { data, stride, rows, columns: piece.length, order: &[] },
-            // A k's part is less than a cache line, of which this strip brought the beginning.
+            // One k's part is less than a cache line; this strip has loaded its beginning.
             Order::Columns => TilePrefetch {
                 data: from(data, rows - 1),
                 stride,
@@ -288,7 +286,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// One of as many parts of the next piece of the right operand as there are strips.
+    /// This strip's part of the next piece of the right operand; there are as many parts as strips.
     fn right_ahead(&self, next: Piece, place: TileIndex) -> TilePrefetch<'a> {
         if let Rhs::Rows(_) = self.rhs {
             return TilePrefetch::default();

@@ -1,4 +1,4 @@
-//! Against sums in f64 at odd sizes, and bit for bit between splits, for every instruction set of the machine.
+//! Compared with sums in f64 at odd sizes, and bit for bit between splits, for every instruction set of the machine.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn kernels() -> Vec<Kernel> {
     ["avx512", "avx2", "portable"].into_iter().filter_map(Kernel::named).collect()
 }
 
-/// Numbers in -1..1 without a pattern.
+/// Pseudo-random elements in -1..1.
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = |_| {
@@ -26,7 +26,7 @@ fn transposed(data: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     (0..columns).flat_map(|c| (0..rows).map(move |r| data[r * columns + c])).collect()
 }
 
-/// The product in f64 and, for each element, what rounding may add to it.
+/// The product in f64 and, for each element, the bound of its rounding error.
 fn reference(a: &[f32], b: &[f32], [m, k, n]: [usize; 3]) -> Vec<(f64, f64)> {
     let mut out = Vec::with_capacity(m * n);
     for i in 0..m {
@@ -40,11 +40,11 @@ fn reference(a: &[f32], b: &[f32], [m, k, n]: [usize; 3]) -> Vec<(f64, f64)> {
 }
 
 fn packed(kernel: Kernel, source: Source<'_>, k: usize, n: usize) -> Vec<f32> {
-    // On a cache line, as the arena's: large operands are written past the caches only there.
+    // Aligned to a cache line, as in the arena: only then large operands bypass the caches.
     let mut room = vec![f32::NAN; kernel.packed_len(k, n) + 16];
     let start = room.as_ptr().align_offset(64);
     let out = &mut room[start..][..kernel.packed_len(k, n)];
-    // Two shares, as a team would.
+    // Two shares, as in a team.
     let units = kernel.units(k, n);
     for share in [0..units / 2, units / 2..units] {
         let range = kernel.unit_range(k, n, share.clone());
@@ -58,7 +58,7 @@ fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
 }
 
-/// All ways to compute one product: same bits, near the reference.
+/// All ways to compute one product have equal bits, near the reference.
 fn all_ways(kernel: Kernel, [m, k, n]: [usize; 3]) {
     let shape = [m, k, n];
     let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
@@ -91,7 +91,7 @@ fn products_at_odd_sizes_are_right_in_every_layout() {
                 }
             }
         }
-        // More than one block of k; more columns than are worked on at a time; the left operand copied together.
+        // More than one block of k; more than one group of columns; the left operand copied.
         for shape in [[3, 1023, 33], [17, 641, 10], [29, 700, 1025], [5, 2, 2049], [1023, 3, 31]] {
             all_ways(kernel, shape);
         }
@@ -305,7 +305,7 @@ fn rows_that_an_order_names_have_the_bits_of_their_copies() {
                 kernel.weigh_rows(x, &d, None, &mut sums);
                 [bits(&dots), bits(&sums)]
             };
-            // Of rows of two, copies are computed along the rows: other chains, the same sums but for rounding.
+            // Copied rows of two columns are computed along the rows: other chains, so equal sums but for rounding.
             if k > 2 {
                 assert_eq!(both(named), both(Lines::new(&copied, k)), "{} {rows} {k}", kernel.name());
             }
@@ -350,7 +350,7 @@ fn tiles_in_any_order_have_the_same_bits() {
         for (lhs, epilogue) in lefts.into_iter().flat_map(|l| ends.map(|e| (l, e))) {
             let mut whole = start.clone();
             kernel.multiply(lhs, Rhs::Packed(&right), shape, &mut whole, epilogue);
-            // What is brought near changes no number.
+            // Prefetches change no result.
             let upcoming = UpcomingRows { data: &b, width: n, order: &[0, 99, 2, 50, 1, 3, 98, 4] };
             let grid = kernel.grid(shape, true, 3);
             assert_eq!(grid.passes(), if k > 320 { 6 } else { 1 }, "three blocks, two groups");
@@ -360,7 +360,7 @@ fn tiles_in_any_order_have_the_same_bits() {
             for pass in 0..grid.passes() {
                 for tile in (0..grid.tiles()).rev() {
                     let rows = grid.rows(tile);
-                    // As an owner's and as a stranger's.
+                    // As the owner and as a thief.
                     let among = if tile % 2 == 0 { 0..grid.tiles() } else { 0..0 };
                     let turn = Turn { pass, tile, among };
                     tiled.take(&turn, upcoming, &mut out[rows.start * n..rows.end * n], &mut scratch);

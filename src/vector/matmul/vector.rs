@@ -1,4 +1,4 @@
-//! A layer with one output: its products are of a matrix and a vector, bound by reading the matrix once.
+//! A layer with one output: matrix-vector products, bound by one read of the matrix.
 
 use super::Kernel;
 use crate::vector::simd::Lines;
@@ -6,10 +6,10 @@ use crate::vector::simd::Lines;
 impl Kernel {
     /// Forward: `out[r] = x[r] . w + bias`, and 0 where that is negative if `relu`; `x` is `[out.len(), w.len()]`.
     ///
-    /// A row's bits do not depend on the other rows: threads may split them anyhow.
+    /// A row's bits do not depend on the other rows: any split over threads is valid.
     ///
     /// # Panics
-    /// Where `x` is shorter than its shape says.
+    /// If `x` is shorter than its shape.
     pub fn dot_rows(self, x: Lines<'_>, w: &[f32], bias: f32, relu: bool, out: &mut [f32]) {
         self.set.gemv(x, w, bias, if relu { 0.0 } else { f32::NEG_INFINITY }, out);
     }
@@ -17,11 +17,11 @@ impl Kernel {
     /// Gradient of the weights: `out[c] = sum over r of x[r][c] * weights[r]`, or, with a `rate`,
     /// `out[c] - rate * sum`.
     ///
-    /// A column's bits do not depend on the other columns: threads split the columns, at multiples of 16 for speed, each
-    /// with `x` from its first column on. (A matrix of exactly two columns is not to be split.)
+    /// A column's bits do not depend on the other columns. Threads split the columns, at multiples of 16 for speed, each
+    /// with `x` from its first column on. A matrix of exactly two columns must not be split.
     ///
     /// # Panics
-    /// Where `x` is shorter than its shape says.
+    /// If `x` is shorter than its shape.
     pub fn weigh_rows(self, x: Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
         self.set.gemv_t(x, weights, rate, out);
     }

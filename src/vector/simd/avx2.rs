@@ -1,4 +1,4 @@
-//! 8 numbers, 16 registers: AVX2 and FMA.
+//! AVX2 and FMA: 8 lanes, 16 registers.
 
 use std::arch::x86_64::*;
 
@@ -7,7 +7,7 @@ use super::vector::Vector;
 
 compile!(#[target_feature(enable = "avx2,fma")] __m256, 8, 8, [1 2 3 4 5 6]);
 
-// SAFETY, of every block in here: what the trait asks of the caller.
+// SAFETY, of every block in here: the trait's contract.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for __m256 {
     const LANES: usize = 8;

@@ -1,4 +1,4 @@
-//! 16 numbers, 32 registers: AVX-512.
+//! AVX-512: 16 lanes, 32 registers.
 
 use std::arch::x86_64::*;
 
@@ -7,7 +7,7 @@ use super::vector::Vector;
 
 compile!(#[target_feature(enable = "avx512f")] __m512, 16, 8, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
 
-// SAFETY, of every block in here: what the trait asks of the caller.
+// SAFETY, of every block in here: the trait's contract.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for __m512 {
     const LANES: usize = 16;

@@ -1,8 +1,8 @@
-//! Numbers below the normal range, as zeros: arithmetic on them is a hundred times slower, and a training run makes them
-//! (the moments of a dead unit). Where the processor has no such switch, nothing happens.
+//! Flushes denormals to zero: arithmetic on them is a hundred times slower, and training produces them (the optimizer state
+//! of a dead unit). Without effect on processors that have no such switch.
 //!
-//! Rust assumes the default floating-point environment where it folds constants; that two tiny numbers may then differ
-//! from what is computed is harmless here, since no decision is made on them.
+//! Rust folds constants in the default floating-point environment. Folded and computed tiny numbers may thus differ, which
+//! is harmless here, since no decision depends on them.
 
 /// x86-64: flush-to-zero (bit 15) and denormals-are-zero (bit 6) of MXCSR. aarch64: bit 24 of FPCR.
 #[cfg(target_arch = "x86_64")]
@@ -20,15 +20,14 @@ pub fn denormals_flushed() -> bool {
     read() & BITS == BITS
 }
 
-/// Flushes denormals in the thread that makes it, until it is dropped there.
+/// Flushes denormals in the current thread until it is dropped.
 pub struct Flushed {
     before: u64,
-    /// The register is the thread's own.
+    /// Not `Send`: the register belongs to the thread.
     _thread: std::marker::PhantomData<*const ()>,
 }
 
 impl Flushed {
-    /// From now on.
     pub fn new() -> Self {
         let before = read();
         write(before | BITS);
@@ -64,7 +63,7 @@ fn read() -> u64 {
     }
 }
 
-/// Sets it to what was read before, but for [`BITS`]: no rounding mode changes, no exception is unmasked.
+/// Sets the register. `value` may differ from the register's only in [`BITS`]: rounding and exceptions stay.
 fn write(value: u64) {
     #[cfg(target_arch = "x86_64")]
     {

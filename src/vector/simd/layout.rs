@@ -1,26 +1,26 @@
-//! Numbers copied and transposed.
+//! Copies and transposes of matrices.
 
 use super::vector::Vector;
 use super::{InstructionSet, check, dispatch};
 
-/// Numbers in rows, `stride` apart.
+/// A row-major matrix with rows `stride` elements apart.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Matrix<'a> {
     pub data: &'a [f32],
     pub stride: usize,
 }
 
-/// The same, to be written.
+/// A [`Matrix`] to write to.
 pub(in super::super) struct MatrixMut<'a> {
     pub data: &'a mut [f32],
     pub stride: usize,
 }
 
 impl InstructionSet {
-    /// Copies `rows` x `columns` numbers at `from` to `to`, as rows of `width` numbers of which those past `columns` are 0.
+    /// Copies `rows` x `columns` elements, zero-padding each row of `to` to `width`.
     ///
     /// # Panics
-    /// Where a slice is shorter than its shape says, or `columns` is more than `width`.
+    /// If a slice is shorter than its shape, or `columns > width`.
     pub fn copy(self, from: Matrix<'_>, rows: usize, columns: usize, to: MatrixMut<'_>, width: usize) {
         assert!(columns <= width, "more columns than the copy's width");
         check(from.data, rows, from.stride, columns);
@@ -38,11 +38,10 @@ impl InstructionSet {
         unsafe { dispatch!(self, copy(&raw)) }
     }
 
-    /// Writes the transpose of `rows` x `columns` numbers at `from` to `to`, as rows of `width` numbers of which those
-    /// past `rows` are 0.
+    /// Transposes `rows` x `columns` elements, zero-padding each row of `to` to `width`.
     ///
     /// # Panics
-    /// Where a slice is shorter than its shape says, or `rows` is more than `width`, or `width` more than a panel.
+    /// If a slice is shorter than its shape, `rows > width`, or `width` exceeds a panel.
     pub fn transpose(self, from: Matrix<'_>, rows: usize, columns: usize, to: MatrixMut<'_>, width: usize) {
         assert!(rows <= width, "more rows than the transposed width");
         check(from.data, rows, from.stride, columns);
@@ -61,7 +60,7 @@ impl InstructionSet {
     }
 }
 
-/// A copy or a transpose, checked.
+/// A copy or transpose whose shapes are checked.
 pub(super) struct RawCopy {
     pub from: *const f32,
     pub from_stride: usize,
@@ -72,17 +71,17 @@ pub(super) struct RawCopy {
     pub width: usize,
 }
 
-/// A whole vector, stored past the caches if `FAR`.
+/// Stores a full vector, bypassing the caches if `FAR`.
 ///
 /// # Safety
 /// As for [`Vector::store`], or [`Vector::stream`].
 #[inline(always)]
 unsafe fn put<V: Vector, const FAR: bool>(v: V, to: *mut f32) {
-    // SAFETY: the caller's word.
+    // SAFETY: see the function's contract.
     unsafe { if FAR { v.stream(to) } else { v.store(to) } }
 }
 
-/// A copy, by rows; past the caches if `FAR`, and then not fenced.
+/// Copies row by row, bypassing the caches if `FAR` (without a fence).
 ///
 /// # Safety
 /// The shapes are checked, and for `FAR` what is written is aligned to cache lines; the machine has the vector's instructions.
@@ -118,7 +117,7 @@ pub(super) unsafe fn copy_rows<V: Vector, const FAR: bool>(t: &RawCopy) {
     }
 }
 
-/// A transpose by square blocks of `N`, the vector's lanes; past the caches if `FAR`, and then not fenced.
+/// Transposes in square blocks of `N` lanes, bypassing the caches if `FAR` (without a fence).
 ///
 /// # Safety
 /// As for [`copy_rows`].

@@ -1,31 +1,30 @@
-//! Products of a matrix and a vector, bound by reading the matrix once.
+//! Matrix-vector products, bound by one read of the matrix.
 
 use super::vector::Vector;
 use super::{InstructionSet, check, dispatch};
 
-/// Rows of numbers, from their first column on: one after the other, or those that an order names.
+/// Rows of a matrix: consecutive ones, or those that `order` lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Lines<'a> {
-    /// The numbers.
     pub data: &'a [f32],
-    /// From one row to the next.
+    /// Elements from one row to the next.
     pub stride: usize,
-    /// Which rows; all, one after the other, where there is no order.
+    /// Row indices; `None` for consecutive rows.
     pub order: Option<&'a [u32]>,
 }
 
 impl<'a> Lines<'a> {
-    /// Rows one after the other.
+    /// Consecutive rows.
     pub fn new(data: &'a [f32], stride: usize) -> Self {
         Self { data, stride, order: None }
     }
 
-    /// The same rows from that column on.
+    /// The rows without their first columns.
     pub fn from_column(self, column: usize) -> Self {
         Self { data: self.data.get(column..).unwrap_or_default(), ..self }
     }
 
-    /// Some of the rows: from one on, so many.
+    /// `count` rows from `first` on.
     pub fn part(self, first: usize, rows: usize) -> Self {
         match self.order {
             Some(order) => Self { order: Some(&order[first..first + rows]), ..self },
@@ -33,7 +32,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Panics where not all of so many rows and columns are there.
+    /// Panics if there are fewer rows or columns.
     fn check(&self, rows: usize, columns: usize) {
         match self.order {
             None => check(self.data, rows, self.stride, columns),
@@ -44,7 +43,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Where a row begins; of rows past the last, the last one's beginning.
+    /// The start of a row; past the end, that of the last row.
     #[inline(always)]
     fn at(&self, row: usize, rows: usize) -> *const f32 {
         let row = row.min(rows - 1);
@@ -52,7 +51,7 @@ impl<'a> Lines<'a> {
         self.data.as_ptr().wrapping_add(row * self.stride)
     }
 
-    /// Where a row begins, and one that follows some rows later.
+    /// The start of a row and of a later one, to prefetch.
     #[inline(always)]
     fn near(&self, row: usize, rows: usize) -> [*const f32; 2] {
         let at = self.at(row, rows);
@@ -67,17 +66,17 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// How many rows ahead a row is asked for that is in a near cache.
+/// Rows of prefetch distance for cached rows.
 const NEXT: usize = 16;
 
-/// How far ahead rows are asked for that an order names: some 20 KiB of rows of a hundred numbers.
+/// Rows of prefetch distance for rows in a given order: about 20 KiB with rows of a hundred elements.
 const AHEAD: usize = 48;
 
 impl InstructionSet {
     /// `out[r] = max(x[r] . w + bias, floor)`.
     ///
     /// # Panics
-    /// Where `x` is shorter than `out.len()` rows of `w.len()` numbers.
+    /// If `x` has fewer than `out.len()` rows of `w.len()` elements.
     pub fn gemv(self, x: Lines<'_>, w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
         x.check(out.len(), w.len());
         // SAFETY: the shape was checked above; the set's instructions are there.
@@ -93,7 +92,7 @@ impl InstructionSet {
     /// `out[c] = sum over r of x[r][c] * weights[r]`, or `out[c] - rate * sum`.
     ///
     /// # Panics
-    /// Where `x` is shorter than `weights.len()` rows of `out.len()` numbers.
+    /// If `x` has fewer than `weights.len()` rows of `out.len()` elements.
     pub fn gemv_t(self, x: Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
         x.check(weights.len(), out.len());
         // SAFETY: the shape was checked above; the set's instructions are there.
@@ -101,8 +100,8 @@ impl InstructionSet {
     }
 }
 
-/// Dot products of rows with `w`: a vector of partial sums for each row, `G` rows at a time; the sums of `N` rows, the
-/// vector's lanes, are then added up together. Which rows are neighbours does not matter to the bits.
+/// Dot products of rows with `w`. Each row has a vector of partial sums, `G` rows at a time; the sums of `N` rows (the
+/// vector's lanes) are then reduced together. Bits do not depend on which rows are neighbours.
 ///
 /// # Safety
 /// The shapes are checked; the machine has the vector's instructions.
@@ -115,10 +114,10 @@ pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
     out: &mut [f32],
 ) {
     let (rows, k) = (out.len(), w.len());
-    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches need no valid address.
     unsafe {
         let (bias, floor) = (V::splat(bias), V::splat(floor));
-        // Long rows are streams that the hardware foresees; short ones need to be told, as do those that an order names.
+        // The hardware prefetches long rows by itself; short rows and rows in a given order need explicit prefetches.
         let ahead = if k < 256 { 2 * G * k } else { 64 };
         let named = x.order.is_some();
         let (whole, part) = (k / N * N, V::first(k % N));
@@ -126,7 +125,7 @@ pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
             let there = (rows - row).min(N);
             let mut sums = [V::splat(0.0); N];
             for group in (0..there).step_by(G) {
-                // Rows past the last are the last one again; their sums are not stored.
+                // Rows past the end repeat the last one; their sums are not stored.
                 let at: [*const f32; G] = std::array::from_fn(|g| x.at(row + group + g, rows));
                 let far: [*const f32; G] = if named && row + group + AHEAD < rows {
                     std::array::from_fn(|g| x.at(row + group + g + AHEAD, rows))
@@ -172,7 +171,7 @@ pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
     }
 }
 
-/// [`dot_rows`] for rows of two: there the lanes are rows.
+/// [`dot_rows`] for two columns: the lanes are rows.
 ///
 /// # Safety
 /// The shapes are checked; the machine has the vector's instructions.
@@ -185,7 +184,7 @@ pub(super) unsafe fn dot_pairs<V: Vector, const N: usize>(
     out: &mut [f32],
 ) {
     let rows = out.len();
-    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches need no valid address.
     unsafe {
         let (bias, floor) = (V::splat(bias), V::splat(floor));
         let (w0, w1) = (V::splat(w[0]), V::splat(w[1]));
@@ -206,9 +205,9 @@ pub(super) unsafe fn dot_pairs<V: Vector, const N: usize>(
     }
 }
 
-/// Sums of weighted rows, some vectors of columns at a time. An element's sum is that of four chains, over every fourth
-/// row each, so that it does not wait for the adder; the same whichever columns are its neighbours. Two columns alone
-/// would leave most lanes empty: there the lanes are rows.
+/// Weighted sums of rows, a few vectors of columns at a time. Each element is the sum of four chains, over every fourth row
+/// each, which hides the adder's latency; its bits do not depend on its neighbours. With two columns the lanes are rows,
+/// since most would be empty otherwise.
 ///
 /// # Safety
 /// The shapes are checked; the machine has the vector's instructions.
@@ -219,7 +218,7 @@ pub(super) unsafe fn weigh_rows<V: Vector>(
     rate: Option<f32>,
     out: &mut [f32],
 ) {
-    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches need no valid address.
     unsafe {
         if out.len() == 2 && x.stride == 2 && x.order.is_none() {
             let mut sums = [V::splat(0.0); 2];
@@ -258,7 +257,7 @@ pub(super) unsafe fn weigh_rows<V: Vector>(
     }
 }
 
-/// [`weigh_rows`] for `C` vectors of columns, the last of which may be a part.
+/// [`weigh_rows`] for `C` vectors of columns; the last may be partial.
 ///
 /// # Safety
 /// As there; `x` and `out` are at the first column.
@@ -269,7 +268,7 @@ unsafe fn weigh_columns<V: Vector, const C: usize>(
     rate: Option<f32>,
     out: &mut [f32],
 ) {
-    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches ask nothing.
+    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches need no valid address.
     unsafe {
         let last = V::first(out.len() - (C - 1) * V::LANES);
         let mut sums = [[V::splat(0.0); C]; 4];
@@ -298,7 +297,7 @@ unsafe fn weigh_columns<V: Vector, const C: usize>(
     }
 }
 
-/// Adds a row to the sums, and asks for the one that is used some rows later.
+/// Adds a row to the sums and prefetches a later one.
 ///
 /// # Safety
 /// As for [`weigh_rows`]; `from` is at the first of the columns.
@@ -309,7 +308,7 @@ unsafe fn weigh_row<V: Vector, const C: usize>(
     weight: f32,
     last: V::Mask,
 ) {
-    // SAFETY: columns below those of the shape; lanes past them are masked; prefetches ask nothing.
+    // SAFETY: columns below those of the shape; lanes past them are masked; prefetches need no valid address.
     unsafe {
         let weight = V::splat(weight);
         for (c, sum) in sums.iter_mut().enumerate() {

@@ -1,7 +1,8 @@
-//! Vector instructions, behind functions that are safe to call: all `unsafe` code that calls them is here.
+//! Vector instructions behind safe functions; all `unsafe` code that uses them is here.
 //!
-//! Everything is written once, over the trait [`Vector`](vector::Vector), and compiled for each [`InstructionSet`]: the generic code is
-//! inlined into functions that bear `#[target_feature]`. A safe function checks every slice once, then runs raw pointers.
+//! Everything is written once, over the trait [`Vector`](vector::Vector), and compiled for each [`InstructionSet`]: the
+//! generic code is inlined into functions with `#[target_feature]`. Safe functions check every slice once, then use raw
+//! pointers.
 
 mod denormals;
 mod layout;
@@ -24,7 +25,7 @@ pub(super) use panels::{From, Reach};
 pub use prefetch::prefetch;
 pub(super) use tile::{Finish, Order, Strip, TilePrefetch};
 
-/// Calls a function of the set's module. Unsafe for what the function asks; the instructions themselves are there.
+/// Calls a function of the set's module. `unsafe` because of the function's contract; the instructions are available.
 macro_rules! dispatch {
     ($set:expr, $function:ident($($argument:expr),*)) => {
         match $set.0 {
@@ -38,8 +39,8 @@ macro_rules! dispatch {
 }
 use dispatch;
 
-/// The generic code compiled for one instruction set: its attribute, vector, lanes, rows that [`lines`] takes at a time,
-/// and tile heights.
+/// Compiles the generic code for one instruction set: its attribute, vector, lanes, rows at a time in [`lines`] and tile
+/// heights.
 macro_rules! compile {
     ($(#[$feature:meta])? $vector:ty, $lanes:literal, $group:literal, [$($rows:literal)*]) => {
         use std::hint::unreachable_unchecked;
@@ -102,7 +103,7 @@ macro_rules! compile {
 }
 use compile;
 
-/// The vector instructions in use. A value can only name instructions that this machine has.
+/// The vector instructions in use. Values exist only for instructions that this machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InstructionSet(Set);
 
@@ -115,7 +116,7 @@ enum Set {
     Portable,
 }
 
-/// `outer` pieces of `inner` numbers, `stride` apart, lie within `data`.
+/// Whether `outer` rows of `inner` elements, `stride` apart, lie within `data`.
 fn check(data: &[f32], outer: usize, stride: usize, inner: usize) {
     let end = outer.checked_sub(1).and_then(|n| n.checked_mul(stride)).and_then(|n| n.checked_add(inner));
     assert!(
@@ -125,7 +126,7 @@ fn check(data: &[f32], outer: usize, stride: usize, inner: usize) {
 }
 
 impl InstructionSet {
-    /// Those that this machine has, the best first.
+    /// The sets that this machine has, best first.
     fn all() -> impl Iterator<Item = Self> {
         let all = [
             #[cfg(target_arch = "x86_64")]
@@ -140,17 +141,17 @@ impl InstructionSet {
         all.into_iter().filter(|&(_, there)| there).map(|(set, _)| Self(set))
     }
 
-    /// The best that this machine has.
+    /// The best set of this machine.
     pub fn detect() -> Self {
         Self::all().next().unwrap_or(Self::portable())
     }
 
-    /// Only what the compiler's target has by itself.
+    /// The compiler's baseline target only.
     pub fn portable() -> Self {
         Self(Set::Portable)
     }
 
-    /// The one of that name, if this machine has it.
+    /// By name, if this machine has it.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|set| set.name() == name)
     }
@@ -165,7 +166,7 @@ impl InstructionSet {
         }
     }
 
-    /// Numbers in a vector.
+    /// Elements of a vector.
     pub fn lanes(self) -> usize {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
@@ -176,7 +177,7 @@ impl InstructionSet {
         }
     }
 
-    /// Rows of the tallest tile.
+    /// Rows of the highest tile.
     pub fn tile_rows(self) -> usize {
         match self.0 {
             #[cfg(target_arch = "x86_64")]

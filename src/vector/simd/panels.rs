@@ -1,39 +1,37 @@
-//! A right operand laid out in panels, as wide as a tile.
+//! Packs a right operand into panels as wide as a tile.
 
 use super::layout::{Matrix, RawCopy, copy_rows, transpose_blocks};
 use super::vector::Vector;
 use super::{InstructionSet, check, dispatch};
 
-/// Rows that are copied together: far reads run on along the rows.
+/// Rows that are copied together, so that reads from memory run along the rows.
 const ROWS_AT_A_TIME: usize = 8;
 
-/// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// What is laid out: `[rows, columns]`.
+/// The source, `[rows, columns]`.
 #[derive(Clone, Copy)]
 pub(in super::super) enum From<'a> {
-    /// A row is a row.
+    /// Row-major.
     Rows(Matrix<'a>),
-    /// A row is a column.
+    /// Column-major.
     Columns(Matrix<'a>),
 }
 
-/// Who reads the panels next.
+/// When the panels are read next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Reach {
-    /// Somebody soon: they stay in the caches.
+    /// Soon: keep them in the caches.
     Near,
-    /// Nobody before the caches would have lost them: they are written past them, which spares reading the old contents.
+    /// Late: bypass the caches, which avoids reading the old contents.
     Far,
 }
 
 impl InstructionSet {
-    /// Lays out `rows` x `columns` numbers as panels of two vectors' width, one behind the other, each row-major; what is
-    /// past `columns` in the last one is 0.
+    /// Packs `rows` x `columns` elements into consecutive row-major panels of two vectors' width; the last is zero-padded.
     ///
     /// # Panics
-    /// Where a slice is shorter than its shape says.
+    /// If a slice is shorter than its shape.
     pub fn panels(self, from: From<'_>, [rows, columns]: [usize; 2], to: &mut [f32], reach: Reach) {
         let width = 2 * self.lanes();
         let panels = columns.div_ceil(width);
@@ -57,7 +55,7 @@ impl InstructionSet {
     }
 }
 
-/// Panels, checked.
+/// Panels whose shapes are checked.
 pub(super) struct RawPanels {
     from: *const f32,
     stride: usize,
@@ -65,18 +63,16 @@ pub(super) struct RawPanels {
     rows: usize,
     columns: usize,
     to: *mut f32,
-    /// Written past the caches; then `to` begins a cache line.
+    /// Bypasses the caches; `to` is then aligned to a cache line.
     far: bool,
 }
 
-/// Lays out panels.
-///
 /// # Safety
 /// The shapes are checked; the machine has the vector's instructions.
 #[inline(always)]
 pub(super) unsafe fn lay_out<V: Vector, const N: usize>(p: &RawPanels) {
-    // A transposed block is as wide as a vector: only one that fills cache lines can be written past the caches.
-    // SAFETY: the caller's word; rows of panels are whole cache lines, or for the portable vector no matter.
+    // A transposed block is as wide as a vector; only one that fills cache lines can bypass the caches.
+    // SAFETY: see the contract. Rows of panels are whole cache lines; the portable vector does not need that.
     unsafe {
         match (p.transposed, p.far) {
             (false, false) => copy::<V, false>(p),
@@ -91,7 +87,7 @@ pub(super) unsafe fn lay_out<V: Vector, const N: usize>(p: &RawPanels) {
 }
 
 /// # Safety
-/// As for [`lay_out`]; for `FAR`, `to` begins a cache line, and so does each of a panel's rows.
+/// As for [`lay_out`]; if `FAR`, `to` and each panel row are aligned to cache lines.
 #[inline(always)]
 unsafe fn copy<V: Vector, const FAR: bool>(p: &RawPanels) {
     let width = 2 * V::LANES;

@@ -1,14 +1,14 @@
-//! Plain loops over 4 numbers, for any machine.
+//! Four elements, plain loops: for any machine.
 
 use super::compile;
 use super::vector::Vector;
 
 compile!(Four, 4, 4, [1 2 3 4]);
 
-/// Four plain numbers: what every compiler target turns into its own smallest vector.
+/// Every target compiles this to its smallest vector.
 type Four = [f32; 4];
 
-// SAFETY, of every block in here: what the trait asks of the caller.
+// SAFETY, of every block in here: the trait's contract.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for Four {
     const LANES: usize = 4;

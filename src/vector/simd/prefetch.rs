@@ -1,11 +1,10 @@
-//! Reading ahead.
+//! Software prefetch.
 
-/// Asks for numbers that will be read soon, without waiting for them: into the second-level cache, which has more requests
-/// under way at a time than the first.
+/// Prefetches into the L2 cache, which allows more outstanding requests than L1.
 #[inline(always)]
 pub fn prefetch(numbers: &[f32]) {
     #[cfg(target_arch = "x86_64")]
-    // The last number may lie on a line of its own, where the first does not begin one.
+    // Without alignment, the last element may lie on a further cache line.
     for line in numbers.chunks(16).chain(numbers.last().map(std::slice::from_ref)) {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: a prefetch reads nothing that the program can see, and faults nowhere; SSE is part of x86-64.

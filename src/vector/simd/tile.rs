@@ -1,7 +1,7 @@
 //! The register tile of the matrix product.
 //!
 //! **The tile.** [`InstructionSet::strip`] keeps a tile of the result in registers, `tile_rows` high and two vectors
-//! wide, and walks k: two loads of the right operand, one broadcast per row of the left, two fused multiply-adds per row.
+//! wide, and loops over k: two loads of the right operand, one broadcast per row of the left, two fused multiply-adds per row.
 //!
 //! | set | vector | tile | registers for sums |
 //! | --- | --- | --- | --- |
@@ -10,20 +10,19 @@
 //! | portable | 4 | 4 x 8 | 8 of 16 |
 //!
 //! Why two vectors wide: layers are mostly multiples of 32 wide, so no column is wasted, and 14 broadcasts and two loads
-//! for 28 multiply-adds leave the two load ports idle almost half of the time. Why exactly as high: what is left is for
-//! the operands. Every lower height is compiled too, so that rows are shared out evenly.
+//! for 28 multiply-adds leave the two load ports idle almost half of the time. Why this height: the remaining registers
+//! hold the operands. Lower heights are compiled too, so that rows can be shared evenly.
 //!
-//! Measured on a Xeon with AVX-512 (2 MiB of second-level cache a core), one thread, as a part of the `gemm` crate's speed
-//! at the same moment: 0.95 to 1.05 at 256 x 784 x 256, 0.89 to 0.97 at 1024 x 2048 x 2048 (packing, 5 % more, not counted), 1.05 to 1.1 at
+//! Measured on a Xeon with AVX-512 (2 MiB of L2 per core), one thread, relative to the `gemm` crate at the same time: 0.95 to 1.05 at 256 x 784 x 256, 0.89 to 0.97 at 1024 x 2048 x 2048 (packing, 5 % more, not counted), 1.05 to 1.1 at
 //! 32 x 64 x 32, 1.9 at 256 x 256 x 10, and 3 for the gradient of that layer's weights.
 //!
-//! **The order of additions.** A product's element is one chain over k, from first to last, whatever the tile: a tile of
-//! fewer rows or columns, a packed or an unpacked operand, a chain put down in memory and taken up again give the same bits.
+//! **The order of additions.** An element is one chain over k, from first to last. Its bits do not depend on the tile's
+//! shape, on packing, or on partial sums that were stored and loaded again.
 
 use super::vector::Vector;
 use super::{InstructionSet, check, dispatch};
 
-/// How the left operand lies in memory.
+/// Memory order of the left operand.
 #[derive(Clone, Copy)]
 pub(in super::super) enum Order {
     /// Element (row, k) at `row * stride + k`.
@@ -32,7 +31,7 @@ pub(in super::super) enum Order {
     Columns,
 }
 
-/// What becomes of a finished sum before it is stored. Slices begin at the strip's first element.
+/// The epilogue of a finished sum. Slices start at the strip's first element.
 #[derive(Clone, Copy)]
 pub(in super::super) enum Finish<'a> {
     /// `sum`
@@ -41,11 +40,11 @@ pub(in super::super) enum Finish<'a> {
     Affine { bias: Option<&'a [f32]>, floor: f32 },
     /// `out - rate * sum`
     Update { rate: f32 },
-    /// `sum` where `saved > 0`, else 0; `saved` lies as `out` does.
+    /// `sum` where `saved > 0`, else 0; `saved` has the layout of `out`.
     WherePositive { saved: &'a [f32] },
 }
 
-/// One row of tiles: a few rows of the result, all of its columns.
+/// One row of tiles: a few rows of the result with all columns.
 pub(in super::super) struct Strip<'a> {
     pub lhs: &'a [f32],
     pub lhs_order: Order,
@@ -54,22 +53,22 @@ pub(in super::super) struct Strip<'a> {
     pub rows: usize,
     pub k: usize,
     pub rhs: &'a [f32],
-    /// From one k to the next.
+    /// Elements from one k to the next.
     pub rhs_stride: usize,
-    /// From one panel of columns to the next.
+    /// Elements from one panel of columns to the next.
     pub rhs_panel_stride: usize,
     /// Columns of the result.
     pub columns: usize,
     pub out: &'a mut [f32],
     pub out_stride: usize,
-    /// Start the sums from `out` instead of 0.
+    /// Whether sums continue from `out` instead of 0.
     pub resume: bool,
     pub finish: Finish<'a>,
-    /// What the caller will read next from far memory: rows, of which each cache line is brought near meanwhile.
+    /// Rows to prefetch meanwhile: what the caller reads next from memory.
     pub ahead: [TilePrefetch<'a>; 2],
 }
 
-/// Some rows of numbers, to be brought near: one after the other, or those that `order` names where it names any.
+/// Rows to prefetch: consecutive ones, or those that a non-empty `order` lists.
 #[derive(Clone, Copy, Default)]
 pub(in super::super) struct TilePrefetch<'a> {
     pub data: &'a [f32],
@@ -79,7 +78,7 @@ pub(in super::super) struct TilePrefetch<'a> {
     pub order: &'a [u32],
 }
 
-/// How far the bringing near of an [`TilePrefetch`] is.
+/// Progress of a [`TilePrefetch`].
 struct Lines<'a> {
     ahead: TilePrefetch<'a>,
     at: *const f32,
@@ -97,7 +96,7 @@ impl<'a> Lines<'a> {
         Self { ahead, at: data.as_ptr().wrapping_add(first), stride, rows, columns, column: 0 }
     }
 
-    /// Starts on the next cache line.
+    /// Prefetches the next cache line.
     #[inline(always)]
     fn next<V: Vector>(&mut self) {
         if self.rows == 0 {
@@ -118,7 +117,7 @@ impl InstructionSet {
     /// Computes a row of tiles.
     ///
     /// # Panics
-    /// Where a slice is shorter than its shape says.
+    /// If a slice is shorter than its shape.
     #[inline]
     pub fn strip(self, s: &mut Strip<'_>) {
         let width = 2 * self.lanes();
@@ -186,8 +185,8 @@ pub(super) unsafe fn tiles<V: Vector, const R: usize>(s: &mut Strip<'_>) {
     }
 }
 
-/// `$body` for each row `$r` of a tile of `$rows`: written out, for the optimizer keeps sums in registers only where no
-/// loop over them is left, and gives up on loops as long as these.
+/// Unrolls `$body` for each row `$r` of a tile of `$rows`: the optimizer keeps sums in registers only without a loop over
+/// them, and does not unroll loops of this length.
 macro_rules! for_rows {
     ($r:ident < $rows:ident $body:block) => { for_rows!($r < $rows $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13) };
     ($r:ident < $rows:ident $body:block, $($number:literal)*) => {
@@ -198,8 +197,8 @@ macro_rules! for_rows {
     };
 }
 
-/// One tile: `R` rows, `C` vectors of columns from `column` on, of which the last may be a part (`PART`).
-/// `ROWS`: the order of the left operand.
+/// One tile: `R` rows and `C` vectors of columns from `column` on; the last may be partial (`PART`). `ROWS`: the left
+/// operand is row-major.
 ///
 /// # Safety
 /// As for [`tiles`]; `rhs` and `out` are at the tile's first column.
@@ -211,7 +210,7 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
     column: usize,
     ahead: &mut [Lines<'_>; 2],
 ) {
-    // SAFETY: rows below `R`, k below the strip's and columns under the mask are what was checked; prefetches ask nothing.
+    // SAFETY: rows below `R`, k below the strip's and columns under the mask were checked; prefetches need no valid address.
     unsafe {
         let mask = V::first(s.columns - column - (C - 1) * V::LANES);
         let load = |from: *const f32, c: usize| {
@@ -226,8 +225,7 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
                 }
             });
         }
-        // The next tile's part of the result, while this one computes: a line at a time, or what this tile reads would
-        // wait behind it.
+        // Prefetches the next tile's part of the result, one line at a time so as not to delay this tile's loads.
         let more = s.columns - column > C * V::LANES;
         let mut next = Lines {
             ahead: TilePrefetch::default(),
@@ -238,7 +236,7 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
             column: 0,
         };
         let (mut lhs, mut rhs) = (s.lhs.as_ptr(), rhs);
-        // Rows are addressed from every third one: a pointer each would not fit the registers.
+        // One pointer per three rows: one per row would not fit the registers.
         let mut third: [*const f32; 5] =
             std::array::from_fn(|i| lhs.wrapping_add((3 * i).wrapping_mul(s.lhs_stride)));
         let mut k = s.k;

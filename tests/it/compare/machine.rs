@@ -10,7 +10,7 @@ fn said(runs: &Runs) -> (String, Vec<String>) {
     (text.lines().next().unwrap().to_owned(), machine.lines().map(str::to_owned).collect())
 }
 
-/// Runs with so many threads that computed, of those that could have.
+/// Runs with `[used, available]` threads.
 fn with_threads(threads: &[[u32; 2]]) -> Runs {
     let runs = Runs::new();
     for (place, &threads) in threads.iter().enumerate() {
@@ -26,7 +26,7 @@ fn threads_are_judged_by_those_that_computed() {
     // One could have had more, and took as many.
     let why = "each on the CPU computed with 1 thread, though there were 1 or 2";
     assert_eq!(said(&with_threads(&[[1, 2], [1, 1]])), (format!("{same}; {why}"), vec![]));
-    // The plan chose otherwise, of as many.
+    // Another choice of the plan among equally many threads.
     assert_eq!(
         said(&with_threads(&[[1, 2], [2, 2]])),
         (
@@ -46,7 +46,7 @@ fn threads_are_judged_by_those_that_computed() {
             ]
         )
     );
-    // Of a GPU's run the host's threads say nothing.
+    // The host's threads do not matter to a GPU's run.
     let gpu = Facts { num_gpus: 1, devices: "gpu:0", threads: [1, 1], ..FACTS };
     let runs = with_threads(&[[2, 2]]);
     runs.run("linreg/gpu", &gpu);

@@ -9,7 +9,7 @@ mod lab;
 mod machine;
 mod tables;
 
-/// A folder of runs whose path is `RUNS` in what is asserted.
+/// A folder of runs; assertions show its path as `RUNS`.
 struct Runs(tempfile::TempDir);
 
 impl Runs {

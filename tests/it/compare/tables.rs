@@ -4,7 +4,7 @@ use runner::report::{Format, compare, sweep_end};
 
 use super::{FACTS, Facts, Runs, sweep};
 
-/// What diverged has no speed that says anything, and gives none to others; means and losses of steps are told apart.
+/// Diverged runs have no meaningful speed and serve as no baseline; means are distinguished from losses of steps.
 #[test]
 fn a_run_that_diverged_and_one_that_logs_means() {
     let runs = Runs::new();

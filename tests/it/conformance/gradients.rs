@@ -78,6 +78,14 @@ fn references_agree_with_finite_differences() {
         vec![Layer::Gelu, linear(5, false), Layer::Sigmoid, Layer::Gelu, linear(3, true), Layer::Tanh],
         vec![Layer::Dropout { p: 0.3 }, linear(7, true), Layer::Dropout { p: 0.5 }, linear(3, true)],
         vec![linear(7, true), Layer::Tanh, Layer::Dropout { p: 0.5 }, Layer::Relu, linear(3, true)],
+        vec![Layer::LayerNorm { eps: 0.1 }, linear(5, true), Layer::Relu, linear(3, true)],
+        vec![
+            linear(5, true),
+            Layer::LayerNorm { eps: 0.1 },
+            Layer::Tanh,
+            linear(3, true),
+            Layer::LayerNorm { eps: 0.1 },
+        ],
         vec![linear(4, true), linear(5, true), linear(3, true), Layer::Dropout { p: 0.2 }],
     ];
     for layers in &models {

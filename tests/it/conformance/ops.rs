@@ -4,9 +4,9 @@ use runner::{
     device::PassKind,
     program::{
         Accumulate, Accumulator, Activate, ActivateBackward, Activation, Adam, BiasGradient, BufferId, Clip,
-        Dropout, DropoutBackward, Gather, Hyper, InputGradient, Instruction, Linear, LogAppend, Loss,
-        LossKind, Mean, Norm, Op, Phase, Program, Programs, Rmsprop, RowSource, Sgd, Slice, Update,
-        UpdateRule, Watch, WeightGradient, Zero, reference::Memory,
+        Dropout, DropoutBackward, Gather, Hyper, InputGradient, Instruction, LayerNorm, LayerNormBackward,
+        LayerNormGradient, Linear, LogAppend, Loss, LossKind, Mean, Norm, Op, Phase, Program, Programs,
+        Rmsprop, RowSource, Sgd, Slice, Update, UpdateRule, Watch, WeightGradient, Zero, reference::Memory,
     },
 };
 
@@ -99,6 +99,27 @@ impl Suite {
             self.push(Dropout { x, y, p, layer, first: 2, rows, width });
             let dy = self.random(rows * width);
             self.push(DropoutBackward { dy, p, layer, first: 2, rows, width });
+        }
+    }
+
+    pub fn layer_norms(&mut self, rows: usize, width: usize) {
+        let (x, dy) = (self.random(rows * width), self.random(rows * width));
+        let (weight, bias) = (self.random(width), self.random(width));
+        for eps in [1e-5, 0.1] {
+            let y = self.random(rows * width);
+            let stats = (eps > 0.01).then(|| self.random(2 * rows));
+            // One unit has no variance: all that is left of it is what rounding makes of eps.
+            let eps = if width < 3 { 0.1 } else { eps };
+            self.push(LayerNorm { x, weight, bias, y, stats, eps, rows, width });
+        }
+        let mut stats = self.numbers.take(2 * rows);
+        stats.iter_mut().skip(1).step_by(2).for_each(|scale| *scale = scale.abs() + 0.5);
+        let stats = self.bench.holding(stats);
+        let dx = self.random(rows * width);
+        self.push(LayerNormBackward { dy, x, weight, stats, dx, rows, width });
+        for update in [false, true] {
+            let (weight, bias) = (self.random(width), self.random(width));
+            self.push(LayerNormGradient { dy, x, stats, weight, bias, update, rows, width });
         }
     }
 
@@ -279,6 +300,7 @@ fn all_else_follows_the_reference() {
             suite.data(rows, width);
             suite.elementwise(rows, width);
             suite.losses(rows, width);
+            suite.layer_norms(rows, width);
             suite.updates(rows * width);
             suite.log(rows);
             suite.check(rows, 2e-6, &format!("{rows} rows of {width}"));

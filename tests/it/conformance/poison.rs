@@ -35,7 +35,7 @@ fn programs() -> Programs {
     })
 }
 
-/// The first step whose loss is no number, of eight, where all is written that the host must write.
+/// The first of eight steps whose loss is NaN, when the host has written all that it must write.
 fn first_bad_step(programs: &Programs, memory: Memory, values: Option<f32>) -> Option<u64> {
     let job = CpuSetup { memory, ..CpuSetup::cpu(programs.clone(), 1, SEED, ThreadMode::Team) };
     let mut executor = CpuExecutor::new(job).unwrap();
@@ -57,7 +57,7 @@ fn what_is_not_written_shows_at_once() {
     for memory in [Memory::Host, Memory::Separate] {
         assert_eq!(first_bad_step(&whole, memory, Some(0.1)), None);
     }
-    // Nobody wrote the parameters.
+    // The parameters were not written.
     assert_eq!(first_bad_step(&whole, Memory::Separate, None), Some(1));
     // Each instruction that makes something of a step's rows is missed; the host's memory hides most of them.
     let makes = |op: &Op| matches!(op, Op::Gather(_) | Op::Linear(_) | Op::Loss(_));

@@ -109,7 +109,7 @@ fn follow(programs: &Programs, bench: &Bench, sizes: Sizes, label: &str) {
     }
 
     let mut first = None;
-    // A team that hands over to one thread and back at every step has the same bits as one that does not.
+    // Handing over between team and single thread at every step does not change the bits.
     let teams = TEAMS.map(|threads| (threads, ThreadMode::Team));
     for (threads, sharing) in teams.into_iter().chain([(2, ThreadMode::InTurns), (3, ThreadMode::InTurns)]) {
         let mut executor = bench.sharing_executor(programs, threads, sharing);
@@ -161,6 +161,7 @@ pub fn mlp() -> Vec<Layer> {
         linear(129, false),
         Layer::Gelu,
         Layer::Tanh,
+        Layer::LayerNorm { eps: 1e-3 },
         linear(CLASSES, true),
     ]
 }
@@ -221,7 +222,7 @@ fn steps_follow_the_reference_where_a_team_shares_products() {
 }
 
 /// A layer with one output over rows wide enough, in batches large enough, that they are read where they lie: by an order
-/// in training, by position in validation. The last batches are small ones, of which copies are made.
+/// in training, by position in validation. The last batches are small and are copied.
 #[test]
 fn steps_follow_the_reference_where_rows_are_read_in_place() {
     let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });

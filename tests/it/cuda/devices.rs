@@ -1,4 +1,4 @@
-//! `runner devices`: the GPUs there are, matched by UUID between CUDA and the monitor, and what is missing and why.
+//! `runner devices`: the GPUs, matched by UUID between CUDA and the monitor, and what is missing and why.
 
 use super::{LINREG, Sim, has_real_driver};
 use crate::process::Sandbox;
@@ -66,7 +66,7 @@ rates of gpu:1
     assert_eq!(words(&got), words(want), "{got}");
 }
 
-/// A GPU that was cut into two parts, of which CUDA lets this process use the first.
+/// A GPU with two MIG instances, the first of which CUDA lets this process use.
 #[test]
 fn a_part_of_a_gpu_is_told_from_the_whole() {
     let Some(sim) = Sim::get() else { return };

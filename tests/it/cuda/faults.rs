@@ -1,4 +1,4 @@
-//! What goes wrong is told in whole sentences, before the start where that can be known, and never ends in a crash.
+//! Errors are full sentences, come before the start where possible, and are never a crash.
 
 use super::{LINREG, Sim, has_real_driver};
 use crate::process::{Folder, Sandbox};
@@ -136,14 +136,14 @@ fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
         assert_eq!(metrics.column("step"), ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
         assert_eq!((folder.summary("status"), folder.summary("steps")), ("failed".into(), "9".into()));
         assert_eq!(folder.summary("final_train_loss"), metrics.cell(8, "loss"));
-        // What was measured until then is told.
+        // The measurements so far are reported.
         let timing = folder.table("timing.csv").only("clock", "device");
         let steps: Vec<&str> = timing.column("count").into_iter().take(1).collect();
         assert_eq!(steps, ["9"], "{engine}");
     }
 }
 
-/// Rows that wait on the GPU are read off it although it hangs, as far as their blocks are done.
+/// Rows of finished blocks are read from a GPU although it hangs.
 #[test]
 fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
     let Some(sim) = Sim::get() else { return };
@@ -168,7 +168,7 @@ fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
     }
 }
 
-/// A call of the driver that never returns: nobody can leave it, so the process ends, with the rows so far.
+/// A driver call that never returns cannot be cancelled, so the process ends, with the rows so far.
 #[test]
 fn a_driver_that_does_not_come_back_ends_the_process() {
     let Some(sim) = Sim::get() else { return };

@@ -34,7 +34,7 @@ fn buffered_waits_only_where_it_flushes() {
             assert_eq!(waits, flushed, "{engine}: call {i}, `{call}`, in {calls:?}");
             assert!(!call.starts_with("alloc") && !call.starts_with("free"), "{engine}: {call} in the loop");
         }
-        // What the driver would stage by itself it may wait for, and tell nobody.
+        // The driver may wait silently for copies that it stages itself.
         let staged = |call: &&String| call.starts_with("h2d") && call.ends_with("pageable");
         assert_eq!(calls.iter().find(staged), None, "{engine}");
         let transfers = folder.table("transfers.csv");

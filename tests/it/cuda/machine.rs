@@ -1,4 +1,4 @@
-//! What a run tells of its GPUs: `environment.toml`, `system.csv`, power and heat, by the stand-in monitor.
+//! What a run records about its GPUs: `environment.toml`, `system.csv`, power and heat, from the stand-in monitor.
 
 use super::{LINREG, Sim};
 use crate::process::Sandbox;
@@ -29,7 +29,7 @@ fn the_environment_holds_what_makes_runs_on_gpus_comparable() {
     assert_eq!(versions, [("NCCL", Some("2.27")), ("NVRTC", Some("13.0"))]);
 }
 
-/// A part of a GPU tells little of itself: what it shares with the whole is told by that.
+/// A MIG instance reports little; properties that it shares with its GPU come from the GPU.
 #[test]
 fn a_part_of_a_gpu_is_told_with_the_whole_that_it_was_cut_from() {
     let Some(sim) = Sim::get() else { return };

@@ -25,7 +25,7 @@ use crate::{
     process::{Ended, Ran, Sandbox},
 };
 
-/// Linear regression on 500 rows, with a smaller last batch and a smaller last chunk of validation.
+/// Linear regression on 500 rows, with a smaller last batch and last validation chunk.
 pub const LINREG: &str = r#"
 name = "linreg"
 [devices]

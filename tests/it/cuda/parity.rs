@@ -1,4 +1,4 @@
-//! The same jobs on the CPU and by every engine of a GPU: the same rows, the same numbers within the rounding of sums.
+//! Jobs on the CPU and on every engine of a GPU have equal rows and equal numbers within the rounding of sums.
 
 use super::{LINREG, Sim, plus};
 use crate::process::{Ended, Folder, Sandbox};
@@ -191,7 +191,7 @@ fn large_products_go_to_the_library_where_it_is_there() {
     assert!(without.calls().iter().all(|call| !call.starts_with("matmul")));
 }
 
-/// The library's own ReLU makes 0 of what is no number, so that a loss would stay finite: it is not used, and a run ends at
+/// The library's own ReLU turns NaN into 0, so a loss would stay finite. It is not used, and a run ends at
 /// the step at which it ends on the CPU.
 #[test]
 fn what_is_no_number_is_not_hidden_by_large_products() {
@@ -309,7 +309,7 @@ fn several_gpus_do_what_one_does() {
     assert!(graph.stderr.starts_with(refused), "{}", graph.stderr);
 }
 
-/// Whichever GPU fails, nobody waits for it, and it is named.
+/// Whichever GPU fails is named, and the others do not wait for it.
 #[test]
 fn a_gpu_that_fails_ends_the_run_of_all() {
     let Some(sim) = Sim::get() else { return };

@@ -10,13 +10,13 @@ type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str, &'a str);
 const FOUR: (&str, &str) = ("RUNNER_SIM_DEVICES", "4");
 const NO_PEERS: (&str, &str) = ("RUNNER_SIM_PEER", "0");
 
-/// The way that the run's environment tells.
+/// The all-reduce method that the run's environment records.
 fn way(folder: &Folder) -> String {
     let environment: toml::Table = folder.text("environment.toml").parse().unwrap();
     environment["devices"]["sums"].as_str().unwrap().to_owned()
 }
 
-/// The curve and the weights: the head of the model's file tells the spec, which may differ.
+/// The curve and the weights, without the model file's header: that holds the spec, which may differ.
 fn bits(folder: &Folder) -> (String, Vec<u8>) {
     let model = folder.model();
     let head = u64::from_le_bytes(model[..8].try_into().unwrap()) as usize;
@@ -84,7 +84,7 @@ fn streamed_rows_and_uneven_shares() {
     same(&cpu, &gpus, 2e-6, "3 GPUs");
 }
 
-/// What is planned stands in `runner check`, what is done in `environment.toml` and `run.log`.
+/// `runner check` shows the plan; `environment.toml` and `run.log` show what was done.
 #[test]
 fn the_way_is_told_with_its_reason() {
     let Some(sim) = Sim::get() else { return };

@@ -99,7 +99,7 @@ fn canonical_sums(small_s: f64) -> String {
     [one("gpus", 2.into()), one("small_s", small_s.into()), one("bytes_per_s", 1e18.into())].concat()
 }
 
-/// What is said to bound a run's training.
+/// The bottleneck that a run reports.
 fn bound_by(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let log = sim.run(&Sandbox::new(LINREG), arguments, variables).ended_by(0).text("run.log");
     let words = log.lines().find_map(|line| line.split_once(" bound by "));
@@ -158,7 +158,7 @@ fn every_figure_is_measured_kept_and_told() {
         // A launch in a stream is no quicker than next to nothing, a product takes longer than its bytes.
         assert!(rates["launch_s"].as_float().unwrap() > 1e-8);
     }
-    // Kept: told again without measuring, but for a GPU of another driver only.
+    // Cached: reported again without measuring, unless the driver has changed.
     let again = sim.runner(&place, &["devices"], &two).stdout;
     assert_eq!(again.split("\nrates of gpu:0\n").nth(1).unwrap(), reported);
 }
@@ -219,7 +219,7 @@ fn slow_copies_reads_and_sums_bind_a_run() {
     let slow = [("RUNNER_SIM_SLOW", "all_reduce:3000"), two, nccl];
     let words = bound_by(&sim(), &["devices.num_gpus=2", "devices.engine=launch"], &slow);
     assert_eq!(verdict(&words), ("all-reduce".into(), advice.into()), "{words}");
-    // In a graph nobody times the sum: what it must take by measured rates is its part of the step.
+    // In a graph the all-reduce is not timed: its time is estimated from measured rates.
     let sim = sim();
     plant_sums(&sim, 1.0);
     let words = bound_by(&sim, &["devices.num_gpus=2", "devices.engine=graph"], &[two, nccl]);

@@ -54,7 +54,7 @@ fn a_gpu_has_a_lane_for_each_of_its_streams() {
         // Uploads by the device's clock.
         let timing = run.table("timing.csv").only("clock", "device");
         assert!(timing.column("phase").contains(&"upload"), "{engine}");
-        // Nobody waits any more than without a trace.
+        // A trace adds no waits.
         let without: Vec<&str> =
             arguments.iter().copied().filter(|a| !a.starts_with("logging.trace")).collect();
         plain.run(&place, &without, &[]).ended_by(0);
@@ -79,7 +79,7 @@ fn launches_are_steps_of_phases() {
     }
 }
 
-/// Short steps are told by blocks, long ones each by itself, as soon as it is known that they are.
+/// Short steps are traced as blocks, long ones singly, once they are known to be long.
 #[test]
 fn long_steps_are_told_one_by_one() {
     let Some(all) = Sim::get() else { return };

@@ -1,6 +1,5 @@
-//! A GPU that stands still is not waited for for ever, whatever the host wants of it: because its sum over the others does
-//! not end, or because a kernel of its own does not. In the stand-in libraries a stream stands still then, and a call that
-//! would wait for it ends the process.
+//! Every wait of the host for a hung GPU ends, whether its all-reduce or one of its own kernels hangs. In the stand-in
+//! libraries the stream then stands still, and a blocking call would end the process.
 
 use std::{
     process::Command,
@@ -29,7 +28,7 @@ const HYPER: Hyper = Hyper { rate: 0.1, first: 0.0, correction: 1.0, decay_facto
 const ROWS: usize = 64;
 const BATCH: usize = 4;
 
-/// Linear regression, a share of each batch on each of some GPUs.
+/// Linear regression with each batch split over several GPUs.
 fn programs(shard: Shard, streamed: bool) -> Programs {
     lower(&Options {
         layers: &[linear(1, true)],
@@ -186,7 +185,7 @@ fn alone() {
                 assert!(reported && said.starts_with(&format!("`gpu:{rank}`, ")), "{name}: {said}");
             }
         }
-        // Whoever is let go since another failed says no more than that.
+        // A rank released because another failed reports only that.
         let (executors, abort) = pair(engine, false, LIMIT);
         let meet = Barrier::new(2);
         let ended: Vec<String> = thread::scope(|scope| {
@@ -213,7 +212,7 @@ fn alone() {
     }
 }
 
-/// A GPU has nobody to wait for, and its first kernel never ends; each part has a GPU of its own.
+/// A single GPU whose first kernel never ends; each call is tested on its own GPU.
 #[test]
 #[ignore = "a part of another test, which runs it in a process of its own"]
 fn hanging() {
@@ -242,7 +241,7 @@ fn hanging() {
              waited for at least"
         );
         assert_eq!(said, want, "{engine:?}, {name}");
-        // Nobody waits for it again, nothing of it is freed, and nobody takes it.
+        // It is never waited for, freed or used again.
         let mut numbers = vec![0.0; values.len];
         assert!(
             rank.executor.read(values, &mut numbers).is_err_and(|e| e.to_string().contains(" hangs while "))

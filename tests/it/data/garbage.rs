@@ -41,7 +41,7 @@ enum Change {
     Insert(usize, Vec<u8>),
 }
 
-/// Either outcome is right, as long as it is one.
+/// Success and a clean error are both right; a crash is not.
 fn outcome(source: Source, classes: bool) {
     let task = if classes { Task::Classification } else { Task::Regression };
     match open(&data(source), task, 1, MUCH) {

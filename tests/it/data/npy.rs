@@ -151,7 +151,7 @@ fn rows_far_and_near_come_to_their_places() {
     let values: Vec<f32> = (0..count * width).map(|i| i as f32).collect();
     for (descr, folder) in in_both_widths(&values, width) {
         let made = in_file(folder.spec());
-        // All rows in disorder; some that lie some kilobytes apart, downwards; neighbours among rows that are far away.
+        // All rows shuffled; a few rows some kilobytes apart, in descending order; neighbours among distant rows.
         let disorder = (0..count).map(|i| (i * 1009 % count) as u32).collect();
         let apart = (0..40).rev().map(|i| i * 37).collect();
         for order in [disorder, apart, vec![2999, 5, 6, 7, 2999, 1500, 1499, 0]] {
@@ -183,7 +183,7 @@ fn ranges_of_split_rows_are_those_of_memory() {
     }
 }
 
-/// What is wrong with a row that validates is no matter of the rows around it.
+/// A bad validation row does not affect the rows around it.
 #[test]
 fn a_range_of_split_rows_is_judged_by_its_own_rows() {
     let (labels, seed_0) = (npy("|u1", "(20,)", &[0, 1].repeat(10)), [0, 4, 7, 17, 19]);

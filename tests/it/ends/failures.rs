@@ -15,7 +15,7 @@ use super::{
     numbers, quiet,
 };
 
-/// Address space for the program and its data, but not for the stacks of so many threads.
+/// Address space for the program and its data, but not for the stacks of many threads.
 #[test]
 fn threads_that_cannot_be_started_leave_no_folder() {
     let place = Sandbox::new(LINREG);
@@ -73,7 +73,7 @@ fn a_full_disk_ends_the_run_on_a_whole_line() {
     }
 }
 
-/// Nobody reads what is printed: the run goes on, and so does its end.
+/// Closed output pipes do not disturb the run or its end.
 #[test]
 fn output_that_nobody_reads_is_no_error() {
     let place = Sandbox::new(LINREG);
@@ -156,7 +156,7 @@ fn a_fault_while_streaming_keeps_the_rows_before_it() {
     }
 }
 
-/// Of a time long ago: whatever is written to it later is seen.
+/// Sets an old modification time, so that later writes are noticed.
 pub fn write_npy(path: &Path, shape: &str, numbers: &[f32]) {
     let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
     header.push_str(&" ".repeat(63 - (10 + header.len()) % 64));

@@ -1,4 +1,4 @@
-//! Ends that nobody planned: signals, kills, disks and pipes that fail, files that lie. Every one has its exit code, its
+//! Abnormal ends: signals, kills, failing disks and pipes, corrupt files. Every one has its exit code, its
 //! words, and leaves nothing half-written behind.
 
 mod failures;

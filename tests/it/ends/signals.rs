@@ -73,7 +73,7 @@ fn a_second_signal_does_not_wait() {
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
 }
 
-/// The run cannot end by itself after the first signal: nobody reads what it has to say.
+/// The run cannot end by itself after the first signal, because its output is not read.
 #[test]
 fn a_second_signal_of_another_kind_does_not_wait() {
     let place = Sandbox::new(LINREG);

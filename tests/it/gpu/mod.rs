@@ -1,4 +1,4 @@
-//! The same suites on whatever GPU there is: `scripts/gpu-check` runs them on the hardware, and a test here runs them on
+//! Suites for any GPU: `scripts/gpu-check` runs them on the hardware, and a test here runs them on
 //! the stand-in libraries, in a process of its own that finds those.
 
 mod instructions;
@@ -30,7 +30,7 @@ fn first_gpu() -> Option<Gpu> {
     None
 }
 
-/// Of a list of cases, those that this run takes.
+/// The cases of a list that this run takes.
 fn some<T: Copy>(all: &[T], on_the_stand_in: usize) -> Vec<T> {
     let count = if std::env::var_os(STAND_IN).is_some() { on_the_stand_in } else { all.len() };
     all.iter().copied().take(count).collect()
@@ -58,7 +58,7 @@ fn the_suites_pass_on_the_stand_in_libraries() {
     assert!(said.contains("test result: ok. 8 passed"), "{said}");
 }
 
-/// `scripts/gpu-check` finds its binaries and the GPUs, a part of one among them, and says what is not there.
+/// `scripts/gpu-check` finds its binaries and the GPUs, MIG instances included, and names what is missing.
 #[test]
 fn the_check_of_a_machine_finds_its_gpus() {
     if std::env::var_os(REQUIRED).is_some() {

@@ -61,7 +61,7 @@ fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerAllRed
     executor
 }
 
-/// Runs so many steps, and waits for them.
+/// Runs `steps` steps and waits for them.
 fn steps(executor: &mut CudaExecutor, of: Slice, steps: usize) -> Result<Vec<f32>, DeviceError> {
     let hyper = vec![Hyper::default(); steps];
     let block = Block {
@@ -92,7 +92,7 @@ fn every_gpu_holds_the_sums_in_the_order_of_ranks() {
         for n in some(&[1025, 3, 131_072, 20_000], 2) {
             for engine in [Engine::Graph, Engine::Launch] {
                 let (ranks, _abort) = cuda::connect(gpus, n, LONG).unwrap();
-                // Small enough for so many sums of sums.
+                // Small enough that repeated all-reduces stay finite.
                 let brought = |rank: usize| Numbers(rank as u64).take(n);
                 let got: Vec<Vec<f32>> = thread::scope(|scope| {
                     let one = |rank: usize, way: PeerAllReduce| {

@@ -23,7 +23,7 @@ const CASES: [&str; 14] = [
     "schedule_one_cycle",
 ];
 
-/// Relative, of any step's loss: what is promised on every device.
+/// Promised relative error of any step's loss, on every device.
 const LIMIT: f64 = 1e-4;
 
 #[test]

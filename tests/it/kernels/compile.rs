@@ -46,7 +46,7 @@ impl Compiler {
     fn architectures(&self) -> Vec<i32> {
         let mut count = 0;
         type Count = unsafe extern "C" fn(*mut i32) -> Status;
-        // SAFETY: the pointers are to live variables, the second to as many numbers as the library has told.
+        // SAFETY: the pointers are to live variables, the second to as many elements as the library has reported.
         unsafe {
             assert_eq!(self.function::<Count>("nvrtcGetNumSupportedArchs")(&mut count), 0);
             let mut all = vec![0; count as usize];

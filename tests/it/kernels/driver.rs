@@ -1,4 +1,4 @@
-//! The CUDA driver's own interface, as far as these tests need it, over the stand-in that `tests/cuda_sim/build` makes.
+//! The part of the CUDA driver API that these tests need, over the stand-in that `tests/cuda_sim/build` makes.
 
 use std::{
     ffi::{CString, c_void},
@@ -108,7 +108,7 @@ impl Driver {
         self.try_holding(numbers).unwrap()
     }
 
-    /// The same, or the driver's status.
+    /// As `launch`, but returns the driver's status on failure.
     pub fn try_holding<T: Copy>(&self, numbers: &[T]) -> Result<Memory<'_>, Status> {
         let bytes = size_of_val(numbers).max(1);
         let mut address = 0;
@@ -187,7 +187,7 @@ impl Memory<'_> {
     pub fn write<T: Copy>(&self, numbers: &[T]) {
         type Copy = unsafe extern "C" fn(u64, *const c_void, usize) -> Status;
         let copy = self.driver.function::<Copy>("cuMemcpyHtoD_v2");
-        // SAFETY: the source is as long as told; the driver checks the target.
+        // SAFETY: the length is the source's; the driver checks the target.
         checked("cuMemcpyHtoD", unsafe { copy(self.address, numbers.as_ptr().cast(), size_of_val(numbers)) });
     }
 
@@ -196,7 +196,7 @@ impl Memory<'_> {
         let copy = self.driver.function::<Copy>("cuMemcpyDtoH_v2");
         let mut numbers = vec![T::default(); len];
         let bytes = size_of_val(numbers.as_slice());
-        // SAFETY: the target is as long as told; the driver checks the source.
+        // SAFETY: the length is the target's; the driver checks the source.
         checked("cuMemcpyDtoH", unsafe { copy(numbers.as_mut_ptr().cast(), self.address, bytes) });
         numbers
     }

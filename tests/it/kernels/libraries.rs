@@ -1,6 +1,6 @@
 //! The stand-in libraries themselves: what the tests of the CUDA backend build upon.
 //!
-//! The stand-in driver reads its settings once, so whoever needs other settings does its part in a process of its own.
+//! The stand-in driver reads its settings once, so tests that need other settings run in a process of their own.
 
 use std::{
     ffi::c_void,
@@ -91,7 +91,7 @@ fn streams(driver: &Driver) {
         assert_eq!(driver.function::<One>("cuEventSynchronize")(event), 0);
         assert_eq!(*host, 7.0);
 
-        // Captured work is done when the graph is launched, each time; nobody waits within a capture.
+        // Captured work runs at each launch of the graph; a capture does not wait.
         assert_eq!(driver.function::<Begin>("cuStreamBeginCapture_v2")(stream, 1), 0);
         let fill = driver.function::<Fill>("cuMemsetD8Async");
         assert_eq!(fill(memory.address, 0, 8, stream), 0);
@@ -178,7 +178,7 @@ fn the_blas_multiplies_and_follows_its_epilogues() {
         let mut found = [[0u64; 14]; 1];
         let mut count = 0;
         let (one, zero) = (1.0f32, 0.0f32);
-        // SAFETY: calls as the library's documentation has them, with pointers to live variables of the told sizes.
+        // SAFETY: calls follow the library's documentation, with pointers to live variables of the given sizes.
         let status = unsafe {
             let layout = symbol::<Layout>(&blas, "cublasLtMatrixLayoutCreate");
             layout(&mut la, 0, k as u64, m as u64, k as i64);

@@ -5,13 +5,13 @@ use runner::program::{Encoder, Hyper, Precision, Program, Record, RunRecord, Sli
 use super::driver::{Driver, Grid, Memory, argument};
 use crate::conformance::{Bench, SEED};
 
-/// Numbers between buffers that nobody may touch.
+/// Guard elements between buffers.
 const GAP: usize = 16;
 
 /// How programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// A launch per op, of so many blocks.
+    /// One launch of `blocks` blocks per op.
     Kernels { blocks: u32 },
     /// One block, its arena in shared memory.
     Walk { threads: u32 },
@@ -174,7 +174,7 @@ impl<'a> Machine<'a> {
         all
     }
 
-    /// Of the epoch, then of the validation.
+    /// The epoch's sums, then the validation's.
     pub fn sums(&self) -> Vec<f64> {
         self.sums.read(32)
     }

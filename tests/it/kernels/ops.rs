@@ -20,7 +20,7 @@ const INTERPRETERS: [Engine; 4] = [
     Engine::Grid { blocks: 1, threads: 32 },
 ];
 
-/// Runs a suite in each engine and order: close to the reference, the same bits in every order and again.
+/// Runs a suite in each engine and order: close to the reference, with equal bits in every order and on repetition.
 fn check(driver: &Driver, suite: &Suite, rows: usize, tolerance: f64, engines: &[Engine], what: &str) {
     let (program, memory) = suite.reference(rows);
     for engine in engines {
@@ -94,10 +94,11 @@ fn all_else_follows_the_reference() {
     let sizes = [(1, 1), (1, 257), (2, 3), (31, 10), (33, 4), (257, 2), (33, 33), (1025, 1)];
     for (rows, width) in sizes {
         let what = format!("{rows} rows of {width}");
-        let fill: [fn(&mut Suite, usize, usize); 5] = [
+        let fill: [fn(&mut Suite, usize, usize); 6] = [
             |suite, rows, width| suite.data(rows, width),
             |suite, rows, width| suite.elementwise(rows, width),
             |suite, rows, width| suite.losses(rows, width),
+            |suite, rows, width| suite.layer_norms(rows, width),
             |suite, rows, width| suite.updates(rows * width),
             |suite, rows, _| suite.log(rows),
         ];

@@ -9,7 +9,7 @@ use crate::conformance::{Numbers, close};
 
 const MOST_PEERS: usize = 8;
 const GIVEN_UP: u64 = u64::MAX;
-/// Numbers beside the summed ones that nobody may touch.
+/// Guard elements around the summed ones.
 const GAP: usize = 8;
 /// Longer than any test.
 const LONG_NS: u64 = 600_000_000_000;
@@ -39,7 +39,7 @@ struct Rank<'a> {
     _laid: Memory<'a>,
 }
 
-/// GPUs that sum up to `room` numbers by so many blocks.
+/// GPUs that reduce up to `room` elements with `blocks` blocks.
 fn connected(driver: &Driver, ranks: usize, room: usize, blocks: u32) -> Vec<Rank<'_>> {
     assert_eq!(size_of::<Peers>(), 160);
     let room = room.next_multiple_of(4);
@@ -122,7 +122,7 @@ fn every_gpu_has_the_sum_in_the_order_of_ranks() {
     let Some(driver) = Driver::get() else { return };
     for (world, blocks) in [(2, 1), (3, 2), (4, 3)] {
         let ranks = connected(driver, world, 2500, blocks);
-        // Longer and shorter ones over the same memory, an odd number of them: places are used in turn.
+        // Longer and shorter ones over the same memory, an odd number of calls: the two buffers alternate.
         for (call, n) in [1, 2500, 33, 0, 1025, 4, 2499].into_iter().enumerate() {
             for order in Order::ALL {
                 let scale = |rank: usize, x: f32| x * 10f32.powi(rank as i32 % 3);

@@ -77,7 +77,7 @@ fn shared_memory_is_aligned_for_four_numbers() {
     let grid = Grid { shared_bytes: 256, ..Grid::new(1, 32) };
     driver.launch("planted_alignment", grid, &mut [argument(&mut to)]);
     assert_eq!(out.read::<u64>(1), [0]);
-    // What the simulator aligns anyhow, a device does only where it is told to.
+    // The simulator always aligns this; a device does so only on request.
     for (name, text) in SOURCES {
         let all = text.matches("extern __shared__").count();
         assert_eq!(text.matches("extern __shared__ __align__(16)").count(), all, "{name}");

@@ -130,6 +130,7 @@ fn steps_follow_the_reference_under_every_rule() {
         linear(20, true),
         Layer::Relu,
         Layer::Dropout { p: 0.4 },
+        Layer::LayerNorm { eps: 1e-3 },
         linear(17, false),
         Layer::Gelu,
         Layer::Tanh,

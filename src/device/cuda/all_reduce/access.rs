@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::device::cuda::ffi::{context::Context, driver::Driver, gpu::Gpu};
+use crate::device::cuda::ffi::{Context, Driver, Gpu, Status};
 
 /// The driver's `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`.
 const ALREADY_ENABLED: i32 = 704;
@@ -46,9 +46,7 @@ pub fn enable(contexts: &[Arc<Context>]) -> Result<(), String> {
             // SAFETY: both contexts are alive. 0: there are no flags.
             let status = unsafe { (from.driver.cuCtxEnablePeerAccess)(to.handle(), 0) };
             if status != ALREADY_ENABLED {
-                let named = |s: crate::device::cuda::ffi::driver::Status| {
-                    refused(format!(": {} ({})", s.name, s.text))
-                };
+                let named = |s: Status| refused(format!(": {} ({})", s.name, s.text));
                 from.driver.check(status).map_err(named)?;
             }
         }

@@ -15,11 +15,10 @@ use crate::{
     collective::Abort,
     device::cuda::{
         ffi::{
-            context::Context,
-            gpu::Gpu,
+            Context, Gpu,
             nccl::{Config, FLOAT32, Handle, IN_PROGRESS, Id, Nccl, SUM, words},
         },
-        launch::{stream::Stream, wait},
+        launch::{Stream, wait},
     },
 };
 
@@ -36,7 +35,6 @@ struct Shared {
     limit: Duration,
     /// Set before the handle is taken, so that a wait for it can be left.
     gone: AtomicBool,
-    /// The library has ended it.
     over: AtomicBool,
 }
 
@@ -104,7 +102,6 @@ impl Drop for Shared {
 pub enum Lost {
     /// The sums were ended, since another GPU failed, which says so itself.
     Ended,
-    /// In words.
     Why(String),
 }
 
@@ -184,8 +181,7 @@ impl Communicator {
         Err(Lost::Why(format!("the other GPUs did not come to the sum within {:?}", self.0.limit)))
     }
 
-    /// How long the others are waited for.
-    pub fn limit(&self) -> Duration {
+    pub(crate) fn limit(&self) -> Duration {
         self.0.limit
     }
 
@@ -240,7 +236,6 @@ impl Nccl {
         }
     }
 
-    /// Has the library begin to connect GPUs.
     fn begin(&self, contexts: &[Arc<Context>]) -> Result<Begun, String> {
         let f = &self.functions;
         let failed = |status: i32| format!("NCCL cannot connect the GPUs: {}", words(status));

@@ -9,10 +9,7 @@ use crate::{
     collective::Collective,
     device::{
         DeviceError, Kind, Ledger, Purpose,
-        cuda::{
-            engines::gpu_context::GpuContext, ffi::context::Context, launch::stream::Event,
-            memory::allocation::Pinned,
-        },
+        cuda::{engines::GpuContext, ffi::Context, launch::Event, memory::Pinned},
     },
     units,
 };

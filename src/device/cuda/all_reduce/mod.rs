@@ -1,6 +1,11 @@
 //! Sums over the devices of a run: from memory to memory, by NCCL, or through the host.
 
-pub mod access;
-pub mod communicator;
-pub mod host_all_reduce;
-pub mod peer;
+mod access;
+mod communicator;
+mod host_all_reduce;
+mod peer;
+
+pub use access::reaches;
+pub use communicator::{Communicator, Lost};
+pub use host_all_reduce::{GradientReducer, HostAllReduce};
+pub use peer::{PeerAllReduce, connect};

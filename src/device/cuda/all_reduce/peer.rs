@@ -20,25 +20,19 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            ffi::{context::Context, gpu::Gpu},
-            launch::{
-                kernel::{Shape, argument, launch},
-                kernels::Kernels,
-                stream::Stream,
-            },
-            memory::allocation::{DeviceMemory, Pinned, Plain},
+            ffi::{Context, Gpu},
+            launch::{Kernels, Shape, Stream, argument, launch},
+            memory::{DeviceMemory, Pinned, Plain},
         },
     },
     plan::MOST_PEERS,
 };
 
-/// Threads of a block.
 const THREADS: u32 = 256;
 /// Blocks of a sum at most: some 36 are best, with twice the threads, by vLLM's search (csrc/custom_all_reduce.cuh).
 const MOST_BLOCKS: usize = 32;
 /// `STOPPED` of kernels/peer.cu.
 const STOPPED: u64 = 0xff;
-/// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 /// Words before the numbers: of each block its own calls, then those of every rank's.
 const WORDS: usize = MOST_BLOCKS * (1 + MOST_PEERS);
@@ -61,12 +55,10 @@ const _: () = assert!(size_of::<Peers>() == 160, "kernels/peer.cu has the same")
 // SAFETY: whole numbers, without a gap between them.
 unsafe impl Plain for Peers {}
 
-/// What a GPU brings.
 struct Peer {
     context: Arc<Context>,
     /// Its words and the two places of what it lays down.
     memory: DeviceMemory,
-    /// Its [`Peers`].
     table: DeviceMemory,
     words: Words,
 }
@@ -84,7 +76,6 @@ impl Words {
         Some(unsafe { AtomicU64::from_ptr(at.cast()) })
     }
 
-    /// Whether it was told to stop.
     fn stopped(&self) -> bool {
         self.get(0).is_some_and(|word| word.load(Ordering::Acquire) != 0)
     }
@@ -114,7 +105,6 @@ struct Shared {
 pub struct PeerAllReduce {
     shared: Arc<Shared>,
     rank: usize,
-    /// The GPU's own.
     kernels: Kernels,
 }
 
@@ -260,8 +250,7 @@ impl PeerAllReduce {
         unsafe { launch(context, stream, self.kernels.peer_sum, shape, &mut arguments, "peer_sum") }
     }
 
-    /// How long the others are waited for.
-    pub fn limit(&self) -> Duration {
+    pub(crate) fn limit(&self) -> Duration {
         self.shared.limit
     }
 

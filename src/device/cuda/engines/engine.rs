@@ -10,10 +10,7 @@ use super::{
 use crate::{
     device::{
         DeviceError,
-        cuda::launch::{
-            graph::Graph,
-            kernel::{Shape, argument, launch},
-        },
+        cuda::launch::{Graph, Shape, argument, launch},
     },
     op::{Record, RunRecord},
     plan::{self, INTERPRETER_BYTES},
@@ -23,7 +20,6 @@ use crate::{
 const MOST_DYNAMIC_SHARED: i32 = 8;
 /// Blocks that `interpret_grid` may have at most.
 const MOST_BLOCKS: u64 = 1024;
-/// Threads of its blocks.
 const GRID_THREADS: u32 = 256;
 /// Steps per graph, so that the cost of its launch is shared by many.
 const GRAPH_STEPS: usize = 16;
@@ -61,7 +57,6 @@ impl GpuContext {
         }
     }
 
-    /// Queues the end of a step.
     pub fn advance(&self, steps: &Steps) -> Result<(), DeviceError> {
         let (mut run, mut rows, mut own_rows) = (self.run.at, steps.rows, steps.own_rows);
         let mut arguments = [argument(&mut run), argument(&mut rows), argument(&mut own_rows)];
@@ -71,7 +66,6 @@ impl GpuContext {
         }
     }
 
-    /// Queues a whole step.
     fn step(&self, steps: &Steps) -> Result<(), DeviceError> {
         steps.launches.iter().try_for_each(|Launch { work, .. }| self.queue(work))?;
         self.advance(steps)
@@ -80,28 +74,19 @@ impl GpuContext {
 
 /// An engine over the programs of one kind: training or validation.
 pub enum LoadedEngine {
-    /// See [`plan::Engine::Persistent`].
     Persistent {
-        /// Threads of the one block.
         threads: u32,
-        /// Numbers of the arena that it keeps.
         elements: usize,
     },
-    /// See [`plan::Engine::Cooperative`].
     Cooperative {
-        /// Blocks of the launch.
         blocks: u32,
     },
     /// See [`plan::Engine::Graph`]: of many full steps, of one, and of the last.
     Graph {
-        /// Of [`GRAPH_STEPS`] full steps.
         many: Graph,
-        /// Of one full step.
         one: Graph,
-        /// Of the last step.
         last: Option<Graph>,
     },
-    /// See [`plan::Engine::Launch`].
     Launch,
 }
 

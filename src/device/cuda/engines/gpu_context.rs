@@ -7,29 +7,22 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            all_reduce::{
-                communicator::{Communicator, Lost},
-                peer::PeerAllReduce,
-            },
-            ffi::context::Context,
+            all_reduce::{Communicator, Lost, PeerAllReduce},
+            ffi::Context,
             launch::{
-                hang_timeout::HangTimeout,
-                kernels::Kernels,
-                stream::{Event, Stream},
+                Event, HangTimeout, Kernels, Stream,
                 wait::{EAGER, GRACE, PACING, Wait, soon, within},
             },
-            memory::allocation::DeviceMemory,
+            memory::DeviceMemory,
         },
     },
 };
 
 /// What all engines need. Each thing goes before what it uses.
 pub struct GpuContext {
-    /// The way to the other GPUs by NCCL.
     pub others: Option<Communicator>,
     /// The way to them by a kernel of ours.
     pub peers: Option<PeerAllReduce>,
-    /// The queue of all steps.
     pub stream: Stream,
     /// Parameters and what steps make.
     pub arena: DeviceMemory,
@@ -37,9 +30,7 @@ pub struct GpuContext {
     pub run: DeviceMemory,
     /// Two words for the barrier of a grid.
     pub barrier: DeviceMemory,
-    /// The kernels.
     pub kernels: Kernels,
-    /// The GPU.
     pub context: Arc<Context>,
     /// The last step that was queued, from 1.
     pub step: u64,

@@ -7,7 +7,6 @@ use super::{
 };
 use crate::{device::DeviceError, plan::Engine, program::Phase};
 
-/// Steps that are queued at once, at most.
 pub const MOST_STEPS: usize = 1 << 14;
 /// The same where they are nodes of graphs, 16 in each: see [`MOST_QUEUED`].
 pub const MOST_IN_GRAPHS: usize = 1 << 12;
@@ -26,7 +25,6 @@ pub struct Loaded {
     pub full: Steps,
     pub last: Option<Steps>,
     pub engine: Engine,
-    /// Numbers of the arena that its programs use.
     pub elements: usize,
     /// Seconds that a step takes on the slowest of GPUs.
     pub slowest_s: f64,

@@ -1,7 +1,12 @@
 //! Programs as records, and the four ways to run them.
 
-pub mod engine;
-pub mod gpu_context;
-pub mod loaded;
-pub mod product;
-pub mod steps;
+mod engine;
+mod gpu_context;
+mod loaded;
+mod product;
+mod steps;
+
+pub use gpu_context::GpuContext;
+pub use loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS};
+pub use product::Products;
+pub use steps::{LaunchKind, Steps};

@@ -12,12 +12,9 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            ffi::{blas::Blas, context::Context},
-            launch::{
-                kernel::{Shape, is_large_product, shape},
-                stream::Stream,
-            },
-            memory::allocation::DeviceMemory,
+            ffi::{Blas, Context},
+            launch::{Shape, Stream, is_large_product, shape},
+            memory::DeviceMemory,
         },
     },
     op::{FLAG_BF16, FLAG_TF32, Kind, NONE, Record},
@@ -53,7 +50,6 @@ struct Heuristic {
     reserved: [i32; 4],
 }
 
-/// What an algorithm is searched for by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     m: u64,
@@ -73,7 +69,6 @@ pub struct Products {
     found: HashMap<Key, Option<[u64; 8]>>,
 }
 
-/// What products share.
 struct Library {
     blas: Blas,
     handle: *mut c_void,
@@ -95,7 +90,6 @@ impl Drop for Library {
 }
 
 impl Library {
-    /// Opens it, where it is there.
     fn open(context: &Arc<Context>) -> Result<Option<Self>, DeviceError> {
         let Ok(blas) = Blas::open(context.driver.version / 1000) else { return Ok(None) };
         // NVIDIA's advice (cuBLAS guide, cublasSetWorkspace): 32 MiB for Hopper and later, 4 MiB before.
@@ -114,12 +108,10 @@ impl Products {
         Self { context: Arc::clone(context), library: None, arena, found: HashMap::new() }
     }
 
-    /// Bytes on the device.
     pub fn bytes(&self) -> usize {
         self.library.iter().flatten().map(|library| library.workspace.bytes).sum()
     }
 
-    /// Whether any product was planned.
     pub fn any(&self) -> bool {
         self.found.values().any(Option::is_some)
     }
@@ -223,7 +215,6 @@ impl Form {
     }
 }
 
-/// Descriptors of one product.
 struct Plan {
     library: Arc<Library>,
     description: *mut c_void,
@@ -331,7 +322,6 @@ impl Drop for Plan {
     }
 }
 
-/// A planned product.
 pub struct Product {
     library: Arc<Library>,
     plan: Plan,

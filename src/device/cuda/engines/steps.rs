@@ -9,60 +9,50 @@ use crate::{
         DeviceError,
         cuda::{
             abi::bytes_of,
-            launch::kernel::{Shape, shape},
-            memory::{allocation::DeviceMemory, staging::Staging},
+            launch::{Shape, shape},
+            memory::{DeviceMemory, Staging},
         },
     },
     op::{Encoder, Layout, MOST_COUNTED, Phase, Precision, Record, Refused, counted, encode},
     program::{Offsets, Program},
 };
 
-/// An instruction.
 pub struct Launch {
-    /// Where its time counts.
     pub phase: Phase,
-    /// What is done.
     pub work: LaunchKind,
 }
 
 /// What an instruction is for the device.
 pub enum LaunchKind {
-    /// A kernel of ours.
     Kernel {
         /// With what.
         record: Record,
         /// By how many threads.
         shape: Shape,
     },
-    /// A product of the library.
     Product(Box<Product>),
     /// A sum over devices: so many numbers from that place on.
     AllReduce {
         /// In numbers from the arena's base.
         at: u64,
-        /// How many.
         len: usize,
     },
 }
 
-/// See the module.
 pub struct Steps {
     /// Rows of the global batch.
     pub rows: i32,
     /// Of these, the rows of this device.
     pub own_rows: i32,
-    /// In order.
     pub launches: Vec<Launch>,
     /// The same as an array of records, for the engines that walk it by themselves.
     pub records: DeviceMemory,
-    /// Records in the array.
     pub count: i32,
     /// Most numbers that one instruction makes: how many threads have work.
     pub widest: u64,
 }
 
 impl Steps {
-    /// Encodes a program and uploads its records.
     pub fn new(
         program: &Program,
         layout: &Layout,

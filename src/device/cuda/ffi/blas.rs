@@ -30,12 +30,9 @@ functions! {
     }
 }
 
-/// The opened library.
 pub struct Blas {
     pub functions: Functions,
-    /// Major and minor.
     pub version: (i32, i32),
-    /// Its file, where that is known.
     pub path: Option<PathBuf>,
 }
 

@@ -15,7 +15,6 @@ use sha2::{Digest, Sha256};
 /// The folder to use instead of the user's own.
 pub const FOLDER_VARIABLE: &str = "RUNNER_CACHE_DIR";
 
-/// Bytes of SHA-256.
 const SUM: usize = 32;
 
 /// Where entries lie; `None` where no folder can be named.
@@ -34,7 +33,6 @@ impl Cache {
         Self { folder: folder.map(|folder| folder.join("kernels")) }
     }
 
-    /// The folder.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }

@@ -36,12 +36,9 @@ pub fn way_out(major: i32) -> String {
     )
 }
 
-/// The opened compiler.
 pub struct Compiler {
     functions: Functions,
-    /// Major and minor.
     pub version: (i32, i32),
-    /// Its file, where that is known.
     pub path: Option<PathBuf>,
 }
 
@@ -106,7 +103,6 @@ impl Compiler {
     }
 }
 
-/// A program in the compiler's memory.
 struct Program<'a> {
     functions: &'a Functions,
     handle: *mut c_void,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::device::{
     DeviceError,
-    cuda::launch::{hang_timeout, heartbeat::Heartbeat},
+    cuda::launch::{Heartbeat, hang_timeout},
 };
 
 /// UUIDs of the GPUs that this process has given up: nothing that it gives them is done any more.
@@ -24,9 +24,7 @@ static GIVEN_UP: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The primary context of a GPU, given back when the last user of it is gone.
 pub struct Context {
-    /// The driver.
     pub driver: &'static Driver,
-    /// What it is.
     pub gpu: Gpu,
     /// As `gpu:0`.
     pub name: String,
@@ -46,7 +44,6 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Takes a GPU.
     pub fn open(gpu: Gpu) -> Result<Arc<Self>, DeviceError> {
         let name = format!("gpu:{}", gpu.ordinal);
         let unusable = |why: String| DeviceError::Unusable { device: name.clone(), why };
@@ -105,7 +102,6 @@ impl Context {
         })
     }
 
-    /// The driver's handle.
     pub fn handle(&self) -> CUcontext {
         self.handle
     }

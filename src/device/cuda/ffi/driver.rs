@@ -72,7 +72,6 @@ functions! {
 /// A status other than success, as the driver names and explains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Its number.
     pub code: i32,
     /// As `CUDA_ERROR_OUT_OF_MEMORY`.
     pub name: String,
@@ -87,7 +86,6 @@ pub const NO_DEVICE: i32 = 100;
 /// The driver's `CUDA_ERROR_NOT_READY`: what was asked for has not happened yet.
 pub const NOT_READY: i32 = 600;
 
-/// Why there is no driver.
 struct Absent {
     why: String,
     /// Where it was looked for, where no such file is there.
@@ -100,12 +98,10 @@ impl From<String> for Absent {
     }
 }
 
-/// The opened driver.
 pub struct Driver {
     functions: Functions,
     /// The newest CUDA that it serves: 12080 is 12.8.
     pub version: i32,
-    /// Its file, where that is known.
     pub path: Option<std::path::PathBuf>,
 }
 

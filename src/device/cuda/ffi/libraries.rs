@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{blas::Blas, cache::Cache, compiler::Compiler, driver::Driver, gpu::Gpu};
-use crate::device::cuda::ffi::nccl::Nccl;
+use crate::device::cuda::ffi::Nccl;
 
 /// A library and what is to be said of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

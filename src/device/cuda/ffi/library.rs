@@ -49,11 +49,8 @@ macro_rules! functions {
 }
 pub(crate) use functions;
 
-/// An opened library.
 pub struct Opened {
-    /// The handle.
     pub library: Library,
-    /// Where it lies, where that can be known.
     pub path: Option<PathBuf>,
 }
 
@@ -150,7 +147,6 @@ fn loaded_path(name: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(path))
 }
 
-/// A place where libraries are looked for.
 struct SearchPath {
     /// For a message.
     name: String,

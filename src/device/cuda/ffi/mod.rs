@@ -1,11 +1,20 @@
 //! NVIDIA's libraries, opened while the program runs, and the GPUs that they show.
 
-pub mod blas;
-pub mod cache;
-pub mod compiler;
-pub mod context;
-pub mod driver;
-pub mod gpu;
-pub mod libraries;
-pub mod library;
+mod blas;
+mod cache;
+mod compiler;
+mod context;
+mod driver;
+mod gpu;
+mod libraries;
+mod library;
 pub mod nccl;
+
+pub use blas::Blas;
+pub use cache::Cache;
+pub use compiler::Compiler;
+pub use context::Context;
+pub use driver::{Driver, NOT_READY, Status};
+pub use gpu::{Gpu, driver_looked_for, gpus};
+pub use libraries::{LibraryRow, libraries, products_library, versions};
+pub use nccl::Nccl;

@@ -59,14 +59,11 @@ impl Config {
         Self { size: size_of::<Self>(), magic: 0xcafe_beef, version: 21_400, blocking: 0 };
 }
 
-/// The opened library.
+/// NCCL, opened.
 pub struct Nccl {
-    /// Its functions.
-    pub functions: Functions,
-    /// Major and minor version.
-    pub version: (i32, i32),
-    /// Its file, where that is known.
-    pub path: Option<PathBuf>,
+    pub(crate) functions: Functions,
+    pub(crate) version: (i32, i32),
+    pub(crate) path: Option<PathBuf>,
 }
 
 impl Nccl {

@@ -6,12 +6,11 @@ use std::{ptr, sync::Arc};
 use cudarc::driver::sys::CUgraphExec;
 
 use super::stream::Stream;
-use crate::device::{DeviceError, cuda::ffi::context::Context};
+use crate::device::{DeviceError, cuda::ffi::Context};
 
 /// The driver's `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: what other threads do meanwhile is no concern of the capture.
 const THREAD_LOCAL: i32 = 1;
 
-/// An instantiated graph.
 pub struct Graph {
     context: Arc<Context>,
     handle: CUgraphExec,
@@ -55,7 +54,6 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Queues it.
     pub fn launch(&self, stream: &Stream) -> Result<(), DeviceError> {
         // SAFETY: both handles are alive.
         let status = unsafe { (self.context.driver.cuGraphLaunch)(self.handle, stream.handle) };

@@ -7,7 +7,6 @@ use crate::program::Cost;
 
 /// What sets for how many seconds a GPU is waited for at least.
 const LEAST_VARIABLE: &str = "RUNNER_GPU_WAIT_S";
-/// Where it is not set.
 const LEAST: Duration = Duration::from_secs(120);
 /// No GPU that is served computes or moves as little per second, whatever the engine: a block alone reaches ten times as
 /// much.
@@ -45,7 +44,6 @@ pub struct HangTimeout {
 }
 
 impl HangTimeout {
-    /// Nothing was given so far.
     pub fn new(least: Duration) -> Self {
         Self { least, given_s: [0.0; 2], took: None }
     }
@@ -60,7 +58,6 @@ impl HangTimeout {
         self.given_s = [self.given_s[1], slowest_s];
     }
 
-    /// A block took so long.
     pub fn learn(&mut self, slowest_s: f64, seconds: f64) {
         if slowest_s > 0.0 {
             let took = seconds / slowest_s;

@@ -20,7 +20,6 @@ use crate::device::DeviceError;
 /// The thread looks so often, or four times within what is waited for at least.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// See the module.
 #[derive(Default)]
 pub struct Heartbeat {
     calls: AtomicU64,

@@ -13,10 +13,7 @@ use super::stream::{Event, Stream};
 use crate::{
     device::{
         DeviceError,
-        cuda::{
-            abi::bytes_of, engines::gpu_context::GpuContext, ffi::context::Context,
-            memory::allocation::Pinned,
-        },
+        cuda::{abi::bytes_of, engines::GpuContext, ffi::Context, memory::Pinned},
     },
     op::{Hyper, Phase, RunRecord},
     units,
@@ -28,11 +25,9 @@ const PLACES: usize = 2;
 /// What is known of a block that was queued.
 #[derive(Clone, Debug)]
 pub struct Queued {
-    /// Whether its steps are training steps.
     pub trains: bool,
     /// Its first step, from 1.
     pub first: u64,
-    /// Its steps.
     pub steps: usize,
     /// The phases between its marks, in order; none where the engine does not tell them apart.
     pub phases: Vec<Phase>,
@@ -41,7 +36,6 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// For an error.
     pub fn doing(&self) -> String {
         let last = self.first + (self.steps as u64).saturating_sub(1);
         let [first, last] = [self.first, last].map(units::count);
@@ -53,21 +47,15 @@ impl Queued {
     }
 }
 
-/// A block that is done.
 pub struct Done {
-    /// What was queued.
     pub queued: Queued,
-    /// When it began.
     pub begin: Instant,
-    /// When it ended.
     pub end: Instant,
-    /// How long it took, in seconds.
     pub seconds: f64,
     /// Seconds of each phase, in the order of [`Queued::phases`].
     pub phases: Vec<(Phase, f64)>,
 }
 
-/// One place of the ring.
 struct Slot {
     staging: Pinned,
     begin: Event,
@@ -76,14 +64,12 @@ struct Slot {
     queued: Option<Queued>,
 }
 
-/// See the module.
 pub struct InFlightQueue {
     context: Arc<Context>,
     places: Vec<Slot>,
     next: usize,
     /// An event that has happened, and when: how times of the device become times of the host.
     anchor: (Event, Instant),
-    /// The anchor-to-be.
     spare: Event,
 }
 
@@ -143,7 +129,6 @@ impl InFlightQueue {
         }
     }
 
-    /// Marks the block's end.
     pub fn end(&mut self, stream: &Stream, queued: Queued) -> Result<(), DeviceError> {
         let place = &mut self.places[self.next];
         place.end.record(stream)?;
@@ -175,7 +160,6 @@ impl InFlightQueue {
         Ok(None)
     }
 
-    /// Waits for the last block.
     pub fn wait(&self, gpu_context: &GpuContext) -> Result<(), DeviceError> {
         let place = &self.places[(self.next + PLACES - 1) % PLACES];
         match &place.queued {

@@ -6,25 +6,21 @@ use cudarc::driver::sys::CUfunction;
 
 use super::stream::Stream;
 use crate::{
-    device::{DeviceError, cuda::ffi::context::Context},
+    device::{DeviceError, cuda::ffi::Context},
     op::{FLAG_UPDATE, Kind, NONE, Record, Size, is_large},
 };
 
 /// Blocks and threads of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Blocks.
     pub blocks: u32,
-    /// Threads of each.
     pub threads: u32,
-    /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
     /// Whether all blocks run at the same time, so that they may wait for each other.
     pub together: bool,
 }
 
 impl Shape {
-    /// One warp.
     pub const WARP: Self = Self { blocks: 1, threads: 32, shared_bytes: 0, together: false };
 }
 
@@ -77,7 +73,6 @@ pub unsafe fn launch(
     context.check(status, || format!("launching the kernel `{name}`"))
 }
 
-/// A pointer to an argument.
 pub fn argument<T>(value: &mut T) -> *mut c_void {
     ptr::from_mut(value).cast()
 }

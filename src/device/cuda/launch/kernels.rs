@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUfunction, CUmodule};
 use crate::{
     device::{
         DeviceError,
-        cuda::ffi::{cache::Cache, compiler::Compiler, context::Context},
+        cuda::ffi::{Cache, Compiler, Context},
     },
     op::Kind,
 };
@@ -15,18 +15,14 @@ use crate::{
 #[path = "../../../../kernels/sources.rs"]
 mod sources;
 
-/// The loaded module and its functions.
 pub struct Kernels {
     context: Arc<Context>,
     module: CUmodule,
     of_kind: [CUfunction; Kind::ALL.len()],
     /// The end of a step, where a launch is an op.
     pub advance: CUfunction,
-    /// The persistent engine.
     pub interpret: CUfunction,
-    /// The cooperative engine.
     pub interpret_grid: CUfunction,
-    /// The digest of numbers.
     pub digest: CUfunction,
     /// The sum over GPUs that reach each other's memory.
     pub peer_sum: CUfunction,
@@ -36,7 +32,6 @@ pub struct Kernels {
 unsafe impl Send for Kernels {}
 
 impl Kernels {
-    /// Compiles and loads.
     pub fn load(context: &Arc<Context>) -> Result<Self, DeviceError> {
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let code = code(context).map_err(unusable)?;
@@ -81,7 +76,6 @@ impl Kernels {
         Ok(u64::from(u32::try_from(each).unwrap_or(0)) * u64::from(self.context.gpu.multiprocessors))
     }
 
-    /// Any kernel, by name.
     pub fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
         let text = CString::new(name).unwrap_or_default();
         let mut function = ptr::null_mut();

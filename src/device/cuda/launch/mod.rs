@@ -1,10 +1,18 @@
 //! Work in the device's queue: kernels, streams, graphs, and every wait of the host.
 
-pub mod graph;
+mod graph;
 pub mod hang_timeout;
-pub mod heartbeat;
-pub mod in_flight;
-pub mod kernel;
-pub mod kernels;
-pub mod stream;
+mod heartbeat;
+mod in_flight;
+mod kernel;
+mod kernels;
+mod stream;
 pub mod wait;
+
+pub use graph::Graph;
+pub use hang_timeout::HangTimeout;
+pub use heartbeat::{CallGuard, Heartbeat, Watch};
+pub use in_flight::{Done, InFlightQueue, Queued};
+pub use kernel::{Shape, argument, is_large_product, launch, shape};
+pub use kernels::Kernels;
+pub use stream::{Event, Stream};

@@ -7,8 +7,8 @@ use cudarc::driver::sys::{CUevent, CUstream};
 use crate::device::{
     DeviceError,
     cuda::{
-        ffi::{context::Context, driver::NOT_READY},
-        memory::allocation::Pinned,
+        ffi::{Context, NOT_READY},
+        memory::Pinned,
     },
 };
 
@@ -17,10 +17,8 @@ const NON_BLOCKING: u32 = 1;
 /// The driver's `CU_EVENT_DISABLE_TIMING`.
 const WITHOUT_TIME: u32 = 2;
 
-/// A queue of work.
 pub struct Stream {
     context: Arc<Context>,
-    /// The driver's handle.
     pub handle: CUstream,
 }
 
@@ -28,7 +26,6 @@ pub struct Stream {
 unsafe impl Send for Stream {}
 
 impl Stream {
-    /// A new queue.
     pub fn new(context: &Arc<Context>) -> Result<Self, DeviceError> {
         let mut handle = ptr::null_mut();
         // SAFETY: the pointer is to a live local.
@@ -117,7 +114,6 @@ impl Stream {
         self.context.check(status, || format!("copying {bytes} bytes from another GPU"))
     }
 
-    /// Sets bytes of the device to a value.
     pub fn fill(&self, at: u64, value: u8, bytes: usize) -> Result<(), DeviceError> {
         if bytes == 0 {
             return Ok(());
@@ -137,7 +133,6 @@ impl Drop for Stream {
     }
 }
 
-/// A mark in a stream.
 pub struct Event {
     context: Arc<Context>,
     handle: CUevent,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{hang_timeout::MOST_S, stream::Stream};
-use crate::device::{DeviceError, cuda::ffi::context::Context};
+use crate::device::{DeviceError, cuda::ffi::Context};
 
 /// So long the host asks again and again where it only keeps the queue short: others may need the core.
 pub const PACING: Duration = Duration::from_micros(200);

@@ -15,7 +15,6 @@ use crate::{
     spec::Precision,
 };
 
-/// Rounds of a figure.
 const ROUNDS: usize = 5;
 /// Blocks of one step whose hand-over is timed.
 const BLOCKS: usize = 100;
@@ -23,7 +22,6 @@ const BLOCKS: usize = 100;
 const WIDTHS: [usize; 8] = [16, 32, 48, 64, 96, 128, 256, 512];
 const LONG_S: f64 = 2e-3;
 
-/// See the module.
 pub struct Engines {
     /// Of an instruction within the persistent block.
     pub meeting_s: f64,
@@ -37,7 +35,6 @@ pub struct Engines {
     pub block_s: f64,
 }
 
-/// Measures.
 pub fn measure(gpu: &Gpu) -> Result<Engines, DeviceError> {
     let meeting_s = instruction_s(gpu, Engine::Persistent)?;
     let block_flops_per_s = flops_per_s(gpu, Engine::Persistent, meeting_s)?;

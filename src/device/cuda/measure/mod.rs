@@ -13,10 +13,10 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            engines::{product::Products, steps::LaunchKind},
-            ffi::gpu::Gpu,
-            launch::{graph::Graph, kernel::shape},
-            memory::allocation::{DeviceMemory, Pinned},
+            engines::{LaunchKind, Products},
+            ffi::Gpu,
+            launch::{Graph, shape},
+            memory::{DeviceMemory, Pinned},
         },
     },
     op::{FLAG_BF16, FLAG_TF32, Kind, NONE, Record},
@@ -36,7 +36,6 @@ const MOST_SIDE: usize = 8704;
 const LEAST: usize = 1 << 19;
 /// Bytes of the largest of both.
 const MOST_BYTES: usize = 1 << 30;
-/// Launches of a graph that is measured.
 const NODES: usize = 128;
 /// Operations of a hyperbolic tangent, as [`crate::program::Op::cost`] counts them.
 const FUNCTION: f64 = 20.0;

@@ -6,37 +6,28 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            all_reduce::{communicator::Communicator, peer::PeerAllReduce},
-            engines::{gpu_context::GpuContext, steps::LaunchKind},
-            ffi::{context::Context, gpu::Gpu},
-            launch::{
-                hang_timeout::HangTimeout,
-                kernel::{argument, launch},
-                kernels::Kernels,
-                stream::{Event, Stream},
-            },
-            memory::{allocation::DeviceMemory, staging::Staging},
+            all_reduce::{Communicator, PeerAllReduce},
+            engines::{GpuContext, LaunchKind},
+            ffi::{Context, Gpu},
+            launch::{Event, HangTimeout, Kernels, Stream, argument, launch},
+            memory::{DeviceMemory, Staging},
         },
     },
     op::{RunRecord, Size},
 };
 
-/// Rounds of a figure.
 const ROUNDS: usize = 5;
 /// Once rounds have taken this long, there are enough of them: what takes so long is little disturbed.
 const ENOUGH_S: f64 = 0.2;
 /// A round takes about this long at least.
 const ROUND_S: f64 = 1e-3;
-/// Repetitions of a round at most.
 const MOST: usize = 4096;
-/// Waits of the host that are timed.
 const WAITS: usize = 100;
 /// Random numbers that fill memory again and again: products of zeros take less power, and clocks go up.
 const NOISE: usize = 1 << 18;
 
 /// A GPU that was taken to be measured.
 pub struct Bench {
-    /// Kernels, a stream, and memory.
     pub gpu_context: GpuContext,
     begin: Event,
     end: Event,
@@ -45,7 +36,6 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Takes it.
     pub fn open(gpu: Gpu) -> Result<Self, DeviceError> {
         Self::with(gpu, None, None)
     }

@@ -7,7 +7,10 @@ use crate::{
     collective::Abort,
     device::{
         DeviceError,
-        cuda::{connect, ffi::gpu::Gpu, ffi::nccl::Nccl},
+        cuda::{
+            connect,
+            ffi::{Gpu, Nccl},
+        },
     },
     plan::{AllReduceRates, peer_bytes},
 };

@@ -8,8 +8,8 @@ use crate::{
     device::{
         Clock, DeviceError, Lane,
         cuda::{
-            ffi::context::Context,
-            launch::{in_flight::Done, stream::Event},
+            ffi::Context,
+            launch::{Done, Event},
         },
     },
     program::Phase,
@@ -19,7 +19,6 @@ use crate::{
 /// microseconds.
 const LONG_STEP: Duration = Duration::from_micros(200);
 
-/// See the module.
 pub struct Timeline {
     /// Whether a trace is kept at all.
     pub wanted: bool,
@@ -34,7 +33,6 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Nothing so far.
     pub fn new(context: &std::sync::Arc<Context>) -> Result<Self, DeviceError> {
         let around = [Event::timed(context)?, Event::timed(context)?];
         Ok(Self { wanted: false, step: Duration::ZERO, copies: Vec::new(), ends: Default::default(), around })
@@ -45,7 +43,6 @@ impl Timeline {
         self.wanted && self.step >= LONG_STEP
     }
 
-    /// A copy that is done.
     pub fn copied(&mut self, lane: Lane, phase: Phase, ends: [Instant; 2]) {
         self.copies.push((lane, phase, ends));
     }

@@ -2,14 +2,11 @@
 
 use std::{ffi::c_void, ptr, sync::Arc};
 
-use crate::device::{DeviceError, cuda::ffi::context::Context};
+use crate::device::{DeviceError, cuda::ffi::Context};
 
-/// Bytes on a device.
 pub struct DeviceMemory {
     context: Arc<Context>,
-    /// Its address on the device.
     pub at: u64,
-    /// How many bytes.
     pub bytes: usize,
 }
 
@@ -85,7 +82,6 @@ impl Pinned {
         }
     }
 
-    /// Reads numbers.
     pub fn read<T: Plain>(&self, offset: usize, to: &mut [T]) {
         if let Some(from) = self.pointer(offset, size_of_val(to)) {
             // SAFETY: as in `write`.

@@ -10,7 +10,7 @@ use super::allocation::{DeviceMemory, Pinned};
 use crate::{
     device::{
         DeviceError,
-        cuda::{ffi::context::Context, launch::stream::Stream},
+        cuda::{ffi::Context, launch::Stream},
     },
     plan::FLAG,
     program::{Accumulator, Layout, Op, Programs, SUMS},
@@ -23,7 +23,6 @@ const SET: usize = SUMS * size_of::<f64>();
 /// Bytes before the log.
 const BEFORE_LOG: usize = HEAD + 2 * SET;
 
-/// See the module.
 pub struct DeviceLog {
     device: DeviceMemory,
     host: Pinned,
@@ -33,7 +32,6 @@ pub struct DeviceLog {
 }
 
 impl DeviceLog {
-    /// For a trial's log.
     pub fn new(context: &Arc<Context>, stream: &Stream, programs: &Programs) -> Result<Self, DeviceError> {
         let bytes = BEFORE_LOG + Self::log_bytes(&programs.layout);
         let device = DeviceMemory::new(context, bytes, "the log")?;
@@ -44,27 +42,22 @@ impl DeviceLog {
         Ok(Self { device, host, flag_on_host, seen: 0 })
     }
 
-    /// Bytes of the log.
     pub fn log_bytes(layout: &Layout) -> usize {
         4 * layout.log_slots * layout.log_width
     }
 
-    /// Bytes on the device.
     pub fn bytes(&self) -> usize {
         self.device.bytes
     }
 
-    /// Address of the flag.
     pub fn flag(&self) -> u64 {
         if self.flag_on_host { self.host.at() } else { self.device.at }
     }
 
-    /// Address of the sums.
     pub fn sums(&self) -> u64 {
         self.device.at + HEAD as u64
     }
 
-    /// Address of the log.
     pub fn log(&self) -> u64 {
         self.device.at + BEFORE_LOG as u64
     }

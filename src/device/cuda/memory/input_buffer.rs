@@ -13,12 +13,9 @@ use super::{
 use crate::device::{
     DeviceError,
     cuda::{
-        engines::gpu_context::GpuContext,
-        ffi::context::Context,
-        launch::{
-            in_flight::InFlightQueue,
-            stream::{Event, Stream},
-        },
+        engines::GpuContext,
+        ffi::Context,
+        launch::{Event, InFlightQueue, Stream},
     },
 };
 
@@ -26,7 +23,6 @@ use crate::device::{
 struct Chunk {
     memory: DeviceMemory,
     staging: Pinned,
-    /// The upload begins.
     begun: Event,
     /// The upload is done: the staging may be written again, and kernels may read.
     uploaded: Event,
@@ -57,7 +53,6 @@ impl Chunk {
     }
 }
 
-/// See the module.
 #[derive(Default)]
 pub struct InputBuffer {
     whole: Option<DeviceMemory>,
@@ -72,7 +67,6 @@ impl InputBuffer {
         chunk.or_else(|| self.whole.as_ref().map(|m| m.at)).unwrap_or(0)
     }
 
-    /// Bytes that it takes on the device.
     pub fn bytes(&self) -> usize {
         let chunks = self.chunks.iter().flatten().map(|chunk| chunk.memory.bytes);
         chunks.sum::<usize>() + self.whole.as_ref().map_or(0, |memory| memory.bytes)
@@ -167,7 +161,6 @@ pub struct OrderBuffer {
 }
 
 impl OrderBuffer {
-    /// None so far.
     pub fn new() -> Self {
         Self { memory: None, staging: [None, None], next: 0 }
     }
@@ -177,7 +170,6 @@ impl OrderBuffer {
         self.memory.as_ref().map_or(0, |memory| memory.at)
     }
 
-    /// Bytes that it takes on the device.
     pub fn bytes(&self) -> usize {
         self.memory.as_ref().map_or(0, |memory| memory.bytes)
     }

@@ -1,6 +1,11 @@
 //! Memory of the device and of the host, and what is copied between them.
 
-pub mod allocation;
-pub mod device_log;
-pub mod input_buffer;
-pub mod staging;
+mod allocation;
+mod device_log;
+mod input_buffer;
+mod staging;
+
+pub use allocation::{DeviceMemory, Pinned, Plain};
+pub use device_log::DeviceLog;
+pub use input_buffer::{InputBuffer, OrderBuffer};
+pub use staging::Staging;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::allocation::{Pinned, Plain};
 use crate::device::{
     DeviceError,
-    cuda::{engines::gpu_context::GpuContext, launch::stream::Event},
+    cuda::{engines::GpuContext, launch::Event},
 };
 
 /// Bytes of a place at most: two of them keep the bus as busy as larger ones.
@@ -22,7 +22,6 @@ struct Slot {
     copied: Event,
 }
 
-/// See the module.
 #[derive(Default)]
 pub struct Staging {
     places: [Option<Slot>; 2],

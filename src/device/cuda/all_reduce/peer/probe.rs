@@ -9,18 +9,16 @@ use crate::{
         DeviceError,
         cuda::{
             all_reduce::peer::PeerAllReduce,
-            launch::stream::Stream,
-            memory::allocation::{DeviceMemory, Pinned},
+            launch::Stream,
+            memory::{DeviceMemory, Pinned},
         },
     },
 };
 
 /// How long the others are waited for at least.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Numbers of the sum.
 const NUMBERS: usize = 1021;
 
-/// What a rank needs for it.
 struct ProbeSetup {
     stream: Stream,
     memory: DeviceMemory,

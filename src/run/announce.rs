@@ -1,4 +1,6 @@
-//! What a run says of itself beside its figures: before its first step, of what was found on the way, and at its end.
+//! What a training says of itself beside its figures: before its first step and at its end.
+
+use std::time::Duration;
 
 use crate::{
     data::Dataset,
@@ -6,9 +8,9 @@ use crate::{
     event::{Event, Header, Level},
     host,
     plan::{AllReduceMethod, AllReducePlan, Engine, Trial},
-    record::{EventSender, Findings},
+    record::{EventSender, Stopped},
     spec::{Layer, Policy},
-    train::{self, Closed},
+    train, units,
 };
 
 /// How finely a trial's steps are timed and by whose clock, in words.
@@ -25,33 +27,13 @@ pub fn timed_by(trial: &Trial) -> &'static str {
     }
 }
 
-/// What the GPUs did that a reader of the figures must know.
-pub fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Closed> {
-    for throttled in &findings.throttled {
-        let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
-        send(sender, Event::Notice(Level::Warning, text))?;
-    }
-    for (name, joules) in &findings.energy_j {
-        send(sender, Event::Notice(Level::Info, format!("{name} took {joules:.1} J")))?;
-    }
-    Ok(())
-}
-
-pub fn send(sender: &EventSender, event: Event) -> Result<(), Closed> {
-    sender.send(event).map_err(|_| Closed)
-}
-
 /// The first events: what is known before the first step.
-pub fn begin(
-    trial: &Trial,
-    dataset: &Dataset,
-    devices: &[String],
-    sender: &EventSender,
-) -> Result<(), Closed> {
+pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(), Stopped> {
     let header = Header {
         name: trial.spec.name.clone(),
+        lab: None,
         devices_requested: trial.devices.requested.clone(),
-        devices_used: devices.to_vec(),
+        devices_used: trial.devices.used_names(),
         virtual_devices: trial.devices.any_virtual(),
         scaling: trial.spec.devices.scaling.name().into(),
         scaling_note: trial.scaling_in_words(),
@@ -66,10 +48,10 @@ pub fn begin(
         max_time_s: trial.spec.trainer.max_time.map(|most| most.as_secs_f64()),
         build: host::BUILD,
     };
-    send(sender, Event::Started(Box::new(header)))?;
-    let info = |text: String| send(sender, Event::Notice(Level::Info, text));
+    sender.send(Event::Started(Box::new(header)))?;
+    let info = |text: String| sender.send(Event::Notice(Level::Info, text));
     if let Some(note) = &trial.devices.note {
-        send(sender, Event::Notice(Level::Warning, note.clone()))?;
+        sender.send(Event::Notice(Level::Warning, note.clone()))?;
     }
     info(format!("engine {}: {}", trial.engine.name(), trial.engine_reason))?;
     if !trial.engine.is_gpu() {
@@ -81,16 +63,32 @@ pub fn begin(
     }
     trial.scaling_in_words().map_or(Ok(()), info)?;
     for remark in trial.remarks() {
-        send(sender, Event::Notice(Level::Warning, remark))?;
+        sender.send(Event::Notice(Level::Warning, remark))?;
     }
     dataset.notes.iter().try_for_each(|note| info(note.clone()))
 }
 
-/// How gradients are summed. Where only GPUs are used, to go through the host is what one would not expect.
-pub fn report_sums(trial: &Trial, sums: &AllReducePlan, sender: &EventSender) -> Result<(), Closed> {
+/// What was found when the devices were loaded, in so long a time: a note on them, and how they sum.
+pub fn report_devices(
+    trial: &Trial,
+    (loading, note, sums): (Duration, &Option<String>, &Option<AllReducePlan>),
+    sender: &EventSender,
+) -> Result<(), Stopped> {
+    if trial.engine.is_gpu() {
+        let text = format!(
+            "loaded and warmed up in {}, before the first step: kernels, memory, graphs, connections",
+            units::seconds(loading.as_secs_f64())
+        );
+        sender.send(Event::Notice(Level::Info, text))?;
+    }
+    if let Some(note) = note {
+        sender.send(Event::Notice(Level::Warning, note.clone()))?;
+    }
+    let Some(sums) = sums else { return Ok(()) };
+    // Where only GPUs are used, to go through the host is what one would not expect.
     let unexpected = sums.by == AllReduceMethod::Host && trial.gpus.len() == trial.world_size();
     let level = if unexpected { Level::Warning } else { Level::Info };
-    send(sender, Event::Notice(level, format!("gradients are summed {}", sums.in_words())))
+    sender.send(Event::Notice(level, format!("gradients are summed {}", sums.in_words())))
 }
 
 /// Where the data were made by a known formula and the model can be it: how far the weights are off.
@@ -99,7 +97,7 @@ pub fn compare_with_truth(
     dataset: &Dataset,
     values: &[f32],
     sender: &EventSender,
-) -> Result<(), Closed> {
+) -> Result<(), Stopped> {
     let (Some((weights, bias)), [Layer::Linear(_)]) = (&dataset.truth, &trial.spec.model.layers[..]) else {
         return Ok(());
     };
@@ -112,5 +110,5 @@ pub fn compare_with_truth(
         let off = (f64::from(values[own.offset]) - bias).abs();
         text.push_str(&format!(", the bias within {off:.2e}"));
     }
-    send(sender, Event::Notice(Level::Info, text))
+    sender.send(Event::Notice(Level::Info, text))
 }

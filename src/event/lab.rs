@@ -1,44 +1,31 @@
-//! What an experiment of the lab finds, as data.
+//! What products, copies and steps over tensors give: the rows of their files.
 
-use crate::{
-    device::Traffic,
-    event::{Level, Status},
-    spec::lab::Order,
-};
+use crate::spec::lab::Order;
 
-/// One thing that was found.
-#[derive(Clone, Debug)]
-pub enum Finding {
-    /// Something that `run.log` keeps and a person may want to read.
-    Notice(Level, String),
-    /// Norms of consecutive products have reached the host.
-    Norms {
-        /// The device.
-        device: String,
-        /// m, k, n.
-        shape: [usize; 3],
-        /// The number of the last of them, counted from 1.
-        last: u64,
-        /// In order; under `per_epoch` their mean.
-        values: Vec<f32>,
-    },
-    /// A device has done all its products of a shape.
-    Product(ProductRow),
-    /// All devices have done theirs, in so many seconds together.
-    Together {
-        /// Names of the devices.
-        devices: Vec<String>,
-        /// How they shared the time.
-        order: Order,
-        /// m, k, n.
-        shape: [usize; 3],
-        /// From the first product's begin to the last one's end.
-        wall_s: f64,
-    },
-    /// All copies of a size are done.
-    Copy(CopyRow),
-    /// A step of a tour is done.
-    Step(Box<StepRow>),
+/// Norms of consecutive products that have reached the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Norms {
+    /// The device.
+    pub device: String,
+    /// m, k, n.
+    pub shape: [usize; 3],
+    /// The number of the last of them, counted from 1.
+    pub last: u64,
+    /// In order; under `per_epoch` their mean.
+    pub values: Vec<f32>,
+}
+
+/// All devices have done their products of a shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Together {
+    /// Names of the devices.
+    pub devices: Vec<String>,
+    /// How they shared the time.
+    pub order: Order,
+    /// m, k, n.
+    pub shape: [usize; 3],
+    /// Seconds from the first product's begin to the last one's end.
+    pub wall_s: f64,
 }
 
 /// A row of `matmul.csv`.
@@ -156,25 +143,4 @@ impl StepStatus {
             Self::Failed => "failed",
         }
     }
-}
-
-/// The end of an experiment.
-#[derive(Clone, Debug)]
-pub struct LabOutcome {
-    /// How it ended.
-    pub status: Status,
-    /// Why it ended so, where that needs words.
-    pub reason: Option<String>,
-    /// Products, copies or steps.
-    pub done: u64,
-    /// The whole experiment.
-    pub wall_s: f64,
-    /// Of that, within products, copies or steps: what is measured.
-    pub work_s: f64,
-    /// Of that, the log.
-    pub logging_s: f64,
-    /// Bytes that a device held at most.
-    pub peak_device_bytes: u64,
-    /// Every copy and every wait.
-    pub traffic: Traffic,
 }

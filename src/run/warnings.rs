@@ -1,6 +1,6 @@
 //! Warnings that are known before anything runs: each told once, with the trials that it is of.
 
-use super::exit::print_stderr;
+use super::print_stderr;
 use crate::units;
 
 /// Each warning with the numbers of its trials, in the order in which they came.

@@ -1,12 +1,12 @@
-//! From a spec to trials that are ready to run: data opened, plans made, initial weights read, before anything starts.
+//! The data of an experiment's trials: opened once for all that share them, and the same contents for all.
 
 use std::sync::Arc;
 
 use crate::{
-    data::{self, Dataset, FileChange, FileFingerprint, Store, Task, Weights, read_weights},
+    data::{self, Dataset, FileChange, FileFingerprint, Store, Task},
     device::file_rates,
-    plan::{self, DatasetInfo, FileRates, Machine, PlanError, ResolvedDevices, Trial},
-    spec::{self, Experiment, GpuCount, Init, OnMissing, Placement, Problem, Request, Source, Spec},
+    plan::{FileRates, Machine},
+    spec::{self, Placement, Problem, Source, Spec},
     units,
 };
 
@@ -69,12 +69,15 @@ impl Datasets {
         self.kept.push((key, task, spec.seed, Arc::clone(&dataset)));
         Ok(dataset)
     }
-}
 
-impl Datasets {
     /// How quickly rows come from the file that they stay in, if they do: measured once for all trials of a sweep that have
     /// the same source, in some milliseconds.
-    fn file_rates(&mut self, source: &Source, dataset: &Dataset, threads: usize) -> Option<FileRates> {
+    pub(super) fn file_rates(
+        &mut self,
+        source: &Source,
+        dataset: &Dataset,
+        threads: usize,
+    ) -> Option<FileRates> {
         let Store::File(rows) = &dataset.train.features else { return None };
         if let Some((_, rates)) = self.measured.iter().find(|(of, _)| of == source) {
             return *rates;
@@ -85,7 +88,7 @@ impl Datasets {
     }
 
     /// All trials are to be of the same contents, however often their files are read.
-    fn see(&mut self, files: &[FileFingerprint], key: &str) -> Result<(), Problem> {
+    pub(super) fn see(&mut self, files: &[FileFingerprint], key: &str) -> Result<(), Problem> {
         for stamp in files {
             match self.seen.iter().find(|seen| seen.path() == stamp.path()) {
                 None => self.seen.push(stamp.clone()),
@@ -113,111 +116,6 @@ impl Datasets {
         let key = if source.validation_rows > source.train_rows { "validation_rows" } else { "train_rows" };
         Err(Problem::at_key(format!("data.synthetic_regression.{key}"), message).hint("lower it"))
     }
-}
-
-/// What is to become of a trial.
-pub enum Prepared {
-    /// It runs.
-    Run(Box<Trial>),
-    /// It would equal that earlier trial in all but the request: what it asks for, and what it would use.
-    SameAs(usize, ResolvedDevices),
-    /// Its devices are not there.
-    Missing(Problem),
-}
-
-/// Opens the data of one trial and plans it.
-pub fn plan_trial(
-    spec: &Spec,
-    datasets: &mut Datasets,
-    machine: &Machine,
-    threads: usize,
-) -> Result<Trial, PlanError> {
-    let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
-    let file = datasets.file_rates(&spec.data.source, &dataset, threads);
-    let planned = plan::plan(spec, dataset.facts(), file, machine, threads)?;
-    initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
-    Ok(planned)
-}
-
-/// Plans every trial. Problems come with the number of their trial.
-pub fn prepare(
-    experiment: &Experiment,
-    datasets: &mut Datasets,
-    machine: &Machine,
-    threads: usize,
-) -> Result<Vec<Prepared>, Vec<(usize, Problem)>> {
-    let mut problems = Vec::new();
-    let mut prepared: Vec<Prepared> = Vec::with_capacity(experiment.trials.len());
-    for trial in &experiment.trials {
-        match plan_trial(&trial.spec, datasets, machine, threads) {
-            Ok(planned) => {
-                let earlier = prepared.iter().zip(&experiment.trials).position(|(other, spec)| match other {
-                    Prepared::Run(other) => spec.repeat == trial.repeat && same_but_request(other, &planned),
-                    _ => false,
-                });
-                prepared.push(match earlier {
-                    Some(earlier) => Prepared::SameAs(earlier, planned.devices),
-                    None => Prepared::Run(Box::new(planned)),
-                });
-            }
-            Err(PlanError::Missing(problem)) => prepared.push(Prepared::Missing(problem)),
-            Err(PlanError::Problems(found)) => {
-                problems.extend(found.into_iter().map(|p| (trial.index, p)));
-                if problems.len() > 100 {
-                    break;
-                }
-            }
-        }
-    }
-    if problems.is_empty() { Ok(prepared) } else { Err(problems) }
-}
-
-/// Whether two trials differ in nothing but which devices they asked for, and got the same ones.
-fn same_but_request(a: &Trial, b: &Trial) -> bool {
-    let (x, y) = (&a.spec.devices, &b.spec.devices);
-    if x.request == y.request || y.on_missing != OnMissing::Clamp || a.devices.used != b.devices.used {
-        return false;
-    }
-    let without_request = |spec: &Spec| {
-        let mut spec = spec.clone();
-        spec.devices.request = Request::NumGpus(GpuCount::Exactly(0));
-        spec
-    };
-    without_request(&a.spec) == without_request(&b.spec)
-}
-
-/// How data that were read anew differ from those that a trial was planned for.
-pub fn changed(trial: &Trial, dataset: &Dataset) -> Option<String> {
-    difference(trial.facts, dataset.facts())
-}
-
-fn difference(then: DatasetInfo, now: DatasetInfo) -> Option<String> {
-    let numbers = [
-        ("rows to train on", then.train_rows, now.train_rows),
-        ("rows to validate on", then.validation_rows, now.validation_rows),
-        ("features", then.features, now.features),
-        ("targets per row", then.targets, now.targets),
-        ("classes", then.classes.unwrap_or(0), now.classes.unwrap_or(0)),
-    ];
-    let differs = numbers.into_iter().find(|(_, then, now)| then != now);
-    differs.map(|(what, then, now)| format!("there were {then} {what}, and now there are {now}")).or_else(
-        || {
-            (then != now)
-                .then(|| "their features are no longer where they were, in memory or in their file".into())
-        },
-    )
-}
-
-/// The weights of `init = { file = ... }`.
-pub fn initial_weights(trial: &Trial, datasets: &mut Datasets) -> Result<Option<Weights>, Vec<Problem>> {
-    let Init::File(path) = &trial.spec.model.init else { return Ok(None) };
-    let parameters = trial.programs.layout.parameters.iter();
-    let wanted: Vec<_> =
-        parameters.map(|p| (p.name.clone(), p.shape.iter().rev().copied().collect::<Vec<_>>())).collect();
-    let stamp = FileFingerprint::from_path(path);
-    let weights = read_weights(path, &wanted)?;
-    datasets.see(stamp.as_slice(), "model.init.file").map_err(|problem| vec![problem])?;
-    Ok(Some(weights))
 }
 
 #[cfg(test)]
@@ -256,29 +154,5 @@ mod tests {
         };
         assert_eq!(seen("1"), Ok(()));
         assert_eq!(seen("12"), Err(spec::Location::Key("model.init.file".to_owned())));
-    }
-
-    #[test]
-    fn data_are_held_against_the_plan() {
-        let then = DatasetInfo {
-            train_rows: 80,
-            validation_rows: 20,
-            features: 4,
-            targets: 1,
-            classes: Some(3),
-            file_row_bytes: None,
-        };
-        assert_eq!(difference(then, then), None);
-        for (now, words) in [
-            (DatasetInfo { train_rows: 79, ..then }, "there were 80 rows to train on, and now there are 79"),
-            (DatasetInfo { features: 5, ..then }, "there were 4 features, and now there are 5"),
-            (DatasetInfo { classes: Some(4), ..then }, "there were 3 classes, and now there are 4"),
-            (
-                DatasetInfo { file_row_bytes: Some(16), ..then },
-                "their features are no longer where they were, in memory or in their file",
-            ),
-        ] {
-            assert_eq!(difference(then, now).as_deref(), Some(words));
-        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::process::{ExitCode, Termination};
 
+use crate::spec::Failure;
+
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -15,6 +17,20 @@ pub enum Exit {
     Missing,
     /// 128 + the signal's number: interrupted, all rows kept.
     Signal(u8),
+}
+
+impl Exit {
+    /// Of two ends of trials, the one that the process ends with.
+    pub fn more_severe(self, other: Self) -> Self {
+        let weight = |exit: &Self| match exit {
+            Self::Done => 0,
+            Self::Missing => 1,
+            Self::Failed => 2,
+            Self::Refused => 3,
+            Self::Signal(_) => 4,
+        };
+        if weight(&other) > weight(&self) { other } else { self }
+    }
 }
 
 impl Termination for Exit {
@@ -34,6 +50,12 @@ pub fn print_error(message: impl std::fmt::Display, hint: Option<&str>) {
     let red = anstyle_red();
     let hint = hint.map(|hint| format!("  = hint: {hint}\n")).unwrap_or_default();
     print_stderr(&format!("{red}error{red:#}: {message}\n{hint}"));
+}
+
+/// Prints what is wrong with a spec or its data.
+pub fn refuse(failure: &Failure) -> Exit {
+    print_stderr(&failure.render(true));
+    Exit::Refused
 }
 
 /// Prints to standard error. Nobody being there to read it (or a full disk behind it) changes nothing about the end.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::exit::print_error;
+use super::print_error;
 use crate::{
     collective::{self, Abort, Collective},
     device::{
@@ -157,7 +157,7 @@ pub fn executor(
         DeviceId::Virtual(_) => Memory::Separate,
         DeviceId::Cpu => Memory::Host,
     };
-    let job = CpuSetup {
+    let setup = CpuSetup {
         device: place.to_string(),
         programs,
         threads: trial.threads,
@@ -166,7 +166,7 @@ pub fn executor(
         memory,
         sharing: sharing(trial),
     };
-    Ok(Box::new(CpuExecutor::new(job)?))
+    Ok(Box::new(CpuExecutor::new(setup)?))
 }
 
 #[cfg(feature = "cuda")]
@@ -195,7 +195,7 @@ fn gpu_executor(
         },
     };
     let executor = cuda::CudaExecutor::new(job)?;
-    // Of several, each is on a thread of its own, which is not waited for for ever.
+    // With several devices each has its own thread, whose wait is limited anyway.
     Ok(Box::new(if alone { executor.watched(end_at_once)? } else { executor }))
 }
 

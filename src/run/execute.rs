@@ -1,0 +1,145 @@
+//! One run from its folder to its last file.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{DatasetInfo, Planned, Process};
+use crate::{
+    device::DeviceError,
+    event::{Event, Level, Outcome},
+    host::nvml::Monitor,
+    plan::{DeviceId, ResolvedDevices},
+    record::{
+        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GpuProbe, RecordError,
+        Recorder, RunDir, Stopped, SystemSampler, command_line, open_sinks,
+    },
+};
+
+/// Why a run did not come to its recorded end.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// The run folder cannot be written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The device cannot hold the run.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A device cannot be used.
+    #[error("{0}")]
+    Lab(String),
+    /// What was read when the trials were prepared can no longer be read, or is something else.
+    #[error("the data have changed since the start: {0}")]
+    Data(String),
+}
+
+/// Runs a trial in `folder`.
+pub fn execute<'a, P: Planned + 'a>(
+    process: &Process,
+    (planned, ready, facts): (&'a P, P::Ready<'a>, DatasetInfo<'a>),
+    folder: &RunDir,
+    console: ConsoleOptions,
+) -> Result<Outcome, ExecuteError> {
+    let devices = planned.devices();
+    folder.write("spec.toml", &resolved(process, folder, devices, &facts))?;
+    let environment = EnvironmentFacts {
+        started: process.started,
+        command: process.command.clone(),
+        devices_requested: devices.requested.clone(),
+        devices_used: devices.used_names(),
+        virtual_devices: devices.any_virtual(),
+        virtual_gpus: process.virtual_gpus,
+        threads: facts.threads,
+        available_threads: process.available_threads,
+        instruction_set: facts.instruction_set.to_owned(),
+        precision: facts.precision.to_owned(),
+        gpus: facts.gpus.to_vec(),
+        timed_by: facts.timed_by.to_owned(),
+        libraries: libraries(&devices.used, facts.libraries),
+        sums: facts.sums.clone(),
+    };
+    let environment =
+        EnvironmentFile::create(&folder.file("environment.toml"), environment, process.git.clone())?;
+    let recorder = Recorder::start(open_sinks(folder, facts.files, process.begun, console)?)?;
+    let sender = recorder.sender();
+    let sampler = facts.system.map(|every| sampler(facts.gpus, every, folder)).transpose()?.flatten();
+    let outcome = planned.run(ready, folder, &process.stop, &sender);
+    let findings = sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
+    if let Ok(findings) = &findings {
+        let _ = report_findings(findings, &sender); // one that is gone is told by the recorder
+    }
+    if let Ok(outcome) = &outcome {
+        let _ = sender.send(Event::Finished(Box::new(outcome.clone())));
+    }
+    let recorded = recorder.finish();
+    environment.finish(process.load.load(), findings.as_ref().cloned().unwrap_or_default())?;
+    recorded?;
+    findings?;
+    outcome.map_err(|Stopped| ExecuteError::Record(RecordError::Gone))
+}
+
+/// What the GPUs did that a reader of the figures must know.
+fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Stopped> {
+    for throttled in &findings.throttled {
+        let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
+        sender.send(Event::Notice(Level::Warning, text))?;
+    }
+    for (name, joules) in &findings.energy_j {
+        sender.send(Event::Notice(Level::Info, format!("{name} took {joules:.1} J")))?;
+    }
+    Ok(())
+}
+
+/// What a run on these devices loads of NVIDIA's libraries, with versions: whether it has large products and sums over GPUs.
+#[cfg(feature = "cuda")]
+fn libraries(used: &[DeviceId], [products, sums]: [bool; 2]) -> BTreeMap<String, String> {
+    use crate::device::cuda;
+
+    let first = used.iter().find_map(|p| if let DeviceId::Gpu(i) = p { Some(*i) } else { None });
+    let gpu = first.and_then(|i| cuda::gpus().ok()?.into_iter().find(|gpu| gpu.ordinal == i));
+    gpu.map_or_else(BTreeMap::new, |gpu| cuda::versions(&gpu, products, sums).into_iter().collect())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn libraries(_: &[DeviceId], _: [bool; 2]) -> BTreeMap<String, String> {
+    BTreeMap::new()
+}
+
+/// The thread that looks at the machine, where `system.csv` is wanted or a GPU can be asked.
+fn sampler(
+    gpus: &[(String, String)],
+    every: Option<Duration>,
+    folder: &RunDir,
+) -> Result<Option<SystemSampler>, RecordError> {
+    let (path, gpus) = (folder.file("system.csv"), gpus.to_vec());
+    let monitor = if gpus.is_empty() { None } else { Monitor::open().ok() };
+    let probe = monitor.map(|monitor| -> GpuProbe {
+        let sample = move |(name, uuid): &(String, String)| Some((name.clone(), monitor.sample(uuid)?));
+        Box::new(move || gpus.iter().filter_map(&sample).collect())
+    });
+    if every.is_none() && probe.is_none() {
+        return Ok(None);
+    }
+    SystemSampler::start(every.map(|every| (path.as_path(), every)), probe).map(Some)
+}
+
+/// The resolved spec behind comments: the command that repeats the run, and notes.
+fn resolved(
+    process: &Process,
+    folder: &RunDir,
+    devices: &ResolvedDevices,
+    facts: &DatasetInfo<'_>,
+) -> String {
+    let path = folder.file("spec.toml");
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let mut words = vec!["runner".to_owned(), path.to_string_lossy().into_owned()];
+    if let Some(threads) = process.threads {
+        words.extend(["--threads".to_owned(), threads.to_string()]);
+    }
+    if let Some(gpus) = process.virtual_gpus {
+        words.extend(["--virtual-gpus".to_owned(), gpus.to_string()]);
+    }
+    let posed = devices.any_virtual().then(|| {
+        format!("ran on virtual devices, which the host posed as: {}", devices.used_names().join(", "))
+    });
+    let notes: String = facts.notes.iter().chain(&posed).map(|note| format!("# {note}\n")).collect();
+    format!("# {}\n{notes}{}", command_line(words), facts.toml)
+}

@@ -1,0 +1,148 @@
+//! Products, copies and steps over tensors as a session runs them.
+
+use std::path::Path;
+
+use super::{DatasetInfo, ExecuteError, Planned, TrialEnded, lab_sweep};
+use crate::{
+    event::{Event, Header, Outcome},
+    host, lab,
+    plan::{
+        Machine, PlanError, ResolvedDevices,
+        lab::{LabTrial, Work, plan},
+    },
+    record::{EventSender, RunDir, RunFiles, Stopped},
+    spec::{
+        Experiment, Lab, LabSpec, OnMissing, Policy,
+        lab::{Norm, Order},
+    },
+    tensor::Devices,
+    train::{Closed, StopFlag},
+    units,
+};
+
+impl Planned for LabTrial {
+    type Spec = LabSpec;
+    type Shared = ();
+    type Ready<'a> = Devices;
+
+    fn name(spec: &LabSpec) -> &str {
+        &spec.name
+    }
+
+    fn plan(spec: &LabSpec, (): &mut (), machine: &Machine, threads: usize) -> Result<Self, PlanError> {
+        plan(spec, machine, threads)
+    }
+
+    /// Whether it asks for other devices and gets the same ones, or for another order of a single device.
+    fn repeats(&self, earlier: &Self) -> bool {
+        let asks_for_others = earlier.spec.devices.request != self.spec.devices.request;
+        if earlier.devices.used != self.devices.used
+            || (asks_for_others && self.spec.devices.on_missing != OnMissing::Clamp)
+        {
+            return false;
+        }
+        let alone = self.devices.used.len() == 1;
+        let without = |spec: &LabSpec| {
+            let mut spec = spec.clone();
+            spec.devices.request = earlier.spec.devices.request.clone();
+            if alone { without_order(spec) } else { spec }
+        };
+        // What is asked for twice is done twice.
+        earlier.spec != self.spec && without(&earlier.spec) == without(&self.spec)
+    }
+
+    fn devices(&self) -> &ResolvedDevices {
+        &self.devices
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        self.notes.iter().filter(|note| Some(*note) != self.devices.note.as_ref()).cloned().collect()
+    }
+
+    fn ready(&self, (): &mut ()) -> Result<Devices, ExecuteError> {
+        lab::devices(self).map_err(|e| ExecuteError::Lab(e.to_string()))
+    }
+
+    fn facts<'a>(&'a self, _: &Devices) -> DatasetInfo<'a> {
+        DatasetInfo {
+            name: &self.spec.name,
+            hash8: self.spec.hash8(),
+            toml: self.spec.to_toml(),
+            notes: Vec::new(),
+            gpus: &self.gpus,
+            threads: self.threads,
+            instruction_set: &self.instruction_set,
+            precision: "f32",
+            timed_by: "operations",
+            sums: None,
+            libraries: [false; 2],
+            system: None,
+            files: RunFiles::Lab(self.spec.kind, logs_norms(self)),
+        }
+    }
+
+    fn run(
+        &self,
+        devices: Devices,
+        folder: &RunDir,
+        stop: &StopFlag,
+        sender: &EventSender,
+    ) -> Result<Outcome, Stopped> {
+        let header = Header {
+            name: self.spec.name.clone(),
+            lab: Some(headline(self)),
+            devices_requested: self.devices.requested.clone(),
+            devices_used: self.devices.used_names(),
+            virtual_devices: self.devices.any_virtual(),
+            precision: "f32".to_owned(),
+            engine: self.spec.kind.name().to_owned(),
+            steps_planned: lab::planned(self).1,
+            build: host::BUILD,
+            ..Header::default()
+        };
+        sender.send(Event::Started(Box::new(header)))?;
+        let emit = |event| sender.send(event).map_err(|_| Closed);
+        Ok(lab::run(self, &devices, folder.path(), stop, &emit))
+    }
+
+    fn sweep_end(
+        experiment: &Experiment<LabSpec>,
+        trials: &[TrialEnded<'_, Self>],
+        folder: &Path,
+    ) -> Option<String> {
+        Some(lab_sweep::text(experiment, trials, folder))
+    }
+}
+
+/// A matmul's spec with the order that a single device has.
+pub(super) fn without_order(mut spec: LabSpec) -> LabSpec {
+    if let Lab::Matmul(matmul) = &mut spec.lab {
+        matmul.order = Order::Sequential;
+    }
+    spec
+}
+
+fn logs_norms(trial: &LabTrial) -> bool {
+    let policy = trial.spec.logging.as_ref().map(|logging| logging.policy);
+    matches!(&trial.spec.lab, Lab::Matmul(matmul) if matmul.norm != Norm::None)
+        && policy.is_some_and(|policy| policy != Policy::Off)
+}
+
+/// What is done: `1,000 products of [100, 100] x [100, 100]`.
+fn headline(trial: &LabTrial) -> String {
+    match (&trial.spec.lab, &trial.work) {
+        (Lab::Matmul(matmul), Work::Matmul { shapes, .. }) => match &shapes[..] {
+            [[m, k, n]] => {
+                format!("{} of [{m}, {k}] x [{k}, {n}]", units::counted(matmul.count, "product"))
+            }
+            _ => format!("{} of each of {} shapes", units::counted(matmul.count, "product"), shapes.len()),
+        },
+        (Lab::Transfer(transfer), Work::Transfer(copies)) => {
+            let kinds = if copies.len() == 1 { "kind" } else { "kinds" };
+            let (copies, sizes) = (copies.len(), units::counted(transfer.sizes.len() as u64, "size"));
+            format!("{copies} {kinds} of copy in {sizes}")
+        }
+        (_, Work::Tensors(steps)) => units::counted(steps.len() as u64, "step"),
+        _ => String::new(),
+    }
+}

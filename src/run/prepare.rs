@@ -1,0 +1,80 @@
+//! Every trial of an experiment planned before anything starts.
+
+use super::{Planned, Warnings};
+use crate::{
+    plan::{Machine, PlanError, ResolvedDevices},
+    spec::{Experiment, Problem},
+};
+
+/// From here on more problems help nobody.
+const MOST_PROBLEMS: usize = 100;
+
+/// What is to become of a trial.
+pub enum Prepared<P> {
+    /// It runs.
+    Run(Box<P>),
+    /// It would only repeat that earlier trial: what it asks for, and what it would use.
+    SameAs(usize, ResolvedDevices),
+    /// Its devices are not there.
+    Missing(Problem),
+}
+
+/// Plans every trial. Problems come with the number of their trial.
+pub fn prepare<P: Planned>(
+    experiment: &Experiment<P::Spec>,
+    shared: &mut P::Shared,
+    machine: &Machine,
+    threads: usize,
+) -> Result<Vec<Prepared<P>>, Vec<(usize, Problem)>> {
+    let mut problems = Vec::new();
+    let mut prepared: Vec<Prepared<P>> = Vec::with_capacity(experiment.trials.len());
+    for trial in &experiment.trials {
+        match P::plan(&trial.spec, shared, machine, threads) {
+            Ok(planned) => {
+                let earlier = prepared.iter().zip(&experiment.trials).position(|(other, spec)| match other {
+                    Prepared::Run(other) => spec.repeat == trial.repeat && planned.repeats(other),
+                    _ => false,
+                });
+                prepared.push(match earlier {
+                    Some(earlier) => Prepared::SameAs(earlier, planned.devices().clone()),
+                    None => Prepared::Run(Box::new(planned)),
+                });
+            }
+            Err(PlanError::Missing(problem)) => prepared.push(Prepared::Missing(problem)),
+            Err(PlanError::Problems(found)) => {
+                problems.extend(found.into_iter().map(|p| (trial.index, p)));
+                if problems.len() > MOST_PROBLEMS {
+                    break;
+                }
+            }
+        }
+    }
+    if problems.is_empty() { Ok(prepared) } else { Err(problems) }
+}
+
+/// The first trial that runs, with its number.
+pub fn first_run<P>(prepared: &[Prepared<P>]) -> Option<(usize, &P)> {
+    prepared.iter().enumerate().find_map(|(index, prepared)| match prepared {
+        Prepared::Run(planned) => Some((index, &**planned)),
+        _ => None,
+    })
+}
+
+/// What is to be said of the trials that run, or would do the same as one that does, but for what is told elsewhere.
+pub fn warnings<P: Planned>(
+    experiment: &Experiment<P::Spec>,
+    prepared: &[Prepared<P>],
+    elsewhere: Option<&str>,
+) -> Warnings {
+    let trials = prepared.iter().zip(&experiment.trials).filter_map(|(own, trial)| {
+        let (devices, runs) = match own {
+            Prepared::Run(planned) => (planned.devices(), own),
+            Prepared::SameAs(earlier, devices) => (devices, prepared.get(*earlier)?),
+            Prepared::Missing(_) => return None,
+        };
+        let Prepared::Run(planned) = runs else { return None };
+        let note = devices.note.clone().filter(|note| Some(note.as_str()) != elsewhere);
+        Some((trial.index, note.into_iter().chain(planned.remarks()).collect()))
+    });
+    Warnings::new(experiment.is_sweep(), trials)
+}

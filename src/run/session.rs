@@ -1,0 +1,242 @@
+//! A session: one run, or every trial of a sweep.
+
+use std::{path::PathBuf, time::Instant};
+
+use chrono::Utc;
+
+use super::{
+    ExecuteError, Exit, Planned, Prepared, Process, execute::execute, prepare, print_error, refuse, warnings,
+};
+use crate::{
+    event::{Outcome, Status},
+    plan::Machine,
+    record::{
+        ConsoleOptions, Ending, LabTable, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, Verbosity,
+        Warned,
+    },
+    spec::{Experiment, Problem},
+};
+
+/// An experiment that is run.
+pub struct Session<'a, P: Planned> {
+    process: Process,
+    experiment: &'a Experiment<P::Spec>,
+    shared: P::Shared,
+    warned: Warned,
+    /// Data that failed a trial, each told once.
+    reported: Vec<String>,
+}
+
+/// How a session ended.
+pub struct Ended {
+    /// With what code.
+    pub exit: Exit,
+    /// The folder of its sweep, and the words on its end; without words the folder's files say it.
+    pub sweep: Option<(PathBuf, Option<String>)>,
+}
+
+impl From<Exit> for Ended {
+    fn from(exit: Exit) -> Self {
+        Self { exit, sweep: None }
+    }
+}
+
+/// A trial of a sweep that is over.
+pub struct TrialEnded<'a, P> {
+    /// What became of it.
+    pub end: TrialEnd,
+    /// Where it ran to a recorded end: its plan, its figures, its rows.
+    pub ran: Option<(&'a P, Outcome, LabTable)>,
+}
+
+impl<'a, P: Planned> Session<'a, P> {
+    /// Of a process.
+    pub fn new(process: Process, experiment: &'a Experiment<P::Spec>, shared: P::Shared) -> Self {
+        Self { process, experiment, shared, warned: Warned::default(), reported: Vec::new() }
+    }
+
+    /// Plans every trial, then runs them.
+    pub fn run(mut self, machine: &Machine) -> Ended {
+        let threads = self.process.available_threads;
+        let prepared: Vec<Prepared<P>> =
+            match prepare::prepare(self.experiment, &mut self.shared, machine, threads) {
+                Ok(prepared) => prepared,
+                Err(problems) => return refuse(&self.experiment.failure(problems)).into(),
+            };
+        self.process.load.mark();
+        if self.process.stop.signal().is_some() {
+            return self.signal().into();
+        }
+        if !self.experiment.is_sweep() {
+            return self.single(&prepared).into();
+        }
+        self.sweep(&prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
+    }
+
+    fn single(&mut self, prepared: &[Prepared<P>]) -> Exit {
+        let planned = match prepared.first() {
+            Some(Prepared::Run(planned)) => planned,
+            Some(Prepared::Missing(problem)) => {
+                refuse(&self.experiment.failure([(0, problem.clone())]));
+                return Exit::Missing;
+            }
+            _ => return Exit::Done,
+        };
+        let ready = match planned.ready(&mut self.shared) {
+            Ok(ready) => ready,
+            Err(e) => {
+                report_error(&e, None);
+                return Exit::Refused;
+            }
+        };
+        let facts = planned.facts(&ready);
+        let Process { runs_dir, started, .. } = &self.process;
+        let folder = RunDir::create(runs_dir, facts.name, *started, &facts.hash8);
+        let result = folder.map_err(ExecuteError::from).and_then(|folder| {
+            execute(&self.process, (&**planned, ready, facts), &folder, self.console(None))
+        });
+        self.ended(result.as_ref(), None)
+    }
+
+    /// `trial`: its number, where it is one of a sweep.
+    fn ended(&mut self, result: Result<&Outcome, &ExecuteError>, trial: Option<usize>) -> Exit {
+        match result {
+            Ok(outcome) => match outcome.status {
+                Status::Finished => Exit::Done,
+                Status::Failed | Status::Diverged => {
+                    print_error(named(trial, outcome.reason.as_deref().unwrap_or("the run failed")), None);
+                    Exit::Failed
+                }
+                Status::Interrupted => self.signal(),
+            },
+            // What ends every later trial on the same data, too, is told once.
+            Err(ExecuteError::Data(what)) if self.reported.contains(what) => Exit::Failed,
+            Err(e) => {
+                let what = trial.map(|trial| match e {
+                    ExecuteError::Data(what) => {
+                        self.reported.push(what.clone());
+                        format!("trial {trial} and all later ones on the same data")
+                    }
+                    _ => format!("trial {trial}"),
+                });
+                report_error(e, what)
+            }
+        }
+    }
+
+    fn signal(&self) -> Exit {
+        Exit::Signal(self.process.stop.signal().map_or(2, |s| s as u8))
+    }
+
+    fn console(&self, trial: Option<usize>) -> ConsoleOptions {
+        ConsoleOptions {
+            verbosity: self.process.verbosity,
+            terminal: self.process.terminal,
+            color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
+            ending: if trial.is_some() { Ending::Line } else { Ending::Table },
+            trial,
+            warned: self.warned.clone(),
+            table: std::sync::Arc::default(),
+        }
+    }
+
+    fn sweep(&mut self, prepared: &[Prepared<P>]) -> Result<Ended, RecordError> {
+        let experiment = self.experiment;
+        let Some(first) = experiment.trials.first() else { return Ok(Exit::Done.into()) };
+        let Process { runs_dir, started, .. } = &self.process;
+        let folder = SweepDir::create(runs_dir, P::name(&first.spec), *started, &experiment.hash8())?;
+        let axes: Vec<_> = experiment.axes.iter().map(|a| a.key.clone()).collect();
+        let mut table = SweepTable::create(folder.path(), &axes)?;
+        let warnings = warnings(experiment, prepared, None);
+        warnings.print();
+        warnings.texts().for_each(|text| self.warned.note(text));
+        let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnded<'_, P>>::new());
+        for (trial, prepared) in experiment.trials.iter().zip(prepared) {
+            let mut ran = None;
+            let end = match prepared {
+                _ if self.process.stop.signal().is_some() => {
+                    TrialEnd::Skipped { reason: "the sweep was interrupted before it began".into() }
+                }
+                Prepared::SameAs(earlier, devices) => {
+                    let folder = match ended.get(*earlier).map(|earlier| &earlier.end) {
+                        Some(TrialEnd::Ran { folder, .. }) => folder.clone(),
+                        _ => String::new(),
+                    };
+                    TrialEnd::SameAs { trial: *earlier, folder, note: devices.note.clone() }
+                }
+                Prepared::Missing(problem) => {
+                    worst = worst.more_severe(Exit::Missing);
+                    self.skip(trial.index, problem)
+                }
+                Prepared::Run(planned) => {
+                    let (end, exit, outcome) = self.trial(planned, &folder, (trial.index, &trial.axes))?;
+                    worst = worst.more_severe(exit);
+                    ran = outcome.map(|(outcome, table)| (&**planned, outcome, table));
+                    end
+                }
+            };
+            let values: Vec<_> = trial.axes.iter().map(|(_, value)| value.clone()).collect();
+            table.append(trial.index, &values, &end)?;
+            ended.push(TrialEnded { end, ran });
+        }
+        if self.process.stop.signal().is_some() {
+            worst = self.signal();
+        }
+        let text = P::sweep_end(experiment, &ended, folder.path());
+        Ok(Ended { exit: worst, sweep: Some((folder.path().to_owned(), text)) })
+    }
+
+    fn skip(&self, index: usize, problem: &Problem) -> TrialEnd {
+        let there = problem.label.clone().map_or(String::new(), |label| format!(": {label}"));
+        if self.process.verbosity == Verbosity::Quiet {
+            print_error(named(Some(index), format!("{}{there}", problem.message)), None);
+        }
+        TrialEnd::Skipped { reason: format!("{}{there}", problem.message.replace('`', "")) }
+    }
+
+    /// Runs one trial of a sweep in its own folder.
+    #[expect(clippy::type_complexity)]
+    fn trial(
+        &mut self,
+        planned: &P,
+        sweep: &SweepDir,
+        (index, axes): (usize, &[(String, String)]),
+    ) -> Result<(TrialEnd, Exit, Option<(Outcome, LabTable)>), RecordError> {
+        (self.process.begun, self.process.started) = (Instant::now(), Utc::now());
+        self.process.load.mark();
+        let console = self.console(Some(index));
+        let mut name = String::new();
+        let result = match planned.ready(&mut self.shared) {
+            Ok(ready) => {
+                let folder = sweep.trial(index, axes)?;
+                name = folder.name();
+                let facts = planned.facts(&ready);
+                execute(&self.process, (planned, ready, facts), &folder, console.clone())
+            }
+            Err(e) => Err(e),
+        };
+        let exit = self.ended(result.as_ref(), Some(index));
+        let (status, reason) = match &result {
+            Ok(outcome) => (outcome.status, outcome.reason.clone()),
+            Err(e) => (Status::Failed, Some(e.to_string())),
+        };
+        let end = TrialEnd::Ran { status, folder: name, reason };
+        Ok((end, exit, result.ok().map(|outcome| (outcome, console.take_table()))))
+    }
+}
+
+/// Words on a trial, with its number where it is one of a sweep.
+fn named(trial: Option<usize>, words: impl std::fmt::Display) -> String {
+    trial.map_or_else(|| words.to_string(), |trial| format!("trial {trial}: {words}"))
+}
+
+/// Says why a run, or what is named of a sweep, did not come to its recorded end.
+fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
+    let hint = match error {
+        ExecuteError::Record(e) => e.hint(),
+        ExecuteError::Data(_) => Some("start again once nothing writes to them, or on a copy"),
+        _ => None,
+    };
+    print_error(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint);
+    Exit::Failed
+}

@@ -1,0 +1,247 @@
+//! A training as a session runs it.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    DatasetInfo as RunFacts, Datasets, ExecuteError, Planned,
+    announce::{begin, compare_with_truth, report_devices, timed_by},
+    device_group::{device_group, own_products},
+};
+use crate::{
+    data::{Dataset, FileFingerprint, Weights, read_weights},
+    event::{Event, Outcome, Status},
+    plan::{self, AllReduceMethod, AllReducePlan, DatasetInfo, Machine, PlanError, ResolvedDevices, Trial},
+    record::{EventSender, RecordError, RunDir, RunFiles, Stopped, write_model},
+    spec::{GpuCount, Init, OnMissing, Problem, Request, Spec},
+    train::{self, Closed, DeviceGroup, StopFlag, Trained, exported, initial_values},
+};
+
+/// A trial with all that may be refused already taken: memory, threads, rows, weights.
+pub struct Ready<'a> {
+    trial: &'a Trial,
+    dataset: Arc<Dataset>,
+    group: DeviceGroup,
+    initial: Vec<f32>,
+    /// How its devices sum, where that is to be said.
+    sums: Option<AllReducePlan>,
+    /// What else is to be said of its devices.
+    note: Option<String>,
+    /// How long it took to load them and to warm them up.
+    loading: Duration,
+}
+
+impl Ready<'_> {
+    /// Trains without a folder.
+    ///
+    /// # Errors
+    /// Where `emit` wants no more.
+    pub fn train(
+        self,
+        stop: &StopFlag,
+        emit: &mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
+    ) -> Result<Trained, Closed> {
+        let Self { trial, dataset, group, initial, .. } = self;
+        train::train(train::TrainSetup { trial, dataset: &dataset, group, initial: &initial, stop, emit })
+    }
+}
+
+impl Planned for Trial {
+    type Spec = Spec;
+    type Shared = Datasets;
+    type Ready<'a> = Ready<'a>;
+
+    fn name(spec: &Spec) -> &str {
+        &spec.name
+    }
+
+    fn plan(
+        spec: &Spec,
+        datasets: &mut Datasets,
+        machine: &Machine,
+        threads: usize,
+    ) -> Result<Self, PlanError> {
+        let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
+        let file = datasets.file_rates(&spec.data.source, &dataset, threads);
+        let planned = plan::plan(spec, dataset.facts(), file, machine, threads)?;
+        initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
+        Ok(planned)
+    }
+
+    /// Whether the two differ in nothing but which devices they asked for, and got the same ones.
+    fn repeats(&self, earlier: &Self) -> bool {
+        let (own, other) = (&self.spec.devices, &earlier.spec.devices);
+        if own.request == other.request
+            || own.on_missing != OnMissing::Clamp
+            || self.devices.used != earlier.devices.used
+        {
+            return false;
+        }
+        let without_request = |spec: &Spec| {
+            let mut spec = spec.clone();
+            spec.devices.request = Request::NumGpus(GpuCount::Exactly(0));
+            spec
+        };
+        without_request(&self.spec) == without_request(&earlier.spec)
+    }
+
+    fn devices(&self) -> &ResolvedDevices {
+        &self.devices
+    }
+
+    fn steps_and_engine(&self) -> Option<(u64, &'static str)> {
+        Some((self.steps, self.engine.name()))
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        self.remarks()
+    }
+
+    fn ready(&self, datasets: &mut Datasets) -> Result<Ready<'_>, ExecuteError> {
+        // Both were read once, when all trials were prepared; what cannot be read again has changed since.
+        let unreadable = |problems: Vec<Problem>| {
+            ExecuteError::Data(problems.into_iter().map(|p| p.message).next().unwrap_or_default())
+        };
+        let dataset = datasets.open(&self.spec).map_err(unreadable)?;
+        if let Some(difference) = difference(self.facts, dataset.facts()) {
+            return Err(ExecuteError::Data(difference));
+        }
+        let weights = initial_weights(self, datasets).map_err(unreadable)?;
+        let begun = Instant::now();
+        let (group, sums) = device_group(self)?;
+        let (loading, note) = (begun.elapsed(), own_products(self));
+        let (init, seed) = (&self.spec.model.init, self.spec.seed);
+        let initial = initial_values(init, &self.programs.layout, seed, weights.as_ref());
+        Ok(Ready { trial: self, dataset, group, initial, sums, note, loading })
+    }
+
+    fn facts<'a>(&'a self, ready: &Ready<'_>) -> RunFacts<'a> {
+        let nccl = ready.sums.as_ref().is_some_and(|sums| sums.by == AllReduceMethod::Nccl);
+        RunFacts {
+            name: &self.spec.name,
+            hash8: self.spec.hash8(),
+            toml: self.spec.to_toml(),
+            notes: self.scaling_in_words().into_iter().collect(),
+            gpus: &self.gpus,
+            threads: self.threads,
+            instruction_set: &self.instruction_set,
+            precision: self.spec.devices.precision.name(),
+            timed_by: timed_by(self),
+            sums: ready.sums.as_ref().map(AllReducePlan::in_words),
+            libraries: [self.engine.is_gpu() && self.has_large_product(), nccl],
+            system: Some(self.spec.logging.system_every_s.map(Duration::from_secs_f64)),
+            files: RunFiles::Training(&self.spec.logging),
+        }
+    }
+
+    fn run(
+        &self,
+        ready: Ready<'_>,
+        folder: &RunDir,
+        stop: &StopFlag,
+        sender: &EventSender,
+    ) -> Result<Outcome, Stopped> {
+        let dataset = Arc::clone(&ready.dataset);
+        begin(self, &dataset, sender)?;
+        report_devices(self, (ready.loading, &ready.note, &ready.sums), sender)?;
+        let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
+        let trained = ready.train(stop, &mut emit).map_err(|Closed| Stopped)?;
+        let Trained { mut outcome, values } = trained;
+        if let Some(values) = &values {
+            match save(self, &dataset, values, folder, &outcome) {
+                Ok(()) => {
+                    let _ = compare_with_truth(self, &dataset, values, sender); // the last event follows in any case
+                }
+                Err(e) => (outcome.status, outcome.reason) = (Status::Failed, Some(e.to_string())),
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// How data that were read anew differ from those that a trial was planned for.
+fn difference(then: DatasetInfo, now: DatasetInfo) -> Option<String> {
+    let numbers = [
+        ("rows to train on", then.train_rows, now.train_rows),
+        ("rows to validate on", then.validation_rows, now.validation_rows),
+        ("features", then.features, now.features),
+        ("targets per row", then.targets, now.targets),
+        ("classes", then.classes.unwrap_or(0), now.classes.unwrap_or(0)),
+    ];
+    let differs = numbers.into_iter().find(|(_, then, now)| then != now);
+    differs.map(|(what, then, now)| format!("there were {then} {what}, and now there are {now}")).or_else(
+        || {
+            (then != now)
+                .then(|| "their features are no longer where they were, in memory or in their file".into())
+        },
+    )
+}
+
+/// The weights of `init = { file = ... }`.
+fn initial_weights(trial: &Trial, datasets: &mut Datasets) -> Result<Option<Weights>, Vec<Problem>> {
+    let Init::File(path) = &trial.spec.model.init else { return Ok(None) };
+    let parameters = trial.programs.layout.parameters.iter();
+    let wanted: Vec<_> =
+        parameters.map(|p| (p.name.clone(), p.shape.iter().rev().copied().collect::<Vec<_>>())).collect();
+    let stamp = FileFingerprint::from_path(path);
+    let weights = read_weights(path, &wanted)?;
+    datasets.see(stamp.as_slice(), "model.init.file").map_err(|problem| vec![problem])?;
+    Ok(Some(weights))
+}
+
+fn save(
+    trial: &Trial,
+    dataset: &Dataset,
+    values: &[f32],
+    folder: &RunDir,
+    outcome: &Outcome,
+) -> Result<(), RecordError> {
+    let parameters = &trial.programs.layout.parameters;
+    let turned: Vec<_> = parameters.iter().map(|p| (p.name.clone(), exported(p, values))).collect();
+    let tensors: Vec<_> =
+        turned.iter().map(|(n, (shape, v))| (n.clone(), shape.clone(), v.as_slice())).collect();
+    let mut metadata = BTreeMap::from([
+        ("format".to_owned(), "pt".to_owned()),
+        ("framework".to_owned(), concat!("runner ", env!("CARGO_PKG_VERSION")).to_owned()),
+        ("name".to_owned(), trial.spec.name.clone()),
+        ("spec_hash".to_owned(), trial.spec.hash8()),
+        ("step".to_owned(), outcome.steps.to_string()),
+        ("epoch".to_owned(), outcome.epochs.unwrap_or(0).to_string()),
+    ]);
+    if !dataset.preprocessing.is_null() {
+        metadata.insert("preprocessing".to_owned(), dataset.preprocessing.to_string());
+    }
+    write_model(&folder.file("model.safetensors"), &tensors, &metadata)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_are_held_against_the_plan() {
+        let then = DatasetInfo {
+            train_rows: 80,
+            validation_rows: 20,
+            features: 4,
+            targets: 1,
+            classes: Some(3),
+            file_row_bytes: None,
+        };
+        assert_eq!(difference(then, then), None);
+        for (now, words) in [
+            (DatasetInfo { train_rows: 79, ..then }, "there were 80 rows to train on, and now there are 79"),
+            (DatasetInfo { features: 5, ..then }, "there were 4 features, and now there are 5"),
+            (DatasetInfo { classes: Some(4), ..then }, "there were 3 classes, and now there are 4"),
+            (
+                DatasetInfo { file_row_bytes: Some(16), ..then },
+                "their features are no longer where they were, in memory or in their file",
+            ),
+        ] {
+            assert_eq!(difference(then, now).as_deref(), Some(words));
+        }
+    }
+}
