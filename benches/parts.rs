@@ -2,6 +2,7 @@
 //! what each logging policy costs.
 
 #[path = "support/products.rs"]
+#[allow(unsafe_code)] // Raw pointers to operands, as `gemm-f32` takes them.
 mod products;
 #[path = "support/trial.rs"]
 mod trial;

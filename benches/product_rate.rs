@@ -2,6 +2,7 @@
 //! against. Each product is a program of its own, run as a step runs it. `cargo bench --bench product_rate -- [--json] [--threads N] [W2 | W3]`
 
 #[path = "support/products.rs"]
+#[allow(unsafe_code)] // Raw pointers to operands, as `gemm-f32` takes them.
 mod products;
 
 use std::time::Instant;

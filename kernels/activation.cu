@@ -1,7 +1,7 @@
 // Elementwise functions and their derivatives.
 //
 // The derivative is computed from what the forward pass kept: the input for GELU, the output for all others
-// (program::Activation). Rectification comes first: it is most common, and a comparison.
+// (program::Activation). RELU comes first: it is the most common one and needs only a comparison.
 
 __device__ __forceinline__ float curved(int activation, float x) {
     switch (activation) {
@@ -28,15 +28,15 @@ __device__ __forceinline__ float activated(int activation, float x) {
     return curved(activation, x);
 }
 
-// A selection for RELU, not a product: a unit that is off has gradient 0 even where d is not finite.
+// RELU selects instead of multiplying: an inactive unit has gradient 0 even if d is not finite.
 __device__ __forceinline__ float times_derivative(int activation, float saved, float d) {
     if (activation == NO_ACTIVATION) return d;
     if (activation == RELU) return saved > 0.0f ? d : 0.0f;
     return d * curved_derivative(activation, saved);
 }
 
-// Reads activation, n. Places: x, y. A thread owns every threads-th quad where places are quads, then every threads-th
-// number of what is left.
+// Reads activation, n. Places: x, y. A thread owns every threads-th quad if the places are aligned, then every threads-th
+// remaining element.
 template <class S>
 __device__ void activate_op(const Op& op, float* arena, const Run&, S s) {
     const float* x = arena + op.at[0];
@@ -50,7 +50,7 @@ __device__ void activate_op(const Op& op, float* arena, const Run&, S s) {
     for (unsigned i = done + s.thread; i < n; i += s.threads) y[i] = activated(f, x[i]);
 }
 
-// Reads activation, n. Places: saved, dy (in place). Threads own numbers as above.
+// Reads activation, n. Places: saved, dy (in place). Threads own elements as above.
 template <class S>
 __device__ void activate_backward_op(const Op& op, float* arena, const Run&, S s) {
     const float* saved = arena + op.at[0];

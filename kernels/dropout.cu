@@ -1,7 +1,7 @@
 // Dropout as a pure function: no state, no mask in memory.
 //
 // Whether a unit is kept is a hash of (seed, layer, step, row within the epoch, unit): program::reference, bit for bit.
-// The backward pass asks again; devices that share a batch ask for their own rows and agree with one that has them all.
+// The backward pass recomputes it. Devices that share a batch compute it for their own rows and agree with a single device.
 
 __device__ __forceinline__ u32 dropout_key(u64 seed, int layer, u64 step, u64 row) {
     const u64 golden = 0x9E3779B97F4A7C15ull;
@@ -22,7 +22,7 @@ __device__ __forceinline__ u32 dropout_draw(u32 key, u32 unit) {
     return x ^ (x >> 16);
 }
 
-// Reads rows, inputs (width), first, layer, f[0] = p. A thread owns every threads-th number.
+// Reads rows, inputs (width), first, layer, f[0] = p. A thread owns every threads-th element.
 template <class S>
 __device__ __forceinline__ void masked(const Op& op, const float* x, float* y, const Run& run, S s) {
     unsigned width = op.inputs;

@@ -1,9 +1,9 @@
-// The batch's rows of features and targets, fetched from the device's own copy of the data.
+// Fetches the batch's rows of features and targets from the device's copy of the data.
 //
-// Row numbers come from the run's counters, so that nothing of this changes from step to step and a captured graph can
-// be replayed as it is. Features and targets go in one op: their loads are in flight together.
+// Row indices come from the run's counters, so arguments do not change between steps and a captured graph can be replayed.
+// Features and targets share one op, so that their loads overlap.
 
-// The row number that row i of this device's batch has in the data.
+// The index in the data of row i of this device's batch.
 __device__ __forceinline__ u64 data_row(const Op& op, const Run& run, unsigned i) {
     if (op.flags & FLAG_CHUNK) return run.offset + i;
     u64 position = run.position + op.first + i;
@@ -11,7 +11,7 @@ __device__ __forceinline__ u64 data_row(const Op& op, const Run& run, unsigned i
 }
 
 // Reads rows, inputs (width of x), outputs (width of y), first, flags. Places: x, y.
-// A thread owns every threads-th number (four of them where rows are whole quads) of x, then of y.
+// A thread owns every threads-th element (or quad, if rows are whole quads) of x, then of y.
 template <class S>
 __device__ void gather_op(const Op& op, float* arena, const Run& run, S s) {
     bool validation = op.flags & FLAG_VALIDATION;

@@ -1,7 +1,7 @@
-// Losses per row, whether the row is right, and the gradient of the mean, in one pass over the predictions.
+// Per row: the loss and whether the prediction is right; and the gradient of the mean. One pass over the predictions.
 //
-// A row is shared by as many lanes of a warp as it has work for (a power of two), which meet by shuffles only: a narrow
-// row costs a thread, a wide one a warp, and no block ever waits. Largest outputs are taken out before exponentials.
+// A row is shared by a power of two of lanes that communicate only by shuffles: a narrow row takes a thread, a wide one a
+// warp, and no block waits. Exponentials are taken after subtracting the largest output.
 
 struct Term {
     float loss, gradient;
@@ -14,7 +14,7 @@ __device__ __forceinline__ Term term_of(int loss, float d) {
     return size <= 1.0f ? Term{0.5f * d * d, d} : Term{size - 0.5f, sign};
 }
 
-// A NaN wins, so that it reaches the loss.
+// NaN wins, so that it reaches the loss.
 __device__ __forceinline__ float larger(float a, float b) { return a != a ? a : b != b ? b : a < b ? b : a; }
 
 // Reads loss, rows, inputs (width), total_rows. Places: prediction, target, per_row, hits, gradient.
@@ -26,7 +26,7 @@ __device__ void loss_op(const Op& op, float* arena, const Run&, S s) {
     for (u64 first = s.thread - lane_of(s.thread); first < (u64)op.rows << shift; first += s.threads) {
         u64 row = (first + lane_of(s.thread)) >> shift;
         bool inside = row < (u64)op.rows;
-        int mine = inside ? width : 0;   // a lane outside has no outputs, but meets the others
+        int mine = inside ? width : 0;   // a lane outside has no outputs, but takes part in shuffles
         const float* p = arena + op.at[0] + row * width;
         float* gradient = gradients ? gradients + row * width : 0;
         float loss = 0.0f;
@@ -40,14 +40,14 @@ __device__ void loss_op(const Op& op, float* arena, const Run&, S s) {
             }
             loss = group_sum(loss, lanes);
         } else {
-            // A label that is no class makes the loss NaN: it must not become an address.
+            // An invalid label makes the loss NaN: it must not become an address.
             float label = inside ? arena[op.at[1] + row] : 0.0f;
             bool known = label >= 0.0f && label < width;
             int correct = known ? (int)label : 0;
             float most = __uint_as_float(0xff800000u), total = 0.0f;
             for (int j = part; j < mine; j += lanes) most = larger(most, p[j]);
             for (int d = lanes >> 1; d > 0; d >>= 1) most = larger(most, __shfl_xor_sync(ALL_LANES, most, d));
-            int earlier = 0;   // outputs before the label's that are as large: ties go to the first
+            int earlier = 0;   // earlier outputs equal to the label's: ties go to the first
             for (int j = part; j < mine; j += lanes) {
                 total += expf(p[j] - most);
                 earlier += j < correct && p[j] == most;

@@ -1,28 +1,28 @@
-// Matrix products with what follows them: bias and activation, an activation's derivative, or the plain SGD update.
+// Matrix products with a fused epilogue: bias and activation, an activation's derivative, or the plain SGD update.
 //
-// All three products of a layer are C[m, n] = A[m, k] B[k, n] where A or B may be stored transposed: a matter of strides,
-// so that no transpose is ever made. Four ways, by shape:
+// All three products of a layer are C[m, n] = A[m, k] B[k, n], where A or B may be stored transposed: strides express that,
+// so no transpose is made. Four algorithms, by shape:
 //  - `tiled`: a block computes a square tile of C from shared memory, a thread 4x4 (or 2x2) of it in registers, while the
-//    next slices of A and B are on their way from global memory. Only in stand-alone kernels.
-//  - `slim_rows`: up to 16 columns and a long k: a warp owns a row of C and each lane a part of k, so that A is read once.
-//  - `slim_columns`: A transposed and m or n up to 16: threads go along the wide side, warps share k.
+//    next slices of A and B are loaded from global memory. Only in stand-alone kernels.
+//  - `slim_rows`: up to 16 columns and a long k: a warp owns a row of C and each lane a part of k, so A is read once.
+//  - `slim_columns`: A transposed and m or n up to 16: threads run along the wide side, warps share k.
 //  - `direct`: everything else, and everything in `interpret` and `interpret_grid`: a thread computes 4x4 elements or one straight
-//    from the operands, or several lanes share one element's k where elements are few.
-// Where a thread sums an element alone it does so in the order of k by fused multiply-adds.
+//    from the operands, or several lanes share one element's k if there are few elements.
+// A thread that sums an element alone uses fused multiply-adds in the order of k.
 
 // ---------------------------------------------------------------------------------------------------------- product
 
-// A product and what follows it. A[i, p] lies at a[i * a_row + p * a_step], B[p, j] at b[p * b_step + j * b_column].
+// A product and its epilogue. A[i, p] lies at a[i * a_row + p * a_step], B[p, j] at b[p * b_step + j * b_column].
 struct Product {
     const float *a, *b;
     int m, k, n, flags;
     int a_row, a_step, b_step, b_column;
-    // What follows, in this order; a null pointer leaves its part out.
+    // The epilogue, in this order; a null pointer omits its part.
     const float* bias;    // [n], added
     float* pre;           // [m, n], kept before the activation
-    const float* saved;   // [m, n], of the activation whose derivative is multiplied; else the activation is applied
+    const float* saved;   // [m, n], saved by the activation whose derivative is multiplied; if null, the activation is applied
     int activation;
-    bool update;          // C -= rate times the product, else C is the product
+    bool update;          // C -= rate * product, else C = product
     float rate;
     float* c;             // [m, n]
 
@@ -51,7 +51,7 @@ __device__ __forceinline__ Product linear_product(const Op& op, float* arena) {
             place(arena, op.at[2]), place(arena, op.at[3]), 0, op.activation, false, 0.0f, arena + op.at[4]};
 }
 
-// dx = (dy W^T) f'(saved). Reads the same. Places: dy, weight, dx, saved.
+// dx = (dy W^T) f'(saved). Reads as above. Places: dy, weight, dx, saved.
 __device__ __forceinline__ Product input_gradient_product(const Op& op, float* arena) {
     float* saved = place(arena, op.at[3]);
     return {arena + op.at[0], arena + op.at[1], op.rows, op.outputs, op.inputs, op.flags,
@@ -66,9 +66,9 @@ __device__ __forceinline__ Product weight_gradient_product(const Op& op, float* 
             0, 0, 0, 0, (op.flags & FLAG_UPDATE) != 0, rate_of(op, run), arena + op.at[2]};
 }
 
-// Finishes R x R elements that a thread holds in registers: (i0 + y * down, j0 + x * across). One loop that is not unrolled:
-// registers have no index, so the numbers move up one by one. What follows a product is then in the code once, not R x R
-// times, and no number has to live through a call.
+// Finishes R x R elements that a thread holds in registers: (i0 + y * down, j0 + x * across). The loop is not
+// unrolled: registers cannot be indexed, so the elements move up one by one. The epilogue is then compiled once, not R x R
+// times, and no element has to live across a call.
 template <int R>
 __device__ __forceinline__ void finish_all(const Product& c, float (&sum)[R][R], int i0, int down, int j0, int across) {
 #pragma unroll 1
@@ -85,8 +85,8 @@ __device__ __forceinline__ void finish_all(const Product& c, float (&sum)[R][R],
 const int DEPTH = 16;        // of k per slice
 const int TILE_THREADS = 256;
 
-// One slice of an operand into registers: EDGE numbers along its side of C, DEPTH along k. `ALONG_K`: k is the stored
-// rows' direction. Consecutive threads take consecutive addresses. Outside the matrix there are zeros.
+// One slice of an operand into registers: EDGE elements along its side of C, DEPTH along k. `ALONG_K`: stored rows run
+// along k. Consecutive threads read consecutive addresses. Zeros outside the matrix.
 template <int EDGE, bool ALONG_K>
 __device__ __forceinline__ void fetch(const float* from, int side, int k, int side0, int k0, int flags,
                                       float (&into)[EDGE / 16]) {
@@ -123,7 +123,7 @@ __device__ __forceinline__ void tiled(const Product& c) {
         fetch<EDGE, !TA>(c.a, c.m, c.k, i0, 0, c.flags, a);
         fetch<EDGE, TB>(c.b, c.n, c.k, j0, 0, c.flags, b);
         for (int k0 = 0; k0 < c.k; k0 += DEPTH) {
-            __syncthreads();   // the slice before has been read
+            __syncthreads();   // the previous slice has been read
             store<EDGE, !TA>(left, a);
             store<EDGE, TB>(right, b);
             __syncthreads();
@@ -146,7 +146,7 @@ __device__ __forceinline__ void tiled(const Product& c) {
     }
 }
 
-// Large tiles where there are enough of them for all blocks, else small ones.
+// Large tiles if there are enough for all blocks, else small ones.
 template <bool TA, bool TB>
 __device__ __forceinline__ void tiled(const Product& c) {
     u64 large = (u64)((c.m + 63) / 64) * ((c.n + 63) / 64);
@@ -182,7 +182,7 @@ __device__ __forceinline__ void slim_rows(const Product& c, Launch s) {
 }
 
 // A transposed, m or n <= SLIM: C is wide^T slim or its transpose. A block owns strips of 32 along the wide side;
-// lane = place in the strip, and warp w of 8 owns k = w, w + 8, ...; the eight sums are joined in order.
+// lane = position in the strip, and warp w of 8 owns k = w, w + 8, ...; the eight sums are joined in order.
 __device__ __forceinline__ void slim_columns(const Product& c) {
     __shared__ float sums[8][SLIM][32];
     bool upright = c.n <= SLIM;   // the wide side is m
@@ -198,7 +198,7 @@ __device__ __forceinline__ void slim_columns(const Product& c) {
             for (int y = 0; y < SLIM; y++)
                 if (y < slim_width) sum[y] = fmaf(w, operand(slim[(u64)p * slim_width + y], c.flags), sum[y]);
         }
-        __syncthreads();   // the strip before has been read
+        __syncthreads();   // the previous strip has been read
 #pragma unroll
         for (int y = 0; y < SLIM; y++)
             if (y < slim_width) sums[warp][y][lane] = sum[y];
@@ -214,8 +214,8 @@ __device__ __forceinline__ void slim_columns(const Product& c) {
 // ----------------------------------------------------------------------------------------------------------- direct
 
 // 4 x 4 elements per thread: rows i, i + m/4, ... and columns j, j + n/4, ... (rounded up), so that neighbours read
-// neighbouring addresses. Where B is transposed the lanes of a warp begin at different k: they would all hit one bank of
-// shared memory else.
+// neighbouring addresses. With B transposed the lanes of a warp begin at different k to avoid
+// conflicts on one bank of shared memory.
 template <class S>
 __device__ __forceinline__ void direct_squares(const Product& c, S s) {
     const int R = 4;
@@ -224,7 +224,7 @@ __device__ __forceinline__ void direct_squares(const Product& c, S s) {
     for (u64 t = s.thread; t < squares; t += s.threads) {
         int i0 = (int)(t / across), j0 = (int)(t % across);
         float sum[R][R] = {};
-        const float *a[R], *b[R];   // rows and columns beyond the last read the first and are not finished
+        const float *a[R], *b[R];   // rows and columns past the end read the first and are not stored
 #pragma unroll
         for (int q = 0; q < R; q++) {
             int i = i0 + q * down, j = j0 + q * across;
@@ -247,8 +247,8 @@ __device__ __forceinline__ void direct_squares(const Product& c, S s) {
     }
 }
 
-// `lanes` consecutive lanes own an element together, as many as there are threads to spare and k gives work to: lane l of
-// them k = l, l + lanes, ... Whole warps stay in the loop for the shuffles' sake.
+// `lanes` consecutive lanes share an element, depending on spare threads and k: lane l has k = l, l + lanes, ... Whole warps
+// stay in the loop for the shuffles.
 template <class S>
 __device__ __forceinline__ void direct_shared(const Product& c, S s) {
     u64 elements = (u64)c.m * c.n;
@@ -267,7 +267,7 @@ __device__ __forceinline__ void direct_shared(const Product& c, S s) {
     }
 }
 
-// All three products of programs: one text for three kinds, so that an interpreter holds it once.
+// All three products of programs: one function for three kinds, so an interpreter contains it once.
 template <class S>
 __device__ void product_op(const Op& op, float* arena, const Run& run, S s) {
     Product c = op.kind == OP_LINEAR           ? linear_product(op, arena)

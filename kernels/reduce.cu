@@ -1,9 +1,9 @@
-// Sums over a whole buffer into one cell: norms and means, in double precision and one fixed order.
+// Reduces a buffer into one cell (norms and means), in double precision and a fixed order.
 //
 // The order is that of the scope's `sum`: strided sums of threads, shuffles of warps, warps of a block, blocks in order.
-// No float is ever added by an atomic, so the same launch has the same bits.
+// No float is added atomically, so equal launches give equal bits.
 
-// Reads n. Places: of, cell. Threads own every threads-th number.
+// Reads n. Places: of, cell. A thread owns every threads-th element.
 template <class S>
 __device__ void norm_op(const Op& op, float* arena, const Run& run, S s) {
     const float* of = arena + op.at[0];
@@ -12,7 +12,7 @@ __device__ void norm_op(const Op& op, float* arena, const Run& run, S s) {
           [=](double total) { *cell = (float)sqrt(total); });
 }
 
-// Reads n, scale. Places: of, cell. Threads own every threads-th number.
+// Reads n, scale. Places: of, cell. A thread owns every threads-th element.
 template <class S>
 __device__ void mean_op(const Op& op, float* arena, const Run& run, S s) {
     const float* of = arena + op.at[0];

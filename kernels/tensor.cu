@@ -1,38 +1,38 @@
-// Whole tensors, outside of programs: fill, copy, add, sums and norms, and a digest by which devices compare memory.
+// Operations on whole tensors, outside of programs: fill, copy, add, sums, norms, and a digest to compare devices' memory.
 
-// A thread owns every threads-th number.
+// A thread owns every threads-th element.
 extern "C" __global__ void tensor_fill(float* x, u64 n, float value) {
     Launch s;
     for (u64 i = s.thread; i < n; i += s.threads) x[i] = value;
 }
 
-// A thread owns every threads-th number.
+// A thread owns every threads-th element.
 extern "C" __global__ void tensor_copy(const float* x, float* y, u64 n) {
     Launch s;
     for (u64 i = s.thread; i < n; i += s.threads) y[i] = x[i];
 }
 
-// y = a + b. A thread owns every threads-th number.
+// y = a + b. A thread owns every threads-th element.
 extern "C" __global__ void tensor_add(const float* a, const float* b, float* y, u64 n) {
     Launch s;
     for (u64 i = s.thread; i < n; i += s.threads) y[i] = a[i] + b[i];
 }
 
-// y += bias, to every row. A thread owns every threads-th number.
+// y += bias, to every row. A thread owns every threads-th element.
 extern "C" __global__ void tensor_add_rows(float* y, const float* bias, u64 n, u64 width) {
     Launch s;
     for (u64 i = s.thread; i < n; i += s.threads) y[i] += bias[i % width];
 }
 
-// out = the sum of squares of x, which is the trace of M M^T (mode 0), its root, the Frobenius norm of M (1), or the sum
-// of x (2). `partial` is as in Run. Threads own every threads-th number.
+// out = the sum of squares of x, the trace of M M^T (mode 0); its root, the Frobenius norm of M (1); or the sum of x (2).
+// `partial` is as in Run. A thread owns every threads-th element.
 extern "C" __global__ void tensor_reduce(const float* x, u64 n, int mode, double* partial, float* out) {
     Launch().sum(partial, n, [=](u64 i) { return mode == 2 ? (double)x[i] : (double)x[i] * x[i]; },
                  [=](double total) { *out = (float)(mode == 1 ? sqrt(total) : total); });
 }
 
-// SplitMix64's finalizer over a number's bits and its place, as device::digest has it: equal memory has an equal digest,
-// and exchanged or shifted numbers have another.
+// SplitMix64's finalizer over an element's bits and index, as in device::digest: equal memory has equal digests, and
+// permuted elements have different ones.
 __device__ __forceinline__ u64 mixed(u32 bits, u64 place) {
     u64 z = bits ^ ((place + 1) * 0x9E3779B97F4A7C15ull);
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -40,8 +40,8 @@ __device__ __forceinline__ u64 mixed(u32 bits, u64 place) {
     return z ^ (z >> 31);
 }
 
-// out += the wrapping sum of all mixed numbers: whole numbers, so the order of atomics does not matter. A thread owns
-// every threads-th number.
+// out += the wrapping sum of all hashes: integers, so the order of atomics does not matter. A thread owns every threads-th
+// element.
 extern "C" __global__ void digest(const float* x, u64 n, u64* out) {
     Launch s;
     u64 own = 0;

@@ -224,8 +224,6 @@ pub struct Outcome {
     pub timing: Vec<PhaseTime>,
     /// `transfers.csv`.
     pub transfers: Vec<Transfer>,
-    /// The first step's time on the host clock.
-    pub warmup_s: Option<f64>,
     /// What it took to read the host's clock and to write its times down.
     pub instrument: ClockCost,
     /// `trace.json`; empty where it was not asked for.

@@ -34,24 +34,22 @@
 //! | [`report`] | run folders into tables and comparisons |
 //! | [`cli`] | the command line: arguments, commands, printing |
 
-#![deny(missing_docs, unsafe_code, clippy::undocumented_unsafe_blocks)]
-
 pub mod cli;
 pub mod collective;
 pub mod data;
 pub mod device;
 pub mod event;
 pub mod host;
-pub mod lab;
+mod lab;
 pub mod op;
 pub mod plan;
 pub mod program;
 pub mod random;
 pub mod record;
 pub mod report;
-pub mod run;
+mod run;
 pub mod spec;
-pub mod tensor;
+mod tensor;
 pub mod train;
 pub mod units;
 pub mod vector;

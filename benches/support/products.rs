@@ -113,25 +113,29 @@ impl Product {
         let [m, k, n] = self.shape.mkn.map(|d| d as isize);
         let (left_column, left_row) = if self.shape.form == Form::WeightGradient { (m, 1) } else { (1, k) };
         let (right_column, right_row) = if self.shape.form == Form::InputGradient { (k, 1) } else { (1, n) };
-        let parallelism =
-            if threads > 1 { gemm::Parallelism::Rayon(threads) } else { gemm::Parallelism::None };
+        let parallelism = if threads > 1 {
+            gemm_common::Parallelism::Rayon(threads)
+        } else {
+            gemm_common::Parallelism::None
+        };
         let [rows, terms, columns] = self.shape.mkn;
+        // The crate prefers results whose columns are contiguous: it computes the transpose of ours.
         // SAFETY: the three slices are as long as their shapes say, and strides are those of the shapes.
         unsafe {
-            gemm::gemm(
-                rows,
+            gemm_f32::gemm::f32::get_gemm_fn()(
                 columns,
+                rows,
                 terms,
                 self.out.as_mut_ptr(),
-                1,
                 n,
+                1,
                 false,
-                self.left.as_ptr(),
-                left_column,
-                left_row,
                 self.right.as_ptr(),
-                right_column,
                 right_row,
+                right_column,
+                self.left.as_ptr(),
+                left_row,
+                left_column,
                 0.0_f32,
                 1.0_f32,
                 false,

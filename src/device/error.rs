@@ -15,6 +15,14 @@ pub enum DeviceError {
         /// What was asked for.
         bytes: u64,
     },
+    /// Memory was handed to it that it cannot take; a defect of this program.
+    #[error("`{device}` was handed {what}")]
+    Operand {
+        /// The device.
+        device: String,
+        /// What is wrong with the memory.
+        what: String,
+    },
     /// The device fetches rows from its own memory only.
     #[error("rows that stay in a file cannot be fetched by this device: they must be brought to it")]
     RowsInFile,

@@ -1,6 +1,11 @@
 //! The ledger: every copy between memories and every wait of the host for a device, by purpose.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use super::Moved;
 
 use crate::op::Reads;
 
@@ -111,6 +116,18 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// What a copy that was begun at `begun` and is over now came to.
+    pub fn count(&mut self, kind: Kind, purpose: Purpose, moved: Moved, begun: Instant) {
+        match moved {
+            Moved::Bytes(bytes) => self.copy(kind, purpose, bytes, begun.elapsed()),
+            Moved::AfterWait { bytes, wait } => {
+                self.sync(purpose, wait);
+                self.copy(kind, purpose, bytes, begun.elapsed().saturating_sub(wait));
+            }
+            Moved::Nothing => self.nothing(kind, purpose),
+        }
+    }
+
     /// A copy that moved bytes.
     pub fn copy(&mut self, kind: Kind, purpose: Purpose, bytes: u64, time: Duration) {
         self.copies(kind, purpose, 1, bytes, time);

@@ -4,7 +4,7 @@
 //! time; nothing here is generic over one. All that crosses between host and device passes through [`Device`], the one
 //! door that knows purpose, direction and bytes.
 
-pub mod backend;
+pub(crate) mod backend;
 mod clock;
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -238,14 +238,8 @@ impl Device {
         copy: impl FnOnce(&mut dyn Executor) -> Result<Moved, DeviceError>,
     ) -> Result<(), DeviceError> {
         let start = std::time::Instant::now();
-        match copy(&mut *self.executor)? {
-            Moved::Bytes(bytes) => self.ledger.copy(kind, purpose, bytes, start.elapsed()),
-            Moved::AfterWait { bytes, wait } => {
-                self.ledger.sync(purpose, wait);
-                self.ledger.copy(kind, purpose, bytes, start.elapsed().saturating_sub(wait));
-            }
-            Moved::Nothing => self.ledger.nothing(kind, purpose),
-        }
+        let moved = copy(&mut *self.executor)?;
+        self.ledger.count(kind, purpose, moved, start);
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! What happened when: spans of time by lane, in detail for the first steps and in ever coarser windows after them, so
-//! that a run of any length has a trace of bounded size.
+//! A run's timeline: spans of time by lane, in detail for the first steps and in growing windows after them, so that a
+//! trace has a bounded size.
 
 use std::time::{Duration, Instant};
 
@@ -8,25 +8,25 @@ use crate::program::Phase;
 /// Steps of a lane that are kept in detail.
 pub const DETAILED_STEPS: u64 = 200;
 
-/// Spans of a lane that are kept in detail, however few steps they are.
+/// Maximum spans of a lane that are kept in detail.
 const MOST_SPANS: usize = 8192;
 
-/// Windows of a lane; when there are so many, neighbours are joined.
+/// Maximum windows of a lane; then neighbours are joined.
 const MOST_WINDOWS: usize = 2048;
 
-/// The first windows are this long.
+/// Length of the first windows.
 const WINDOW: Duration = Duration::from_millis(1);
 
-/// Who spends the time.
+/// What spends the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// The host's loop: rows, blocks of steps, validation, log.
     Host,
     /// The device's own work: steps and their phases.
     Device,
-    /// Rows on their way to a device that computes meanwhile.
+    /// Uploads of rows beside computing.
     CopyIn,
-    /// Metrics on their way to the host.
+    /// Downloads of metrics.
     CopyOut,
 }
 
@@ -45,20 +45,20 @@ impl Lane {
     }
 }
 
-/// A span of time, in nanoseconds since training began.
+/// A span of time, in nanoseconds since the start of training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// What was done.
+    /// The activity.
     pub phase: Phase,
     /// Its start.
     pub start_ns: u64,
     /// Its end.
     pub end_ns: u64,
-    /// Optimizer steps in it, where it holds whole ones.
+    /// Optimizer steps in it, if it holds complete ones.
     pub steps: u64,
 }
 
-/// Spans of which only sums are kept.
+/// A window of spans of which only sums are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The first one's start.
@@ -76,11 +76,11 @@ pub struct Window {
 pub struct LaneTrace {
     /// In the order of their ends.
     pub spans: Vec<Span>,
-    /// What came after, in order.
+    /// Windows of later spans, in order.
     pub windows: Vec<Window>,
     steps: u64,
     window_ns: u64,
-    /// What the parts of the step under way have taken, where only sums are kept.
+    /// Time of the current step's parts, while only sums are kept.
     parts_ns: [u64; Phase::ALL.len()],
 }
 
@@ -96,7 +96,7 @@ impl Trace {
         &self.lanes[lane as usize]
     }
 
-    /// Takes a span; those of a lane must come in the order of their ends. A span of whole steps bears their number.
+    /// Adds a span; a lane's spans must come in the order of their ends. A span of complete steps has their number.
     pub fn span(
         &mut self,
         lane: Lane,
@@ -123,7 +123,7 @@ impl LaneTrace {
             return;
         }
         self.window_ns = self.window_ns.max(WINDOW.as_nanos() as u64);
-        // On a device's lane a step comes after its parts and holds them: it alone says where they were.
+        // On a device's lane a step comes after its parts and contains them, so it alone extends the window.
         self.parts_ns[span.phase as usize] += span.end_ns.saturating_sub(span.start_ns);
         if lane == Lane::Device && span.steps == 0 {
             return;

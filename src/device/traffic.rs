@@ -32,15 +32,7 @@ impl Traffic {
         moved: Moved,
         begun: Instant,
     ) {
-        let ledger = self.ledger([from, to]);
-        match moved {
-            Moved::Bytes(bytes) => ledger.copy(kind, purpose, bytes, begun.elapsed()),
-            Moved::AfterWait { bytes, wait } => {
-                ledger.sync(purpose, wait);
-                ledger.copy(kind, purpose, bytes, begun.elapsed().saturating_sub(wait));
-            }
-            Moved::Nothing => ledger.nothing(kind, purpose),
-        }
+        self.ledger([from, to]).count(kind, purpose, moved, begun);
     }
 
     /// Counts one wait of the host for a device.

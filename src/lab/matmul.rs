@@ -15,7 +15,6 @@ use crate::{
     train::StopFlag,
 };
 
-/// All shapes on all devices.
 pub fn run(
     trial: &LabTrial,
     shapes: &[[usize; 3]],
@@ -125,7 +124,6 @@ impl<'a> Job<'a> {
 struct End {
     /// Those that were done, where that is known.
     row: Option<ProductRow>,
-    /// Why there are no more.
     halt: Option<LabError>,
 }
 

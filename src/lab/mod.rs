@@ -10,7 +10,7 @@ mod transfer;
 use std::{path::Path, time::Duration};
 
 use crate::{
-    device::{Route, backend::Backend, cpu::HostBackend},
+    device::{DeviceError, Route, backend::Backend, cpu::HostBackend},
     event::{Event, Level, Outcome, Status, Transfer},
     plan::{
         DeviceId,
@@ -27,31 +27,16 @@ pub type Emit<'a> = &'a (dyn Fn(Event) -> Result<(), Closed> + Sync);
 /// Why an experiment ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A device or a tensor refused.
     #[error(transparent)]
     Tensor(#[from] TensorError),
-    /// A GPU cannot be used.
-    #[error(transparent)]
-    Device(crate::device::DeviceError),
     /// A step did not do what it declares.
     #[error("{0}")]
     Step(String),
     /// A thread of the lab ended unexpectedly.
     #[error("the thread that drives `{device}` ended unexpectedly")]
-    Lost {
-        /// The device.
-        device: String,
-    },
-    /// A GPU, in a program without CUDA.
-    #[error("`{device}` cannot be used: this program was built without its feature `cuda`")]
-    NoBackend {
-        /// The device.
-        device: String,
-    },
-    /// Nobody takes events any more.
+    Lost { device: String },
     #[error("the run can no longer be recorded")]
     Closed,
-    /// The run was asked to stop.
     #[error("interrupted")]
     Interrupted,
 }
@@ -65,8 +50,8 @@ impl From<Closed> for LabError {
 /// The devices of a trial.
 ///
 /// # Errors
-/// Where one has no backend.
-pub fn devices(trial: &LabTrial) -> Result<Devices, LabError> {
+/// Where one cannot be used.
+pub fn devices(trial: &LabTrial) -> Result<Devices, DeviceError> {
     // The host takes part in every copy, whether or not it computes.
     let mut places = vec![DeviceId::Cpu];
     let others = trial.devices.used.iter().chain(trial.memory.iter().map(|(place, _)| place));
@@ -75,7 +60,7 @@ pub fn devices(trial: &LabTrial) -> Result<Devices, LabError> {
             places.push(*place);
         }
     }
-    let backend = |place: DeviceId| -> Result<Box<dyn Backend>, LabError> {
+    let backend = |place: DeviceId| -> Result<Box<dyn Backend>, DeviceError> {
         match place {
             DeviceId::Cpu => Ok(Box::new(HostBackend::cpu(trial.threads))),
             DeviceId::Virtual(i) => Ok(Box::new(HostBackend::virtual_gpu(i))),
@@ -86,19 +71,19 @@ pub fn devices(trial: &LabTrial) -> Result<Devices, LabError> {
 }
 
 #[cfg(feature = "cuda")]
-fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, LabError> {
-    use crate::device::{DeviceError, cuda};
+fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, DeviceError> {
+    use crate::device::cuda;
 
-    let unusable =
-        |why: String| LabError::Device(DeviceError::Unusable { device: format!("gpu:{ordinal}"), why });
+    let unusable = |why| DeviceError::Unusable { device: format!("gpu:{ordinal}"), why };
     let found = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
     let gpu = found.ok_or_else(|| unusable("it is no longer there".into()))?;
-    Ok(Box::new(cuda::CudaBackend::open(gpu).map_err(LabError::Device)?))
+    Ok(Box::new(cuda::CudaBackend::open(gpu)?))
 }
 
 #[cfg(not(feature = "cuda"))]
-fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, LabError> {
-    Err(LabError::NoBackend { device: format!("gpu:{ordinal}") })
+fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, DeviceError> {
+    let why = "this program was built without its feature `cuda`".into();
+    Err(DeviceError::Unusable { device: format!("gpu:{ordinal}"), why })
 }
 
 /// Runs a trial. Files that steps save go to `folder`.
@@ -162,7 +147,6 @@ pub fn planned(trial: &LabTrial) -> (&'static str, u64) {
 struct Sums {
     /// Products, copies or steps.
     done: u64,
-    /// Time in them.
     work: Duration,
     /// Time of the log within.
     logging: Duration,

@@ -19,7 +19,6 @@ use crate::{
     train::StopFlag,
 };
 
-/// All steps.
 pub fn run(
     trial: &LabTrial,
     plans: &[StepPlan],
@@ -56,7 +55,6 @@ struct Made<'a> {
     seed: u64,
 }
 
-/// What a step gave.
 enum Given {
     Tensor(Tensor),
     /// The same tensor as the operand.

@@ -4,10 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Emit, LabError, Sums, go_on};
 use crate::{
-    device::{
-        Purpose,
-        backend::{HostMemory, Staging},
-    },
+    device::{Purpose, backend::Staging},
     event::{CopyRow, Event},
     plan::{
         DeviceId,
@@ -21,7 +18,6 @@ use crate::{
     train::StopFlag,
 };
 
-/// All copies of all sizes.
 pub fn run(
     trial: &LabTrial,
     copies: &[CopyPlan],
@@ -56,11 +52,8 @@ fn measure(
 ) -> Result<CopyRow, LabError> {
     let len = (bytes / 4) as usize;
     let device = if copy.from == DeviceId::Cpu { to } else { from };
-    let memory = copy.memory.map(|memory| match memory {
-        Memory::Pageable => HostMemory::Pageable,
-        Memory::Pinned => HostMemory::Pinned,
-    });
-    let mut host: Option<Box<dyn Staging>> = memory.map(|memory| device.staging(memory, len)).transpose()?;
+    let mut host: Option<Box<dyn Staging>> =
+        copy.memory.map(|memory| device.staging(memory, len)).transpose()?;
     let source =
         Tensor::full(from, &[if copy.from == DeviceId::Cpu && host.is_some() { 0 } else { len }], 1.0)?;
     let target = Tensor::zeros(to, &[if copy.to == DeviceId::Cpu && host.is_some() { 0 } else { len }])?;
@@ -90,7 +83,7 @@ fn measure(
     Ok(CopyRow {
         from: from.name().to_owned(),
         to: to.name().to_owned(),
-        memory: memory.map(HostMemory::name),
+        memory: copy.memory.map(Memory::name),
         bytes,
         count,
         mean_s: total.as_secs_f64() / count.max(1) as f64,

@@ -1,4 +1,4 @@
-//! Rows of features: in memory, or kept in a file and fetched from there.
+//! Rows of features, in memory or in a file.
 
 use std::{
     io,
@@ -11,32 +11,32 @@ use std::{
 
 use crate::units;
 
-/// Reads rows of features by number from something larger than memory.
+/// Reads rows of features by index from a source larger than memory.
 pub trait RowReader: Send + Sync {
-    /// Copies the rows numbered `rows`, in that order, to `out` (`rows.len() * features`).
+    /// Copies `rows`, in this order, to `out` of `rows.len() * features` elements.
     fn read_rows(&self, rows: &[u32], out: &mut [f32]) -> io::Result<()>;
-    /// Copies as many rows as `out` holds, from number `first` on.
+    /// Fills `out` with rows from `first` on.
     fn read_range(&self, first: u32, out: &mut [f32]) -> io::Result<()>;
-    /// Bytes that a row has where it is kept.
+    /// Bytes of a stored row.
     fn row_bytes(&self) -> u64;
-    /// The same rows; what is read by way of these is counted there.
+    /// A reader of these rows that counts its reads.
     fn counted(&self, reads: Arc<Reads>) -> Arc<dyn RowReader>;
-    /// What has become of what they are read from since it was opened: for a look now and then, and at the end.
+    /// The change of the source since it was opened; checked from time to time and at the end.
     fn change(&self) -> Option<FileChange> {
         None
     }
 }
 
-/// What became of an open file, in words.
+/// A change of an open file, as a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileChange {
-    /// Something was written to it: what is read may be of either content.
+    /// The file was written to: reads may return old or new contents.
     Written(String),
-    /// Its path leads elsewhere or nowhere: what is read is still of the file that was opened.
+    /// Its path leads elsewhere or nowhere: reads still return the opened file's contents.
     Replaced(String),
 }
 
-/// Room for `len` items in all, where memory has it, and for no more than that, which is what the plan counts.
+/// Reserves capacity for exactly `len` items in total, which is what the plan counts.
 ///
 /// # Errors
 /// `memory does not hold <what>, 3 MiB`.
@@ -47,7 +47,7 @@ pub fn make_room<T>(buffer: &mut Vec<T>, len: usize, what: &str) -> io::Result<(
     })
 }
 
-/// What was read of rows in a file, by however many threads.
+/// Counts of rows read from a file, over all threads.
 #[derive(Debug, Default)]
 pub struct Reads {
     calls: AtomicU64,
@@ -56,9 +56,9 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Counts rows of so many bytes that took so many calls of the system.
+    /// Counts the bytes and system calls of a read.
     pub fn add(&self, calls: u64, bytes: u64, time: Duration) {
-        // Sums, which nothing else depends on.
+        // Relaxed: independent counters.
         self.calls.fetch_add(calls, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.nanoseconds.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
@@ -72,12 +72,12 @@ impl Reads {
     }
 }
 
-/// Where features are.
+/// The location of features.
 #[derive(Clone)]
 pub enum Store {
     /// In the host's memory, row-major.
     Memory(Arc<Vec<f32>>),
-    /// In a file, read by rows.
+    /// In a file.
     File(Arc<dyn RowReader>),
 }
 

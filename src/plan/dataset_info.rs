@@ -1,9 +1,9 @@
-//! What planning must know of the data.
+//! The facts about the data that planning needs.
 
-/// Bytes of a number.
+/// Bytes of an element.
 const NUMBER_BYTES: u64 = 4;
 
-/// What the data are.
+/// Sizes of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatasetInfo {
     /// Rows to train on.
@@ -12,11 +12,11 @@ pub struct DatasetInfo {
     pub validation_rows: usize,
     /// Features per row.
     pub features: usize,
-    /// Numbers per target.
+    /// Elements per target.
     pub targets: usize,
-    /// Classes, where targets are classes.
+    /// Number of classes, for a classification.
     pub classes: Option<usize>,
-    /// Bytes of a row's features in their file, where they stay there.
+    /// Bytes of a row's features in the file, if they stay there.
     pub file_row_bytes: Option<u64>,
 }
 
@@ -26,7 +26,7 @@ impl DatasetInfo {
         self.file_row_bytes.is_some()
     }
 
-    /// Rows of both kinds.
+    /// Training and validation rows.
     pub(super) fn rows(&self) -> u64 {
         (self.train_rows as u64).saturating_add(self.validation_rows as u64)
     }
@@ -36,7 +36,7 @@ impl DatasetInfo {
         NUMBER_BYTES.saturating_mul((self.features as u64).saturating_add(self.targets as u64))
     }
 
-    /// Bytes of all rows in memory; of those whose features stay in their file, the targets.
+    /// Bytes of all rows in memory: only the targets if features stay in their file.
     pub(super) fn resident_bytes(&self) -> u64 {
         let row_bytes = match self.in_file() {
             true => NUMBER_BYTES.saturating_mul(self.targets as u64),

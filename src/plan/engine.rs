@@ -1,4 +1,4 @@
-//! What runs the steps, and which of the CPU's ways to do so a trial takes. GPUs' are in [`super::gpu`].
+//! The engines that run steps, and the choice between the CPU's; [`super::gpu`] chooses a GPU's.
 
 use super::{LowerBound, TEAM_MARGIN};
 use crate::{spec::EngineChoice, units};
@@ -6,9 +6,9 @@ use crate::{spec::EngineChoice, units};
 /// What runs the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// One CPU thread walks the program.
+    /// One CPU thread.
     Serial,
-    /// A team of CPU threads walks it together.
+    /// A team of CPU threads.
     Team,
     /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
     Persistent,
@@ -16,12 +16,12 @@ pub enum Engine {
     Cooperative,
     /// Steps are captured once as a CUDA graph and replayed.
     Graph,
-    /// Every instruction is a launch of its own, timed by itself.
+    /// Every instruction is a separate, timed launch.
     Launch,
 }
 
 impl Engine {
-    /// Whether it runs on a GPU, which does not make the host wait for its steps.
+    /// Whether it runs on a GPU, asynchronously to the host.
     pub fn is_gpu(self) -> bool {
         matches!(self, Self::Persistent | Self::Cooperative | Self::Graph | Self::Launch)
     }
@@ -39,9 +39,9 @@ impl Engine {
     }
 }
 
-/// A team pays off where its meetings cost less than the work it shares.
+/// A team pays if its barriers cost less than sharing the work saves.
 pub(super) fn on_the_cpu(choice: EngineChoice, lower_bound: &LowerBound, threads: usize) -> (Engine, String) {
-    // What is done beside a step is not shared by those who do it.
+    // Work beside a step is not shared.
     let [alone, together] = [1, threads].map(|threads| lower_bound.settled_s(threads));
     let of_file = match lower_bound.fetch {
         Some(fetch) if fetch.in_step => ", with rows at typical rates of a file",

@@ -1,45 +1,43 @@
-//! What a trial takes of memory: on each device, and in the host's for all of them.
+//! A trial's memory use: on each device, and in host memory for all devices.
 //!
-//! What does not grow with the job is left out: stacks, code, places of a few megabytes that copies pass through.
+//! Constant parts are not counted: stacks, code, staging buffers of a few megabytes.
 
 use super::{Chunks, DatasetInfo, DeviceId, chunks::ON_A_GPU, gpu};
 use crate::program::{Programs, Shard};
 
-/// Bytes of a row's number.
+/// Bytes of a row index.
 const NUMBER: u64 = 4;
 
-/// Bytes that are kept for each row of a chunk from a file, so that its rows are read in the order of the file: its number,
-/// and its place in the chunk.
+/// Bytes kept per row of a chunk from a file, to read its rows in file order: its index and its position in the chunk.
 const SORTED: u64 = 8;
 
-/// Where a trial's rows are, and what else grows with their number.
+/// The placement of a trial's rows, and what else grows with their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
     pub facts: DatasetInfo,
-    /// Whether every epoch has an order of its own.
+    /// Whether every epoch has its own order.
     pub shuffle: bool,
-    /// Whether those to train on and those to validate on are of the same file, so that which is which is noted.
+    /// Whether training and validation rows share a file, so that their indices are kept.
     pub are_split: bool,
-    /// How they are brought to the devices, where they do not stay there.
+    /// The chunks of streamed rows.
     pub chunks: Option<Chunks>,
     /// Whether the devices validate.
     pub validates: bool,
 }
 
-/// Bytes that a trial takes.
+/// Bytes of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Of each device's own memory, in the order of [`super::ResolvedDevices::used`]. The CPU's and that of virtual devices is the
-    /// host's.
+    /// Per device, in the order of [`super::ResolvedDevices::used`]. The CPU and virtual devices use host memory.
     pub devices: Vec<u64>,
-    /// Of the host's memory beside those: rows and their order, and chunks of them on their way.
+    /// Further host memory: rows, their order, and chunks in flight.
     pub host: u64,
-    /// The part of that for chunks to train on and to validate on, and how many those are at most.
+    /// The part of that for training and validation chunks, and the maximum number of chunks.
     pub chunks: (u64, u64),
 }
 
 impl Footprint {
-    /// Of devices that run those programs.
+    /// For devices that run these programs.
     pub(super) fn new<'a>(rows: &Rows, ranks: impl Iterator<Item = (&'a DeviceId, &'a Programs)>) -> Self {
         let ranks: Vec<_> = ranks.collect();
         let world_size = ranks.len();
@@ -51,7 +49,7 @@ impl Footprint {
         Self { devices: ranks.iter().enumerate().map(device).collect(), host: rows.on_host(&places), chunks }
     }
 
-    /// Whether no memory, be it a device's own, has less to hold than by the other, and one has more.
+    /// Whether no memory holds less than in the other footprint, and at least one holds more.
     pub(super) fn exceeds(&self, other: &Self, used: &[DeviceId]) -> bool {
         let memories = |footprint: &Self| -> Vec<u64> {
             let own = footprint.devices.iter().zip(used).filter(|(_, place)| **place != DeviceId::Cpu);
@@ -61,7 +59,7 @@ impl Footprint {
         own != other && own.iter().zip(&other).all(|(own, other)| own >= other)
     }
 
-    /// All that is in the host's memory: that of devices that are the host's, too.
+    /// Total host memory, with that of the CPU and virtual devices.
     pub fn in_host_memory(&self, used: &[DeviceId]) -> u64 {
         let own = self.devices.iter().zip(used).filter(|(_, place)| !matches!(place, DeviceId::Gpu(_)));
         own.fold(self.host, |sum, (bytes, _)| sum.saturating_add(*bytes))
@@ -69,7 +67,7 @@ impl Footprint {
 }
 
 impl Rows {
-    /// Bytes that stay on a device with a memory of its own, beside its programs.
+    /// Bytes of resident data on a device with its own memory.
     fn resident(&self) -> u64 {
         if self.chunks.is_some() { 0 } else { self.facts.resident_bytes().saturating_add(self.order()) }
     }
@@ -81,7 +79,7 @@ impl Rows {
     pub fn on_device(&self, place: DeviceId, programs: &Programs, shard: Shard) -> u64 {
         let chunk = || self.chunks.map_or(0, |chunks| chunks.bytes(shard, self.validates));
         match place {
-            // It computes with the host's own rows.
+            // Computes on the host's rows.
             DeviceId::Cpu => programs.layout.arena_bytes(),
             DeviceId::Virtual(_) => {
                 programs.layout.arena_bytes().saturating_add(self.resident()).saturating_add(chunk())
@@ -90,7 +88,7 @@ impl Rows {
         }
     }
 
-    /// Bytes of the host's memory for devices in those places.
+    /// Bytes of host memory for these devices.
     pub fn on_host(&self, places: &[DeviceId]) -> u64 {
         let facts = self.facts;
         let mut bytes = facts.resident_bytes().saturating_add(self.order());
@@ -112,7 +110,7 @@ impl Rows {
         bytes.saturating_add(self.held(places).0).saturating_add(self.noted(world_size))
     }
 
-    /// Bytes of the chunks that the host holds for devices in those places, and how many chunks.
+    /// Bytes and number of the chunks that the host holds for these devices.
     fn held(&self, places: &[DeviceId]) -> (u64, u64) {
         let Some(chunks) = self.chunks else { return (0, 0) };
         let mut counts = chunks.on_the_host(places.contains(&DeviceId::Cpu));
@@ -123,8 +121,7 @@ impl Rows {
         ((0..places.len()).map(of).fold(0, u64::saturating_add), counts[0] + counts[1])
     }
 
-    /// What is noted of the rows of a chunk while it is read: devices' shares are read one after the other, and the last
-    /// device's is the largest.
+    /// Bytes kept of a chunk's rows while it is read: devices' shares are read one by one, and the last is the largest.
     fn noted(&self, world_size: usize) -> u64 {
         let last = Shard { rank: world_size.saturating_sub(1), world_size };
         let rows = self.chunks.map_or(0, |chunks| chunks.rows(last, self.validates));

@@ -1,78 +1,78 @@
-//! Speeds of a GPU as measured there, and what they are to each of its engines.
+//! Measured rates of a GPU, and the rates of each engine.
 //!
 //! | engine | an instruction costs | products run at | bytes come from |
 //! | --- | --- | --- | --- |
-//! | `launch` | a launch in a stream | the library's rate in the run's precision | second-level cache or memory |
+//! | `launch` | a launch in a stream | the library's rate in the run's precision | L2 cache or memory |
 //! | `graph` | a node of a graph | the same | the same |
 //! | `cooperative` | a barrier over the grid | the rate of our own products over all multiprocessors | the same |
 //! | `persistent` | a barrier within the block | that of one multiprocessor | shared memory: what its banks give |
 //!
-//! Rows of the data lie in the GPU's memory whatever the engine, and come from there or from the second-level cache. To the
-//! block of `persistent` they come through its multiprocessor's first-level cache, which is one unit with the shared memory
-//! (CUDA C++ programming guide, shared memory), so that they cannot come faster than from there.
+//! With all engines the data's rows are in the GPU's memory and are read from there or the L2 cache. The block of
+//! `persistent` reads them through its multiprocessor's L1 cache, which is one unit with the shared memory (CUDA C++
+//! programming guide, shared memory), so they cannot be faster than shared memory.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Engine, MachineRates, Origin, Processor, Speed};
 use crate::spec::Precision;
 
-/// Bytes that the banks of a multiprocessor's shared memory give in a clock: 32 of four bytes (CUDA C++ programming guide,
-/// shared memory).
+/// Bytes per clock of a multiprocessor's shared memory: 32 banks of four bytes (CUDA C++ programming guide, shared
+/// memory).
 const SHARED_BYTES_PER_CLOCK: f64 = 128.0;
 
-/// What was measured of a GPU. Rates are per second.
+/// Measured rates of a GPU, per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuRates {
-    /// Of large products in f32, operations per second.
+    /// FLOPs of large products in f32.
     pub f32_flops_per_s: f64,
-    /// The same in tf32.
+    /// FLOPs of large products in tf32.
     pub tf32_flops_per_s: f64,
-    /// The same in bf16.
+    /// FLOPs of large products in bf16.
     pub bf16_flops_per_s: f64,
-    /// Of our own products over all multiprocessors, within a cooperative grid.
+    /// FLOPs of this program's products in a cooperative grid over all multiprocessors.
     pub grid_flops_per_s: f64,
-    /// Of those within one persistent block.
+    /// FLOPs of this program's products in one persistent block.
     pub block_flops_per_s: f64,
-    /// Of functions of single numbers.
+    /// Operations of elementwise functions.
     pub elementwise_per_s: f64,
-    /// From the second-level cache.
+    /// Bytes from the L2 cache.
     pub cache_bytes_per_s: f64,
-    /// From memory.
+    /// Bytes from memory.
     pub memory_bytes_per_s: f64,
-    /// Of shared memory: not measured but counted, from clock and banks.
+    /// Bytes of shared memory: computed from clock and banks, not measured.
     pub shared_bytes_per_s: f64,
-    /// Pinned host memory to the device.
+    /// Bytes from pinned host memory to the device.
     pub h2d_bytes_per_s: f64,
-    /// The device to pinned host memory.
+    /// Bytes from the device to pinned host memory.
     pub d2h_bytes_per_s: f64,
-    /// A copy of a few bytes to the device.
+    /// Seconds of a small copy to the device.
     pub h2d_latency_s: f64,
-    /// The same to the host.
+    /// Seconds of a small copy to the host.
     pub d2h_latency_s: f64,
-    /// A launch behind another in a stream.
+    /// Seconds per launch in a stream.
     pub launch_s: f64,
-    /// A node behind another in a graph.
+    /// Seconds per node of a graph.
     pub node_s: f64,
-    /// An instruction of a cooperative grid, its barrier included.
+    /// Seconds per instruction of a cooperative grid, with its barrier.
     pub barrier_s: f64,
-    /// The same within the persistent block.
+    /// Seconds per instruction of the persistent block, with its barrier.
     pub meeting_s: f64,
-    /// A wait of the host for a kernel that does next to nothing, from its launch on.
+    /// Seconds from launching an almost empty kernel until the host has waited for it.
     pub sync_s: f64,
-    /// Handing over a block of one step and reading its loss, beside the step.
+    /// Seconds to hand over a block of one step and read its loss, without the step.
     pub block_s: f64,
-    /// Bytes of the second-level cache.
+    /// Size of the L2 cache in bytes.
     pub cache_bytes: u64,
 }
 
 impl GpuRates {
-    /// What the banks of shared memory give at a clock.
+    /// Bandwidth of shared memory at a clock rate.
     pub fn shared_of(clock_hz: u64) -> f64 {
         SHARED_BYTES_PER_CLOCK * clock_hz as f64
     }
 
-    /// Of large products.
+    /// FLOPs per second of large products.
     pub fn product(&self, precision: Precision) -> f64 {
         match precision {
             Precision::F32 => self.f32_flops_per_s,
@@ -81,7 +81,7 @@ impl GpuRates {
         }
     }
 
-    /// What a step by this engine goes by, with nothing known of sums over several GPUs.
+    /// The rates of an engine, without all-reduce.
     pub fn speed(&self, engine: Engine, precision: Precision) -> Speed {
         Speed {
             rates: self.by(engine, precision),
@@ -93,19 +93,19 @@ impl GpuRates {
         }
     }
 
-    /// Rows of the data, from second-level cache and from memory.
+    /// Bandwidths for the data's rows: from the L2 cache and from memory.
     fn rows(&self, engine: Engine) -> [f64; 2] {
         let most = if engine == Engine::Persistent { self.shared_bytes_per_s } else { f64::INFINITY };
         [self.cache_bytes_per_s, self.memory_bytes_per_s].map(|rate| rate.min(most))
     }
 
-    /// What a step by this engine goes by, but for the rows that it fetches.
+    /// The rates of an engine, except for the data's rows.
     pub fn by(&self, engine: Engine, precision: Precision) -> MachineRates {
         let library = self.product(precision);
         let (processor, flops_per_s, instruction_s) = match engine {
             Engine::Persistent => (Processor::GpuWalk, self.block_flops_per_s, self.meeting_s),
             Engine::Cooperative => (Processor::GpuWalk, self.grid_flops_per_s, self.barrier_s),
-            // The CPU's engines have no rates here; a launch is the nearest.
+            // The CPU's engines have no rates here; `launch` is the closest.
             Engine::Launch | Engine::Serial | Engine::Team => (Processor::Gpu, library, self.launch_s),
             Engine::Graph => (Processor::Gpu, library, self.node_s),
         };
@@ -128,7 +128,7 @@ impl GpuRates {
         }
     }
 
-    /// Whether every figure can be one of a machine.
+    /// Whether all figures are plausible.
     pub fn is_sane(&self) -> bool {
         let speeds = [
             self.f32_flops_per_s,
@@ -157,25 +157,25 @@ impl GpuRates {
     }
 }
 
-/// What a sum over several GPUs takes.
+/// The cost of an all-reduce over several GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllReduceRates {
-    /// GPUs that took part.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// Of a few numbers.
+    /// Seconds for a few elements.
     pub small_s: f64,
-    /// Of many: bytes of the sum per second, whatever the links carry for them.
+    /// Bytes of the result per second, for large buffers.
     pub bytes_per_s: f64,
 }
 
 impl AllReduceRates {
-    /// Seconds of a sum of so many bytes.
+    /// Seconds for a buffer of `bytes` bytes.
     pub fn seconds(&self, bytes: u64) -> f64 {
         self.small_s.max(bytes as f64 / self.bytes_per_s)
     }
 
-    /// Whether both figures can be those of a machine.
+    /// Whether both figures are plausible.
     pub fn is_sane(&self) -> bool {
         self.gpus > 1
             && self.small_s.is_finite()

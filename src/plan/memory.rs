@@ -1,4 +1,4 @@
-//! Whether a trial fits into the memory that is free, and which batch would.
+//! Whether a trial fits the available memory, and which batch would.
 
 use super::{DeviceId, Machine, ResolvedDevices, chunk_policy::ChunkPolicy, global_batch, programs};
 use crate::{
@@ -7,13 +7,13 @@ use crate::{
     units,
 };
 
-/// What is known of a trial when its memory is counted.
+/// A trial's parts that its memory depends on.
 pub(super) struct Need<'a> {
     pub cut: ChunkPolicy<'a>,
-    /// Whether updates may be folded into products, which saves the gradients.
+    /// Whether updates may be fused into products, which needs no gradient buffers.
     pub fold_update: bool,
     pub devices: &'a ResolvedDevices,
-    /// Of resident data.
+    /// Bytes of resident data.
     pub data_bytes: u64,
 }
 
@@ -23,15 +23,15 @@ struct Lack {
     gpu: Option<DeviceId>,
     needed: u64,
     free: u64,
-    /// Of each virtual device.
+    /// Bytes of each virtual device.
     each: u64,
-    /// What the host holds of rows for all devices.
+    /// Bytes of rows that the host holds for all devices.
     host: u64,
 }
 
 impl Need<'_> {
-    /// Holds each device's part against its memory, and what the host holds against its own. `largest` is what the
-    /// device with the largest share of `batch` rows runs.
+    /// Compares each device's part with its memory, and the host's part with host memory. `largest` are the programs of the
+    /// device with the largest share of `batch` rows.
     pub fn check(&self, largest: &Programs, batch: usize) -> Result<(), Problem> {
         let Some(lack) = self.lack(largest, batch) else { return Ok(()) };
         let [needed, free] = units::two_sizes(lack.needed, lack.free);
@@ -61,14 +61,14 @@ impl Need<'_> {
         Err(Problem::at_key(key, message).hint(hint))
     }
 
-    /// The way out where rows take most of the memory.
+    /// The hint if rows take most of the memory.
     fn fewer_rows(&self) -> &'static str {
         let ChunkPolicy { spec, facts, on_cpu, .. } = self.cut;
         let is_npy = matches!(spec.data.source, Source::Npy(_));
         let streamed = spec.data.placement == Placement::Streamed;
         match () {
             () if facts.in_file() => "use fewer rows: their targets and their order are held in memory",
-            // The CPU has no memory but the one that holds the rows; it leaves those of arrays in their file.
+            // The CPU shares the memory of the rows; those of arrays can stay in their file.
             () if !is_npy && (on_cpu || streamed) => {
                 "use fewer rows, or `npy` arrays, which may stay in their file"
             }
@@ -100,7 +100,7 @@ impl Need<'_> {
         (needed > free).then_some(Lack { gpu: None, needed, free, each, host })
     }
 
-    /// ` for parameters, activations and data`, and where these are.
+    /// ` for parameters, activations and data`, and their location.
     fn of_the_host(&self, lack: &Lack, batch: usize) -> String {
         let [each, host] = [lack.each, lack.host].map(units::bytes);
         let rows = match self.cut.chunks(batch) {
@@ -133,7 +133,7 @@ impl Need<'_> {
             let programs = programs(&spec, facts, batch, streamed, last, self.fold_update);
             self.lack(&programs, batch).is_none()
         };
-        // What fits is below `high`, and `low` does.
+        // Invariant: `low` fits and `high` does not.
         let (mut low, mut high) = (0, spec.data.batch_size.min(facts.train_rows));
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -143,7 +143,7 @@ impl Need<'_> {
     }
 }
 
-/// A job whose sizes are beyond any memory. `fixed`: bytes of the parameters, whatever the batch.
+/// The error for sizes beyond any memory. `fixed`: bytes of the parameters, independent of the batch.
 pub(super) fn too_large(spec: &Spec, needed: u64, fixed: u64, machine: &Machine) -> Problem {
     let hint = if fixed.saturating_mul(3) > machine.memory_available {
         "make the model smaller"
@@ -157,18 +157,18 @@ pub(super) fn too_large(spec: &Spec, needed: u64, fixed: u64, machine: &Machine)
     Problem::at_key(widest_layer(spec), message).hint(hint)
 }
 
-/// What makes a model large: the width of its widest layer.
+/// The spec key of the widest layer, which makes the model large.
 fn widest_layer(spec: &Spec) -> String {
     let widths = spec.model.layers.iter().enumerate().filter_map(|(i, layer)| match layer {
         Layer::Linear(linear) => Some((linear.out_features, i)),
         _ => None,
     });
-    // Of equal ones the first.
+    // The first of equally wide layers.
     let widest = widths.max_by_key(|(width, i)| (*width, std::cmp::Reverse(*i)));
     widest.map_or("model.layers".to_owned(), |(_, i)| format!("model.layers.{i}.linear.out_features"))
 }
 
-/// What makes data large.
+/// The spec key that makes the data large.
 fn rows_key(spec: &Spec) -> &'static str {
     match spec.data.source {
         Source::SyntheticRegression(_) => "data.synthetic_regression.train_rows",
@@ -178,7 +178,7 @@ fn rows_key(spec: &Spec) -> &'static str {
     }
 }
 
-/// What asks for several devices.
+/// The spec key that requests several devices.
 fn devices_key(spec: &Spec) -> &'static str {
     match spec.devices.request {
         Request::NumGpus(_) => "devices.num_gpus",

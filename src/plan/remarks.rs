@@ -1,5 +1,5 @@
-//! What a user may not expect of a trial: keys that change nothing, or not all that they seem to. Told as warnings by
-//! `runner check` and at the start of a run.
+//! Warnings about keys without effect, or with less effect than they seem to have. Shown by `runner check` and at the start
+//! of a run.
 
 use super::{DeviceId, Footprint, Trial, global_batch};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Trial {
-    /// A sentence each.
+    /// One sentence per remark.
     pub fn remarks(&self) -> Vec<String> {
         let all = [
             self.batch(),
@@ -24,7 +24,7 @@ impl Trial {
         all.into_iter().flatten().chain(self.milestones()).collect()
     }
 
-    /// A batch larger than all rows.
+    /// A batch larger than the training rows.
     fn batch(&self) -> Option<String> {
         let devices = self.world_size();
         if global_batch(&self.spec, devices) <= self.facts.train_rows {
@@ -44,7 +44,7 @@ impl Trial {
         Some(format!("`data.batch_size` is {batch}{each}, and {rows}"))
     }
 
-    /// Rows that are to be brought to where they are.
+    /// Rows to be streamed to a device that already holds them.
     fn placement(&self) -> Option<String> {
         if self.spec.data.placement != Placement::Streamed {
             return None;
@@ -62,7 +62,7 @@ impl Trial {
         ))
     }
 
-    /// Outputs that stand for no class.
+    /// Outputs without a class.
     fn outputs(&self) -> Option<String> {
         let classes = self.facts.classes?;
         let last = self.layers.iter().rfind(|layer| layer.parameters > 0)?;
@@ -82,7 +82,7 @@ impl Trial {
         ))
     }
 
-    /// A part of the rows that is less than one.
+    /// A validation fraction of less than one row.
     fn validation(&self) -> Option<String> {
         let (key, fraction) = self.spec.data.source.validation_fraction()?;
         if fraction == 0.0 || self.facts.validation_rows > 0 {
@@ -92,7 +92,7 @@ impl Trial {
         Some(format!("`{key}` is {fraction}, which of {rows} is none: nothing is validated"))
     }
 
-    /// More steps than the epochs have.
+    /// `max_steps` beyond the epochs' steps.
     fn max_steps(&self) -> Option<String> {
         let (most, of_epochs) = (self.spec.trainer.max_steps?, self.steps_of_epochs());
         if most <= of_epochs {
@@ -105,13 +105,12 @@ impl Trial {
         ))
     }
 
-    /// Epochs that have a step, if nothing ends the run early.
+    /// Epochs with at least one step, if nothing ends the run early.
     fn epochs(&self) -> u64 {
         self.steps.div_ceil(self.steps_per_epoch)
     }
 
-    /// Validations that are further apart than the run is long, or that have no rows. One after every epoch is the default,
-    /// so that a spec which says nothing of it is not warned.
+    /// Validations further apart than the run is long, or without rows. No warning for the default of one per epoch.
     fn validate_every(&self) -> Option<String> {
         let (every, epochs) = (self.spec.trainer.validate_every_epochs, self.epochs());
         if self.facts.validation_rows == 0 {
@@ -129,7 +128,7 @@ impl Trial {
         ))
     }
 
-    /// More validations without improvement than there are. The first is an improvement, and the last is the end in any case.
+    /// Patience of more validations than the run has: the first counts as an improvement, and the last ends the run anyway.
     fn patience(&self) -> Option<String> {
         let patience = self.spec.trainer.early_stopping.as_ref()?.patience;
         let validations = self.epochs().div_ceil(self.spec.trainer.validate_every_epochs.max(1));
@@ -147,7 +146,7 @@ impl Trial {
         ))
     }
 
-    /// Blocks of a policy that has none.
+    /// Blocks for a policy without blocks.
     fn flush_every(&self) -> Option<String> {
         let logging = &self.spec.logging;
         (logging.flush_every.is_some() && logging.policy != Policy::Buffered).then(|| {
@@ -156,7 +155,7 @@ impl Trial {
         })
     }
 
-    /// What the schedule counts: how many the run takes, and their name.
+    /// The schedule's unit: its number in the run, and its name.
     fn counts(&self) -> (u64, &'static str) {
         match self.spec.schedule.interval {
             Interval::Step => (self.steps, "step"),
@@ -164,7 +163,7 @@ impl Trial {
         }
     }
 
-    /// Drops of the rate that come after the run's end, or after that of their part of the chain.
+    /// Drops of the rate after the end of the run or of their stage.
     fn milestones(&self) -> Vec<String> {
         let (counts, thing) = self.counts();
         match &self.spec.schedule.rule {
@@ -180,7 +179,7 @@ impl Trial {
                     left -= own;
                     let key = format!("schedule.chain.{index}");
                     let ends = format!("this part of the chain lasts {}", units::counted(own, thing));
-                    // One that is never reached is told apart.
+                    // A stage that is never reached has its own warning.
                     (own > 0).then(|| never_dropped(&link.curve, &key, own, thing, &ends))?
                 });
                 parts.collect()
@@ -188,7 +187,7 @@ impl Trial {
         }
     }
 
-    /// A part of a schedule that begins after the run's end.
+    /// A stage that starts after the run's end.
     fn chain(&self) -> Option<String> {
         let Rule::Chain { chain } = &self.spec.schedule.rule else { return None };
         let (counts, thing) = self.counts();
@@ -207,7 +206,7 @@ impl Trial {
     }
 }
 
-/// The drops of a curve's rate that do not come within `counts`; the first count is 0.
+/// A curve's drops that are not within `counts`; the first count is 0.
 fn never_dropped(curve: &Curve, key: &str, counts: u64, thing: &str, ends: &str) -> Option<String> {
     match curve {
         Curve::Step(step) if step.step_size >= counts => {

@@ -1,4 +1,4 @@
-//! What `batch_size` and the learning rate mean on several devices.
+//! `batch_size` and the learning rate on several devices.
 
 use super::Trial;
 use crate::{
@@ -15,18 +15,18 @@ pub fn global_batch(spec: &Spec, devices: usize) -> usize {
 }
 
 impl Trial {
-    /// How many devices train.
+    /// The number of devices.
     pub fn world_size(&self) -> usize {
         self.devices.used.len()
     }
 
-    /// Rows of a step, and those that one device would take: under weak scaling as many times as there are devices, if the
-    /// rows suffice.
+    /// Rows of a step, over all devices and on one: under weak scaling the step's rows grow with the devices, if there are
+    /// enough rows.
     fn batches(&self) -> [usize; 2] {
         [self.programs.train.batch, self.spec.data.batch_size.min(self.facts.train_rows)]
     }
 
-    /// What the learning rate is multiplied by on the devices that train.
+    /// The factor of the learning rate for the number of devices.
     pub fn lr_factor(&self) -> f64 {
         let [all, one] = self.batches();
         self.spec.devices.lr_scaling.factor(if self.world_size() == 1 {
@@ -36,21 +36,21 @@ impl Trial {
         })
     }
 
-    /// The optimizer and the schedule with the rates that are used.
+    /// The optimizer and the schedule with scaled learning rates.
     pub fn effective_optimizer(&self) -> (Optimizer, Schedule) {
         let factor = self.lr_factor();
         let (optimizer, schedule) = (self.spec.optimizer.clone(), self.spec.schedule.clone());
         (optimizer.with_lr_times(factor), schedule.with_lr_times(factor))
     }
 
-    /// What weak scaling makes of batch and rate; `None` where several devices do not train by it.
+    /// A remark on the batch and rate under weak scaling; `None` without it.
     pub fn scaling_in_words(&self) -> Option<String> {
         let devices = self.world_size();
         if self.spec.devices.scaling == Scaling::Strong || devices == 1 {
             return None;
         }
         let (each, whole) = (self.spec.data.batch_size, self.programs.train.batch);
-        // Where there are too few rows, the devices share them.
+        // With too few rows the devices share them.
         let shares: Vec<usize> = self.ranks().map(|programs| programs.train.rows).collect();
         let (least, most) = (shares.iter().min().copied(), shares.iter().max().copied());
         let share = match (least.unwrap_or(each), most.unwrap_or(each)) {
@@ -65,7 +65,7 @@ impl Trial {
         let batch = format!(
             "weak scaling: a step takes {whole} rows{all}, {share} for each of {devices} devices{instead}"
         );
-        // By the rows themselves where they are not as many times as many as there are devices.
+        // By the ratio of rows if these do not scale with the devices.
         let [all, one] = self.batches();
         let times = if capped { format!("{all}/{one}") } else { devices.to_string() };
         let rule = match self.spec.devices.lr_scaling {

@@ -1,4 +1,4 @@
-//! A trial with every choice made.
+//! A planned trial.
 
 use super::{
     AllReducePlan, Chunks, DatasetInfo, Engine, Footprint, LayerRow, LowerBound, ResolvedDevices, gpu,
@@ -8,17 +8,17 @@ use crate::{program::Programs, spec::Spec};
 /// One trial, ready to run.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// The spec with everything filled in that depends on data and model.
+    /// The spec with all values that depend on data and model.
     pub spec: Spec,
-    /// What was asked and what is used.
+    /// The requested and the used devices.
     pub devices: ResolvedDevices,
-    /// Names and UUIDs of the GPUs among those.
+    /// Names and UUIDs of the used GPUs.
     pub gpus: Vec<(String, String)>,
-    /// What runs the steps.
+    /// The engine.
     pub engine: Engine,
-    /// Why that engine.
+    /// The reason for the engine.
     pub engine_reason: String,
-    /// How its devices sum, where several and GPUs among them.
+    /// The all-reduce method, for several devices with GPUs among them.
     pub sums: Option<AllReducePlan>,
     /// CPU threads that run steps.
     pub threads: usize,
@@ -26,27 +26,27 @@ pub struct Trial {
     pub instruction_set: String,
     /// The layers with their shapes.
     pub layers: Vec<LayerRow>,
-    /// The data.
+    /// Sizes of the dataset.
     pub facts: DatasetInfo,
-    /// What the first device runs.
+    /// The first device's programs.
     pub programs: Programs,
-    /// What each further device runs.
+    /// The further devices' programs.
     pub peers: Vec<Programs>,
-    /// Optimizer steps per epoch, the last perhaps on fewer rows.
+    /// Optimizer steps per epoch; the last may have fewer rows.
     pub steps_per_epoch: u64,
     /// Steps of the whole run, if nothing ends it early.
     pub steps: u64,
-    /// How rows are brought to where they are computed with; `None` where they stay there, or each step fetches its own.
+    /// The chunks of streamed rows; `None` for resident rows, or if each step reads its own.
     pub chunks: Option<Chunks>,
     /// Threads that read a chunk of rows.
     pub readers: usize,
-    /// The least time a step can take, and why.
+    /// The lower bound of a step's time.
     pub lower_bound: LowerBound,
     /// Bytes of resident data.
     pub data_bytes: u64,
-    /// All that it takes of memory.
+    /// Its memory use.
     pub footprint: Footprint,
-    /// What it would take with its rows kept in memory, where that is less.
+    /// Its memory use with resident rows, if that is less.
     pub resident: Option<Footprint>,
 }
 
@@ -56,12 +56,12 @@ impl Trial {
         self.steps_per_epoch.saturating_mul(self.spec.trainer.max_epochs)
     }
 
-    /// Whether a step has a product that a GPU's library does.
+    /// Whether a step has a product that the GPU's library computes.
     pub fn has_large_product(&self) -> bool {
         gpu::has_large_product(&self.programs)
     }
 
-    /// What each device runs, in the order of [`ResolvedDevices::used`].
+    /// Each device's programs, in the order of [`ResolvedDevices::used`].
     pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
         std::iter::once(&self.programs).chain(&self.peers)
     }

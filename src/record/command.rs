@@ -1,4 +1,4 @@
-//! The command line as a shell would take it again.
+//! The command line, quoted for a POSIX shell.
 
 /// Joins arguments to one line, quoted for a POSIX shell where they need it.
 pub fn command_line<S: AsRef<str>>(arguments: impl IntoIterator<Item = S>) -> String {
@@ -12,7 +12,7 @@ fn quote(argument: &str) -> String {
         return argument.to_owned();
     }
     if argument.chars().any(char::is_control) {
-        // A line break must not end the comment that the command may stand in.
+        // A line break would end a comment that contains the command.
         let escaped: String = argument
             .chars()
             .map(|c| match c {

@@ -1,4 +1,4 @@
-//! What can go wrong while a run is written down, in words that name the path, the system's reason and the way out.
+//! Errors of recording: messages name the path, the system's reason and a remedy.
 
 use std::{
     io,
@@ -7,10 +7,10 @@ use std::{
 
 use crate::host::reason;
 
-/// Named as a file where printing fails.
+/// The path shown if printing fails.
 pub(super) const STANDARD_OUTPUT: &str = "standard output";
 
-/// A fault of the record.
+/// Why something could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// A folder cannot be made.
@@ -48,7 +48,7 @@ pub enum RecordError {
     /// The recording thread cannot be started.
     #[error("cannot start the thread that writes the run folder: {}", reason(.0))]
     Start(#[source] io::Error),
-    /// The recording thread is gone without having said why.
+    /// The recording thread ended without an error.
     #[error("the thread that writes the run folder ended before the run did")]
     Gone,
 }
@@ -70,7 +70,7 @@ impl RecordError {
         Self::Encode { path: path.to_owned(), message: message.to_string() }
     }
 
-    /// The way out, where there is one.
+    /// A hint, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         let (Self::MakeFolder { path, source } | Self::Write { path, source }) = self else { return None };
         if path == Path::new(STANDARD_OUTPUT) {
@@ -100,7 +100,7 @@ mod tests {
         let error = RecordError::write(Path::new("runs/a/metrics.csv"), io::Error::from_raw_os_error(28));
         assert_eq!(error.to_string(), "cannot write `runs/a/metrics.csv`: no space left on device");
         assert_eq!(error.hint(), Some("free some space, or choose another disk with `--runs-dir DIR`"));
-        // Where that leads is not ours to choose.
+        // The user chose where standard output goes.
         let printed = RecordError::write(Path::new(STANDARD_OUTPUT), io::Error::from_raw_os_error(28));
         assert_eq!(printed.hint(), None);
     }

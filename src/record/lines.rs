@@ -1,11 +1,10 @@
-//! Lines of CSV in the making: cells are formatted straight into one reused buffer, since a small model makes millions
-//! of rows a second.
+//! Formats CSV lines into one reused buffer, since a small model makes millions of rows per second.
 //!
-//! Numbers are written with the fewest digits that read back to the same bits.
+//! Numbers are written with the fewest digits that read back exactly.
 
 use std::io::Write;
 
-/// Complete lines, and the cells of the one being made.
+/// Complete lines and the cells of the current one.
 #[derive(Default)]
 pub struct Lines {
     bytes: Vec<u8>,
@@ -19,12 +18,12 @@ impl Lines {
         Self::default()
     }
 
-    /// What was written since the last [`Lines::clear`].
+    /// The bytes since the last [`Lines::clear`].
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Forgets the lines and keeps the memory.
+    /// Clears the lines and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.begun = false;
@@ -37,7 +36,7 @@ impl Lines {
         self.begun = true;
     }
 
-    /// A cell of text, quoted where CSV needs it.
+    /// A text cell, quoted if necessary.
     pub fn text(&mut self, text: &str) -> &mut Self {
         self.separate();
         if text.contains(['"', ',', '\n', '\r']) {
@@ -50,20 +49,20 @@ impl Lines {
         self
     }
 
-    /// A cell whose value is not known.
+    /// An empty cell, for an unknown value.
     pub fn empty(&mut self) -> &mut Self {
         self.separate();
         self
     }
 
-    /// Cells that are formatted already, commas between them.
+    /// Cells already formatted and separated by commas.
     pub fn cells(&mut self, cells: &[u8]) -> &mut Self {
         self.separate();
         self.bytes.extend_from_slice(cells);
         self
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn u64(&mut self, value: u64) -> &mut Self {
         self.separate();
         self.bytes.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
@@ -100,7 +99,7 @@ impl Lines {
         self.text(if value { "true" } else { "false" })
     }
 
-    /// A cell by `write` where the value is known, else an empty one.
+    /// Writes a known value with `write`, else an empty cell.
     pub fn option<T>(
         &mut self,
         value: Option<T>,
@@ -112,7 +111,7 @@ impl Lines {
         }
     }
 
-    /// A whole line of plain text; line breaks in it become spaces.
+    /// A full line of plain text; its line breaks become spaces.
     pub fn line(&mut self, parts: &[&str]) {
         for part in parts {
             self.bytes

@@ -12,7 +12,7 @@ use crate::{
 pub struct MetricsCsv {
     file: RowFile,
     metrics: Vec<Metric>,
-    /// What the rows of a block share: `,<epoch>,train,<rows>`.
+    /// The common cells of a block's rows: `,<epoch>,train,<rows>`.
     shared: Lines,
 }
 

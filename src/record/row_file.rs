@@ -1,4 +1,4 @@
-//! A file that only ever grows by whole lines.
+//! A file that only grows, by complete lines.
 
 use std::{
     fs::{File, OpenOptions},
@@ -8,26 +8,26 @@ use std::{
 
 use super::{RecordError, lines::Lines};
 
-/// Lines wait in memory up to this size, so that a burst of tiny blocks costs one system call, not one each.
+/// Lines are buffered up to this size, so that many tiny blocks cost one system call.
 const BURST_BYTES: usize = 64 * 1024;
 
-/// An append-only file of lines. Every write ends at a line's end, and nothing else buffers: whoever kills the process
-/// leaves whole lines behind.
+/// An append-only file of lines. Every write ends with a complete line and there is no other buffer, so a killed process
+/// leaves complete lines.
 pub struct RowFile {
     path: PathBuf,
     file: File,
-    /// Bytes of whole lines in the file.
+    /// Bytes of complete lines in the file.
     length: u64,
-    /// Lines that wait for the next write.
+    /// Buffered lines.
     pub lines: Lines,
 }
 
 impl RowFile {
-    /// Creates the file, which must not exist, and writes its first lines at once: a disk that cannot be written fails
-    /// here, before any work is done.
+    /// Creates the file, which must not exist, and writes its first lines at once, so that an unwritable disk fails before
+    /// any work is done.
     ///
     /// # Errors
-    /// Where the file cannot be created or written.
+    /// The file cannot be created or written.
     pub fn create(path: &Path, head: &[u8]) -> Result<Self, RecordError> {
         let file = OpenOptions::new()
             .append(true)
@@ -39,10 +39,10 @@ impl RowFile {
         Ok(rows)
     }
 
-    /// The same with a header line of column names.
+    /// [`create`](Self::create) with a header line of column names.
     ///
     /// # Errors
-    /// Where the file cannot be created or written.
+    /// The file cannot be created or written.
     pub fn with_columns<'a>(
         path: &Path,
         columns: impl IntoIterator<Item = &'a str>,
@@ -55,27 +55,27 @@ impl RowFile {
         Self::create(path, head.bytes())
     }
 
-    /// Ends the current line, and writes what waits once it is much.
+    /// Ends the current line; writes the buffer once it is large.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// The file cannot be written.
     pub fn end_line(&mut self) -> Result<(), RecordError> {
         self.lines.end();
         self.flush_burst()
     }
 
-    /// Writes what waits once it is much.
+    /// Writes the buffer once it is large.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// The file cannot be written.
     pub fn flush_burst(&mut self) -> Result<(), RecordError> {
         if self.lines.bytes().len() >= BURST_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Writes the lines that wait.
+    /// Writes the buffered lines.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// The file cannot be written.
     pub fn flush(&mut self) -> Result<(), RecordError> {
         let mut lines = std::mem::take(&mut self.lines);
         let written = self.append(lines.bytes());
@@ -100,12 +100,12 @@ impl RowFile {
         Ok(())
     }
 
-    /// A full disk may take half a line: what is left of it goes, the whole lines stay.
+    /// A full disk may accept half a line: truncates the file to complete lines.
     fn cut_torn_line(&mut self, written: &[u8], error: io::Error) -> RecordError {
         let whole = written.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         self.length += whole as u64;
         if written.len() > whole {
-            let _ = self.file.set_len(self.length); // the write's own error is the one worth telling
+            let _ = self.file.set_len(self.length); // the write's own error is the one to report
         }
         RecordError::write(&self.path, error)
     }

@@ -115,7 +115,6 @@ pub(super) fn outcome() -> Outcome {
             transfer("d2h", "log", "gpu:0", "cpu", 2, 0, Some(72), 0.000_001),
             transfer("sync", "log", "gpu:0", "cpu", 2, 0, None, 0.001),
         ],
-        warmup_s: Some(0.2),
         instrument: ClockCost { readings: 10_000, each_s: 41e-9 },
         traces: Vec::new(),
         verdict: Some(Verdict {

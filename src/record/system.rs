@@ -1,7 +1,7 @@
-//! `system.csv`: what the machine does while a run goes on, looked at in even intervals by a thread of its own.
+//! `system.csv`: the machine's state during a run, sampled at fixed intervals by a thread of its own.
 //!
-//! A row per device and look; what a device does not tell is empty. Looks are taken at the beginning, every so often, and
-//! at the end, so that the shortest run has two.
+//! One row per device and sample; unknown values are empty. There is a sample at the start, one per interval, and one at
+//! the end, so the shortest run has two.
 
 use std::{
     path::Path,
@@ -32,31 +32,31 @@ const COLUMNS: [&str; 16] = [
     "throttle_reasons",
 ];
 
-/// Asks the GPUs of a run: each by its name.
+/// Samples the GPUs of a run, with their names.
 pub type GpuProbe = Box<dyn Fn() -> Vec<(String, GpuSample)> + Send>;
 
-/// What the looks at a run found, for its end.
+/// Results of sampling, for the run's end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// GPUs whose clocks were held back, and by what: `gpu:0: power_cap`.
+    /// GPUs with reduced clocks and the reason: `gpu:0: power_cap`.
     pub throttled: Vec<String>,
-    /// Joules that each GPU took from the first look to the last.
+    /// Energy of each GPU in joules, from the first to the last sample.
     pub energy_j: Vec<(String, f64)>,
 }
 
-/// The thread that looks.
+/// The sampling thread.
 pub struct SystemSampler {
-    /// Dropping it ends the thread at once, also in the middle of an interval.
+    /// Dropping it ends the thread at once, even within an interval.
     stop: Sender<()>,
     thread: JoinHandle<Result<Findings, RecordError>>,
 }
 
 impl SystemSampler {
-    /// Creates the file with its header and begins to look, `every` so often. Without a file only GPUs are asked, and
-    /// only at the beginning and the end.
+    /// Creates the file with its header and samples at the interval `every`. Without a file only GPUs are sampled, at the
+    /// start and the end.
     ///
     /// # Errors
-    /// Where the file cannot be written or the system gives no thread.
+    /// The file cannot be written, or the thread cannot be started.
     pub fn start(path: Option<(&Path, Duration)>, gpus: Option<GpuProbe>) -> Result<Self, RecordError> {
         let file = path.map(|(path, _)| RowFile::with_columns(path, COLUMNS)).transpose()?;
         let every = path.map(|(_, every)| every);
@@ -81,10 +81,10 @@ impl SystemSampler {
         Ok(Self { stop, thread })
     }
 
-    /// Looks for the last time, and ends.
+    /// Takes the last sample and ends.
     ///
     /// # Errors
-    /// Where a row could not be written.
+    /// A row could not be written.
     pub fn finish(self) -> Result<Findings, RecordError> {
         drop(self.stop);
         self.thread.join().unwrap_or(Err(RecordError::Gone))
@@ -110,7 +110,7 @@ impl Looks {
         let now = load::sample();
         let use_of = self.last.zip(now).and_then(|(before, after)| load::Use::between(&before, &after));
         if use_of.is_some() {
-            // Ticks say nothing of a shorter time; the next look then looks back further.
+            // Too short for ticks: the next sample then covers a longer window.
             self.last = now;
         }
         host_row(&mut file.lines, elapsed_s, use_of);
@@ -154,13 +154,13 @@ fn gpu_row(lines: &mut Lines, elapsed_s: f64, name: &str, sample: &GpuSample) {
     lines.option(reasons.as_deref(), Lines::text);
 }
 
-/// What each GPU was seen to do, by name, in the order of the first look.
+/// Observations per GPU name, in the order of the first sample.
 #[derive(Default)]
 struct Found(Vec<Seen>);
 
 struct Seen {
     name: String,
-    /// NVML's bits of all looks.
+    /// NVML's bits over all samples.
     throttle: host::nvml::Throttle,
     first_j: Option<f64>,
     last_j: Option<f64>,
@@ -218,7 +218,7 @@ mod tests {
             let _ = reported.send(());
             vec![("gpu:0".to_owned(), gpu(10.0, 0))]
         });
-        // An interval of an hour is not waited for.
+        // Ends without waiting for an interval of an hour.
         let sampler = SystemSampler::start(Some((&path, Duration::from_secs(3600))), Some(probe)).unwrap();
         heard.recv().unwrap();
         sampler.finish().unwrap();
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_throttled_gpu_is_found_and_energy_is_a_difference() {
         let mut found = Found::default();
-        // Idle clocks hold nothing back; a power cap and heat do.
+        // Idle clocks do not count as throttling; a power cap and heat do.
         found.take("gpu:0", &gpu(1000.0, 0x1));
         found.take("gpu:1", &gpu(50.0, 0x1));
         found.take("gpu:0", &gpu(1010.0, 0x4));

@@ -1,4 +1,4 @@
-//! Whether the times of runs say something of each other: what differs between their machines, and how much that matters.
+//! Whether runs' times can be compared: differences between their machines, and whether those matter.
 
 use super::{
     comparison::{Comparison, is_not_run},
@@ -7,13 +7,13 @@ use super::{
 };
 use crate::{record::of_build, units};
 
-/// Threads that computed.
+/// Environment key: threads that computed.
 const THREADS: &str = "host.threads";
 
-/// Threads that could have.
+/// Environment key: available threads.
 const AVAILABLE: &str = "host.available_threads";
 
-/// Keys of the environment that differ between any two runs and say nothing of whether they can be compared.
+/// Environment keys that always differ and do not matter.
 const NOT_THE_MACHINE: [&str; 10] = [
     "started",
     "command",
@@ -23,12 +23,12 @@ const NOT_THE_MACHINE: [&str; 10] = [
     "devices.timed_by",
     "devices.sums",
     "memory.available_bytes",
-    // Judged apart, among runs on the CPU.
+    // Compared separately, among runs on the CPU.
     THREADS,
     AVAILABLE,
 ];
 
-/// Keys of the environment in which runs must be equal for their times to say something of each other.
+/// Environment keys that must be equal for comparable times.
 const DECIDES_TIMES: [&str; 7] = [
     "cpu.model",
     "cpu.instruction_set",
@@ -39,11 +39,11 @@ const DECIDES_TIMES: [&str; 7] = [
     "versions.build",
 ];
 
-/// The same of GPUs, among the runs that have one.
+/// As above, for runs with GPUs.
 const DECIDES_GPU_TIMES: [&str; 5] = ["model", "driver", "pcie", "power_limit_w", "mig"];
 
-/// Keys of the environment that differ, of those that matter. Threads matter to runs on the CPU, and by those that computed:
-/// how many could have is told beside that.
+/// The differing environment keys that matter. For runs on the CPU these include the threads that computed; the available
+/// threads are only mentioned.
 pub(super) fn differing(runs: &[Run]) -> Vec<Difference> {
     let of = |so: &dyn Fn(&Run) -> bool| {
         let so = runs.iter().enumerate().filter(|(_, run)| so(run));
@@ -69,8 +69,8 @@ pub(super) fn differing(runs: &[Run]) -> Vec<Difference> {
     environment
 }
 
-/// Of runs on the CPU that computed with as many threads, and could have with others: who gave more and sees no difference
-/// is told why.
+/// A remark on runs that used equally many of different numbers of available threads: explains to a user who gave more
+/// threads why nothing changed.
 fn idle_threads(runs: &[Run]) -> Option<String> {
     let on_cpu = || runs.iter().filter(|run| run.figure("devices_used") == Some("cpu"));
     let counts = |key: &str| -> Vec<usize> {
@@ -90,13 +90,13 @@ fn idle_threads(runs: &[Run]) -> Option<String> {
     }
 }
 
-/// Values that some run has.
+/// The distinct values over all runs.
 fn known_values(difference: &Difference) -> usize {
     difference.values.iter().filter(|(value, _)| value.is_some()).count()
 }
 
 impl Comparison {
-    /// Whether the runs may be held against each other, in a sentence.
+    /// A sentence on whether the runs can be compared.
     pub fn comparability(&self) -> String {
         let kinds = self.kinds();
         let same = self.runs.iter().filter(|run| run.status == SAME_AS).count();
@@ -146,8 +146,7 @@ impl Comparison {
         sentence
     }
 
-    /// Why times of these runs must not be held against each other, in a sentence; `None` where they may. The comparison on
-    /// the screen says so itself.
+    /// A sentence on why these runs' times cannot be compared; `None` if they can. The comparison on the screen has its own.
     pub fn warning(&self) -> Option<String> {
         let keys = self.environment.iter().map(|difference| difference.key.as_str());
         let decisive: Vec<String> =
@@ -158,7 +157,7 @@ impl Comparison {
             .then(|| format!("{keys} {verb} between the runs: their times say nothing of each other"))
     }
 
-    /// Which runs are of a build whose times mislead, in a sentence; `None` where none is.
+    /// A sentence on the runs of a debug build; `None` if there are none.
     pub fn builds(&self) -> Option<String> {
         let runs = self.places(is_debug);
         of_build("debug")
@@ -177,8 +176,7 @@ impl Comparison {
         kinds
     }
 
-    /// Threads that were given decide; to use fewer of the same number is what the plan does with a small step, or what the
-    /// spec asks for.
+    /// The given threads decide: to use fewer of an equal number is the plan's choice for small steps, or the spec's.
     fn decides_times(&self, key: &str) -> bool {
         let of_gpu = key.strip_prefix("gpus.").and_then(|rest| rest.split_once('.')).map(|(_, key)| key);
         DECIDES_TIMES.contains(&key)
@@ -186,7 +184,7 @@ impl Comparison {
             || of_gpu.is_some_and(|key| DECIDES_GPU_TIMES.contains(&key))
     }
 
-    /// A key, with the reason where that lies with the program.
+    /// A key, with the reason if the program caused the difference.
     fn named(&self, key: &str) -> String {
         let by_spec = self.spec.iter().any(|difference| difference.key == "devices.engine");
         match key {
@@ -196,7 +194,7 @@ impl Comparison {
         }
     }
 
-    /// The numbers of the runs that are so, as `1, 3`.
+    /// The numbers of the matching runs, as `1, 3`.
     fn places(&self, so: impl Fn(&Run) -> bool) -> String {
         let places = self.runs.iter().enumerate().filter(|(_, run)| so(run));
         places.map(|(place, _)| (place + 1).to_string()).collect::<Vec<_>>().join(", ")

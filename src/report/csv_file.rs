@@ -1,4 +1,4 @@
-//! CSV files as `record` leaves them, be it by a process that was killed: whole lines, and perhaps a torn last one.
+//! CSV files as `record` writes them: complete lines, and a torn last line if the process was killed.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use csv::{ErrorKind, StringRecord};
 
 use super::ReportError;
 
-/// A file's whole lines.
+/// A file's complete lines.
 pub(super) struct CsvFile {
     /// The columns' names.
     pub(super) columns: StringRecord,
@@ -18,7 +18,7 @@ pub(super) struct CsvFile {
     pub(super) rows: Vec<StringRecord>,
 }
 
-/// Reads a small file whole. A torn last line is left out: what it would have said is not known.
+/// Reads a small file to memory, without a torn last line.
 pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
     let mut rows = Vec::new();
     let (columns, _) = for_each_row(path, |_, row| {
@@ -28,8 +28,8 @@ pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
     Ok(CsvFile { columns, rows })
 }
 
-/// Hands every whole line below the header to `take`, with the columns' names; returns those, and whether a torn line
-/// was left out. `take` tells what is wrong with a line, if anything.
+/// Calls `take` for every complete line below the header, with the columns' names; returns those, and whether a torn line
+/// was omitted. `take` returns what is wrong with a line, if anything.
 pub(super) fn for_each_row(
     path: &Path,
     mut take: impl FnMut(&StringRecord, &StringRecord) -> Result<(), String>,
@@ -47,7 +47,7 @@ pub(super) fn for_each_row(
     Ok((columns, whole < all))
 }
 
-/// Bytes of a file up to the end of its last whole line, and all; the file is at its start again.
+/// Bytes up to the end of the last complete line, and of the file; rewinds the file.
 fn whole_lines(file: &mut File) -> io::Result<(u64, u64)> {
     const BLOCK: u64 = 4096;
     let all = file.seek(SeekFrom::End(0))?;

@@ -6,7 +6,7 @@ use csv::StringRecord;
 
 use super::{ReportError, csv_file};
 
-/// What the end of a `metrics.csv` tells.
+/// The end of a `metrics.csv`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tail {
     /// The last row's step, epoch.
@@ -15,11 +15,11 @@ pub(super) struct Tail {
     pub(super) last_loss: Option<f32>,
     /// The last validation loss, as written.
     pub(super) last_validation: Option<String>,
-    /// Whether the file ends in a torn line, which was left out.
+    /// Whether the file ends in a torn line, which is ignored.
     pub(super) torn: bool,
 }
 
-/// Where the columns stand that a curve needs.
+/// Indices of the columns that a curve needs.
 struct Columns {
     step: usize,
     epoch: usize,
@@ -44,7 +44,7 @@ impl Columns {
     }
 }
 
-/// Reads a `metrics.csv` and hands every training loss to `point`, by step, in order. A file may be of any size.
+/// Reads a `metrics.csv` of any size and calls `point` with every training loss and its step, in order.
 pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail, ReportError> {
     let mut tail = Tail::default();
     let mut columns = None;
@@ -64,7 +64,7 @@ pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail,
 }
 
 impl Tail {
-    /// Takes a row; a training loss with its step is the caller's.
+    /// Reads a row; returns its step and training loss.
     fn take(&mut self, columns: &Columns, row: &StringRecord) -> Result<Option<(u64, f32)>, String> {
         let cell = |column: usize| row.get(column).unwrap_or_default();
         let whole = |column: usize, name: &str| {
@@ -87,7 +87,7 @@ impl Tail {
     }
 }
 
-/// Holds a curve against another one, point by point, over the steps that both have.
+/// Compares two curves point by point over their common steps.
 pub(super) struct Against<'a> {
     first: &'a [(u64, f32)],
     common: u64,
@@ -125,13 +125,13 @@ impl<'a> Against<'a> {
             relative,
             largest: (step, relative),
         });
-        // A NaN on one side compares as larger than any number, and stays.
+        // A NaN on one side counts as larger than any number.
         if relative.total_cmp(&parting.largest.1).is_gt() {
             parting.largest = (step, relative);
         }
     }
 
-    /// What came of it.
+    /// The result.
     pub(super) fn difference(self) -> CurveDifference {
         let common = self.common;
         match self.parts {
@@ -142,7 +142,7 @@ impl<'a> Against<'a> {
     }
 }
 
-/// Of the larger magnitude; infinite where only one side is a finite number.
+/// The difference relative to the larger magnitude; infinite if only one side is finite.
 fn relative_difference(first: f32, other: f32) -> f64 {
     let (first, other) = (f64::from(first), f64::from(other));
     if !(first.is_finite() && other.is_finite()) {
@@ -155,25 +155,25 @@ fn relative_difference(first: f32, other: f32) -> f64 {
 /// How two loss curves differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CurveDifference {
-    /// No step has a row in both.
+    /// No common step.
     NothingInCommon,
-    /// One has losses of steps, the other means of epochs.
+    /// One holds losses of steps, the other means of epochs.
     MeansAndSteps,
-    /// The same bits at every step that both have.
+    /// Equal bits at all common steps.
     Same {
-        /// How many those are.
+        /// Number of common steps.
         common: u64,
     },
-    /// They part.
+    /// The curves differ.
     Parts {
-        /// Where and how.
+        /// The first and the largest difference.
         parting: CurveParting,
         /// Steps that both have.
         common: u64,
     },
 }
 
-/// Where two loss curves part.
+/// The differences of two loss curves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurveParting {
     /// The first step whose losses differ.

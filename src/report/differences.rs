@@ -1,4 +1,4 @@
-//! TOML tables as dotted keys, and what differs between several of them.
+//! TOML tables as dotted keys, and the differences between several tables.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -6,10 +6,10 @@ use toml::Value;
 
 use super::ReportError;
 
-/// A table's leaves by dotted key; array places count as keys where the array holds tables or strings beside tables.
+/// A table's leaves by dotted key; indices are keys for arrays that hold tables.
 pub(super) type Leaves = BTreeMap<String, String>;
 
-/// Reads a TOML file's leaves; `None` where there is no such file.
+/// Reads a TOML file's leaves; `None` if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<Leaves>, ReportError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -43,7 +43,7 @@ fn add(key: String, value: &Value, leaves: &mut Leaves) {
         Value::String(text) => {
             leaves.insert(key, text.clone());
         }
-        // With an exponent where it is very small or large, which TOML takes as well.
+        // Very small or large values get an exponent, which TOML allows.
         Value::Float(number) => {
             leaves.insert(key, format!("{number:?}"));
         }
@@ -53,16 +53,16 @@ fn add(key: String, value: &Value, leaves: &mut Leaves) {
     }
 }
 
-/// A key whose value is not the same everywhere.
+/// A key with different values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     /// Dotted.
     pub(super) key: String,
-    /// Each value with the places that have it, in the order of their first place; `None` where the key is absent.
+    /// Each value with the numbers of the tables that have it, ordered by first use; `None` if the key is absent.
     pub(super) values: Vec<(Option<String>, Vec<usize>)>,
 }
 
-/// The keys that differ among those tables that are there, each place named by its number.
+/// The keys that differ among the present tables.
 pub(super) fn differences(tables: &[(usize, &Leaves)]) -> Vec<Difference> {
     let mut keys: Vec<&String> = tables.iter().flat_map(|(_, leaves)| leaves.keys()).collect();
     keys.sort();

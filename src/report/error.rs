@@ -1,4 +1,4 @@
-//! What can be wrong with what is to be compared.
+//! Errors of comparisons.
 
 use std::{
     io,
@@ -7,16 +7,16 @@ use std::{
 
 use crate::host::reason;
 
-/// A fault of a comparison.
+/// Why runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// There is nothing of that name.
+    /// The path does not exist.
     #[error("`{0}` does not exist")]
     NotFound(String),
     /// A pattern that matches nothing.
     #[error("nothing matches `{0}`")]
     NoMatch(String),
-    /// A pattern that cannot be read.
+    /// An invalid pattern.
     #[error("`{pattern}` is not a pattern: {message}")]
     Pattern {
         /// As typed.
@@ -24,7 +24,7 @@ pub enum ReportError {
         /// Why.
         message: String,
     },
-    /// Something that is there and is no run.
+    /// The path is not a run or sweep.
     #[error(
         "`{0}` is no run: it holds neither `summary.csv` nor `sweep.csv`, and neither does any folder in it"
     )]
@@ -37,7 +37,7 @@ pub enum ReportError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A file that is not what it should be.
+    /// A malformed file.
     #[error("`{}` is malformed at line {line}: {message}", path.display())]
     Malformed {
         /// The file.
@@ -58,7 +58,7 @@ impl ReportError {
         Self::Malformed { path: path.to_owned(), line, message: message.into() }
     }
 
-    /// The way out, where there is one.
+    /// A hint, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NotFound(_) | Self::NoMatch(_) | Self::NoRun(_) => Some(

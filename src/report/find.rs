@@ -1,4 +1,4 @@
-//! Paths and patterns as typed into the folders of runs and sweeps.
+//! Resolves the given paths and patterns to folders of runs and sweeps.
 
 use std::{
     collections::HashSet,
@@ -11,17 +11,17 @@ use super::ReportError;
 /// A folder that holds results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Of one run.
+    /// A run's folder.
     Run(PathBuf),
-    /// Of a sweep, with its trials in it.
+    /// A sweep's folder with its trials.
     Sweep(PathBuf),
 }
 
-/// Folders in a folder are looked through this deep: `runs` holds names, a name holds runs.
+/// Depth of the search: `runs` holds names, a name holds runs.
 const DEPTH: u32 = 2;
 
-/// Everything that the paths name, in the order given; folders found below a path come in the order of their names,
-/// which is that of time. What is named twice counts once.
+/// All runs and sweeps of the paths, in the given order without duplicates; those below a path are ordered by name, that
+/// is by time.
 pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
     let mut found = Vec::new();
     for path in paths {
@@ -76,12 +76,12 @@ fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportE
     Ok(())
 }
 
-/// Whether a folder holds a run, be it one that was killed before it had any numbers.
+/// Whether a folder holds a run, also one that was killed early.
 pub(super) fn is_run(folder: &Path) -> bool {
     folder.join("summary.csv").is_file() || folder.join("metrics.csv").is_file()
 }
 
-/// The folders in a folder, by name.
+/// The subfolders, by name.
 pub(super) fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
     let unreadable = |e| ReportError::read(folder, e);
     let entries: Vec<_> = fs::read_dir(folder).and_then(Iterator::collect).map_err(unreadable)?;

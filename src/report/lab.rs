@@ -1,5 +1,4 @@
-//! What experiments of the lab found, held against each other: the same product and the same copy of several runs side by
-//! side.
+//! Compares the results of lab experiments: equal products and copies of several runs side by side.
 
 use std::path::Path;
 
@@ -15,16 +14,16 @@ use crate::units;
 pub(super) struct Findings {
     products: Table,
     copies: Table,
-    /// Numbers of the runs that toured tensors.
+    /// Numbers of the runs of tensor experiments.
     tours: Vec<usize>,
 }
 
-/// A figure per run for each thing that was measured.
+/// One figure per measurement and run.
 #[derive(Clone, Debug, Default)]
 struct Table {
     /// Numbers of the runs.
     runs: Vec<usize>,
-    /// What was measured, in the order in which it was first met, and the figure of each run.
+    /// Measurements in the order of first occurrence, with each run's figure.
     rows: Vec<(Vec<String>, Vec<Option<f64>>)>,
 }
 
@@ -51,7 +50,7 @@ impl Table {
             let cells = self.rows.iter().map(|(key, _)| key[place].clone()).collect();
             columns.push(Column { title: (*title).to_owned(), numeric: false, cells });
         }
-        // What is absent everywhere tells nothing apart.
+        // Omits what all runs lack.
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
         let keys = columns.len();
         for (place, run) in self.runs.iter().enumerate() {
@@ -64,7 +63,7 @@ impl Table {
 }
 
 impl Findings {
-    /// Reads those of every run that has some; one whose files cannot be read is told as damaged.
+    /// Reads the results of all lab runs; a run with unreadable files is marked as damaged.
     pub(super) fn read(runs: &mut [Run], fault: &mut Option<ReportError>) -> Self {
         let mut findings = Self::default();
         for (place, run) in runs.iter_mut().enumerate() {
@@ -88,7 +87,7 @@ impl Findings {
         findings
     }
 
-    /// A table per kind of what was measured, for a terminal of `width` columns.
+    /// A table per kind of measurement, for a terminal of `width` columns.
     pub(super) fn text(&self, width: u16) -> String {
         let mut text = String::new();
         if !self.products.rows.is_empty() {
@@ -110,7 +109,7 @@ impl Findings {
     }
 }
 
-/// Rows of a file of the lab by some of its columns; nothing where there is no such file yet.
+/// A lab file's rows by some of its columns; empty if there is no such file.
 fn rows<const N: usize>(path: &Path, columns: [&str; N]) -> Result<Vec<[String; N]>, ReportError> {
     if !path.is_file() {
         return Ok(Vec::new());
@@ -130,7 +129,7 @@ fn number(path: &Path, line: usize, cell: &str) -> Result<f64, ReportError> {
     cell.parse().map_err(wrong)
 }
 
-/// A figure, which is not known where its cell is empty.
+/// A figure; `None` for an empty cell.
 fn figure(path: &Path, line: usize, cell: &str) -> Result<Option<f64>, ReportError> {
     if cell.is_empty() { Ok(None) } else { number(path, line, cell).map(Some) }
 }

@@ -1,6 +1,4 @@
-//! `report`: run folders into tables and comparisons. Reads files only, never live objects.
-//!
-//! May use [`crate::record`], for the words it shares with the console.
+//! Tables and comparisons of run folders. Reads files only, never live objects.
 
 mod comparability;
 mod comparison;

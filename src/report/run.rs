@@ -1,4 +1,4 @@
-//! One run as its folder tells it.
+//! One run, as read from its folder.
 
 use std::{
     collections::HashMap,
@@ -10,58 +10,58 @@ use super::{
     differences::{self, Leaves},
 };
 
-/// A row of a comparison: a run, or a trial of a sweep that has none.
+/// A row of a comparison: a run, or a sweep's trial that was not run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Run {
-    /// The folder, as found; of a trial that has none, the sweep's and the trial's number.
+    /// The folder as found, or the sweep's folder and the trial's number.
     pub(super) path: String,
-    /// The folder, where there is one that can be read.
+    /// The folder, if it is readable.
     pub(super) folder: Option<PathBuf>,
-    /// The folder of the sweep whose trial it is.
+    /// The sweep's folder, for a trial.
     pub(super) sweep: Option<String>,
-    /// A trial's axes and its values for them.
+    /// A trial's axes and values.
     pub(super) axes: Vec<(String, String)>,
     /// As in `summary.csv` or `sweep.csv`, or `unfinished`.
     pub(super) status: String,
-    /// Why it ended so, or was not run.
+    /// The reason for the status.
     pub(super) reason: String,
-    /// Where it is the same as another trial: that one's folder.
+    /// The folder of the equal trial that was run instead.
     pub(super) twin: Option<PathBuf>,
-    /// Cells of `summary.csv` by column; a cell that is not known is not there.
+    /// Known cells of `summary.csv` by column.
     pub(super) figures: HashMap<String, String>,
     /// `spec.toml`.
     pub(super) spec: Option<Leaves>,
     /// `environment.toml`.
     pub(super) environment: Option<Leaves>,
-    /// `metrics.csv`, which may be large: read only where its curve is wanted.
+    /// Path of `metrics.csv`, which may be large and is read only for its curve.
     pub(super) metrics: Option<PathBuf>,
-    /// Whether that ends in a torn line, as far as it was read.
+    /// Whether `metrics.csv` ends in a torn line, if it was read.
     pub(super) torn: bool,
 }
 
-/// What a run is called that has no summary: it runs still, or was killed.
+/// Status of a run without a summary: still running, or killed.
 pub(super) const UNFINISHED: &str = "unfinished";
 
-/// What a trial is called that would only repeat another, and was not run.
+/// Status of a trial that equals another and was not run.
 pub(super) const SAME_AS: &str = "same_as";
 
-/// What a run is called whose files cannot be read.
+/// Status of a run whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";
 
 impl Run {
-    /// Reads a run folder; one that cannot be read is told as such. The first such fault is kept in `fault`.
+    /// Reads a run folder; an unreadable one becomes a damaged row, and the first error is kept in `fault`.
     pub(super) fn read_or_report(folder: &Path, fault: &mut Option<ReportError>) -> Self {
         Self::read(folder).unwrap_or_else(|e| Self::damaged(folder.display().to_string(), e, fault))
     }
 
-    /// Of a folder that cannot be read.
+    /// The row of an unreadable folder.
     pub(super) fn damaged(path: String, error: ReportError, fault: &mut Option<ReportError>) -> Self {
         let mut run = Self { path, ..Self::default() };
         run.report_damage(error, fault);
         run
     }
 
-    /// Part of it cannot be read, so that the rest is not to be trusted.
+    /// Marks the run as damaged: if a part is unreadable, the rest is not trusted.
     pub(super) fn report_damage(&mut self, error: ReportError, fault: &mut Option<ReportError>) {
         (self.status, self.reason) = (DAMAGED.to_owned(), error.to_string());
         (self.folder, self.metrics, self.figures) = (None, None, HashMap::new());
@@ -93,13 +93,13 @@ impl Run {
         Ok(run)
     }
 
-    /// Takes cells of a summary by column.
+    /// Adds a summary's cells by column.
     pub(super) fn take_figures<'a>(&mut self, cells: impl Iterator<Item = (&'a str, &'a str)>) {
         let known = cells.filter(|(_, cell)| !cell.is_empty());
         self.figures.extend(known.map(|(column, cell)| (column.to_owned(), cell.to_owned())));
     }
 
-    /// What can be known of a run without a summary.
+    /// Fills in what is known without a summary.
     fn report_unfinished(&mut self) -> Result<(), ReportError> {
         self.status = UNFINISHED.to_owned();
         self.reason = "still running, or killed".to_owned();
@@ -139,22 +139,22 @@ impl Run {
         self.environment.as_ref()?.get(key)?.parse().ok()
     }
 
-    /// Whether its devices only pose as such, so that its times mean nothing.
+    /// Whether its devices are virtual, so that its times are meaningless.
     pub(super) fn is_virtual(&self) -> bool {
         self.figure("virtual") == Some("true")
     }
 
-    /// What kind of experiment it is.
+    /// The kind of experiment.
     pub(super) fn kind(&self) -> &str {
         self.spec.as_ref().and_then(|spec| spec.get("kind")).map_or("train", String::as_str)
     }
 
-    /// Whether its training losses are means of an epoch, and not those of steps.
+    /// Whether its training losses are means of epochs.
     pub(super) fn has_epoch_means(&self) -> bool {
         self.axis("logging.policy") == Some("per_epoch")
     }
 
-    /// The value of an axis: as the sweep has it, else as the spec does.
+    /// The value of an axis, from the sweep or else from the spec.
     pub(super) fn axis(&self, key: &str) -> Option<&str> {
         let swept = self.axes.iter().find(|(axis, _)| axis == key).map(|(_, value)| value);
         swept.or_else(|| self.spec.as_ref()?.get(key)).map(String::as_str)

@@ -1,22 +1,22 @@
-//! What more devices bring: speed-up, efficiency, the serial part, and the batch from which they pay.
+//! Scaling over devices: speed-up, efficiency, serial fraction, and break-even batch size.
 //!
-//! Pure arithmetic over a [`Point`] per count of devices. Where there are two devices or more, a step is its all-reduce
-//! and the rest; [`break_even`] takes the rest to grow with the rows of a step, and the all-reduce not to.
+//! Pure arithmetic over one [`Point`] per device count. With several devices a step is an all-reduce and the rest;
+//! [`break_even`] assumes that the rest grows with the rows of a step and the all-reduce does not.
 
 use super::statistics::Estimate;
 
-/// What a device is, as far as its times can be believed.
+/// The kind of a device, which decides whether its times are meaningful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The host.
     Cpu,
     /// A GPU.
     Gpu,
-    /// The host posing as a GPU: several share one processor, so their times say nothing of real ones.
+    /// Virtual GPUs: they share one processor, so their times do not predict real ones.
     Virtual,
 }
 
-/// A run on some devices, as its files tell it.
+/// A run's figures, from its files.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Point {
     /// Names of the devices.
@@ -24,19 +24,19 @@ pub(super) struct Point {
     /// How many.
     pub(super) devices: usize,
     pub(super) kind: Kind,
-    /// Whether each device had a batch of its own.
+    /// Whether each device had its own batch (weak scaling).
     pub(super) weak: bool,
-    /// Rows of a step over all devices, on average.
+    /// Average rows of a step over all devices.
     pub(super) rows: f64,
-    /// Seconds of a step, validation left out.
+    /// Seconds of a step, without validation.
     pub(super) step_s: f64,
-    /// Part of the step that went into sums over devices, on average over the devices.
+    /// Share of the step in all-reduces, averaged over devices.
     pub(super) all_reduce: f64,
-    /// Part that went into choosing, reading and moving rows.
+    /// Share in selecting, reading and moving rows.
     pub(super) data: f64,
-    /// Part that went into the log.
+    /// Share in logging.
     pub(super) log: f64,
-    /// Rows per second of every repeat, in the order in which they ran; empty where there are none.
+    /// Rows per second of each repeat in the order of execution; empty without repeats.
     pub(super) rates: Vec<f64>,
 }
 
@@ -46,7 +46,7 @@ impl Point {
         self.rows / self.step_s
     }
 
-    /// Runs that it stands for.
+    /// The number of runs it summarizes.
     pub(super) fn runs(&self) -> usize {
         self.rates.len().max(1)
     }
@@ -56,28 +56,28 @@ impl Point {
     }
 }
 
-/// Rows per second over those of one device: of equal batches the ratio of times.
+/// Ratio of rows per second to one device; for equal batches the ratio of times.
 pub(super) fn speed_up(one: &Point, point: &Point) -> f64 {
     point.throughput() / one.throughput()
 }
 
-/// The same of repeats: they ran in turns, so that what disturbed one repeat disturbed both of its runs, and the ratio is
-/// taken within each. `None` where there are fewer than two.
+/// The speed-up over repeats. Configurations alternate within a repeat, so a disturbance affects both runs, and ratios are
+/// taken within each repeat. `None` for fewer than two.
 pub(super) fn speed_up_of_repeats(one: &Point, point: &Point) -> Option<Estimate> {
     let ratios: Vec<f64> = one.rates.iter().zip(&point.rates).map(|(one, rate)| rate / one).collect();
     Estimate::from_values(&ratios).filter(|estimate| estimate.count > 1)
 }
 
-/// The serial part of a job that `devices` speed up so: Karp and Flatt, Measuring Parallel Processor Performance,
-/// CACM 33(5), 1990, equation 2. It holds for a job of one size.
+/// The serial fraction for a given speed-up on `devices` devices: Karp and Flatt, Measuring Parallel Processor
+/// Performance, CACM 33(5), 1990, equation 2. Valid for a fixed problem size.
 pub(super) fn serial_fraction(speed_up: f64, devices: usize) -> f64 {
     let p = devices as f64;
     (1.0 / speed_up - 1.0 / p) / (1.0 - 1.0 / p)
 }
 
-/// Rows of a step, over all devices, from which these are as fast as one. With `t` the time that one device takes for as
-/// many rows, `T` the step's and `a` its all-reduce's, `k` times the rows take `k t` and `k (T - a) + a`: equal at
-/// `k = a / (t - (T - a))`. `None` where no batch is large enough.
+/// Rows of a step, over all devices, from which several devices are as fast as one. Let `t` be one device's time for these
+/// rows, `T` the step's time and `a` its all-reduce's. Then `k` times the rows take `k t` and `k (T - a) + a`, equal at
+/// `k = a / (t - (T - a))`. `None` if no batch is large enough.
 pub(super) fn break_even(one: &Point, point: &Point) -> Option<f64> {
     let alone_s = point.rows / one.throughput();
     let rest_s = point.step_s - point.all_reduce_s();
@@ -131,7 +131,7 @@ pub(super) mod tests {
         assert_eq!(serial_fraction(2.0, 2), 0.0);
     }
 
-    /// At the batch that is named, the model gives both the same time.
+    /// At the returned batch the model's times are equal.
     #[test]
     fn at_the_break_even_both_take_as_long() {
         for (one, point) in [
@@ -149,7 +149,7 @@ pub(super) mod tests {
             break_even(&point(1, 256.0, 1.0e-3, 0.0), &point(2, 256.0, 1.45e-3, 0.61)).unwrap(),
             256.0 * 0.8845 / 0.4345,
         );
-        // What is left of the step is no faster: no batch helps.
+        // The rest of the step is no faster: no batch is large enough.
         assert_eq!(break_even(&point(1, 256.0, 1.0e-3, 0.0), &point(2, 256.0, 2.0e-3, 0.5)), None);
     }
 }

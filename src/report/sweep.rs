@@ -7,7 +7,7 @@ use super::{
     run::{DAMAGED, Run, SAME_AS},
 };
 
-/// Reads a sweep's trials in order; those that cannot be read are told as such, and `fault` keeps the first.
+/// Reads a sweep's trials in order; unreadable ones become damaged rows, and `fault` keeps the first error.
 pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
     let path = folder.join("sweep.csv");
     let file = csv_file::read(&path)?;
@@ -20,7 +20,7 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
     }
     let (trial, status, own, reason) =
         (place("trial")?, place("status")?, place("folder")?, place("reason")?);
-    // The axes stand between the trial's number and its status.
+    // The axes are the columns between the trial's number and its status.
     let axes: Vec<String> = file.columns.iter().take(status).skip(trial + 1).map(str::to_owned).collect();
     let mut runs = Vec::new();
     let mut listed = HashSet::new();
@@ -52,7 +52,7 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
     Ok(runs)
 }
 
-/// Trials that were begun and have no row: the sweep runs still, or was killed.
+/// Trials that started and have no row: the sweep still runs, or was killed.
 fn unlisted(
     folder: &Path,
     listed: &HashSet<String>,

@@ -8,22 +8,22 @@ use super::{
 };
 use crate::{record::of_build, units};
 
-/// The end of the sweep in `folder` for a terminal of `width` columns: its trials with axes, status and key figures,
-/// what more devices bring where they are an axis, the reasons of those that did not finish, and the folder.
+/// The final report of the sweep in `folder` for a terminal of `width` columns: trials with axes, status and key figures,
+/// scaling if the number of devices is an axis, reasons of unfinished trials, and the folder.
 ///
 /// # Errors
-/// Where a file of the sweep is malformed.
+/// A file of the sweep is malformed.
 pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     let comparison = Comparison::from_runs(sweep::read(folder, &mut None)?);
     let Comparison { runs, configurations, .. } = &comparison;
     let table = if has_repeats(configurations) {
-        // The repeats of a point say little one by one: they are in sweep.csv, and `runner compare` lists them.
+        // Single repeats say little: `sweep.csv` has them, and `runner compare` lists them.
         Repeats::new(runs, configurations).table(width)
     } else {
         // Numbered as the trials' folders are, from 0.
         let mut columns = grid::columns(&comparison, "trial", 0);
         columns.retain(|column| !matches!(column.title.as_str(), "h2d" | "d2h" | "logging"));
-        // A trial's axes tell it apart as its number does, and better.
+        // A trial's axes identify it better than its number.
         grid::table(&columns, 1 + comparison.axes.len(), width)
     };
     let mut text = format!("{}\n\n{table}\n", headline(folder, runs));

@@ -13,8 +13,8 @@ use super::{
 use crate::units;
 
 impl Comparison {
-    /// The whole comparison for a terminal of `width` columns: whether the runs can be compared, the table, the runs'
-    /// folders, where their loss curves part, and what differs in spec and environment.
+    /// The full comparison for a terminal of `width` columns: comparability, the table, folders, differences of loss
+    /// curves, and differences in spec and environment.
     pub fn table(&self, width: u16) -> String {
         let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
         let table = grid::table(&grid::columns(self, "run", 1), 1, width);
@@ -46,7 +46,7 @@ impl Comparison {
         text
     }
 
-    /// A line per run: where it is and, where it is no whole run, why.
+    /// A line per run: its folder and, if it did not finish, the reason.
     fn run_lines(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         for (place, run) in self.runs.iter().enumerate() {
@@ -105,7 +105,7 @@ fn curve_words(curve: Option<&CurveDifference>) -> String {
     }
 }
 
-/// A relative difference: in per cent, or by its power of ten where it is small.
+/// A relative difference in per cent, or with an exponent if it is small.
 fn relative(value: f64) -> String {
     match value {
         v if v.is_infinite() => "infinitely far".to_owned(),
@@ -114,7 +114,7 @@ fn relative(value: f64) -> String {
     }
 }
 
-/// A line per key: each value with the runs that have it.
+/// One line per key: each value with its runs.
 fn difference_lines(differences: &[Difference]) -> Vec<(String, String)> {
     let words = |(value, places): &(Option<String>, Vec<usize>)| {
         let places: Vec<String> = places.iter().map(usize::to_string).collect();
@@ -127,7 +127,7 @@ fn difference_lines(differences: &[Difference]) -> Vec<(String, String)> {
     differences.iter().map(line).collect()
 }
 
-/// A heading with lines of two columns below; nothing where there are none.
+/// A heading with lines of two columns; nothing without lines.
 fn section(text: &mut String, title: &str, lines: Vec<(String, String)>) {
     if lines.is_empty() {
         return;

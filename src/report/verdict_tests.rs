@@ -1,4 +1,4 @@
-//! Verdicts on runs made up by hand, whole.
+//! Full verdicts on synthetic runs.
 
 use std::fs;
 
@@ -75,7 +75,7 @@ fn without_one_gpu_nothing_can_be_held_against() {
     ");
 }
 
-/// A sweep of two counts and two repeats: medians are taken from the folders' files alone.
+/// A sweep of two device counts and two repeats: medians come from the folders' files only.
 #[test]
 fn a_sweep_is_read_from_its_folders() {
     let folder = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ fn a_sweep_is_read_from_its_folders() {
         for name in &names {
             timing +=
                 &format!("{name},host,data,1,0.125\n{name},host,upload,1,0.125\n{name},host,log,1,0.01\n");
-            // The one run by phases, the other by the ledger.
+            // One run by phases, the other by the ledger.
             if repeat == 0 && gpus == 2 {
                 timing += &format!("{name},host,all_reduce,1,{all_reduce_s}\n");
             } else if gpus == 2 {
@@ -123,7 +123,7 @@ fn a_sweep_is_read_from_its_folders() {
     ");
 }
 
-/// What the repeats do not tell is not claimed: no break-even where the interval holds both faster and slower.
+/// No unsupported claims: no break-even if the interval includes both faster and slower.
 #[test]
 fn an_interval_that_holds_one_claims_nothing() {
     let one =

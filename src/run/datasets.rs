@@ -28,7 +28,6 @@ pub struct Datasets {
 }
 
 impl Datasets {
-    /// On a machine.
     pub fn new(machine: &Machine) -> Self {
         Self {
             memory_available: machine.memory_available,

@@ -20,14 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a device sums with the others of its run.
 pub enum RankLink {
-    /// There are none.
     Alone,
     /// Among threads, through the host's memory.
     Host(Box<dyn Collective>),
     /// Among GPUs that reach each other's memory.
     #[cfg(feature = "cuda")]
     Peers(crate::device::cuda::PeerAllReduce),
-    /// Among GPUs.
     #[cfg(feature = "cuda")]
     Nccl(crate::device::cuda::Communicator),
 }
@@ -76,7 +74,6 @@ pub fn own_products(trial: &Trial) -> Option<String> {
 }
 
 #[cfg(not(feature = "cuda"))]
-/// See the other build's.
 pub fn own_products(_: &Trial) -> Option<String> {
     None
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{DatasetInfo, Planned, Process};
+use super::{Planned, Process, RunFacts};
 use crate::{
     device::DeviceError,
     event::{Event, Level, Outcome},
@@ -20,12 +20,9 @@ pub enum ExecuteError {
     /// The run folder cannot be written.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The device cannot hold the run.
+    /// A device cannot be used, or cannot hold the run.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A device cannot be used.
-    #[error("{0}")]
-    Lab(String),
     /// What was read when the trials were prepared can no longer be read, or is something else.
     #[error("the data have changed since the start: {0}")]
     Data(String),
@@ -34,7 +31,7 @@ pub enum ExecuteError {
 /// Runs a trial in `folder`.
 pub fn execute<'a, P: Planned + 'a>(
     process: &Process,
-    (planned, ready, facts): (&'a P, P::Ready<'a>, DatasetInfo<'a>),
+    (planned, ready, facts): (&'a P, P::Ready<'a>, RunFacts<'a>),
     folder: &RunDir,
     console: ConsoleOptions,
 ) -> Result<Outcome, ExecuteError> {
@@ -122,12 +119,7 @@ fn sampler(
 }
 
 /// The resolved spec behind comments: the command that repeats the run, and notes.
-fn resolved(
-    process: &Process,
-    folder: &RunDir,
-    devices: &ResolvedDevices,
-    facts: &DatasetInfo<'_>,
-) -> String {
+fn resolved(process: &Process, folder: &RunDir, devices: &ResolvedDevices, facts: &RunFacts<'_>) -> String {
     let path = folder.file("spec.toml");
     let path = std::path::absolute(&path).unwrap_or(path);
     let mut words = vec!["runner".to_owned(), path.to_string_lossy().into_owned()];

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{DatasetInfo, ExecuteError, Planned, TrialEnded, lab_sweep};
+use super::{ExecuteError, Planned, RunFacts, TrialEnded, lab_sweep};
 use crate::{
     event::{Event, Header, Outcome},
     host, lab,
@@ -60,11 +60,11 @@ impl Planned for LabTrial {
     }
 
     fn ready(&self, (): &mut ()) -> Result<Devices, ExecuteError> {
-        lab::devices(self).map_err(|e| ExecuteError::Lab(e.to_string()))
+        Ok(lab::devices(self)?)
     }
 
-    fn facts<'a>(&'a self, _: &Devices) -> DatasetInfo<'a> {
-        DatasetInfo {
+    fn facts<'a>(&'a self, _: &Devices) -> RunFacts<'a> {
+        RunFacts {
             name: &self.spec.name,
             hash8: self.spec.hash8(),
             toml: self.spec.to_toml(),

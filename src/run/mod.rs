@@ -29,7 +29,6 @@ pub use execute::ExecuteError;
 pub use exit::{Exit, print, print_error, print_stderr, refuse};
 pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use session::{Ended, Session, TrialEnded};
-pub use training::Ready;
 pub use warnings::Warnings;
 
 use crate::{
@@ -43,15 +42,12 @@ use crate::{
 
 /// What all runs of a process share.
 pub struct Process {
-    /// When it began.
     pub begun: Instant,
-    /// The same by the calendar.
     pub started: DateTime<Utc>,
     /// The command line as typed.
     pub command: String,
     /// Where run folders are made.
     pub runs_dir: PathBuf,
-    /// How much is said.
     pub verbosity: Verbosity,
     /// Whether standard error is a terminal.
     pub terminal: bool,
@@ -63,19 +59,17 @@ pub struct Process {
     pub virtual_gpus: Option<u32>,
     /// What was asked of git about the spec's folder.
     pub git: GitQuery,
-    /// Asks to stop.
     pub stop: StopFlag,
     /// How busy others keep the machine.
     pub load: Watch,
 }
 
 /// What a session must know of a planned trial that is ready to run, for its folder.
-pub struct DatasetInfo<'a> {
+pub struct RunFacts<'a> {
     /// Names the folder of the runs.
     pub name: &'a str,
     /// First 8 hex digits of SHA-256 of the resolved spec.
     pub hash8: String,
-    /// The resolved spec.
     pub toml: String,
     /// Comments above it.
     pub notes: Vec<String>,
@@ -110,7 +104,6 @@ pub trait Planned: Sized {
     where
         Self: 'a;
 
-    /// What an experiment is called.
     fn name(spec: &Self::Spec) -> &str;
 
     /// Plans a trial.
@@ -145,12 +138,9 @@ pub trait Planned: Sized {
     fn ready(&self, shared: &mut Self::Shared) -> Result<Self::Ready<'_>, ExecuteError>;
 
     /// For its folder.
-    fn facts<'a>(&'a self, ready: &Self::Ready<'_>) -> DatasetInfo<'a>;
+    fn facts<'a>(&'a self, ready: &Self::Ready<'_>) -> RunFacts<'a>;
 
     /// Runs it. The last event is the caller's to send.
-    ///
-    /// # Errors
-    /// Where it can no longer be recorded.
     fn run(
         &self,
         ready: Self::Ready<'_>,

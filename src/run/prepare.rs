@@ -11,11 +11,9 @@ const MOST_PROBLEMS: usize = 100;
 
 /// What is to become of a trial.
 pub enum Prepared<P> {
-    /// It runs.
     Run(Box<P>),
     /// It would only repeat that earlier trial: what it asks for, and what it would use.
     SameAs(usize, ResolvedDevices),
-    /// Its devices are not there.
     Missing(Problem),
 }
 

@@ -17,7 +17,6 @@ use crate::{
     spec::{Experiment, Problem},
 };
 
-/// An experiment that is run.
 pub struct Session<'a, P: Planned> {
     process: Process,
     experiment: &'a Experiment<P::Spec>,
@@ -27,9 +26,7 @@ pub struct Session<'a, P: Planned> {
     reported: Vec<String>,
 }
 
-/// How a session ended.
 pub struct Ended {
-    /// With what code.
     pub exit: Exit,
     /// The folder of its sweep, and the words on its end; without words the folder's files say it.
     pub sweep: Option<(PathBuf, Option<String>)>,
@@ -43,14 +40,12 @@ impl From<Exit> for Ended {
 
 /// A trial of a sweep that is over.
 pub struct TrialEnded<'a, P> {
-    /// What became of it.
     pub end: TrialEnd,
     /// Where it ran to a recorded end: its plan, its figures, its rows.
     pub ran: Option<(&'a P, Outcome, LabTable)>,
 }
 
 impl<'a, P: Planned> Session<'a, P> {
-    /// Of a process.
     pub fn new(process: Process, experiment: &'a Experiment<P::Spec>, shared: P::Shared) -> Self {
         Self { process, experiment, shared, warned: Warned::default(), reported: Vec::new() }
     }

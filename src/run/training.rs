@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    DatasetInfo as RunFacts, Datasets, ExecuteError, Planned,
+    Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
     device_group::{device_group, own_products},
 };
@@ -36,9 +36,6 @@ pub struct Ready<'a> {
 
 impl Ready<'_> {
     /// Trains without a folder.
-    ///
-    /// # Errors
-    /// Where `emit` wants no more.
     pub fn train(
         self,
         stop: &StopFlag,

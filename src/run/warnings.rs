@@ -33,7 +33,6 @@ impl Warnings {
         self.lines().iter().for_each(|line| print_stderr(&format!("{line}\n")));
     }
 
-    /// Their texts.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.found.iter().map(|(text, _)| text.as_str())
     }

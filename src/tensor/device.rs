@@ -11,10 +11,10 @@ use std::{
 
 use super::TensorError;
 use crate::device::{
-    Kind, Moved, Purpose, Traffic,
-    backend::{Backend, BackendError, BackendId, Handle, HostMemory, Staging},
-    cpu::HostBackend,
+    DeviceError, Kind, Moved, Purpose, Traffic,
+    backend::{Backend, Handle, Staging},
 };
+use crate::spec::lab::Memory;
 
 /// The host's name in the traffic.
 const HOST: &str = "cpu";
@@ -27,7 +27,6 @@ pub struct Device {
 
 struct Shared {
     name: String,
-    id: BackendId,
     is_host: bool,
     place: Mutex<Box<dyn Backend>>,
     traffic: Arc<Mutex<Traffic>>,
@@ -42,7 +41,7 @@ impl fmt::Debug for Device {
 
 impl PartialEq for Device {
     fn eq(&self, other: &Self) -> bool {
-        self.shared.id == other.shared.id
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 }
 
@@ -50,7 +49,6 @@ impl Device {
     fn new(place: Box<dyn Backend>, traffic: &Arc<Mutex<Traffic>>) -> Self {
         let shared = Shared {
             name: place.name().to_owned(),
-            id: place.id(),
             is_host: place.is_host(),
             place: Mutex::new(place),
             traffic: Arc::clone(traffic),
@@ -75,9 +73,6 @@ impl Device {
     }
 
     /// Waits until all that was asked of it is done, and counts the wait. The CPU is never waited for.
-    ///
-    /// # Errors
-    /// Where the device failed meanwhile.
     pub fn synchronize(&self, purpose: Purpose) -> Result<(), TensorError> {
         let begun = Instant::now();
         self.place().synchronize()?;
@@ -88,10 +83,7 @@ impl Device {
     }
 
     /// Host memory of a kind to copy from and to.
-    ///
-    /// # Errors
-    /// Where the device knows no such memory.
-    pub fn staging(&self, memory: HostMemory, len: usize) -> Result<Box<dyn Staging>, TensorError> {
+    pub fn staging(&self, memory: Memory, len: usize) -> Result<Box<dyn Staging>, TensorError> {
         Ok(self.place().staging(memory, len)?)
     }
 
@@ -105,29 +97,27 @@ impl Device {
         self.shared.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn alloc(&self, len: usize) -> Result<Handle, BackendError> {
+    pub(super) fn alloc(&self, len: usize) -> Result<Handle, DeviceError> {
         let mut place = self.place();
         let handle = place.alloc(len)?;
         self.shared.peak_bytes.fetch_max(place.bytes(), Ordering::Relaxed);
         Ok(handle)
     }
 
-    /// Host to device.
-    pub(super) fn write(&self, purpose: Purpose, to: Handle, from: &[f32]) -> Result<(), BackendError> {
+    pub(super) fn write(&self, purpose: Purpose, to: Handle, from: &[f32]) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let moved = self.place().write(to, from)?;
         self.traffic().count(Kind::HostToDevice, purpose, [HOST, self.name()], moved, begun);
         Ok(())
     }
 
-    /// Device to host.
     pub(super) fn read(
         &self,
         purpose: Purpose,
         from: Handle,
         first: usize,
         to: &mut [f32],
-    ) -> Result<(), BackendError> {
+    ) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let moved = self.place().read(from, first, to)?;
         self.traffic().count(Kind::DeviceToHost, purpose, [self.name(), HOST], moved, begun);
@@ -147,7 +137,7 @@ impl Device {
         to: Handle,
         source: &Self,
         from: Handle,
-    ) -> Result<(), BackendError> {
+    ) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let route = [source.name(), self.name()];
         if self == source {
@@ -156,7 +146,7 @@ impl Device {
             return Ok(());
         }
         // Two threads that copy in opposite directions must not wait for each other.
-        let (mut own, mut other) = if self.shared.id < source.shared.id {
+        let (mut own, mut other) = if Arc::as_ptr(&self.shared) < Arc::as_ptr(&source.shared) {
             let own = self.place();
             (own, source.place())
         } else {
@@ -191,7 +181,6 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Of these places.
     pub fn new(places: Vec<Box<dyn Backend>>) -> Self {
         let traffic = Arc::default();
         let list = places.into_iter().map(|place| Device::new(place, &traffic)).collect();
@@ -199,16 +188,15 @@ impl Devices {
     }
 
     /// The CPU, `cpu`, and so many virtual GPUs, `virtual:0` and so on.
+    #[cfg(test)]
     pub fn with_virtual_gpus(count: u32) -> Self {
+        use crate::device::cpu::HostBackend;
+
         let mut places: Vec<Box<dyn Backend>> = vec![Box::new(HostBackend::cpu(1))];
         places.extend((0..count).map(|i| Box::new(HostBackend::virtual_gpu(i)) as Box<dyn Backend>));
         Self::new(places)
     }
 
-    /// The one of that name.
-    ///
-    /// # Errors
-    /// Where there is none.
     pub fn get(&self, name: &str) -> Result<&Device, TensorError> {
         self.list.iter().find(|device| device.name() == name).ok_or_else(|| {
             let there: Vec<_> = self.list.iter().map(|device| format!("`{}`", device.name())).collect();
@@ -216,7 +204,6 @@ impl Devices {
         })
     }
 
-    /// In order.
     pub fn iter(&self) -> impl Iterator<Item = &Device> {
         self.list.iter()
     }

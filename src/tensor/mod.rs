@@ -5,26 +5,6 @@
 //! [`Devices::traffic`] counts every copy and wait.
 //!
 //! May use [`crate::device`], [`crate::program`], [`crate::spec`] and [`crate::random`].
-//!
-//! ```
-//! use runner::tensor::{Devices, Tensor};
-//!
-//! let devices = Devices::with_virtual_gpus(2);
-//! let (first, second) = (devices.get("virtual:0")?, devices.get("virtual:1")?);
-//! let x = Tensor::ones(first, &[2, 3])?.named("X");
-//! let y = Tensor::ones(second, &[2, 3])?.named("Y");
-//! assert_eq!(
-//!     x.add(&y).err().map(|e| e.to_string()).as_deref(),
-//!     Some("`X` is on virtual:0 and `Y` on virtual:1; copy one: `Z = X.copy(virtual:1)`")
-//! );
-//! let z = x.copy(second)?;
-//! assert_eq!(
-//!     z.add(&y)?.show()?,
-//!     "tensor([[2., 2., 2.],\n        [2., 2., 2.]], shape=[2, 3], dtype=f32, device='virtual:1')"
-//! );
-//! assert!(z.copy(second)?.is(&z), "it is there already");
-//! # Ok::<(), runner::tensor::TensorError>(())
-//! ```
 
 mod device;
 mod error;

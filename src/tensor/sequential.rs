@@ -4,10 +4,7 @@ use std::path::Path;
 
 use super::{Device, Tensor, TensorError, file};
 use crate::{
-    device::{
-        Purpose,
-        backend::{BackendError, Linear},
-    },
+    device::{Purpose, backend::Linear},
     program::{Activation, Parameter, initial_parameter},
     spec::{Init, Layer},
 };
@@ -24,23 +21,15 @@ pub struct Sequential {
 }
 
 /// What one layer does when nothing is learned; dropout does nothing then.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Step {
-    /// Indexes of weight and bias.
-    Linear {
-        weight: usize,
-        bias: Option<usize>,
-        outputs: usize,
-    },
+    Linear { weight: Tensor, bias: Option<Tensor>, outputs: usize },
     Activate(Activation),
     Nothing,
 }
 
 impl Sequential {
     /// With initial parameters as training would give them: by `init`, from the seed, on the host, and copied.
-    ///
-    /// # Errors
-    /// Where the device has no room.
     pub fn new(
         device: &Device,
         layers: &[Layer],
@@ -87,7 +76,7 @@ impl Sequential {
         inputs: usize,
         init: &Init,
         seed: u64,
-    ) -> Result<usize, TensorError> {
+    ) -> Result<Tensor, TensorError> {
         let index = self.parameters.len();
         let parameter = Parameter { name: name.clone(), offset: 0, shape: shape.to_vec(), constant: None };
         let turned: Vec<usize> = shape.iter().rev().copied().collect();
@@ -99,30 +88,14 @@ impl Sequential {
             let (_, values) = crate::program::exported(&parameter, &values);
             Tensor::written(&self.device, &turned, &values, Purpose::Parameters)?
         };
-        self.parameters.push((name.clone(), tensor.named(&name)));
-        Ok(index)
-    }
-
-    /// Where its parameters live.
-    pub fn device(&self) -> &Device {
-        &self.device
+        let tensor = tensor.named(&name);
+        self.parameters.push((name, tensor.clone()));
+        Ok(tensor)
     }
 
     /// The parameters by name, in order.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.parameters.iter().map(|(name, tensor)| (name.as_str(), tensor))
-    }
-
-    /// One parameter; it is the net's own: who writes to it changes the net.
-    ///
-    /// # Errors
-    /// Where there is none of that name.
-    pub fn parameter(&self, name: &str) -> Result<&Tensor, TensorError> {
-        let found = self.parameters.iter().find(|(own, _)| own == name);
-        found.map(|(_, tensor)| tensor).ok_or_else(|| {
-            let there: Vec<_> = self.parameters.iter().map(|(own, _)| format!("`{own}`")).collect();
-            TensorError::NoTensor { name: name.to_owned(), there: there.join(", ") }
-        })
     }
 
     /// The output for `[rows, inputs]`, on the same device.
@@ -138,24 +111,22 @@ impl Sequential {
         let rows = x.shape().axes().first().copied().unwrap_or(1);
         let (mut now, mut width) = (x.clone(), self.inputs);
         for step in &self.steps {
-            now = match *step {
+            now = match step {
                 Step::Linear { weight, bias, outputs } => {
-                    let y = Tensor::empty(&self.device, &[rows, outputs])?;
-                    let handle = |i: usize| self.parameters.get(i).map(|(_, tensor)| tensor.handle());
-                    let missing = || BackendError::Freed { place: self.device.name().to_owned() };
+                    let y = Tensor::empty(&self.device, &[rows, *outputs])?;
                     self.device.place().linear(Linear {
                         x: now.handle(),
-                        weight: handle(weight).ok_or_else(missing)?,
-                        bias: bias.and_then(handle),
+                        weight: weight.handle(),
+                        bias: bias.as_ref().map(Tensor::handle),
                         y: y.handle(),
-                        shape: [rows, width, outputs],
+                        shape: [rows, width, *outputs],
                     })?;
-                    width = outputs;
+                    width = *outputs;
                     y
                 }
                 Step::Activate(activation) => {
                     let y = Tensor::empty(&self.device, now.shape().axes())?;
-                    self.device.place().activate(activation, now.handle(), y.handle())?;
+                    self.device.place().activate(*activation, now.handle(), y.handle())?;
                     y
                 }
                 Step::Nothing => now,
@@ -204,7 +175,13 @@ mod tests {
             assert_eq!((y.shape().axes(), y.device()), (&[5, 1][..], device));
             assert!(net.parameters().all(|(_, p)| p.device() == device));
             let values = |name: &str| -> Vec<f64> {
-                let values = net.parameter(name).and_then(Tensor::values).expect("a parameter");
+                let values = net
+                    .parameters()
+                    .find(|(own, _)| *own == name)
+                    .expect("a parameter")
+                    .1
+                    .values()
+                    .expect("numbers");
                 values.into_iter().map(f64::from).collect()
             };
             let (w0, b0, w1, b1) =
@@ -247,10 +224,6 @@ mod tests {
         assert_eq!(
             net.apply(&wide).expect_err("too wide").to_string(),
             "`X` of shape [1, 4] and `0.weight` of shape [4, 3] cannot be multiplied: the input must be [rows, in]"
-        );
-        assert_eq!(
-            net.parameter("1.weight").expect_err("no such").to_string(),
-            "there is no `1.weight`; there is `0.weight`, `0.bias`, `3.weight`, `3.bias`"
         );
     }
 }

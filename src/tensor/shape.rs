@@ -7,12 +7,10 @@ use std::fmt;
 pub struct Shape(Vec<usize>);
 
 impl Shape {
-    /// From the lengths of the axes.
     pub fn new(axes: &[usize]) -> Self {
         Self(axes.to_vec())
     }
 
-    /// The lengths.
     pub fn axes(&self) -> &[usize] {
         &self.0
     }
@@ -37,14 +35,12 @@ pub enum DType {
 }
 
 impl DType {
-    /// `f32`.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
         }
     }
 
-    /// Bytes of one element.
     pub fn bytes(self) -> u64 {
         match self {
             Self::F32 => 4,

@@ -5,9 +5,6 @@ use crate::device::{Purpose, backend::Reduction};
 
 impl Tensor {
     /// The tensor on `device`. If it is there already, returns this tensor and moves nothing.
-    ///
-    /// # Errors
-    /// Out of device memory.
     pub fn copy(&self, device: &Device) -> Result<Self, TensorError> {
         if self.device() == device {
             device.count_nothing(Purpose::Tensor);
@@ -17,9 +14,6 @@ impl Tensor {
     }
 
     /// A copy with its own memory on `device`, even if this tensor is there already.
-    ///
-    /// # Errors
-    /// Out of device memory.
     pub fn copy_anyway(&self, device: &Device) -> Result<Self, TensorError> {
         let mut copy = Self::empty(device, self.shape.axes())?;
         copy.name.clone_from(&self.name);
@@ -61,9 +55,6 @@ impl Tensor {
     }
 
     /// [`Tensor::matmul`] into existing memory.
-    ///
-    /// # Errors
-    /// As [`Tensor::matmul`], or the result has another shape or device.
     pub fn matmul_into(&self, other: &Self, product: &Self) -> Result<(), TensorError> {
         self.meets(other)?;
         self.meets(product)?;
@@ -74,9 +65,6 @@ impl Tensor {
     }
 
     /// A reduction over all elements, as a tensor of one element on this device.
-    ///
-    /// # Errors
-    /// Out of device memory.
     pub fn reduce(&self, reduction: Reduction) -> Result<Self, TensorError> {
         let cell = Self::empty(self.device(), &[])?;
         self.reduce_into(reduction, &cell, 0)?;

@@ -45,9 +45,6 @@ impl fmt::Debug for Tensor {
 
 impl Tensor {
     /// Uninitialized memory for a result.
-    ///
-    /// # Errors
-    /// Out of device memory.
     pub fn empty(device: &Device, shape: &[usize]) -> Result<Self, TensorError> {
         let shape = Shape::new(shape);
         let Some(len) = shape.elements() else { return Err(TensorError::TooLarge { shape }) };
@@ -57,35 +54,21 @@ impl Tensor {
     }
 
     /// Filled with one value, on the device.
-    ///
-    /// # Errors
-    /// Out of device memory.
     pub fn full(device: &Device, shape: &[usize], value: f32) -> Result<Self, TensorError> {
         let tensor = Self::empty(device, shape)?;
         device.place().fill(tensor.handle(), value)?;
         Ok(tensor)
     }
 
-    /// Ones.
-    ///
-    /// # Errors
-    /// As [`Tensor::full`].
     pub fn ones(device: &Device, shape: &[usize]) -> Result<Self, TensorError> {
         Self::full(device, shape, 1.0)
     }
 
-    /// Zeros.
-    ///
-    /// # Errors
-    /// As [`Tensor::full`].
     pub fn zeros(device: &Device, shape: &[usize]) -> Result<Self, TensorError> {
         Self::full(device, shape, 0.0)
     }
 
     /// Uniform in [0, 1), a function of seed and index only. Drawn on the host and copied, so devices do not differ.
-    ///
-    /// # Errors
-    /// As [`Tensor::full`].
     pub fn rand(device: &Device, shape: &[usize], seed: u64, index: u64) -> Result<Self, TensorError> {
         let tensor = Self::empty(device, shape)?;
         let mut stream = random::stream(seed, random::Purpose::Tensor, index);
@@ -125,7 +108,6 @@ impl Tensor {
         self
     }
 
-    /// Its device.
     pub fn device(&self) -> &Device {
         &self.memory.device
     }
@@ -135,19 +117,12 @@ impl Tensor {
         &self.shape
     }
 
-    /// Its element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The number of elements.
     pub fn len(&self) -> usize {
         self.handle().len
-    }
-
-    /// Whether it has no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Its bytes on the device.
@@ -161,9 +136,7 @@ impl Tensor {
     }
 
     /// Copies the elements to the host.
-    ///
-    /// # Errors
-    /// The device failed.
+    #[cfg(test)]
     pub fn values(&self) -> Result<Vec<f32>, TensorError> {
         let mut values = vec![0.0; self.len()];
         self.read(Purpose::Tensor, 0, &mut values)?;
@@ -179,9 +152,6 @@ impl Tensor {
     }
 
     /// Fills it with one value, on the device.
-    ///
-    /// # Errors
-    /// The device failed.
     pub fn fill(&self, value: f32) -> Result<(), TensorError> {
         Ok(self.device().place().fill(self.handle(), value)?)
     }
@@ -198,9 +168,6 @@ impl Tensor {
     }
 
     /// Text with values, shape, type and device; copies the values to the host.
-    ///
-    /// # Errors
-    /// The device failed.
     pub fn show(&self) -> Result<String, TensorError> {
         let mut values = vec![0.0; self.len()];
         self.read(Purpose::Log, 0, &mut values)?;

@@ -10,7 +10,7 @@ use super::{
     feed::{Chunk, Stream},
     metric_buffer::Steps,
     prefetch::{self, Prefetch},
-    session::{Halt, Session, Source},
+    train_loop::{Halt, Source, TrainLoop},
 };
 use crate::{
     data::epoch_order,
@@ -24,7 +24,7 @@ use crate::{
 /// A block of steps takes about this long at most.
 pub(super) const BLOCK: Duration = Duration::from_millis(50);
 
-impl Session<'_> {
+impl TrainLoop<'_> {
     pub(super) fn begin_epoch(&mut self, source: &Source, order: &mut Arc<Vec<u32>>) -> Result<(), Halt> {
         let start = Instant::now();
         let rows = self.trial.facts.train_rows;

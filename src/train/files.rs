@@ -4,14 +4,14 @@
 //! cost it anything. A file that was written to makes rows of two contents, so that the figures mean nothing; one that was
 //! replaced as a whole is still read as it was.
 
-use super::session::{Halt, Session};
+use super::train_loop::{Halt, TrainLoop};
 use crate::{
     data::FileChange,
     event::{Event, Level, Status},
     units,
 };
 
-impl Session<'_> {
+impl TrainLoop<'_> {
     /// Ends the run where a file was written to.
     pub(super) fn check_files(&mut self) -> Result<(), Halt> {
         match self.dataset.change() {

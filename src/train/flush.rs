@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::session::{Halt, Session};
+use super::train_loop::{Halt, TrainLoop};
 use crate::{
     device::{DeviceError, Purpose},
     event::{Event, Progress},
@@ -13,7 +13,7 @@ use crate::{
 /// Events are handed over, and progress is told, this often: waking the recorder costs more than a tiny step.
 const REPORT_INTERVAL: Duration = Duration::from_millis(25);
 
-impl Session<'_> {
+impl TrainLoop<'_> {
     pub(super) fn end_epoch(&mut self) -> Result<(), Halt> {
         self.log_epoch()?;
         self.compare_replicas()

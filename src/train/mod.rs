@@ -13,12 +13,12 @@ mod lr_scheduler;
 mod metric_buffer;
 mod outcome;
 mod prefetch;
-mod session;
 mod stop;
+mod train_loop;
 mod validation;
 
 pub use crate::program::exported;
 pub use device_group::DeviceGroup;
 pub use init::initial_values;
-pub use session::{Closed, TrainSetup, Trained, grain, train};
 pub use stop::StopFlag;
+pub use train_loop::{Closed, TrainSetup, Trained, grain, train};

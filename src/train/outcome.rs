@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{device_group::Rank, session::Session};
+use super::{device_group::Rank, train_loop::TrainLoop};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Reads},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
@@ -12,7 +12,7 @@ use crate::{
     units,
 };
 
-impl Session<'_> {
+impl TrainLoop<'_> {
     /// Hands over what is left, and adds up.
     pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
         if let (count @ 1.., time) = self.comparing {
@@ -90,7 +90,6 @@ impl Session<'_> {
                         .filter_map(|(kind, purpose, reads)| read(*kind, *purpose, Line::from(&**reads))),
                 )
                 .collect(),
-            warmup_s: self.warmup.map(|w| w.as_secs_f64()),
             instrument: instrument(&self.clock, &ranks),
             traces: traces(&self.clock, &ranks),
             verdict,
@@ -100,7 +99,7 @@ impl Session<'_> {
     }
 }
 
-impl Session<'_> {
+impl TrainLoop<'_> {
     /// How rows came to the steps. Where phases are timed, one of them is that of the rows; else every thread of a team
     /// fetches its share, all of them at the same time.
     fn rows(&self) -> RowsCame {

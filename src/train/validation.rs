@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{
     blocks::BLOCK,
     feed::Stream,
-    session::{Halt, Session, Source},
+    train_loop::{Halt, Source, TrainLoop},
 };
 use crate::{
     device::{Block, PassKind, Purpose},
@@ -13,7 +13,7 @@ use crate::{
     program::{Accumulator, Phase},
 };
 
-impl Session<'_> {
+impl TrainLoop<'_> {
     /// One pass; a signal ends it without a row.
     pub(super) fn validate(&mut self, rows: usize, source: &Source) -> Result<(), Halt> {
         // What is left of the training steps is not validation's time.

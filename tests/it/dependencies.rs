@@ -9,6 +9,7 @@ struct Package {
     name: String,
     version: String,
     licence: String,
+    rust: Option<String>,
     source: Option<String>,
 }
 
@@ -31,6 +32,7 @@ fn packages() -> Vec<Package> {
             name: text(&package["name"]).unwrap(),
             version: text(&package["version"]).unwrap(),
             licence: text(&package["license"]).unwrap_or_default(),
+            rust: text(&package["rust_version"]),
             source: text(&package["source"]),
         })
         .collect()
@@ -94,7 +96,7 @@ fn licences_and_sources_are_on_the_lists() {
     let packages = packages();
     assert!(packages.len() > 20, "the graph was read: {}", packages.len());
     let mut wrong = Vec::new();
-    for Package { name, version, licence, source } in &packages {
+    for Package { name, version, licence, source, .. } in &packages {
         if !is_met(licence, &allowed) {
             wrong.push(format!("{name} {version}: licence `{licence}`"));
         }
@@ -126,4 +128,19 @@ fn expressions_are_read_as_spdx_reads_them() {
     for expression in ["", "GPL", "MIT AND GPL", "X", "X WITH z", "(MIT", "GPL AND (MIT OR Zlib)"] {
         assert!(!is_met(expression, &allowed), "{expression}");
     }
+}
+
+/// The `rust-version` that Cargo.toml declares is one that every dependency accepts.
+#[test]
+fn no_dependency_needs_a_newer_rust() {
+    let number =
+        |version: &str| version.split('.').take(2).map(|part| part.parse().unwrap()).collect::<Vec<u32>>();
+    let ours = number(env!("CARGO_PKG_RUST_VERSION"));
+    let newer: Vec<String> = packages()
+        .iter()
+        .filter_map(|p| Some((p, p.rust.as_deref()?)))
+        .filter(|(_, rust)| number(rust) > ours)
+        .map(|(p, rust)| format!("{} {} needs Rust {rust}", p.name, p.version))
+        .collect();
+    assert!(newer.is_empty(), "{newer:?}");
 }

@@ -9,6 +9,7 @@ mod cuda;
 mod data;
 mod dependencies;
 mod devices;
+mod docs;
 mod ends;
 mod experiments;
 #[cfg(feature = "cuda")]
@@ -19,7 +20,6 @@ mod lab_sweeps;
 mod moved;
 mod parity;
 mod process;
-mod readme;
 mod remarks;
 mod repeats;
 mod run;

@@ -7,10 +7,11 @@ use std::{any::Any, collections::HashMap, mem};
 
 use crate::{
     device::{
-        Moved,
-        backend::{Backend, BackendError, BackendId, Handle, HostMemory, Linear, Reduction, Staging},
+        DeviceError, Moved,
+        backend::{Backend, Handle, Linear, Reduction, Staging, check_overlap, misfit, unknown},
     },
     op::{Activation, activate, sum, sum_of_squares},
+    spec::lab::Memory,
     vector::matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
 };
 
@@ -21,13 +22,10 @@ const SHARED_PRODUCT: usize = 1 << 24;
 #[derive(Debug)]
 pub struct HostBackend {
     name: String,
-    id: BackendId,
     is_host: bool,
     threads: usize,
     kernel: Kernel,
-    /// By number, which is never given twice: what was freed stays unknown.
     blocks: HashMap<u64, Vec<f32>>,
-    next: u64,
     /// The right operand of a product as the kernel wants it.
     packed: Vec<f32>,
 }
@@ -46,12 +44,10 @@ impl HostBackend {
     fn new(name: String, is_host: bool, threads: usize) -> Self {
         Self {
             name,
-            id: BackendId::unique(),
             is_host,
             threads: threads.max(1),
             kernel: Kernel::detect(),
             blocks: HashMap::new(),
-            next: 0,
             packed: Vec::new(),
         }
     }
@@ -60,33 +56,14 @@ impl HostBackend {
         if self.is_host { Moved::Nothing } else { Moved::Bytes(4 * numbers as u64) }
     }
 
-    fn foreign(&self) -> BackendError {
-        BackendError::Foreign { place: self.name.clone() }
-    }
-
-    fn freed(&self) -> BackendError {
-        BackendError::Freed { place: self.name.clone() }
-    }
-
-    fn block(&self, handle: Handle) -> Result<&[f32], BackendError> {
-        if handle.place != self.id {
-            return Err(self.foreign());
-        }
-        self.blocks.get(&handle.block).map(Vec::as_slice).ok_or_else(|| self.freed())
+    fn block(&self, handle: Handle) -> Result<&[f32], DeviceError> {
+        self.blocks.get(&handle.block).map(Vec::as_slice).ok_or_else(|| unknown(&self.name))
     }
 
     /// A block of exactly so many numbers.
-    fn sized(&self, handle: Handle, expected: usize) -> Result<&[f32], BackendError> {
-        let block = self.block(handle)?;
-        self.check(block.len(), expected)?;
-        Ok(block)
-    }
-
-    fn check(&self, found: usize, expected: usize) -> Result<(), BackendError> {
-        if found == expected {
-            return Ok(());
-        }
-        Err(BackendError::Length { place: self.name.clone(), expected, found })
+    fn sized(&self, handle: Handle, expected: usize) -> Result<&[f32], DeviceError> {
+        handle.check(&self.name, expected)?;
+        self.block(handle)
     }
 
     /// Takes a result's block out while its operands are read, and puts it back: what is an operand, too, is missing then.
@@ -94,12 +71,10 @@ impl HostBackend {
         &mut self,
         out: Handle,
         operands: &[Handle],
-        work: impl FnOnce(&mut Self, &mut [f32]) -> Result<R, BackendError>,
-    ) -> Result<R, BackendError> {
+        work: impl FnOnce(&mut Self, &mut [f32]) -> Result<R, DeviceError>,
+    ) -> Result<R, DeviceError> {
         self.block(out)?;
-        if operands.contains(&out) {
-            return Err(BackendError::Overlap { place: self.name.clone() });
-        }
+        check_overlap(&self.name, out, operands)?;
         let mut block = self.blocks.get_mut(&out.block).map(mem::take).unwrap_or_default();
         let result = work(self, &mut block);
         self.blocks.insert(out.block, block);
@@ -115,12 +90,11 @@ impl HostBackend {
         [m, k, n]: [usize; 3],
         out: &mut [f32],
         bias: Option<Handle>,
-    ) -> Result<(), BackendError> {
+    ) -> Result<(), DeviceError> {
         let mut packed = mem::take(&mut self.packed);
         let kernel = self.kernel;
         let (left, right) = (self.sized(a, m * k)?, self.sized(b, k * n)?);
         let bias = bias.map(|bias| self.sized(bias, n)).transpose()?;
-        self.check(out.len(), m * n)?;
         let epilogue = match bias {
             Some(_) => Epilogue::Bias { bias, relu: false },
             None => Epilogue::Store,
@@ -159,73 +133,68 @@ impl Backend for HostBackend {
         &self.name
     }
 
-    fn id(&self) -> BackendId {
-        self.id
-    }
-
     fn is_host(&self) -> bool {
         self.is_host
     }
 
-    fn alloc(&mut self, len: usize) -> Result<Handle, BackendError> {
+    fn alloc(&mut self, len: usize) -> Result<Handle, DeviceError> {
         let mut values = Vec::new();
         let bytes = (len as u64).saturating_mul(4);
         values
             .try_reserve_exact(len)
-            .map_err(|_| BackendError::OutOfMemory { place: self.name.clone(), bytes })?;
+            .map_err(|_| DeviceError::OutOfMemory { device: self.name.clone(), bytes })?;
         values.resize(len, f32::NAN);
-        let block = self.next;
-        self.next += 1;
-        self.blocks.insert(block, values);
-        Ok(Handle { place: self.id, block, len })
+        let handle = Handle::unique(len);
+        self.blocks.insert(handle.block, values);
+        Ok(handle)
     }
 
     fn free(&mut self, memory: Handle) {
-        if memory.place == self.id {
-            self.blocks.remove(&memory.block);
-        }
+        self.blocks.remove(&memory.block);
     }
 
     fn bytes(&self) -> u64 {
         self.blocks.values().map(|block| 4 * block.len() as u64).sum()
     }
 
-    fn staging(&mut self, memory: HostMemory, len: usize) -> Result<Box<dyn Staging>, BackendError> {
+    fn staging(&mut self, memory: Memory, len: usize) -> Result<Box<dyn Staging>, DeviceError> {
         match memory {
-            HostMemory::Pageable => Ok(Box::new(vec![0.0; len])),
-            HostMemory::Pinned => Err(BackendError::NoPinned { place: self.name.clone() }),
+            Memory::Pageable => Ok(Box::new(vec![0.0; len])),
+            Memory::Pinned => {
+                let why = "pinned memory needs a GPU's driver".to_owned();
+                Err(DeviceError::Unusable { device: self.name.clone(), why })
+            }
         }
     }
 
-    fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, BackendError> {
+    fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, DeviceError> {
+        to.check(&self.name, from.len())?;
         self.into(to, &[], |place, to| {
-            place.check(from.len(), to.len())?;
             to.copy_from_slice(from);
             Ok(place.moved(from.len()))
         })
     }
 
-    fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, BackendError> {
-        let block = self.block(from)?;
-        match block.get(first..first.saturating_add(to.len())) {
-            Some(part) => to.copy_from_slice(part),
-            None => self.check(block.len(), first.saturating_add(to.len()))?,
-        }
+    fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, DeviceError> {
+        let needed = first.saturating_add(to.len());
+        let part = self.block(from)?.get(first..needed);
+        let missing = || misfit(&self.name, format!("{} numbers where {needed} are needed", from.len));
+        to.copy_from_slice(part.ok_or_else(missing)?);
         Ok(self.moved(to.len()))
     }
 
-    fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, BackendError> {
+    fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, DeviceError> {
         self.into(to, &[from], |place, to| {
             to.copy_from_slice(place.sized(from, to.len())?);
             Ok(Moved::Bytes(4 * to.len() as u64))
         })
     }
 
-    fn host_values(&self, of: Handle) -> Result<Option<&[f32]>, BackendError> {
+    fn host_values(&self, of: Handle) -> Result<Option<&[f32]>, DeviceError> {
         Ok(Some(self.block(of)?).filter(|_| self.is_host))
     }
 
-    fn host_values_mut(&mut self, of: Handle) -> Result<Option<&mut [f32]>, BackendError> {
+    fn host_values_mut(&mut self, of: Handle) -> Result<Option<&mut [f32]>, DeviceError> {
         self.block(of)?;
         let is_host = self.is_host;
         Ok(self.blocks.get_mut(&of.block).map(Vec::as_mut_slice).filter(|_| is_host))
@@ -236,7 +205,7 @@ impl Backend for HostBackend {
         to: Handle,
         peer: &mut dyn Backend,
         from: Handle,
-    ) -> Result<Option<Moved>, BackendError> {
+    ) -> Result<Option<Moved>, DeviceError> {
         let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Ok(None) };
         self.into(to, &[], |_, to| {
             to.copy_from_slice(peer.sized(from, to.len())?);
@@ -248,14 +217,14 @@ impl Backend for HostBackend {
         self
     }
 
-    fn fill(&mut self, to: Handle, value: f32) -> Result<(), BackendError> {
+    fn fill(&mut self, to: Handle, value: f32) -> Result<(), DeviceError> {
         self.into(to, &[], |_, to| {
             to.fill(value);
             Ok(())
         })
     }
 
-    fn add(&mut self, a: Handle, b: Handle, out: Handle) -> Result<(), BackendError> {
+    fn add(&mut self, a: Handle, b: Handle, out: Handle) -> Result<(), DeviceError> {
         self.into(out, &[a, b], |place, out| {
             let (a, b) = (place.sized(a, out.len())?, place.sized(b, out.len())?);
             out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = a + b);
@@ -263,30 +232,26 @@ impl Backend for HostBackend {
         })
     }
 
-    fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), BackendError> {
+    fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), DeviceError> {
+        out.check(&self.name, mkn[0] * mkn[2])?;
         self.into(out, &[a, b], |place, out| place.multiply(a, (b, false), mkn, out, None))
     }
 
-    fn linear(&mut self, linear: Linear) -> Result<(), BackendError> {
+    fn linear(&mut self, linear: Linear) -> Result<(), DeviceError> {
         let Linear { x, weight, bias, y, shape } = linear;
+        y.check(&self.name, shape[0] * shape[2])?;
         let operands: Vec<Handle> = [x, weight].into_iter().chain(bias).collect();
         self.into(y, &operands, |place, y| place.multiply(x, (weight, true), shape, y, bias))
     }
 
-    fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), BackendError> {
+    fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), DeviceError> {
         self.into(y, &[x], |place, y| {
             activate(activation, place.sized(x, y.len())?, y);
             Ok(())
         })
     }
 
-    fn reduce(
-        &mut self,
-        reduction: Reduction,
-        of: Handle,
-        to: Handle,
-        at: usize,
-    ) -> Result<(), BackendError> {
+    fn reduce(&mut self, reduction: Reduction, of: Handle, to: Handle, at: usize) -> Result<(), DeviceError> {
         self.into(to, &[of], |place, to| {
             let values = place.block(of)?;
             let value = match reduction {
@@ -294,15 +259,14 @@ impl Backend for HostBackend {
                 Reduction::Trace => sum_of_squares(values),
                 Reduction::Sum => sum(values),
             };
-            let (found, expected) = (to.len(), at.saturating_add(1));
-            let cell = to.get_mut(at);
-            *cell.ok_or_else(|| BackendError::Length { place: place.name.clone(), expected, found })? =
-                value as f32;
+            let found = to.len();
+            let missing = || misfit(&place.name, format!("{found} numbers where {} are needed", at + 1));
+            *to.get_mut(at).ok_or_else(missing)? = value as f32;
             Ok(())
         })
     }
 
-    fn synchronize(&mut self) -> Result<(), BackendError> {
+    fn synchronize(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
 }

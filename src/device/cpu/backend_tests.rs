@@ -14,7 +14,7 @@ fn with(place: &mut HostBackend, values: &[f32]) -> Handle {
     handle
 }
 
-fn words<T: std::fmt::Debug>(result: Result<T, BackendError>) -> String {
+fn words<T: std::fmt::Debug>(result: Result<T, DeviceError>) -> String {
     result.expect_err("a refusal").to_string()
 }
 
@@ -35,8 +35,8 @@ fn foreign_freed_and_misfit_memory_is_refused() {
     let (mut a, mut b) = (HostBackend::virtual_gpu(0), HostBackend::virtual_gpu(0));
     let (x, y) = (with(&mut a, &[1.0, 2.0]), with(&mut b, &[1.0, 2.0]));
     let out = a.alloc(2).expect("room");
-    assert_eq!(words(a.add(x, y, out)), "memory of another device was handed to `virtual:0`");
-    assert_eq!(words(a.add(x, x, x)), "the result of an operation on `virtual:0` is one of its operands");
+    assert_eq!(words(a.add(x, y, out)), "`virtual:0` was handed memory that it does not hold");
+    assert_eq!(words(a.add(x, x, x)), "`virtual:0` was handed a result that is one of its operands");
     let short = with(&mut a, &[1.0]);
     assert_eq!(words(a.add(x, short, out)), "`virtual:0` was handed 1 numbers where 2 are needed");
     assert_eq!(words(a.read(x, 1, &mut [0.0; 2])), "`virtual:0` was handed 2 numbers where 3 are needed");
@@ -46,14 +46,14 @@ fn foreign_freed_and_misfit_memory_is_refused() {
     );
     a.free(x);
     with(&mut a, &[3.0, 4.0]);
-    assert_eq!(words(a.fill(x, 0.0)), "memory of `virtual:0` was used after it was freed");
+    assert_eq!(words(a.fill(x, 0.0)), "`virtual:0` was handed memory that it does not hold");
     let huge = usize::MAX / 8;
     assert_eq!(
         words(a.alloc(huge)),
         format!("`virtual:0` has no room for {}", crate::units::bytes(huge as u64 * 4))
     );
-    let pinned = a.staging(HostMemory::Pinned, 1).err().map(|e| e.to_string());
-    assert_eq!(pinned.as_deref(), Some("pinned memory needs a GPU's driver, and `virtual:0` has none"));
+    let pinned = a.staging(Memory::Pinned, 1).err().map(|e| e.to_string());
+    assert_eq!(pinned.as_deref(), Some("`virtual:0` cannot be used: pinned memory needs a GPU's driver"));
     // What was refused has lost nothing.
     a.add(out, out, short).expect_err("lengths differ");
     assert_eq!(numbers(&mut a, short), [1.0]);

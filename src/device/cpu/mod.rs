@@ -16,7 +16,7 @@ mod team;
 mod thread_tuner;
 mod watch;
 
-pub use backend::HostBackend;
+pub(crate) use backend::HostBackend;
 pub use executor::{CpuExecutor, CpuSetup, Memory};
 pub use rates::measure as measure_rates;
 pub use thread_tuner::ThreadMode;

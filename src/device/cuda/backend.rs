@@ -10,14 +10,13 @@ use super::{
 use crate::{
     device::{
         DeviceError, Moved,
-        backend::{Backend, BackendError, BackendId, Handle, HostMemory, Linear, Reduction, Staging},
+        backend::{Backend, Handle, Linear, Reduction, Staging, check_overlap, unknown},
     },
     op::{Activation, Cost, Kind, MOST_COUNTED, NONE, PARTIALS, Record, Size, counted},
+    spec::lab::Memory,
 };
 
-/// See the module.
 pub struct CudaBackend {
-    id: BackendId,
     name: String,
     // What uses the context goes before it.
     blocks: HashMap<u64, DeviceMemory>,
@@ -27,8 +26,6 @@ pub struct CudaBackend {
     context: Arc<Context>,
     /// What was given to it since the last wait takes so many seconds on the slowest of GPUs.
     given_s: Cell<f64>,
-    /// By number, which is never given twice: what was freed stays unknown.
-    next: u64,
 }
 
 impl fmt::Debug for CudaBackend {
@@ -48,47 +45,25 @@ impl CudaBackend {
         let stream = Stream::new(&context)?;
         let partial = DeviceMemory::new(&context, (PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
         stream.fill(partial.at, 0, partial.bytes)?;
-        let (id, name) = (BackendId::unique(), context.name.clone());
-        let (blocks, given_s) = (HashMap::new(), Cell::new(0.0));
-        Ok(Self { id, name, blocks, partial, stream, kernels, context, given_s, next: 0 })
-    }
-
-    fn failed(&self, error: DeviceError) -> BackendError {
-        let text = error.to_string();
-        let named = format!("`{}` ", self.name);
-        let message = text.strip_prefix(&named).unwrap_or(&text).to_owned();
-        BackendError::Device { place: self.name.clone(), message }
+        let (name, given_s) = (context.name.clone(), Cell::new(0.0));
+        Ok(Self { name, blocks: HashMap::new(), partial, stream, kernels, context, given_s })
     }
 
     /// The address of a block of its own.
-    fn address(&self, handle: Handle) -> Result<u64, BackendError> {
-        if handle.place != self.id {
-            return Err(BackendError::Foreign { place: self.name.clone() });
-        }
-        let block = self.blocks.get(&handle.block);
-        block.map(|memory| memory.at).ok_or_else(|| BackendError::Freed { place: self.name.clone() })
+    fn address(&self, handle: Handle) -> Result<u64, DeviceError> {
+        self.blocks.get(&handle.block).map(|memory| memory.at).ok_or_else(|| unknown(&self.name))
     }
 
     /// The address of a block of exactly so many numbers.
-    fn sized(&self, handle: Handle, expected: usize) -> Result<u64, BackendError> {
-        let at = self.address(handle)?;
-        self.check(handle.len, expected)?;
-        Ok(at)
-    }
-
-    fn check(&self, found: usize, expected: usize) -> Result<(), BackendError> {
-        if found == expected {
-            return Ok(());
-        }
-        Err(BackendError::Length { place: self.name.clone(), expected, found })
+    fn sized(&self, handle: Handle, expected: usize) -> Result<u64, DeviceError> {
+        handle.check(&self.name, expected)?;
+        self.address(handle)
     }
 
     /// The address of a result that is none of its operands.
-    fn result(&self, out: Handle, operands: &[Handle], expected: usize) -> Result<u64, BackendError> {
+    fn result(&self, out: Handle, operands: &[Handle], expected: usize) -> Result<u64, DeviceError> {
         let at = self.sized(out, expected)?;
-        if operands.contains(&out) {
-            return Err(BackendError::Overlap { place: self.name.clone() });
-        }
+        check_overlap(&self.name, out, operands)?;
         Ok(at)
     }
 
@@ -98,11 +73,10 @@ impl CudaBackend {
         self.given_s.set(self.given_s.get() + HangTimeout::slowest_s(cost, 1));
     }
 
-    /// A size as kernels count.
-    fn int(&self, n: usize) -> Result<i32, BackendError> {
-        counted(n).ok_or_else(|| BackendError::Device {
-            place: self.name.clone(),
-            message: format!("its kernels count to {MOST_COUNTED}, and there are {n} numbers"),
+    fn int(&self, n: usize) -> Result<i32, DeviceError> {
+        counted(n).ok_or_else(|| DeviceError::Unusable {
+            device: self.name.clone(),
+            why: format!("its kernels count to {MOST_COUNTED}, and there are {n} numbers"),
         })
     }
 
@@ -115,24 +89,23 @@ impl CudaBackend {
         name: &'static str,
         elements: usize,
         arguments: &mut [*mut c_void],
-    ) -> Result<(), BackendError> {
-        let entered = self.context.enter().and_then(|()| self.kernels.function(name));
-        let function = entered.map_err(|e| self.failed(e))?;
+    ) -> Result<(), DeviceError> {
+        self.context.enter()?;
+        let function = self.kernels.function(name)?;
         let most = 4 * self.context.gpu.multiprocessors.max(1) as usize;
         let shape = Size::new(elements.div_ceil(256) as u64, most.min(PARTIALS) as u32).into();
         self.give(0.0, elements);
         // SAFETY: the caller's.
-        let queued = unsafe { launch(&self.context, &self.stream, function, shape, arguments, name) };
-        queued.map_err(|e| self.failed(e))
+        unsafe { launch(&self.context, &self.stream, function, shape, arguments, name) }
     }
 
     /// Queues an instruction's kernel; its places are offsets from `base`, whichever block they lie in.
-    fn instruction(&self, mut op: Record, base: u64, places: &[u64]) -> Result<(), BackendError> {
+    fn instruction(&self, mut op: Record, base: u64, places: &[u64]) -> Result<(), DeviceError> {
         for (at, place) in op.at.iter_mut().zip(places) {
             // Addresses are multiples of four, and the kernel's own addition wraps as this subtraction does.
             *at = if *place == NONE { NONE } else { (place.wrapping_sub(base) as i64 / 4) as u64 };
         }
-        self.context.enter().map_err(|e| self.failed(e))?;
+        self.context.enter()?;
         let shape = shape(&op, self.context.gpu.multiprocessors);
         self.give(2.0 * f64::from(op.rows) * f64::from(op.inputs) * f64::from(op.outputs), elements(&op));
         let (mut arena, mut run) = (base, 0u64);
@@ -141,26 +114,24 @@ impl CudaBackend {
         let function = self.kernels.get(kind);
         // SAFETY: (Op, float*, Run*); places lie in blocks of this backend, whose lengths the caller has checked, and
         // the kernels of these kinds do not read the run.
-        let queued =
-            unsafe { launch(&self.context, &self.stream, function, shape, &mut arguments, kind.kernel()) };
-        queued.map_err(|e| self.failed(e))
+        unsafe { launch(&self.context, &self.stream, function, shape, &mut arguments, kind.kernel()) }
     }
 
-    fn wait(&self, doing: &str) -> Result<Duration, BackendError> {
+    fn wait(&self, doing: &str) -> Result<Duration, DeviceError> {
         let given_s = self.given_s.replace(0.0);
-        let waited = self.context.enter().and_then(|()| self.context.finish(&self.stream, given_s, doing));
-        waited.map_err(|e| self.failed(e))
+        self.context.enter()?;
+        self.context.finish(&self.stream, given_s, doing)
     }
 }
 
 impl CudaBackend {
     /// Waits for what was given to it, where that was anything since the last wait: a copy to or from pageable memory would
     /// do so within the driver, which cannot be left.
-    fn wait_for_work(&self, doing: &str) -> Result<Duration, BackendError> {
+    fn wait_for_work(&self, doing: &str) -> Result<Duration, DeviceError> {
         if self.given_s.get() > 0.0 {
             return self.wait(doing);
         }
-        self.context.enter().map_err(|e| self.failed(e)).map(|()| Duration::ZERO)
+        self.context.enter().map(|()| Duration::ZERO)
     }
 }
 
@@ -170,7 +141,6 @@ fn elements(op: &Record) -> usize {
     sizes.iter().map(|(a, b)| usize::try_from(i64::from(*a) * i64::from(*b)).unwrap_or(0)).sum()
 }
 
-/// Pinned host memory as numbers.
 struct PinnedNumbers {
     memory: Pinned,
     len: usize,
@@ -194,79 +164,70 @@ impl Backend for CudaBackend {
         &self.name
     }
 
-    fn id(&self) -> BackendId {
-        self.id
-    }
-
     fn is_host(&self) -> bool {
         false
     }
 
-    fn alloc(&mut self, len: usize) -> Result<Handle, BackendError> {
+    fn alloc(&mut self, len: usize) -> Result<Handle, DeviceError> {
         let bytes = len.saturating_mul(4);
         let made = self.context.enter().and_then(|()| DeviceMemory::new(&self.context, bytes, "a tensor"));
         let memory = made.map_err(|e| match e {
             DeviceError::Cuda { ref name, .. } if name == "CUDA_ERROR_OUT_OF_MEMORY" => {
-                BackendError::OutOfMemory { place: self.name.clone(), bytes: bytes as u64 }
+                DeviceError::OutOfMemory { device: self.name.clone(), bytes: bytes as u64 }
             }
-            e => self.failed(e),
+            e => e,
         })?;
         // All bits set are a NaN.
-        self.stream.fill(memory.at, 0xff, bytes).map_err(|e| self.failed(e))?;
+        self.stream.fill(memory.at, 0xff, bytes)?;
         self.give(0.0, len);
-        let block = self.next;
-        self.next += 1;
-        self.blocks.insert(block, memory);
-        Ok(Handle { place: self.id, block, len })
+        let handle = Handle::unique(len);
+        self.blocks.insert(handle.block, memory);
+        Ok(handle)
     }
 
     fn free(&mut self, memory: Handle) {
         // The driver itself waits for kernels that use it.
-        if memory.place == self.id {
-            self.blocks.remove(&memory.block);
-        }
+        self.blocks.remove(&memory.block);
     }
 
     fn bytes(&self) -> u64 {
         self.blocks.values().map(|memory| memory.bytes as u64).sum()
     }
 
-    fn staging(&mut self, memory: HostMemory, len: usize) -> Result<Box<dyn Staging>, BackendError> {
+    fn staging(&mut self, memory: Memory, len: usize) -> Result<Box<dyn Staging>, DeviceError> {
         match memory {
-            HostMemory::Pageable => Ok(Box::new(vec![0.0; len])),
-            HostMemory::Pinned => {
+            Memory::Pageable => Ok(Box::new(vec![0.0; len])),
+            Memory::Pinned => {
                 let bytes = len.saturating_mul(4);
-                let made = self.context.enter().and_then(|()| Pinned::new(&self.context, bytes, "copies"));
-                Ok(Box::new(PinnedNumbers { memory: made.map_err(|e| self.failed(e))?, len }))
+                self.context.enter()?;
+                Ok(Box::new(PinnedNumbers { memory: Pinned::new(&self.context, bytes, "copies")?, len }))
             }
         }
     }
 
-    fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, BackendError> {
+    fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, DeviceError> {
         let at = self.sized(to, from.len())?;
         let before = self.wait_for_work("computing with what is written anew")?;
         // SAFETY: the next statement waits for the stream, pinned or not; should that fail, the device reads no more.
-        let queued = unsafe { self.stream.upload_from(at, from) };
-        queued.map_err(|e| self.failed(e))?;
+        unsafe { self.stream.upload_from(at, from)? };
         let wait = before + self.wait("copying to it")?;
         Ok(Moved::AfterWait { bytes: size_of_val(from) as u64, wait })
     }
 
-    fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, BackendError> {
+    fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, DeviceError> {
         let at = self.address(from)?;
         if first.saturating_add(to.len()) > from.len {
-            self.check(from.len, first.saturating_add(to.len()))?;
+            from.check(&self.name, first.saturating_add(to.len()))?;
         }
         let before = self.wait_for_work("computing what is copied from it")?;
         let bytes = size_of_val(to) as u64;
         // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
-        let queued = unsafe { self.stream.download_into(to, at + 4 * first as u64) };
-        queued.map_err(|e| self.failed(e))?;
+        unsafe { self.stream.download_into(to, at + 4 * first as u64)? };
         let wait = before + self.wait("copying from it")?;
         Ok(Moved::AfterWait { bytes, wait })
     }
 
-    fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, BackendError> {
+    fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, DeviceError> {
         let (mut source, mut count) = (self.sized(from, to.len)?, to.len as u64);
         let mut target = self.result(to, &[from], to.len)?;
         let mut arguments = [argument(&mut source), argument(&mut target), argument(&mut count)];
@@ -280,17 +241,14 @@ impl Backend for CudaBackend {
         to: Handle,
         peer: &mut dyn Backend,
         from: Handle,
-    ) -> Result<Option<Moved>, BackendError> {
+    ) -> Result<Option<Moved>, DeviceError> {
         let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Ok(None) };
         let (target, source) = (self.sized(to, from.len)?, peer.sized(from, to.len)?);
         // Its own stream may still write what is to be copied; and it may be freed or written once this returns.
         let before = peer.wait("computing what is copied from it")?;
         let bytes = 4 * to.len;
-        let queued = self
-            .context
-            .enter()
-            .and_then(|()| self.stream.copy_between(target, &self.context, source, &peer.context, bytes));
-        queued.map_err(|e| self.failed(e))?;
+        self.context.enter()?;
+        self.stream.copy_between(target, &self.context, source, &peer.context, bytes)?;
         let wait = before + self.wait("copying from another GPU")?;
         Ok(Some(Moved::AfterWait { bytes: bytes as u64, wait }))
     }
@@ -299,14 +257,14 @@ impl Backend for CudaBackend {
         self
     }
 
-    fn fill(&mut self, to: Handle, value: f32) -> Result<(), BackendError> {
+    fn fill(&mut self, to: Handle, value: f32) -> Result<(), DeviceError> {
         let (mut at, mut count, mut value) = (self.address(to)?, to.len as u64, value);
         let mut arguments = [argument(&mut at), argument(&mut count), argument(&mut value)];
         // SAFETY: (float*, u64, float), a block of that length.
         unsafe { self.queue("tensor_fill", to.len, &mut arguments) }
     }
 
-    fn add(&mut self, a: Handle, b: Handle, out: Handle) -> Result<(), BackendError> {
+    fn add(&mut self, a: Handle, b: Handle, out: Handle) -> Result<(), DeviceError> {
         let (mut left, mut right) = (self.sized(a, out.len)?, self.sized(b, out.len)?);
         let (mut to, mut count) = (self.result(out, &[a, b], out.len)?, out.len as u64);
         let mut arguments =
@@ -315,7 +273,7 @@ impl Backend for CudaBackend {
         unsafe { self.queue("tensor_add", out.len, &mut arguments) }
     }
 
-    fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), BackendError> {
+    fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), DeviceError> {
         let [m, k, n] = mkn;
         let (left, right) = (self.sized(a, m * k)?, self.sized(b, k * n)?);
         let to = self.result(out, &[a, b], m * n)?;
@@ -324,7 +282,7 @@ impl Backend for CudaBackend {
         self.instruction(op, left, &[left, right, NONE, NONE, to])
     }
 
-    fn linear(&mut self, linear: Linear) -> Result<(), BackendError> {
+    fn linear(&mut self, linear: Linear) -> Result<(), DeviceError> {
         let Linear { x, weight, bias, y, shape: [rows, inputs, outputs] } = linear;
         let (from, by) = (self.sized(x, rows * inputs)?, self.sized(weight, outputs * inputs)?);
         let to = self.result(y, &[x, weight], rows * outputs)?;
@@ -345,7 +303,7 @@ impl Backend for CudaBackend {
         unsafe { self.queue("tensor_add_rows", rows * outputs, &mut arguments) }
     }
 
-    fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), BackendError> {
+    fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), DeviceError> {
         let (from, to) = (self.sized(x, y.len)?, self.result(y, &[x], y.len)?);
         let op = Record {
             activation: Activation::number(Some(activation)),
@@ -355,21 +313,13 @@ impl Backend for CudaBackend {
         self.instruction(op, from, &[from, to])
     }
 
-    fn reduce(
-        &mut self,
-        reduction: Reduction,
-        of: Handle,
-        to: Handle,
-        at: usize,
-    ) -> Result<(), BackendError> {
+    fn reduce(&mut self, reduction: Reduction, of: Handle, to: Handle, at: usize) -> Result<(), DeviceError> {
         let (mut from, mut count) = (self.address(of)?, of.len as u64);
         let out = self.address(to)?;
         if at >= to.len {
-            self.check(to.len, at + 1)?;
+            to.check(&self.name, at + 1)?;
         }
-        if of == to {
-            return Err(BackendError::Overlap { place: self.name.clone() });
-        }
+        check_overlap(&self.name, to, &[of])?;
         let (mut out, mut partial) = (out + 4 * at as u64, self.partial.at);
         let mut mode = match reduction {
             Reduction::Trace => 0i32,
@@ -387,7 +337,7 @@ impl Backend for CudaBackend {
         unsafe { self.queue("tensor_reduce", of.len.div_ceil(16), &mut arguments) }
     }
 
-    fn synchronize(&mut self) -> Result<(), BackendError> {
+    fn synchronize(&mut self) -> Result<(), DeviceError> {
         self.wait("computing").map(drop)
     }
 }

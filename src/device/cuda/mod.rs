@@ -26,7 +26,7 @@ mod measure;
 mod memory;
 
 pub use all_reduce::{Communicator, GradientReducer, PeerAllReduce, connect, reaches};
-pub use backend::CudaBackend;
+pub(crate) use backend::CudaBackend;
 pub use executor::CudaExecutor;
 pub use ffi::{Gpu, LibraryRow, Nccl, driver_looked_for, gpus, libraries, products_library, versions};
 pub use load::CudaSetup;

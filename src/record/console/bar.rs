@@ -1,26 +1,26 @@
-//! The progress bar of a terminal: one line, drawn over itself, once a run has lasted long enough to want one.
+//! A terminal's progress bar: one line that is redrawn, for runs of some length.
 //!
-//! The cursor stays behind the text and the text is cut to the window, so that the line is still the only one to clear
-//! after the terminal has echoed a `^C` on it.
+//! The cursor stays behind the text, which is cut to the window, so that even with an echoed `^C` one line is enough to
+//! clear.
 
 use std::io::Write;
 
 use super::plain;
 use crate::event::{Header, Progress};
 
-/// A run shorter than this never draws.
+/// Shorter runs draw no bar.
 const PATIENCE_S: f64 = 0.25;
 
 /// Seconds between two drawings.
 const REDRAW_S: f64 = 0.1;
 
-/// Cells of the bar itself.
+/// Width of the bar itself in cells.
 const CELLS: u64 = 24;
 
-/// Back to the line's beginning, and the line away.
+/// Carriage return and erase line.
 const CLEAR: &str = "\r\x1b[2K";
 
-/// A bar that may never come to be.
+/// A bar, drawn or not.
 #[derive(Default)]
 pub(super) struct Bar {
     is_drawn: bool,
@@ -28,7 +28,7 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    /// Shows how far the run is, in at most `width` columns.
+    /// Draws the progress in at most `width` columns.
     pub(super) fn show(&mut self, header: &Header, progress: &Progress, width: usize, err: &mut dyn Write) {
         let due_s = if self.last_s == 0.0 { PATIENCE_S } else { self.last_s + REDRAW_S };
         if progress.elapsed_s < due_s {
@@ -36,13 +36,13 @@ impl Bar {
         }
         (self.is_drawn, self.last_s) = (true, progress.elapsed_s);
         let line = line(header, progress);
-        // Two columns are left for an echoed `^C`, and one for the cursor.
+        // Leaves two columns for an echoed `^C` and one for the cursor.
         let line: String = line.chars().take(width.saturating_sub(3)).collect();
-        let _ = write!(err, "{CLEAR}{line}"); // nobody being there to look is no reason to end a run
+        let _ = write!(err, "{CLEAR}{line}"); // a closed terminal does not end a run
         let _ = err.flush();
     }
 
-    /// Takes the bar away: for a line of words, which the next drawing goes below, or for good.
+    /// Erases the bar, before a line of text or at the end.
     pub(super) fn clear(&mut self, err: &mut dyn Write) {
         if std::mem::take(&mut self.is_drawn) {
             let _ = write!(err, "{CLEAR}");

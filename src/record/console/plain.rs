@@ -1,4 +1,4 @@
-//! Progress in words, and how often words are due where there is no terminal to redraw.
+//! Progress as text, and its frequency without a terminal to redraw.
 
 use super::super::summary::per_second;
 use crate::{
@@ -9,16 +9,16 @@ use crate::{
 /// Seconds between two lines of progress.
 const QUIET_S: f64 = 5.0;
 
-/// The same where a run may take only a short time.
+/// Seconds between two lines for short runs.
 const SHORTEST_S: f64 = 0.25;
 
-/// Lines in a run, whatever the number of epochs.
+/// Approximate number of validation lines of a long run.
 const LINES: u64 = 20;
 
 /// `epoch 3/10, loss 0.01234, 5.126 M rows/s, 12.3 s left`.
 pub(super) fn progress(header: &Header, progress: &Progress) -> String {
     let epoch = units::count(progress.epoch);
-    // How many it takes is not known where time decides.
+    // Unknown if the run is limited by time.
     let mut words = vec![match header.max_time_s {
         Some(_) => format!("epoch {epoch}"),
         None => format!("epoch {epoch}/{}", units::count(header.epochs_planned)),
@@ -36,26 +36,26 @@ pub(super) fn progress(header: &Header, progress: &Progress) -> String {
     words.join(", ")
 }
 
-/// The part of the run that is done: of its steps, or of its time where that ends it sooner.
+/// The completed share of the run: of its steps, or of its time limit if that ends it sooner.
 pub(super) fn share(header: &Header, progress: &Progress) -> f64 {
     let of_steps = progress.step as f64 / header.steps_planned.max(1) as f64;
     let of_time = header.max_time_s.filter(|most| *most > 0.0).map_or(0.0, |most| progress.elapsed_s / most);
     of_steps.max(of_time).min(1.0)
 }
 
-/// When the last line was said.
+/// When the last line was printed.
 #[derive(Default)]
 pub(super) struct PrintInterval {
     last_s: f64,
 }
 
-/// Seconds between two lines of progress: a twentieth of the time that a run may take, where that is short.
+/// Seconds between two lines of progress: a twentieth of a short time limit.
 fn between_s(header: &Header) -> f64 {
     header.max_time_s.map_or(QUIET_S, |most| (most / LINES as f64).clamp(SHORTEST_S, QUIET_S))
 }
 
 impl PrintInterval {
-    /// At most one line every few seconds, and none while validations are told.
+    /// At most one line every few seconds, and none while validations are printed.
     pub(super) fn progress_is_due(&mut self, header: &Header, progress: &Progress) -> bool {
         let due = progress.elapsed_s - self.last_s >= between_s(header);
         if due {
@@ -64,8 +64,8 @@ impl PrintInterval {
         due
     }
 
-    /// Every validation of a short run; of a long one some twenty, the last among them. Where time ends a run, its epochs
-    /// cannot be counted beforehand: then as many as there would be lines of progress.
+    /// All validations of a short run; about twenty of a long one, with the last. A run limited by time has an unknown number
+    /// of epochs: its validations follow the timing of progress lines.
     pub(super) fn validation_is_due(&mut self, header: &Header, row: &ValidationRow) -> bool {
         let stride = header.epochs_planned.div_ceil(LINES).max(1);
         let by_count = row.epoch.is_multiple_of(stride) || row.epoch >= header.epochs_planned;

@@ -1,4 +1,4 @@
-//! What happened while a run went on: what its GPUs did, and what else kept the machine busy.
+//! Conditions during a run: its GPUs and the machine's load.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +9,35 @@ use crate::{
     record::Findings,
 };
 
-/// What the GPUs of a run did.
+/// GPU observations of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct During {
-    /// Those whose clocks a limit of power or heat held back: `gpu:0: power_cap`.
+    /// GPUs throttled by power or heat: `gpu:0: power_cap`.
     pub throttled: Vec<String>,
-    /// Joules by GPU, from the start of training to its end.
+    /// Energy per GPU in joules, over training.
     pub energy_j: BTreeMap<String, f64>,
 }
 
-/// What else the machine did during a run (and, where that was short, the runs before it).
+/// The machine's load during a run (and, if it was short, the runs before it).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineLoad {
-    /// Seconds that were looked at.
+    /// Length of the window in seconds.
     pub window_s: f64,
-    /// Processors that other processes kept busy, on average.
+    /// Average number of cores that other processes used.
     pub others_cores: f64,
-    /// Processors taken by other virtual machines, on average.
+    /// Average number of cores that other virtual machines took.
     pub stolen_cores: f64,
-    /// Times that a processor slowed down for its heat.
+    /// Thermal throttling events.
     pub throttles: u64,
-    /// Seconds in which the control group's limit withheld processor time.
+    /// Seconds for which the cgroup's quota withheld the processor.
     pub withheld_s: f64,
-    /// The system's load average over a minute, this process included.
+    /// The one-minute load average, including this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_1m: Option<f64>,
 }
 
 impl MachineLoad {
-    /// Of what was looked at.
+    /// From a measured load.
     pub fn new(load: Load) -> Self {
         let Load { window_s, others_cores, stolen_cores, throttles, withheld_s, .. } = load;
         let average_1m = host::load::average_1m();
@@ -46,7 +46,7 @@ impl MachineLoad {
 }
 
 impl During {
-    /// `None` where the GPUs told nothing.
+    /// `None` without GPU observations.
     pub fn from_findings(findings: Findings) -> Option<Self> {
         let during =
             Self { throttled: findings.throttled, energy_j: findings.energy_j.into_iter().collect() };

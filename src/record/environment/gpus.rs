@@ -1,10 +1,10 @@
-//! The GPUs of a run, as far as the driver's monitor tells of them what makes two runs comparable.
+//! The GPU properties that make two runs comparable, from NVML.
 
 use serde::Serialize;
 
 use crate::host::nvml::Monitor;
 
-/// A GPU of the run. What the driver does not tell is absent.
+/// A GPU of the run; unknown values are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GpuFacts {
     /// `gpu:0`.
@@ -17,48 +17,48 @@ pub struct GpuFacts {
     /// The driver's version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// The newest CUDA that it serves.
+    /// The newest CUDA version it supports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
-    /// As `gen5 x16`, when the run began.
+    /// The PCIe link at the start, as `gen5 x16`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcie: Option<String>,
     /// `Default`, `Exclusive` or `Prohibited`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_mode: Option<&'static str>,
-    /// The same at most.
+    /// The maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcie_most: Option<String>,
-    /// Whether memory corrects errors of single bits, which takes some of its speed.
+    /// Whether memory error correction is on, which costs some speed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecc: Option<bool>,
-    /// Whether the whole is cut into parts.
+    /// Whether MIG is enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mig: Option<bool>,
-    /// Whether the driver stays loaded while nobody uses it.
+    /// Persistence mode: the driver stays loaded while unused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistence: Option<bool>,
-    /// Power allowed.
+    /// The power limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_limit_w: Option<f64>,
-    /// Power that is allowed where nobody has set anything else.
+    /// The default power limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_limit_default_w: Option<f64>,
-    /// Clock of the multiprocessors when the run began.
+    /// Clock of the multiprocessors at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sm_clock_mhz: Option<u32>,
-    /// The same at most.
+    /// The maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sm_clock_most_mhz: Option<u32>,
-    /// Clock of the memory when the run began.
+    /// Clock of the memory at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_clock_mhz: Option<u32>,
-    /// The same at most.
+    /// The maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_clock_most_mhz: Option<u32>,
 }
 
-/// What the monitor tells of those GPUs; nothing where it cannot be opened.
+/// NVML's properties of these GPUs; empty if NVML is not available.
 pub fn gpu_facts(gpus: Vec<(String, String)>) -> Vec<GpuFacts> {
     if gpus.is_empty() {
         return Vec::new();
@@ -69,7 +69,7 @@ pub fn gpu_facts(gpus: Vec<(String, String)>) -> Vec<GpuFacts> {
     let link = |(generation, lanes): (u32, u32)| format!("gen{generation} x{lanes}");
     let facts = gpus.into_iter().map(|(name, uuid)| {
         let known = table.iter().find(|gpu| gpu.uuid == uuid).cloned().unwrap_or_default();
-        // A part does not tell what it shares with the whole that it was cut from.
+        // A MIG instance does not report properties of its GPU.
         let is_part = uuid.starts_with("MIG-");
         let whole = table.iter().find(|gpu| gpu.index == known.index && !gpu.uuid.starts_with("MIG-"));
         let whole = whole.filter(|_| is_part).unwrap_or(&known).clone();

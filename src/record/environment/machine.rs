@@ -14,7 +14,7 @@ pub struct HostOptions {
     pub virtual_gpus: Option<u32>,
     /// Threads that compute.
     pub threads: usize,
-    /// Threads that may: `--threads`, or else all cores.
+    /// Available threads: `--threads`, or else all cores.
     pub available_threads: usize,
 }
 
@@ -33,16 +33,16 @@ pub struct Cpu {
     pub flags: Vec<String>,
     /// Caches of the first core.
     pub caches: Vec<String>,
-    /// How its frequency is governed.
+    /// Its frequency governor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
-    /// Whether a core runs two threads at once: `on`, `off`, `notsupported`.
+    /// Simultaneous multithreading: `on`, `off`, `notsupported`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simultaneous_threads: Option<String>,
-    /// Nodes of memory with processors of their own.
+    /// NUMA nodes with processors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numa_nodes: Option<usize>,
-    /// Processors' worth of time that the control group may take, where it is limited.
+    /// The cgroup's CPU quota in cores, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_cores: Option<f64>,
 }
@@ -53,10 +53,10 @@ pub struct Memory {
     /// The machine's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<u64>,
-    /// Free for use when the run began.
+    /// Available memory at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
-    /// The control group's limit, where it is less than the total.
+    /// The cgroup's limit, if it is below the total.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
 }
@@ -73,20 +73,20 @@ pub struct Os {
     pub kernel: Option<String>,
 }
 
-/// Of this program and what it loads.
+/// Versions of this program and its libraries.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Versions {
     /// This program's.
     pub runner: &'static str,
     /// `release`, or `debug`, which is several times slower.
     pub build: &'static str,
-    /// Of the libraries that a GPU's run loads.
+    /// Versions of the libraries that a GPU run loads.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub libraries: BTreeMap<String, String>,
 }
 
 impl Cpu {
-    /// This machine's, whose products are by that instruction set.
+    /// This machine's CPU, computing with `instruction_set`.
     pub fn here(instruction_set: String) -> Self {
         Self {
             model: host::cpu_model(),

@@ -1,8 +1,11 @@
 //! The CUDA kernels without a GPU: compiled for every architecture by NVIDIA's run-time compiler, and run on the processor
 //! by the simulator in `tests/cuda_sim`, in three orders of threads, against the f64 references.
 
+#[allow(unsafe_code)]
 mod compile;
+#[allow(unsafe_code)]
 pub mod driver;
+#[allow(unsafe_code)]
 mod libraries;
 mod machine;
 mod ops;

@@ -92,14 +92,14 @@ pub fn grain(trial: &Trial) -> Grain {
 /// Trains; an error only where nobody listens. The last event is the caller's to emit, with what it adds.
 pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
     let grain = grain(job.trial);
-    let mut session = Session::new(job, grain);
-    let ran = session.run();
+    let mut training = TrainLoop::new(job, grain);
+    let ran = training.run();
     // The rows of the steps before the fault are the run's own. That there was a fault is known already. A device's
     // running sums may hold steps of the block that failed, so that a mean is no longer known.
     let _ = match ran {
-        Err(Halt::Device(DeviceError::Hangs { .. })) => session.rescue(),
-        Err(Halt::Device(_)) => session.flush(),
-        Err(Halt::Data(_) | Halt::Changed(_)) => session.log_epoch().and_then(|()| session.flush()),
+        Err(Halt::Device(DeviceError::Hangs { .. })) => training.rescue(),
+        Err(Halt::Device(_)) => training.flush(),
+        Err(Halt::Data(_) | Halt::Changed(_)) => training.log_epoch().and_then(|()| training.flush()),
         Ok(()) | Err(Halt::Closed) => Ok(()),
     };
     // Of which step a failed device's parameters are is not known.
@@ -112,14 +112,14 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
         Err(Halt::Data(e)) => (Status::Failed, Some(format!("cannot read the next rows: {e}"))),
         Err(Halt::Changed(what)) => (Status::Failed, Some(what)),
     };
-    if let Some((ended, why)) = session.ended.take() {
+    if let Some((ended, why)) = training.ended.take() {
         (status, reason) = (ended, why);
     }
-    session.check_inputs(&mut status, &mut reason, unread);
-    let loop_time = session.clock.origin().elapsed();
+    training.check_inputs(&mut status, &mut reason, unread);
+    let loop_time = training.clock.origin().elapsed();
     let mut values =
-        vec![0.0; session.trial.programs.layout.buffers[session.trial.programs.layout.values.0].len];
-    let read = session.group.read(Purpose::Parameters, session.values(), &mut values);
+        vec![0.0; training.trial.programs.layout.buffers[training.trial.programs.layout.values.0].len];
+    let read = training.group.read(Purpose::Parameters, training.values(), &mut values);
     let no_model = match read {
         _ if status == Status::Diverged => Some(NoModel::Diverged),
         _ if !known => Some(NoModel::Device),
@@ -127,7 +127,7 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
         Ok(()) => (!values.iter().all(|v| v.is_finite())).then_some(NoModel::NotFinite),
     };
     let values = no_model.is_none().then_some(values);
-    Ok(Trained { outcome: Outcome { no_model, ..session.outcome(status, reason, loop_time) }, values })
+    Ok(Trained { outcome: Outcome { no_model, ..training.outcome(status, reason, loop_time) }, values })
 }
 
 /// Where a step's rows come from.
@@ -142,7 +142,7 @@ pub(super) enum Source {
 }
 
 /// A run under way.
-pub(super) struct Session<'a> {
+pub(super) struct TrainLoop<'a> {
     pub(super) trial: &'a Trial,
     pub(super) dataset: &'a Dataset,
     pub(super) group: DeviceGroup,
@@ -183,7 +183,7 @@ pub(super) struct Session<'a> {
     pub(super) files_seen: u64,
 }
 
-impl<'a> Session<'a> {
+impl<'a> TrainLoop<'a> {
     fn new(job: TrainSetup<'a>, grain: Grain) -> Self {
         let TrainSetup { trial, dataset, group, initial, stop, emit } = job;
         let spec = &trial.spec;
@@ -312,5 +312,5 @@ impl<'a> Session<'a> {
 }
 
 #[cfg(test)]
-#[path = "session_tests.rs"]
+#[path = "train_loop_tests.rs"]
 mod tests;

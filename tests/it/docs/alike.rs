@@ -1,0 +1,143 @@
+//! Whether two printed texts agree in all that does not depend on the machine.
+//!
+//! Times, rates, free memory and names of run folders are ignored. Losses may differ by 3 %, since the CPU's instruction
+//! set changes the last digits.
+
+/// Heads of lines whose presence or words depend on the machine.
+const DEPENDS: [&str; 3] = ["noise:", "bound by ", "instrument "];
+
+/// The first line that differs in more than it may.
+pub fn difference(shown: &[String], printed: &[String]) -> Option<String> {
+    let depends = |line: &&String| DEPENDS.iter().any(|head| line.trim_start().starts_with(head));
+    let [shown, printed] =
+        [shown, printed].map(|lines| lines.iter().filter(|l| !depends(l)).collect::<Vec<_>>());
+    let line =
+        |lines: &[&String], i: usize| lines.get(i).map_or("(nothing)", |line| line.as_str()).to_owned();
+    (0..shown.len().max(printed.len()))
+        .map(|i| (line(&shown, i), line(&printed, i)))
+        .find(|(shown, printed)| !alike(&words(shown), &words(printed)))
+        .map(|(shown, printed)| format!("  shown:   {shown}\n  printed: {printed}"))
+}
+
+/// What a line is compared by.
+#[derive(Debug, PartialEq)]
+enum Word {
+    /// As it stands.
+    Exact(String),
+    /// A loss and the like.
+    Near(f64),
+    /// A time, a rate, a share, free memory.
+    Any,
+}
+
+fn alike(a: &[Word], b: &[Word]) -> bool {
+    let near = |a: f64, b: f64| (a - b).abs() <= 0.03 * a.abs().max(b.abs());
+    a.len() == b.len()
+        && a.iter().zip(b).all(|pair| match pair {
+            (Word::Near(a), Word::Near(b)) => near(*a, *b),
+            (a, b) => a == b,
+        })
+}
+
+fn words(line: &str) -> Vec<Word> {
+    let is_csv = !line.contains(' ') && line.matches(',').count() >= 3;
+    if is_csv {
+        let cells: Vec<&str> = line.split(',').collect();
+        let is_metrics = matches!(cells.get(2), Some(&"train" | &"validation"));
+        let last = cells.len() - 1;
+        let is_time = |i: usize| is_metrics && i == last;
+        return cells
+            .iter()
+            .enumerate()
+            .map(|(i, c)| if is_time(i) { Word::Any } else { number_or_text(c) })
+            .collect();
+    }
+    if line.trim_start().starts_with("engine ") {
+        // Why that one depends on the number of cores.
+        let engine = line.split(':').next().unwrap_or_default();
+        return vec![Word::Exact(engine.trim().to_owned())];
+    }
+    if let Some((count, _)) = line.split_once(": all-reduce is ") {
+        // Which other parts are worth a word depends on the machine.
+        return vec![Word::Exact(count.trim().to_owned())];
+    }
+    if line.ends_with(" the same") {
+        // How far sums of another order are apart is a matter of the last digits.
+        return vec![Word::Exact(
+            line.split("  ").find(|cell| !cell.is_empty()).unwrap_or_default().to_owned(),
+        )];
+    }
+    if has_interval(line) {
+        // What the row is of; its times, and the units they are told in, depend on the machine.
+        let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+        return cells.take(2).map(|cell| Word::Exact(cell.to_owned())).collect();
+    }
+    if line.trim_start().starts_with("steps/s ") {
+        // A row of rates, with units or, on a machine that is busy, without.
+        return vec![Word::Exact("steps/s".to_owned())];
+    }
+    if line.contains(" by the cost model, ") {
+        // The model's figures are those of the instruction set.
+        return Vec::new();
+    }
+    let mut found: Vec<Word> = Vec::new();
+    for word in line.split_whitespace() {
+        let bare = word.trim_end_matches([',', ';', ':']);
+        let is_unit = UNITS.contains(&bare);
+        match found.last_mut() {
+            Some(last @ (Word::Near(_) | Word::Any)) if is_unit => *last = Word::Any,
+            _ => found.push(number_or_text(bare)),
+        }
+    }
+    // `2 min 05 s` is one time, as `3 ms` is.
+    found.dedup_by(|b, a| *a == Word::Any && *b == Word::Any);
+    found
+}
+
+const UNITS: [&str; 12] = ["µs", "ms", "s", "min", "h", "k", "M", "G", "steps/s", "rows/s", "%", "GiB"];
+
+/// Whether a line holds something like `1.2 to 1.5 ms`.
+fn has_interval(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let is_number = |word: &str| word.trim_end_matches('x').parse::<f64>().is_ok();
+    words.windows(3).any(|w| w[1] == "to" && is_number(w[2]) && (is_number(w[0]) || UNITS.contains(&w[0])))
+}
+
+fn number_or_text(word: &str) -> Word {
+    let is_rate = word.len() >= 4 && word.bytes().all(|b| b.is_ascii_digit());
+    let is_ratio = word.strip_suffix('x').is_some_and(|ratio| ratio.parse::<f64>().is_ok());
+    if is_rate || is_ratio {
+        return Word::Any;
+    }
+    match word.parse::<f64>() {
+        Ok(number) => Word::Near(number),
+        Err(_) => Word::Exact(without_run_name(word)),
+    }
+}
+
+/// `runs/x/20270115T080000Z-0123abcd/y` without the time and the hash.
+fn without_run_name(word: &str) -> String {
+    let is_name = |part: &str| part.get(8..9) == Some("T") && part.get(15..16) == Some("Z");
+    let parts = word.split('/').map(|part| {
+        if !is_name(part) {
+            return part.to_owned();
+        }
+        if part.contains("-sweep-") { "SWEEP".to_owned() } else { "RUN".to_owned() }
+    });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+#[test]
+fn lines_are_compared_by_what_they_say() {
+    let same = |a: &str, b: &str| alike(&words(a), &words(b));
+    assert!(same("x finished in 2 min 05 s", "x finished in 1.02 ms"));
+    assert!(same("speed  461.8 k steps/s, 14.43 M rows/s", "speed  900.0 steps/s, 1 rows/s"));
+    assert!(same(" steps/s   102.8 k    43.16 k", " steps/s   1049   366.6"));
+    assert!(same("1,1,train,32,34.464943,0.5", "1,1,train,32,34.464942,0.0001"));
+    assert!(!same("1,1,train,32,34.464943,0.5", "1,1,train,32,38.4,0.5"));
+    assert!(!same("validation loss  0.1", "validation loss  0.2"));
+    assert!(same("  64  off  92.4 ms  75.9 to 95.0 ms  10.8 k", "  64  off  1.5 s  626 ms to 4.6 s  665.3"));
+    assert!(!same("  64  off  92.4 ms  75.9 to 95.0 ms", "  1  off  92.4 ms  75.9 to 95.0 ms"));
+    assert!(same("folder  runs/a/20270115T080000Z-0123abcd", "folder runs/a/20280115T080000Z-ffffffff"));
+    assert!(!same("folder  runs/a/20270115T080000Z-0123abcd", "folder runs/b/20270115T080000Z-0123abcd"));
+}
