@@ -351,7 +351,7 @@ fn gradient([dy, x, stats]: [&[f32]; 3], weight: &mut [f32], bias: &mut [f32], w
             let rows = dy.chunks_exact(width).zip(x.chunks_exact(width)).zip(stats.as_chunks::<2>().0);
             for ((dy, x), &[center, scale]) in rows {
                 let columns = dy[first..].iter().zip(&x[first..]);
-                for (((w, b), (dy, x))) in weight.iter_mut().zip(bias.iter_mut()).zip(columns) {
+                for ((w, b), (dy, x)) in weight.iter_mut().zip(bias.iter_mut()).zip(columns) {
                     *w += dy * ((x - center) * scale);
                     *b += dy;
                 }

@@ -7,7 +7,8 @@ pub mod matmul;
 #[allow(unsafe_code)]
 mod simd;
 
-pub use simd::{Flushed, denormals_flushed, flush_denormals, prefetch};
+pub(crate) use simd::{Flushed, prefetch};
+pub use simd::{denormals_flushed, flush_denormals};
 
 /// Runs a loop compiled for the best instruction set of this processor. The loop must be `#[inline(always)]` down to
 /// its arithmetic; nothing in it may depend on the instruction set for its result (no fused multiply-add), so that

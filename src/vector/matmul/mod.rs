@@ -16,7 +16,7 @@ use super::simd::InstructionSet;
 pub(crate) use super::simd::Lines;
 pub(crate) use pack::Source;
 use product::Product;
-pub(crate) use tiled::{Grid, Scratch, Tiled, Turn, UpcomingRows};
+pub(crate) use tiled::{Grid, Scratch, Turn, UpcomingRows};
 
 /// The left operand, `[m, k]`, starting at the first row of the caller's share.
 #[derive(Clone, Copy, Debug)]
