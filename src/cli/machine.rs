@@ -3,7 +3,7 @@
 use super::rates::{self, Key};
 use crate::{
     host,
-    plan::{AllReduceRates, Gpu, GpuLimits, Machine, MachineRates},
+    plan::{AllReduceRates, Gpu, Machine, MachineRates},
     spec::{DeviceName, Experiment, GpuCount, Request},
     vector::matmul::Kernel,
 };
@@ -81,13 +81,7 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
             uuid: Some(uuid.unwrap_or_else(|| format!("GPU-{}", gpu.uuid))),
             memory_free: free.unwrap_or(gpu.memory_bytes),
             reaches: reaches.next().unwrap_or_default(),
-            limits: GpuLimits {
-                multiprocessors: gpu.multiprocessors,
-                shared_bytes: u64::from(gpu.shared_bytes),
-                cooperative: gpu.cooperative,
-                queued_sums,
-                clock_hz: u64::from(gpu.clock_khz) * 1000,
-            },
+            limits: gpu.limits(queued_sums),
             speed: speed_of(&gpu),
             model: gpu.name,
         }

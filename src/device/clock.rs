@@ -1,5 +1,5 @@
-//! Host-clock times by phase: exact count, sum, mean and deviation; percentiles from a histogram of two significant
-//! digits, so that memory stays small however long a run is.
+//! Times by phase: exact count, sum, mean and deviation; percentiles from a histogram of two significant digits, so
+//! that memory stays bounded.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use super::{Grain, Lane, Trace};
 use crate::program::Phase;
 
-/// Longest time a histogram tells apart; longer ones count as this in percentiles only.
+/// Longest time of a histogram; longer ones count as this, in percentiles only.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// Times of a run, by phase.
@@ -17,18 +17,18 @@ pub struct Clock {
     /// How finely steps are timed.
     pub grain: Grain,
     phases: Vec<Samples>,
-    /// What happened when, where that is wanted.
+    /// Spans of a trace, if one is wanted.
     pub trace: Option<Box<Trace>>,
     /// The same by the device's own clock.
     device: Vec<Samples>,
-    /// Times that something was written down, of the host's clock.
+    /// Times recorded on the host.
     readings: u64,
 }
 
-/// What the clock itself took.
+/// The clock's own cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClockCost {
-    /// Times that it was read and the time was written down.
+    /// Times that were recorded.
     pub readings: u64,
     /// Seconds of one.
     pub each_s: f64,
@@ -42,7 +42,7 @@ impl ClockCost {
 }
 
 impl Clock {
-    /// Starts when it is made: the time that this takes is none of a run's.
+    /// Starts at the end of its construction.
     pub fn new(grain: Grain) -> Self {
         let clock = Self::at(Instant::now(), grain);
         Self { origin: Instant::now(), ..clock }
@@ -65,13 +65,13 @@ impl Clock {
         self.origin.elapsed().as_secs_f64()
     }
 
-    /// The same, that also keeps what happens when, if `wanted`.
+    /// Also keeps a trace, if `wanted`.
     pub fn traced(mut self, wanted: bool) -> Self {
         self.trace = wanted.then(Box::default);
         self
     }
 
-    /// One sample of a phase of the host's loop, which ends now.
+    /// Records a sample of a host phase that ends now.
     pub fn record(&mut self, phase: Phase, time: Duration) {
         if self.trace.is_some() {
             let now = Instant::now();
@@ -80,13 +80,13 @@ impl Clock {
         self.record_many(phase, time, 1);
     }
 
-    /// One sample of a phase of the host's loop, with its ends.
+    /// Records a sample of a host phase.
     pub fn record_between(&mut self, phase: Phase, start: Instant, end: Instant) {
         self.span(Lane::Host, phase, [start, end], 0);
         self.record_many(phase, end - start, 1);
     }
 
-    /// Notes when something happened, where that is wanted; see [`Trace::span`].
+    /// Records a span, if a trace is wanted; see [`Trace::span`].
     #[inline]
     pub fn span(&mut self, lane: Lane, phase: Phase, ends: [Instant; 2], steps: u64) {
         if let Some(trace) = &mut self.trace {
@@ -94,7 +94,7 @@ impl Clock {
         }
     }
 
-    /// `count` samples of equal length that took `time` together.
+    /// Records `count` samples of equal length that took `time` in all.
     pub fn record_many(&mut self, phase: Phase, time: Duration, count: u64) {
         if count > 0 {
             self.readings += 1;
@@ -107,8 +107,8 @@ impl Clock {
         self.readings
     }
 
-    /// What it cost so far, at least, to read this clock and write its times down: as often as that was done, at what it
-    /// takes now where the histogram is near. A timeline's own notes are not counted.
+    /// The least cost of this clock so far: the number of recordings, times their cost now with a warm histogram.
+    /// Traces are not counted.
     pub fn cost(&self) -> ClockCost {
         const READINGS: u32 = 64;
         let mut scratch = Samples::default();
@@ -122,13 +122,13 @@ impl Clock {
             }
             begun.elapsed() / READINGS
         };
-        // The first warms up, and the least of the others is what it takes where nothing else comes in between.
+        // The first round warms up; the least of the others is undisturbed.
         round();
         let each = (0..4).map(|_| round()).min().unwrap_or_default();
         ClockCost { readings: self.readings, each_s: each.as_secs_f64() }
     }
 
-    /// More time of a phase that is no sample of its own: the host's wait for what it has queued before.
+    /// Adds time to a phase without a sample: the host's wait for queued work.
     pub fn extend(&mut self, phase: Phase, time: Duration) {
         let samples = &mut self.phases[phase as usize];
         if samples.count > 0 {
@@ -136,14 +136,14 @@ impl Clock {
         }
     }
 
-    /// `count` samples of equal length that took `time` together by the device's own clock.
+    /// Records `count` samples of equal length that took `time` in all, by the device's clock.
     pub fn record_device(&mut self, phase: Phase, time: Duration, count: u64) {
         if count > 0 {
             self.device[phase as usize].add(time, count);
         }
     }
 
-    /// Takes over the samples of another clock.
+    /// Adds the samples of another clock.
     pub fn absorb(&mut self, other: &Self) {
         self.readings += other.readings;
         self.phases.iter_mut().zip(&other.phases).for_each(|(own, other)| own.absorb(other));
@@ -160,12 +160,12 @@ impl Clock {
         self.device[phase as usize].total
     }
 
-    /// What was measured, for the phases that occurred.
+    /// A summary of each phase that occurred.
     pub fn summaries(&self) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
         summaries(&self.phases)
     }
 
-    /// What was measured by the device's own clock.
+    /// The summaries by the device's clock.
     pub fn device_summaries(&self) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
         summaries(&self.device)
     }
@@ -205,7 +205,7 @@ struct Samples {
 
 impl Default for Samples {
     fn default() -> Self {
-        // Made beforehand, so that the first sample costs no more than the others.
+        // Made in advance, so that the first sample costs no more.
         Self { histogram: histogram(), ..Self::without_histogram() }
     }
 }
@@ -216,7 +216,7 @@ fn histogram() -> Option<Histogram<u32>> {
 }
 
 impl Samples {
-    /// Those of a device's own clock, which most runs have none of; they are taken where nothing waits.
+    /// For a device's clock, which most runs lack and which is read outside of hot loops.
     fn without_histogram() -> Self {
         let zero = Duration::ZERO;
         Self {
@@ -276,7 +276,7 @@ impl Samples {
         let (min_s, max_s) = (self.min.as_secs_f64(), self.max.as_secs_f64());
         let at = |q| {
             let ns = self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(q));
-            // A bucket's edge may lie outside of what was seen.
+            // A bucket's edge may lie outside the range of samples.
             (ns as f64 / 1e9).clamp(min_s, max_s)
         };
         PhaseSummary {

@@ -24,7 +24,7 @@ pub enum Kind {
     Sync,
     /// Rows that stay in a file, read from there.
     Read,
-    /// The same, only so that the system has them in memory when a step reads them.
+    /// Rows read ahead, so that the system caches them.
     ReadAhead,
 }
 
@@ -91,7 +91,7 @@ pub struct Line {
     pub bytes: u64,
     /// Time the host spent in them.
     pub time: Duration,
-    /// Of the copies, those that were queued among a device's own work: the host does not know their time.
+    /// Copies that were queued among a device's work; the host does not know their time.
     pub untimed: u64,
 }
 
@@ -103,7 +103,7 @@ impl From<&Reads> for Line {
 }
 
 impl Line {
-    /// Seconds of all of them; `None` where that of some is not known.
+    /// Total seconds; `None` where some are unknown.
     pub fn seconds(&self) -> Option<f64> {
         (self.untimed == 0).then_some(self.time.as_secs_f64())
     }
@@ -116,7 +116,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// What a copy that was begun at `begun` and is over now came to.
+    /// Records a copy that began at `begun` and is over now.
     pub fn count(&mut self, kind: Kind, purpose: Purpose, moved: Moved, begun: Instant) {
         match moved {
             Moved::Bytes(bytes) => self.copy(kind, purpose, bytes, begun.elapsed()),
@@ -128,12 +128,12 @@ impl Ledger {
         }
     }
 
-    /// A copy that moved bytes.
+    /// Records a copy.
     pub fn copy(&mut self, kind: Kind, purpose: Purpose, bytes: u64, time: Duration) {
         self.copies(kind, purpose, 1, bytes, time);
     }
 
-    /// Copies that moved so many bytes together.
+    /// Records `count` copies of `bytes` in all.
     pub fn copies(&mut self, kind: Kind, purpose: Purpose, count: u64, bytes: u64, time: Duration) {
         if count > 0 {
             let line = self.lines.entry((kind, purpose)).or_default();
@@ -143,7 +143,7 @@ impl Ledger {
         }
     }
 
-    /// Copies that move so many bytes together, queued among a device's own work.
+    /// Records `count` copies of `bytes` in all that were queued among a device's work.
     pub fn queued(&mut self, kind: Kind, purpose: Purpose, count: u64, bytes: u64) {
         self.copies(kind, purpose, count, bytes, Duration::ZERO);
         if count > 0 {
@@ -151,12 +151,12 @@ impl Ledger {
         }
     }
 
-    /// A copy that moved nothing.
+    /// Records a copy that moved nothing.
     pub fn nothing(&mut self, kind: Kind, purpose: Purpose) {
         self.lines.entry((kind, purpose)).or_default().noop_count += 1;
     }
 
-    /// A wait of the host for the device.
+    /// Records a wait of the host for the device.
     pub fn sync(&mut self, purpose: Purpose, time: Duration) {
         self.copy(Kind::Sync, purpose, 0, time);
     }

@@ -34,43 +34,39 @@ impl Gpu {
     }
 }
 
-/// What the engines of a GPU depend on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a device reports of a GPU. Arrays are of the engines `persistent`, `cooperative` and `graph`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuLimits {
-    /// Multiprocessors.
+    /// Compute capability: (9, 0).
+    pub capability: (i32, i32),
+    /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Shared memory that one block may have.
+    /// Shared memory of a block that a job may fill.
     pub shared_bytes: u64,
+    /// Second-level cache.
+    pub l2_bytes: u64,
     /// Whether a kernel may have a barrier over its whole grid.
     pub cooperative: bool,
     /// Whether a sum over GPUs can be queued like a kernel: NCCL is there.
     pub queued_sums: bool,
-    /// Clock of the multiprocessors at most.
-    pub clock_hz: u64,
+    /// Peak rate of one multiprocessor in f32.
+    pub multiprocessor_flops_per_s: f64,
+    /// Typical seconds of an instruction beside its work.
+    pub instruction_s: [f64; 3],
+    /// Share of the peak that small products reach.
+    pub product_shares: [f64; 3],
 }
-
-/// Shared memory that the persistent kernel needs beside the job's own (kernels/interpret.cu).
-pub const INTERPRETER_BYTES: u64 = 12 << 10;
 
 /// Bytes that a job takes on a GPU whatever it is: tables of counters and rates, and up to 32 MiB that cuBLASLt works in.
 const FIXED_BYTES: u64 = 40 << 20;
 
-/// Estimates of what an instruction costs beside its work, in seconds: in the persistent block (a few hundred cycles
-/// with the meeting behind it), in a grid (its barrier: 0.7 to 2 µs are reported), as a node of a graph (1.3 µs between
-/// dependent kernels on an H100 are reported, and a kernel's own start and end).
-const COSTS_S: [f64; 3] = [0.3e-6, 1.5e-6, 2.0e-6];
+/// Typical seconds of an instruction on a GPU whose multiprocessors all compute, for a machine without one.
+const TYPICAL_INSTRUCTION_S: f64 = 1.5e-6;
 
-/// What the instructions of a step cost at least on a GPU where more than one of its multiprocessors computes, as
-/// estimated.
+/// The least that the instructions of a step cost on a typical GPU.
 pub(super) fn overhead_s(instructions: usize) -> f64 {
-    instructions as f64 * COSTS_S[1].min(COSTS_S[2])
+    instructions as f64 * TYPICAL_INSTRUCTION_S
 }
-
-/// The part of its peak at which small products run, an estimate: in one block, in a grid, as tuned kernels.
-const PARTS: [f64; 3] = [0.2, 0.25, 0.5];
-
-/// Multiply-adds of a multiprocessor per clock in f32 (CUDA C++ programming guide, arithmetic instructions).
-const FMA_PER_CLOCK: f64 = 128.0;
 
 /// What was chosen.
 pub struct Chosen {
@@ -116,7 +112,7 @@ pub fn engine(
     }
     let limits = gpus.first().map(|gpu| gpu.limits).unwrap_or_default();
     let needed = 4 * MemoryPlan::new(programs).train.elements as u64;
-    let room = limits.shared_bytes.saturating_sub(INTERPRETER_BYTES);
+    let room = limits.shared_bytes;
     let fits = needed <= room;
     let given = |engine| Ok(Chosen { engine, reason: "the spec asks for it".into() });
     match choice {
@@ -174,10 +170,12 @@ fn floors(programs: &Programs, speed: &GpuRates, precision: Precision, data_byte
 fn estimates(programs: &Programs, limits: GpuLimits) -> [f64; 3] {
     let instructions = programs.train.instructions.len() as f64;
     let flops = programs.train.cost().flops;
-    let of_one = 2.0 * FMA_PER_CLOCK * limits.clock_hz.max(1) as f64;
-    let of_all = of_one * f64::from(limits.multiprocessors.max(1));
-    let at = |i: usize, peak: f64| instructions * COSTS_S[i] + flops / (peak * PARTS[i]);
-    [at(0, of_one), at(1, of_all), at(2, of_all)]
+    let one = limits.multiprocessor_flops_per_s;
+    let all = one * f64::from(limits.multiprocessors.max(1));
+    let peaks = [one, all, all];
+    let seconds =
+        |i: usize| instructions * limits.instruction_s[i] + flops / (peaks[i] * limits.product_shares[i]);
+    [0, 1, 2].map(seconds)
 }
 
 /// Refuses an instruction with more numbers than kernels count.

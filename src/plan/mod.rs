@@ -36,7 +36,7 @@ pub use devices::{DeviceId, ResolvedDevices};
 pub use engine::Engine;
 pub use file_rates::{Disk, FileRates};
 pub use footprint::Footprint;
-pub use gpu::{Gpu, GpuLimits, INTERPRETER_BYTES};
+pub use gpu::{Gpu, GpuLimits};
 pub use gpu_rates::{AllReduceRates, GpuRates};
 pub use lower_bound::{LowerBound, Machine, Speed, StepBound, TimeBreakdown};
 pub use rates::{MachineRates, Origin, Processor};

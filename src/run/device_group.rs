@@ -38,7 +38,12 @@ pub fn device_group(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>
     // Rows are copied to a device at more than this.
     let slow_copy_s = trial.data_bytes as f64 / 100e6;
     let longest_s = (100.0 * trial.lower_bound.serial_s()).min(3600.0) + slow_copy_s;
-    let limit = PATIENCE + Duration::from_secs_f64(longest_s);
+    #[cfg(feature = "cuda")]
+    let set = if trial.engine.is_gpu() { crate::device::cuda::least_wait_set() } else { Ok(None) };
+    #[cfg(not(feature = "cuda"))]
+    let set = Ok::<_, String>(None);
+    // What is wrong with the setting is reported when the GPU is opened.
+    let limit = set.ok().flatten().unwrap_or(PATIENCE) + Duration::from_secs_f64(longest_s);
     let (links, abort, sums) = links(trial, limit);
     if let Some(sums) = sums.as_ref().filter(|sums| !sums.by.is_queued() && trial.engine == Engine::Graph) {
         // The plan counted on a way that is not there when it comes to it.

@@ -1,4 +1,4 @@
-//! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two of them.
+//! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two blocks.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use crate::{
     units,
 };
 
-/// A block of steps takes about this long at most.
+/// The longest block, about.
 pub(super) const BLOCK: Duration = Duration::from_millis(50);
 
 impl TrainLoop<'_> {
@@ -37,7 +37,7 @@ impl TrainLoop<'_> {
             self.ordering += start.elapsed();
         }
         let shuffled = || shuffle.then(|| Arc::clone(order));
-        // No row is read that no step takes.
+        // Only rows that steps use are read.
         let batch = self.trial.programs.train.batch as u64;
         let wanted = (self.trial.steps - self.step).saturating_mul(batch).min(rows as u64) as usize;
         if let Source::Stream(stream) = source {
@@ -70,7 +70,7 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// Waits for the next chunk of an epoch; `None` where the run is to end before it comes.
+    /// Waits for the next chunk of an epoch; `None` where the run ends first.
     fn next_chunk(&mut self, stream: &Stream) -> Result<Option<Chunk>, Halt> {
         let start = Instant::now();
         let chunk = loop {
@@ -108,7 +108,7 @@ impl TrainLoop<'_> {
         self.step < self.trial.steps && self.ended.is_none()
     }
 
-    /// Runs the steps of rows `position..end` of the epoch; the bound data begin at row `origin` of it.
+    /// Runs the steps of rows `position..end` of the epoch; the bound data begin at its row `origin`.
     fn blocks(
         &mut self,
         mut position: usize,
@@ -161,14 +161,14 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// Rows cannot be read; a loss that was no number before is what ended the run.
+    /// Rows cannot be read. An earlier loss that is not finite takes precedence.
     fn rows_fault(&mut self, fault: io::Error) -> Result<(), Halt> {
         let settled = self.group.settle(Purpose::Log, &mut self.clock, &mut self.metric_buffer.ends)?;
         self.non_finite = settled.non_finite;
         if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(fault)) }
     }
 
-    /// Counts steps that began at row `position` of the epoch; how many rows they had.
+    /// Counts steps that began at row `position` of the epoch. Returns their number of rows.
     fn steps_ended(&mut self, position: usize, steps: usize, start: Instant) -> usize {
         if steps == 0 {
             return 0;
@@ -196,30 +196,30 @@ impl TrainLoop<'_> {
         rows
     }
 
-    /// Rows of a block at most: where each is fetched from a file the next ones may take far longer than the last.
+    /// Most rows of a block: where each is fetched from a file, the next ones may take far longer than the last.
     pub(super) fn most_rows(&self) -> usize {
         let facts = self.trial.facts;
         let fetched = facts.in_file() && self.trial.chunks.is_none();
         if fetched { prefetch::window(facts.features) } else { usize::MAX }
     }
 
-    /// Steps that fit a block's time; the first is run alone, since it is the warm-up.
+    /// Steps that fit a block's time; the first step is the warm-up and runs alone.
     fn slice(&self) -> usize {
         if self.warmup.is_none() {
             return 1;
         }
         if self.step_time.is_zero() {
-            // A device that is not waited for has not told yet.
+            // A device that is not waited for has not reported yet.
             return self.before.saturating_mul(2);
         }
         let ns = self.step_time.as_nanos().max(1);
         usize::try_from(BLOCK.as_nanos() / ns).unwrap_or(usize::MAX).max(1)
     }
 
-    /// What came after that step never happened.
+    /// Ends the run at `step`: later steps do not count.
     pub(super) fn end_at(&mut self, step: u64) {
         let facts = self.trial.facts;
-        // A device that is not waited for may be an epoch further.
+        // A device that is not waited for may be in a later epoch.
         let epochs = (step - 1) / self.trial.steps_per_epoch;
         let before = epochs * facts.train_rows as u64;
         let within = step - epochs * self.trial.steps_per_epoch;
@@ -230,7 +230,7 @@ impl TrainLoop<'_> {
 
     pub(super) fn check(&mut self) -> Result<(), Halt> {
         if let Some(step) = self.non_finite {
-            // The steps of this block that came after it never happened.
+            // Later steps of this block do not count.
             self.end_at(step);
             let lr = units::exact(self.trial.effective_optimizer().0.lr());
             let step = units::count(step);

@@ -1,5 +1,4 @@
-//! Rows for a device with a memory of its own: brought to it in chunks that a thread of its own reads ahead of the
-//! computing.
+//! Streamed rows: a reader thread prepares chunks ahead of the steps.
 
 use std::{
     cell::Cell,
@@ -19,60 +18,55 @@ use crate::{
     program::Shard,
 };
 
-/// Consecutive rows of an epoch, in its order.
+/// Consecutive rows of an epoch.
 pub struct Chunk {
     /// Position of its first row within the epoch.
     pub first: usize,
-    /// How many.
     pub rows: usize,
-    /// Each device's share: `[its rows, features]`.
+    /// For each device `[its rows, features]`.
     pub features: Vec<Arc<Vec<f32>>>,
-    /// `[its rows, targets]`.
+    /// For each device `[its rows, targets]`.
     pub targets: Vec<Arc<Vec<f32>>>,
 }
 
-/// How rows are cut.
+/// How rows are divided into chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkShape {
-    /// Features per row.
     pub features: usize,
-    /// Numbers per target.
     pub targets: usize,
     /// Rows of a global batch.
     pub batch: usize,
     /// Rows of a chunk: whole batches.
     pub chunk: usize,
-    /// Devices that share each batch.
     pub world_size: usize,
-    /// Threads that read a chunk.
     pub readers: usize,
 }
 
 /// An order of rows to read, and how many of them.
 type Request = (Option<Arc<Vec<u32>>>, usize);
 
-/// Reads chunks ahead: one is computed with, one is ready, one is being read.
+/// Reads chunks ahead: one is in use, one is ready, one is being read.
 pub struct Stream {
     requests: SyncSender<Request>,
     chunks: Receiver<io::Result<Chunk>>,
-    /// Buffers that were computed with, to be filled again.
+    /// Used buffers, to be filled again.
     spent: SyncSender<[Arc<Vec<f32>>; 2]>,
-    /// Whether a device computes with chunks themselves, and lets go of each when it is given the next, as the CPU does.
+    /// Whether a device computes on the chunks themselves and releases each when it gets the next, as the CPU does.
     is_held: bool,
-    /// The one that such a device has, from one pass to the next.
+    /// The chunk that such a device holds, also between passes.
     held: Cell<Option<Chunk>>,
 }
 
 impl Stream {
-    /// Starts the reading thread; the last chunk of a pass may hold fewer rows. `is_held` says whether a device computes with
-    /// chunks themselves, rather than with a copy.
+    /// Starts the reader thread; the last chunk of a pass may be shorter. `is_held`: whether a device computes on the
+    /// chunks themselves, not on a copy.
     pub fn new(part: Part, cut: ChunkShape, is_held: bool) -> io::Result<Self> {
         let (requests, orders) = sync_channel::<Request>(1);
         let (filled, chunks) = sync_channel(1);
         let (spent, reuse) = sync_channel(4 * cut.world_size);
         let reader = Reader { part, cut, reuse };
         thread::Builder::new().name("reader".into()).spawn(move || {
-            // The other side hangs up when the run ends; then so does this thread.
+            // The channel closes when the run ends.
             while let Ok((order, total)) = orders.recv() {
                 let order = order.as_ref().map(|o| &o[..]);
                 for first in (0..total).step_by(reader.cut.chunk) {
@@ -93,12 +87,12 @@ impl Stream {
         Ok(Self { requests, chunks, spent, is_held, held: Cell::new(None) })
     }
 
-    /// Begins a pass over the rows, in `order` or as they stand.
+    /// Begins a pass over the rows, in `order` or in file order.
     pub fn begin(&self, order: Option<Arc<Vec<u32>>>, rows: usize) -> io::Result<()> {
         self.requests.send((order, rows)).map_err(|_| ended())
     }
 
-    /// The next chunk of the pass; `None` where it does not come in that time.
+    /// The next chunk of the pass; `None` if it is not there in time.
     pub fn next(&self, within: Duration) -> io::Result<Option<Chunk>> {
         match self.chunks.recv_timeout(within) {
             Ok(chunk) => chunk.map(Some),
@@ -107,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// Gives the memory of a chunk back that was computed with: as soon as no device has it any more.
+    /// Reuses the memory of a chunk once no device holds it.
     pub fn recycle(&self, chunk: Chunk) {
         let free = if self.is_held { self.held.replace(Some(chunk)) } else { Some(chunk) };
         let Some(chunk) = free else { return };
@@ -129,8 +123,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// What comes of rows that cannot all be read: the batches before the first that cannot, since a step knows nothing of
-    /// the rows of the next, and then the fault.
+    /// After a failed read: the batches before the first one that fails, and then the error.
     fn read_by_batch(
         &self,
         order: Option<&[u32]>,
@@ -143,7 +136,7 @@ impl Reader {
         match fault.into_iter().find_map(|(start, read)| read.err().map(|fault| (start, fault))) {
             Some((0, fault)) => [Some(Err(fault)), None],
             Some((start, fault)) => [Some(self.read(order, first, start)), Some(Err(fault))],
-            // It was for a moment only.
+            // The second read succeeded.
             None => [Some(self.read(order, first, rows)), None],
         }
     }
@@ -160,7 +153,7 @@ impl Reader {
         Ok(chunk)
     }
 
-    /// The rows of one device: its share of each batch of the chunk.
+    /// One device's rows: its share of each batch of the chunk.
     fn share(&self, shard: Shard, order: Option<&[u32]>, first: usize, rows: usize) -> io::Result<Vec<u32>> {
         let shares = || {
             let batches = (0..rows).step_by(self.cut.batch);
@@ -196,7 +189,7 @@ impl Reader {
         Ok((x, y))
     }
 
-    /// By several threads: a disk that is waited for serves many at the same time.
+    /// By several threads: a disk serves many reads at once.
     fn read_rows(&self, file: &dyn RowReader, wanted: &[u32], x: &mut [f32]) -> io::Result<()> {
         let rows = wanted.len().div_ceil(self.cut.readers.max(1)).max(1);
         thread::scope(|scope| {
@@ -216,13 +209,13 @@ impl Reader {
 fn resize(buffer: &mut Vec<f32>, len: usize) -> io::Result<()> {
     buffer.truncate(len);
     make_room(buffer, len, "a chunk")?;
-    // Rows in any order are written all over it.
+    // Rows in random order are written everywhere in it.
     prefer_huge_pages(buffer.spare_capacity_mut());
     buffer.resize(len, 0.0);
     Ok(())
 }
 
-/// The buffer itself where nobody else holds it, which is so unless a device still does.
+/// The buffer itself unless a device still holds it.
 fn unshare(buffer: Arc<Vec<f32>>) -> Vec<f32> {
     Arc::try_unwrap(buffer).unwrap_or_default()
 }

@@ -1,8 +1,7 @@
 //! Files of rows that change while a run reads them.
 //!
-//! They are looked at as often as progress is told, and at the end: often enough to end a run soon, and far too seldom to
-//! cost it anything. A file that was written to makes rows of two contents, so that the figures mean nothing; one that was
-//! replaced as a whole is still read as it was.
+//! Checked whenever progress is reported, and at the end. A file that was written to mixes two contents, so the run
+//! fails; one that was replaced is still read as it was.
 
 use super::train_loop::{Halt, TrainLoop};
 use crate::{
@@ -12,7 +11,7 @@ use crate::{
 };
 
 impl TrainLoop<'_> {
-    /// Ends the run where a file was written to.
+    /// Fails if a file was written to.
     pub(super) fn check_files(&mut self) -> Result<(), Halt> {
         match self.dataset.change() {
             Some(FileChange::Written(what)) => Err(Halt::Changed(self.written(&what))),
@@ -23,8 +22,8 @@ impl TrainLoop<'_> {
         }
     }
 
-    /// The last look. What was written to a file is why rows of it were `unread`, and makes a run that finished one that
-    /// did not; what else ended a run stays its end.
+    /// The last check. A write to a file explains `unread` rows and turns a finished run into a failed one; any other
+    /// end stays.
     pub(super) fn check_inputs(&mut self, status: &mut Status, reason: &mut Option<String>, unread: bool) {
         let warning = match self.dataset.change() {
             None => return,

@@ -1,4 +1,4 @@
-//! What a run tells on its way: the log's rows, the end of an epoch, how far it is.
+//! What a run reports on its way: log rows, epoch ends, progress.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::{
     spec::Policy,
 };
 
-/// Events are handed over, and progress is told, this often: waking the recorder costs more than a tiny step.
+/// How often events and progress are handed over: waking the recorder costs more than a tiny step.
 const REPORT_INTERVAL: Duration = Duration::from_millis(25);
 
 impl TrainLoop<'_> {
@@ -19,8 +19,7 @@ impl TrainLoop<'_> {
         self.compare_replicas()
     }
 
-    /// The row of an epoch, where the policy wants one. The device's log outlives an epoch; a run that ends here is
-    /// flushed by its end.
+    /// The epoch's row, where the policy has one. The device's log outlives an epoch; the end of the run flushes it.
     pub(super) fn log_epoch(&mut self) -> Result<(), Halt> {
         match self.trial.spec.logging.policy {
             Policy::Immediate | Policy::Buffered => {}
@@ -42,12 +41,12 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// All devices must hold the same parameters.
+    /// Fails if devices hold different parameters.
     fn compare_replicas(&mut self) -> Result<(), Halt> {
         if self.group.size() == 1 {
             return Ok(());
         }
-        // What is left of the steps is theirs; what is waited for the digests is not.
+        // The wait for steps counts as theirs, the wait for digests does not.
         self.settle(Purpose::Parameters)?;
         let start = Instant::now();
         let digests = self.group.digests(self.values())?;
@@ -64,23 +63,23 @@ impl TrainLoop<'_> {
         }
     }
 
-    /// A device hangs: the rows of the steps that it has done are the run's own.
+    /// After a device hangs: the run ends with the last step that was done, and its rows are recorded.
     pub(super) fn rescue(&mut self) -> Result<(), Halt> {
         self.settle(Purpose::Log)?;
-        match self.metric_buffer.last_done() {
-            None => return Ok(()),
-            Some(0) => (self.step, self.samples) = (0, 0),
-            Some(step) => self.end_at(step),
+        match self.metric_buffer.done() {
+            done if done >= self.step => {}
+            0 => (self.step, self.samples) = (0, 0),
+            done => self.end_at(done),
         }
         self.flush_until(self.step)
     }
 
-    /// Moves the log's rows to the host and hands them over.
+    /// Reads the log from the device and hands its rows over.
     pub(super) fn flush(&mut self) -> Result<(), Halt> {
         self.flush_until(u64::MAX)
     }
 
-    /// The same, where steps beyond that never happened.
+    /// Like [`Self::flush`], without the rows of steps after `until`.
     fn flush_until(&mut self, until: u64) -> Result<(), Halt> {
         let start = Instant::now();
         let mut waited = Duration::ZERO;
@@ -101,7 +100,7 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// The times and the first loss that is not finite, of all steps so far. What the host has waited for them is theirs.
+    /// Takes the times of all steps so far and the first loss that is not finite. The wait for them counts as theirs.
     pub(super) fn settle(&mut self, purpose: Purpose) -> Result<Duration, Halt> {
         let ran = self.group.settle(purpose, &mut self.clock, &mut self.metric_buffer.ends)?;
         self.non_finite = ran.non_finite;
@@ -110,7 +109,7 @@ impl TrainLoop<'_> {
         Ok(ran.waited)
     }
 
-    /// Hands over what has happened, if it is time; called at the end of every block.
+    /// Hands over events if it is time; called after every block.
     pub(super) fn report_progress(&mut self) -> Result<(), Halt> {
         let now = Instant::now();
         if now - self.last_report < REPORT_INTERVAL {

@@ -1,4 +1,4 @@
-//! Learning rates: PyTorch's `lr_scheduler` curves in closed form, in f64, and what an update needs of them at each step.
+//! Learning rates: PyTorch's `lr_scheduler` curves in closed form, in f64, and the values that updates use.
 
 use std::f64::consts::PI;
 
@@ -7,10 +7,9 @@ use crate::{
     spec::{Anneal, Curve, Interval, OneCycle, Optimizer, Rule, Schedule, Stage},
 };
 
-/// The rate, and the momentum (or beta1) where a OneCycle moves it.
+/// The learning rate, and the momentum (or beta1) where a OneCycle changes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LrStep {
-    /// Learning rate.
     pub lr: f64,
     /// Momentum of SGD, beta1 of Adam.
     pub momentum: f64,
@@ -21,12 +20,12 @@ pub struct LrStep {
 pub struct LrScheduler {
     optimizer: Optimizer,
     interval: Interval,
-    /// First count and curve, in order; empty: constant.
+    /// First count and curve, in order; empty for a constant rate.
     links: Vec<(u64, Curve)>,
 }
 
 impl LrScheduler {
-    /// Of a resolved schedule.
+    /// From a resolved schedule.
     pub fn new(optimizer: &Optimizer, schedule: &Schedule) -> Self {
         let mut links = Vec::new();
         match &schedule.rule {
@@ -43,7 +42,7 @@ impl LrScheduler {
         Self { optimizer: optimizer.clone(), interval: schedule.interval, links }
     }
 
-    /// What optimizer step `step` (from 0) of epoch `epoch` (from 0) uses.
+    /// The values of step `step` (from 0) of epoch `epoch` (from 0).
     pub fn lr_at(&self, step: u64, epoch: u64) -> LrStep {
         let base = LrStep { lr: self.optimizer.lr(), momentum: self.optimizer.momentum() };
         let count = match self.interval {
@@ -56,7 +55,7 @@ impl LrScheduler {
         }
     }
 
-    /// The update's numbers for `steps` steps from `step` on, all of epoch `epoch`; their rates are appended to `lr`.
+    /// The values of `steps` updates from `step` on, in epoch `epoch`; their learning rates are appended to `lr`.
     pub fn fill(&self, step: u64, epoch: u64, steps: usize, hyper: &mut Vec<Hyper>, lr: &mut Vec<f64>) {
         hyper.clear();
         if self.links.is_empty() && matches!(self.optimizer, Optimizer::Sgd(_)) {

@@ -1,25 +1,20 @@
-//! Training rows between the device's log and the recorder, under each policy.
+//! Training rows on their way from the device's log to the recorder, by policy.
 //!
-//! Rows wait on the device; what the host knows of them already (epoch, step, rows, rates, times) waits here. A
-//! validation that falls between two flushes waits, too, so that rows are recorded in the order of their steps.
+//! Losses wait on the device; what the host knows already (epoch, step, rows, rates, times) waits here. A validation
+//! between two flushes waits as well, so that rows are recorded in order of steps.
 
 use crate::{
     event::{Event, TrainRows, ValidationRow},
     spec::Policy,
 };
 
-/// Consecutive steps of one epoch whose rows are still on the device.
+/// Consecutive steps of an epoch whose rows are still on the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steps {
-    /// From 1.
     pub epoch: u64,
-    /// First step, from 1.
     pub first: u64,
-    /// How many.
     pub count: usize,
-    /// Batch rows.
     pub rows: u32,
-    /// Batch rows of the last.
     pub last_rows: u32,
 }
 
@@ -28,23 +23,23 @@ enum Waiting {
     Validation(ValidationRow),
 }
 
-/// See the module.
 pub struct MetricBuffer {
     policy: Policy,
-    /// Whether the rates are among the columns.
     lr: bool,
     width: usize,
     slots: usize,
     used: usize,
     waiting: Vec<Waiting>,
     lrs: Vec<f64>,
-    /// Seconds at which the steps ended, as devices tell them: all are here when their rows are read.
+    /// Seconds at which steps ended, as devices report them; complete when their rows are read.
     pub ends: Vec<f64>,
-    /// Rows of the epoch so far, for a mean.
+    /// Steps whose ends are no longer in `ends`.
+    done: u64,
+    /// Rows of the epoch so far.
     epoch_rows: u64,
     /// Loss of the last row that reached the host.
     pub last_loss: Option<f32>,
-    /// Rows of the batch, or of the epoch, that it is the mean of.
+    /// Rows that `last_loss` is the mean of.
     pub last_loss_rows: u64,
 }
 
@@ -60,19 +55,21 @@ impl MetricBuffer {
             waiting: Vec::new(),
             lrs: Vec::new(),
             ends: Vec::new(),
+            done: 0,
             epoch_rows: 0,
             last_loss: None,
             last_loss_rows: 0,
         }
     }
 
-    /// The last step that is known to be done, where rows of steps wait on the device: 0 where none is.
-    pub fn last_done(&self) -> Option<u64> {
-        let first = self.waiting.iter().find_map(|waiting| match waiting {
-            Waiting::Steps(steps) => Some(steps.first),
-            Waiting::Validation(_) => None,
-        });
-        first.map(|first| first + self.ends.len() as u64 - 1)
+    /// Steps that devices have reported as done, of the whole run.
+    pub fn done(&self) -> u64 {
+        self.done + self.ends.len() as u64
+    }
+
+    fn drop_ends(&mut self, count: usize) {
+        self.ends.drain(..count);
+        self.done += count as u64;
     }
 
     /// First free row of the device's log.
@@ -80,7 +77,7 @@ impl MetricBuffer {
         self.used
     }
 
-    /// Steps that may run before the log must be moved.
+    /// Steps that may run before the log must be read.
     pub fn room(&self) -> usize {
         match self.policy {
             Policy::Immediate => 1,
@@ -89,7 +86,7 @@ impl MetricBuffer {
         }
     }
 
-    /// Takes note of steps that ran; `lrs` has one number for each.
+    /// Records steps that ran, with one learning rate for each.
     pub fn ran(&mut self, steps: Steps, lrs: &[f64]) {
         self.epoch_rows += steps.rows as u64 * (steps.count as u64 - 1) + u64::from(steps.last_rows);
         match self.policy {
@@ -98,15 +95,14 @@ impl MetricBuffer {
                 self.waiting.push(Waiting::Steps(steps));
                 self.lrs.extend_from_slice(lrs);
             }
-            // Only the last one is of use, and an epoch may have many.
+            // Only the last end is used, and an epoch may have many.
             Policy::PerEpoch | Policy::Off => {
-                let before_last = self.ends.len().saturating_sub(1);
-                self.ends.drain(..before_last);
+                self.drop_ends(self.ends.len().saturating_sub(1));
             }
         }
     }
 
-    /// Whether a validation must wait for rows before it.
+    /// Returns the row, or keeps it until the rows before it are flushed.
     pub fn hold(&mut self, row: ValidationRow) -> Option<ValidationRow> {
         if self.waiting.is_empty() {
             return Some(row);
@@ -115,12 +111,12 @@ impl MetricBuffer {
         None
     }
 
-    /// Numbers to read from the device at a flush.
+    /// Elements to read from the device at a flush.
     pub fn pending(&self) -> usize {
         self.used * self.width
     }
 
-    /// Turns the log's rows into events and begins anew. Rows after step `until` never happened.
+    /// Turns the log's rows into events and starts anew. Rows after step `until` are dropped.
     pub fn flush(&mut self, values: &[f32], until: u64) -> Vec<Event> {
         let mut events = Vec::with_capacity(self.waiting.len());
         let mut row = 0;
@@ -155,16 +151,16 @@ impl MetricBuffer {
         }
         self.used = 0;
         self.lrs.clear();
-        self.ends.clear();
+        self.drop_ends(self.ends.len());
         events
     }
 
-    /// The epoch ended after so many rows: what ran beyond them never happened.
+    /// Sets the epoch's rows: later ones do not count.
     pub fn cut_epoch(&mut self, rows: u64) {
         self.epoch_rows = rows;
     }
 
-    /// The epoch's mean as a row, from the device's row-weighted sums; `lr` is the last step's. `None` where no step ran.
+    /// The epoch's mean as a row, from the device's row-weighted sums; `lr` is the last step's. `None` without a step.
     pub fn epoch_mean(&mut self, epoch: u64, step: u64, lr: f64, sums: &[f64]) -> Option<Event> {
         let rows = self.take_epoch_rows();
         if rows == 0 {
@@ -173,6 +169,8 @@ impl MetricBuffer {
         let values: Vec<f32> = sums.iter().map(|s| (s / rows as f64) as f32).collect();
         (self.last_loss, self.last_loss_rows) = (values.first().copied(), rows);
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        let ended_s = self.ends.last().copied();
+        self.drop_ends(self.ends.len());
         Some(Event::Train(TrainRows {
             epoch,
             first_step: step,
@@ -181,11 +179,10 @@ impl MetricBuffer {
             width: self.width,
             values,
             lr: if self.lr { vec![lr] } else { Vec::new() },
-            elapsed_s: self.ends.drain(..).next_back().into_iter().collect(),
+            elapsed_s: ended_s.into_iter().collect(),
         }))
     }
 
-    /// Rows since the last call.
     pub fn take_epoch_rows(&mut self) -> u64 {
         std::mem::take(&mut self.epoch_rows)
     }

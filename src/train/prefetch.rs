@@ -1,9 +1,7 @@
-//! Rows that a device fetches from a file itself are brought into the system's file cache ahead of the steps, where they
-//! are not there yet.
+//! Reads rows that a device fetches from a file into the system's file cache, ahead of the steps.
 //!
-//! A look at a few of the rows to come tells whether fetching them waits for a disk. If so some threads read all of them,
-//! and what they read is dropped: the steps then find them in memory. If not there is nothing to gain, and every read would
-//! take a core from those who compute.
+//! A sample of the next rows shows whether they wait for a disk. If so, threads read all of them and drop the data, so
+//! that steps find them in memory. If not, reading would only take a core from the steps.
 
 use std::{
     io,
@@ -18,29 +16,27 @@ use crate::{
     plan::READERS_AHEAD,
 };
 
-/// Rows that are looked at, of those to come.
+/// Rows of the sample.
 const LOOKS: usize = 16;
 
-/// Rows that each of them reads at a time: after those it looks whether it is still wanted, and a disk that turns may take
-/// ten milliseconds for each.
+/// Rows that a thread reads before it checks for the end; a hard disk may take ten milliseconds for each.
 const PIECE: usize = 16;
 
-/// Rows to bring near at least, in bytes: some ten milliseconds of a quick disk, and of steps.
+/// Smallest window, in bytes: about ten milliseconds of a quick disk, and of steps.
 const WINDOW_BYTES: usize = 32 << 20;
 
-/// Rows of so many features that are looked at together. Steps are to tell at least as often how far they are.
+/// Rows of a window. Steps report their position at least once in a window.
 pub fn window(features: usize) -> usize {
     (WINDOW_BYTES / (4 * features.max(1))).max(LOOKS)
 }
 
-/// A pass over the rows, and how far it is.
 #[derive(Default)]
 struct Pass {
     order: Option<Arc<Vec<u32>>>,
     rows: usize,
     /// The next row of the steps.
     position: usize,
-    /// Rows before this one were looked at, or brought near.
+    /// Rows before this one are done.
     covered: usize,
     ended: bool,
 }
@@ -50,14 +46,12 @@ struct Shared {
     changed: Condvar,
 }
 
-/// See the module.
 pub struct Prefetch {
     shared: Arc<Shared>,
     worker: Option<JoinHandle<()>>,
 }
 
 impl Prefetch {
-    /// Starts the thread; rows have `features` numbers.
     pub fn new(rows: Arc<dyn RowReader>, features: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared { pass: Mutex::default(), changed: Condvar::new() });
         let worker = Worker { rows, features: features.max(1), shared: Arc::clone(&shared) };
@@ -65,13 +59,12 @@ impl Prefetch {
         Ok(Self { shared, worker: Some(worker) })
     }
 
-    /// A pass begins, in `order` or as the rows stand.
+    /// Begins a pass, in `order` or in file order.
     pub fn begin(&self, order: Option<Arc<Vec<u32>>>, rows: usize) {
         *self.shared.pass() = Pass { order, rows, ..Pass::default() };
         self.shared.changed.notify_one();
     }
 
-    /// The steps of a pass are at `position`.
     pub fn at(&self, position: usize) {
         self.shared.pass().position = position;
         self.shared.changed.notify_one();
@@ -83,7 +76,7 @@ impl Drop for Prefetch {
         self.shared.pass().ended = true;
         self.shared.changed.notify_one();
         if let Some(worker) = self.worker.take() {
-            // A worker that panicked only leaves rows where they are.
+            // A worker that panicked only leaves rows uncached.
             drop(worker.join());
         }
     }
@@ -111,7 +104,7 @@ impl Worker {
         }
     }
 
-    /// The next rows to look at, once the steps are near them; `None` at the end.
+    /// The next window, once the steps are near it; `None` at the end.
     fn next(&self) -> Option<PrefetchBatch> {
         let window = window(self.features);
         let mut pass = self.shared.pass();
@@ -130,13 +123,13 @@ impl Worker {
     /// Whether some of the rows are not in memory.
     fn is_far(&self, rows: &[u32]) -> bool {
         let mut row = vec![0.0; self.features];
-        // Spread over all of them. One that is slow may have lost its core for a moment; a file that is not in memory is
-        // slow every time, and one that is so in part often enough.
+        // A spread sample. One slow read may have lost its core for a moment; rows outside of memory are slow every
+        // time.
         let looked_at =
             rows.iter().step_by((rows.len() / LOOKS).max(1)).take_while(|_| !self.shared.pass().ended);
         let slow = looked_at.filter(|number| {
             let begun = Instant::now();
-            // What is wrong with a row is told by the step that needs it.
+            // The step that needs the row reports its error.
             let _ = self.rows.read_rows(&[**number], &mut row);
             device::is_far(begun.elapsed(), self.rows.row_bytes())
         });
@@ -152,14 +145,13 @@ impl Worker {
                         let _ = self.rows.read_rows(rows, &mut room[..rows.len() * self.features]);
                     }
                 };
-                // Where there is no thread for it the steps wait for their rows themselves.
+                // Without a thread the steps wait for their rows themselves.
                 let _ = thread::Builder::new().name("read-ahead".into()).spawn_scoped(scope, read);
             }
         });
     }
 }
 
-/// Positions of a pass.
 struct PrefetchBatch {
     order: Option<Arc<Vec<u32>>>,
     range: Range<usize>,
@@ -175,7 +167,7 @@ impl PrefetchBatch {
     }
 }
 
-/// The rows after those that are covered, as long as they begin within a window of the steps.
+/// The next window, if it begins within two windows of the steps.
 fn upcoming(pass: &Pass, window: usize) -> Option<Range<usize>> {
     let first = pass.covered.max(pass.position);
     let near = first < pass.rows && first < pass.position.saturating_add(2 * window);

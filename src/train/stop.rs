@@ -11,17 +11,17 @@ use crate::{
     units,
 };
 
-/// Set by a signal handler to the signal's number; 0 while there was none.
+/// The number of the signal that a handler caught; 0 for none.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(pub Arc<AtomicUsize>);
 
 impl StopFlag {
-    /// The signal that asked to stop.
+    /// The number of the caught signal.
     pub fn signal(&self) -> Option<usize> {
         Some(self.0.load(Ordering::Relaxed)).filter(|s| *s != 0)
     }
 
-    /// What that signal is called.
+    /// The signal's name.
     pub fn name(&self) -> &'static str {
         if self.signal() == Some(15) { "SIGTERM" } else { "Ctrl-C (SIGINT)" }
     }
@@ -35,19 +35,18 @@ pub struct EarlyStopper {
 }
 
 impl EarlyStopper {
-    /// Nothing seen yet.
     pub fn new(rule: EarlyStopping) -> Self {
         Self { rule, best: None, waited: 0 }
     }
 
-    /// Why to stop, if this validation exhausts the patience.
+    /// The reason to stop, if this validation exhausts the patience.
     pub fn observe(&mut self, row: &ValidationRow) -> Option<String> {
         // Smaller is better for both.
         let (name, value) = match self.rule.metric {
             Monitor::ValidationLoss => ("loss", row.loss),
             Monitor::ValidationAccuracy => ("accuracy", -row.accuracy?),
         };
-        // What is not finite is no improvement, and nothing to measure others against.
+        // A value that is not finite is no improvement and no reference.
         if value.is_finite() && self.best.is_none_or(|best| value < best - self.rule.min_delta) {
             self.best = Some(value);
             self.waited = 0;
@@ -70,7 +69,7 @@ impl EarlyStopper {
 mod tests {
     use super::*;
 
-    /// What a patience of two validations says to these losses.
+    /// The results of a patience of two validations.
     fn observed(losses: &[f64]) -> Vec<Option<String>> {
         let rule = EarlyStopping { metric: Monitor::ValidationLoss, patience: 2, min_delta: 0.1 };
         let mut patience = EarlyStopper::new(rule);

@@ -1,4 +1,4 @@
-//! A pass over the validation rows, in slices of some 50 ms, so that a signal is noticed.
+//! A pass over the validation rows, in slices of about 50 ms, so that a signal is noticed.
 
 use std::time::Instant;
 
@@ -14,9 +14,9 @@ use crate::{
 };
 
 impl TrainLoop<'_> {
-    /// One pass; a signal ends it without a row.
+    /// One pass; after a signal it records no row.
     pub(super) fn validate(&mut self, rows: usize, source: &Source) -> Result<(), Halt> {
-        // What is left of the training steps is not validation's time.
+        // The wait for training steps is not validation time.
         self.settle(Purpose::Validation)?;
         let start = Instant::now();
         let whole = match source {
@@ -25,7 +25,7 @@ impl TrainLoop<'_> {
         };
         let mut sums = [0.0; 2];
         self.group.take_sums(Purpose::Validation, Accumulator::Validation, &mut sums)?;
-        // What was waited for here is validation's, and no step's.
+        // This wait belongs to validation, not to steps.
         self.group.settle(Purpose::Validation, &mut self.clock, &mut self.metric_buffer.ends)?;
         if !whole {
             self.clock.record(Phase::Validation, start.elapsed());
@@ -72,7 +72,7 @@ impl TrainLoop<'_> {
         Ok(true)
     }
 
-    /// Rows `position..end` of `rows`; the bound data begin at row `origin`. Whether no signal came in between.
+    /// Validates rows `position..end` of `rows`; the bound data begin at row `origin`. False after a signal.
     fn validate_rows(
         &mut self,
         mut position: usize,

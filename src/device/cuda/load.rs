@@ -1,26 +1,25 @@
-//! A trial is loaded: kernels are compiled or found, memory is planned and taken, programs become records, products are
-//! planned, graphs are captured. All that can be refused is refused here, before a run begins.
+//! Loads a trial: compiles or finds kernels, plans and takes memory, encodes programs, plans products, captures graphs.
+//! Everything that can be refused is refused here, before a run begins.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::{
     all_reduce::{GradientReducer, HostAllReduce},
     engines::{GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, Steps},
     executor::CudaExecutor,
     ffi::{Context, Gpu},
-    launch::{HangTimeout, InFlightQueue, Kernels, Stream},
-    measure::timeline::Timeline,
-    memory::{DeviceLog, DeviceMemory, OrderBuffer, Pinned, Staging},
+    launch::HangTimeout,
+    memory::{DeviceLog, Digest, Inputs, Staging},
+    progress::Progress,
 };
 use crate::{
     device::DeviceError,
-    op::{Gather, Hyper, Layout, Op, PARTIALS, Phase, Precision, RowSource, RunRecord},
-    plan::{Engine, INTERPRETER_BYTES, summed},
-    program::{MemoryPlan, Offsets, Program, Programs},
+    plan::{Engine, summed},
+    program::{Gather, Layout, MemoryPlan, Offsets, Op, Phase, Precision, Program, Programs, RowSource},
     units,
 };
 
-/// What a trial asks of a GPU.
+/// What a GPU executor is made from.
 pub struct CudaSetup {
     /// Where it runs.
     pub gpu: Gpu,
@@ -32,13 +31,13 @@ pub struct CudaSetup {
     pub precision: Precision,
     /// The run's seed, for dropout.
     pub seed: u64,
-    /// The way to the other devices of the run.
+    /// How it sums with the other devices of the run.
     pub way: GradientReducer,
 }
 
-/// What makes programs loadable, in their order.
+/// What programs are loaded with, one after the other.
 struct Loader<'a> {
-    gpu_context: &'a GpuContext,
+    gpu: &'a GpuContext,
     layout: &'a Layout,
     precision: Precision,
     staging: Staging,
@@ -54,132 +53,98 @@ impl Loader<'_> {
         engine: Engine,
     ) -> Result<Loaded, DeviceError> {
         let mut encode = |program: &Program| {
-            let (gpu_context, staging, products) =
-                (self.gpu_context, &mut self.staging, self.products.as_mut());
-            Steps::new(program, self.layout, places, self.precision, gpu_context, staging, products)
+            let (staging, products) = (&mut self.staging, self.products.as_mut());
+            Steps::new(program, self.layout, places, self.precision, self.gpu, staging, products)
         };
         let slowest_s = HangTimeout::slowest_s(full.cost(), full.instructions.len() + 1);
         let (full, last) = (encode(full)?, last.map(encode).transpose()?);
         Ok(Loaded { loaded_engine: None, full, last, engine, elements: places.elements, slowest_s })
     }
+
+    /// The programs of training and of validation.
+    fn load_all(
+        &mut self,
+        programs: &Programs,
+        places: &MemoryPlan,
+        engine: Engine,
+    ) -> Result<(Loaded, Option<Loaded>), DeviceError> {
+        let mut train = self.load(&programs.train, programs.train_last.as_ref(), &places.train, engine)?;
+        let mut validate = match &programs.validate {
+            None => None,
+            Some(full) => {
+                let engine = validation_engine(engine, &self.gpu.context.gpu, places.validate.elements);
+                Some(self.load(full, programs.validate_last.as_ref(), &places.validate, engine)?)
+            }
+        };
+        if self.products.as_ref().is_some_and(Products::any) {
+            // Planning ran the products in the arena.
+            let arena = &self.gpu.arena;
+            self.gpu.stream.fill(arena.at, 0, arena.bytes)?;
+        }
+        for loaded in [Some(&mut train), validate.as_mut()].into_iter().flatten() {
+            if !loaded.full.reduces() || self.gpu.peers.is_some() {
+                loaded.loaded_engine(self.gpu)?;
+            }
+        }
+        Ok((train, validate))
+    }
 }
 
 impl CudaExecutor {
     /// Takes the GPU and loads it.
-    ///
-    /// # Errors
-    /// What is missing, or does not fit, and the way out.
-    pub fn new(job: CudaSetup) -> Result<Self, DeviceError> {
-        let CudaSetup { gpu, programs, engine, precision, seed, way } = job;
+    pub fn new(setup: CudaSetup) -> Result<Self, DeviceError> {
+        let CudaSetup { gpu, programs, engine, precision, seed, way } = setup;
         let context = Context::open(gpu)?;
-        let kernels = Kernels::load(&context)?;
         let places = MemoryPlan::new(&programs);
         check_room(&context, &places, &programs)?;
-        let stream = Stream::new(&context)?;
-        let zeros = |bytes: usize, what: &str| {
-            let memory = DeviceMemory::new(&context, bytes, what)?;
-            stream.fill(memory.at, 0, bytes)?;
-            Ok::<_, DeviceError>(memory)
-        };
-        let arena = zeros(4 * places.elements(), "parameters and activations")?;
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
-        let run = zeros(size_of::<RunRecord>() + most * size_of::<Hyper>(), "learning rates")?;
-        let barrier = zeros(2 * size_of::<u32>(), "the barrier of a grid")?;
-        let partial = zeros((PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
-        let digest = zeros(size_of::<u64>(), "a digest")?;
-        let device_log = DeviceLog::new(&context, &stream, &programs)?;
-        let by_library = matches!(engine, Engine::Graph | Engine::Launch);
-        let products = by_library.then(|| Products::new(&context, arena.at));
+        let mut gpu = GpuContext::new(Arc::clone(&context), 4 * places.elements(), most)?;
+        let device_log = DeviceLog::new(&context, &gpu.stream, &programs)?;
+        let digest = Digest::new(&gpu)?;
         let reduced = summed(&programs.train);
-        let (mut others, mut peers, mut sums) = (None, None, None);
+        let mut sums = None;
         match way {
             GradientReducer::Alone => {}
-            GradientReducer::Peers(ranks) => peers = Some(ranks),
-            GradientReducer::Nccl(ranks) => others = Some(ranks),
+            GradientReducer::Peers(ranks) => gpu.peers = Some(ranks),
+            GradientReducer::Nccl(ranks) => gpu.others = Some(ranks),
             GradientReducer::Host(collective) => {
-                sums = Some(HostAllReduce::new(&context, collective, reduced)?)
+                sums = Some(HostAllReduce::new(&context, collective, reduced)?);
             }
         }
-        let hang_timeout = HangTimeout::new(context.least_wait);
-        let gpu_context = GpuContext {
-            others,
-            peers,
-            stream,
-            arena,
-            run,
-            barrier,
-            kernels,
-            context,
-            step: 0,
-            hang_timeout,
-        };
-        let (context, layout) = (Arc::clone(&gpu_context.context), &programs.layout);
-        let mut loader =
-            Loader { gpu_context: &gpu_context, layout, precision, staging: Staging::default(), products };
-        let mut train = loader.load(&programs.train, programs.train_last.as_ref(), &places.train, engine)?;
-        let mut validate = match &programs.validate {
-            None => None,
-            Some(full) => {
-                let engine = validation_engine(engine, &context.gpu, places.validate.elements);
-                Some(loader.load(full, programs.validate_last.as_ref(), &places.validate, engine)?)
-            }
-        };
+        let by_library = matches!(engine, Engine::Graph | Engine::Launch);
+        let products = by_library.then(|| Products::new(&context, gpu.arena.at));
+        let (layout, staging) = (&programs.layout, Staging::default());
+        let mut loader = Loader { gpu: &gpu, layout, precision, staging, products };
+        let (train, validate) = loader.load_all(&programs, &places, engine)?;
         let Loader { staging, products, .. } = loader;
-        if products.as_ref().is_some_and(Products::any) {
-            // Products were tried where their results lie.
-            gpu_context.stream.fill(gpu_context.arena.at, 0, gpu_context.arena.bytes)?;
-        }
-        for loaded in [Some(&mut train), validate.as_mut()].into_iter().flatten() {
-            if !loaded.full.reduces() || gpu_context.peers.is_some() {
-                loaded.loaded_engine(&gpu_context)?;
-            }
-        }
         let marks = if engine == Engine::Launch { MOST_LAUNCHED * Phase::ALL.len() } else { 0 };
-        let in_flight = InFlightQueue::new(&gpu_context, most, marks)?;
-        let most_steps = [Some(&train), validate.as_ref()].into_iter().flatten().map(Loaded::most_steps);
-        let most_steps = most_steps.min().unwrap_or(1);
-        let scratch = Pinned::new(&context, size_of::<u64>(), "digests")?;
+        let most_steps = train.most_steps().min(validate.as_ref().map_or(usize::MAX, Loaded::most_steps));
         let first = programs.train.instructions.first().map(|i| &i.op);
         let streamed = matches!(first, Some(Op::Gather(Gather { source: RowSource::Chunk, .. })));
-        let bytes = gpu_context.bytes() + partial.bytes + device_log.bytes();
-        let bytes = (bytes + products.as_ref().map_or(0, Products::bytes)) as u64;
-        let copies = Stream::new(&context)?;
-        let timeline = Timeline::new(&context)?;
+        let bytes = gpu.bytes() + device_log.bytes() + products.as_ref().map_or(0, Products::bytes);
         Ok(Self {
             train,
             validate,
-            copies,
-            feeds: Default::default(),
-            order: OrderBuffer::new(),
-            staging,
+            inputs: Inputs::new(&gpu, staging, streamed)?,
             device_log,
-            partial,
             digest,
-            scratch,
-            in_flight,
-            timeline,
-            gpu_context,
+            progress: Progress::new(&gpu, most, marks)?,
+            gpu,
             layout: programs.layout,
             places,
             sums,
             reduced,
-            engine,
-            streamed,
             seed,
-            bytes,
+            bytes: bytes as u64,
             most_steps,
-            validation_s: None,
-            step_time: None,
             watch: None,
-            waited: Duration::ZERO,
-            last_end_s: 0.0,
         })
     }
 }
 
-/// Validation chunks are larger than batches: where they do not fit, the grid takes them, or single launches.
+/// Validation chunks are larger than batches; where they do not fit a block, they run in a grid or as single launches.
 fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
-    let fits = 4 * elements as u64 + INTERPRETER_BYTES <= u64::from(gpu.shared_bytes);
+    let fits = 4 * elements as u64 <= gpu.job_shared_bytes();
     match engine {
         Engine::Persistent if !fits && gpu.cooperative => Engine::Cooperative,
         Engine::Persistent if !fits => Engine::Launch,
@@ -187,7 +152,7 @@ fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
     }
 }
 
-/// Refuses what the plan could not know to be too large: memory that others have taken since.
+/// Refuses a job that no longer fits, because others took memory since it was planned.
 fn check_room(context: &Context, places: &MemoryPlan, programs: &Programs) -> Result<(), DeviceError> {
     let (free, _) = context.memory()?;
     let needed = 4 * places.elements() as u64 + DeviceLog::log_bytes(&programs.layout) as u64;

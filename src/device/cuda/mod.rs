@@ -1,5 +1,5 @@
-//! NVIDIA GPUs by the CUDA driver, with kernels of our own that are compiled for the very device where the program
-//! runs. Nothing of CUDA is needed to build; what is missing at run time is a sentence, never a crash.
+//! NVIDIA GPUs through the CUDA driver. Our kernels are compiled at run time for the GPU that is there. A build needs
+//! nothing of CUDA; what is missing at run time is reported as an error.
 //!
 //! | module | owns |
 //! | --- | --- |
@@ -11,7 +11,7 @@
 //! | `engines` | the four ways to run steps |
 //! | `measure` | a GPU's speeds, measured, and what it did when, for a trace |
 //! | `backend` | a GPU's memory and kernels below tensors |
-//! | `load`, `blocks`, `executor` | all of it behind the [`Executor`](super::Executor) of every device |
+//! | `load`, `blocks`, `progress`, `executor` | all of it behind the [`Executor`](super::Executor) of every device |
 
 mod abi;
 mod all_reduce;
@@ -21,13 +21,16 @@ mod engines;
 mod executor;
 mod ffi;
 mod launch;
+mod limits;
 mod load;
 mod measure;
 mod memory;
+mod progress;
 
 pub use all_reduce::{Communicator, GradientReducer, PeerAllReduce, connect, reaches};
 pub(crate) use backend::CudaBackend;
 pub use executor::CudaExecutor;
 pub use ffi::{Gpu, LibraryRow, Nccl, driver_looked_for, gpus, libraries, products_library, versions};
+pub use launch::hang_timeout::least_set as least_wait_set;
 pub use load::CudaSetup;
 pub use measure::{measure as measure_rates, measure_sums};

@@ -1,4 +1,4 @@
-//! Which GPUs can access each other's memory, and that they do.
+//! Which GPUs can access each other's memory; access is enabled here.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::device::cuda::ffi::{Context, Driver, Gpu, Status};
 /// The driver's `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`.
 const ALREADY_ENABLED: i32 = 704;
 
-/// Of each GPU the ordinals of those whose memory it can access.
+/// For each GPU, the ordinals of the GPUs whose memory it can access.
 pub fn reaches(gpus: &[Gpu]) -> Vec<Vec<u32>> {
     let Ok(driver) = Driver::get() else { return vec![Vec::new(); gpus.len()] };
     let reach = |from: &Gpu, to: &Gpu| from.ordinal != to.ordinal && can_access(driver, from, to);
@@ -15,7 +15,7 @@ pub fn reaches(gpus: &[Gpu]) -> Vec<Vec<u32>> {
     gpus.iter().map(of).collect()
 }
 
-/// What the driver does not tell is a no.
+/// False where the driver does not say.
 fn can_access(driver: &Driver, from: &Gpu, to: &Gpu) -> bool {
     let device = |gpu: &Gpu| {
         let mut device = 0;
@@ -30,10 +30,7 @@ fn can_access(driver: &Driver, from: &Gpu, to: &Gpu) -> bool {
     driver.check(status).is_ok() && can != 0
 }
 
-/// Lets each of these GPUs access the memory of all others, what they have and what they will have.
-///
-/// # Errors
-/// The first pair that cannot, in words.
+/// Lets each of these GPUs access all memory of the others, present and future.
 pub fn enable(contexts: &[Arc<Context>]) -> Result<(), String> {
     for from in contexts {
         for to in contexts.iter().filter(|to| to.gpu.ordinal != from.gpu.ordinal) {

@@ -1,4 +1,4 @@
-//! One GPU's way to the others by NCCL, and how it is let go.
+//! One GPU's NCCL communicator: sums, and how waits for other GPUs end.
 
 use std::{
     ffi::c_void,
@@ -25,15 +25,15 @@ use crate::{
 /// `ncclUnhandledCudaError`.
 const CUDA_FAILED: i32 = 1;
 
-/// A communicator that its rank and the abort share.
+/// Shared by the rank and the abort.
 struct Shared {
     nccl: Arc<Nccl>,
-    /// Its GPU, which is taken as long as the library uses it.
+    /// Keeps the GPU's context while the library uses it.
     context: Arc<Context>,
-    /// None once it was ended: nobody uses a handle that was given back.
+    /// `None` once it was ended.
     handle: Mutex<Option<Owned>>,
     limit: Duration,
-    /// Set before the handle is taken, so that a wait for it can be left.
+    /// Set before the handle is taken: waits for the handle then end.
     gone: AtomicBool,
     over: AtomicBool,
 }
@@ -52,12 +52,12 @@ impl Shared {
         Arc::new(Self { nccl, context, handle, limit, gone, over })
     }
 
-    /// Lets those go that wait. The library itself then waits until no captured graph holds a sum, which their owners see
-    /// to when they are let go: so that happens on a thread that nobody waits for.
+    /// Ends all waits. The library then waits until no captured graph holds a sum; owners drop their graphs once their
+    /// waits end, so this runs on a thread of its own.
     pub fn abort(self: &Arc<Self>) {
         if !self.gone.swap(true, Ordering::AcqRel) {
             let shared = Arc::clone(self);
-            // Without the thread the communicator stays as it is till the process ends.
+            // Without a thread the communicator stays until the process ends.
             let _ = thread::Builder::new().name("nccl-abort".into()).spawn(move || {
                 if let Some(Owned(handle)) = shared.taken() {
                     // SAFETY: alive, and taken only once. An error cannot be acted upon any more.
@@ -100,7 +100,7 @@ impl Drop for Shared {
 /// Why the other GPUs are lost.
 #[derive(Debug)]
 pub enum Lost {
-    /// The sums were ended, since another GPU failed, which says so itself.
+    /// The sums were ended because another GPU failed, which reports the cause.
     Ended,
     Why(String),
 }
@@ -109,8 +109,8 @@ pub enum Lost {
 pub struct Communicator(Arc<Shared>);
 
 impl Communicator {
-    /// Queues the sum over all GPUs, in place, of so many numbers at an address of its GPU's memory. Every GPU must queue
-    /// the same sums in the same order.
+    /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must queue the same
+    /// sums in the same order.
     ///
     /// # Errors
     /// What NCCL says.
@@ -121,7 +121,7 @@ impl Communicator {
         };
         let nccl = &self.0.nccl;
         let memory = at as *mut c_void;
-        // SAFETY: the caller owns so many numbers there, and the stream is alive.
+        // SAFETY: the caller owns the elements there, and the stream is alive.
         let status = unsafe {
             (nccl.functions.ncclAllReduce)(
                 memory,
@@ -135,17 +135,14 @@ impl Communicator {
         };
         drop(held);
         match status {
-            // What the stream is given next must come behind the sum: it is not there before the library says so.
+            // The next launch must follow the sum, which is in the stream only once the library says so.
             0 | IN_PROGRESS => self.settle(),
             _ if self.ended() => Err(Lost::Ended),
             status => Err(Lost::Why(format!("NCCL cannot sum over the GPUs: {}", words(status)))),
         }
     }
 
-    /// Waits till the library has done what a call has begun in the background.
-    ///
-    /// # Errors
-    /// Why the other GPUs do not come.
+    /// Waits until the library has finished a call in the background.
     fn settle(&self) -> Result<(), Lost> {
         let begun = Instant::now();
         while self.under_way(begun.elapsed())? {
@@ -154,12 +151,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// Whether a call is still under way in the background, where all GPUs may still come to a sum that was waited for so
-    /// long already. A GPU that does not come would be waited for for ever, by the device itself or by the library: after
-    /// the limit all waits are ended.
-    ///
-    /// # Errors
-    /// Why they will not come.
+    /// Whether a call is still running in the background. A GPU that does not arrive would be waited for for ever, by
+    /// the device or by the library, so all waits are ended after the limit.
     pub fn under_way(&self, waited: Duration) -> Result<bool, Lost> {
         self.0.context.heartbeat.beat();
         let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,28 +178,28 @@ impl Communicator {
         self.0.limit
     }
 
-    /// Whether its sums were ended, by itself or for another's sake.
+    /// Whether its sums were ended, by itself or because another GPU failed.
     pub fn ended(&self) -> bool {
         self.0.gone.load(Ordering::Acquire)
     }
 
-    /// Whether the library has ended it, too: what it used may go.
+    /// Whether the library has ended it, so that what it used may be freed.
     pub fn is_over(&self) -> bool {
         self.0.over.load(Ordering::Acquire)
     }
 
-    /// Lets this GPU go that waits for the others.
+    /// Ends this GPU's waits for the others.
     pub fn abort(&self) {
         self.0.abort();
     }
 }
 
-/// GPUs with the handles that the library has begun with, and what it says.
+/// GPUs with their new handles, and NCCL's status.
 type Begun = (Vec<(Arc<Context>, Handle)>, i32);
 
 impl Nccl {
-    /// A communicator for each of these GPUs, in their order, and what ends all their waits. Each waits for the others no
-    /// longer than `limit`; so does this, till they are connected.
+    /// A communicator for each of these GPUs, in order, and what ends all their waits. Each waits for the others at
+    /// most `limit`; so does this, until they are connected.
     ///
     /// # Errors
     /// What NCCL says.
@@ -258,8 +251,8 @@ impl Nccl {
                 said = CUDA_FAILED;
                 break;
             }
-            // SAFETY: pointers to live locals, of which the library keeps none (versions before the oldest that is taken
-            // did: they filled the handle in later, on a thread of their own); the context is the thread's.
+            // SAFETY: pointers to live locals, which the library does not keep (versions before [`OLDEST`] filled the
+            // handle in later, from a thread of their own); the context is the thread's.
             let status =
                 unsafe { (f.ncclCommInitRankConfig)(&raw mut handle, count, id, rank, &raw mut config) };
             if !matches!(status, 0 | IN_PROGRESS) {

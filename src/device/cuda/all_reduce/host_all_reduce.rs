@@ -1,6 +1,5 @@
-//! Sums over the devices of a run, as a GPU takes part in them: by a kernel of ours, where they are small and the GPUs
-//! reach each other's memory; by NCCL, queued among its kernels, too; or through the host, where NCCL is not there or a
-//! device of another kind is among them.
+//! How a GPU sums over the devices of its run: by our kernel, where sums are small and the GPUs reach each other's
+//! memory; by NCCL; or through the host, where NCCL is missing or other devices take part.
 
 use std::{sync::Arc, time::Instant};
 
@@ -16,17 +15,17 @@ use crate::{
 
 /// How a GPU sums with the other devices of its run.
 pub enum GradientReducer {
-    /// There are none.
+    /// No other device.
     Alone,
-    /// By a kernel of ours, which a graph may hold.
+    /// By our kernel, which a graph may hold.
     Peers(PeerAllReduce),
-    /// Over NCCL: a sum is queued like a kernel, and a graph may hold it.
+    /// By NCCL: queued like a kernel, and a graph may hold it.
     Nccl(Communicator),
     /// Through the host's memory, with a wait in every step.
     Host(Box<dyn Collective>),
 }
 
-/// The way through the host, with the memory that it needs.
+/// Sums through the host.
 pub struct HostAllReduce {
     collective: Box<dyn Collective>,
     staging: Pinned,
@@ -36,7 +35,7 @@ pub struct HostAllReduce {
 }
 
 impl HostAllReduce {
-    /// For sums of so many numbers at most.
+    /// For sums of at most `most` elements.
     pub fn new(
         context: &Arc<Context>,
         collective: Box<dyn Collective>,
@@ -47,22 +46,22 @@ impl HostAllReduce {
         Ok(Self { collective, staging, elements: vec![0.0; most], copied, name })
     }
 
-    /// Sums numbers of the device over all devices, in place; waits for the device and for the others.
+    /// Sums over all devices, in place; waits for this device and for the others.
     pub fn all_reduce(
         &mut self,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         at: u64,
         len: usize,
         step: u64,
         ledger: &mut Ledger,
     ) -> Result<(), DeviceError> {
-        let stream = &gpu_context.stream;
+        let stream = &gpu.stream;
         let elements = self.elements.get_mut(..len).unwrap_or_default();
         let bytes = size_of_val(elements);
         let start = Instant::now();
         stream.download(&self.staging, 0, at, bytes)?;
         self.copied.record(stream)?;
-        gpu_context.wait(&self.copied, || format!("running step {}", units::count(step)))?;
+        gpu.wait(&self.copied, || format!("running step {}", units::count(step)))?;
         ledger.sync(Purpose::Gradients, start.elapsed());
         let start = Instant::now();
         self.staging.read(0, elements);

@@ -1,8 +1,8 @@
-//! Sums over GPUs that can access each other's memory, by a kernel of our own (kernels/peer.cu): a launch on each GPU,
-//! which a graph may hold, and no wait of the host. The GPUs are of one process, so they know each other's addresses.
+//! Sums over GPUs that can access each other's memory, by our kernel (kernels/peer.cu): one launch on each GPU, which a
+//! graph may hold, without a wait of the host. All GPUs belong to one process, so they share addresses.
 //!
-//! Nobody waits for ever: a GPU that does not come within the limit, or is told to stop, makes the kernel leave, and the
-//! host reads why when it next looks.
+//! The kernel returns when another GPU does not arrive within the limit or the host asks it to stop; the host reads the
+//! reason at its next check.
 
 mod probe;
 
@@ -57,13 +57,13 @@ unsafe impl Plain for Peers {}
 
 struct Peer {
     context: Arc<Context>,
-    /// Its words and the two places of what it lays down.
+    /// Its words, then two buffers that the others read, used in turn.
     memory: DeviceMemory,
     table: DeviceMemory,
     words: Words,
 }
 
-/// Stop, and why a sum was given up; the device and several threads of the host look at them.
+/// Two words, stop and failure, which the device and several threads of the host access.
 struct Words(Pinned);
 
 // SAFETY: they are only used as atomic numbers.
@@ -93,7 +93,7 @@ impl Words {
     }
 }
 
-/// What the GPUs of a run share. The memory of all of them lives as long as any of them may sum.
+/// What the GPUs of a run share. All of their memory lives as long as any of them may sum.
 struct Shared {
     members: Vec<Peer>,
     room: usize,
@@ -108,11 +108,8 @@ pub struct PeerAllReduce {
     kernels: Kernels,
 }
 
-/// Connects GPUs, in the order of ranks, for sums of so many numbers at most; and what ends all their waits. Each waits for
-/// the others no longer than `limit`.
-///
-/// # Errors
-/// What stands against it, in words.
+/// Connects GPUs, in rank order, for sums of at most `elements`. Also returns what ends all their waits. Each waits for
+/// the others at most `limit`.
 pub fn connect(
     gpus: &[Gpu],
     elements: usize,
@@ -143,7 +140,7 @@ fn connected(
     for context in contexts {
         context.enter()?;
         let loaded = Kernels::load(context)?;
-        // All blocks run at the same time, on every GPU; to ask how many do loads the kernel, too.
+        // All blocks must run at the same time, on every GPU. The query also loads the kernel.
         let at_once = loaded.at_once(loaded.peer_sum, THREADS)?;
         blocks = blocks.min(usize::try_from(at_once).unwrap_or(0));
         kernels.push(loaded);
@@ -195,7 +192,7 @@ impl Shared {
             let mut staging = Pinned::new(&member.context, size_of::<Peers>(), what)?;
             staging.write(0, &[table]);
             stream.upload(member.table.at, &staging, 0, size_of::<Peers>())?;
-            // The others count on it before this GPU has a stream of its own.
+            // The others use it before this GPU has a stream of its own.
             member.context.finish(&stream, 0.0, "connecting it with the others")?;
         }
         Ok(Self { members, room, blocks, limit })
@@ -213,11 +210,8 @@ impl PeerAllReduce {
         own.memory.bytes + own.table.bytes
     }
 
-    /// Queues the sum over all GPUs, in place, of so many numbers at an address of its GPU's memory. Every GPU must
-    /// queue the same sums in the same order. `run`: where the step's number lies, or 0.
-    ///
-    /// # Errors
-    /// What the driver says.
+    /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must queue the same
+    /// sums in the same order. `run` is the address of the step's number, or 0.
     pub fn all_reduce(&self, stream: &Stream, at: u64, elements: usize, run: u64) -> Result<(), DeviceError> {
         self.queue(stream, at, elements, run, self.shared.limit)
     }
@@ -254,12 +248,12 @@ impl PeerAllReduce {
         self.shared.limit
     }
 
-    /// Whether its sums were ended for another's sake.
+    /// Whether its sums were ended because another GPU failed.
     pub fn ended(&self) -> bool {
         self.shared.members[self.rank].words.stopped()
     }
 
-    /// Why a sum was given up, if one was.
+    /// Fails if a sum was given up.
     pub fn fault(&self) -> Result<(), DeviceError> {
         let shared = &self.shared;
         let own = &shared.members[self.rank];

@@ -1,4 +1,4 @@
-//! What all engines work with: a GPU, its queue, its memory; and the waits for what it was given.
+//! What all engines share: a GPU, its stream and its memory; and every wait for it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,12 +16,13 @@ use crate::{
             memory::DeviceMemory,
         },
     },
+    op::{Hyper, PARTIALS, RunRecord},
 };
 
-/// What all engines need. Each thing goes before what it uses.
+/// Fields are dropped in this order: each before what it uses.
 pub struct GpuContext {
     pub others: Option<Communicator>,
-    /// The way to them by a kernel of ours.
+    /// Sums over GPUs by our kernel; `others`: by NCCL.
     pub peers: Option<PeerAllReduce>,
     pub stream: Stream,
     /// Parameters and what steps make.
@@ -30,21 +31,49 @@ pub struct GpuContext {
     pub run: DeviceMemory,
     /// Two words for the barrier of a grid.
     pub barrier: DeviceMemory,
+    /// Sums of each block of a grid.
+    pub partial: DeviceMemory,
     pub kernels: Kernels,
     pub context: Arc<Context>,
     /// The last step that was queued, from 1.
     pub step: u64,
-    /// What it was given, and how long that is waited for.
+    /// How long its queued work may take.
     pub hang_timeout: HangTimeout,
 }
 
 impl GpuContext {
-    /// Bytes of its memory that belong to the job.
-    pub fn bytes(&self) -> usize {
-        self.arena.bytes + self.run.bytes + self.peers.as_ref().map_or(0, PeerAllReduce::bytes)
+    /// Takes memory for an arena and for the learning rates of a block.
+    pub fn new(context: Arc<Context>, arena_bytes: usize, most_steps: usize) -> Result<Self, DeviceError> {
+        let kernels = Kernels::load(&context)?;
+        let stream = Stream::new(&context)?;
+        let zeros = |bytes, what| zeros(&context, &stream, bytes, what);
+        Ok(Self {
+            others: None,
+            peers: None,
+            arena: zeros(arena_bytes, "parameters and activations")?,
+            run: zeros(size_of::<RunRecord>() + most_steps * size_of::<Hyper>(), "learning rates")?,
+            barrier: zeros(2 * size_of::<u32>(), "the barrier of a grid")?,
+            partial: zeros((PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?,
+            step: 0,
+            hang_timeout: HangTimeout::new(context.least_wait),
+            kernels,
+            stream,
+            context,
+        })
     }
 
-    /// An error where a sum by the peer kernel was given up.
+    /// Memory on the device, filled with zeros.
+    pub fn zeros(&self, bytes: usize, what: &str) -> Result<DeviceMemory, DeviceError> {
+        zeros(&self.context, &self.stream, bytes, what)
+    }
+
+    /// Bytes of its memory that belong to the job.
+    pub fn bytes(&self) -> usize {
+        let own = self.arena.bytes + self.run.bytes + self.partial.bytes;
+        own + self.peers.as_ref().map_or(0, PeerAllReduce::bytes)
+    }
+
+    /// Fails if a sum by the peer kernel was given up.
     pub fn check_peers(&self) -> Result<(), DeviceError> {
         self.peers.as_ref().map_or(Ok(()), PeerAllReduce::fault)
     }
@@ -54,29 +83,25 @@ impl GpuContext {
         self.others.is_some() || self.peers.is_some()
     }
 
-    /// Takes note of a block that is queued, which takes so long on the slowest of GPUs.
+    /// Records that a block was queued, with its worst-case seconds.
     pub fn give(&mut self, slowest_s: f64) {
         self.hang_timeout.give(slowest_s);
         self.context.heartbeat.allow(self.limit(), self.step);
     }
 
-    /// How long what was given is waited for. What waits for other GPUs within the device ends by itself, or is ended by the
-    /// host, after their own limit.
+    /// How long queued work may take. A wait for other GPUs has a limit of its own, after which it ends or is ended.
     fn limit(&self) -> Duration {
         let sums = self.others.as_ref().map(Communicator::limit);
         self.hang_timeout.limit() + sums.or(self.peers.as_ref().map(PeerAllReduce::limit)).unwrap_or_default()
     }
 
-    /// Asks an event until it has happened, with sleeps in between: the host keeps the queue short. How long that took:
-    /// nothing, where it had happened before.
-    ///
-    /// # Errors
-    /// What the device says of the work before the event; why the other GPUs do not come; or that it hangs.
+    /// Waits for an event, with sleeps in between: the host only keeps the queue short. Returns the time that took;
+    /// zero where the event had happened.
     pub fn until(&self, event: &Event, doing: impl Fn() -> String) -> Result<Duration, DeviceError> {
         self.ask(PACING, || event.happened(&doing), &doing)
     }
 
-    /// Waits for an event: the host has nothing else to do.
+    /// Waits for an event; the host has nothing else to do.
     ///
     /// # Errors
     /// As for [`Self::until`].
@@ -99,10 +124,7 @@ impl GpuContext {
         self.together(doing).and_then(|()| self.check_peers()).map(|()| waited)
     }
 
-    /// Waits a little for a copy off a GPU that was given up.
-    ///
-    /// # Errors
-    /// Where that does not come, either.
+    /// Waits briefly for a copy from a GPU that was given up.
     pub fn rescued(&self, copies: &Stream, doing: &str) -> Result<(), DeviceError> {
         let doing = || doing.to_owned();
         if soon(|| !matches!(copies.is_done(doing), Ok(false))) && copies.is_done(doing)? {
@@ -112,10 +134,7 @@ impl GpuContext {
         Err(DeviceError::Hangs { device, step: self.step, doing: doing(), waited: GRACE })
     }
 
-    /// Refuses to go on where the sums over GPUs were ended: what they have made since means nothing.
-    ///
-    /// # Errors
-    /// That another GPU has failed.
+    /// Fails if the sums over GPUs were ended: results since then are undefined.
     pub fn together(&self, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
         match &self.others {
             Some(others) if others.ended() => Err(self.lost(Lost::Ended, doing())),
@@ -123,7 +142,7 @@ impl GpuContext {
         }
     }
 
-    /// A sum by the peer kernel leaves by itself when it is told to; what else its GPU was given may hang.
+    /// The peer kernel returns when it is stopped; other work of the GPU may still hang.
     fn peers_still_there(&self, waited: Duration) -> Result<(), DeviceError> {
         match &self.peers {
             Some(peers) if peers.ended() && waited > GRACE => Err(self.lost(Lost::Ended, String::new())),
@@ -131,7 +150,7 @@ impl GpuContext {
         }
     }
 
-    /// What it means for this GPU that the others are lost.
+    /// The error of this GPU when the others are lost.
     pub fn lost(&self, lost: Lost, doing: String) -> DeviceError {
         let device = self.context.name.clone();
         match lost {
@@ -142,15 +161,15 @@ impl GpuContext {
         }
     }
 
-    /// Waits till all is done that this stream and `copies` were given: what it uses is about to go. A GPU that does not
-    /// end, not even when its sums were ended, is given up: what it holds is left to the end of the process.
+    /// Waits for this stream and `copies`, whose memory is about to be freed. A GPU that does not end, even after its
+    /// sums were ended, is given up: its memory is left to the end of the process.
     pub fn drain(&self, copies: &Stream) {
         let doing = || "ending".to_owned();
         if !self.context.enter_to_free() {
             return;
         }
         for stream in [&self.stream, copies] {
-            // An error was told by whoever came upon it before.
+            // An error was reported where it first showed.
             if self.ask(PACING, || stream.is_done(doing), &doing).is_ok() {
                 continue;
             }
@@ -167,8 +186,8 @@ impl GpuContext {
         }
     }
 
-    /// Where sums over GPUs were ended, waits till the library has let go of the streams, which are about to go. It may wait
-    /// in turn till no graph holds a sum.
+    /// After sums over GPUs were ended, waits until NCCL has released the streams. It may in turn wait until no graph
+    /// holds a sum.
     pub fn leave_others(&self) {
         if let Some(others) = self.others.as_ref().filter(|others| others.ended())
             && !within(others.limit(), || others.is_over())
@@ -176,4 +195,15 @@ impl GpuContext {
             self.context.give_up();
         }
     }
+}
+
+fn zeros(
+    context: &Arc<Context>,
+    stream: &Stream,
+    bytes: usize,
+    what: &str,
+) -> Result<DeviceMemory, DeviceError> {
+    let memory = DeviceMemory::new(context, bytes, what)?;
+    stream.fill(memory.at, 0, bytes)?;
+    Ok(memory)
 }

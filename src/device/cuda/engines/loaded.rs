@@ -8,50 +8,42 @@ use super::{
 use crate::{device::DeviceError, plan::Engine, program::Phase};
 
 pub const MOST_STEPS: usize = 1 << 14;
-/// The same where they are nodes of graphs, 16 in each: see [`MOST_QUEUED`].
+/// Steps of a block where they are nodes of graphs, 16 steps each; see [`MOST_QUEUED`].
 pub const MOST_IN_GRAPHS: usize = 1 << 12;
-/// The same where every instruction is a launch of its own, and its phases are marked.
+/// Steps of a block where every instruction is a launch and its phases are marked.
 pub const MOST_LAUNCHED: usize = 16;
-/// Launches and marks of a block at most, where each step has several: two blocks are on the device. A stream takes some
-/// thousand launches; then the next one waits within the driver till there is room, and for ever behind one that hangs.
-/// (NVIDIA documents no number; users have met 1,024.)
+/// Launches and marks of a block, at most; two blocks are on the device. A stream takes about a thousand launches
+/// (NVIDIA documents no number; users have met 1,024). Then the next launch waits within the driver until there is
+/// room: for ever, behind one that hangs.
 pub const MOST_QUEUED: usize = 400;
 
 /// Programs of one kind and their engine.
 pub struct Loaded {
-    /// Made when it is first used: to capture a sum by NCCL each GPU needs a thread of its own, since the library may
-    /// connect them then. It goes first: graphs hold what they captured.
+    /// Made at its first use: to capture a sum by NCCL each GPU needs its own thread, since the library may connect the
+    /// GPUs then. Dropped first: graphs hold what they captured.
     pub loaded_engine: Option<LoadedEngine>,
     pub full: Steps,
     pub last: Option<Steps>,
     pub engine: Engine,
     pub elements: usize,
-    /// Seconds that a step takes on the slowest of GPUs.
+    /// Worst-case seconds of a step; see [`HangTimeout`](crate::device::cuda::launch::HangTimeout).
     pub slowest_s: f64,
 }
 
 impl Loaded {
-    pub fn loaded_engine(&mut self, gpu_context: &GpuContext) -> Result<&LoadedEngine, DeviceError> {
-        match self.loaded_engine.take() {
-            Some(loaded_engine) => Ok(self.loaded_engine.insert(loaded_engine)),
-            None => {
-                let made = LoadedEngine::new(
-                    self.engine,
-                    gpu_context,
-                    &self.full,
-                    self.last.as_ref(),
-                    self.elements,
-                )?;
-                Ok(self.loaded_engine.insert(made))
-            }
-        }
+    pub fn loaded_engine(&mut self, gpu: &GpuContext) -> Result<&LoadedEngine, DeviceError> {
+        let (engine, full, last) = (self.engine, &self.full, self.last.as_ref());
+        Ok(match &mut self.loaded_engine {
+            Some(loaded) => loaded,
+            empty => empty.insert(LoadedEngine::new(engine, gpu, full, last, self.elements)?),
+        })
     }
 
-    /// Steps of it that a block may have.
+    /// The largest number of steps in a block.
     pub fn most_steps(&self) -> usize {
         match self.engine {
             Engine::Launch => {
-                let each = self.full.launches.len() + Phase::ALL.len() + 1;
+                let each = self.full.queued() + Phase::ALL.len();
                 (MOST_QUEUED / each).clamp(1, MOST_LAUNCHED)
             }
             Engine::Graph => MOST_IN_GRAPHS,
@@ -59,10 +51,10 @@ impl Loaded {
         }
     }
 
-    /// Does every sum over GPUs once, in place: of zeros, before there is anything else.
-    pub fn sum_zeros(&self, gpu_context: &GpuContext) -> Result<(), DeviceError> {
+    /// Runs every sum over GPUs once, on zeros.
+    pub fn sum_zeros(&self, gpu: &GpuContext) -> Result<(), DeviceError> {
         let launches = self.full.launches.iter().chain(self.last.iter().flat_map(|last| &last.launches));
         let mut sums = launches.filter(|launch| matches!(launch.work, LaunchKind::AllReduce { .. }));
-        sums.try_for_each(|launch| gpu_context.queue(&launch.work))
+        sums.try_for_each(|launch| gpu.queue(&launch.work))
     }
 }

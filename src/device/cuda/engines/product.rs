@@ -1,10 +1,10 @@
 //! Large matrix products by cuBLASLt: planned once, with what follows them folded in where the library can.
 //!
-//! Our matrices are row-major, the library's column-major: it is given C' = B' A', where a prime reads the same memory
-//! by columns. The bias is the library's own epilogue; of activations a kernel of ours follows: it has no tanh and no
-//! sigmoid, its GELU is the approximation by tanh, its backward epilogues want masks of its own, and its ReLU makes 0 of
-//! what is no number (NVIDIA's forum, t/329783, "Incorrect result of cublasLtMatmul with CUBLASLT_EPILOGUE_RELU when
-//! input is NaN"), where PyTorch's, the CPU's and ours keep it: a run that has diverged would go on as if it had not.
+//! Our matrices are row-major, the library's column-major, so it computes C' = B' A', where a prime reads the same
+//! memory by columns. The bias is the library's own epilogue; activations are a kernel of ours: the library has no tanh
+//! and no sigmoid, its GELU is the tanh approximation, its backward epilogues need masks of its own, and its ReLU turns
+//! NaN into 0 (NVIDIA's forum, t/329783, "Incorrect result of cublasLtMatmul with CUBLASLT_EPILOGUE_RELU when input is
+//! NaN"). PyTorch, the CPU and our kernels keep NaN, so that a diverged run is noticed.
 
 use std::{collections::HashMap, ffi::c_void, ptr, sync::Arc};
 
@@ -60,10 +60,10 @@ struct Key {
     epilogue: u32,
 }
 
-/// The library, once a product needs it, and what it was asked for.
+/// The library, opened for the first product that needs it, and its answers.
 pub struct Products {
     context: Arc<Context>,
-    /// The inner `None`: it is not there.
+    /// `Some(None)`: it is not there.
     library: Option<Option<Arc<Library>>>,
     arena: u64,
     found: HashMap<Key, Option<[u64; 8]>>,
@@ -116,9 +116,9 @@ impl Products {
         self.found.values().any(Option::is_some)
     }
 
-    /// Plans an instruction, and does it once over what lies at its places: the library's first call of a product loads
-    /// code and may take memory, which is nothing for a capture or for the time of a step. `None` where a kernel of ours
-    /// is to do it.
+    /// Plans an instruction and runs it once on what lies at its offsets: the first call of a product loads code and
+    /// may allocate, which must not happen in a capture or in a timed step. Returns `None` where a kernel of ours is to
+    /// do it.
     pub fn plan(&mut self, op: &Record, stream: &Stream) -> Result<Option<Product>, DeviceError> {
         if !is_large_product(op) {
             return Ok(None);
@@ -266,7 +266,7 @@ impl Plan {
         (status == 0).then_some(())
     }
 
-    /// The algorithm that the library holds for the fastest; `None` where it knows none.
+    /// The algorithm that the library expects to be the fastest; `None` where it has none.
     fn search(&self) -> Option<[u64; 8]> {
         let f = &self.library.blas.functions;
         let mut wish = ptr::null_mut();
@@ -339,8 +339,8 @@ impl Product {
         let (one, zero) = (1.0f32, 0.0f32);
         let [left, right, to] = self.plan.layouts;
         let workspace = &self.library.workspace;
-        // SAFETY: the descriptors are alive and say how large the matrices are, all of which lie in the arena; factors
-        // are read before this returns.
+        // SAFETY: the descriptors are alive and describe matrices within the arena; factors are read before this
+        // returns.
         let status = unsafe {
             (self.library.blas.functions.cublasLtMatmul)(
                 self.library.handle,

@@ -1,4 +1,4 @@
-//! A program as the device runs it: its records, how each is launched, and what is not a kernel's work.
+//! A program as the device runs it: its records, and how each is launched.
 
 use super::{
     gpu_context::GpuContext,
@@ -31,24 +31,34 @@ pub enum LaunchKind {
         shape: Shape,
     },
     Product(Box<Product>),
-    /// A sum over devices: so many numbers from that place on.
+    /// A sum over devices.
     AllReduce {
-        /// In numbers from the arena's base.
+        /// Elements from the start of the arena.
         at: u64,
         len: usize,
     },
 }
 
+impl LaunchKind {
+    /// The most kernels that this queues: cuBLASLt may sum parts of a product by a kernel of its own.
+    fn queued(&self) -> usize {
+        match self {
+            Self::Kernel { .. } | Self::AllReduce { .. } => 1,
+            Self::Product(product) => 2 + usize::from(product.follow.is_some()),
+        }
+    }
+}
+
 pub struct Steps {
     /// Rows of the global batch.
     pub rows: i32,
-    /// Of these, the rows of this device.
+    /// Rows of it on this device.
     pub own_rows: i32,
     pub launches: Vec<Launch>,
-    /// The same as an array of records, for the engines that walk it by themselves.
+    /// Its kernels' records on the device, for the engines that interpret them.
     pub records: DeviceMemory,
     pub count: i32,
-    /// Most numbers that one instruction makes: how many threads have work.
+    /// Most elements that one instruction writes: how many threads have work.
     pub widest: u64,
 }
 
@@ -58,11 +68,11 @@ impl Steps {
         layout: &Layout,
         places: &Offsets,
         precision: Precision,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         staging: &mut Staging,
         mut products: Option<&mut Products>,
     ) -> Result<Self, DeviceError> {
-        let context = &gpu_context.context;
+        let context = &gpu.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let rows = |n: usize| counted(n).ok_or_else(|| unusable(too_large(n)));
         let (mut launches, mut records, mut widest) = (Vec::new(), Vec::new(), 1);
@@ -75,7 +85,7 @@ impl Steps {
                     records.push(record);
                     widest = widest.max(elements(&record));
                     let product = match &mut products {
-                        Some(products) => products.plan(&record, &gpu_context.stream)?,
+                        Some(products) => products.plan(&record, &gpu.stream)?,
                         None => None,
                     };
                     match product {
@@ -97,7 +107,7 @@ impl Steps {
         }
         let bytes = bytes_of(&records);
         let memory = DeviceMemory::new(context, bytes.len(), "the records of a program")?;
-        staging.upload(gpu_context, memory.at, bytes)?;
+        staging.upload(gpu, memory.at, bytes)?;
         Ok(Self {
             rows: rows(program.batch)?,
             own_rows: rows(program.rows)?,
@@ -108,7 +118,12 @@ impl Steps {
         })
     }
 
-    /// Whether devices must meet within a step.
+    /// The most kernels that a step queues, its end included.
+    pub fn queued(&self) -> usize {
+        1 + self.launches.iter().map(|launch| launch.work.queued()).sum::<usize>()
+    }
+
+    /// Whether a step sums over devices.
     pub fn reduces(&self) -> bool {
         self.launches.iter().any(|launch| matches!(launch.work, LaunchKind::AllReduce { .. }))
     }

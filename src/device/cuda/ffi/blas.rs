@@ -1,4 +1,4 @@
-//! cuBLASLt: the table of its functions. What is done with them stands in `engines::product`.
+//! cuBLASLt's functions.
 
 use std::{ffi::c_void, path::PathBuf};
 
@@ -37,10 +37,7 @@ pub struct Blas {
 }
 
 impl Blas {
-    /// Opens one that a driver of CUDA `major` serves.
-    ///
-    /// # Errors
-    /// One sentence on what was looked for and where.
+    /// Opens a version that a driver of CUDA `major` supports.
     pub fn open(major: i32) -> Result<Self, String> {
         let names = if major >= 13 {
             &["libcublasLt.so.13", "libcublasLt.so.12"][..]

@@ -1,7 +1,7 @@
 //! Compiled kernels on disk, so that only the first run on a machine waits for the compiler.
 //!
-//! An entry is named by all that its code depends on, is written whole under another name and then renamed, and begins
-//! with a checksum of itself. One that is damaged counts as absent; a folder that cannot be written is done without.
+//! An entry is named by a hash of everything its code depends on, begins with a checksum, and is written under another
+//! name and then renamed. A damaged entry counts as missing; a folder that cannot be written is ignored.
 
 use std::{
     env, fs,
@@ -12,18 +12,18 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-/// The folder to use instead of the user's own.
+/// Overrides the user's cache folder.
 pub const FOLDER_VARIABLE: &str = "RUNNER_CACHE_DIR";
 
 const SUM: usize = 32;
 
-/// Where entries lie; `None` where no folder can be named.
+/// `None` where no folder can be named.
 pub struct Cache {
     folder: Option<PathBuf>,
 }
 
 impl Cache {
-    /// The one that the environment names.
+    /// From the environment.
     pub fn of_user() -> Self {
         let set = |variable: &str| env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
         let folder = set(FOLDER_VARIABLE).or_else(|| {
@@ -37,7 +37,7 @@ impl Cache {
         self.folder.as_deref()
     }
 
-    /// The entry of `parts`, else what `make` makes, which becomes the entry. Tells whether it was there.
+    /// The entry of `parts`, or what `make` returns, which is stored; and whether it was there.
     pub fn get(
         &self,
         parts: &[&[u8]],
@@ -49,7 +49,7 @@ impl Cache {
         }
         let code = make()?;
         if let Some(path) = &path {
-            // Without it, the next run compiles again: that is all.
+            // On failure the next run compiles again.
             let _ = write(path, &code);
         }
         Ok((code, false))
@@ -76,7 +76,7 @@ fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    // Of this process and this call alone; whoever renames last wins, with the same bytes.
+    // A name for this process and this call only; the last rename wins, with the same bytes.
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
     let mut file = fs::File::create(&temporary)?;

@@ -48,7 +48,7 @@ impl Compiler {
     /// # Errors
     /// One sentence on what was looked for and where, and how to get it.
     pub fn open(major: i32, architecture: i32) -> Result<Self, String> {
-        // Code of a newer major version than the driver's may not load; of the same or an older one it does.
+        // Code of a newer major version than the driver's may not load.
         let names = if major >= 13 { &["libnvrtc.so.13", "libnvrtc.so.12"][..] } else { &["libnvrtc.so.12"] };
         let found = library::find(names, Some("libnvrtc-builtins.so"), |opened| {
             let functions =

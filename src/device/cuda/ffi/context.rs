@@ -19,28 +19,28 @@ use crate::device::{
     cuda::launch::{Heartbeat, hang_timeout},
 };
 
-/// UUIDs of the GPUs that this process has given up: nothing that it gives them is done any more.
+/// UUIDs of the GPUs that this process gave up: work queued there never ends.
 static GIVEN_UP: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The primary context of a GPU, given back when the last user of it is gone.
+/// The primary context of a GPU; released when its last user is gone.
 pub struct Context {
     pub driver: &'static Driver,
     pub gpu: Gpu,
     /// As `gpu:0`.
     pub name: String,
-    /// How long it is waited for at least.
+    /// Shortest wait before the GPU counts as hanging.
     pub least_wait: Duration,
-    /// Whether calls of the driver come back.
+    /// Shows whether calls of the driver return.
     pub heartbeat: Arc<Heartbeat>,
     device: i32,
     handle: CUcontext,
-    /// It hangs: a call that frees what it uses would never return.
+    /// It hangs: calls that free its memory would never return.
     given_up: AtomicBool,
 }
 
 // SAFETY: the handle is a token that the driver takes from any thread.
 unsafe impl Send for Context {}
-// SAFETY: as above; nothing here changes after it was made.
+// SAFETY: as above; nothing here changes after construction.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -48,7 +48,7 @@ impl Context {
         let name = format!("gpu:{}", gpu.ordinal);
         let unusable = |why: String| DeviceError::Unusable { device: name.clone(), why };
         let driver = Driver::get().map_err(|why| unusable(why.to_owned()))?;
-        let least_wait = hang_timeout::least().map_err(unusable)?;
+        let least_wait = hang_timeout::least_set().map_err(unusable)?.unwrap_or(hang_timeout::LEAST);
         if GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).contains(&gpu.uuid) {
             return Err(unusable(
                 "it hangs since it was used before: end this process, and look at `dmesg`".into(),
@@ -68,31 +68,31 @@ impl Context {
         Ok(context)
     }
 
-    /// Makes it the calling thread's. Every call that follows is for it.
+    /// Makes it the calling thread's current context.
     pub fn enter(&self) -> Result<(), DeviceError> {
         // SAFETY: the handle is alive until this is dropped.
         let status = unsafe { (self.driver.cuCtxSetCurrent)(self.handle) };
         self.check(status, || "taking it".into())
     }
 
-    /// The same, for what is about to be freed; false where that is left to the end of the process.
+    /// Like [`Self::enter`], to free something. False where freeing is left to the end of the process.
     pub fn enter_to_free(&self) -> bool {
         !self.is_given_up() && self.enter().is_ok()
     }
 
-    /// From now on nothing is freed, and nobody takes it again: the GPU does not come to an end.
+    /// Gives the GPU up: nothing is freed any more, and no trial may take it again.
     pub fn give_up(&self) {
         if !self.given_up.swap(true, Ordering::AcqRel) {
             GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).push(self.gpu.uuid.clone());
         }
     }
 
-    /// Whether it does not come to an end.
+    /// Whether the GPU hangs.
     pub fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Acquire)
     }
 
-    /// Success, or what failed while `doing`.
+    /// Turns a status into an error that says what failed.
     pub fn check(&self, status: i32, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
         self.heartbeat.beat();
         self.driver.check(status).map_err(|status| {
@@ -106,7 +106,7 @@ impl Context {
         self.handle
     }
 
-    /// Bytes that are free, of all there are.
+    /// Free and total bytes.
     pub fn memory(&self) -> Result<(u64, u64), DeviceError> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: pointers to live locals.
@@ -121,12 +121,12 @@ impl Drop for Context {
         if self.is_given_up() {
             return;
         }
-        // SAFETY: taken once by `open`. An error cannot be acted upon any more.
+        // SAFETY: retained once by `open`. An error could not be handled.
         unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
     }
 }
 
-/// What a user can do about a status of the driver (numbers of cuda.h).
+/// What a user can do about a status of the driver (cuda.h).
 fn way_out(code: i32) -> &'static str {
     match code {
         OUT_OF_MEMORY => {

@@ -1,4 +1,4 @@
-//! The CUDA driver: the table of its functions, and its errors in words.
+//! The CUDA driver: its functions, and its errors as text.
 
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -69,7 +69,7 @@ functions! {
     }
 }
 
-/// A status other than success, as the driver names and explains it.
+/// A status other than success, as the driver explains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub code: i32,
@@ -83,12 +83,12 @@ pub struct Status {
 pub const OUT_OF_MEMORY: i32 = 2;
 /// The driver's `CUDA_ERROR_NO_DEVICE`.
 pub const NO_DEVICE: i32 = 100;
-/// The driver's `CUDA_ERROR_NOT_READY`: what was asked for has not happened yet.
+/// `CUDA_ERROR_NOT_READY`: the work is not done yet.
 pub const NOT_READY: i32 = 600;
 
 struct Absent {
     why: String,
-    /// Where it was looked for, where no such file is there.
+    /// Where it was searched for; `None` where a file was found.
     looked_for: Option<String>,
 }
 
@@ -100,7 +100,7 @@ impl From<String> for Absent {
 
 pub struct Driver {
     functions: Functions,
-    /// The newest CUDA that it serves: 12080 is 12.8.
+    /// The newest CUDA version it supports: 12080 is 12.8.
     pub version: i32,
     pub path: Option<std::path::PathBuf>,
 }
@@ -114,15 +114,12 @@ impl std::ops::Deref for Driver {
 }
 
 impl Driver {
-    /// The driver of this process: opened and initialized at the first call, kept till the end.
-    ///
-    /// # Errors
-    /// One sentence on why there is none, or no device.
+    /// The driver, opened and initialized at the first call and kept until the process ends.
     pub fn get() -> Result<&'static Self, &'static str> {
         Self::opened().as_ref().map_err(|absent| absent.why.as_str())
     }
 
-    /// Where it was looked for, where it is not there.
+    /// Where it was searched for, if it is missing.
     pub fn looked_for() -> Option<&'static str> {
         Self::opened().as_ref().err()?.looked_for.as_deref()
     }
@@ -147,7 +144,7 @@ impl Driver {
             _ => format!("the NVIDIA driver cannot be used: {missing}").into(),
         })?;
         let mut driver = Self { functions, version: 0, path };
-        // SAFETY: the first call of all, as the driver demands; the pointers are to live locals.
+        // SAFETY: the first call, as the driver demands; the pointers are to live locals.
         let status = unsafe { (driver.cuInit)(0) };
         driver.check(status).map_err(|status| match status.code {
             NO_DEVICE => "the NVIDIA driver is there, but no GPU that it can use".to_owned(),
@@ -163,14 +160,14 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Success, or the status in words.
+    /// Turns a status into an error that names it.
     pub fn check(&self, code: i32) -> Result<(), Status> {
         if code == 0 {
             return Ok(());
         }
         let words = |get: unsafe extern "C" fn(i32, *mut *const c_char) -> i32| {
             let mut text: *const c_char = ptr::null();
-            // SAFETY: the pointer is to a live local; what the driver puts there is null or a constant of its own.
+            // SAFETY: the pointer is to a live local; the driver writes null or one of its constants.
             let known = unsafe { get(code, &raw mut text) } == 0 && !text.is_null();
             // SAFETY: not null, hence a constant string that ends in a zero.
             known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())

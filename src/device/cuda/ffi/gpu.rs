@@ -1,5 +1,5 @@
-//! The GPUs that CUDA lets this process use, before any of them is taken: `CUDA_VISIBLE_DEVICES` decides which and in
-//! what order, so their numbers need not be those of `nvidia-smi`.
+//! The GPUs that CUDA shows to this process. `CUDA_VISIBLE_DEVICES` selects and orders them, so their numbers may
+//! differ from those of `nvidia-smi`.
 
 use std::{ffi::c_char, fmt::Write};
 
@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUuuid};
 
 use super::driver::{Driver, Status};
 
-/// A GPU and what planning must know of it.
+/// A GPU and its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpu {
     /// `gpu:N`'s number.
@@ -20,13 +20,13 @@ pub struct Gpu {
     pub capability: (i32, i32),
     /// All of its memory.
     pub memory_bytes: u64,
-    /// Multiprocessors.
+    /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Shared memory that one block may have, where it asks for it.
+    /// Largest shared memory of a block, opt-in.
     pub shared_bytes: u32,
     /// Whether a kernel may have a barrier over its whole grid.
     pub cooperative: bool,
-    /// Clock of the multiprocessors at most.
+    /// Highest clock of the multiprocessors.
     pub clock_khz: u32,
     /// Bytes of its second-level cache.
     pub cache_bytes: u32,
@@ -40,9 +40,6 @@ impl Gpu {
 }
 
 /// All of them, in CUDA's order.
-///
-/// # Errors
-/// One sentence on why there are none.
 pub fn gpus() -> Result<Vec<Gpu>, String> {
     let driver = Driver::get()?;
     let failed =
@@ -56,14 +53,14 @@ pub fn gpus() -> Result<Vec<Gpu>, String> {
     (0..count).map(|ordinal| gpu(driver, ordinal).map_err(failed)).collect()
 }
 
-/// Where the driver was looked for, where it is not there.
+/// Where the driver was searched for, if it is missing.
 pub fn driver_looked_for() -> Option<&'static str> {
     Driver::looked_for()
 }
 
 fn gpu(driver: &Driver, ordinal: i32) -> Result<Gpu, Status> {
     let mut device = 0;
-    // SAFETY: the pointer is to a live local; so in all calls below, which are told the true length of what they fill.
+    // SAFETY: the pointer is to a live local, here and below, with the true length of what is filled.
     driver.check(unsafe { (driver.cuDeviceGet)(&raw mut device, ordinal) })?;
     let mut name = [0 as c_char; 256];
     // SAFETY: see above.

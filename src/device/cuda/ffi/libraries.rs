@@ -1,14 +1,14 @@
-//! Which of NVIDIA's libraries are there, for people: nothing is kept open for their sake.
+//! Which of NVIDIA's libraries are there, for display: none is kept open.
 
 use std::path::Path;
 
 use super::{blas::Blas, cache::Cache, compiler::Compiler, driver::Driver, gpu::Gpu};
 use crate::device::cuda::ffi::Nccl;
 
-/// A library and what is to be said of it.
+/// A library's name and state, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryRow {
-    /// As people name it.
+    /// Its usual name.
     pub name: &'static str,
     /// Version and file, or why it is not there.
     pub state: String,
@@ -17,15 +17,12 @@ pub struct LibraryRow {
 }
 
 /// Whether cuBLASLt is there.
-///
-/// # Errors
-/// What was looked for, and where.
 pub fn products_library() -> Result<(), String> {
     Blas::open(Driver::get()?.version / 1000).map(drop)
 }
 
-/// Names and versions of those libraries that a run on this GPU loads: the compiler, and those of large products and of
-/// sums where it has such.
+/// Names and versions of the libraries that a run on this GPU loads: the compiler, cuBLASLt for large products, NCCL
+/// for sums.
 pub fn versions(gpu: &Gpu, products: bool, sums: bool) -> Vec<(String, String)> {
     let Ok(driver) = Driver::get() else { return Vec::new() };
     let major = driver.version / 1000;
@@ -37,7 +34,7 @@ pub fn versions(gpu: &Gpu, products: bool, sums: bool) -> Vec<(String, String)> 
     all.map(|(name, version)| (name.to_owned(), version)).collect()
 }
 
-/// The driver, the compiler, the products, the sums over GPUs; for the first GPU where they differ.
+/// The driver, the compiler, cuBLASLt, NCCL and the kernel cache.
 pub fn libraries(first: &Gpu) -> Vec<LibraryRow> {
     let Ok(driver) = Driver::get() else { return Vec::new() };
     let major = driver.version / 1000;

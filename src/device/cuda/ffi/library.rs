@@ -1,9 +1,9 @@
-//! Shared libraries that are opened while the program runs: each is a table of functions, looked up by name when the
-//! library is opened. A library that is missing, or lacks a function, is a value that says so.
+//! Shared libraries that are opened at run time: each is a table of functions, looked up when the library is opened. A
+//! missing library or function is an error value.
 //!
-//! cudarc gives the types and constants of NVIDIA's libraries. Its own loader is not used: it panics where a library or
-//! a function is missing, asks for `libx.so` before `libx.so.12` (so that a file chosen by the user may lose against one
-//! that the system happens to have), and hands a status that it does not know to Rust as an invalid enum.
+//! cudarc provides the types and constants of NVIDIA's libraries. Its loader is not used: it panics where a library or
+//! function is missing, searches for `libx.so` before `libx.so.12` (so that a file chosen by the user may lose against
+//! one of the system), and turns an unknown status into an invalid enum.
 
 use std::{
     env, fmt, fs,
@@ -12,10 +12,10 @@ use std::{
 
 use libloading::Library;
 
-/// The user's own folders, looked into first.
+/// The user's own folders, searched first.
 pub const PATH_VARIABLE: &str = "RUNNER_CUDA_PATH";
 
-/// Declares a library's table of functions; all of them return a status, 0 for success.
+/// Declares a library's table of functions; all return a status, 0 for success.
 macro_rules! functions {
     ($(#[$doc:meta])* $table:ident { $(fn $name:ident($($argument:ty),* $(,)?);)* }) => {
         $(#[$doc])*
@@ -25,7 +25,7 @@ macro_rules! functions {
                 /// As the library's own documentation says.
                 pub $name: unsafe extern "C" fn($($argument),*) -> i32,
             )*
-            /// Never unloaded: graphs and threads of the library's own may outlive the last of its users.
+            /// Never unloaded: graphs and threads of the library may outlive its last user.
             _library: std::mem::ManuallyDrop<libloading::Library>,
         }
 
@@ -54,12 +54,12 @@ pub struct Opened {
     pub path: Option<PathBuf>,
 }
 
-/// What was looked for, where, and what was in the way.
+/// What was searched for, where, and why it was not usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotFound {
     names: Vec<String>,
     places: Vec<String>,
-    /// Files that were there and could not be used, with the reasons.
+    /// Files that exist but could not be used, with reasons.
     pub faults: Vec<String>,
 }
 
@@ -70,9 +70,9 @@ impl fmt::Display for NotFound {
     }
 }
 
-/// Opens the first library that `usable` accepts. Of each place the names are tried in their order.
+/// Opens the first library that `usable` accepts; each folder is searched for all names in order.
 ///
-/// `companion`: files whose names begin so are opened before, from the same folder, for a library that would look for
+/// Files of the same folder whose names begin with `companion` are opened first, for a library that would search for
 /// them elsewhere.
 pub fn find<T>(
     names: &[&str],
@@ -98,7 +98,7 @@ pub fn find<T>(
             // SAFETY: NVIDIA's libraries do nothing at their loading but set themselves up.
             let library = match unsafe { Library::new(&file) } {
                 Ok(library) => library,
-                // By name alone it simply is not there; a file that is there must say why it does not open.
+                // A name alone may be absent; a file that exists must say why it does not open.
                 Err(_) if place.folders.is_none() => continue,
                 Err(error) => {
                     missing.faults.push(format!("{} does not open: {}", file.display(), reason(&error)));
@@ -116,7 +116,7 @@ pub fn find<T>(
     Err(missing)
 }
 
-/// The loader's own words, without a file's name at their head.
+/// The loader's message without the file's name.
 fn reason(error: &libloading::Error) -> String {
     let text = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     text.split_once(": ").map_or(text.clone(), |(_, rest)| rest.to_owned())
@@ -126,7 +126,7 @@ fn open_companions(folder: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(prefix) {
-            // SAFETY: as above. The handle is given up, so that the library stays.
+            // SAFETY: as above. The handle is leaked, so that the library stays.
             if let Ok(library) = unsafe { Library::new(entry.path()) } {
                 std::mem::forget(library);
             }
@@ -134,7 +134,7 @@ fn open_companions(folder: &Path, prefix: &str) {
     }
 }
 
-/// Where a library that the loader found by name lies.
+/// The path of a library that the loader found by name.
 fn loaded_path(name: &Path) -> Option<PathBuf> {
     let name = name.file_name()?.to_str()?;
     let maps = fs::read_to_string("/proc/self/maps").ok()?;

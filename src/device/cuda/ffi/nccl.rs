@@ -1,11 +1,10 @@
-//! NCCL: sums over the GPUs of one process, queued in their streams. A binding of the few functions that are needed, by
-//! the library's own name (`libnccl.so.2`), since its packages hold no other.
+//! NCCL: sums over the GPUs of one process, queued in their streams. Only the functions that are needed are bound, by
+//! the name `libnccl.so.2`: its packages hold no other.
 //!
-//! Communicators do not block (`blocking = 0` of their configuration): a call that would have to wait for other GPUs
-//! begins in the background and says so, and whoever made it asks how far it is (`launch::wait`). So a GPU can be let go
-//! that is in the middle of such a call when another fails: `ncclCommAbort` ends what is in the background. (NCCL user
-//! guide, "Fault Tolerance"; src/group.cc.) The price is a thread of the library's for every sum that is queued, which the
-//! engine `launch` pays in every step, and a graph once, when it is captured.
+//! Communicators do not block (`blocking = 0`): a call that must wait for other GPUs continues in the background, and
+//! the caller polls it. So a GPU can leave such a call when another fails: `ncclCommAbort` ends it (NCCL user guide,
+//! "Fault Tolerance"; src/group.cc). The price is one library thread for every queued sum: in every step under the
+//! engine `launch`, once per capture under `graph`.
 
 use std::{ffi::c_void, path::PathBuf};
 
@@ -34,7 +33,7 @@ functions! {
 pub const FLOAT32: i32 = 7;
 /// `ncclSum`.
 pub const SUM: i32 = 0;
-/// The oldest version whose communicators need not block; graphs may hold its sums, too (from 2.9 on).
+/// The oldest version with communicators that do not block; graphs may hold its sums, too (from 2.9 on).
 const OLDEST: (i32, i32) = (2, 18);
 /// `ncclInProgress`: not an error.
 pub const IN_PROGRESS: i32 = 7;
@@ -44,7 +43,7 @@ pub const IN_PROGRESS: i32 = 7;
 #[repr(C)]
 pub struct Id(pub [u8; 128]);
 
-/// `ncclConfig_t` as 2.14 has it: later versions take what is not there from their defaults, by its size and version.
+/// `ncclConfig_t` of 2.14: later versions fill missing fields with defaults, by its size and version.
 #[repr(C)]
 pub struct Config {
     size: usize,
@@ -54,7 +53,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Calls that must wait for other GPUs go on in the background.
+    /// Calls that must wait for other GPUs continue in the background.
     pub const DOES_NOT_BLOCK: Self =
         Self { size: size_of::<Self>(), magic: 0xcafe_beef, version: 21_400, blocking: 0 };
 }
@@ -68,9 +67,6 @@ pub struct Nccl {
 
 impl Nccl {
     /// Opens it.
-    ///
-    /// # Errors
-    /// What was looked for, and where.
     pub fn open() -> Result<Self, String> {
         let found = library::find(&["libnccl.so.2"], None, |opened| {
             let functions = Functions::from_library(opened.library).map_err(|name| {
@@ -98,7 +94,7 @@ impl Nccl {
     }
 }
 
-/// A status of NCCL (`nccl.h`), in words.
+/// The meaning of a status (`nccl.h`).
 pub fn words(status: i32) -> String {
     let text = match status {
         1 => "a call of CUDA failed (ncclUnhandledCudaError)",

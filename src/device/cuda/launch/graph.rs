@@ -1,5 +1,4 @@
-//! Steps as a CUDA graph: captured once, replayed unchanged, since all that changes from step to step lies in device
-//! memory.
+//! Steps as a CUDA graph, captured once and replayed unchanged: all that changes between steps lies in device memory.
 
 use std::{ptr, sync::Arc};
 
@@ -8,7 +7,7 @@ use cudarc::driver::sys::CUgraphExec;
 use super::stream::Stream;
 use crate::device::{DeviceError, cuda::ffi::Context};
 
-/// The driver's `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: what other threads do meanwhile is no concern of the capture.
+/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: calls of other threads do not break the capture.
 const THREAD_LOCAL: i32 = 1;
 
 pub struct Graph {
@@ -20,7 +19,7 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// What `queue` gives to the stream becomes a graph, and is not run.
+    /// Captures what `queue` puts into the stream; it is not run.
     pub fn capture(
         context: &Arc<Context>,
         stream: &Stream,
@@ -47,7 +46,7 @@ impl Graph {
         unsafe { (driver.cuGraphDestroy)(graph) };
         context.check(made, || "making a graph of its steps".into())?;
         let graph = Self { context: Arc::clone(context), handle };
-        // SAFETY: both handles are alive. Otherwise the first launch would do it.
+        // SAFETY: both handles are alive. Without this the first launch would upload it.
         context.check(unsafe { (driver.cuGraphUpload)(handle, stream.handle) }, || {
             "loading a graph of its steps".into()
         })?;

@@ -1,32 +1,32 @@
-//! How long a GPU is waited for: by what it was given, and by how fast it has been. A limit that is too long costs some
-//! minutes on the day that a GPU hangs; one that is too short costs a run that was fine.
+//! How long a GPU's work may take before the GPU counts as hanging, from the work's cost and from how fast the GPU has
+//! been. A limit that is too long costs minutes when a GPU hangs; one that is too short kills a healthy run.
 
 use std::{env, time::Duration};
 
 use crate::program::Cost;
 
-/// What sets for how many seconds a GPU is waited for at least.
+/// Sets the shortest wait, in seconds.
 const LEAST_VARIABLE: &str = "RUNNER_GPU_WAIT_S";
-const LEAST: Duration = Duration::from_secs(120);
-/// No GPU that is served computes or moves as little per second, whatever the engine: a block alone reaches ten times as
+pub const LEAST: Duration = Duration::from_secs(120);
+/// Worst case: no supported GPU computes or moves less per second under any engine; a single block reaches ten times as
 /// much.
 const SLOWEST_PER_S: f64 = 1e9;
-/// Nor does a launch take as long.
+/// Worst case of a launch.
 const SLOWEST_LAUNCH_S: f64 = 1e-3;
-/// A step may take so many times what the slowest one so far took: others may use the GPU, and it may be throttled.
+/// A step may take this many times the slowest step so far: others may use the GPU, and it may be throttled.
 const SLACK: f64 = 100.0;
-/// Longer than this nothing is waited for, whatever was planned.
+/// No wait is longer.
 pub const MOST_S: f64 = 30.0 * 24.0 * 3600.0;
 
-/// Seconds for which a GPU is waited for at least, as the environment has it.
+/// How long a GPU is waited for at least, where the environment sets it.
 ///
 /// # Errors
-/// Where that is no number of seconds.
-pub fn least() -> Result<Duration, String> {
-    let Some(text) = env::var_os(LEAST_VARIABLE).filter(|text| !text.is_empty()) else { return Ok(LEAST) };
+/// It is not a number of seconds.
+pub fn least_set() -> Result<Option<Duration>, String> {
+    let Some(text) = env::var_os(LEAST_VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
     let seconds = text.to_str().and_then(|text| text.parse::<f64>().ok());
     match seconds.filter(|seconds| *seconds > 0.0 && *seconds <= MOST_S) {
-        Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Some(seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
         None => Err(format!(
             "`{LEAST_VARIABLE}` is `{}`, and must be a number of seconds above 0, such as 600",
             text.to_string_lossy()
@@ -34,12 +34,12 @@ pub fn least() -> Result<Duration, String> {
     }
 }
 
-/// What a GPU was given to do, and by what it is judged to hang.
+/// The work that a GPU was given, and how fast it was.
 pub struct HangTimeout {
     least: Duration,
-    /// Seconds that the last two blocks take on the slowest of GPUs: no more are on their way.
+    /// Worst-case seconds of the last two blocks: no more are on the GPU.
     given_s: [f64; 2],
-    /// The most that a block took, of what the slowest of GPUs would have taken; `None` before one was done.
+    /// Largest observed ratio of block time to its worst case; `None` before the first block is done.
     took: Option<f64>,
 }
 
@@ -48,12 +48,12 @@ impl HangTimeout {
         Self { least, given_s: [0.0; 2], took: None }
     }
 
-    /// What so many instructions that cost so much take on the slowest of GPUs.
+    /// Worst-case seconds of instructions with a total cost.
     pub fn slowest_s(cost: Cost, instructions: usize) -> f64 {
         (cost.flops + cost.bytes) / SLOWEST_PER_S + instructions as f64 * SLOWEST_LAUNCH_S
     }
 
-    /// A block is queued that takes so long on the slowest of GPUs.
+    /// Records a queued block by its worst-case seconds.
     pub fn give(&mut self, slowest_s: f64) {
         self.given_s = [self.given_s[1], slowest_s];
     }
@@ -65,7 +65,7 @@ impl HangTimeout {
         }
     }
 
-    /// How long what was given is waited for.
+    /// How long the queued work may take.
     pub fn limit(&self) -> Duration {
         let given_s: f64 = self.given_s.iter().sum();
         let s = given_s * self.took.map_or(1.0, |took| SLACK * took);

@@ -1,9 +1,9 @@
-//! Whether calls of the driver come back. One that does not cannot be left, and the thread that made it cannot be ended:
-//! somebody else must see it.
+//! Detects a call of the driver that never returns. Neither the call nor its thread can be ended, so another thread
+//! must notice it.
 //!
-//! Whoever calls the driver counts, and so does every turn of a wait: an addition, and no look at a clock. A thread of its
-//! own looks now and then whether the count still rises while the host is inside; for how long it may not is what the GPU
-//! was given ([`super::hang_timeout::HangTimeout`]), since a call may wait till there is room in a queue.
+//! Every call of the driver and every turn of a wait adds one to a counter, without reading a clock. The watch thread
+//! checks now and then whether the counter still rises while the host may be in a call. Its limit is the one for the
+//! queued work ([`super::hang_timeout::HangTimeout`]), since a call may wait until there is room in a queue.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use std::{
 
 use crate::device::DeviceError;
 
-/// The thread looks so often, or four times within what is waited for at least.
+/// The longest time between two checks; at most a quarter of the shortest wait.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub struct Heartbeat {
     allowed_ms: AtomicU64,
 }
 
-/// The host is within what may call the driver, until this is dropped.
+/// Marks that the host may be in a call of the driver, until it is dropped.
 pub struct CallGuard(Arc<Heartbeat>);
 
 impl Drop for CallGuard {
@@ -38,34 +38,31 @@ impl Drop for CallGuard {
 }
 
 impl Heartbeat {
-    /// A call came back, or a wait has taken a turn.
+    /// A call returned, or a wait took a turn.
     #[inline]
     pub fn beat(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// From now on calls may be made.
+    /// Calls may be made until the guard is dropped.
     pub fn enter(self: &Arc<Self>) -> CallGuard {
         self.beat();
         self.inside.store(true, Ordering::Relaxed);
         CallGuard(Arc::clone(self))
     }
 
-    /// A call may take so long; `step` is the last one that was queued.
+    /// The limit of a call; `step` is the last one queued.
     pub fn allow(&self, limit: Duration, step: u64) {
         self.allowed_ms.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.step.store(step, Ordering::Relaxed);
     }
 }
 
-/// The thread that looks; it ends when this is dropped.
+/// The watch thread; it ends when this is dropped.
 pub struct Watch(#[expect(dead_code, reason = "its end is the message")] Sender<()>);
 
 impl Watch {
-    /// Looks whether a GPU's calls come back; of one that does not, `stuck` is told.
-    ///
-    /// # Errors
-    /// Where the system gives no thread.
+    /// Watches the calls for one GPU. `stuck` gets the error of one that does not return.
     pub fn start(
         device: String,
         heartbeat: Arc<Heartbeat>,
@@ -76,7 +73,7 @@ impl Watch {
         let look = LOOK.min(least / 4);
         let name = device.clone();
         let body = move || {
-            // Looks are counted, and no time: a process that was stopped for long goes on where it was.
+            // Checks are counted instead of time: a process that was stopped for long continues where it was.
             let (mut seen, mut looks) = (0, 0u32);
             while ended.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
                 let calls = heartbeat.calls.load(Ordering::Relaxed);

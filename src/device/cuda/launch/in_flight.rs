@@ -1,8 +1,8 @@
-//! Blocks under way: while one runs another is queued behind it, and the host gives the device no more than that.
+//! Blocks on the device: one runs, another is queued behind it, never more.
 //!
-//! Each has a place of pinned memory from which its counters and learning rates are uploaded, and events that tell when
-//! it began and ended. The host never waits for them: it asks, and it learns the times of a block when it next has
-//! something to say to the device.
+//! Each has a slot of pinned memory, from which its counters and learning rates are uploaded, and events for its
+//! beginning and end. The host does not wait for a block: it polls, and learns the block's times when it next queues
+//! something.
 
 use std::{
     sync::Arc,
@@ -19,19 +19,19 @@ use crate::{
     units,
 };
 
-/// Blocks on the device: the one that runs, and the one behind it.
+/// The running block and the one behind it.
 const PLACES: usize = 2;
 
-/// What is known of a block that was queued.
+/// A queued block.
 #[derive(Clone, Debug)]
 pub struct Queued {
     pub trains: bool,
-    /// Its first step, from 1.
+    /// First step, from 1.
     pub first: u64,
     pub steps: usize,
-    /// The phases between its marks, in order; none where the engine does not tell them apart.
+    /// The phases between its marks, in order; empty where the engine does not separate them.
     pub phases: Vec<Phase>,
-    /// Seconds that it takes on the slowest of GPUs.
+    /// Worst-case seconds.
     pub slowest_s: f64,
 }
 
@@ -52,7 +52,7 @@ pub struct Done {
     pub begin: Instant,
     pub end: Instant,
     pub seconds: f64,
-    /// Seconds of each phase, in the order of [`Queued::phases`].
+    /// Seconds of each phase, ordered as [`Queued::phases`].
     pub phases: Vec<(Phase, f64)>,
 }
 
@@ -68,15 +68,15 @@ pub struct InFlightQueue {
     context: Arc<Context>,
     places: Vec<Slot>,
     next: usize,
-    /// An event that has happened, and when: how times of the device become times of the host.
+    /// An event and the time it happened: maps the device's times to the host's.
     anchor: (Event, Instant),
     spare: Event,
 }
 
 impl InFlightQueue {
-    /// For blocks of so many steps at most, with so many marks between phases.
-    pub fn new(gpu_context: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
-        let context = &gpu_context.context;
+    /// For blocks of at most `most_steps`, with `marks` between phases.
+    pub fn new(gpu: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
+        let context = &gpu.context;
         let bytes = size_of::<RunRecord>() + most_steps * size_of::<Hyper>();
         let place = || {
             Ok(Slot {
@@ -89,21 +89,21 @@ impl InFlightQueue {
         };
         let places = (0..PLACES).map(|_| place()).collect::<Result<_, DeviceError>>()?;
         let anchor = Event::timed(context)?;
-        anchor.record(&gpu_context.stream)?;
-        gpu_context.wait(&anchor, || "starting".into())?;
+        anchor.record(&gpu.stream)?;
+        gpu.wait(&anchor, || "starting".into())?;
         let anchor = (anchor, Instant::now());
         Ok(Self { context: Arc::clone(context), places, next: 0, anchor, spare: Event::timed(context)? })
     }
 
-    /// The place for the next block; what was in it is done before, and handed over.
-    pub fn free(&mut self, gpu_context: &GpuContext) -> Result<Option<Done>, DeviceError> {
+    /// Frees the slot for the next block. Returns the block that was in it, which is done then.
+    pub fn free(&mut self, gpu: &GpuContext) -> Result<Option<Done>, DeviceError> {
         let place = &self.places[self.next];
         let Some(queued) = &place.queued else { return Ok(None) };
-        gpu_context.until(&place.end, || queued.doing())?;
+        gpu.until(&place.end, || queued.doing())?;
         self.take(self.next)
     }
 
-    /// Uploads counters and rates for the next block and marks its beginning.
+    /// Uploads counters and rates of the next block and marks its beginning. Returns the bytes.
     pub fn begin(
         &mut self,
         stream: &Stream,
@@ -121,7 +121,7 @@ impl InFlightQueue {
         Ok(bytes as u64)
     }
 
-    /// Marks the end of a phase within the block.
+    /// Marks the end of a phase.
     pub fn mark(&self, number: usize, stream: &Stream) -> Result<(), DeviceError> {
         match self.places[self.next].marks.get(number) {
             Some(mark) => mark.record(stream),
@@ -137,11 +137,11 @@ impl InFlightQueue {
         Ok(())
     }
 
-    /// Waits for all that the stream has been given, and has an anchor there.
-    pub fn anchor(&mut self, gpu_context: &GpuContext, doing: &str) -> Result<(), DeviceError> {
-        self.spare.record(&gpu_context.stream)?;
+    /// Waits for all work of the stream and takes a new anchor.
+    pub fn anchor(&mut self, gpu: &GpuContext, doing: &str) -> Result<(), DeviceError> {
+        self.spare.record(&gpu.stream)?;
         let running = self.unfinished()?.map(Queued::doing);
-        gpu_context.wait(&self.spare, || running.clone().unwrap_or_else(|| doing.to_owned()))?;
+        gpu.wait(&self.spare, || running.clone().unwrap_or_else(|| doing.to_owned()))?;
         std::mem::swap(&mut self.anchor.0, &mut self.spare);
         self.anchor.1 = Instant::now();
         Ok(())
@@ -160,18 +160,18 @@ impl InFlightQueue {
         Ok(None)
     }
 
-    pub fn wait(&self, gpu_context: &GpuContext) -> Result<(), DeviceError> {
+    pub fn wait(&self, gpu: &GpuContext) -> Result<(), DeviceError> {
         let place = &self.places[(self.next + PLACES - 1) % PLACES];
         match &place.queued {
             Some(last) => {
                 let running = || self.unfinished().ok().flatten().unwrap_or(last).doing();
-                gpu_context.wait(&place.end, running).map(drop)
+                gpu.wait(&place.end, running).map(drop)
             }
             None => Ok(()),
         }
     }
 
-    /// All blocks, in order; they are done.
+    /// All blocks, in order; all must be done.
     pub fn all(&mut self) -> Result<Vec<Done>, DeviceError> {
         let mut done = Vec::new();
         for i in 0..PLACES {
@@ -180,7 +180,7 @@ impl InFlightQueue {
         Ok(done)
     }
 
-    /// Those blocks, in order, that are done, whatever has become of the others.
+    /// The blocks that are done, in order.
     pub fn finished(&mut self) -> Result<Vec<Done>, DeviceError> {
         let mut done = Vec::new();
         for i in 0..PLACES {
@@ -213,7 +213,7 @@ impl InFlightQueue {
 
     /// When an event happened, by the host's clock.
     pub fn instant(&self, event: &Event) -> Result<Instant, DeviceError> {
-        // Before the anchor or behind it: one of the two differences is not zero.
+        // Before or after the anchor: one of the two differences is zero.
         let (anchor, at) = &self.anchor;
         let later = Duration::from_secs_f64(event.seconds_after(anchor)?);
         let before = Duration::from_secs_f64(anchor.seconds_after(event)?);

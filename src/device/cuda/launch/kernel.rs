@@ -1,4 +1,4 @@
-//! Launches: how many threads an instruction gets, and the call itself.
+//! Launches: their size, and the call.
 
 use std::{ffi::c_void, ptr};
 
@@ -10,18 +10,24 @@ use crate::{
     op::{FLAG_UPDATE, Kind, NONE, Record, Size, is_large},
 };
 
-/// Blocks and threads of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub blocks: u32,
     pub threads: u32,
     pub shared_bytes: u32,
-    /// Whether all blocks run at the same time, so that they may wait for each other.
+    /// Whether all blocks run at the same time and may wait for each other.
     pub together: bool,
 }
 
 impl Shape {
     pub const WARP: Self = Self { blocks: 1, threads: 32, shared_bytes: 0, together: false };
+}
+
+impl Shape {
+    /// As many blocks as the work fills, at most `most`.
+    pub fn new(blocks: u64, most: u32) -> Self {
+        Size::new(blocks, most).into()
+    }
 }
 
 impl From<Size> for Shape {
@@ -47,8 +53,8 @@ pub fn is_large_product(record: &Record) -> bool {
 /// Queues a kernel.
 ///
 /// # Safety
-/// `arguments` must point to values of the types that the kernel takes, in their order; addresses among them must be the
-/// device's own, of memory as large as the kernel believes.
+/// `arguments` must point to values of the kernel's parameter types, in order; addresses among them must be of device
+/// memory as large as the kernel expects.
 pub unsafe fn launch(
     context: &Context,
     stream: &Stream,

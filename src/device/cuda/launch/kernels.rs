@@ -1,4 +1,4 @@
-//! The kernels: compiled for one GPU, or taken from the disk cache, and loaded into its context.
+//! The kernels, compiled for one GPU or taken from the disk cache, loaded into its context.
 
 use std::{ffi::CString, ptr, sync::Arc};
 
@@ -19,12 +19,12 @@ pub struct Kernels {
     context: Arc<Context>,
     module: CUmodule,
     of_kind: [CUfunction; Kind::ALL.len()],
-    /// The end of a step, where a launch is an op.
+    /// Ends a step of single launches.
     pub advance: CUfunction,
     pub interpret: CUfunction,
     pub interpret_grid: CUfunction,
     pub digest: CUfunction,
-    /// The sum over GPUs that reach each other's memory.
+    /// The sum over GPUs that access each other's memory.
     pub peer_sum: CUfunction,
 }
 
@@ -36,7 +36,7 @@ impl Kernels {
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let code = code(context).map_err(unusable)?;
         let mut module = ptr::null_mut();
-        // SAFETY: the code is a whole image, as the compiler made it.
+        // SAFETY: the code is a complete image from the compiler.
         let status = unsafe { (context.driver.cuModuleLoadData)(&raw mut module, code.as_ptr().cast()) };
         context.check(status, || "loading its kernels".into())?;
         let none = ptr::null_mut();
@@ -61,12 +61,12 @@ impl Kernels {
         Ok(kernels)
     }
 
-    /// The stand-alone kernel of a kind of instruction.
+    /// The kernel of a kind of instruction.
     pub fn get(&self, kind: Kind) -> CUfunction {
         self.of_kind[kind as usize]
     }
 
-    /// How many blocks of so many threads of a kernel run on the GPU at the same time.
+    /// How many blocks of a kernel run on the GPU at the same time.
     pub fn at_once(&self, kernel: CUfunction, threads: u32) -> Result<u64, DeviceError> {
         let mut each = 0;
         let ask = self.context.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;

@@ -1,4 +1,4 @@
-//! Streams and events: what the device does in order, and marks within it.
+//! Streams and events.
 
 use std::{ffi::c_void, ptr, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::device::{
     },
 };
 
-/// The driver's `CU_STREAM_NON_BLOCKING`: no hidden order with the default stream.
+/// `CU_STREAM_NON_BLOCKING`: no implicit order with the default stream.
 const NON_BLOCKING: u32 = 1;
 /// The driver's `CU_EVENT_DISABLE_TIMING`.
 const WITHOUT_TIME: u32 = 2;
@@ -34,7 +34,7 @@ impl Stream {
         Ok(Self { context: Arc::clone(context), handle })
     }
 
-    /// Whether all of it is done; an error of the work shows here. Who waits for it goes by [`super::wait`].
+    /// Whether all its work is done; errors of the work show here. To wait, use [`super::wait`].
     pub fn is_done(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
         // SAFETY: the handle is alive.
         match unsafe { (self.context.driver.cuStreamQuery)(self.handle) } {
@@ -43,22 +43,22 @@ impl Stream {
         }
     }
 
-    /// What follows in this stream begins after `event`.
+    /// Later work of this stream waits for `event`.
     pub fn follow(&self, event: &Event) -> Result<(), DeviceError> {
         // SAFETY: both handles are alive.
         let status = unsafe { (self.context.driver.cuStreamWaitEvent)(self.handle, event.handle, 0) };
         self.context.check(status, || "ordering streams".into())
     }
 
-    /// Pinned memory to the device; the memory must not change before this is done.
+    /// Copies pinned memory to the device; it must not change before this is done.
     pub fn upload(&self, to: u64, from: &Pinned, offset: usize, bytes: usize) -> Result<(), DeviceError> {
         let Some(from) = from.pointer(offset, bytes).filter(|_| bytes > 0) else { return Ok(()) };
-        // SAFETY: the range lies within the allocation; the caller owns so much memory at `to`.
+        // SAFETY: the range lies within the allocation; the caller owns as many bytes at `to`.
         let status = unsafe { (self.context.driver.cuMemcpyHtoDAsync_v2)(to, from, bytes, self.handle) };
         self.context.check(status, || format!("copying {bytes} bytes to it"))
     }
 
-    /// Any memory to the device. What is not pinned the driver stages, for which it may wait.
+    /// Copies any memory to the device. The driver stages memory that is not pinned, and may wait for that.
     ///
     /// # Safety
     /// `from` must stay as it is until the stream was waited for.
@@ -67,35 +67,34 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the slice is alive and the caller keeps it; the caller owns so much memory at `to`.
+        // SAFETY: the caller keeps the slice alive and owns as many bytes at `to`.
         let status = unsafe {
             (self.context.driver.cuMemcpyHtoDAsync_v2)(to, from.as_ptr().cast(), bytes, self.handle)
         };
         self.context.check(status, || format!("copying {bytes} bytes to it"))
     }
 
-    /// The device to pinned memory, which has the bytes when this is done.
+    /// Copies from the device to pinned memory.
     pub fn download(&self, to: &Pinned, offset: usize, from: u64, bytes: usize) -> Result<(), DeviceError> {
         let Some(to) = to.pointer(offset, bytes).filter(|_| bytes > 0) else { return Ok(()) };
-        // SAFETY: the range lies within the allocation; the caller owns so much memory at `from`.
+        // SAFETY: the range lies within the allocation; the caller owns as many bytes at `from`.
         let status = unsafe { (self.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle) };
         self.context.check(status, || format!("copying {bytes} bytes from it"))
     }
 
-    /// The device to any memory; the caller waits before it looks.
+    /// Copies from the device to any memory; the caller waits before it reads.
     ///
     /// # Safety
     /// `to` must stay as it is until the stream was waited for.
     pub unsafe fn download_into(&self, to: &mut [f32], from: u64) -> Result<(), DeviceError> {
         let bytes = size_of_val(to);
         let to: *mut c_void = to.as_mut_ptr().cast();
-        // SAFETY: the slice is alive and the caller keeps it; so much memory is at `from`.
+        // SAFETY: the caller keeps the slice alive; as many bytes are at `from`.
         let status = unsafe { (self.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle) };
         self.context.check(status, || format!("copying {bytes} bytes from it"))
     }
 
-    /// From the memory of another GPU to this one's, straight where they reach each other, else by the driver's own way
-    /// through the host.
+    /// Copies from another GPU's memory: directly where the GPUs reach each other, else through the host by the driver.
     pub fn copy_between(
         &self,
         to: u64,
@@ -108,7 +107,7 @@ impl Stream {
             return Ok(());
         }
         let (here, there) = (here.handle(), there.handle());
-        // SAFETY: the caller owns so much memory at both places, in these contexts.
+        // SAFETY: the caller owns as many bytes at both addresses, in these contexts.
         let status =
             unsafe { (self.context.driver.cuMemcpyPeerAsync)(to, here, from, there, bytes, self.handle) };
         self.context.check(status, || format!("copying {bytes} bytes from another GPU"))
@@ -118,7 +117,7 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the caller owns so much memory.
+        // SAFETY: the caller owns these bytes.
         let status = unsafe { (self.context.driver.cuMemsetD8Async)(at, value, bytes, self.handle) };
         self.context.check(status, || format!("setting {bytes} bytes"))
     }
@@ -127,7 +126,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.context.enter_to_free() {
-            // SAFETY: made by `new`, destroyed once; what is queued is still done.
+            // SAFETY: made by `new`, destroyed once; queued work still completes.
             unsafe { (self.context.driver.cuStreamDestroy_v2)(self.handle) };
         }
     }
@@ -142,12 +141,12 @@ pub struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
-    /// One that knows when it happened.
+    /// An event with a time.
     pub fn timed(context: &Arc<Context>) -> Result<Self, DeviceError> {
         Self::new(context, 0)
     }
 
-    /// One that only orders.
+    /// An event that only orders work.
     pub fn plain(context: &Arc<Context>) -> Result<Self, DeviceError> {
         Self::new(context, WITHOUT_TIME)
     }
@@ -160,15 +159,14 @@ impl Event {
         Ok(Self { context: Arc::clone(context), handle })
     }
 
-    /// Sets the mark behind all that the stream has been given.
+    /// Marks the end of what is in the stream now.
     pub fn record(&self, stream: &Stream) -> Result<(), DeviceError> {
         // SAFETY: both handles are alive.
         let status = unsafe { (self.context.driver.cuEventRecord)(self.handle, stream.handle) };
         self.context.check(status, || "marking a stream".into())
     }
 
-    /// Whether the device has come to it; an error of the work before it shows here. Who waits for it goes by
-    /// [`super::wait`].
+    /// Whether the device has reached it; errors of earlier work show here. To wait, use [`super::wait`].
     pub fn happened(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
         // SAFETY: the handle is alive.
         match unsafe { (self.context.driver.cuEventQuery)(self.handle) } {
@@ -177,7 +175,7 @@ impl Event {
         }
     }
 
-    /// Seconds between an earlier event and this; both have happened.
+    /// Seconds since an earlier event; both have happened.
     pub fn seconds_after(&self, earlier: &Self) -> Result<f64, DeviceError> {
         let mut ms = 0.0;
         // SAFETY: both handles are alive, the pointer is to a live local.

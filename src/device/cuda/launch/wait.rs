@@ -1,10 +1,9 @@
-//! Waits of the host for the device: all of them are here, so that none is for ever.
+//! All waits of the host for the device. None is unlimited.
 //!
-//! The driver's own waits (`cuEventSynchronize`, `cuStreamSynchronize`) cannot be left, so nobody calls them: events and
-//! streams are asked again and again, and in between the host looks whether it still makes sense to wait. There are two
-//! limits. A GPU that sums with others may stand still for their sake: whoever waits for it asks whether they are still
-//! there, up to the limit of sums. And any GPU may hang: what it was given is known, and what that takes at most, with
-//! much to spare; a GPU that has not done it by then is given up, and the run says so and ends.
+//! The driver's own waits (`cuEventSynchronize`, `cuStreamSynchronize`) cannot be left, so events and streams are
+//! polled instead. Two limits apply. A GPU that sums with others may have to wait for them: each poll checks that they
+//! are still there, up to the limit of sums. Any GPU may hang: the worst-case time of its queued work is known; a GPU
+//! that takes longer is given up, and the run ends with an error.
 
 use std::{
     thread,
@@ -14,30 +13,30 @@ use std::{
 use super::{hang_timeout::MOST_S, stream::Stream};
 use crate::device::{DeviceError, cuda::ffi::Context};
 
-/// So long the host asks again and again where it only keeps the queue short: others may need the core.
+/// How long the host polls without sleep where it only keeps the queue short: others may need the core.
 pub const PACING: Duration = Duration::from_micros(200);
-/// So long it does where it has nothing else to do: a sleep takes some 70 µs, with what the system adds to it, which is a
-/// hundredth of what was waited for by then.
+/// How long it polls without sleep where it has nothing else to do. A sleep takes about 70 µs in all, one percent of
+/// the wait by then.
 pub const EAGER: Duration = Duration::from_millis(7);
-/// Then it sleeps so long before it asks again.
+/// The sleep between two polls after that.
 const ASK_AGAIN: Duration = Duration::from_micros(20);
-/// After the sums over GPUs were ended, a GPU is waited for so long before it is given up.
+/// How long a GPU may take after its sums were ended.
 pub const GRACE: Duration = Duration::from_secs(1);
 
-/// A wait: how long at most, and how it is said what for.
+/// A wait and its limits.
 pub struct Wait<'a> {
-    /// What is given up where it does not end.
+    /// Given up after `limit`.
     pub context: &'a Context,
-    /// For how long the host does nothing but ask.
+    /// How long the host polls without sleep.
     pub eager: Duration,
     /// After which the GPU is given up.
     pub limit: Duration,
-    /// The last step that was queued; 0 where there is none.
+    /// The last queued step; 0 for none.
     pub step: u64,
 }
 
 impl Wait<'_> {
-    /// Asks until it `happened`; `still`: whether it makes sense to wait any longer. How long it took: nothing, where it had
+    /// Polls `happened`; `still` fails where waiting makes no sense any more. Returns the time it took, zero if it had
     /// happened before.
     pub fn until(
         &self,
@@ -51,7 +50,7 @@ impl Wait<'_> {
         let begun = Instant::now();
         loop {
             self.context.heartbeat.beat();
-            // Before it is asked: a process that was stopped for long asks once more when it goes on.
+            // Read before the poll: a process that was stopped for long polls once more when it continues.
             let waited = begun.elapsed();
             if waited < self.eager {
                 thread::yield_now();
@@ -72,10 +71,7 @@ impl Wait<'_> {
 }
 
 impl Context {
-    /// Waits till all is done that a stream was given, which takes no longer than so many seconds on the slowest of GPUs.
-    ///
-    /// # Errors
-    /// What the device says of the work; or that it hangs.
+    /// Waits for all work of a stream with these worst-case seconds.
     pub fn finish(&self, stream: &Stream, slowest_s: f64, doing: &str) -> Result<Duration, DeviceError> {
         let limit = self.least_wait + Duration::from_secs_f64(slowest_s.clamp(0.0, MOST_S));
         let doing = || doing.to_owned();
@@ -84,17 +80,17 @@ impl Context {
     }
 }
 
-/// A turn of a wait that has lasted so long.
+/// One turn of a polling loop.
 pub fn turn(waited: Duration) {
     if waited < EAGER { thread::yield_now() } else { thread::sleep(ASK_AGAIN) }
 }
 
-/// Whether something comes about that no longer depends on anybody.
+/// Whether `come` returns true within [`GRACE`].
 pub fn soon(come: impl FnMut() -> bool) -> bool {
     within(GRACE, come)
 }
 
-/// Whether something comes about within a limit.
+/// Whether `come` returns true within a limit.
 pub fn within(limit: Duration, mut come: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !come() {

@@ -1,5 +1,5 @@
-//! What an instruction costs within the engines that walk a program by themselves, at which rate their products run, and
-//! what the hand-over of a block costs: by running small programs as training does.
+//! The cost of an instruction in each engine, the rate of its products, and the cost of handing over a block, measured
+//! by small programs that run as training does.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,28 +10,28 @@ use crate::{
         cuda::{CudaExecutor, CudaSetup, Gpu, GradientReducer},
         probe::{self, SHORT_AND_LONG, STEPS},
     },
-    plan::{Engine, INTERPRETER_BYTES},
+    plan::Engine,
     program::{MemoryPlan, Phase, Programs},
     spec::Precision,
 };
 
 const ROUNDS: usize = 5;
-/// Blocks of one step whose hand-over is timed.
+/// Blocks of one step, each timed.
 const BLOCKS: usize = 100;
-/// Widths of products that are tried, as far as they fit, until a step takes this long.
+/// Widths of products, tried as far as they fit, until a step takes this long.
 const WIDTHS: [usize; 8] = [16, 32, 48, 64, 96, 128, 256, 512];
 const LONG_S: f64 = 2e-3;
 
 pub struct Engines {
-    /// Of an instruction within the persistent block.
+    /// Seconds of an instruction in the persistent block.
     pub meeting_s: f64,
-    /// Of products within it.
+    /// Rate of products in it.
     pub block_flops_per_s: f64,
-    /// Of an instruction of a cooperative grid, where there are such.
+    /// Seconds of an instruction in a cooperative grid, if the GPU has such.
     pub barrier_s: Option<f64>,
-    /// Of products of one.
+    /// Rate of products in one.
     pub grid_flops_per_s: Option<f64>,
-    /// Beside a block's steps.
+    /// Seconds of a block beside its steps.
     pub block_s: f64,
 }
 
@@ -48,7 +48,7 @@ pub fn measure(gpu: &Gpu) -> Result<Engines, DeviceError> {
     Ok(Engines { meeting_s, block_flops_per_s, barrier_s, grid_flops_per_s, block_s })
 }
 
-/// What a longer program takes longer, per instruction.
+/// Seconds per instruction: what a longer program takes more.
 fn instruction_s(gpu: &Gpu, engine: Engine) -> Result<f64, DeviceError> {
     let [short, long] = SHORT_AND_LONG.map(probe::tiny);
     let instructions = |programs: &Programs| programs.train.instructions.len() as f64;
@@ -57,19 +57,19 @@ fn instruction_s(gpu: &Gpu, engine: Engine) -> Result<f64, DeviceError> {
     Ok((long_s - short_s).max(0.0) / further)
 }
 
-/// The best rate of programs of products, beside what their instructions cost.
+/// The best rate of products, without the cost of their instructions.
 fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64) -> Result<f64, DeviceError> {
     let mut best = 0.0_f64;
     for width in WIDTHS {
         let programs = probe::wide(width);
-        let bytes = 4 * MemoryPlan::new(&programs).train.elements as u64 + INTERPRETER_BYTES;
-        if engine == Engine::Persistent && bytes > u64::from(gpu.shared_bytes) {
+        let bytes = 4 * MemoryPlan::new(&programs).train.elements as u64;
+        if engine == Engine::Persistent && bytes > gpu.job_shared_bytes() {
             break;
         }
         let train = &programs.train;
         let (flops, fixed_s) = (train.cost().flops, train.instructions.len() as f64 * instruction_s);
         let seconds = step_s(gpu, engine, programs)?;
-        // Whatever the fixed costs are believed to be, the work takes most of a step that is long enough.
+        // Whatever the fixed costs, the work is most of a step that is long enough.
         best = best.max(flops / (seconds - fixed_s).max(0.5 * seconds));
         if seconds > LONG_S {
             break;
@@ -92,7 +92,7 @@ fn step_s(gpu: &Gpu, engine: Engine, programs: Programs) -> Result<f64, DeviceEr
     Ok(median(times))
 }
 
-/// What handing over one step and reading its loss takes beside the step.
+/// The time to hand over one step and read its loss, without the step.
 fn block_s(gpu: &Gpu) -> Result<f64, DeviceError> {
     let mut probe = Probe::new(gpu, Engine::Graph, probe::tiny(SHORT_AND_LONG[0]))?;
     let mut times = Vec::with_capacity(BLOCKS);
@@ -107,7 +107,7 @@ fn block_s(gpu: &Gpu) -> Result<f64, DeviceError> {
     Ok(median(times))
 }
 
-/// An executor with blank rows.
+/// An executor with constant rows.
 struct Probe {
     executor: CudaExecutor,
     programs: Programs,
@@ -132,7 +132,7 @@ impl Probe {
         Ok(Self { executor, programs, rows })
     }
 
-    /// Runs a block as `immediate` does: its losses are read, and with them its times are known.
+    /// Runs a block as under `immediate`: reading its losses yields its times.
     fn run(&mut self, steps: usize) -> Result<Clock, DeviceError> {
         let hyper = probe::hyper();
         let (mut clock, mut ledger, mut ends) = (Clock::new(Grain::Blocks), Ledger::default(), Vec::new());

@@ -1,8 +1,8 @@
-//! A GPU's speeds, measured on it: large products by the path that training takes, memory, launches, copies, waits, and
-//! what an instruction costs each engine.
+//! A GPU's measured speeds: large products by the path that training takes, memory, launches, copies, waits, and the
+//! cost of an instruction in each engine.
 //!
-//! Times are by events of the device, those of a wait by the host's clock; each figure is the median of some rounds, after
-//! a round to warm up. Sizes grow until a round takes long enough to be timed, so that they fit any GPU.
+//! Times are by the device's events, those of a wait by the host's clock. Each figure is the median of several rounds
+//! after a warm-up. Sizes grow until a round is long enough to time, so they fit any GPU.
 
 mod engines;
 mod queue;
@@ -26,13 +26,13 @@ use queue::Bench;
 
 pub use sums::measure as measure_sums;
 
-/// Something that takes this long needs to be no larger.
+/// Long enough to be timed.
 const LONG_S: f64 = 1e-3;
-/// Side of the smallest product: large enough to be the library's.
+/// Side of the smallest product: large enough for the library.
 const LEAST_SIDE: usize = 272;
 /// Side of the largest.
 const MOST_SIDE: usize = 8704;
-/// Numbers of the shortest vectors that are read from memory, and bytes of the smallest copies.
+/// Elements of the shortest vectors in memory, and bytes of the smallest copies.
 const LEAST: usize = 1 << 19;
 /// Bytes of the largest of both.
 const MOST_BYTES: usize = 1 << 30;
@@ -40,10 +40,7 @@ const NODES: usize = 128;
 /// Operations of a hyperbolic tangent, as [`crate::program::Op::cost`] counts them.
 const FUNCTION: f64 = 20.0;
 
-/// Measures a GPU; takes some seconds.
-///
-/// # Errors
-/// What the GPU cannot do.
+/// Measures a GPU, which takes some seconds.
 pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
     let mut bench = Bench::open(gpu.clone())?;
     let f32_flops_per_s = products(&mut bench, 0)?;
@@ -96,15 +93,13 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
             Record { rows: size, inputs: size, outputs: size, flags, ..Record::new(Kind::Linear) };
         let square = (side * side) as u64;
         record.at = [0, square, NONE, NONE, 2 * square, NONE, NONE, NONE];
-        let gpu_context = &bench.gpu_context;
-        let mut library = Products::new(&gpu_context.context, gpu_context.arena.at);
-        let work = match library.plan(&record, &gpu_context.stream)? {
+        let gpu = &bench.gpu;
+        let mut library = Products::new(&gpu.context, gpu.arena.at);
+        let work = match library.plan(&record, &gpu.stream)? {
             Some(product) => LaunchKind::Product(Box::new(product)),
-            None => {
-                LaunchKind::Kernel { record, shape: shape(&record, gpu_context.context.gpu.multiprocessors) }
-            }
+            None => LaunchKind::Kernel { record, shape: shape(&record, gpu.context.gpu.multiprocessors) },
         };
-        let seconds = bench.seconds(|| bench.gpu_context.queue(&work))?;
+        let seconds = bench.seconds(|| bench.gpu.queue(&work))?;
         best = best.max(2.0 * (side as f64).powi(3) / seconds);
         if seconds > 2.0 * LONG_S {
             break;
@@ -114,7 +109,7 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
     Ok(best)
 }
 
-/// Bytes per second of `y = a + b`, whose three accesses per number count: from memory, and from the second-level cache.
+/// Bytes per second of `y = a + b`, with three accesses per element: from memory, and from the second-level cache.
 fn memory(bench: &mut Bench, cache_bytes: usize) -> Result<(f64, f64), DeviceError> {
     let cached = (cache_bytes / 2 / 12).clamp(1 << 10, LEAST);
     let from_cache = 12.0 * cached as f64 / sum_s(bench, cached)?;
@@ -134,42 +129,40 @@ fn sum_s(bench: &mut Bench, elements: usize) -> Result<f64, DeviceError> {
     bench.seconds(|| bench.add(elements))
 }
 
-/// Operations per second of hyperbolic tangents of numbers in the second-level cache.
+/// Operations per second of hyperbolic tangents in the second-level cache.
 fn functions(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
     let elements = (cache_bytes / 2 / 8).clamp(1 << 10, LEAST);
     bench.take(2 * elements)?;
     let mut record = Record { activation: 3, n: elements as i32, ..Record::new(Kind::Activate) };
     (record.at[0], record.at[1]) = (0, elements as u64);
-    let shape = shape(&record, bench.gpu_context.context.gpu.multiprocessors);
+    let shape = shape(&record, bench.gpu.context.gpu.multiprocessors);
     let work = LaunchKind::Kernel { record, shape };
-    let seconds = bench.seconds(|| bench.gpu_context.queue(&work))?;
+    let seconds = bench.seconds(|| bench.gpu.queue(&work))?;
     Ok(FUNCTION * elements as f64 / seconds)
 }
 
-/// Seconds of a kernel that does next to nothing: behind another in a stream, and as a node of a graph.
+/// Seconds of a nearly empty kernel: behind another in a stream, and as a node of a graph.
 fn launches(bench: &mut Bench) -> Result<(f64, f64), DeviceError> {
     bench.take(64)?;
-    let gpu_context = &bench.gpu_context;
+    let gpu = &bench.gpu;
     let launch_s = bench.seconds(|| bench.add(1))?;
-    let graph = Graph::capture(&gpu_context.context, &gpu_context.stream, || {
-        (0..NODES).try_for_each(|_| bench.add(1))
-    })?;
-    let graph_s = bench.seconds(|| graph.launch(&gpu_context.stream))?;
+    let graph = Graph::capture(&gpu.context, &gpu.stream, || (0..NODES).try_for_each(|_| bench.add(1)))?;
+    let graph_s = bench.seconds(|| graph.launch(&gpu.stream))?;
     Ok((launch_s, graph_s / NODES as f64))
 }
 
 /// Bytes per second from and to pinned memory.
 fn copies(bench: &Bench) -> Result<[f64; 2], DeviceError> {
-    let gpu_context = &bench.gpu_context;
+    let gpu = &bench.gpu;
     let rate = |to_device: bool| -> Result<f64, DeviceError> {
         let mut bytes = LEAST;
         loop {
-            let host = Pinned::new(&gpu_context.context, bytes, "measuring copies")?;
-            let device = DeviceMemory::new(&gpu_context.context, bytes, "measuring copies")?;
-            gpu_context.stream.fill(device.at, 0, bytes)?;
+            let host = Pinned::new(&gpu.context, bytes, "measuring copies")?;
+            let device = DeviceMemory::new(&gpu.context, bytes, "measuring copies")?;
+            gpu.stream.fill(device.at, 0, bytes)?;
             let seconds = bench.seconds(|| match to_device {
-                true => gpu_context.stream.upload(device.at, &host, 0, bytes),
-                false => gpu_context.stream.download(&host, 0, device.at, bytes),
+                true => gpu.stream.upload(device.at, &host, 0, bytes),
+                false => gpu.stream.download(&host, 0, device.at, bytes),
             })?;
             if seconds >= LONG_S || 2 * bytes > MOST_BYTES / 4 {
                 return Ok(bytes as f64 / seconds);
@@ -182,11 +175,11 @@ fn copies(bench: &Bench) -> Result<[f64; 2], DeviceError> {
 
 /// Seconds of a copy of four bytes from and to pinned memory.
 fn latencies(bench: &Bench) -> Result<[f64; 2], DeviceError> {
-    let gpu_context = &bench.gpu_context;
-    let host = Pinned::new(&gpu_context.context, 4, "measuring copies")?;
-    let device = DeviceMemory::new(&gpu_context.context, 4, "measuring copies")?;
-    gpu_context.stream.fill(device.at, 0, 4)?;
-    let up = bench.seconds(|| gpu_context.stream.upload(device.at, &host, 0, 4))?;
-    let down = bench.seconds(|| gpu_context.stream.download(&host, 0, device.at, 4))?;
+    let gpu = &bench.gpu;
+    let host = Pinned::new(&gpu.context, 4, "measuring copies")?;
+    let device = DeviceMemory::new(&gpu.context, 4, "measuring copies")?;
+    gpu.stream.fill(device.at, 0, 4)?;
+    let up = bench.seconds(|| gpu.stream.upload(device.at, &host, 0, 4))?;
+    let down = bench.seconds(|| gpu.stream.download(&host, 0, device.at, 4))?;
     Ok([up, down])
 }

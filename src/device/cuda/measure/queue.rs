@@ -1,34 +1,31 @@
-//! Work that is queued again and again between two events.
+//! Work that is queued repeatedly between two events.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
-use crate::{
-    device::{
-        DeviceError,
-        cuda::{
-            all_reduce::{Communicator, PeerAllReduce},
-            engines::{GpuContext, LaunchKind},
-            ffi::{Context, Gpu},
-            launch::{Event, HangTimeout, Kernels, Stream, argument, launch},
-            memory::{DeviceMemory, Staging},
-        },
+use crate::device::{
+    DeviceError,
+    cuda::{
+        all_reduce::{Communicator, PeerAllReduce},
+        engines::{GpuContext, LaunchKind},
+        ffi::{Context, Gpu},
+        launch::{Event, Shape, argument},
+        memory::{DeviceMemory, Staging},
     },
-    op::{RunRecord, Size},
 };
 
 const ROUNDS: usize = 5;
-/// Once rounds have taken this long, there are enough of them: what takes so long is little disturbed.
+/// Rounds that took this long in all are enough: long ones are little disturbed.
 const ENOUGH_S: f64 = 0.2;
-/// A round takes about this long at least.
+/// Shortest round.
 const ROUND_S: f64 = 1e-3;
 const MOST: usize = 4096;
 const WAITS: usize = 100;
-/// Random numbers that fill memory again and again: products of zeros take less power, and clocks go up.
+/// Random values that fill memory: products of zeros take less power, and clocks rise.
 const NOISE: usize = 1 << 18;
 
-/// A GPU that was taken to be measured.
+/// A GPU that is being measured.
 pub struct Bench {
-    pub gpu_context: GpuContext,
+    pub gpu: GpuContext,
     begin: Event,
     end: Event,
     noise: Vec<f32>,
@@ -40,12 +37,12 @@ impl Bench {
         Self::with(gpu, None, None)
     }
 
-    /// Takes it, with a way to other GPUs by NCCL.
+    /// With sums over GPUs by NCCL.
     pub fn by_nccl(gpu: Gpu, others: Communicator) -> Result<Self, DeviceError> {
         Self::with(gpu, Some(others), None)
     }
 
-    /// Takes it, with a way to other GPUs by our own kernel.
+    /// With sums over GPUs by our kernel.
     pub fn by_peers(gpu: Gpu, peers: PeerAllReduce) -> Result<Self, DeviceError> {
         Self::with(gpu, None, Some(peers))
     }
@@ -55,109 +52,85 @@ impl Bench {
         others: Option<Communicator>,
         peers: Option<PeerAllReduce>,
     ) -> Result<Self, DeviceError> {
-        let context = Context::open(gpu)?;
-        let kernels = Kernels::load(&context)?;
-        let stream = Stream::new(&context)?;
-        let memory = |bytes| DeviceMemory::new(&context, bytes, "measuring");
-        let gpu_context = GpuContext {
-            kernels,
-            stream,
-            arena: memory(16)?,
-            run: memory(size_of::<RunRecord>())?,
-            barrier: memory(16)?,
-            others,
-            peers,
-            step: 0,
-            hang_timeout: HangTimeout::new(context.least_wait),
-            context: Arc::clone(&context),
-        };
-        gpu_context.stream.fill(gpu_context.run.at, 0, gpu_context.run.bytes)?;
+        let gpu = GpuContext { others, peers, ..GpuContext::new(Context::open(gpu)?, 16, 0)? };
         let mut state = 1u32;
         let mut next = || {
-            // Numerical Recipes' generator modulo 2^32: any numbers will do.
+            // Numerical Recipes' generator modulo 2^32: any values will do.
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             f32::from((state >> 16) as u16) / 65_536.0 - 0.5
         };
         let noise = (0..NOISE).map(|_| next()).collect();
-        Ok(Self {
-            gpu_context,
-            begin: Event::timed(&context)?,
-            end: Event::timed(&context)?,
-            noise,
-            staging: Staging::default(),
-        })
+        let [begin, end] = [Event::timed(&gpu.context)?, Event::timed(&gpu.context)?];
+        Ok(Self { gpu, begin, end, noise, staging: Staging::default() })
     }
 
-    /// Whether there is room for so many bytes with much to spare.
+    /// Whether a quarter of the free memory holds this many bytes.
     pub fn fits(&self, bytes: usize) -> Result<bool, DeviceError> {
-        let (free, _) = self.gpu_context.context.memory()?;
+        let (free, _) = self.gpu.context.memory()?;
         Ok(bytes as u64 <= free / 4)
     }
 
-    /// Makes the arena one of so many numbers, none of them zero for long.
+    /// Replaces the arena by one of `elements`, filled with random values.
     pub fn take(&mut self, elements: usize) -> Result<(), DeviceError> {
-        let gpu_context = &mut self.gpu_context;
-        gpu_context.context.finish(&gpu_context.stream, 0.0, "measuring")?;
-        // The old one goes first: both may be large.
-        gpu_context.arena = DeviceMemory::new(&gpu_context.context, 16, "measuring")?;
-        gpu_context.arena = DeviceMemory::new(&gpu_context.context, 4 * elements, "measuring")?;
-        let mut at = gpu_context.arena.at;
+        let gpu = &mut self.gpu;
+        gpu.context.finish(&gpu.stream, 0.0, "measuring")?;
+        // The old one is freed first: both may be large.
+        gpu.arena = DeviceMemory::new(&gpu.context, 16, "measuring")?;
+        gpu.arena = DeviceMemory::new(&gpu.context, 4 * elements, "measuring")?;
+        let mut at = gpu.arena.at;
         let mut left = elements;
         while left > 0 {
             let part = left.min(self.noise.len());
-            self.staging.upload(gpu_context, at, &self.noise[..part])?;
+            self.staging.upload(gpu, at, &self.noise[..part])?;
             at += 4 * part as u64;
             left -= part;
         }
-        gpu_context.context.finish(&gpu_context.stream, 0.0, "measuring").map(drop)
+        gpu.context.finish(&gpu.stream, 0.0, "measuring").map(drop)
     }
 
-    /// Makes its GPU the one of this thread.
+    /// Makes its GPU the current one of this thread.
     pub fn enter(&self) -> Result<(), DeviceError> {
-        self.gpu_context.context.enter()
+        self.gpu.context.enter()
     }
 
-    /// Queues `y = a + b` over the first three vectors of so many numbers of the arena.
+    /// Queues `y = a + b` over the first three vectors of the arena.
     pub fn add(&self, elements: usize) -> Result<(), DeviceError> {
-        let gpu_context = &self.gpu_context;
-        let function = gpu_context.kernels.function("tensor_add")?;
+        let gpu = &self.gpu;
+        let function = gpu.kernels.function("tensor_add")?;
         let bytes = 4 * elements as u64;
-        let (mut a, mut b, mut y) =
-            (gpu_context.arena.at, gpu_context.arena.at + bytes, gpu_context.arena.at + 2 * bytes);
+        let (mut a, mut b, mut y) = (gpu.arena.at, gpu.arena.at + bytes, gpu.arena.at + 2 * bytes);
         let mut count = elements as u64;
         let mut arguments = [argument(&mut a), argument(&mut b), argument(&mut y), argument(&mut count)];
-        let most = 4 * gpu_context.context.gpu.multiprocessors.max(1);
+        let most = 4 * gpu.context.gpu.multiprocessors.max(1);
         let blocks = u32::try_from(elements.div_ceil(256)).unwrap_or(most).clamp(1, most);
-        let shape = Size::new(u64::from(blocks), most).into();
+        let shape = Shape::new(u64::from(blocks), most);
         // SAFETY: (const float*, const float*, float*, u64); the arena has three such vectors.
-        unsafe {
-            launch(&gpu_context.context, &gpu_context.stream, function, shape, &mut arguments, "tensor_add")
-        }
+        unsafe { gpu.launch(function, shape, &mut arguments, "tensor_add") }
     }
 
-    /// Seconds of so many sums over all GPUs, of so many numbers each.
+    /// Seconds of `count` sums over all GPUs, of `elements` each.
     pub fn sums_s(&self, elements: usize, count: usize) -> Result<f64, DeviceError> {
         let work = LaunchKind::AllReduce { at: 0, len: elements };
-        self.begin.record(&self.gpu_context.stream)?;
-        (0..count).try_for_each(|_| self.gpu_context.queue(&work))?;
-        self.end.record(&self.gpu_context.stream)?;
-        self.gpu_context.wait(&self.end, || "measuring sums".into())?;
-        self.gpu_context.check_peers()?;
+        self.begin.record(&self.gpu.stream)?;
+        (0..count).try_for_each(|_| self.gpu.queue(&work))?;
+        self.end.record(&self.gpu.stream)?;
+        self.gpu.wait(&self.end, || "measuring sums".into())?;
+        self.gpu.check_peers()?;
         self.end.seconds_after(&self.begin)
     }
 
-    /// Seconds of what `queue` puts into the stream, by the device's clock: the median of some rounds.
+    /// Seconds of what `queue` puts into the stream, by the device's clock: the median of several rounds.
     pub fn seconds(&self, queue: impl Fn() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
-        let stream = &self.gpu_context.stream;
+        let stream = &self.gpu.stream;
         let round = |count: usize| -> Result<f64, DeviceError> {
             self.begin.record(stream)?;
             (0..count).try_for_each(|_| queue())?;
             self.end.record(stream)?;
-            self.gpu_context.wait(&self.end, || "measuring".into())?;
+            self.gpu.wait(&self.end, || "measuring".into())?;
             self.end.seconds_after(&self.begin)
         };
         let mut count = 1;
-        // The first warms up, as far as it is not long enough to have done so.
+        // The first warms up.
         if round(count)? < ENOUGH_S {
             while count < MOST && round(count)? < ROUND_S {
                 count *= 2;
@@ -167,24 +140,24 @@ impl Bench {
         while times.is_empty() || times.len() < ROUNDS && begun.elapsed().as_secs_f64() < ENOUGH_S {
             times.push(round(count)? / count as f64);
         }
-        // What is shorter than the clock can tell is not nothing.
+        // Shorter than the clock's resolution is not zero.
         Ok(median(times).max(1e-9))
     }
 
-    /// Seconds from the launch of a kernel that does next to nothing until the host knows that it is done.
+    /// Seconds from the launch of a nearly empty kernel until the host knows that it is done.
     pub fn wait_s(&self) -> Result<f64, DeviceError> {
         let times = (0..WAITS).map(|_| {
             let start = Instant::now();
             self.add(1)?;
-            self.end.record(&self.gpu_context.stream)?;
-            self.gpu_context.wait(&self.end, || "measuring".into())?;
+            self.end.record(&self.gpu.stream)?;
+            self.gpu.wait(&self.end, || "measuring".into())?;
             Ok(start.elapsed().as_secs_f64())
         });
         Ok(median(times.collect::<Result<_, DeviceError>>()?))
     }
 }
 
-/// The middle of some values; 0 of none.
+/// The median; 0 of no values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)

@@ -1,4 +1,4 @@
-//! What a sum over several GPUs takes: of a few numbers, and of many.
+//! The time of sums over several GPUs: of few elements, and of many.
 
 use std::{thread, time::Duration};
 
@@ -15,26 +15,23 @@ use crate::{
     plan::{AllReduceRates, peer_bytes},
 };
 
-/// Numbers of the small sum, and how many of it make a round.
+/// Elements of the small sum, and sums per round.
 const SMALL: (usize, usize) = (32, 64);
-/// The same of the large sum.
+/// Elements of the large sum, and sums per round.
 const LARGE: (usize, usize) = (8 << 20, 4);
 /// Rounds of a figure, after one to warm up.
 const ROUNDS: usize = 5;
-/// How long a GPU waits for the others.
+/// Longest wait for the others.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Measures over all of these GPUs, by the ways that training takes: few numbers by our own kernel where the GPUs reach each
-/// other's memory, else by NCCL; many by NCCL where it is there. Every GPU does the same, and the slowest counts.
-///
-/// # Errors
-/// What is missing, or went wrong, in words.
+/// Measures all of these GPUs together, by the methods that training uses: small sums by our kernel where the GPUs
+/// access each other's memory, else by NCCL; large ones by NCCL where it is there. The slowest GPU counts.
 pub fn measure(gpus: &[Gpu]) -> Result<AllReduceRates, String> {
     let nccl = by_nccl(gpus);
     let peers = by_peers(gpus);
     let (small_s, bytes_per_s) = match (peers, nccl) {
         (Ok((small_s, _)), Ok((_, bytes_per_s))) => (small_s, bytes_per_s),
-        // Large sums would go by NCCL, of which nothing is known then.
+        // Large sums would use NCCL, which could not be measured.
         (Ok(_), Err(no_nccl)) if Nccl::open().is_ok() => return Err(no_nccl),
         (Ok(only), Err(_)) | (Err(_), Ok(only)) => only,
         (Err(no_peers), Err(no_nccl)) => return Err(format!("{no_nccl}; no peer kernel, since {no_peers}")),
@@ -57,7 +54,7 @@ fn by_peers(gpus: &[Gpu]) -> Result<Figures, String> {
     measured(gpus, (ranks, &abort), most, Bench::by_peers)
 }
 
-/// Every GPU has its memory before the first sum: to take or give back memory may wait for whoever is in one.
+/// Every GPU takes its memory before the first sum: allocation may wait for a GPU that is in a sum.
 fn measured<W>(
     gpus: &[Gpu],
     (ranks, abort): (Vec<W>, &Abort),
@@ -71,13 +68,13 @@ fn measured<W>(
     };
     let benches: Result<Vec<Bench>, DeviceError> = gpus.iter().zip(ranks).map(ready).collect();
     let benches = benches.map_err(|e| e.to_string())?;
-    // What they took comes back with the figures: it is given back when all have done.
+    // The memory comes back with the figures and is freed when all have finished.
     let ended: Vec<(Bench, [Vec<f64>; 2])> = thread::scope(|scope| {
         let start = |bench: Bench| {
             scope.spawn(move || {
                 let figures =
                     bench.enter().and_then(|()| Ok([rounds(&bench, SMALL)?, rounds(&bench, large)?]));
-                // Nobody waits for one that has failed.
+                // Release the others.
                 let figures = figures.inspect_err(|_| abort.now());
                 (bench, figures)
             })

@@ -1,6 +1,6 @@
-//! What a GPU did when, by its own events, as the lanes of a trace: its steps, and the copies that it makes beside them.
+//! A GPU's lanes of a trace, by its own events: its steps, and the copies beside them.
 //!
-//! Times of copies become known where there is nothing to write them to, so they wait here for the next block.
+//! Times of copies are buffered here until the next block is reported.
 
 use std::time::{Duration, Instant};
 
@@ -15,20 +15,20 @@ use crate::{
     program::Phase,
 };
 
-/// A step that takes this long is a block of its own while a trace keeps every step: its counters are uploaded in some
+/// A step this long is a block of its own while a trace keeps every step: uploading its counters takes some
 /// microseconds.
 const LONG_STEP: Duration = Duration::from_micros(200);
 
 pub struct Timeline {
-    /// Whether a trace is kept at all.
+    /// Whether a trace is wanted.
     pub wanted: bool,
-    /// About a step's time, once that is known.
+    /// Estimated time of a step.
     step: Duration,
-    /// Copies that were told of.
+    /// Copies that were not reported yet.
     copies: Vec<(Lane, Phase, [Instant; 2])>,
-    /// The end of each lane so far: clocks are aligned to some microseconds, and what came later cannot begin earlier.
+    /// The end of each lane so far. Clocks agree to some microseconds only; later spans must not begin earlier.
     ends: [Option<Instant>; Lane::OF_DEVICE.len()],
-    /// Around a copy to the host.
+    /// Before and after a copy to the host.
     pub around: [Event; 2],
 }
 
@@ -38,7 +38,7 @@ impl Timeline {
         Ok(Self { wanted: false, step: Duration::ZERO, copies: Vec::new(), ends: Default::default(), around })
     }
 
-    /// Whether steps are so long that each of them may be a block.
+    /// Whether each step may be a block of its own.
     pub fn has_long_steps(&self) -> bool {
         self.wanted && self.step >= LONG_STEP
     }
@@ -47,10 +47,10 @@ impl Timeline {
         self.copies.push((lane, phase, ends));
     }
 
-    /// Writes down the copies so far.
+    /// Reports the copies so far.
     pub fn report(&mut self, clock: &mut Clock) {
         let mut copies = std::mem::take(&mut self.copies);
-        // Several feeds tell of one stream.
+        // Several buffers share one stream.
         copies.sort_by_key(|(_, _, [_, end])| *end);
         for (lane, phase, [start, end]) in copies {
             if lane == Lane::CopyIn {
@@ -60,7 +60,7 @@ impl Timeline {
         }
     }
 
-    /// Writes down a block.
+    /// Reports a block.
     pub fn block(&mut self, done: &Done, clock: &mut Clock) {
         let Done { queued, begin, end, phases, .. } = done;
         if queued.trains {

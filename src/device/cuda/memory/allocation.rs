@@ -1,4 +1,4 @@
-//! Memory: on the device, and on the host where the device may reach it by itself (pinned). Freed when dropped.
+//! Memory on the device, and pinned memory on the host, which the device accesses by itself. Freed when dropped.
 
 use std::{ffi::c_void, ptr, sync::Arc};
 
@@ -22,7 +22,7 @@ impl DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Whether what is freed with it may be freed at all: nothing of a GPU that hangs is.
+    /// False for a GPU that hangs: nothing of it is freed.
     pub fn may_be_freed(&self) -> bool {
         self.context.enter_to_free()
     }
@@ -37,8 +37,8 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Pinned bytes of the host, aligned to a page. The device reads and writes them by itself, so that whoever reads or
-/// writes them here must know that it is done.
+/// Pinned bytes of the host, aligned to a page. The device accesses them by itself: the host must wait for it before it
+/// reads or writes.
 pub struct Pinned {
     context: Arc<Context>,
     base: *mut u8,
@@ -61,23 +61,22 @@ impl Pinned {
         Ok(pinned)
     }
 
-    /// Its address, which with unified addressing (all 64-bit Linux) is the device's, too.
+    /// Its address; with unified addressing (all 64-bit Linux) also the device's.
     pub fn at(&self) -> u64 {
         self.base as u64
     }
 
-    /// A pointer for the driver; none where the range is not within.
+    /// A pointer for the driver; `None` if the range is out of bounds.
     pub fn pointer(&self, offset: usize, bytes: usize) -> Option<*mut c_void> {
         let end = offset.checked_add(bytes)?;
         // SAFETY: checked to lie within the allocation.
         (end <= self.bytes).then(|| unsafe { self.base.add(offset) }.cast())
     }
 
-    /// Writes numbers; those that find no room are left out, which no caller lets happen.
+    /// Writes values; those out of bounds are dropped, which no caller lets happen.
     pub fn write<T: Plain>(&mut self, offset: usize, from: &[T]) {
         if let Some(to) = self.pointer(offset, size_of_val(from)) {
-            // SAFETY: within the allocation, which no reference points into; plain numbers have no invalid bits. An
-            // offset need not be aligned for a copy by bytes.
+            // offset needs no alignment for a copy of bytes.
             unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to.cast(), size_of_val(from)) };
         }
     }
@@ -89,7 +88,7 @@ impl Pinned {
         }
     }
 
-    /// Reads a number that the device may write at any time.
+    /// Reads a word that the device may write at any time.
     pub fn watch(&self, offset: usize) -> u64 {
         debug_assert_eq!(offset % 8, 0);
         match self.pointer(offset, 8) {
@@ -109,10 +108,10 @@ impl Drop for Pinned {
     }
 }
 
-/// Types that are nothing but their bits.
+/// Types that are plain bits.
 ///
 /// # Safety
-/// Every pattern of bits must be a value, and there must be no padding.
+/// Every bit pattern must be a value, without padding.
 pub unsafe trait Plain: Copy {}
 // SAFETY: numbers are their bits.
 unsafe impl Plain for u8 {}

@@ -1,8 +1,8 @@
-//! What the device leaves for the host: the log, running sums, and the flag of a loss that is not finite.
+//! What the device writes for the host: the log, running sums, and the flag of a loss that is not finite.
 //!
-//! The flag lies in pinned memory of the host, which kernels write only in the one step that goes wrong: so the host
-//! sees it with no copy and no wait. Under `per_epoch` kernels read it in every step; then it lies on the device, in
-//! front of the sums, and comes with them.
+//! The flag lies in the host's pinned memory, and kernels write it only in the step that fails, so the host sees it
+//! without a copy or a wait. Under `per_epoch` kernels read it in every step: then it lies on the device, before the
+//! sums, and is copied with them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     program::{Accumulator, Layout, Op, Programs, SUMS},
 };
 
-/// Bytes of the flag with what keeps it apart from the sums.
+/// The flag, padded to keep it apart from the sums.
 const HEAD: usize = FLAG as usize;
 /// Bytes of one set of sums.
 const SET: usize = SUMS * size_of::<f64>();
@@ -27,7 +27,7 @@ pub struct DeviceLog {
     device: DeviceMemory,
     host: Pinned,
     flag_on_host: bool,
-    /// The flag as it was last seen on the device.
+    /// The flag as last copied from the device.
     seen: u64,
 }
 
@@ -62,13 +62,13 @@ impl DeviceLog {
         self.device.at + BEFORE_LOG as u64
     }
 
-    /// The first step whose loss was not finite, as far as the host can know.
+    /// The first step with a loss that is not finite, as far as the host knows.
     pub fn non_finite(&self) -> Option<u64> {
         let flag = if self.flag_on_host { self.host.watch(0) } else { self.seen };
         (flag != 0).then_some(flag)
     }
 
-    /// Asks for numbers of the log.
+    /// Queues a copy of log elements to the host.
     pub fn fetch_log(&self, stream: &Stream, offset: usize, len: usize) -> Result<(), DeviceError> {
         let at = BEFORE_LOG + 4 * offset;
         stream.download(&self.host, at, self.device.at + at as u64, 4 * len)
@@ -79,10 +79,10 @@ impl DeviceLog {
         self.host.read(BEFORE_LOG + 4 * offset, to);
     }
 
-    /// Asks for sums, and has them set to zero behind that. Bytes that move.
+    /// Queues a copy of sums to the host, and then resets them. Returns the bytes.
     pub fn fetch_sums(&self, stream: &Stream, sums: Accumulator, len: usize) -> Result<usize, DeviceError> {
         let set = Self::set(sums);
-        // The flag stands before the epoch's sums; where it lies on the host, its place there must not be written.
+        // The flag precedes the epoch's sums; where it lies on the host, it must not be overwritten.
         let from = if sums == Accumulator::Epoch && !self.flag_on_host { 0 } else { set };
         let bytes = set + len.min(SUMS) * size_of::<f64>() - from;
         stream.download(&self.host, from, self.device.at + from as u64, bytes)?;

@@ -1,5 +1,4 @@
-//! A data buffer on the device: all rows at once, or two chunks in turn, of which one is computed with while the other
-//! is on its way.
+//! A data buffer on the device: all rows at once, or two chunks in turn, one in use while the other is uploaded.
 
 use std::{
     sync::Arc,
@@ -19,16 +18,16 @@ use crate::device::{
     },
 };
 
-/// One of a feed's two places.
+/// One of a buffer's two chunks.
 struct Chunk {
     memory: DeviceMemory,
     staging: Pinned,
     begun: Event,
-    /// The upload is done: the staging may be written again, and kernels may read.
+    /// Uploaded: the staging may be written again, and kernels may read.
     uploaded: Event,
-    /// Whether its time was not told so far.
+    /// Whether its times were not reported yet.
     is_news: bool,
-    /// The kernels that read it are done.
+    /// Kernels that read it are done.
     released: Event,
 }
 
@@ -44,7 +43,7 @@ impl Chunk {
         })
     }
 
-    /// When its last upload began and ended, once; the upload is done.
+    /// Beginning and end of its last upload, once; it must be done.
     fn reported(&mut self, in_flight: &InFlightQueue) -> Result<Option<[Instant; 2]>, DeviceError> {
         if !std::mem::take(&mut self.is_news) {
             return Ok(None);
@@ -61,7 +60,7 @@ pub struct InputBuffer {
 }
 
 impl InputBuffer {
-    /// Where kernels find the rows; 0 before any were bound.
+    /// The address of the rows; 0 before any were bound.
     pub fn at(&self) -> u64 {
         let chunk = self.chunks[self.current].as_ref().map(|c| c.memory.at);
         chunk.or_else(|| self.whole.as_ref().map(|m| m.at)).unwrap_or(0)
@@ -72,10 +71,10 @@ impl InputBuffer {
         chunks.sum::<usize>() + self.whole.as_ref().map_or(0, |memory| memory.bytes)
     }
 
-    /// Brings all rows to the device, once. How long the host waited for a place to copy from.
+    /// Uploads all rows. Returns how long the host waited for staging memory.
     pub fn bind_whole(
         &mut self,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         staging: &mut Staging,
         rows: &[f32],
         what: &str,
@@ -83,23 +82,23 @@ impl InputBuffer {
         let bytes = size_of_val(rows);
         let memory = match self.whole.take().filter(|memory| memory.bytes == bytes) {
             Some(memory) => memory,
-            None => DeviceMemory::new(&gpu_context.context, bytes, what)?,
+            None => DeviceMemory::new(&gpu.context, bytes, what)?,
         };
-        let waited = staging.upload(gpu_context, memory.at, rows)?;
+        let waited = staging.upload(gpu, memory.at, rows)?;
         self.whole = Some(memory);
         Ok(waited)
     }
 
-    /// Begins to bring the next chunk to the device. What `compute` is given from now on waits for it, and nothing else.
-    /// When the upload before it in the same place began and ended.
+    /// Begins to upload the next chunk; later work of the stream of steps waits for it. Returns beginning and end of
+    /// the upload before it in the same memory.
     pub fn bind_chunk(
         &mut self,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         (copies, in_flight): (&Stream, &InFlightQueue),
         rows: &[f32],
         what: &str,
     ) -> Result<Option<[Instant; 2]>, DeviceError> {
-        let (context, compute) = (&gpu_context.context, &gpu_context.stream);
+        let (context, compute) = (&gpu.context, &gpu.stream);
         if let Some(current) = &self.chunks[self.current] {
             current.released.record(compute)?;
         }
@@ -108,23 +107,23 @@ impl InputBuffer {
         let mut reported = None;
         if let Some(chunk) = &mut self.chunks[next] {
             let doing = || format!("uploading {what}");
-            // The upload of two chunks ago, long done: the host only asks.
-            gpu_context.until(&chunk.uploaded, doing)?;
+            // The upload of two chunks ago, long done.
+            gpu.until(&chunk.uploaded, doing)?;
             reported = chunk.reported(in_flight)?;
             if chunk.memory.bytes < bytes {
-                gpu_context.until(&chunk.released, doing)?;
+                gpu.until(&chunk.released, doing)?;
             }
         }
-        // What may still be in use stays where it is if a wait fails: to free it would be a wait, too.
+        // Memory that may still be in use is kept if a wait fails: to free it would be a wait, too.
         let mut chunk = match self.chunks[next].take() {
             Some(chunk) if chunk.memory.bytes >= bytes => {
                 copies.follow(&chunk.released)?;
                 chunk
             }
-            // Larger than all before it, which the loader does not send: this place alone grows.
+            // Larger than all before it, which the reader does not send: this chunk alone grows.
             Some(_) => Chunk::new(context, bytes, what)?,
             None => {
-                // The first of all: both places are taken, so that nothing is allocated later.
+                // The first: both chunks are allocated, so that no later one is.
                 self.chunks[1 - next] = Some(Chunk::new(context, bytes, what)?);
                 Chunk::new(context, bytes, what)?
             }
@@ -140,7 +139,7 @@ impl InputBuffer {
         Ok(reported)
     }
 
-    /// When the uploads that are done and were not told so far began and ended, in order.
+    /// Beginnings and ends of the uploads that are done and were not reported yet, in order.
     pub fn reported(&mut self, in_flight: &InFlightQueue) -> Result<Vec<[Instant; 2]>, DeviceError> {
         let mut all = Vec::new();
         for place in [1 - self.current, self.current] {
@@ -153,7 +152,7 @@ impl InputBuffer {
     }
 }
 
-/// The epoch's order of rows: one place on the device, two on the host.
+/// The epoch's order of rows: one copy on the device, two on the host.
 pub struct OrderBuffer {
     memory: Option<DeviceMemory>,
     staging: [Option<(Pinned, Event)>; 2],
@@ -165,7 +164,7 @@ impl OrderBuffer {
         Self { memory: None, staging: [None, None], next: 0 }
     }
 
-    /// Where kernels find it.
+    /// Its address.
     pub fn at(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.at)
     }
@@ -174,13 +173,13 @@ impl OrderBuffer {
         self.memory.as_ref().map_or(0, |memory| memory.bytes)
     }
 
-    /// Brings it to the device, behind all steps that use the one before.
-    pub fn bind(&mut self, gpu_context: &GpuContext, order: &[u32]) -> Result<(), DeviceError> {
-        let (context, stream) = (&gpu_context.context, &gpu_context.stream);
+    /// Uploads it, behind all steps that use the previous order.
+    pub fn bind(&mut self, gpu: &GpuContext, order: &[u32]) -> Result<(), DeviceError> {
+        let (context, stream) = (&gpu.context, &gpu.stream);
         let bytes = size_of_val(order);
         let what = "the order of rows";
         if let Some((_, uploaded)) = &self.staging[self.next] {
-            gpu_context.until(uploaded, || format!("uploading {what}"))?;
+            gpu.until(uploaded, || format!("uploading {what}"))?;
         }
         let memory = match self.memory.take().filter(|memory| memory.bytes >= bytes) {
             Some(memory) => memory,

@@ -2,10 +2,13 @@
 
 mod allocation;
 mod device_log;
+mod digest;
 mod input_buffer;
+mod inputs;
 mod staging;
 
 pub use allocation::{DeviceMemory, Pinned, Plain};
 pub use device_log::DeviceLog;
-pub use input_buffer::{InputBuffer, OrderBuffer};
+pub use digest::Digest;
+pub use inputs::Inputs;
 pub use staging::Staging;

@@ -1,7 +1,7 @@
-//! Copies of any memory to the device, by way of pinned memory of our own.
+//! Uploads of any memory through pinned memory of our own.
 //!
-//! A driver copies pageable memory through pinned memory of its own, for which it may wait for the whole stream, and says
-//! nothing of that. Here the host waits only where both places are still on their way, and knows it.
+//! The driver copies pageable memory through its own pinned memory and may wait for the whole stream without a notice.
+//! Here the host waits only while both slots are in use, and knows for how long.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::device::{
     cuda::{engines::GpuContext, launch::Event},
 };
 
-/// Bytes of a place at most: two of them keep the bus as busy as larger ones.
+/// Largest slot: two of them keep the bus as busy as larger ones.
 const MOST_BYTES: usize = 4 << 20;
 
-/// One of two places that are filled in turn.
+/// One of two slots, filled in turn.
 struct Slot {
     memory: Pinned,
     bytes: usize,
@@ -29,14 +29,10 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Queues a copy to the device, whose memory there is large enough. `from` may change when this returns. How long the
-    /// host had to wait for a place.
-    ///
-    /// # Errors
-    /// What the device says.
+    /// Queues a copy to the device. `from` may change when this returns. Returns how long the host waited for a slot.
     pub fn upload<T: Plain>(
         &mut self,
-        gpu_context: &GpuContext,
+        gpu: &GpuContext,
         to: u64,
         from: &[T],
     ) -> Result<Duration, DeviceError> {
@@ -49,24 +45,19 @@ impl Staging {
             let place = &mut self.places[self.next];
             self.next = 1 - self.next;
             if let Some(place) = place {
-                waited += gpu_context.until(&place.copied, doing)?;
+                waited += gpu.until(&place.copied, doing)?;
             }
             let place = match place.take().filter(|place| place.bytes >= bytes) {
                 Some(large_enough) => place.insert(large_enough),
                 None => place.insert(Slot {
-                    memory: Pinned::new(&gpu_context.context, bytes, "copies")?,
+                    memory: Pinned::new(&gpu.context, bytes, "copies")?,
                     bytes,
-                    copied: Event::plain(&gpu_context.context)?,
+                    copied: Event::plain(&gpu.context)?,
                 }),
             };
             place.memory.write(0, part);
-            gpu_context.stream.upload(
-                to + (i * elements * size_of::<T>()) as u64,
-                &place.memory,
-                0,
-                bytes,
-            )?;
-            place.copied.record(&gpu_context.stream)?;
+            gpu.stream.upload(to + (i * elements * size_of::<T>()) as u64, &place.memory, 0, bytes)?;
+            place.copied.record(&gpu.stream)?;
         }
         Ok(waited)
     }

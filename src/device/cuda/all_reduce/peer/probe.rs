@@ -1,5 +1,5 @@
-//! A trial of peers before they are relied on: a sum of known numbers shows that the others' memory is where it seems to
-//! be. With some settings of a machine's IOMMU it is not, and no call says so.
+//! A test of peers before training: a sum of known values shows that the others' memory is where it should be. Under
+//! some IOMMU settings it is not, and no call reports it.
 
 use std::{thread, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// How long the others are waited for at least.
+/// Shortest wait for the others.
 const LIMIT: Duration = Duration::from_secs(10);
 const NUMBERS: usize = 1021;
 
@@ -26,7 +26,7 @@ struct ProbeSetup {
 }
 
 impl PeerAllReduce {
-    /// Sums known numbers with the others, twice, so that both places are used; each rank on a thread of its own.
+    /// Sums known values with the others, twice, to use both buffers; each rank on its own thread.
     fn probe(&self, setup: &mut ProbeSetup) -> Result<(), DeviceError> {
         let ProbeSetup { stream, memory, staging } = setup;
         let shared = &self.shared;
@@ -56,7 +56,7 @@ impl PeerAllReduce {
 
 /// Whether all ranks sum what they should.
 pub fn all(ranks: &mut [PeerAllReduce]) -> Result<(), DeviceError> {
-    // All that may make the driver wait for a GPU comes before any of them waits for another.
+    // Everything that may make the driver wait for a GPU comes before any GPU waits for another.
     let setup = |rank: &PeerAllReduce| {
         let context = &rank.shared.members[rank.rank].context;
         context.enter()?;
@@ -66,7 +66,7 @@ pub fn all(ranks: &mut [PeerAllReduce]) -> Result<(), DeviceError> {
     };
     let mut grounds = ranks.iter().map(setup).collect::<Result<Vec<_>, DeviceError>>()?;
     let one = |(rank, setup): (&mut PeerAllReduce, &mut ProbeSetup)| {
-        // Nobody waits for one that has failed.
+        // Release the others.
         rank.probe(setup).inspect_err(|_| rank.shared.stop())
     };
     let faults: Vec<DeviceError> = thread::scope(|scope| {
@@ -75,7 +75,7 @@ pub fn all(ranks: &mut [PeerAllReduce]) -> Result<(), DeviceError> {
         let ended = || DeviceError::Ended { device: "a GPU".into() };
         asked.into_iter().filter_map(|thread| thread.join().unwrap_or_else(|_| Err(ended())).err()).collect()
     });
-    // Those that were let go do not know why.
+    // The released ranks do not know the cause.
     let released =
         |e: &DeviceError| matches!(e, DeviceError::Collective { source: CollectiveError::Poisoned, .. });
     let (released, mut causes): (Vec<_>, Vec<_>) = faults.into_iter().partition(released);

@@ -1,14 +1,15 @@
 //! Devices that fail, panic, stall or differ, by executors that only pretend.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Instant,
 };
 
 use super::*;
 use crate::{
     collective::{Collective, Shared, shared},
     device::{Executor, Grain, Kind, Meters, Moved},
+    program::Hyper,
 };
 
 /// How long devices wait for each other here.

@@ -1,0 +1,74 @@
+//! What a trial reads: features and targets of training and validation, and the order of the rows.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    input_buffer::{InputBuffer, OrderBuffer},
+    staging::Staging,
+};
+use crate::device::{
+    DeviceError,
+    cuda::{
+        engines::GpuContext,
+        launch::{InFlightQueue, Stream},
+    },
+};
+
+const NAMES: [&str; 4] =
+    ["training features", "training targets", "validation features", "validation targets"];
+
+pub struct Inputs {
+    /// The stream of chunks, beside the one of the steps.
+    pub copies: Stream,
+    pub staging: Staging,
+    buffers: [InputBuffer; 4],
+    order: OrderBuffer,
+    /// Whether rows come in chunks.
+    streamed: bool,
+}
+
+impl Inputs {
+    pub fn new(gpu: &GpuContext, staging: Staging, streamed: bool) -> Result<Self, DeviceError> {
+        let copies = Stream::new(&gpu.context)?;
+        Ok(Self { copies, staging, buffers: Default::default(), order: OrderBuffer::new(), streamed })
+    }
+
+    /// Addresses of the buffers and of the order, where kernels find them.
+    pub fn addresses(&self) -> ([u64; 4], u64) {
+        ([0, 1, 2, 3].map(|i: usize| self.buffers[i].at()), self.order.at())
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> usize {
+        self.buffers.iter().map(InputBuffer::bytes).sum::<usize>() + self.order.bytes()
+    }
+
+    /// Binds rows to a buffer. Returns how long the host waited, and when the upload before the last began and ended.
+    pub fn bind(
+        &mut self,
+        gpu: &GpuContext,
+        in_flight: &InFlightQueue,
+        number: usize,
+        rows: &[f32],
+    ) -> Result<(Duration, Option<[Instant; 2]>), DeviceError> {
+        let (buffer, what) = (&mut self.buffers[number], NAMES[number]);
+        if self.streamed {
+            let uploaded = buffer.bind_chunk(gpu, (&self.copies, in_flight), rows, what)?;
+            return Ok((Duration::ZERO, uploaded));
+        }
+        Ok((buffer.bind_whole(gpu, &mut self.staging, rows, what)?, None))
+    }
+
+    pub fn bind_order(&mut self, gpu: &GpuContext, order: &[u32]) -> Result<(), DeviceError> {
+        self.order.bind(gpu, order)
+    }
+
+    /// When the uploads began and ended that are done and were not reported so far, by buffer.
+    pub fn uploaded(&mut self, in_flight: &InFlightQueue) -> Result<Vec<[Instant; 2]>, DeviceError> {
+        let mut all = Vec::new();
+        for buffer in &mut self.buffers {
+            all.extend(buffer.reported(in_flight)?);
+        }
+        Ok(all)
+    }
+}

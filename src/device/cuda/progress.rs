@@ -1,0 +1,128 @@
+//! What the host knows of a GPU's steps: which blocks are done, when, and how long it waited for them.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    engines::GpuContext,
+    launch::{Done, InFlightQueue, Stream},
+    measure::timeline::Timeline,
+};
+use crate::{
+    device::{DeviceError, Lane, Meters, Purpose},
+    program::Phase,
+};
+
+pub struct Progress {
+    pub in_flight: InFlightQueue,
+    pub timeline: Timeline,
+    /// Seconds of the validation that is under way.
+    validation_s: Option<f64>,
+    /// Of the last block, until it is reported.
+    pub step_time: Option<Duration>,
+    /// How long the host has waited for steps since the last report.
+    pub waited: Duration,
+    last_end_s: f64,
+}
+
+impl Progress {
+    pub fn new(gpu: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
+        Ok(Self {
+            in_flight: InFlightQueue::new(gpu, most_steps, marks)?,
+            timeline: Timeline::new(&gpu.context)?,
+            validation_s: None,
+            step_time: None,
+            waited: Duration::ZERO,
+            last_end_s: 0.0,
+        })
+    }
+
+    /// Waits until the device has done all it was given.
+    pub fn wait(&mut self, gpu: &GpuContext, doing: &str) -> Result<Duration, DeviceError> {
+        let start = Instant::now();
+        self.in_flight.anchor(gpu, doing)?;
+        let wait = start.elapsed();
+        self.waited += wait;
+        Ok(wait)
+    }
+
+    /// Queues a copy to the host and waits for it.
+    pub fn download<T>(
+        &mut self,
+        gpu: &GpuContext,
+        (doing, phase): (&str, Phase),
+        copy: impl FnOnce(&Stream) -> Result<T, DeviceError>,
+    ) -> Result<(T, Duration), DeviceError> {
+        let stream = &gpu.stream;
+        if !self.timeline.wanted {
+            let copied = copy(stream)?;
+            return Ok((copied, self.wait(gpu, doing)?));
+        }
+        self.timeline.around[0].record(stream)?;
+        let copied = copy(stream)?;
+        self.timeline.around[1].record(stream)?;
+        let wait = self.wait(gpu, doing)?;
+        let [begin, end] = &self.timeline.around;
+        let ends = [self.in_flight.instant(begin)?, self.in_flight.instant(end)?];
+        self.timeline.copied(Lane::CopyOut, phase, ends);
+        Ok((copied, wait))
+    }
+
+    /// Uploads of rows began and ended then.
+    pub fn uploaded(&mut self, uploads: impl IntoIterator<Item = [Instant; 2]>) {
+        uploads.into_iter().for_each(|ends| self.timeline.copied(Lane::CopyIn, Phase::Upload, ends));
+    }
+
+    /// Records the times of a block that is done.
+    pub fn learn(&mut self, done: &Done, gpu: &mut GpuContext, meters: &mut Meters<'_>) {
+        self.timeline.report(meters.clock);
+        self.timeline.block(done, meters.clock);
+        let Done { queued, end, seconds, phases, .. } = done;
+        gpu.hang_timeout.learn(queued.slowest_s, *seconds);
+        if !queued.trains {
+            *self.validation_s.get_or_insert_default() += seconds;
+            return;
+        }
+        let each = seconds / queued.steps.max(1) as f64;
+        self.step_time = Some(Duration::from_secs_f64(each));
+        if phases.is_empty() {
+            meters.clock.record_device(Phase::Step, Duration::from_secs_f64(*seconds), queued.steps as u64);
+        }
+        for (phase, seconds) in phases {
+            meters.clock.record_device(*phase, Duration::from_secs_f64(*seconds), 1);
+        }
+        let origin = meters.clock.origin();
+        let since = end.saturating_duration_since(origin).as_secs_f64();
+        // The two clocks agree to some microseconds only; time must not run backward for that.
+        self.last_end_s = since.max(self.last_end_s);
+        meters.ends.extend(std::iter::repeat_n(self.last_end_s, queued.steps));
+    }
+
+    /// Waits for all blocks and records their times; of a GPU that hangs, those of the blocks that are done.
+    pub fn settle(
+        &mut self,
+        gpu: &mut GpuContext,
+        purpose: Purpose,
+        meters: &mut Meters<'_>,
+    ) -> Result<(), DeviceError> {
+        if gpu.context.is_given_up() {
+            let finished = self.in_flight.finished()?;
+            finished.iter().for_each(|done| self.learn(done, gpu, meters));
+            return Ok(());
+        }
+        // Where nothing was read, as under `off`, steps may still run.
+        if self.in_flight.unfinished()?.is_some() {
+            let start = Instant::now();
+            self.in_flight.wait(gpu)?;
+            let wait = start.elapsed();
+            meters.ledger.sync(purpose, wait);
+            self.waited += wait;
+        }
+        let all = self.in_flight.all()?;
+        all.iter().for_each(|done| self.learn(done, gpu, meters));
+        // A whole validation is one sample, as it is by the host's clock.
+        if let Some(seconds) = self.validation_s.take() {
+            meters.clock.record_device(Phase::Validation, Duration::from_secs_f64(seconds), 1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! One thread for each of several devices. All get a command and answer it; one that fails, panics or does not answer ends
+//! the work of all.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    collective::{Abort, CollectiveError},
+    device::{Clock, Device, DeviceError},
+};
+
+/// How long the others are waited for after a failure: the abort has released them.
+const GRACE: Duration = Duration::from_secs(1);
+
+type Answer = Result<(), DeviceError>;
+type Command = Arc<dyn Fn(&mut Rank) -> Answer + Send + Sync>;
+
+/// A device with what only its own thread writes.
+pub struct Rank {
+    pub device: Device,
+    /// Times of its steps; `None` where they go to the run's own clock.
+    pub clock: Option<Clock>,
+    pub index: usize,
+}
+
+struct Worker {
+    name: String,
+    commands: Sender<(u64, Command)>,
+    thread: JoinHandle<Rank>,
+    /// It did not answer: its thread may never end.
+    lost: bool,
+}
+
+pub struct Workers {
+    workers: Vec<Worker>,
+    /// Number of the command, index of the device, and its answer.
+    answers: Receiver<(u64, usize, Answer)>,
+    asked: u64,
+    abort: Abort,
+    limit: Duration,
+    /// What the devices do now, for error messages.
+    pub doing: String,
+    pub failed: bool,
+}
+
+impl Workers {
+    pub fn new(ranks: Vec<Rank>, abort: Abort, limit: Duration) -> Result<Self, DeviceError> {
+        let (answer, answers) = channel();
+        let workers = ranks.into_iter().map(|rank| spawn(rank, answer.clone(), abort.clone()));
+        let workers = workers.collect::<Result<_, _>>()?;
+        Ok(Self { workers, answers, asked: 0, abort, limit, doing: "the start".into(), failed: false })
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.workers.iter().map(|worker| &*worker.name)
+    }
+
+    /// The results of all devices, in their order.
+    pub fn all<R: Send + 'static>(
+        &mut self,
+        command: impl Fn(&mut Rank) -> Result<R, DeviceError> + Send + Sync + 'static,
+    ) -> Result<Vec<R>, DeviceError> {
+        self.run(self.workers.len(), command)
+    }
+
+    /// The results of the first `count` devices, in their order.
+    pub fn run<R: Send + 'static>(
+        &mut self,
+        count: usize,
+        command: impl Fn(&mut Rank) -> Result<R, DeviceError> + Send + Sync + 'static,
+    ) -> Result<Vec<R>, DeviceError> {
+        let results: Arc<Vec<_>> = Arc::new((0..count).map(|_| Mutex::new(None)).collect());
+        let written = Arc::clone(&results);
+        let command = move |rank: &mut Rank| {
+            let result = command(rank)?;
+            *written[rank.index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            Ok(())
+        };
+        self.broadcast(count, Arc::new(command))?;
+        Ok(results.iter().filter_map(|r| r.lock().unwrap_or_else(PoisonError::into_inner).take()).collect())
+    }
+
+    fn broadcast(&mut self, count: usize, command: Command) -> Answer {
+        self.asked += 1;
+        let mut answers = Vec::with_capacity(count);
+        for worker in &mut self.workers[..count] {
+            // The thread of a device that has panicked has ended.
+            let gone = worker.lost || worker.commands.send((self.asked, Arc::clone(&command))).is_err();
+            answers.push(gone.then(|| Err(DeviceError::Ended { device: worker.name.clone() })));
+        }
+        drop(command);
+        let cause = self.receive(&mut answers);
+        let Some(failure) = self.failure(answers, cause) else { return Ok(()) };
+        self.abort.now();
+        self.failed = true;
+        Err(failure)
+    }
+
+    /// Fills `answers` until all are there or time is over. Returns the first device that failed by itself.
+    fn receive(&self, answers: &mut [Option<Answer>]) -> Option<usize> {
+        let mut deadline = Instant::now() + self.limit;
+        let mut cause = None;
+        while answers.iter().any(Option::is_none) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok((asked, index, answer)) = self.answers.recv_timeout(left) else { break };
+            // A late answer to an earlier command, by a device that was given up.
+            if asked != self.asked {
+                continue;
+            }
+            if let Err(error) = &answer {
+                deadline = deadline.min(Instant::now() + GRACE);
+                let released =
+                    matches!(error, DeviceError::Collective { source: CollectiveError::Poisoned, .. });
+                cause = cause.or((!released).then_some(index));
+            }
+            answers[index] = Some(answer);
+        }
+        cause
+    }
+
+    /// The failure to report: that of `cause`, else the first.
+    fn failure(&mut self, answers: Vec<Option<Answer>>, cause: Option<usize>) -> Option<DeviceError> {
+        let mut failure = None;
+        for (index, (worker, answer)) in self.workers.iter_mut().zip(answers).enumerate() {
+            let (device, doing) = (worker.name.clone(), self.doing.clone());
+            let error = match answer {
+                Some(Ok(())) => continue,
+                Some(Err(DeviceError::Panicked { reason, .. })) => {
+                    DeviceError::Panicked { device, doing, reason }
+                }
+                Some(Err(error)) => error,
+                None => {
+                    worker.lost = true;
+                    DeviceError::Stalled { device, doing, waited: self.limit }
+                }
+            };
+            if failure.is_none() || cause == Some(index) {
+                failure = Some(error);
+            }
+        }
+        failure
+    }
+
+    /// Ends the threads. Returns the devices whose threads ended.
+    pub fn finish(self) -> impl Iterator<Item = Rank> {
+        self.workers.into_iter().filter_map(|worker| {
+            drop(worker.commands);
+            // A thread that hangs in a device cannot be joined: it ends with the process.
+            if worker.lost && !worker.thread.is_finished() { None } else { worker.thread.join().ok() }
+        })
+    }
+}
+
+fn spawn(mut rank: Rank, answers: Sender<(u64, usize, Answer)>, abort: Abort) -> Result<Worker, DeviceError> {
+    let name = rank.device.name().to_owned();
+    let (commands, received) = channel::<(u64, Command)>();
+    let body = move || {
+        // However this thread ends, nobody waits for it.
+        let guard = abort.guard();
+        while let Ok((asked, command)) = received.recv() {
+            // After a panic only the rank's times and counts are read, which are valid at any moment.
+            let answer = catch_unwind(AssertUnwindSafe(|| command(&mut rank)));
+            // What the command holds is free before the answer is there.
+            drop(command);
+            let panicked = answer.is_err();
+            let answer = answer.unwrap_or_else(|panic| {
+                let (device, doing) = (rank.device.name().to_owned(), String::new());
+                Err(DeviceError::Panicked { device, doing, reason: panic_message(&*panic) })
+            });
+            // The cause is sent before the abort makes the others fail.
+            let failed = answer.is_err();
+            let gone = answers.send((asked, rank.index, answer)).is_err();
+            if failed {
+                abort.now();
+            }
+            if gone || panicked {
+                break;
+            }
+        }
+        guard.defuse();
+        rank
+    };
+    let thread = thread::Builder::new().name(name.clone()).spawn(body);
+    let thread = thread.map_err(|source| DeviceError::Thread { device: name.clone(), source })?;
+    Ok(Worker { name, commands, thread, lost: false })
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "for no reason given".into())
+}
