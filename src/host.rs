@@ -1,11 +1,16 @@
 //! Facts about the host. All are optional: what the system does not report stays unknown.
 
+mod atomic;
 #[allow(unsafe_code)]
 mod huge_pages;
 pub(crate) mod load;
 pub(crate) mod nvml;
 pub(crate) mod processor;
 mod regular;
+#[allow(unsafe_code)]
+mod signals;
+#[allow(unsafe_code)]
+mod write_out;
 
 use std::{
     fs::{self, File},
@@ -13,8 +18,11 @@ use std::{
     path::Path,
 };
 
+pub use atomic::{Durability, sync_folder, write_atomically};
 pub use huge_pages::prefer_huge_pages;
 pub use regular::open_regular;
+pub use signals::stop_on_signals;
+pub use write_out::start_writing;
 
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };

@@ -1,7 +1,5 @@
 //! `runner check SPEC.toml`: what would happen, in words and numbers. Nothing is written, nothing run.
 
-use std::fmt::Write;
-
 use comfy_table::{CellAlignment, ColumnConstraint, Table, presets};
 
 use super::{
@@ -50,22 +48,18 @@ fn show<P: Planned>(
     };
     // One trial is shown whole; the table lists all of them.
     let first = first_run(&prepared).filter(|_| !options.quiet);
-    // The page has the note on its own devices.
-    let on_page = first.and_then(|(_, planned)| planned.devices().note.as_deref());
-    run::warnings(experiment, &prepared, on_page).print();
-    let mut text = String::new();
-    if experiment.is_sweep() && !options.quiet {
-        text.push_str(&trials(experiment, &prepared));
-    }
-    if let Some((index, planned)) = first {
-        if experiment.is_sweep() {
-            let _ = write!(text, "\ntrial {index}: "); // a String takes every write
+    let on_page = match first.map(|(index, planned)| (index, page(planned, &mut shared))) {
+        Some((index, Err(problems))) => {
+            return refuse(&experiment.failure(problems.into_iter().map(|p| (index, p))));
         }
-        match page(planned, &mut shared) {
-            Ok(page) => text.push_str(&page),
-            Err(problems) => return refuse(&experiment.failure(problems.into_iter().map(|p| (index, p)))),
-        }
-    }
+        Some((index, Ok(page))) if experiment.is_sweep() => format!("\ntrial {index}: {page}"),
+        Some((_, Ok(page))) => page,
+        None => String::new(),
+    };
+    // The page has notes of its own.
+    run::warnings(experiment, &prepared, &on_page).print();
+    let table = (experiment.is_sweep() && !options.quiet).then(|| trials(experiment, &prepared));
+    let text = table.unwrap_or_default() + &on_page;
     let printed = print(&text);
     let missing = prepared.iter().enumerate().filter_map(|(index, prepared)| match prepared {
         Prepared::Missing(problem) => Some((index, problem.clone())),

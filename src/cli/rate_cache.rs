@@ -12,7 +12,10 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
-use crate::record::{Durability, RecordError, write_atomically};
+use crate::{
+    host::{Durability, write_atomically},
+    record::RecordError,
+};
 
 /// The folder to use instead of the user's own.
 pub const FOLDER_VARIABLE: &str = "RUNNER_CACHE_DIR";
@@ -91,7 +94,8 @@ where
     let file = File { measured, checksum, key: key.clone(), rates: figures };
     let text = toml::to_string(&file)
         .map_err(|e| RecordError::Encode { path: path.clone(), message: e.to_string() })?;
-    write_atomically(&path, Durability::Process, |out| out.write_all(text.as_bytes()))?;
+    write_atomically(&path, Durability::Process, |out| out.write_all(text.as_bytes()))
+        .map_err(|e| RecordError::write(&path, e))?;
     Ok(path)
 }
 

@@ -3,22 +3,17 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
 
 use chrono::Utc;
-use signal_hook::{
-    consts::{SIGINT, SIGTERM, SIGXFSZ},
-    flag,
-};
 
 use super::{
     args::{RunOptions, meant_command, on_terminal},
     machine::{machine, wants_gpu},
 };
 use crate::{
-    host::load::Watch,
+    host::{load::Watch, stop_on_signals},
     plan::{Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line},
     report,
@@ -36,6 +31,8 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         Ok(loaded) => loaded,
         Err(failure) => return refuse_spec(&path, &failure),
     };
+    let stop = StopFlag::default();
+    stop_on_signals(&stop.0);
     let process = Process {
         begun,
         started,
@@ -51,7 +48,7 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         available_threads: options.thread_count(),
         virtual_gpus: options.virtual_gpus,
         git,
-        stop: catch_signals(),
+        stop,
         load: Watch::default(),
     };
     let ended = match &loaded {
@@ -97,25 +94,6 @@ fn refuse_spec(path: &Path, failure: &spec::Failure) -> Exit {
         print_stderr(&format!("  = hint: `{word}` was read as a spec; did you mean `runner {command}`?\n"));
     }
     Exit::Refused
-}
-
-/// The first signal asks the run to end in order; a second one ends the process at once.
-fn catch_signals() -> StopFlag {
-    let stop = StopFlag::default();
-    // The second one may be of the other kind.
-    let asked = Arc::new(AtomicBool::new(false));
-    // Without handlers a signal ends the process, which loses nothing but the last unflushed rows.
-    // With a handler, a file that may not grow further is an error of the write, which is told, and no sudden end.
-    let _ = flag::register(SIGXFSZ, Arc::default());
-    for signal in [SIGINT, SIGTERM] {
-        // Actions run in the order in which they were registered: the first signal finds the flag unset.
-        let _ = flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked));
-    }
-    for signal in [SIGINT, SIGTERM] {
-        let _ = flag::register(signal, Arc::clone(&asked));
-        let _ = flag::register_usize(signal, Arc::clone(&stop.0), signal as usize);
-    }
-    stop
 }
 
 /// Columns of the terminal, or of a page where there is none.

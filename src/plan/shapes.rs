@@ -29,7 +29,7 @@ pub fn infer(model: &mut Model, facts: DatasetInfo, problems: &mut Vec<Problem>)
     let mut rows = Vec::with_capacity(model.layers.len());
     let (mut width, mut last, mut total) = (facts.features, None, 0u64);
     for (index, layer) in model.layers.iter_mut().enumerate() {
-        let (name, inputs) = (layer.name(), width);
+        let (name, inputs) = (layer.torch_name(), width);
         // The numbers of a product may be more than a usize counts.
         let elements = |shape: &[usize]| shape.iter().fold(1u64, |n, axis| n.saturating_mul(*axis as u64));
         let own = layer.parameters(width);

@@ -2,25 +2,35 @@
 //!
 //! The commit is read from git's files by hand, in microseconds. Whether files differ only `git status` can say; it
 //! runs on a thread of its own from the start of the run, and is asked at the end.
+//!
+//! A repository may come from anyone, and its settings can name commands: git runs them when it looks for changes. So
+//! git is held to the repository found here, its file monitor is off, nothing is fetched, and a repository that defines
+//! filters of its own is not asked at all; see [`settings_run_code`].
 
 use std::{
     fs,
+    io::Read,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, sync_channel},
     },
     thread,
     time::Duration,
 };
 
+use crate::host::open_regular;
+
 /// How long the end of a run waits for a slow `git status`.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The commit of the repository that `folder` stands in; `None` outside of one, or before its first commit.
-fn commit(folder: &Path) -> Option<String> {
-    let git = repository(folder)?;
+/// Bytes that are read of one of git's small files; a repository from elsewhere may hold any.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// The commit that a repository stands at; `None` before its first one.
+fn commit(root: &Path) -> Option<String> {
+    let git = git_folder(root)?;
     let head = read(&git.join("HEAD"))?;
     let Some(reference) = head.strip_prefix("ref: ") else { return is_hash(&head).then_some(head) };
     // A linked worktree has a HEAD of its own and shares the branches with the main one.
@@ -29,25 +39,32 @@ fn commit(folder: &Path) -> Option<String> {
     loose.filter(|hash| is_hash(hash)).or_else(|| packed(&common, reference))
 }
 
-/// The `.git` folder of the nearest repository above.
-fn repository(folder: &Path) -> Option<PathBuf> {
+/// The work tree of the nearest repository above.
+fn work_tree(folder: &Path) -> Option<PathBuf> {
     let folder = fs::canonicalize(folder).ok()?;
-    let git = folder.ancestors().map(|folder| folder.join(".git")).find(|git| git.exists())?;
+    folder.ancestors().find(|folder| folder.join(".git").exists()).map(Path::to_owned)
+}
+
+/// Where a work tree's repository is: `.git`, or where the file of that name points.
+fn git_folder(root: &Path) -> Option<PathBuf> {
+    let git = root.join(".git");
     if git.is_dir() {
         return Some(git);
     }
-    let target = read(&git)?;
-    Some(git.parent()?.join(target.strip_prefix("gitdir: ")?))
+    Some(root.join(read(&git)?.strip_prefix("gitdir: ")?))
 }
 
 fn packed(git: &Path, reference: &str) -> Option<String> {
-    let text = fs::read_to_string(git.join("packed-refs")).ok()?;
+    let text = read(&git.join("packed-refs"))?;
     let line = text.lines().find(|line| line.split_once(' ').is_some_and(|(_, name)| name == reference))?;
     line.split_once(' ').map(|(hash, _)| hash.to_owned())
 }
 
 fn read(path: &Path) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned())
+    let (file, _) = open_regular(path).ok()?;
+    let mut text = String::new();
+    file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    Some(text.trim_end().to_owned())
 }
 
 fn is_hash(text: &str) -> bool {
@@ -66,44 +83,87 @@ pub struct GitQuery {
 struct Dirty {
     coming: Receiver<Option<bool>>,
     came: Option<Option<bool>>,
-    patience: Duration,
+    /// The git that is at work; ended where it takes too long.
+    child: Arc<Mutex<Option<Child>>>,
 }
 
 impl GitQuery {
     /// Asks about the repository that `folder` stands in; outside of one there is nothing to ask.
     pub fn start(folder: &Path) -> Self {
-        let Some(commit) = commit(folder) else { return Self { commit: None, dirty: None } };
+        let root = work_tree(folder);
+        let commit = root.as_deref().and_then(commit);
+        let (Some(root), Some(commit)) = (root, commit) else { return Self { commit: None, dirty: None } };
         let (tell, coming) = sync_channel(1);
-        let folder = folder.to_owned();
+        let child = Arc::new(Mutex::new(None));
+        let dirty = Dirty { coming, came: None, child: Arc::clone(&child) };
         let thread = thread::Builder::new().name("git".to_owned()).spawn(move || {
-            let _ = tell.send(ask_git(&folder)); // nobody may be waiting any more
+            let _ = tell.send(ask_git(&root, &child)); // nobody may be waiting any more
         });
-        let dirty = Dirty { coming, came: None, patience: PATIENCE };
         Self { commit: Some(commit), dirty: thread.is_ok().then(|| Arc::new(Mutex::new(dirty))) }
     }
 
-    /// Whether tracked files differ from the commit; `None` where git is not there, says nothing, or takes too long.
+    /// Whether tracked files differ from the commit; `None` where git is not there, is not asked, or takes too long.
     pub(super) fn dirty(&self) -> Option<bool> {
-        let mut dirty = self.dirty.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dirty = lock(self.dirty.as_ref()?);
         if dirty.came.is_none() {
-            dirty.came = dirty.coming.recv_timeout(dirty.patience).ok();
             // A sweep waits for a slow git once, not at the end of every trial.
-            dirty.patience = Duration::ZERO;
+            dirty.came = Some(dirty.coming.recv_timeout(PATIENCE).ok().flatten());
+            if let Some(mut child) = lock(&dirty.child).take() {
+                let _ = child.kill(); // it may have ended by itself
+                let _ = child.wait();
+            }
         }
         dirty.came?
     }
 }
 
-fn ask_git(folder: &Path) -> Option<bool> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ask_git(root: &Path, running: &Mutex<Option<Child>>) -> Option<bool> {
+    if settings_run_code(root)? {
+        return None;
+    }
     // Untracked files are left out: a run folder below the repository would make every second run dirty.
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(folder)
-        .args(["--no-optional-locks", "status", "--porcelain", "--untracked-files=no"])
-        .stdin(Stdio::null())
-        .output()
+    let mut child = git(root)
+        .args(["status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"])
+        .spawn()
         .ok()?;
-    output.status.success().then_some(!output.stdout.is_empty())
+    let mut answer = child.stdout.take()?;
+    *lock(running) = Some(child);
+    // One byte says it all; the rest may be long.
+    let is_dirty = answer.read(&mut [0]).ok()? > 0;
+    drop(answer);
+    let mut child = lock(running).take()?;
+    (is_dirty | child.wait().ok()?.success()).then_some(is_dirty)
+}
+
+/// Whether the repository's own settings name filters: commands that git would run over files to compare them. Those
+/// of the user, such as Git LFS's, are trusted.
+fn settings_run_code(root: &Path) -> Option<bool> {
+    let filters = ["config", "--show-scope", "--name-only", "--get-regexp", r"^filter\."];
+    let output = git(root).args(filters).output().ok()?;
+    let scopes = String::from_utf8_lossy(&output.stdout);
+    // Exit code 1: there are none.
+    matches!(output.status.code(), Some(0 | 1))
+        .then(|| scopes.lines().any(|line| line.starts_with("local") || line.starts_with("worktree")))
+}
+
+/// Git in the repository of `root` and no other, which runs nothing that the repository names and fetches nothing. Git's
+/// own check stays that the repository belongs to the user.
+fn git(root: &Path) -> Command {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(root).arg("--no-optional-locks");
+    for setting in ["core.fsmonitor=false", "safe.bareRepository=explicit", "protocol.allow=never"] {
+        git.args(["-c", setting]);
+    }
+    for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"] {
+        git.env_remove(variable);
+    }
+    git.env("GIT_CEILING_DIRECTORIES", root.parent().unwrap_or(root)).env("GIT_NO_LAZY_FETCH", "1");
+    git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    git
 }
 
 #[cfg(test)]
@@ -124,6 +184,7 @@ mod tests {
         let inner = root.join("a/b");
         fs::create_dir_all(&inner).unwrap();
         write(&git.join("HEAD"), "ref: refs/heads/main\n");
+        let commit = |folder: &Path| super::commit(&work_tree(folder).unwrap());
         assert_eq!(commit(&inner), None);
         write(&git.join("packed-refs"), &format!("# pack-refs\n{HASH} refs/heads/main\n"));
         assert_eq!(commit(&inner).as_deref(), Some(HASH));
@@ -152,8 +213,63 @@ mod tests {
     fn one_answer_serves_all_who_ask() {
         let (tell, coming) = sync_channel(1);
         tell.send(Some(true)).unwrap();
-        let dirty = Dirty { coming, came: None, patience: PATIENCE };
+        let dirty = Dirty { coming, came: None, child: Arc::default() };
         let query = GitQuery { commit: None, dirty: Some(Arc::new(Mutex::new(dirty))) };
         assert_eq!([query.clone().dirty(), query.dirty()], [Some(true); 2]);
+    }
+
+    /// Runs git in a folder; `None` where there is no git.
+    fn run(folder: &Path, arguments: &[&str]) -> Option<()> {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        let status =
+            Command::new("git").arg("-C").arg(folder).args(identity).args(arguments).output().ok()?;
+        assert!(status.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&status.stderr));
+        Some(())
+    }
+
+    /// A repository with one committed file; `None` where there is no git.
+    fn repository(root: &Path) -> Option<()> {
+        fs::create_dir_all(root).unwrap();
+        run(root, &["init", "-q"])?;
+        fs::write(root.join("a"), "1").unwrap();
+        fs::write(root.join(".gitattributes"), "* filter=evil\n").unwrap();
+        run(root, &["add", "."])?;
+        run(root, &["commit", "-qm", "a"])
+    }
+
+    #[test]
+    fn a_change_of_a_tracked_file_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        if repository(folder.path()).is_none() {
+            return;
+        }
+        assert_eq!(GitQuery::start(folder.path()).dirty(), Some(false));
+        fs::write(folder.path().join("a"), "longer").unwrap();
+        assert_eq!(GitQuery::start(folder.path()).dirty(), Some(true));
+    }
+
+    #[test]
+    fn a_repository_from_elsewhere_runs_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let proof = folder.path().join("proof");
+        let command = format!("touch '{}'; cat", proof.display());
+        let [monitored, filtered, outer] = ["m", "f", "o"].map(|name| folder.path().join(name));
+        if repository(&monitored).is_none() {
+            return;
+        }
+        run(&monitored, &["config", "core.fsmonitor", &command]).unwrap();
+        assert_eq!(GitQuery::start(&monitored).dirty(), Some(false));
+        repository(&filtered).unwrap();
+        run(&filtered, &["config", "filter.evil.clean", &command]).unwrap();
+        fs::write(filtered.join("a"), "2").unwrap();
+        assert_eq!(GitQuery::start(&filtered).dirty(), None);
+        // A folder of a clone that looks like a repository.
+        repository(&outer).unwrap();
+        let bare = outer.join("bare");
+        run(folder.path(), &["init", "-q", "--bare", bare.to_str().unwrap()]).unwrap();
+        let settings = format!("[core]\nbare = false\nworktree = ..\nfsmonitor = \"{command}\"\n");
+        fs::write(bare.join("config"), settings).unwrap();
+        assert_eq!(GitQuery::start(&bare).dirty(), Some(false));
+        assert!(!proof.exists());
     }
 }

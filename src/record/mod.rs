@@ -8,9 +8,9 @@
 //! RunDir::create -> open_sinks -> Recorder::start -> sender().send(event) ... -> finish
 //! ```
 
-mod atomic_write;
 mod command;
 mod console;
+mod durable;
 mod environment;
 mod error;
 mod git;
@@ -34,12 +34,12 @@ mod transfers;
 
 use std::time::Instant;
 
+use self::durable::DiskSync;
 use crate::{
     event::Event,
     spec::{Kind, Logging},
 };
 
-pub use atomic_write::{Durability, write_atomically};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, Ending, Verbosity, Warned};
 pub use environment::{
@@ -100,6 +100,8 @@ pub fn open_sinks(
     begun: Instant,
     console: ConsoleOptions,
 ) -> Result<Vec<Box<dyn Sink>>, RecordError> {
+    // Each hears of the end once those before it have written everything. So the row in `summary.csv` says that all other
+    // files are complete, and when the console names the folder, the summary is there, too.
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     match files {
         RunFiles::Training(logging) => {
@@ -112,9 +114,15 @@ pub fn open_sinks(
         RunFiles::Lab(kind, logs_norms) => sinks.push(Box::new(LabCsv::create(run, kind, logs_norms)?)),
     }
     sinks.push(Box::new(TransfersCsv::create(&run.file("transfers.csv"))?));
-    sinks.push(Box::new(SummaryCsv::create(&run.file("summary.csv"), &run.name(), begun)?));
     sinks.push(Box::new(RunLog::create(&run.file("run.log"))?));
-    // The console comes last: when it names the folder, the files in it are written.
+    let (is_alone, summary) = (console.trial.is_none(), run.file("summary.csv"));
+    if is_alone {
+        sinks.push(Box::new(DiskSync::Folder(run.path().to_owned())));
+    }
+    sinks.push(Box::new(SummaryCsv::create(&summary, &run.name(), begun)?));
+    if is_alone {
+        sinks.push(Box::new(DiskSync::File(summary)));
+    }
     sinks.push(Box::new(Console::new(run.path(), begun, console)));
     Ok(sinks)
 }

@@ -7,10 +7,8 @@ use std::{collections::BTreeMap, io::Write, path::Path};
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    RecordError,
-    atomic_write::{Durability, write_atomically},
-};
+use super::RecordError;
+use crate::host::{Durability, write_atomically};
 
 /// Numbers that are turned to bytes at once.
 const CHUNK: usize = 4096;
@@ -25,7 +23,7 @@ pub fn write_model(
     metadata: &BTreeMap<String, String>,
 ) -> Result<(), RecordError> {
     let header = header(tensors, metadata).map_err(|e| RecordError::encode(path, e))?;
-    write_atomically(path, Durability::Power, |file| {
+    write_atomically(path, Durability::Process, |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(header.as_bytes())?;
         let mut bytes = Vec::with_capacity(4 * CHUNK);
@@ -36,6 +34,7 @@ pub fn write_model(
         }
         Ok(())
     })
+    .map_err(|e| RecordError::write(path, e))
 }
 
 /// The JSON header, padded with spaces so that the tensors start at a multiple of 8.

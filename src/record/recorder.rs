@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{RecordError, Sink};
-use crate::event::Event;
+use crate::event::{Event, Outcome, Status};
 
 /// Batches of events that may wait. Few, since one may hold many blocks of rows; a disk that is slower than the training
 /// makes the training wait rather than fill the memory.
@@ -108,8 +108,11 @@ struct Recording {
 impl Recording {
     fn run(mut self, receiver: &Receiver<Message>) -> Result<(), RecordError> {
         while let Ok(Message::Events(events)) = receiver.recv() {
-            for event in &events {
-                self.each_sink(|sink| sink.event(event));
+            for event in events {
+                match event {
+                    Event::Finished(outcome) => self.finished(outcome),
+                    event => self.each_sink(|sink| sink.event(&event)),
+                }
             }
             self.each_sink(|sink| sink.flush());
         }
@@ -126,6 +129,27 @@ impl Recording {
                 false
             }
         });
+    }
+
+    /// Sinks hear of the end in turn, each once all before it have written everything: `summary.csv`, which comes late,
+    /// never calls a run finished that is not recorded in full.
+    fn finished(&mut self, outcome: Box<Outcome>) {
+        let mut event = Event::Finished(outcome);
+        for mut sink in std::mem::take(&mut self.sinks) {
+            if let (Some(fault), Event::Finished(outcome)) = (&self.fault, &mut event)
+                && outcome.status == Status::Finished
+            {
+                outcome.status = Status::Failed;
+                outcome.reason = Some(fault.to_string());
+            }
+            match sink.event(&event).and_then(|()| sink.flush()) {
+                Ok(()) => self.sinks.push(sink),
+                Err(error) => {
+                    self.fault.get_or_insert(error);
+                    self.failed.store(true, Ordering::Relaxed);
+                }
+            }
+        }
     }
 
     fn close(mut self) -> Result<(), RecordError> {
@@ -198,6 +222,22 @@ mod tests {
             "cannot write `metrics.csv`: no space left on device"
         );
         assert_eq!(sender.send(Event::Notice(Level::Info, String::new())), Err(Stopped));
+    }
+
+    #[test]
+    fn a_run_that_is_not_recorded_in_full_has_not_finished() {
+        let (sent, heard) = mpsc::channel();
+        let recorder = Recorder::start(vec![Box::new(FullDisk), Box::new(Tell(sent))]).unwrap();
+        for event in sample::events() {
+            let _ = recorder.sender().send(event);
+        }
+        recorder.finish().unwrap_err();
+        let ends = heard.iter().filter_map(|event| match event {
+            Event::Finished(outcome) => Some((outcome.status, outcome.reason)),
+            _ => None,
+        });
+        let reason = "cannot write `metrics.csv`: no space left on device".to_owned();
+        assert_eq!(ends.collect::<Vec<_>>(), [(Status::Failed, Some(reason))]);
     }
 
     #[test]

@@ -9,10 +9,8 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::{
-    RecordError,
-    atomic_write::{Durability, write_atomically},
-};
+use super::RecordError;
+use crate::host::{Durability, write_atomically};
 
 /// Longest folder name that is made from a user's words, in bytes.
 const LONGEST_NAME: usize = 100;
@@ -55,7 +53,9 @@ impl RunDir {
     /// # Errors
     /// Where it cannot be written; nothing is left then.
     pub fn write(&self, name: &str, text: &str) -> Result<(), RecordError> {
-        write_atomically(&self.file(name), Durability::Process, |file| file.write_all(text.as_bytes()))
+        let path = self.file(name);
+        write_atomically(&path, Durability::Process, |file| file.write_all(text.as_bytes()))
+            .map_err(|e| RecordError::write(&path, e))
     }
 
     /// The path of a file in it.

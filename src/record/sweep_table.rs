@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{RecordError, SUMMARY_COLUMNS, row_file::RowFile};
+use super::{
+    RecordError, SUMMARY_COLUMNS,
+    durable::{SyncQueue, sync_files},
+    row_file::RowFile,
+};
 use crate::event::Status;
 
 /// What became of a trial.
@@ -38,6 +42,7 @@ pub struct SweepTable {
     file: RowFile,
     folder: PathBuf,
     axes: usize,
+    queue: SyncQueue,
     /// The columns taken from a trial's `summary.csv`: those that the sweep's own do not name already.
     summary_columns: Vec<&'static str>,
 }
@@ -54,7 +59,13 @@ impl SweepTable {
         let summary_columns: Vec<_> = SUMMARY_COLUMNS.into_iter().filter(|c| !columns.contains(c)).collect();
         columns.extend(&summary_columns);
         let file = RowFile::with_columns(&sweep_folder.join("sweep.csv"), columns)?;
-        Ok(Self { file, folder: sweep_folder.to_owned(), axes: axes.len(), summary_columns })
+        Ok(Self {
+            file,
+            folder: sweep_folder.to_owned(),
+            axes: axes.len(),
+            queue: SyncQueue::new(),
+            summary_columns,
+        })
     }
 
     /// Adds a trial's row: its number from 0, the values of its axes as the user would write them, and its end. The
@@ -86,7 +97,20 @@ impl SweepTable {
             lines.text(figure);
         }
         self.file.end_line()?;
-        self.file.flush()
+        self.file.flush()?;
+        match end {
+            TrialEnd::Ran { folder, .. } if !folder.is_empty() => self.queue.push(self.folder.join(folder)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until the disk holds all trials and this table.
+    ///
+    /// # Errors
+    /// Where one of their files could not be written.
+    pub fn finish(mut self) -> Result<(), RecordError> {
+        self.queue.sync()?;
+        sync_files(&self.folder)
     }
 
     /// A trial's summary, by this table's columns; empty cells where it has none.

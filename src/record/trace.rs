@@ -13,13 +13,11 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    RecordError, Sink,
-    atomic_write::{Durability, write_atomically},
-};
+use super::{RecordError, Sink};
 use crate::{
     device::{DETAILED_STEPS, Span, Window},
     event::{Event, TraceLane},
+    host::{Durability, write_atomically},
     program::Phase,
     units,
 };
@@ -40,6 +38,7 @@ impl Sink for TraceJson {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
         let Event::Finished(outcome) = event else { return Ok(()) };
         write_atomically(&self.path, Durability::Process, |out| write(out, &outcome.traces))
+            .map_err(|e| RecordError::write(&self.path, e))
     }
 }
 

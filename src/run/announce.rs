@@ -13,7 +13,7 @@ use crate::{
     train, units,
 };
 
-/// How finely a trial's steps are timed and by whose clock, in words.
+/// The granularity and clock of the step times, in words.
 pub fn timed_by(trial: &Trial) -> &'static str {
     match (trial.engine, train::grain(trial)) {
         (Engine::Launch, _) => "phases, by events of the GPU, which are read later",
@@ -27,7 +27,7 @@ pub fn timed_by(trial: &Trial) -> &'static str {
     }
 }
 
-/// The first events: what is known before the first step.
+/// Sends the first events: what is known before the first step.
 pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(), Stopped> {
     let header = Header {
         name: trial.spec.name.clone(),
@@ -68,7 +68,7 @@ pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(
     dataset.notes.iter().try_for_each(|note| info(note.clone()))
 }
 
-/// What was found when the devices were loaded, in so long a time: a note on them, and how they sum.
+/// Sends what loading the devices found: its time, a warning, and how gradients are summed.
 pub fn report_devices(
     trial: &Trial,
     (loading, note, sums): (Duration, &Option<String>, &Option<AllReducePlan>),
@@ -85,13 +85,13 @@ pub fn report_devices(
         sender.send(Event::Notice(Level::Warning, note.clone()))?;
     }
     let Some(sums) = sums else { return Ok(()) };
-    // Where only GPUs are used, to go through the host is what one would not expect.
+    // With GPUs only, nobody expects sums through the host.
     let unexpected = sums.by == AllReduceMethod::Host && trial.gpus.len() == trial.world_size();
     let level = if unexpected { Level::Warning } else { Level::Info };
     sender.send(Event::Notice(level, format!("gradients are summed {}", sums.in_words())))
 }
 
-/// Where the data were made by a known formula and the model can be it: how far the weights are off.
+/// For synthetic data and a single linear layer: the largest error of the trained weights.
 pub fn compare_with_truth(
     trial: &Trial,
     dataset: &Dataset,

@@ -10,20 +10,19 @@ use crate::{
     units,
 };
 
-/// Data sets kept at the same time; a sweep's trials share one as long as nothing that makes it differs.
+/// Data sets in memory at one time. Trials share a data set if all that determines it is equal.
 const KEPT: usize = 2;
 
-/// The part of usable memory that features may fill before they are left in their file.
+/// Features larger than this share of usable memory stay in their file.
 const MEMORY_PART: f64 = 0.5;
 
-/// Opens data, and remembers the last few.
+/// Opens data sets and caches the last few.
 pub struct Datasets {
     memory_available: u64,
     kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
-    /// How quickly rows come from files that they stay in, by what the spec says of those: repeats of a trial differ in the
-    /// seed alone, and are all held against the same.
+    /// Measured read rates of files, by source, so that repeats of a trial use one measurement.
     measured: Vec<(Source, Option<FileRates>)>,
-    /// The files of all that were opened, as they were then.
+    /// Fingerprints of all opened files.
     seen: Vec<FileFingerprint>,
 }
 
@@ -48,7 +47,7 @@ impl Datasets {
             let hit = self.kept.remove(i);
             let dataset = Arc::clone(&hit.3);
             self.kept.push(hit);
-            // Rows that stay in their file are those of the trials before only as long as nobody writes to it.
+            // A data set that stays in its file is only valid while nobody writes to the file.
             return match dataset.change() {
                 Some(FileChange::Written(what)) => {
                     Err(vec![Problem::at_key("data", what).hint("start again once nothing writes to it")])
@@ -57,7 +56,7 @@ impl Datasets {
             };
         }
         self.fits(spec).map_err(|problem| vec![problem])?;
-        // Before the next is read, so that there is never one more.
+        // Evict before loading, so that there is never one more in memory.
         if self.kept.len() >= KEPT {
             self.kept.remove(0);
         }
@@ -69,8 +68,7 @@ impl Datasets {
         Ok(dataset)
     }
 
-    /// How quickly rows come from the file that they stay in, if they do: measured once for all trials of a sweep that have
-    /// the same source, in some milliseconds.
+    /// The read rates of the file that the rows stay in, if they do. Measured once per source, in a few milliseconds.
     pub(super) fn file_rates(
         &mut self,
         source: &Source,
@@ -86,7 +84,7 @@ impl Datasets {
         rates
     }
 
-    /// All trials are to be of the same contents, however often their files are read.
+    /// Checks that the files did not change since they were first read.
     pub(super) fn see(&mut self, files: &[FileFingerprint], key: &str) -> Result<(), Problem> {
         for stamp in files {
             match self.seen.iter().find(|seen| seen.path() == stamp.path()) {
@@ -101,7 +99,7 @@ impl Datasets {
         Ok(())
     }
 
-    /// Synthetic rows are made in memory: whether there is so much of it is known beforehand.
+    /// Checks that synthetic rows, which are made in memory, fit.
     fn fits(&self, spec: &Spec) -> Result<(), Problem> {
         let Source::SyntheticRegression(source) = &spec.data.source else { return Ok(()) };
         let rows = source.train_rows as u64 + source.validation_rows as u64;

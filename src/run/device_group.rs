@@ -15,10 +15,10 @@ use crate::{
     train::DeviceGroup,
 };
 
-/// How long one device waits for another before the run is given up; a step that takes long is waited for longer.
+/// Minimum wait of one device for another before the run fails; long steps extend it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How a device sums with the others of its run.
+/// How a device sums gradients with the others of its run.
 pub enum RankLink {
     Alone,
     /// Among threads, through the host's memory.
@@ -30,12 +30,12 @@ pub enum RankLink {
     Nccl(crate::device::cuda::Communicator),
 }
 
-/// One for each device of a run, what lets all of them go, and how they sum, where that is to be said.
+/// One link per device, the abort handle that releases all waits, and how gradients are summed.
 type Links = (Vec<RankLink>, Abort, Option<AllReducePlan>);
 
-/// All devices of a trial, loaded and warmed up, and how they sum.
+/// Loads and warms up all devices of a trial; also returns how gradients are summed.
 pub fn device_group(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>), DeviceError> {
-    // Rows are copied to a device at more than this.
+    // At least 100 MB/s for the copy of the rows.
     let slow_copy_s = trial.data_bytes as f64 / 100e6;
     let longest_s = (100.0 * trial.lower_bound.serial_s()).min(3600.0) + slow_copy_s;
     #[cfg(feature = "cuda")]
@@ -46,7 +46,7 @@ pub fn device_group(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>
     let limit = set.ok().flatten().unwrap_or(PATIENCE) + Duration::from_secs_f64(longest_s);
     let (links, abort, sums) = links(trial, limit);
     if let Some(sums) = sums.as_ref().filter(|sums| !sums.by.is_queued() && trial.engine == Engine::Graph) {
-        // The plan counted on a way that is not there when it comes to it.
+        // The method that the plan chose is not available.
         let device = trial.devices.used.first().map_or_else(String::new, DeviceId::to_string);
         let way = sums.in_words();
         let why = format!(
@@ -64,7 +64,7 @@ pub fn device_group(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>
     Ok((group, sums))
 }
 
-/// What is to be said where kernels of ours do what a library would do faster.
+/// A warning if our own kernels replace a missing library that is faster.
 #[cfg(feature = "cuda")]
 pub fn own_products(trial: &Trial) -> Option<String> {
     use crate::plan::Engine;
@@ -83,7 +83,7 @@ pub fn own_products(_: &Trial) -> Option<String> {
     None
 }
 
-/// What connects the devices; each waits for the others no longer than `limit`.
+/// Connects the devices; each waits for the others for at most `limit`.
 fn links(trial: &Trial, limit: Duration) -> Links {
     let used = &trial.devices.used;
     if used.len() == 1 {
@@ -102,7 +102,7 @@ fn links(trial: &Trial, limit: Duration) -> Links {
     (ranks.into_iter().map(|rank| RankLink::Host(Box::new(rank))).collect(), abort, sums)
 }
 
-/// As it was planned, or else by NCCL, as far as the GPUs let themselves be connected.
+/// Connects GPUs as planned, or else by NCCL.
 #[cfg(feature = "cuda")]
 fn among_gpus(
     trial: &Trial,
@@ -201,11 +201,11 @@ fn gpu_executor(
     Ok(Box::new(if alone { executor.watched(end_at_once)? } else { executor }))
 }
 
-/// Ends the process, whose training is within a call that does not come back: what was recorded until then is in the files.
+/// Ends the process when a driver call does not return. Everything recorded so far is in the files.
 #[cfg(feature = "cuda")]
 fn end_at_once(why: DeviceError) {
     print_error(why, None);
-    // Without what libraries do at the end of a process, which would wait for that call, too.
+    // Skip exit handlers of libraries: they would wait for that call too.
     signal_hook::low_level::exit(1)
 }
 
@@ -215,7 +215,7 @@ fn gpu_executor(_: &Trial, ordinal: u32, _: Programs, _: RankLink) -> Result<Box
     Err(DeviceError::Unusable { device: DeviceId::Gpu(ordinal).to_string(), why })
 }
 
-/// A spec that asks for a team has one whatever it costs.
+/// A team that the spec asks for is always used.
 pub fn sharing(trial: &Trial) -> ThreadMode {
     if trial.spec.devices.engine == EngineChoice::Auto { ThreadMode::Adaptive } else { ThreadMode::Team }
 }

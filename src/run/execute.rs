@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{Planned, Process, RunFacts};
 use crate::{
     device::DeviceError,
-    event::{Event, Level, Outcome},
+    event::{Event, Level, Outcome, Status},
     host::nvml::Monitor,
     plan::{DeviceId, ResolvedDevices},
     record::{
@@ -23,7 +23,7 @@ pub enum ExecuteError {
     /// A device cannot be used, or cannot hold the run.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// What was read when the trials were prepared can no longer be read, or is something else.
+    /// Data that was read during planning is unreadable or different now.
     #[error("the data have changed since the start: {0}")]
     Data(String),
 }
@@ -58,22 +58,27 @@ pub fn execute<'a, P: Planned + 'a>(
     let recorder = Recorder::start(open_sinks(folder, facts.files, process.begun, console)?)?;
     let sender = recorder.sender();
     let sampler = facts.system.map(|every| sampler(facts.gpus, every, folder)).transpose()?.flatten();
-    let outcome = planned.run(ready, folder, &process.stop, &sender);
+    let mut outcome = planned.run(ready, folder, &process.stop, &sender);
     let findings = sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
     if let Ok(findings) = &findings {
-        let _ = report_findings(findings, &sender); // one that is gone is told by the recorder
+        let _ = report_findings(findings, &sender); // `recorder.finish` reports the failure
     }
-    if let Ok(outcome) = &outcome {
+    // Everything else is written before the end is: a summary says that the run is recorded in full.
+    let described = environment.finish(process.load.load(), findings.as_ref().cloned().unwrap_or_default());
+    let fault = described.as_ref().err().or(findings.as_ref().err()).map(ToString::to_string);
+    if let Ok(outcome) = &mut outcome {
+        if fault.is_some() && outcome.status == Status::Finished {
+            (outcome.status, outcome.reason) = (Status::Failed, fault);
+        }
         let _ = sender.send(Event::Finished(Box::new(outcome.clone())));
     }
-    let recorded = recorder.finish();
-    environment.finish(process.load.load(), findings.as_ref().cloned().unwrap_or_default())?;
-    recorded?;
+    recorder.finish()?;
+    described?;
     findings?;
     outcome.map_err(|Stopped| ExecuteError::Record(RecordError::Gone))
 }
 
-/// What the GPUs did that a reader of the figures must know.
+/// Reports throttling and energy, which a reader of the times must know.
 fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Stopped> {
     for throttled in &findings.throttled {
         let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
@@ -85,7 +90,7 @@ fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Stop
     Ok(())
 }
 
-/// What a run on these devices loads of NVIDIA's libraries, with versions: whether it has large products and sums over GPUs.
+/// Names and versions of the NVIDIA libraries in use; the flags say whether cuBLASLt and NCCL are among them.
 #[cfg(feature = "cuda")]
 fn libraries(used: &[DeviceId], [products, sums]: [bool; 2]) -> BTreeMap<String, String> {
     use crate::device::cuda;
@@ -100,7 +105,7 @@ fn libraries(_: &[DeviceId], _: [bool; 2]) -> BTreeMap<String, String> {
     BTreeMap::new()
 }
 
-/// The thread that looks at the machine, where `system.csv` is wanted or a GPU can be asked.
+/// Starts the sampling thread if `system.csv` is wanted or a GPU can be monitored.
 fn sampler(
     gpus: &[(String, String)],
     every: Option<Duration>,
@@ -118,7 +123,7 @@ fn sampler(
     SystemSampler::start(every.map(|every| (path.as_path(), every)), probe).map(Some)
 }
 
-/// The resolved spec behind comments: the command that repeats the run, and notes.
+/// The resolved spec below comments: the command that repeats the run, and notes.
 fn resolved(process: &Process, folder: &RunDir, devices: &ResolvedDevices, facts: &RunFacts<'_>) -> String {
     let path = folder.file("spec.toml");
     let path = std::path::absolute(&path).unwrap_or(path);

@@ -20,7 +20,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Of two ends of trials, the one that the process ends with.
+    /// The more severe of two exit codes.
     pub fn more_severe(self, other: Self) -> Self {
         let weight = |exit: &Self| match exit {
             Self::Done => 0,
@@ -45,7 +45,7 @@ impl Termination for Exit {
     }
 }
 
-/// Says an error that has no place in a spec.
+/// Prints an error that has no location in a spec.
 pub fn print_error(message: impl std::fmt::Display, hint: Option<&str>) {
     let red = anstyle_red();
     let hint = hint.map(|hint| format!("  = hint: {hint}\n")).unwrap_or_default();
@@ -58,7 +58,7 @@ pub fn refuse(failure: &Failure) -> Exit {
     Exit::Refused
 }
 
-/// Prints to standard error. Nobody being there to read it (or a full disk behind it) changes nothing about the end.
+/// Prints to standard error; failures are ignored.
 pub fn print_stderr(text: &str) {
     use std::io::Write;
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
@@ -68,7 +68,7 @@ fn anstyle_red() -> clap::builder::styling::Style {
     clap::builder::styling::AnsiColor::Red.on_default().bold()
 }
 
-/// Prints data to standard output. A reader that hung up is no error; a full disk is.
+/// Prints data to standard output. A broken pipe is no error; a full disk is.
 pub fn print(text: &str) -> Exit {
     use std::io::{ErrorKind, Write};
     let mut out = anstream::stdout().lock();

@@ -33,7 +33,7 @@ impl Planned for LabTrial {
         plan(spec, machine, threads)
     }
 
-    /// Whether it asks for other devices and gets the same ones, or for another order of a single device.
+    /// Whether the two differ only in the requested devices, or in the order of a single device.
     fn repeats(&self, earlier: &Self) -> bool {
         let asks_for_others = earlier.spec.devices.request != self.spec.devices.request;
         if earlier.devices.used != self.devices.used
@@ -47,7 +47,7 @@ impl Planned for LabTrial {
             spec.devices.request = earlier.spec.devices.request.clone();
             if alone { without_order(spec) } else { spec }
         };
-        // What is asked for twice is done twice.
+        // Equal specs are repeats that the user asked for.
         earlier.spec != self.spec && without(&earlier.spec) == without(&self.spec)
     }
 
@@ -114,7 +114,7 @@ impl Planned for LabTrial {
     }
 }
 
-/// A matmul's spec with the order that a single device has.
+/// The spec with the default order, which means nothing for a single device.
 pub(super) fn without_order(mut spec: LabSpec) -> LabSpec {
     if let Lab::Matmul(matmul) = &mut spec.lab {
         matmul.order = Order::Sequential;

@@ -1,5 +1,5 @@
-//! What the end of a sweep over products or copies says: one table of all trials, and how each ended. Those that do the
-//! same work have a ratio of their speeds.
+//! The end of a sweep over products or copies: one table of all trials, and how each ended. Trials with equal work get a
+//! ratio of their speeds.
 
 use std::{fmt::Write, path::Path};
 
@@ -32,7 +32,7 @@ pub fn text(experiment: &Experiment<LabSpec>, trials: &[Ended<'_>], folder: &Pat
             (TrialEnd::Skipped { reason }, _) => format!("skipped: {reason}"),
             (TrialEnd::Ran { .. }, None) => "failed".to_owned(),
             (TrialEnd::Ran { .. }, Some((planned, outcome, _))) => {
-                // Those of the same repeat: another has factors of its own.
+                // Only trials of this repeat: other repeats have other random factors.
                 let before = trials[..index].iter().enumerate();
                 let before = before.filter(|(i, _)| experiment.trials[*i].repeat == spec.repeat);
                 ended_in_words(outcome) + &ratio(planned, outcome, before)
@@ -46,8 +46,8 @@ pub fn text(experiment: &Experiment<LabSpec>, trials: &[Ended<'_>], folder: &Pat
     format!("{table}{name}: {count}\n{lines}  folder {}\n", folder.display())
 }
 
-/// `finished in 12.3 ms`, `interrupted in 12.3 ms: Ctrl-C (SIGINT) after 3 of 10 products`; why one failed is told as an
-/// error.
+/// `finished in 12.3 ms`, `interrupted in 12.3 ms: Ctrl-C (SIGINT) after 3 of 10 products`; the reason of a failure is
+/// printed as an error.
 fn ended_in_words(outcome: &Outcome) -> String {
     let reason = outcome.reason.as_ref().filter(|_| outcome.status == Status::Interrupted);
     let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -70,13 +70,13 @@ fn ratio<'a>(
         .map_or(String::new(), |(trial, speed)| format!(", {:.2}x as fast as trial {trial}", own / speed))
 }
 
-/// Of a whole trial on devices whose times mean something: virtual ones share one processor.
+/// Products or copies per second of a finished trial; `None` on virtual devices, which share one processor.
 fn speed(planned: &LabTrial, outcome: &Outcome) -> Option<f64> {
     let whole = outcome.status == Status::Finished && outcome.train_s > 0.0;
     (whole && !planned.devices.any_virtual()).then_some(outcome.steps as f64 / outcome.train_s)
 }
 
-/// Whether two trials do the same, be it elsewhere, in another order or under another policy for their log.
+/// Whether two trials do equal work, ignoring devices, order and logging policy.
 fn same_work(a: &LabTrial, b: &LabTrial) -> bool {
     let same = match (&a.work, &b.work) {
         (Work::Matmul { shapes: x, .. }, Work::Matmul { shapes: y, .. }) => {
@@ -87,7 +87,7 @@ fn same_work(a: &LabTrial, b: &LabTrial) -> bool {
             let way = |c: &CopyPlan| (is_host(c.from), is_host(c.to), c.from == c.to, c.memory);
             x.iter().map(way).eq(y.iter().map(way))
         }
-        // Steps over tensors are no measurement.
+        // Steps over tensors measure nothing.
         _ => false,
     };
     let without = |spec: &LabSpec| {

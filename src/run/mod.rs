@@ -1,11 +1,11 @@
-//! `run`: the trials of an experiment, of whatever kind, from their plans to their last files.
+//! `run`: plans, executes and records the trials of an experiment, the same way for every kind.
 //!
 //! ```text
-//! prepare every trial -> Session: one run, or every trial of a sweep -> execute -> Planned::run, which trains or measures
+//! prepare (plan every trial) -> Session (one run or a sweep) -> execute (one run folder) -> Planned::run (the work)
 //! ```
 //!
-//! [`Planned`] is what a kind adds: [`training`] and [`lab`] say it of theirs. May use all layers but
-//! [`crate::report`] and [`crate::cli`].
+//! A kind implements [`Planned`]: see [`training`] and [`lab`]. May use all layers but [`crate::report`] and
+//! [`crate::cli`].
 
 mod announce;
 mod datasets;
@@ -40,7 +40,7 @@ use crate::{
     train::StopFlag,
 };
 
-/// What all runs of a process share.
+/// Options and state that all runs of the process share.
 pub struct Process {
     pub begun: Instant,
     pub started: DateTime<Utc>,
@@ -57,49 +57,49 @@ pub struct Process {
     pub available_threads: usize,
     /// `--virtual-gpus`, where given.
     pub virtual_gpus: Option<u32>,
-    /// What was asked of git about the spec's folder.
+    /// The pending query about the spec's folder.
     pub git: GitQuery,
     pub stop: StopFlag,
-    /// How busy others keep the machine.
+    /// Measures how much CPU time other processes use.
     pub load: Watch,
 }
 
-/// What a session must know of a planned trial that is ready to run, for its folder.
+/// What the files of a run folder say about a planned trial.
 pub struct RunFacts<'a> {
     /// Names the folder of the runs.
     pub name: &'a str,
     /// First 8 hex digits of SHA-256 of the resolved spec.
     pub hash8: String,
+    /// The resolved spec.
     pub toml: String,
-    /// Comments above it.
+    /// Comments above the resolved spec.
     pub notes: Vec<String>,
     /// Names and UUIDs of the GPUs.
     pub gpus: &'a [(String, String)],
     /// Threads that compute.
     pub threads: usize,
-    /// Of the CPU's products.
+    /// The CPU's, for matrix products.
     pub instruction_set: &'a str,
     /// The number format of the products.
     pub precision: &'static str,
     /// How finely steps are timed, and why.
     pub timed_by: &'static str,
-    /// How devices sum, and why, where GPUs are among several.
+    /// How gradients are summed, and why; only with several devices that include GPUs.
     pub sums: Option<String>,
-    /// NVIDIA's libraries that are used: for large products, for sums over GPUs.
+    /// Whether cuBLASLt and NCCL are used.
     pub libraries: [bool; 2],
-    /// Whether the machine is looked at while the run goes on, and how often `system.csv` has a row.
+    /// The outer option: sample the machine at all. The inner one: the interval of the rows in `system.csv`.
     pub system: Option<Option<Duration>>,
-    /// The files that are its kind's own.
+    /// The kind's own files.
     pub files: RunFiles<'a>,
 }
 
 /// A planned trial of any kind.
 pub trait Planned: Sized {
-    /// What the user wrote.
     type Spec: serde::Serialize;
-    /// What the trials of an experiment share.
+    /// State that the trials of an experiment share, such as loaded data sets.
     type Shared;
-    /// All that may be refused, taken before a folder is made: memory, threads, rows.
+    /// Resources acquired before the run folder exists, since acquiring them can fail: memory, threads, rows.
     type Ready<'a>
     where
         Self: 'a;
@@ -109,7 +109,7 @@ pub trait Planned: Sized {
     /// Plans a trial.
     ///
     /// # Errors
-    /// What is wrong with the spec or its data, or the device that is missing.
+    /// Problems of the spec or its data, or a missing device.
     fn plan(
         spec: &Self::Spec,
         shared: &mut Self::Shared,
@@ -117,30 +117,29 @@ pub trait Planned: Sized {
         threads: usize,
     ) -> Result<Self, PlanError>;
 
-    /// Whether it would only repeat that trial.
+    /// Whether running it would only repeat `earlier`.
     fn repeats(&self, earlier: &Self) -> bool;
 
-    /// What was asked and what is used.
+    /// Requested and used devices.
     fn devices(&self) -> &ResolvedDevices;
 
-    /// Planned steps and what runs them, where a table of trials tells them apart by those.
+    /// Planned steps and the engine, for the table of trials.
     fn steps_and_engine(&self) -> Option<(u64, &'static str)> {
         None
     }
 
-    /// What is to be said beside the note on its devices.
+    /// Warnings besides the note on its devices.
     fn remarks(&self) -> Vec<String>;
 
-    /// Takes what it needs.
+    /// Acquires its resources.
     ///
     /// # Errors
-    /// What is not there or has changed since it was planned.
+    /// A resource is missing, or data changed since the trial was planned.
     fn ready(&self, shared: &mut Self::Shared) -> Result<Self::Ready<'_>, ExecuteError>;
 
-    /// For its folder.
     fn facts<'a>(&'a self, ready: &Self::Ready<'_>) -> RunFacts<'a>;
 
-    /// Runs it. The last event is the caller's to send.
+    /// Does the work and sends its events, except [`crate::event::Event::Finished`].
     fn run(
         &self,
         ready: Self::Ready<'_>,
@@ -149,7 +148,7 @@ pub trait Planned: Sized {
         sender: &EventSender,
     ) -> Result<Outcome, Stopped>;
 
-    /// What the end of a sweep says; `None` where [`crate::report`] says it from the sweep's files.
+    /// The text at the end of a sweep; `None` if [`crate::report`] makes it from the sweep's files.
     fn sweep_end(
         _: &Experiment<Self::Spec>,
         _: &[TrialEnded<'_, Self>],

@@ -6,13 +6,13 @@ use crate::{
     spec::{Experiment, Problem},
 };
 
-/// From here on more problems help nobody.
+/// Planning stops after this number of problems.
 const MOST_PROBLEMS: usize = 100;
 
-/// What is to become of a trial.
+/// The decision about one trial.
 pub enum Prepared<P> {
     Run(Box<P>),
-    /// It would only repeat that earlier trial: what it asks for, and what it would use.
+    /// It would only repeat that earlier trial; with its own requested and used devices.
     SameAs(usize, ResolvedDevices),
     Missing(Problem),
 }
@@ -58,11 +58,11 @@ pub fn first_run<P>(prepared: &[Prepared<P>]) -> Option<(usize, &P)> {
     })
 }
 
-/// What is to be said of the trials that run, or would do the same as one that does, but for what is told elsewhere.
+/// Warnings of the trials that run or repeat one that does, without those in the text `elsewhere`.
 pub fn warnings<P: Planned>(
     experiment: &Experiment<P::Spec>,
     prepared: &[Prepared<P>],
-    elsewhere: Option<&str>,
+    elsewhere: &str,
 ) -> Warnings {
     let trials = prepared.iter().zip(&experiment.trials).filter_map(|(own, trial)| {
         let (devices, runs) = match own {
@@ -71,8 +71,8 @@ pub fn warnings<P: Planned>(
             Prepared::Missing(_) => return None,
         };
         let Prepared::Run(planned) = runs else { return None };
-        let note = devices.note.clone().filter(|note| Some(note.as_str()) != elsewhere);
-        Some((trial.index, note.into_iter().chain(planned.remarks()).collect()))
+        let all = devices.note.iter().cloned().chain(planned.remarks());
+        Some((trial.index, all.filter(|text| !elsewhere.contains(text)).collect()))
     });
     Warnings::new(experiment.is_sweep(), trials)
 }

@@ -22,13 +22,13 @@ pub struct Session<'a, P: Planned> {
     experiment: &'a Experiment<P::Spec>,
     shared: P::Shared,
     warned: Warned,
-    /// Data that failed a trial, each told once.
+    /// Data errors reported so far; each is reported once.
     reported: Vec<String>,
 }
 
 pub struct Ended {
     pub exit: Exit,
-    /// The folder of its sweep, and the words on its end; without words the folder's files say it.
+    /// The sweep's folder and the text of [`Planned::sweep_end`].
     pub sweep: Option<(PathBuf, Option<String>)>,
 }
 
@@ -38,10 +38,10 @@ impl From<Exit> for Ended {
     }
 }
 
-/// A trial of a sweep that is over.
+/// A finished trial of a sweep.
 pub struct TrialEnded<'a, P> {
     pub end: TrialEnd,
-    /// Where it ran to a recorded end: its plan, its figures, its rows.
+    /// Its plan, outcome and table rows, if it ran to a recorded end.
     pub ran: Option<(&'a P, Outcome, LabTable)>,
 }
 
@@ -93,7 +93,7 @@ impl<'a, P: Planned> Session<'a, P> {
         self.ended(result.as_ref(), None)
     }
 
-    /// `trial`: its number, where it is one of a sweep.
+    /// `trial` is its number in a sweep.
     fn ended(&mut self, result: Result<&Outcome, &ExecuteError>, trial: Option<usize>) -> Exit {
         match result {
             Ok(outcome) => match outcome.status {
@@ -104,7 +104,7 @@ impl<'a, P: Planned> Session<'a, P> {
                 }
                 Status::Interrupted => self.signal(),
             },
-            // What ends every later trial on the same data, too, is told once.
+            // Later trials on the same data fail with this error too.
             Err(ExecuteError::Data(what)) if self.reported.contains(what) => Exit::Failed,
             Err(e) => {
                 let what = trial.map(|trial| match e {
@@ -142,7 +142,7 @@ impl<'a, P: Planned> Session<'a, P> {
         let folder = SweepDir::create(runs_dir, P::name(&first.spec), *started, &experiment.hash8())?;
         let axes: Vec<_> = experiment.axes.iter().map(|a| a.key.clone()).collect();
         let mut table = SweepTable::create(folder.path(), &axes)?;
-        let warnings = warnings(experiment, prepared, None);
+        let warnings = warnings(experiment, prepared, "");
         warnings.print();
         warnings.texts().for_each(|text| self.warned.note(text));
         let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnded<'_, P>>::new());
@@ -174,6 +174,7 @@ impl<'a, P: Planned> Session<'a, P> {
             table.append(trial.index, &values, &end)?;
             ended.push(TrialEnded { end, ran });
         }
+        table.finish()?;
         if self.process.stop.signal().is_some() {
             worst = self.signal();
         }
@@ -220,12 +221,12 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 }
 
-/// Words on a trial, with its number where it is one of a sweep.
+/// Prefixes a message with the trial's number.
 fn named(trial: Option<usize>, words: impl std::fmt::Display) -> String {
     trial.map_or_else(|| words.to_string(), |trial| format!("trial {trial}: {words}"))
 }
 
-/// Says why a run, or what is named of a sweep, did not come to its recorded end.
+/// Prints why `what` did not come to its recorded end.
 fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),

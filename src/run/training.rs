@@ -20,17 +20,17 @@ use crate::{
     train::{self, Closed, DeviceGroup, StopFlag, Trained, exported, initial_values},
 };
 
-/// A trial with all that may be refused already taken: memory, threads, rows, weights.
+/// A trial with its resources: memory, threads, rows, weights.
 pub struct Ready<'a> {
     trial: &'a Trial,
     dataset: Arc<Dataset>,
     group: DeviceGroup,
     initial: Vec<f32>,
-    /// How its devices sum, where that is to be said.
+    /// How gradients are summed, with several devices.
     sums: Option<AllReducePlan>,
-    /// What else is to be said of its devices.
+    /// A warning about its devices.
     note: Option<String>,
-    /// How long it took to load them and to warm them up.
+    /// Time to load and warm up the devices.
     loading: Duration,
 }
 
@@ -68,7 +68,7 @@ impl Planned for Trial {
         Ok(planned)
     }
 
-    /// Whether the two differ in nothing but which devices they asked for, and got the same ones.
+    /// Whether the two differ only in the requested devices and use equal ones.
     fn repeats(&self, earlier: &Self) -> bool {
         let (own, other) = (&self.spec.devices, &earlier.spec.devices);
         if own.request == other.request
@@ -98,7 +98,7 @@ impl Planned for Trial {
     }
 
     fn ready(&self, datasets: &mut Datasets) -> Result<Ready<'_>, ExecuteError> {
-        // Both were read once, when all trials were prepared; what cannot be read again has changed since.
+        // Data and weights were readable during planning, so a failure means that they changed.
         let unreadable = |problems: Vec<Problem>| {
             ExecuteError::Data(problems.into_iter().map(|p| p.message).next().unwrap_or_default())
         };
@@ -150,7 +150,7 @@ impl Planned for Trial {
         if let Some(values) = &values {
             match save(self, &dataset, values, folder, &outcome) {
                 Ok(()) => {
-                    let _ = compare_with_truth(self, &dataset, values, sender); // the last event follows in any case
+                    let _ = compare_with_truth(self, &dataset, values, sender); // a closed recorder is noticed by `execute`
                 }
                 Err(e) => (outcome.status, outcome.reason) = (Status::Failed, Some(e.to_string())),
             }
@@ -159,7 +159,7 @@ impl Planned for Trial {
     }
 }
 
-/// How data that were read anew differ from those that a trial was planned for.
+/// How data differ from those that the trial was planned for.
 fn difference(then: DatasetInfo, now: DatasetInfo) -> Option<String> {
     let numbers = [
         ("rows to train on", then.train_rows, now.train_rows),

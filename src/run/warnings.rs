@@ -1,17 +1,17 @@
-//! Warnings that are known before anything runs: each told once, with the trials that it is of.
+//! Warnings that are known before anything runs: each is printed once, with the numbers of its trials.
 
 use super::print_stderr;
 use crate::units;
 
-/// Each warning with the numbers of its trials, in the order in which they came.
+/// Warnings with the numbers of their trials, in order of appearance.
 pub struct Warnings {
     found: Vec<(String, Vec<usize>)>,
-    /// How many trials run, where they are those of a sweep.
+    /// The number of trials that run, in a sweep.
     of_sweep: Option<usize>,
 }
 
 impl Warnings {
-    /// Of the trials that run, by their numbers.
+    /// From the warnings of each trial that runs, by its number.
     pub fn new(is_sweep: bool, trials: impl Iterator<Item = (usize, Vec<String>)>) -> Self {
         let mut found: Vec<(String, Vec<usize>)> = Vec::new();
         let mut count = 0;
@@ -28,7 +28,7 @@ impl Warnings {
         Self { found, of_sweep: is_sweep.then_some(count) }
     }
 
-    /// Says them on standard error, as a run says what it finds.
+    /// Prints them to standard error.
     pub fn print(&self) {
         self.lines().iter().for_each(|line| print_stderr(&format!("{line}\n")));
     }
@@ -47,9 +47,9 @@ impl Warnings {
     }
 }
 
-/// `trial 3`, `trials 0, 2 to 5`; of trials far apart the first and how many more.
+/// `trial 3`, `trials 0, 2 to 5`; or `trial 0 and 99 others` if the list is long.
 fn named(trials: &[usize]) -> String {
-    /// What a line has room for.
+    /// The longest list, in characters.
     const LONGEST: usize = 40;
     match trials {
         [trial] => format!("trial {trial}"),

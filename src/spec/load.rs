@@ -122,7 +122,7 @@ fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> S
     let table = Table { entries: vec![entry] };
     let mut reading = Reading::new(folder);
     let sweep = reader::read(&node(table), &mut reading, |t| {
-        t.section("sweep", "many trials from one spec", |t| Sweep::read(t, problems))
+        t.section("sweep", "many trials from one spec", |v| v.table(|t| Sweep::read(t, problems)))
     });
     problems.extend(reading.into_problems());
     sweep

@@ -52,7 +52,7 @@ pub use schedule::{
 pub use schema::schema;
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
-use reader::{Fields, Item, Word};
+use reader::{Fields, Item, Read, words};
 use serde::Serialize;
 use tree::Value;
 
@@ -90,43 +90,23 @@ pub struct Spec {
     pub logging: Logging,
 }
 
-/// The kinds of experiment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Train a model.
-    Train,
-    /// Multiply matrices.
-    Matmul,
-    /// Copy between memories.
-    Transfer,
-    /// Make and move tensors.
-    Tensors,
+words! {
+    /// The kinds of experiment.
+    pub enum Kind {
+        /// Train a model.
+        Train = "train",
+        /// Multiply matrices, log their norms.
+        Matmul = "matmul",
+        /// Copy between memories.
+        Transfer = "transfer",
+        /// Make, move and apply tensors, step by step.
+        Tensors = "tensors",
+    }
 }
 
 impl Kind {
     /// Those that try the machine itself; each has a table of its name.
     pub const LABS: [Self; 3] = [Self::Matmul, Self::Transfer, Self::Tensors];
-
-    /// The word in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Matmul => "matmul",
-            Self::Transfer => "transfer",
-            Self::Tensors => "tensors",
-        }
-    }
-
-    /// What is done.
-    pub fn doc(self) -> &'static str {
-        match self {
-            Self::Train => "train a model",
-            Self::Matmul => "multiply matrices, log their norms",
-            Self::Transfer => "copy between memories",
-            Self::Tensors => "make, move and apply tensors, step by step",
-        }
-    }
 }
 
 impl Spec {
@@ -138,11 +118,8 @@ impl Spec {
         let doc =
             "the source of every random number: weights, order of rows, dropout, synthetic data, the split";
         let seed = t.default("seed", doc, 0, |v| v.integer(0..=MAX_SEED));
-        let kind = t.default("kind", "what is run", Kind::Train, |v| {
-            let word = |kind: Kind| Word { name: kind.name(), value: kind, doc: kind.doc() };
-            // A spec of another kind is read elsewhere; here they are known to be suggested.
-            v.word(&[Kind::Train, Kind::Matmul, Kind::Transfer, Kind::Tensors].map(word), &[])
-        });
+        // A spec of another kind is read elsewhere; here they are known to be suggested.
+        let kind = t.default("kind", "what is run", Kind::Train, Kind::read);
         if t.is_sound("kind") {
             t.later(&["checkpoint"]);
             Kind::LABS.iter().for_each(|lab| t.foreign(lab.name(), lab.name(), kind.name()));
@@ -150,15 +127,13 @@ impl Spec {
             t.ignore_the_rest();
         }
         let devices = t.section("devices", "where it runs; absent, the CPU", Devices::read);
-        let data = t.required("data", "what it learns from", |v| v.table(Data::read));
+        let data = t.required("data", "what it learns from", Data::read);
         let model = t.required("model", "what is learned: a Sequential of layers", |v| {
             v.table(|t| Model::read(t, &data.source))
         });
-        let optimizer = t.required("optimizer", "how weights are updated", |v| v.table(Optimizer::read));
-        let schedule = t.optional("schedule", "how the learning rate moves; absent, it is constant", |v| {
-            v.table(Schedule::read)
-        });
-        let schedule = schedule.unwrap_or_else(Schedule::constant);
+        let optimizer = t.required("optimizer", "how weights are updated", |v| v.table(|t| t.one_of(None)));
+        let doc = "how the learning rate moves; absent, it is constant";
+        let schedule = t.optional("schedule", doc, Schedule::read).unwrap_or(Schedule::CONSTANT);
         let trainer = t.section("trainer", "how long, and what happens around the steps", Trainer::read);
         let logging = t.section("logging", "what is recorded, and when it leaves the device", Logging::read);
         // The loader has taken the table out; it is named here for the schema.
@@ -186,12 +161,11 @@ impl Spec {
 
     /// Classes need a loss over classes, and data that has them.
     fn check_classes(&self, t: &mut Fields<'_>) {
-        let loss = serde_json::to_value(self.model.loss).unwrap_or_default();
-        let loss = loss.as_str().unwrap_or_default();
+        let loss = self.model.loss;
         if !t.is_sound("model.loss") || !t.is_sound("data") {
             return;
         }
-        if self.model.loss.classifies() {
+        if loss.classifies() {
             let numbers = "gives numbers to predict, not classes";
             match &self.data.source {
                 Source::SyntheticRegression(_) => {

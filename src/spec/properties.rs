@@ -197,7 +197,7 @@ fn schedule() -> impl Strategy<Value = Schedule> {
     let moving =
         (select(vec![Interval::Step, Interval::Epoch]), prop_oneof![curve().prop_map(Rule::One), chain])
             .prop_map(|(interval, rule)| Schedule { interval, rule });
-    prop_oneof![Just(Schedule::constant()), moving]
+    prop_oneof![Just(Schedule::CONSTANT), moving]
 }
 
 fn trainer() -> impl Strategy<Value = Trainer> {

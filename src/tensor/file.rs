@@ -1,7 +1,6 @@
 //! Tensors in safetensors files, read straight into a device's memory and written straight from it.
 
 use std::{
-    fs,
     io::{Read, Write},
     path::{Path, PathBuf},
 };
@@ -9,7 +8,10 @@ use std::{
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::{Device, Tensor, TensorError};
-use crate::{device::Purpose, host::open_regular};
+use crate::{
+    device::Purpose,
+    host::{Durability, open_regular, write_atomically},
+};
 
 /// Writes tensors under their names, whole or not at all.
 ///
@@ -31,16 +33,7 @@ pub fn save(path: &Path, tensors: &[(&str, &Tensor)]) -> Result<(), TensorError>
     }
     let bytes = safetensors::serialize(views, None).map_err(|e| content(e.to_string()))?;
     let failed = |source| TensorError::File { verb: "write", path: path.to_owned(), source };
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    // Whole on the disk before it bears its name.
-    let written = fs::File::create(&temporary).and_then(|mut file| {
-        file.write_all(&bytes)?;
-        file.sync_all()
-    });
-    written.and_then(|()| fs::rename(&temporary, path)).map_err(|e| {
-        let _ = fs::remove_file(&temporary); // it may never have been made
-        failed(e)
-    })
+    write_atomically(path, Durability::Power, |file| file.write_all(&bytes)).map_err(failed)
 }
 
 /// Reads one tensor to a device.

@@ -58,7 +58,7 @@ impl Sequential {
                 Layer::Tanh => Step::Activate(Activation::Tanh),
                 Layer::Sigmoid => Step::Activate(Activation::Sigmoid),
                 Layer::Dropout { .. } => Step::Nothing,
-                other => return Err(TensorError::NoLayer { layer: other.name() }),
+                other => return Err(TensorError::NoLayer { layer: other.torch_name() }),
             };
             net.steps.push(step);
         }

@@ -23,7 +23,12 @@ impl StopFlag {
 
     /// The signal's name.
     pub fn name(&self) -> &'static str {
-        if self.signal() == Some(15) { "SIGTERM" } else { "Ctrl-C (SIGINT)" }
+        match self.signal() {
+            Some(1) => "SIGHUP",
+            Some(15) => "SIGTERM",
+            Some(24) => "SIGXCPU",
+            _ => "Ctrl-C (SIGINT)",
+        }
     }
 }
 

@@ -64,15 +64,13 @@ def make_model(spec, features):
     layers, width = [], features
     plain = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
     for layer in spec["model"]["layers"]:
-        if layer == "layer_norm":
-            layers.append(nn.LayerNorm(width))
-        elif isinstance(layer, str):
+        if isinstance(layer, str):
             layers.append(plain[layer]())
         elif linear := layer.get("linear"):
             layers.append(nn.Linear(width, linear["out_features"], bias=linear.get("bias", True)))
             width = linear["out_features"]
-        elif norm := layer.get("layer_norm"):
-            layers.append(nn.LayerNorm(width, **norm))
+        elif "layer_norm" in layer:
+            layers.append(nn.LayerNorm(width, **layer["layer_norm"]))
         else:
             layers.append(nn.Dropout(layer["dropout"]["p"]))
     return nn.Sequential(*layers)

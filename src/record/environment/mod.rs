@@ -11,13 +11,14 @@ mod machine;
 
 use std::{
     collections::BTreeMap,
+    io::Write,
     path::{Path, PathBuf},
 };
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
-use crate::host::load::Load;
+use crate::host::{Durability, load::Load, write_atomically};
 
 use self::gpus::gpu_facts;
 pub use self::{
@@ -25,11 +26,7 @@ pub use self::{
     gpus::GpuFacts,
     machine::{Cpu, HostOptions, Memory, Os, Versions},
 };
-use super::{
-    Findings, RecordError,
-    atomic_write::{Durability, write_atomically},
-    git::GitQuery,
-};
+use super::{Findings, RecordError, git::GitQuery};
 
 /// What only the caller knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,8 +154,8 @@ impl Environment {
 
     fn write(&self, path: &Path) -> Result<(), RecordError> {
         let text = toml::to_string(self).map_err(|e| RecordError::encode(path, e))?;
-        // What a loss of power takes here is not worth the wait for the disk.
-        write_atomically(path, Durability::Process, |file| std::io::Write::write_all(file, text.as_bytes()))
+        write_atomically(path, Durability::Process, |file| file.write_all(text.as_bytes()))
+            .map_err(|e| RecordError::write(path, e))
     }
 }
 

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::{
     Kind, MAX_SEED, read_name,
-    reader::{Fields, Word},
+    reader::{Fields, Read, Words},
 };
 
 /// One trial of a lab, with every default filled in.
@@ -67,7 +67,8 @@ impl LabSpec {
             t.default("description", "free text, kept with the run", String::new(), |v| v.string());
         let seed = t.default("seed", "the source of every random number", 0, |v| v.integer(0..=MAX_SEED));
         t.required("kind", "what is run", |v| {
-            v.word(&[Word { name: kind.name(), value: kind, doc: kind.doc() }], &[])
+            let own: Vec<_> = Kind::WORDS.iter().filter(|word| word.value == kind).cloned().collect();
+            v.word(&own)
         });
         let devices = t.section("devices", "where it runs; absent, the CPU", LabDevices::read);
         let mut logging = None;
@@ -78,7 +79,7 @@ impl LabSpec {
             }
             Kind::Transfer => Lab::Transfer(t.section("transfer", "copies between memories", Transfer::read)),
             Kind::Train | Kind::Tensors => {
-                Lab::Tensors(t.required("tensors", "tensors, step by step", |v| v.table(Tensors::read)))
+                Lab::Tensors(t.required("tensors", "tensors, step by step", Tensors::read))
             }
         };
         for other in Kind::LABS.into_iter().filter(|other| *other != kind) {

@@ -3,11 +3,13 @@
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use super::steps::MOST_AXES;
 use crate::spec::{
-    reader::{Fault, Item},
+    reader::{Fault, Item, Read},
     tree::{Node, Value},
 };
+
+/// Axes of a tensor at most; more are a slip.
+pub(super) const MOST_AXES: usize = 8;
 
 /// Numbers that a spec may write out.
 const MOST_NUMBERS: usize = 1 << 20;
@@ -37,30 +39,32 @@ impl Serialize for Numbers {
     }
 }
 
-pub(super) fn read_numbers(v: Item<'_>) -> Numbers {
-    let schema = json!({ "type": ["array", "number"] });
-    let none = Numbers { shape: Vec::new(), values: vec![0.0] };
-    v.judged(schema, none, |node| {
-        let (mut shape, mut first) = (Vec::new(), node);
-        while let Value::Array(items) = &first.value {
-            shape.push(items.len());
-            let Some(inner) = items.first() else { break };
-            first = inner;
-        }
-        let fault = |words: String| Fault { at: Vec::new(), span: node.span, words };
-        if shape.len() > MOST_AXES {
-            return Err(fault(format!(
-                " has {} axes, more than the {MOST_AXES} that a tensor can have",
-                shape.len()
-            )));
-        }
-        let mut nest = Nest { shape, values: Vec::new(), at: Vec::new() };
-        nest.take(node)?;
-        if nest.values.is_empty() {
-            return Err(fault(" holds no number: write one, as in `[[1, 2], [3, 4]]`".to_owned()));
-        }
-        Ok(Numbers { shape: nest.shape, values: nest.values })
-    })
+impl Read for Numbers {
+    fn read(v: Item<'_>) -> Self {
+        let schema = json!({ "type": ["array", "number"] });
+        let none = Numbers { shape: Vec::new(), values: vec![0.0] };
+        v.judged(schema, none, |node| {
+            let (mut shape, mut first) = (Vec::new(), node);
+            while let Value::Array(items) = &first.value {
+                shape.push(items.len());
+                let Some(inner) = items.first() else { break };
+                first = inner;
+            }
+            let fault = |words: String| Fault { at: Vec::new(), span: node.span, words };
+            if shape.len() > MOST_AXES {
+                return Err(fault(format!(
+                    " has {} axes, more than the {MOST_AXES} that a tensor can have",
+                    shape.len()
+                )));
+            }
+            let mut nest = Nest { shape, values: Vec::new(), at: Vec::new() };
+            nest.take(node)?;
+            if nest.values.is_empty() {
+                return Err(fault(" holds no number: write one, as in `[[1, 2], [3, 4]]`".to_owned()));
+            }
+            Ok(Numbers { shape: nest.shape, values: nest.values })
+        })
+    }
 }
 
 /// Nested arrays whose every level has the length that the first one of it has.

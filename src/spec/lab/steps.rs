@@ -4,90 +4,73 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
-use super::numbers::Numbers;
-use crate::spec::{DeviceName, Init, Layer};
+use super::{
+    numbers::Numbers,
+    read_steps::{new_file, read_name, read_operand, read_pair, read_shape},
+};
+use crate::spec::{
+    DeviceName, Init, Layer,
+    reader::{Fields, Item, Read, choices, some, table, words},
+};
 
-/// Axes of a tensor at most; more are a slip.
-pub(super) const MOST_AXES: usize = 8;
-
-/// One `[[tensors.step]]`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Step {
-    /// What the result is called; absent where there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// What is done.
-    #[serde(flatten)]
-    pub op: StepOp,
-    /// Where the result lives; absent: the first device in use, or where the operands are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device: Option<DeviceName>,
-    /// Whether a copy is made even where the tensor is there already.
-    #[serde(skip_serializing_if = "is_false")]
-    pub force: bool,
-    /// The error that must be raised.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expect: Option<Expect>,
+table! {
+    /// One `[[tensors.step]]`.
+    pub struct Step {
+        /// What the result is called.
+        pub name: Option<String> = None => some(read_name),
+        /// What is done.
+        pub op: StepOp [flatten],
+        /// Where the result lives (the first device in use, or where the operands are).
+        pub device: Option<DeviceName> = None,
+        /// For a copy: make one even where the tensor is already.
+        pub force: bool [skip_serializing_if = "is_false"] = false,
+        /// The error that the step must raise.
+        pub expect: Option<Expect> = None,
+    }
+    check check
 }
 
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// An error that a step declares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Expect {
-    /// Operands live on different devices.
-    DeviceMismatch,
+words! {
+    /// An error that a step declares.
+    pub enum Expect {
+        /// Operands live on different devices.
+        DeviceMismatch = "device_mismatch",
+    }
 }
 
-/// What a step does.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StepOp {
-    /// Ones of that shape.
-    Ones(Vec<usize>),
-    /// Zeros of that shape.
-    Zeros(Vec<usize>),
-    /// Uniform in [0, 1), of that shape.
-    Rand(Vec<usize>),
-    /// The host's numbers.
-    From(Numbers),
-    /// A tensor, on another device.
-    Copy(String),
-    /// The sum of two.
-    Add([String; 2]),
-    /// The matrix product of two.
-    Matmul([String; 2]),
-    /// The Frobenius norm.
-    Norm(String),
-    /// A Sequential applied to a tensor.
-    Net(Net),
-    /// Tensors to a file.
-    Save(Save),
-    /// A tensor from a file.
-    Load(Load),
+choices! {
+    /// What a step does.
+    pub enum StepOp {
+        /// Ones of that shape.
+        Ones(Vec<usize>) = "ones" => read_shape,
+        /// Zeros of that shape.
+        Zeros(Vec<usize>) = "zeros" => read_shape,
+        /// Random numbers in [0, 1) of that shape, from the seed.
+        Rand(Vec<usize>) = "rand" => read_shape,
+        /// Numbers of the host, such as [[1, 2], [3, 4]].
+        From(Numbers) = "from",
+        /// The tensor on `device`; where it is there already, the same tensor.
+        Copy(String) = "copy" => read_operand,
+        /// The sum of two tensors.
+        Add([String; 2]) = "add" => read_pair,
+        /// The matrix product of two tensors.
+        Matmul([String; 2]) = "matmul" => read_pair,
+        /// The Frobenius norm.
+        Norm(String) = "norm" => read_operand,
+        /// A Sequential applied to a tensor.
+        Net(Net) = "net",
+        /// Tensors to a safetensors file in the run's folder.
+        Save(Save) = "save",
+        /// A tensor from a safetensors file.
+        Load(Load) = "load",
+    }
 }
 
 impl StepOp {
-    /// The key of the spec.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Ones(_) => "ones",
-            Self::Zeros(_) => "zeros",
-            Self::Rand(_) => "rand",
-            Self::From(_) => "from",
-            Self::Copy(_) => "copy",
-            Self::Add(_) => "add",
-            Self::Matmul(_) => "matmul",
-            Self::Norm(_) => "norm",
-            Self::Net(_) => "net",
-            Self::Save(_) => "save",
-            Self::Load(_) => "load",
-        }
-    }
-
     /// Names of the tensors it needs, each with its place below the step.
     pub fn operands(&self) -> Vec<(String, &str)> {
         let at = |key: &str, name| (key.to_owned(), name);
@@ -108,56 +91,56 @@ impl StepOp {
     }
 }
 
-/// A Sequential and what it is applied to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Net {
-    /// The layers, first to last.
-    pub layers: Vec<Layer>,
-    /// The tensor it is applied to: `[rows, in]`.
-    pub input: String,
-    /// Where its parameters come from.
-    #[serde(flatten)]
-    pub start: Start,
+table! {
+    /// A Sequential and what it is applied to.
+    pub struct Net {
+        /// The layers, first to last.
+        pub layers: Vec<Layer> => |v| v.list(1..=1000, Layer::read),
+        /// The tensor it is applied to, [rows, in].
+        pub input: String => read_operand,
+        /// Where its parameters come from.
+        pub start: Start [flatten] = Start::Init(Init::Pytorch),
+    }
 }
 
-/// Where the parameters of a net come from.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Start {
-    /// A rule.
-    Init(Init),
-    /// A safetensors file with the names of PyTorch's `nn.Sequential`.
-    Parameters(FileName),
+choices! {
+    /// Where the parameters of a net come from.
+    pub enum Start {
+        /// How its parameters begin (pytorch).
+        Init(Init) = "init",
+        /// A safetensors file with its parameters, under the names of PyTorch's `nn.Sequential`.
+        Parameters(FileName) = "parameters",
+    }
 }
 
-/// What is saved, and where.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Save {
-    /// What.
-    #[serde(flatten)]
-    pub what: Saved,
-    /// Its name within the run's folder.
-    pub file: String,
+table! {
+    /// What is saved, and where.
+    pub struct Save {
+        /// What.
+        pub what: Saved [flatten],
+        /// Its name in the run's folder, ending in .safetensors.
+        pub file: String => new_file,
+    }
 }
 
-/// What is saved.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Saved {
-    /// The parameters of the net that made the tensor of that name, under PyTorch's names.
-    Net(String),
-    /// Tensors, each under its name.
-    Tensors(Vec<String>),
+choices! {
+    /// What is saved.
+    pub enum Saved {
+        /// The parameters of the net that made that tensor.
+        Net(String) = "net" => read_operand,
+        /// Tensors, each under its name.
+        Tensors(Vec<String>) = "tensors" => |v: Item<'_>| v.list(1..=1000, read_operand),
+    }
 }
 
-/// What is loaded, and from where.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Load {
-    /// The file.
-    pub file: FileName,
-    /// The tensor's name in it; absent: that of the step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tensor: Option<String>,
+table! {
+    /// What is loaded, and from where.
+    pub struct Load {
+        /// One that an earlier step saved, or one that is there.
+        pub file: FileName,
+        /// Its name in the file (the step's).
+        pub tensor: Option<String> = None,
+    }
 }
 
 /// A file to read: one that an earlier step saved, or one that is there.
@@ -174,5 +157,53 @@ pub struct FileName {
 impl Serialize for FileName {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         if self.is_saved { s.serialize_str(&self.text) } else { self.path.serialize(s) }
+    }
+}
+
+impl Read for FileName {
+    fn read(v: Item<'_>) -> Self {
+        let (text, path) = v.path_as_written();
+        Self { text, path, is_saved: false }
+    }
+}
+
+impl Step {
+    fn check(&mut self, t: &mut Fields<'_>) {
+        let op = self.op.name();
+        if !t.has(op) {
+            return;
+        }
+        if let StepOp::Save(_) = self.op {
+            if self.name.is_some() {
+                t.refuse("name", &["save"], "`save` has no result to name", "remove it");
+            }
+        } else if !t.has("name") {
+            t.refuse(op, &[], "its result needs a name", "add one, such as `name = \"X\"`");
+        }
+        if self.force && !matches!(self.op, StepOp::Copy(_)) {
+            t.refuse("force", &[op], "only a copy can be forced", "remove it");
+        }
+        match self.op {
+            StepOp::Copy(_) if self.device.is_none() => {
+                t.refuse(
+                    "copy",
+                    &["device"],
+                    "a copy needs a device to go to",
+                    "add one: `device = \"gpu:0\"`",
+                );
+            }
+            StepOp::Add(_) | StepOp::Matmul(_) | StepOp::Norm(_) | StepOp::Save(_)
+                if self.device.is_some() =>
+            {
+                let message = "the result lives where the operands do";
+                t.refuse("device", &[op], message, "remove it; another device takes a `copy`");
+            }
+            _ => {}
+        }
+        let meets = matches!(self.op, StepOp::Add(_) | StepOp::Matmul(_) | StepOp::Net(_));
+        if self.expect.is_some() && !meets {
+            let message = "only `add`, `matmul` and `net` have operands that can be on different devices";
+            t.refuse("expect", &[op], message, "remove it");
+        }
     }
 }

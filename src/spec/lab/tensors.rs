@@ -2,31 +2,30 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use serde::Serialize;
-
 use super::{FileName, Saved, Start, Step, StepOp};
-use crate::spec::{reader::Fields, suggest};
+use crate::spec::{
+    reader::{Fields, table},
+    suggest,
+};
 
 /// Steps of a tour at most.
 const MOST_STEPS: usize = 1000;
 
-/// The table `[tensors]`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tensors {
-    /// `[[tensors.step]]`, in order.
-    pub step: Vec<Step>,
+table! {
+    /// The table `[tensors]`.
+    pub struct Tensors {
+        /// What is done, in order.
+        pub step: Vec<Step> => |v| v.list(1..=MOST_STEPS, Step::read),
+    }
+    check check
 }
 
 impl Tensors {
-    pub(super) fn read(t: &mut Fields<'_>) -> Self {
-        let step =
-            t.required("step", "what is done, in order", |v| v.list(1..=MOST_STEPS, |v| v.table(Step::read)));
-        let mut tensors = Self { step };
-        tensors.find_saved();
+    fn check(&mut self, t: &mut Fields<'_>) {
+        self.find_saved();
         if t.is_sound("tensors") {
-            tensors.check_names(t);
+            self.check_names(t);
         }
-        tensors
     }
 
     /// Marks the files that are read after an earlier step saved them.

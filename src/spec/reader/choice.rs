@@ -6,59 +6,96 @@ use super::{At, Item, Json, Segment};
 use crate::spec::{
     problem::Problem,
     suggest,
-    tree::{Node, Value},
+    tree::{Node, Table, Value},
 };
 
 /// A string with a meaning.
+#[derive(Clone)]
 pub(in crate::spec) struct Word<T> {
     pub name: &'static str,
     pub value: T,
     pub doc: &'static str,
 }
 
-/// A key whose presence selects an alternative, such as `[optimizer.sgd]`.
+/// Declared by [`words!`](super::words).
+pub(in crate::spec) trait Words: Sized + 'static {
+    const WORDS: &'static [Word<Self>];
+}
+
+/// One of several: a string, or a key that holds its settings, such as `[optimizer.sgd]`.
 pub(in crate::spec) struct Choice<T> {
     pub name: &'static str,
     pub doc: &'static str,
-    pub read: fn(Item<'_>) -> T,
+    pub how: How<T>,
+}
+
+/// How a choice is written.
+pub(in crate::spec) enum How<T> {
+    /// As a string.
+    Word(T),
+    /// As a key with a value.
+    Settings(Settings<T>),
+}
+
+type Settings<T> = Box<dyn Fn(Item<'_>) -> T>;
+
+/// Declared by [`choices!`](super::choices).
+pub(in crate::spec) trait Choices: Sized {
+    fn choices() -> Vec<Choice<Self>>;
+}
+
+impl<T: 'static> Choice<T> {
+    /// The choice of a type that holds this one.
+    pub fn map<U: 'static>(self, wrap: fn(T) -> U) -> Choice<U> {
+        let how = match self.how {
+            How::Word(value) => How::Word(wrap(value)),
+            How::Settings(read) => How::Settings(Box::new(move |v| wrap(read(v)))),
+        };
+        Choice { name: self.name, doc: self.doc, how }
+    }
+
+    /// Reads the settings; a word has none.
+    pub(super) fn read(&self, v: Item<'_>) -> T
+    where
+        T: Clone,
+    {
+        match &self.how {
+            How::Word(value) => value.clone(),
+            How::Settings(read) => read(v),
+        }
+    }
+
+    fn is_word(&self) -> bool {
+        matches!(self.how, How::Word(_))
+    }
 }
 
 impl Item<'_> {
-    /// One of `words`; those of `later` are refused by name.
-    pub fn word<T: Clone>(self, words: &[Word<T>], later: &[&str]) -> T {
+    /// One of `words`.
+    pub fn word<T: Copy>(self, words: &[Word<T>]) -> T {
         let names = || words.iter().map(|w| w.name);
-        let stand_in = words[0].value.clone();
+        let stand_in = words[0].value;
         match self.at {
             At::Schema(schema) => {
                 schema.insert("enum".into(), names().collect());
                 let meanings: Vec<String> =
-                    words.iter().map(|w| format!("`{}`: {}", w.name, w.doc)).collect();
+                    words.iter().map(|w| format!("`{}`: {}", w.name, plain(w.doc))).collect();
                 append_description(schema, &meanings.join("; "));
                 stand_in
             }
             At::Absent => stand_in,
             At::Node(Node { value: Value::String(s), .. }) => {
-                let (s, path) = (s.clone(), self.reading.path_to(None));
                 if let Some(word) = words.iter().find(|w| w.name == s) {
-                    return word.value.clone();
+                    return word.value;
                 }
-                if later.contains(&s.as_str()) {
-                    self.report(|p| Problem {
-                        message: format!("not in this version: `{path} = \"{s}\"`"),
-                        ..p
-                    });
-                    return stand_in;
-                }
-                let hint = match suggest::nearest(&s, names()) {
-                    Some(near) => {
-                        format!("did you mean `{near}`? it is one of {}", suggest::listing(names(), "or"))
-                    }
-                    None => format!("it is {}", suggest::listing(names(), "or")),
+                let listing = suggest::listing(names(), "or");
+                let hint = match suggest::nearest(s, names()) {
+                    Some(near) => format!("did you mean `{near}`? it is one of {listing}"),
+                    None => format!("it is {listing}"),
                 };
-                let label = self.doc;
-                self.report(|p| {
-                    Problem { message: format!("`{path}`: unknown value `{s}`"), ..p }.label(label).hint(hint)
-                });
+                let message = format!("`{}`: unknown value `{s}`", self.reading.path_to(None));
+                let label = plain(self.doc);
+                self.report(|p| Problem { message, ..p }.label(label).hint(hint));
                 stand_in
             }
             At::Node(_) => {
@@ -68,92 +105,104 @@ impl Item<'_> {
         }
     }
 
-    /// One of `words`, or a table with one key that is among `choices`. `noun` is what is chosen, such as "layer".
-    pub fn variant<T: Clone>(self, noun: &str, words: &[Word<T>], choices: &[Choice<T>]) -> T {
+    /// A string of `choices`, or a table with one key of them. `noun` is what is chosen, such as "layer".
+    pub fn variant<T: Clone + 'static>(self, noun: &str, choices: &[Choice<T>]) -> T {
         let Self { at, doc, reading } = self;
-        let stand_in = words[0].value.clone();
-        match at {
+        let find = |name: &str, is_word| choices.iter().find(|c| c.name == name && c.is_word() == is_word);
+        let stand_in = |reading| choices[0].read(Item { at: At::Absent, doc, reading });
+        let node = match at {
             At::Schema(schema) => {
-                let mut alternatives: Vec<serde_json::Value> =
-                    words.iter().map(|w| json!({ "const": w.name, "description": w.doc })).collect();
-                for choice in choices {
+                let describe = |choice: &Choice<T>| {
+                    if choice.is_word() {
+                        return json!({ "const": choice.name, "description": plain(choice.doc) });
+                    }
                     let mut inner = Json::new();
-                    inner.insert("description".into(), choice.doc.into());
-                    (choice.read)(Item { at: At::Schema(&mut inner), doc: choice.doc, reading });
-                    alternatives.push(json!({
+                    inner.insert("description".into(), plain(choice.doc).into());
+                    choice.read(Item { at: At::Schema(&mut inner), doc: choice.doc, reading });
+                    json!({
                         "type": "object", "properties": { choice.name: inner },
                         "required": [choice.name], "additionalProperties": false,
-                    }));
-                }
-                schema.insert("oneOf".into(), alternatives.into());
-                stand_in
+                    })
+                };
+                schema.insert("oneOf".into(), choices.iter().map(describe).collect());
+                return stand_in(reading);
             }
-            At::Absent => stand_in,
-            At::Node(node) => {
-                let item = Item { at: At::Node(node), doc, reading };
-                match &node.value {
-                    Value::String(s) => match words.iter().find(|w| w.name == s) {
-                        Some(word) => word.value.clone(),
-                        None => {
-                            item.report_unknown_variant(noun, s, words, choices);
-                            stand_in
-                        }
-                    },
-                    Value::Table(table) => match &table.entries[..] {
-                        [entry] => match choices.iter().find(|c| c.name == entry.key) {
-                            Some(choice) => {
-                                item.reading.path.push(Segment::Key(choice.name));
-                                let at = At::Node(&entry.node);
-                                let value =
-                                    (choice.read)(Item { at, doc: choice.doc, reading: item.reading });
-                                item.reading.path.pop();
-                                value
-                            }
-                            None => {
-                                item.report_unknown_variant(noun, &entry.key, words, choices);
-                                stand_in
-                            }
-                        },
-                        entries => {
-                            let path = item.reading.path_to(None);
-                            let found = match entries {
-                                [] => "an empty table".to_owned(),
-                                _ => suggest::listing(entries.iter().map(|e| e.key.as_str()), "and"),
-                            };
-                            let place = entries.last().map(|e| e.key_span.place());
-                            item.report(|p| Problem {
-                                message: format!("`{path}`: a {noun} has one key, found {found}"),
-                                place: place.unwrap_or(p.place),
-                                ..p
-                            });
-                            stand_in
-                        }
-                    },
-                    _ => {
-                        let expected =
-                            format!("a {noun}: its name, or a table with its name as the only key");
-                        item.custom(&expected, serde_json::Value::Null, stand_in, |_| None)
-                    }
-                }
+            At::Absent => return stand_in(reading),
+            At::Node(node) => node,
+        };
+        let entry = match &node.value {
+            Value::Table(table) => match &table.entries[..] {
+                [entry] => Some(entry),
+                _ => None,
+            },
+            _ => None,
+        };
+        let given = match (&node.value, entry) {
+            (Value::String(s), _) => find(s, true).map(|choice| (choice, node)),
+            (_, Some(entry)) => find(&entry.key, false).map(|choice| (choice, &entry.node)),
+            _ => None,
+        };
+        if let Some((choice, node)) = given {
+            let is_table = entry.is_some();
+            reading.path.extend(is_table.then_some(Segment::Key(choice.name)));
+            let value = choice.read(Item { at: At::Node(node), doc: choice.doc, reading });
+            reading.path.truncate(reading.path.len() - usize::from(is_table));
+            return value;
+        }
+        let item = Item { at: At::Node(node), doc, reading: &mut *reading };
+        match (&node.value, entry) {
+            (Value::String(name), _) => item.report_unknown_variant(noun, name, choices),
+            (_, Some(entry)) => item.report_unknown_variant(noun, &entry.key, choices),
+            (Value::Table(table), None) => item.report_not_one_key(noun, table),
+            _ => {
+                let expected = format!("a {noun}: its name, or a table with its name as the only key");
+                item.custom(&expected, serde_json::Value::Null, (), |_| None);
             }
         }
+        stand_in(reading)
     }
 
-    fn report_unknown_variant<T>(self, noun: &str, found: &str, words: &[Word<T>], choices: &[Choice<T>]) {
+    fn report_not_one_key(self, noun: &str, table: &Table) {
+        let found = match &table.entries[..] {
+            [] => "an empty table".to_owned(),
+            entries => suggest::listing(entries.iter().map(|e| e.key.as_str()), "and"),
+        };
+        let message = format!("`{}`: a {noun} has one key, found {found}", self.reading.path_to(None));
+        let place = table.entries.last().map(|e| e.key_span.place());
+        self.report(|p| Problem { message, place: place.unwrap_or(p.place), ..p });
+    }
+
+    fn report_unknown_variant<T: 'static>(self, noun: &str, found: &str, choices: &[Choice<T>]) {
         let path = self.reading.path_to(None);
-        let names = || words.iter().map(|w| w.name).chain(choices.iter().map(|c| c.name));
-        let (message, hint) = if words.iter().any(|w| w.name == found) {
-            (format!("`{path}`: `{found}` takes no settings"), format!("write `\"{found}\"`"))
-        } else if choices.iter().any(|c| c.name == found) {
-            (format!("`{path}`: `{found}` needs its settings"), format!("write `{{ {found} = ... }}`"))
-        } else {
-            let hint = match suggest::nearest(found, names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known: {}", suggest::listing(names(), "and")),
-            };
-            (format!("`{path}`: unknown {noun} `{found}`"), hint)
+        let names = || choices.iter().map(|c| c.name);
+        let (message, hint) = match choices.iter().find(|c| c.name == found) {
+            Some(choice) if choice.is_word() => {
+                (format!("`{path}`: `{found}` takes no settings"), format!("write `\"{found}\"`"))
+            }
+            Some(_) => {
+                (format!("`{path}`: `{found}` needs its settings"), format!("write `{{ {found} = ... }}`"))
+            }
+            None => {
+                let hint = match suggest::nearest(found, names()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("known: {}", suggest::listing(names(), "and")),
+                };
+                (format!("`{path}`: unknown {noun} `{found}`"), hint)
+            }
         };
         self.report(|p| Problem { message, ..p }.hint(hint));
+    }
+}
+
+/// A doc comment as part of a sentence: no capital, no period.
+pub(super) fn plain(doc: &str) -> String {
+    let doc = doc.trim().trim_end_matches('.');
+    let mut letters = doc.chars();
+    match (letters.next(), letters.next()) {
+        (Some(first), Some(second)) if !second.is_uppercase() && !second.is_ascii_digit() => {
+            first.to_lowercase().chain(doc.chars().skip(1)).collect()
+        }
+        _ => doc.to_owned(),
     }
 }
 

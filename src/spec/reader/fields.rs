@@ -1,9 +1,14 @@
 //! Reading the fields of one table: required ones, those with a default, those that exclude each other.
 
+use std::fmt::Display;
+
 use serde::Serialize;
 use serde_json::json;
 
-use super::{At, Choice, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment, choice::append_description};
+use super::{
+    At, Choice, Choices, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment,
+    choice::{append_description, plain},
+};
 use crate::spec::{
     problem::Problem,
     suggest,
@@ -45,7 +50,7 @@ impl<'a> Fields<'a> {
         }
         if let (At::Node(_), None) = (&self.at, self.entry(name)) {
             let message = format!("`{}` is missing", self.reading.path_to(Some(name)));
-            self.missing.push((vec![name], message, Some(format!("it must be given: {doc}"))));
+            self.missing.push((vec![name], message, Some(format!("it must be given: {}", plain(doc)))));
         }
         self.read(name, doc, None, read)
     }
@@ -76,27 +81,11 @@ impl<'a> Fields<'a> {
     ) -> T {
         let is_given = self.entry(name).is_some();
         if is_given || matches!(self.at, At::Schema(_)) {
-            let shown = serde_json::to_value(&default).ok();
+            let shown = serde_json::to_value(&default).ok().filter(|shown| !shown.is_null());
             return self.read(name, doc, shown, read);
         }
         self.known.push(name);
         default
-    }
-
-    /// As [`Fields::optional`], with the default that the schema shows.
-    pub fn optional_or<T>(
-        &mut self,
-        name: &'static str,
-        doc: &'static str,
-        shown: impl Serialize,
-        read: impl FnOnce(Item<'_>) -> T,
-    ) -> Option<T> {
-        if let At::Schema(_) = self.at {
-            let shown = serde_json::to_value(&shown).ok();
-            self.read(name, doc, shown, read);
-            return None;
-        }
-        self.optional(name, doc, read)
     }
 
     /// A table that may be left out: all its fields have defaults.
@@ -104,9 +93,9 @@ impl<'a> Fields<'a> {
         &mut self,
         name: &'static str,
         doc: &'static str,
-        read: impl FnOnce(&mut Fields<'_>) -> T,
+        read: impl FnOnce(Item<'_>) -> T,
     ) -> T {
-        self.read(name, doc, None, |item| item.table(read))
+        self.read(name, doc, None, read)
     }
 
     /// Keys of versions to come: refused by name, absent from the schema.
@@ -136,18 +125,22 @@ impl<'a> Fields<'a> {
         self.opaque = true;
     }
 
-    /// Exactly one of `choices`, or `default` where none is given. `None` stands for a choice that was told as missing.
-    pub fn one_of<T>(&mut self, default: Option<T>, choices: &[Choice<T>]) -> Option<T> {
+    /// Exactly one of the choices of a type, or `default` where none is given.
+    pub fn one_of<T: Choices + Clone + 'static>(&mut self, default: Option<T>) -> T {
+        self.one_of_these(default, &T::choices())
+    }
+
+    /// As [`Fields::one_of`], for choices that no single type declares.
+    pub fn one_of_these<T: Clone + 'static>(&mut self, default: Option<T>, choices: &[Choice<T>]) -> T {
         let names: Vec<&'static str> = choices.iter().map(|c| c.name).collect();
-        let listing = suggest::listing(names.iter().copied(), "and");
         let mut one_of = Vec::new();
         let mut given: Vec<(Entry, T)> = Vec::new();
         for choice in choices {
             if matches!(self.at, At::Schema(_)) {
-                self.read(choice.name, choice.doc, None, choice.read);
+                self.read(choice.name, choice.doc, None, |v| choice.read(v));
                 one_of.push(json!({ "required": [choice.name] }));
             } else if let Some(entry) = self.entry(choice.name).cloned() {
-                let value = self.read(choice.name, choice.doc, None, choice.read);
+                let value = self.read(choice.name, choice.doc, None, |v| choice.read(v));
                 given.push((entry, value));
             }
             self.known.push(choice.name);
@@ -164,10 +157,12 @@ impl<'a> Fields<'a> {
                 self.report_excluded(first, other);
             }
         } else if default.is_none() && matches!(self.at, At::Node(_)) {
+            let listing = suggest::listing(names.iter().copied(), "and");
             let table = self.reading.path_to(None);
             self.missing.push((names, format!("`{table}` needs exactly one of {listing}"), None));
         }
-        given.into_iter().next().map(|(_, value)| value).or(default)
+        let stand_in = || choices[0].read(Item { at: At::Absent, doc: "", reading: self.reading });
+        given.into_iter().next().map(|(_, value)| value).or(default).unwrap_or_else(stand_in)
     }
 
     /// Holds a rule between fields that were named.
@@ -242,6 +237,15 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Refuses the elements of a list that equal an earlier one.
+    pub fn refuse_repeated<T: PartialEq + Display>(&mut self, name: &str, items: &[T], hint: &str) {
+        for (i, item) in items.iter().enumerate() {
+            if items[..i].contains(item) {
+                self.refuse_item(name, i, format!("`{item}` is named twice"), hint);
+            }
+        }
+    }
+
     /// Whether nothing was told at, above or below a dotted key of the whole spec.
     pub fn is_sound(&self, dotted: &str) -> bool {
         self.reading.is_sound(dotted)
@@ -278,7 +282,7 @@ impl<'a> Fields<'a> {
                 if let Some(default) = default {
                     inner.insert("default".into(), default);
                 }
-                append_description(&mut inner, doc);
+                append_description(&mut inner, &plain(doc));
                 let value = read(Item { at: At::Schema(&mut inner), doc, reading: self.reading });
                 if let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {
                     properties.insert(name.to_owned(), inner.into());

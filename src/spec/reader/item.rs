@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, path::PathBuf};
 
 use serde_json::json;
 
-use super::{At, Fields, Json, Range, Reading, Segment};
+use super::{At, Fields, Json, Range, Reading, Segment, choice::plain};
 use crate::spec::{
     problem::Problem,
     tree::{self, Node, Span, Value},
@@ -140,7 +140,7 @@ impl<'a> Item<'a> {
                     0 => format!("`{path}` is empty: it needs at least one entry"),
                     count => format!("`{path}` has {count} entries, more than the {most} it can have"),
                 };
-                reading.report(path, Problem::new(span.place(), message).label(doc));
+                reading.report(path, Problem::new(span.place(), message).label(plain(doc)));
                 Vec::new()
             }
             At::Node(Node { value: Value::Array(items), .. }) => {
@@ -172,7 +172,7 @@ impl<'a> Item<'a> {
         {
             let (path, count) = (self.reading.path_to(None), items.len());
             let entries = if count == 1 { "entry" } else { "entries" };
-            let label = self.doc;
+            let label = plain(self.doc);
             self.report(|p| {
                 let message = format!("`{path}` has {count} {entries}, and it needs {N}: {example}");
                 Problem { message, ..p }.label(label)
@@ -227,7 +227,7 @@ impl<'a> Item<'a> {
             let inner: String = fault.at.iter().map(|index| format!(".{index}")).collect();
             let path = self.reading.path_to(None) + &inner;
             let message = format!("`{path}`{}", fault.words);
-            let problem = Problem::new(fault.span.place(), message).label(self.doc);
+            let problem = Problem::new(fault.span.place(), message).label(plain(self.doc));
             self.reading.report(path, problem);
             stand_in
         })
@@ -252,7 +252,7 @@ impl<'a> Item<'a> {
             At::Absent => stand_in,
             At::Node(node) => read(&node.value).unwrap_or_else(|| {
                 let path = self.reading.path_to(None);
-                let label = self.doc;
+                let label = plain(self.doc);
                 let hint = hint.or_else(|| without_quotes(&node.value, &read));
                 self.report(|p| {
                     let message = format!("`{path}`: expected {expected}, found {}", node.value.found());

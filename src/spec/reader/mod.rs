@@ -9,16 +9,20 @@
 //! once; what was read leaves the reader only where nothing was told.
 
 mod choice;
+mod declare;
 mod fields;
 mod item;
 mod range;
+mod read;
 
 use std::path::{Path, PathBuf};
 
-pub(super) use choice::{Choice, Word};
+pub(super) use choice::{Choice, Choices, How, Word, Words};
+pub(super) use declare::{choices, table, words};
 pub(super) use fields::Fields;
 pub(super) use item::{Fault, Item};
 pub(super) use range::{Range, Rule};
+pub(super) use read::*;
 
 use super::{key, problem::Problem, tree::Node};
 

@@ -68,15 +68,20 @@ fn words(line: &str) -> Vec<Word> {
         )];
     }
     if has_interval(line) {
-        // What the row is of; its times, and the units they are told in, depend on the machine.
+        // What the row is about; its times, and their units, depend on the machine.
         let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
-        return cells.take(2).map(|cell| Word::Exact(cell.to_owned())).collect();
+        let is_time = |cell: &str| cell.split(' ').nth(1).is_some_and(|unit| UNITS.contains(&unit));
+        return cells
+            .take_while(|cell| !is_time(cell))
+            .take(2)
+            .map(|cell| Word::Exact(cell.to_owned()))
+            .collect();
     }
     if line.trim_start().starts_with("steps/s ") {
         // A row of rates, with units or, on a machine that is busy, without.
         return vec![Word::Exact("steps/s".to_owned())];
     }
-    if line.contains(" by the cost model, ") {
+    if [" by the cost model, ", " rates, bound by "].iter().any(|words| line.contains(words)) {
         // The model's figures are those of the instruction set.
         return Vec::new();
     }

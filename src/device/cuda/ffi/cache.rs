@@ -7,10 +7,11 @@ use std::{
     env, fs,
     io::Write,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
 };
 
 use sha2::{Digest, Sha256};
+
+use crate::host::{Durability, write_atomically};
 
 /// Overrides the user's cache folder.
 pub const FOLDER_VARIABLE: &str = "RUNNER_CACHE_DIR";
@@ -73,16 +74,10 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 }
 
 fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    // A name for this process and this call only; the last rename wins, with the same bytes.
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let temporary = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
-    let mut file = fs::File::create(&temporary)?;
-    let written = file.write_all(&Sha256::digest(code)).and_then(|()| file.write_all(code));
-    written.and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
-        let _ = fs::remove_file(&temporary);
+    fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+    write_atomically(path, Durability::Process, |file| {
+        file.write_all(&Sha256::digest(code))?;
+        file.write_all(code)
     })
 }
 
