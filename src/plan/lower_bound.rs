@@ -124,7 +124,7 @@ pub struct LowerBound {
 impl LowerBound {
     /// The bound of a trial whose resident data take `data_bytes`, on a device of that speed.
     pub fn new(programs: &Programs, speed: Speed, data_bytes: u64) -> Self {
-        let work = |program: &Program| StepWork::of(program, &programs.layout, &speed, data_bytes);
+        let work = |program: &Program| StepWork::new(program, &programs.layout, &speed, data_bytes);
         Self {
             rates: speed.rates,
             cost: programs.train.cost(),
@@ -171,7 +171,7 @@ impl LowerBound {
 }
 
 impl StepWork {
-    fn of(program: &Program, layout: &Layout, speed: &Speed, data_bytes: u64) -> Self {
+    fn new(program: &Program, layout: &Layout, speed: &Speed, data_bytes: u64) -> Self {
         let Speed { rates, rows_bytes_per_s, cache_bytes, sums, upload_bytes_per_s, fetch } = *speed;
         let working_set = layout.arena_bytes();
         let fetched = fetch.is_some_and(|fetch| fetch.in_step);
