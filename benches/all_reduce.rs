@@ -1,6 +1,5 @@
-//! What a sum over the devices of one process costs, by the number of threads and of bytes: medians of single calls, as
-//! the first rank sees them. Everything else on the machine should be quiet; more ranks than cores measure the system's
-//! scheduler.
+//! Cost of an all-reduce within one process, by number of threads and bytes: medians of single calls on the first rank. Run
+//! it on an idle machine; with more ranks than cores it measures the system's scheduler.
 
 use std::{
     thread,
@@ -9,11 +8,11 @@ use std::{
 
 use runner::collective::{Collective, CollectiveError, Shared, shared};
 
-/// Bytes of a call, and how often it is made.
+/// Bytes of a call, and the number of calls.
 const SIZES: [(usize, usize); 5] =
     [(4, 2000), (4 << 10, 2000), (64 << 10, 1000), (1 << 20, 400), (16 << 20, 30)];
 
-/// Calls that fill the caches and are not counted.
+/// Warm-up calls, not counted.
 const WARM_UP: usize = 10;
 
 fn main() {
@@ -42,7 +41,7 @@ fn measure(ranks: usize, numbers: usize, calls: usize) -> Result<Vec<Duration>, 
         let mut numbers = vec![1.0; numbers];
         let mut times = Vec::with_capacity(calls);
         for call in 0..WARM_UP + calls {
-            // Sums of sums would grow beyond all numbers.
+            // Repeated sums would overflow.
             numbers.fill(1.0);
             let start = Instant::now();
             rank.all_reduce(&mut numbers, call as u64)?;

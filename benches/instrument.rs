@@ -1,9 +1,8 @@
-//! What the instrument itself costs: the same steps with every phase timed, with a timeline kept as well, and with
-//! nothing but blocks timed, in turns.
+//! Profiler overhead: steps with every phase timed, with a timeline as well, and with only blocks timed, in turns.
 //!
 //! `cargo bench --bench instrument` prints a line per job. Steps below [`SHORTEST_TIMED_STEP`] are timed by blocks in
-//! every run, so for them the cost shown is what is avoided. `--check` fails where a job whose steps are timed by phases
-//! pays more than a hundredth.
+//! every run, so for them the printed cost is avoided. `--check` fails if a job whose steps are timed by phases pays more
+//! than 1 %.
 
 #[path = "support/trial.rs"]
 mod trial;
@@ -16,13 +15,13 @@ use runner::{
 };
 use trial::{Fault, Ready, Stepper};
 
-/// Rounds of the three ways in turn.
+/// Rounds of the three modes.
 const ROUNDS: usize = 31;
 
-/// A round of a way takes about this long, in seconds.
+/// Approximate seconds of a round of one mode.
 const ROUND_S: f64 = 0.02;
 
-/// The part of a step's time that its timing may take.
+/// Maximum overhead, as a share of a step's time.
 const MOST: f64 = 0.01;
 
 fn main() -> ExitCode {
@@ -61,7 +60,7 @@ fn spec(features: usize, hidden: &str, batch: usize) -> String {
     )
 }
 
-/// Prints a job's line; whether its cost is within what it may be.
+/// Prints a job's line; returns whether its overhead is within the limit.
 fn cost(name: &str, text: &str) -> Result<bool, Fault> {
     let ready = Ready::new(text)?;
     let mut stepper = ready.stepper()?;
@@ -101,7 +100,7 @@ fn words(extra: Estimate) -> String {
     format!("{:+6.2} % ({low:+.2} to {high:+.2})", extra.median * 100.0)
 }
 
-/// Seconds of a block, of the mean of some.
+/// Mean seconds of a block.
 fn seconds(stepper: &mut Stepper, blocks: usize) -> Result<f64, Fault> {
     let start = Instant::now();
     for _ in 0..blocks {

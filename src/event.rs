@@ -6,7 +6,8 @@ pub use lab::{CopyRow, Norms, ProductRow, StepRow, StepStatus, Together};
 
 use crate::{
     device::{ClockCost, Kind, LaneTrace, Line, Purpose},
-    plan::{RunLimit, Verdict},
+    host::load::Load,
+    plan::TimeAccount,
     spec::Metric,
 };
 
@@ -61,8 +62,6 @@ pub struct Header {
     pub virtual_devices: bool,
     /// `strong` or `weak`.
     pub scaling: String,
-    /// What weak scaling makes of batch and learning rate, in words.
-    pub scaling_note: Option<String>,
     /// `f32`, ...
     pub precision: String,
     /// What runs the steps.
@@ -228,10 +227,10 @@ pub struct Outcome {
     pub instrument: ClockCost,
     /// `trace.json`; empty where it was not asked for.
     pub traces: Vec<TraceLane>,
-    /// What bounds the run; `None` where nothing can be said.
-    pub verdict: Option<Verdict>,
-    /// What would have made the run longer; `None` where its own course ended it.
-    pub longer: Option<RunLimit>,
+    /// What its training time went into; `None` where nothing can be said.
+    pub account: Option<TimeAccount>,
+    /// What others took of the machine meanwhile, where that is known.
+    pub load: Option<Load>,
     /// Why there are no weights to keep; `None` where there are.
     pub no_model: Option<NoModel>,
 }

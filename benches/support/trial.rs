@@ -46,7 +46,7 @@ impl Ready {
             sum_rates: None,
             instruction_set,
         };
-        let trial = plan(spec, facts, None, &machine, 1).map_err(|e| format!("{e:?}"))?;
+        let trial = plan(spec, facts, &machine, 1).map_err(|e| format!("{e:?}"))?;
         Ok(Self { trial, dataset })
     }
 

@@ -10,7 +10,7 @@ use crate::{
     host,
     plan::{DeviceId, Machine, Movement, Trial, transfers},
     program::Role,
-    record::{devices_in_words, of_build, rates_in_words},
+    record::{cause, devices_in_words, of_build},
     report::Estimate,
     spec::{self, Optimizer, Rule, Source},
     units,
@@ -30,7 +30,6 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     page.row("optimizer", optimizer(trial));
     steps(&mut page, trial);
     cost(&mut page, trial, dataset);
-    file(&mut page, trial);
     page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
     moves(&mut page, trial);
     memory(&mut page, trial, machine);
@@ -252,7 +251,7 @@ fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {
     };
     if trial.engine.is_gpu() && !lower_bound.rates.processor.is_gpu() {
         // The rates are the CPU's; what is estimated of GPUs stands with the engine.
-        let more = "; `runner devices --measure` measures the rates that a floor is made of";
+        let more = "; `runner devices --measure` measures the rates that a lower bound is made of";
         return page.more([format!("{measured}{more}")]);
     }
     let of = if lower_bound.rates.processor.is_gpu() && trial.world_size() > 1 {
@@ -261,33 +260,11 @@ fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {
         ""
     };
     page.more([format!(
-        "{} by the cost model, from {}{of}, bound by {}; {measured}",
+        "at least {} by {} rates{of}, bound by {}; {measured}",
         units::seconds(parts.total_s()),
-        rates_in_words(lower_bound.rates.origin, lower_bound.fetch.map(|fetch| fetch.rates.origin)),
-        lower_bound.bound_name(parts.bound())
+        lower_bound.rates.origin.name(),
+        cause(parts.bound(), lower_bound.rates.processor)
     )]);
-}
-
-/// What the rows of a step take that stay in a file, and how quickly such rows come.
-fn file(page: &mut Page, trial: &Trial) {
-    let Some(fetch) = trial.lower_bound.fetch else { return };
-    let (parts, rates) = (trial.lower_bound.by(trial.threads), fetch.rates);
-    let rows = units::counted(trial.programs.train.batch as u64, "row");
-    let disk = fetch.disk_in_words();
-    let floor_of_gpu = trial.lower_bound.rates.processor.is_gpu();
-    page.more([match fetch.in_step {
-        true => format!("{rows} from the file in {} of it{disk}", units::seconds(parts.fetch_s)),
-        false => format!("{rows} from the file in {}, beside it{disk}", units::seconds(parts.read_s)),
-    }]);
-    let [order_s, first_s] = fetch.wait_s();
-    let waits = [(order_s, "the order of its rows"), (first_s, "its first chunk")];
-    let waits = waits.into_iter().filter(|(wait_s, _)| *wait_s > 0.0);
-    let waits: Vec<_> =
-        waits.map(|(wait_s, what)| format!("{} for {what}", units::seconds(wait_s))).collect();
-    if !waits.is_empty() && !floor_of_gpu {
-        page.more([format!("an epoch begins with {}, while nothing is computed", waits.join(" and "))]);
-    }
-    page.more([rates.in_words(trial.facts.file_row_bytes.unwrap_or(0))]);
 }
 
 /// `, to which timing its phases adds 0.26 % (0.10 % to 0.40 %)`; what noise hides is not told as a figure.

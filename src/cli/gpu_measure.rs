@@ -1,4 +1,4 @@
-//! `runner devices`: the rates of GPUs, measured where that is wanted, and as they are known.
+//! `runner devices`: measured and cached rates of GPUs.
 
 use std::{fmt::Write, path::Path};
 
@@ -13,17 +13,17 @@ use crate::{
     units,
 };
 
-/// What the kept rates of a GPU go by.
+/// The cache key of a GPU's rates.
 pub fn key(gpu: &cuda::Gpu, driver: &str) -> GpuKey {
     GpuKey::new(&gpu.uuid, &gpu.name, driver)
 }
 
-/// The driver's version, as far as its monitor tells it.
+/// The driver's version, if NVML reports it.
 pub fn driver(monitor: Option<&Monitor>) -> String {
     monitor.and_then(|monitor| monitor.driver().version).unwrap_or_default()
 }
 
-/// Measures every GPU that CUDA lists, and sums over them where there are several; what could not be measured, in words.
+/// Measures all GPUs that CUDA lists, and all-reduces if there are several; returns what could not be measured.
 pub fn measure(folder: &Path, now: &str) -> Vec<String> {
     let Ok(gpus) = cuda::gpus() else { return Vec::new() };
     let driver = driver(Monitor::open().ok().as_ref());
@@ -40,7 +40,7 @@ pub fn measure(folder: &Path, now: &str) -> Vec<String> {
         faults.extend(cached.err());
     }
     if gpus.len() > 1 && faults.is_empty() {
-        // Without NCCL sums go through the host, whose way has its own time in every run.
+        // Without NCCL all-reduces go through the host; runs measure that time themselves.
         let cached = cuda::measure_sums(&gpus).and_then(|sums| {
             let key = AllReduceKey::new(keys);
             gpu_rates::write_sums(folder, &key, sums, now.to_owned()).map_err(|e| e.to_string())

@@ -24,7 +24,7 @@ pub struct GpuKey {
 }
 
 impl GpuKey {
-    /// Of a GPU with this UUID under this driver.
+    /// For a GPU by UUID, name and driver version.
     pub fn new(uuid: &str, model: &str, driver: &str) -> Self {
         let [uuid, model, driver] = [uuid, model, driver].map(str::to_owned);
         Self { version: VERSION.to_owned(), uuid, model, driver }
@@ -39,7 +39,7 @@ pub struct AllReduceKey {
 }
 
 impl AllReduceKey {
-    /// Of these GPUs.
+    /// For these GPUs together.
     pub fn new(gpus: Vec<GpuKey>) -> Self {
         Self { gpus }
     }

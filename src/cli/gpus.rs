@@ -1,4 +1,4 @@
-//! The GPUs in `runner devices`: a table in the terms of `nvidia-smi`, links, libraries, and what is missing and why.
+//! The GPUs in `runner devices`: a table in `nvidia-smi`'s terms, links, libraries, and what is missing.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ struct Usable {
 /// What CUDA lets this process use, and the lines on its libraries.
 struct Cuda {
     usable: Result<Vec<Usable>, String>,
-    /// Where the driver was looked for, where it is not there.
+    /// Where the driver was looked for, if it was not found.
     looked_for: Option<&'static str>,
     /// Name and state.
     libraries: Vec<(&'static str, String)>,
@@ -91,7 +91,7 @@ pub fn describe() -> String {
     text
 }
 
-/// The same where the host poses as a machine with `count` GPUs.
+/// The section for `count` virtual GPUs.
 pub fn describe_virtual(count: u32, memory_available: u64, measured: bool) -> String {
     if count == 0 {
         return "gpu\n  none: `--virtual-gpus 0` hides every one\n".to_owned();
@@ -134,7 +134,7 @@ fn rows(monitor: &Monitor, usable: &Result<Vec<Usable>, String>) -> Vec<Vec<Stri
         .collect()
 }
 
-/// The name that a spec has for a GPU of the table; `-` where CUDA does not let this process use it.
+/// A GPU's name in specs; `-` if CUDA does not let this process use it.
 fn device(gpu: &Gpu, usable: &Result<Vec<Usable>, String>) -> String {
     let uuid = gpu.uuid.trim_start_matches("GPU-").trim_start_matches("MIG-");
     let own = usable.iter().flatten().find(|u| u.uuid == uuid);

@@ -27,7 +27,7 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
         no_gpu,
         memory_available,
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
-        rates: cached.map_or_else(|| MachineRates::typical(&instruction_set), |cached| cached.rates),
+        rates: cached.map_or_else(|| MachineRates::typical(&instruction_set), |cached| cached.figures),
         instruction_set,
         sum_rates,
     }

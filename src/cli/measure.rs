@@ -1,5 +1,5 @@
-//! A step's time as it is, beside the one that the cost model says, and what it costs to time its phases: a few steps on
-//! blank rows, kept by nobody.
+//! A step's time as it is, beside its lower bound, and what it costs to time its phases: a few steps on blank rows, or on
+//! those of the file that steps fetch them from.
 
 use std::{
     sync::Arc,
@@ -9,7 +9,7 @@ use std::{
 use crate::{
     data::{Dataset, Store, epoch_order},
     device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose, RowReader},
-    plan::{DeviceId, FileRates, ReadCost, Trial},
+    plan::{DeviceId, ReadCost, Trial},
     program::Hyper,
     random,
     report::Estimate,
@@ -43,9 +43,9 @@ pub struct Measurement {
 /// Rows that a step was measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredOn {
-    /// Of one number, in memory.
+    /// Rows of one number, in memory.
     Blank,
-    /// Of the run's own file, which the steps fetch them from.
+    /// Rows of the run's own file, which the steps fetch them from.
     File,
 }
 
@@ -55,11 +55,10 @@ pub enum MeasuredOn {
 /// Where the device cannot hold the trial.
 pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, DeviceError> {
     let slots = trial.programs.layout.log_slots;
-    // Of a global batch a device takes its share; what it waits for the others is not measured.
+    // A device takes its share of a global batch; what it waits for the others is not measured.
     let batch = trial.programs.train.batch;
-    let Some(steps) = steps(trial.lower_bound.by(1).device_s(), batch * trial.facts.features, slots) else {
-        return Ok(None);
-    };
+    let about_s = trial.lower_bound.settled_s(1);
+    let Some(steps) = steps(about_s, batch * trial.facts.features, slots) else { return Ok(None) };
     let place = match trial.devices.used[..] {
         [place @ DeviceId::Gpu(_)] => place,
         // Its sums need the others.
@@ -68,19 +67,23 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
     };
     let grain = train::grain(trial);
     // Pairs of short blocks tell more than few long ones.
-    let short = (LONG.as_secs_f64() / 16.0 / trial.lower_bound.by(1).device_s()) as usize; // a float as an integer saturates
+    let short = (LONG.as_secs_f64() / 16.0 / about_s) as usize; // a float as an integer saturates
     let steps = if grain == Grain::Phases { steps.min(short.max(1)) } else { steps };
     let executor = executor(trial, place, trial.programs.clone(), RankLink::Alone)?;
-    // What a disk adds is read ahead in a run, and would be waited for here.
     let file = match (&dataset.train.features, trial.lower_bound.fetch) {
-        (Store::File(rows), Some(ReadCost { in_step: true, rates: FileRates { disk: None, .. }, .. })) => {
-            Some((rows, &dataset.train.targets))
-        }
+        (Store::File(rows), Some(ReadCost { in_step: true, .. })) => Some((rows, &dataset.train.targets)),
         _ => None,
     };
     let rows = if file.is_some() { MeasuredOn::File } else { MeasuredOn::Blank };
     let mut stepper = match file {
-        Some(file) => Stepper::from_file(trial, executor, steps, file)?,
+        Some(file) => {
+            let mut stepper = Stepper::from_file(trial, executor, steps, file)?;
+            // A disk may be waited for: the first step tells how many there is time for.
+            let all = std::mem::replace(&mut stepper.hyper, blank(1)).len();
+            let in_time = LONG.as_secs_f64() / stepper.block(Grain::Blocks)?;
+            stepper.hyper = blank(all.min(in_time as usize).max(1));
+            stepper
+        }
         None => Stepper::new(trial, executor, steps)?,
     };
     let (mut plain, mut extra) = (Vec::new(), Vec::new());

@@ -5,12 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::rate_cache::{self, VERSION};
-use crate::{
-    host,
-    plan::{MachineRates, Origin, Processor},
-    record::RecordError,
-};
+use super::rate_cache::{self, Cached, VERSION};
+use crate::{host, plan::MachineRates, record::RecordError};
 
 pub use super::rate_cache::{FOLDER_VARIABLE, folder};
 
@@ -31,30 +27,8 @@ pub struct Key {
     caches: Vec<String>,
 }
 
-/// The numbers of [`MachineRates`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Figures {
-    flops_per_s: f64,
-    elementwise_per_s: f64,
-    cache_bytes_per_s: f64,
-    memory_bytes_per_s: f64,
-    product_scaling: f64,
-    memory_scaling: f64,
-    instruction_s: f64,
-    barrier_s: f64,
-    block_s: f64,
-}
-
-/// Measured rates and when that was.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CachedRates {
-    pub rates: MachineRates,
-    pub measured: String,
-}
-
 impl Key {
-    /// Of this machine.
+    /// The key of this machine.
     pub fn here(instruction_set: &str) -> Self {
         Self {
             version: VERSION.to_owned(),
@@ -67,33 +41,11 @@ impl Key {
 }
 
 /// What was measured on this machine, if anything.
-pub fn read(folder: &Path, key: &Key) -> Option<CachedRates> {
-    let cached = rate_cache::read::<Key, Figures>(folder, CPU, key)?;
-    let f = cached.figures;
-    let speeds = [f.flops_per_s, f.elementwise_per_s, f.cache_bytes_per_s, f.memory_bytes_per_s];
-    let times = [f.instruction_s, f.barrier_s, f.block_s, f.product_scaling, f.memory_scaling];
-    let sane =
-        speeds.iter().all(|v| v.is_finite() && *v > 0.0) && times.iter().all(|v| v.is_finite() && *v >= 0.0);
-    if !sane {
-        return None;
-    }
-    let rates = MachineRates {
-        origin: Origin::Measured,
-        processor: Processor::Cpu,
-        flops_per_s: f.flops_per_s,
-        elementwise_per_s: f.elementwise_per_s,
-        cache_bytes_per_s: f.cache_bytes_per_s,
-        memory_bytes_per_s: f.memory_bytes_per_s,
-        product_scaling: f.product_scaling,
-        memory_scaling: f.memory_scaling,
-        instruction_s: f.instruction_s,
-        barrier_s: f.barrier_s,
-        block_s: f.block_s,
-    };
-    Some(CachedRates { rates, measured: cached.measured })
+pub fn read(folder: &Path, key: &Key) -> Option<Cached<MachineRates>> {
+    rate_cache::read(folder, CPU, key).filter(|cached: &Cached<MachineRates>| cached.figures.is_sane())
 }
 
-/// Keeps rates; tells where.
+/// Keeps rates; returns the file.
 ///
 /// # Errors
 /// Where the folder cannot be written.
@@ -103,18 +55,7 @@ pub fn write(
     rates: &MachineRates,
     measured: String,
 ) -> Result<PathBuf, RecordError> {
-    let figures = Figures {
-        flops_per_s: rates.flops_per_s,
-        elementwise_per_s: rates.elementwise_per_s,
-        cache_bytes_per_s: rates.cache_bytes_per_s,
-        memory_bytes_per_s: rates.memory_bytes_per_s,
-        product_scaling: rates.product_scaling,
-        memory_scaling: rates.memory_scaling,
-        instruction_s: rates.instruction_s,
-        barrier_s: rates.barrier_s,
-        block_s: rates.block_s,
-    };
-    rate_cache::write(folder, CPU, key, figures, measured)
+    rate_cache::write(folder, CPU, key, *rates, measured)
 }
 
 #[cfg(test)]
@@ -122,6 +63,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::plan::Origin;
 
     #[test]
     fn rates_are_kept_and_damage_is_noticed() {
@@ -136,7 +78,7 @@ mod tests {
             ..MachineRates::typical("avx2")
         };
         let path = write(&inner, &key, &rates, "2027-01-15T08:00:00Z".to_owned()).unwrap();
-        let cached = CachedRates { rates, measured: "2027-01-15T08:00:00Z".to_owned() };
+        let cached = Cached { figures: rates, measured: "2027-01-15T08:00:00Z".to_owned() };
         assert_eq!(read(&inner, &key), Some(cached.clone()));
         assert_eq!(fs::read_dir(&inner).unwrap().count(), 1, "no temporary file is left");
 

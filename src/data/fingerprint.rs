@@ -25,7 +25,7 @@ pub struct FileFingerprint {
 }
 
 impl FileFingerprint {
-    /// Of the file at `path` now; `None` if there is none.
+    /// The fingerprint of the file at `path` now; `None` if there is none.
     pub fn from_path(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|metadata| Self::new(path, &metadata))
     }

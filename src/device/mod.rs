@@ -11,7 +11,6 @@ pub mod cpu;
 #[allow(unsafe_code)]
 pub mod cuda;
 mod error;
-mod file_rates;
 mod ledger;
 mod probe;
 mod rows;
@@ -22,7 +21,6 @@ use std::{sync::Arc, time::Duration};
 
 pub use clock::{Clock, ClockCost, PhaseSummary};
 pub use error::DeviceError;
-pub use file_rates::{file_rates, is_far};
 pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use rows::{FileChange, Reads, RowReader, Store, make_room};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};

@@ -54,7 +54,15 @@ pub struct Load {
     pub withheld_s: f64,
 }
 
+/// Others that take more than this part of the processors make a machine busy.
+pub const BUSY: f64 = 0.05;
+
 impl Load {
+    /// Whether others took enough of the machine to be worth a word.
+    pub fn is_busy(&self) -> bool {
+        self.others_cores + self.stolen_cores > BUSY * self.cores as f64
+    }
+
     /// `None` if the samples are too close.
     pub fn between(before: &Sample, after: &Sample) -> Option<Self> {
         let window = after.at.checked_duration_since(before.at)?;

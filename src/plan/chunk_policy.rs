@@ -40,7 +40,7 @@ impl ChunkPolicy<'_> {
             let memory = self.machine.memory_available;
             let chunks = Chunks::together(facts, &course, validation_batch, memory);
             let threads = if spec.devices.engine == EngineChoice::Serial { 1 } else { self.threads };
-            let way = ReadPlan::on_the_cpu(spec.data.shuffle, Some(chunks));
+            let way = ReadPlan { shuffle: spec.data.shuffle, chunks: Some(chunks) };
             return read_cost::together(facts, &course, way, (threads, &self.machine.speed()));
         }
         let away = facts.in_file() || spec.data.placement == Placement::Streamed;

@@ -1,11 +1,11 @@
-//! Which devices a trial uses: what was asked, what is there, and what is to happen otherwise.
+//! Chooses a trial's devices: the requested ones, or a fallback if they are missing.
 
 use std::fmt;
 
 use super::{Gpu, Machine};
 use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
 
-/// Names that are told one by one.
+/// Lists up to this length are spelled out.
 const MOST_NAMES: usize = 8;
 
 /// A device of this machine.
@@ -13,9 +13,9 @@ const MOST_NAMES: usize = 8;
 pub enum DeviceId {
     /// The host's processor and memory.
     Cpu,
-    /// The GPU of that ordinal.
+    /// A GPU by ordinal.
     Gpu(u32),
-    /// A GPU of that ordinal that the host poses as, with a memory of its own.
+    /// A virtual GPU by ordinal: the CPU with separate memory.
     Virtual(u32),
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for DeviceId {
 }
 
 impl DeviceId {
-    /// The GPU that it is, where it is a real one.
+    /// The real GPU, if it is one.
     pub fn real_gpu(self, machine: &Machine) -> Option<&Gpu> {
         match self {
             Self::Gpu(i) => machine.gpus.get(i as usize),
@@ -38,7 +38,7 @@ impl DeviceId {
         }
     }
 
-    /// What a name of the spec means on this machine; `None` where it is not there.
+    /// The device of a spec's name; `None` if this machine does not have it.
     pub fn from_name(name: DeviceName, machine: &Machine) -> Option<Self> {
         match name {
             DeviceName::Cpu => Some(Self::Cpu),
@@ -50,14 +50,14 @@ impl DeviceId {
     }
 }
 
-/// What was asked and what is used.
+/// The requested and the used devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedDevices {
-    /// As the spec asked: `3`, `all`, `gpu:1;gpu:2`.
+    /// The request: `3`, `all`, `gpu:1;gpu:2`.
     pub requested: String,
-    /// Those that train.
+    /// The devices that train.
     pub used: Vec<DeviceId>,
-    /// Where the two differ: a sentence that says why.
+    /// A sentence on why the two differ, if they do.
     pub note: Option<String>,
 }
 
@@ -73,18 +73,21 @@ impl ResolvedDevices {
         self.used.iter().map(DeviceId::to_string).collect()
     }
 
-    /// Whether the host only poses as one of them.
+    /// Whether any of them is virtual.
     pub fn any_virtual(&self) -> bool {
         self.used.iter().any(|place| matches!(place, DeviceId::Virtual(_)))
     }
 }
 
-/// Chooses among the machine's GPUs and its CPU. An error where a device is missing and the spec wants that to be one.
+/// Chooses among the machine's GPUs and its CPU.
+///
+/// # Errors
+/// A device is missing and the spec does not allow a fallback.
 pub fn choose(devices: &Devices, machine: &Machine) -> Result<ResolvedDevices, Problem> {
     choose_of(&devices.request, devices.on_missing, machine)
 }
 
-/// The same for any kind of spec.
+/// [`choose`] for any kind of spec.
 pub fn choose_of(
     request: &Request,
     on_missing: OnMissing,
@@ -136,7 +139,7 @@ pub fn choose_of(
     Ok(ResolvedDevices { requested, used, note })
 }
 
-/// `this machine has 2 GPUs`, or why there is none.
+/// `this machine has 2 GPUs`, or the reason for none.
 pub(super) fn gpus_in_words(machine: &Machine) -> String {
     let gpu = if machine.gpus.iter().any(|g| g.is_virtual) { "virtual GPU" } else { "GPU" };
     match machine.gpus.len() {
@@ -146,7 +149,7 @@ pub(super) fn gpus_in_words(machine: &Machine) -> String {
     }
 }
 
-/// Names in backticks; of many the first and the last.
+/// Names in backticks; only the first and last of many.
 fn shortened(names: &[String]) -> String {
     match names {
         [first, .., last] if names.len() > MOST_NAMES => format!("`{first}` to `{last}`"),

@@ -64,14 +64,6 @@ pub const MOST_COUNTED: usize = 2_147_000_000;
 /// Bytes that a job takes on a GPU whatever it is: tables of counters and rates, and up to 32 MiB that cuBLASLt works in.
 const FIXED_BYTES: u64 = 40 << 20;
 
-/// Typical seconds of an instruction on a GPU whose multiprocessors all compute, for a machine without one.
-const TYPICAL_INSTRUCTION_S: f64 = 1.5e-6;
-
-/// The least that the instructions of a step cost on a typical GPU.
-pub(super) fn overhead_s(instructions: usize) -> f64 {
-    instructions as f64 * TYPICAL_INSTRUCTION_S
-}
-
 /// What was chosen.
 pub struct Chosen {
     /// What runs the steps.

@@ -34,7 +34,7 @@ fn planned(more: &[&str], machine: &Machine) -> Result<Trial, Problem> {
         classes: None,
         file_row_bytes: None,
     };
-    plan(&experiment.trials[0].spec, facts, None, machine, 2).map_err(|e| match e {
+    plan(&experiment.trials[0].spec, facts, machine, 2).map_err(|e| match e {
         PlanError::Problems(mut problems) => problems.remove(0),
         PlanError::Missing(problem) => problem,
     })
@@ -105,7 +105,7 @@ fn chunks_are_counted_where_they_are() {
         let devices = format!("devices.num_gpus={}", gpus.len());
         let overrides = [devices, "data.batch_size=1000".to_owned(), more.to_owned()];
         let experiment = load(path.as_ref(), &overrides).expect("a spec");
-        plan(&experiment.trials[0].spec, facts, None, &machine(&gpus, free), 2)
+        plan(&experiment.trials[0].spec, facts, &machine(&gpus, free), 2)
     };
     let much = 1 << 40;
     let (train, validation) = (20_000 * 404, 3_000 * 404);

@@ -1,16 +1,15 @@
 //! What will happen: a [`Spec`] with every choice made and every number counted, before anything runs.
 //!
-//! Planning is pure: it is told what the data are ([`DatasetInfo`]) and what the machine is ([`Machine`]), and touches neither
+//! Planning is pure: it takes what the data are ([`DatasetInfo`]) and what the machine is ([`Machine`]), and touches neither
 //! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
 
-mod advice;
 mod all_reduce;
+mod bound;
 mod chunk_policy;
 mod chunks;
 mod dataset_info;
 mod devices;
 mod engine;
-mod file_rates;
 mod footprint;
 mod gpu;
 mod gpu_rates;
@@ -26,19 +25,17 @@ mod schedule;
 mod shapes;
 mod transfers;
 mod trial;
-mod verdict;
 
-pub use advice::RunLimit;
 pub use all_reduce::{AllReduceMethod, AllReducePlan, MOST_PEERS, NO_NCCL, peer_bytes, summed};
+pub use bound::{Bottleneck, FewerReads, Measured, TimeAccount, TimeShare};
 pub use chunks::Chunks;
 pub use dataset_info::DatasetInfo;
 pub use devices::{DeviceId, ResolvedDevices};
 pub use engine::Engine;
-pub use file_rates::{Disk, FileRates};
 pub use footprint::Footprint;
 pub use gpu::{Gpu, GpuLimits, MOST_COUNTED};
 pub use gpu_rates::{AllReduceRates, GpuRates};
-pub use lower_bound::{LowerBound, Machine, Speed, StepBound, TimeBreakdown};
+pub use lower_bound::{LowerBound, Machine, Speed, StepWork, TimeBreakdown};
 pub use rates::{MachineRates, Origin, Processor};
 pub use read_cost::{BLOCK_BYTES, GAP_BYTES, READERS_AHEAD, ReadCost};
 pub use scaling::global_batch;
@@ -47,7 +44,6 @@ pub use shapes::LayerRow;
 pub(crate) use transfers::FLAG;
 pub use transfers::{Movement, transfers};
 pub use trial::Trial;
-pub use verdict::{Bottleneck, Measured, RunConfig, Verdict};
 
 use self::{read_cost::ReadPlan, run_length::RunLength};
 use crate::{
@@ -58,7 +54,7 @@ use crate::{
 /// Steps that a device's log holds at most, however long `flush_every` or an epoch is.
 const MOST_LOG_SLOTS: u64 = 1 << 20;
 
-/// Rows of a validation chunk at least, where there are so many.
+/// Minimum rows of a validation chunk, if the data have as many.
 const VALIDATION_ROWS: usize = 256;
 
 /// And at most: up to here f32 counts every row.
@@ -82,96 +78,34 @@ pub enum PlanError {
     Missing(Problem),
 }
 
-/// Plans one trial. `file` is how quickly rows come from the file that features stay in, where that was measured;
-/// `threads` is what the host may use.
-pub fn plan(
-    spec: &Spec,
-    facts: DatasetInfo,
-    file: Option<FileRates>,
-    machine: &Machine,
-    threads: usize,
-) -> Result<Trial, PlanError> {
+/// Plans one trial. `threads` is what the host may use.
+pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) -> Result<Trial, PlanError> {
     let devices = devices::choose(&spec.devices, machine).map_err(PlanError::Missing)?;
-    let mut spec = spec.clone();
-    let mut problems = Vec::new();
-    let layers = shapes::infer(&mut spec.model, facts, &mut problems);
-    let batch = scaling::global_batch(&spec, devices.used.len()).min(facts.train_rows);
-    let course = RunLength::new(&spec, facts, batch);
-    let RunLength { steps, steps_per_epoch, .. } = course;
-    schedule::resolve(&mut spec, steps, steps_per_epoch, &mut problems);
-    if spec.trainer.early_stopping.is_some()
-        && (facts.validation_rows == 0 || spec.trainer.validate_every_epochs == 0)
-    {
-        let problem = Problem::at_key(
-            "trainer.early_stopping",
-            "early stopping watches the validation, and there is none",
-        );
-        problems.push(problem.hint("give the data validation rows, and validate every epoch"));
-    }
-    if !problems.is_empty() {
-        return Err(PlanError::Problems(problems));
-    }
-    if spec.logging.policy == Policy::Buffered {
-        spec.logging.flush_every.get_or_insert(steps_per_epoch);
-    }
-    let least = least_numbers(&layers, facts, batch);
-    if least > MOST_NUMBERS {
-        let needed = least.saturating_mul(4);
-        let parameter_bytes = 4 * layers.iter().map(|layer| layer.parameters).sum::<u64>();
-        return Err(PlanError::Problems(vec![memory::too_large(&spec, needed, parameter_bytes, machine)]));
-    }
-    let world_size = devices.used.len();
-    let cut = chunk_policy::ChunkPolicy {
-        spec: &spec,
-        facts,
-        on_cpu: devices.used == [DeviceId::Cpu],
-        threads,
-        machine,
-    };
-    let chunks = cut.chunks(batch);
+    let Resolved { spec, layers, length } = Resolved::new(spec, facts, devices.used.len(), machine)?;
+    let batch = length.batch;
+    let on_cpu = devices.used == [DeviceId::Cpu];
+    let policy = chunk_policy::ChunkPolicy { spec: &spec, facts, on_cpu, threads, machine };
+    let chunks = policy.chunks(batch);
     let streamed = chunks.is_some();
-    let lowered = |fold_update| -> Vec<Programs> {
-        let shards = (0..world_size).map(|rank| Shard { rank, world_size });
-        shards.map(|shard| programs(&spec, facts, batch, streamed, shard, fold_update)).collect()
-    };
-    let mut ranks = lowered(true);
     let data_bytes = if streamed { 0 } else { facts.resident_bytes() };
     let refused = |problem| PlanError::Problems(vec![problem]);
-    let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
-    let (mut chosen, mut sums, mut fold_update) = (None, None, true);
-    if gpus.is_empty() {
-        gpu::refuse_on_cpu(&spec, &devices.used).map_err(refused)?;
-    } else if let Some(first) = ranks.first() {
-        gpu::countable(first).map_err(refused)?;
-        sums = all_reduce::among(&devices.used, machine, summed(&first.train));
-        let gpu = gpu::engine(&spec, first, &gpus, (sums.as_ref(), data_bytes)).map_err(refused)?;
-        let apart = matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(first);
-        chosen = Some(gpu);
-        if apart {
-            fold_update = false;
-            ranks = lowered(fold_update);
-        }
-    }
-    let mut ranks = ranks.into_iter();
-    let programs =
-        ranks.next().unwrap_or_else(|| programs(&spec, facts, batch, streamed, Shard::WHOLE, true));
-    let peers: Vec<_> = ranks.collect();
-    let need = memory::Need { cut, fold_update, devices: &devices, data_bytes };
+    let lowered = Lowered::new(&policy, &devices, length.batch, data_bytes).map_err(refused)?;
+    let Lowered { programs, peers, fold_update, chosen, sums } = lowered;
+    let need = memory::Need { cut: policy, fold_update, devices: &devices, data_bytes };
     need.check(peers.last().unwrap_or(&programs), batch).map_err(refused)?;
     let all = || devices.used.iter().zip(std::iter::once(&programs).chain(&peers));
-    let footprint = Footprint::new(&cut.rows(&programs, chunks), all());
-    let resident = Footprint::new(&cut.resident().rows(&programs, None), all());
+    let footprint = Footprint::new(&policy.rows(&programs, chunks), all());
+    let resident = Footprint::new(&policy.resident().rows(&programs, None), all());
     let resident = footprint.exceeds(&resident, &devices.used).then_some(resident);
     // Devices that share a run, or that have a memory of their own, have one thread each. Beside a GPU the host's cores have
     // nothing to do; virtual ones compute on them.
-    let on_cpu = cut.on_cpu;
     let (threads, readers) = match (on_cpu, &chosen) {
         (true, _) => (threads, 1),
         (false, Some(_)) => (1, threads.min(MOST_READERS)),
         (false, None) => (1, 1),
     };
-    let way = ReadPlan { shuffle: spec.data.shuffle, chunks, world_size, readers };
-    let fetch = ReadCost::compute(facts, file, &course, way, &machine.speed());
+    let read_plan = ReadPlan { shuffle: spec.data.shuffle, chunks };
+    let fetch = ReadCost::compute(facts, &length, read_plan, &machine.speed());
     let queued = sums.as_ref().is_some_and(|sums| sums.by.is_queued());
     let by = chosen.as_ref().map(|chosen| (chosen.engine, spec.devices.precision, queued));
     let lower_bound = by.and_then(|by| machine.gpu_floor(all(), by, (data_bytes, fetch)));
@@ -194,8 +128,8 @@ pub fn plan(
         facts,
         programs,
         peers,
-        steps_per_epoch,
-        steps,
+        steps_per_epoch: length.steps_per_epoch,
+        steps: length.steps,
         chunks,
         readers,
         lower_bound,
@@ -204,6 +138,90 @@ pub fn plan(
         resident,
         spec,
     })
+}
+
+/// A spec that fits its data, with shapes and length filled in.
+struct Resolved {
+    spec: Spec,
+    layers: Vec<LayerRow>,
+    length: RunLength,
+}
+
+impl Resolved {
+    fn new(spec: &Spec, facts: DatasetInfo, devices: usize, machine: &Machine) -> Result<Self, PlanError> {
+        let mut spec = spec.clone();
+        let mut problems = Vec::new();
+        let layers = shapes::infer(&mut spec.model, facts, &mut problems);
+        let batch = scaling::global_batch(&spec, devices).min(facts.train_rows);
+        let length = RunLength::new(&spec, facts, batch);
+        schedule::resolve(&mut spec, length.steps, length.steps_per_epoch, &mut problems);
+        if spec.trainer.early_stopping.is_some()
+            && (facts.validation_rows == 0 || spec.trainer.validate_every_epochs == 0)
+        {
+            let message = "early stopping watches the validation, and there is none";
+            let problem = Problem::at_key("trainer.early_stopping", message);
+            problems.push(problem.hint("give the data validation rows, and validate every epoch"));
+        }
+        if !problems.is_empty() {
+            return Err(PlanError::Problems(problems));
+        }
+        if spec.logging.policy == Policy::Buffered {
+            spec.logging.flush_every.get_or_insert(length.steps_per_epoch);
+        }
+        let least = least_numbers(&layers, facts, batch);
+        if least > MOST_NUMBERS {
+            let needed = least.saturating_mul(4);
+            let parameter_bytes = 4 * layers.iter().map(|layer| layer.parameters).sum::<u64>();
+            let problem = memory::too_large(&spec, needed, parameter_bytes, machine);
+            return Err(PlanError::Problems(vec![problem]));
+        }
+        Ok(Self { spec, layers, length })
+    }
+}
+
+/// What each device runs, and the engine of GPUs, on which it depends.
+struct Lowered {
+    programs: Programs,
+    peers: Vec<Programs>,
+    /// Whether updates are folded into products.
+    fold_update: bool,
+    /// The engine, where GPUs compute.
+    chosen: Option<gpu::Chosen>,
+    /// How they sum, where they are several.
+    sums: Option<AllReducePlan>,
+}
+
+impl Lowered {
+    fn new(
+        policy: &chunk_policy::ChunkPolicy<'_>,
+        devices: &ResolvedDevices,
+        batch: usize,
+        data_bytes: u64,
+    ) -> Result<Self, Problem> {
+        let chunk_policy::ChunkPolicy { spec, facts, machine, .. } = *policy;
+        let streamed = policy.chunks(batch).is_some();
+        let world_size = devices.used.len();
+        let lower = |rank, fold_update| {
+            programs(spec, facts, batch, streamed, Shard { rank, world_size }, fold_update)
+        };
+        let mut first = lower(0, true);
+        let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
+        let (mut chosen, mut sums, mut fold_update) = (None, None, true);
+        if gpus.is_empty() {
+            gpu::refuse_on_cpu(spec, &devices.used)?;
+        } else {
+            gpu::countable(&first)?;
+            sums = all_reduce::among(&devices.used, machine, summed(&first.train));
+            let gpu = gpu::engine(spec, &first, &gpus, (sums.as_ref(), data_bytes))?;
+            if matches!(gpu.engine, Engine::Graph | Engine::Launch) && gpu::has_large_product(&first) {
+                fold_update = false;
+                first = lower(0, fold_update);
+            }
+            chosen = Some(gpu);
+        }
+        let peers = (1..world_size).map(|rank| lower(rank, fold_update)).collect();
+        Ok(Self { programs: first, peers, fold_update, chosen, sums })
+    }
 }
 
 fn programs(
@@ -288,7 +306,7 @@ mod tests {
             rates: MachineRates::typical("avx2"),
             sum_rates: None,
         };
-        let refused = plan(&experiment.trials[0].spec, facts, None, &machine, 2).err();
+        let refused = plan(&experiment.trials[0].spec, facts, &machine, 2).err();
         let message = "the job needs at least 16 EiB of memory for parameters, activations and data, and 7.5 GiB are \
                        available";
         let problem =

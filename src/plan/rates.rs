@@ -1,16 +1,19 @@
 //! Speeds of a processor that computes: measured on this machine, or typical of its kind. A GPU is one more set of them.
 
+use serde::{Deserialize, Serialize};
+
 /// Where rates come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
     /// Figures that such processors have, from data sheets and machines that were measured.
     Typical,
-    /// Measured here.
+    /// Measured here: those that are read back were.
+    #[default]
     Measured,
 }
 
 impl Origin {
-    /// In words.
+    /// `typical` or `measured`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Typical => "typical",
@@ -20,9 +23,10 @@ impl Origin {
 }
 
 /// Whose speeds they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processor {
     /// The host's.
+    #[default]
     Cpu,
     /// A GPU's, to which every instruction is a launch.
     Gpu,
@@ -31,15 +35,6 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// What the fixed cost of an instruction is called.
-    pub fn overhead(self) -> &'static str {
-        match self {
-            Self::Cpu => "call overhead",
-            Self::Gpu => "launch latency",
-            Self::GpuWalk => "barriers",
-        }
-    }
-
     /// Whether it is a GPU's.
     pub fn is_gpu(self) -> bool {
         self != Self::Cpu
@@ -47,15 +42,18 @@ impl Processor {
 }
 
 /// Speeds of one thread (of a GPU: of the whole device, which has no threads to the plan), and how they grow with threads.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MachineRates {
-    /// Where they come from.
+    /// Where they come from; those in a file were measured on a CPU.
+    #[serde(skip)]
     pub origin: Origin,
     /// Whose they are.
+    #[serde(skip)]
     pub processor: Processor,
-    /// Of large products.
+    /// Large products, operations per second.
     pub flops_per_s: f64,
-    /// Of everything else.
+    /// Functions of single numbers, operations per second.
     pub elementwise_per_s: f64,
     /// From its own caches.
     pub cache_bytes_per_s: f64,
@@ -63,7 +61,7 @@ pub struct MachineRates {
     pub memory_bytes_per_s: f64,
     /// What each further thread adds to products, as a part of the first one's speed.
     pub product_scaling: f64,
-    /// The same for memory, which all threads share.
+    /// What each further thread adds to reading memory, which all threads share.
     pub memory_scaling: f64,
     /// Cost of an instruction beside its work.
     pub instruction_s: f64,
@@ -97,13 +95,22 @@ impl MachineRates {
         }
     }
 
+    /// Whether every figure can be one of a machine.
+    pub fn is_sane(&self) -> bool {
+        let speeds =
+            [self.flops_per_s, self.elementwise_per_s, self.cache_bytes_per_s, self.memory_bytes_per_s];
+        let others =
+            [self.instruction_s, self.barrier_s, self.block_s, self.product_scaling, self.memory_scaling];
+        speeds.iter().all(|v| v.is_finite() && *v > 0.0) && others.iter().all(|v| v.is_finite() && *v >= 0.0)
+    }
+
     /// How many times as fast as one thread `threads` of them are at products (and at what they have in their own
     /// caches).
     pub fn product_speedup(&self, threads: usize) -> f64 {
         1.0 + self.product_scaling * (threads.max(1) - 1) as f64
     }
 
-    /// The same at reading memory.
+    /// How many times as fast as one thread `threads` of them read memory.
     pub fn memory_speedup(&self, threads: usize) -> f64 {
         1.0 + self.memory_scaling * (threads.max(1) - 1) as f64
     }

@@ -1,13 +1,12 @@
-//! What it takes to fetch rows that stay in a file: a call of the system for every run of neighbours, and their bytes; and
-//! what a disk adds, where the system has not got them in memory.
+//! Whether steps fetch rows that stay in a file, or rows of many steps are read together: by a call of the system for every
+//! run of neighbours, and their bytes.
 //!
 //! A batch in any order is read in the order of the file, and rows that lie close together are read by one call, with
 //! what lies between them. So the more rows are read together, the fewer calls each of them takes: where rows are narrow
 //! it pays to read those of thousands of steps at once. Each of those is noted, sorted, and laid at its place among the
 //! others, wherever that is in memory; and nothing can be computed before the first chunk of an epoch is there.
 
-use super::{Chunks, DatasetInfo, FileRates, Speed, run_length::RunLength};
-use crate::units;
+use super::{Chunks, DatasetInfo, Speed, run_length::RunLength};
 
 /// Bytes that are read and dropped rather than skipped by a read of their own: what is copied in the time of a system
 /// call, about.
@@ -25,12 +24,28 @@ const PAYS: f64 = 0.5;
 /// What it costs a team, about, to meet within a step: a step shorter than that is one thread's.
 const MEETINGS_S: f64 = 20e-6;
 
+/// A row by itself, beside its bytes, that is copied out of the system's memory by a core of a server: 1.5 µs were measured
+/// for 40 bytes in any order and 1.9 for 3 KB, 2.4 where another core does the same (benches/results/gap.md).
+const CALL_S: f64 = 1.5e-6;
+
+/// A call that goes on where the last one ended, beside its bytes.
+const NEXT_S: f64 = 0.4e-6;
+
+/// Bytes per second of rows that follow each other.
+const BYTES_PER_S: f64 = 3.5e9;
+
+/// A row that is read with its neighbours and laid at a place of its own, beside its bytes: noted, sorted, copied.
+const ROW_S: f64 = 40e-9;
+
+/// What each further thread adds, as a part of the first one's speed.
+const SCALING: f64 = 0.7;
+
 /// Rows that are read together.
 #[derive(Clone, Copy, Debug)]
 struct CoalescedRead {
     /// How many.
     rows: f64,
-    /// Of how many they are drawn; `None` where they follow each other.
+    /// Number of rows they are drawn from; `None` where they follow each other.
     drawn_of: Option<f64>,
     row_bytes: f64,
 }
@@ -61,17 +76,9 @@ impl CoalescedRead {
     }
 
     /// Seconds of one thread, from the system's memory.
-    fn near_s(&self, rates: &FileRates) -> f64 {
+    fn near_s(&self) -> f64 {
         let Pieces { jumps, next, bytes, laid } = self.pieces();
-        jumps * rates.call_s + next * rates.next_s + bytes / rates.bytes_per_s + laid * rates.row_s
-    }
-
-    /// Seconds of a disk for one thread after the other.
-    fn disk_s(&self, rates: &FileRates) -> f64 {
-        let Some(disk) = rates.disk else { return 0.0 };
-        let Pieces { jumps, next, bytes, .. } = self.pieces();
-        let each = if self.drawn_of.is_some() { (jumps + next) * disk.row_s } else { 0.0 };
-        rates.disk_share() * (each + bytes / disk.bytes_per_s)
+        jumps * CALL_S + next * NEXT_S + bytes / BYTES_PER_S + laid * ROW_S
     }
 }
 
@@ -92,60 +99,27 @@ struct Pieces {
 pub(super) struct ReadPlan {
     /// Whether in any order.
     pub shuffle: bool,
-    /// In chunks of that size; else each step fetches its own.
+    /// In chunks of that size, read by one thread; else each step fetches its own.
     pub chunks: Option<Chunks>,
-    /// Devices that share them.
-    pub world_size: usize,
-    /// Threads that read a chunk.
-    pub readers: usize,
 }
 
-impl ReadPlan {
-    /// To the CPU.
-    pub fn on_the_cpu(shuffle: bool, chunks: Option<Chunks>) -> Self {
-        Self { shuffle, chunks, world_size: 1, readers: 1 }
-    }
-}
-
-/// What the rows of a step take that stay in a file.
+/// How the rows of a step are read that stay in a file, and what that takes of the system's memory at typical rates. What a
+/// disk adds is measured by a run, and decides nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReadCost {
-    /// At which speeds.
-    pub rates: FileRates,
     /// Whether a step fetches them itself; else they are read beside it, many at a time.
     pub in_step: bool,
-    /// Seconds of a thread that copies them out of the system's memory.
-    pub near_s: f64,
-    /// Seconds in which a disk reads them, as long as so many are on it as were found there. No part of the least that a step
-    /// takes: what was read once may stay in memory.
-    pub disk_s: f64,
-    /// Whether the disk is waited for beside the steps. A step that fetches rows in the order of the file waits for them
-    /// itself, since only the system reads ahead of it.
-    pub disk_beside: bool,
-    /// Seconds in which the orders of epochs are made, as a step's share: nothing is read before.
-    pub order_s: f64,
-    /// The parts of all rows that are in the first chunk of an epoch, and in its last. While the first is read nothing is
-    /// computed, and nothing is read while the last is computed with.
-    pub ends: [f64; 2],
-    /// Steps of an epoch.
-    epoch_steps: f64,
-    /// As [`ReadCost::near_s`], at typical rates.
-    typical_s: f64,
-    /// Threads that read chunks.
-    readers: usize,
+    /// Seconds of one thread.
+    near_s: f64,
 }
-
-/// What it costs to draw a row's place in the order of an epoch, by a core of a server with the order in its caches: 5 ns were
-/// measured on 400,000 rows.
-const DRAW_S: f64 = 4e-9;
 
 /// Bytes that come from memory and go back where a number is changed that is not in the caches.
 const LINE_BYTES: f64 = 64.0;
 
-/// A last-level cache is no more than so many times as large as a second-level one, on servers of these years.
+/// Largest ratio of a last-level cache to a second-level one, on servers of these years.
 const LAST_LEVEL: u64 = 32;
 
-/// Seconds for such a line to come from, or to go to, some place among so many bytes.
+/// Seconds for such a line to come from, or to go to, some place among `bytes`.
 fn line_s(bytes: u64, speed: &Speed) -> f64 {
     let Speed { rates, cache_bytes, .. } = *speed;
     LINE_BYTES
@@ -154,11 +128,6 @@ fn line_s(bytes: u64, speed: &Speed) -> f64 {
             between if between <= LAST_LEVEL.saturating_mul(cache_bytes) => rates.cache_bytes_per_s,
             _ => rates.memory_bytes_per_s,
         }
-}
-
-/// Seconds in which the order of so many rows is made.
-fn order_s(rows: usize, speed: &Speed) -> f64 {
-    rows as f64 * (DRAW_S + line_s(4 * rows as u64, speed))
 }
 
 /// Seconds for a row to come to its place in a chunk: the lines that it lies in are read and written, and those of its
@@ -170,77 +139,28 @@ fn far_s(facts: DatasetInfo, chunks: &Chunks, speed: &Speed) -> f64 {
 }
 
 impl ReadCost {
-    /// Of a run that goes over rows that way. `None` where rows do not stay in a file.
-    ///
-    /// A chunk is cut by device and thread in the order of the epoch, and each part is read by itself. Where several devices
-    /// share batches of rows that follow each other, the gaps in their shares are left out.
+    /// The cost of a run that goes over rows that way. `None` where rows do not stay in a file.
     pub(super) fn compute(
         facts: DatasetInfo,
-        rates: Option<FileRates>,
         course: &RunLength,
         way: ReadPlan,
         speed: &Speed,
     ) -> Option<Self> {
         let row_bytes = facts.file_row_bytes? as f64;
-        let ReadPlan { shuffle, chunks, world_size, readers } = way;
-        let rates = rates.unwrap_or(FileRates::TYPICAL);
+        let ReadPlan { shuffle, chunks } = way;
         let drawn_of = shuffle.then_some(facts.train_rows as f64);
-        let (of_chunk, parts) = match chunks {
-            Some(chunks) => (chunks.train.max(1), world_size.max(1) * readers.max(1)),
-            None => (course.batch, 1),
-        };
-        let rows = (of_chunk as f64 / parts as f64).max(1.0);
+        let rows = chunks.map_or(course.batch, |chunks| chunks.train).max(1) as f64;
         // Parts of a chunk that are a step's.
         let step = course.batch as f64 / rows;
         let together = CoalescedRead { rows, drawn_of, row_bytes };
         let scattered = chunks.filter(|_| shuffle);
         let far_s = scattered.map_or(0.0, |chunks| course.batch as f64 * far_s(facts, &chunks, speed));
-        let disk_readers = match chunks {
-            Some(_) => readers,
-            None if shuffle => READERS_AHEAD,
-            None => 1,
-        };
-        let (steps, epochs) = (course.steps.max(1) as f64, course.epochs() as f64);
-        Some(Self {
-            rates,
-            in_step: chunks.is_none(),
-            near_s: step * together.near_s(&rates) + far_s,
-            disk_s: step * together.disk_s(&rates) / disk_readers.max(1) as f64,
-            disk_beside: chunks.is_some() || shuffle,
-            order_s: if shuffle { epochs * order_s(facts.train_rows, speed) / steps } else { 0.0 },
-            ends: chunks.map_or([0.0; 2], |chunks| course.ends(chunks.train)),
-            epoch_steps: steps / epochs.max(1.0),
-            typical_s: step * together.near_s(&FileRates::TYPICAL) + far_s,
-            readers,
-        })
+        Some(Self { in_step: chunks.is_none(), near_s: step * together.near_s() + far_s })
     }
 
-    /// Seconds of a step that so many threads fetch rows in.
+    /// Seconds in which `threads` fetch the rows of a step.
     pub fn in_step_s(&self, threads: usize) -> f64 {
-        if self.in_step { self.near_s / self.rates.speedup(threads) } else { 0.0 }
-    }
-
-    /// The same at typical rates, by which decisions go.
-    pub fn in_step_typical_s(&self, threads: usize) -> f64 {
-        if self.in_step { self.typical_s / FileRates::TYPICAL.speedup(threads) } else { 0.0 }
-    }
-
-    /// Seconds at the beginning of an epoch in which its order is made, and its first chunk is read.
-    pub fn wait_s(&self) -> [f64; 2] {
-        [self.order_s, self.ends[0] * self.beside_s()].map(|of_step| of_step * self.epoch_steps)
-    }
-
-    /// `; the disk takes 26 µs for them as it is, beside it`; nothing where there is none.
-    pub fn disk_in_words(&self) -> String {
-        let place = if self.disk_beside { "beside it" } else { "within it" };
-        let words =
-            |_| format!("; the disk takes {} for them as it is, {place}", units::seconds(self.disk_s));
-        self.rates.disk.map_or_else(String::new, words)
-    }
-
-    /// Seconds in which a step's rows are read beside others.
-    pub fn beside_s(&self) -> f64 {
-        if self.in_step { 0.0 } else { self.near_s / self.rates.speedup(self.readers) }
+        if self.in_step { self.near_s / (1.0 + SCALING * (threads.max(1) - 1) as f64) } else { 0.0 }
     }
 }
 
@@ -256,10 +176,10 @@ pub(super) fn together(
     way: ReadPlan,
     (threads, speed): (usize, &Speed),
 ) -> Option<Chunks> {
-    let by = |chunks| ReadCost::compute(facts, None, course, ReadPlan { chunks, ..way }, speed);
+    let by = |chunks| ReadCost::compute(facts, course, ReadPlan { chunks, ..way }, speed);
     let (alone, together) = (by(None)?, by(way.chunks)?);
     let in_step_s = alone.in_step_s(1).min(alone.in_step_s(threads) + MEETINGS_S);
-    way.chunks.filter(|_| way.shuffle && together.beside_s() < PAYS * in_step_s)
+    way.chunks.filter(|_| way.shuffle && together.near_s < PAYS * in_step_s)
 }
 
 #[cfg(test)]

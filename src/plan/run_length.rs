@@ -59,16 +59,6 @@ impl RunLength {
         let (whole, rest) = self.whole_and_rest();
         (if whole > 0 { self.rows } else { rest }) as usize
     }
-
-    /// The parts of all rows that are in the first chunk of an epoch, and in its last, where one holds so many.
-    pub fn ends(&self, chunk: usize) -> [f64; 2] {
-        let (whole, rest) = self.whole_and_rest();
-        let chunk = (chunk as u64).max(1);
-        let of = |rows: u64| [rows.min(chunk), rows - (rows.div_ceil(chunk).max(1) - 1) * chunk];
-        let [all, part] = [of(self.rows), of(rest)];
-        let total = self.train_rows().max(1) as f64;
-        [0, 1].map(|end| (whole as f64 * all[end] as f64 + part[end] as f64) / total)
-    }
 }
 
 #[cfg(test)]
@@ -79,20 +69,16 @@ mod tests {
         RunLength { batch, steps, steps_per_epoch: rows.div_ceil(batch as u64), validations: 0, rows }
     }
 
-    /// 100 rows by 8 are 13 steps; 32 at a time are chunks of 32, 32, 32 and 4.
+    /// 100 rows by 8 are 13 steps.
     #[test]
-    fn chunks_at_the_ends_of_epochs_are_counted() {
+    fn rows_of_epochs_and_of_parts_of_one_are_counted() {
         let three = course(100, 8, 39);
         assert_eq!((three.epochs(), three.train_rows(), three.epoch_rows()), (3, 300, 100));
-        assert_eq!(three.ends(32), [0.32, 0.04]);
-        // Two epochs and 40 rows of the third: 32, and 8 of a chunk.
+        // Two epochs and 40 rows of the third.
         let some = course(100, 8, 31);
         assert_eq!((some.epochs(), some.train_rows(), some.epoch_rows()), (3, 240, 100));
-        assert_eq!(some.ends(32), [96.0 / 240.0, 16.0 / 240.0]);
         // Less than one.
         let few = course(100, 8, 3);
         assert_eq!((few.epochs(), few.train_rows(), few.epoch_rows()), (1, 24, 24));
-        assert_eq!((few.ends(32), few.ends(16)), ([1.0, 1.0], [16.0 / 24.0, 8.0 / 24.0]));
-        assert_eq!(course(100, 8, 26).ends(100), [1.0, 1.0]);
     }
 }

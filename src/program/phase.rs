@@ -18,7 +18,7 @@ pub enum Phase {
     AllReduce,
     /// Clipping and the update.
     Optimizer,
-    /// A whole step, where its parts cannot be told apart.
+    /// A full step, if its phases cannot be separated.
     Step,
     /// Passes over the validation rows.
     Validation,

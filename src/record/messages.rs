@@ -1,8 +1,10 @@
 //! What the log and the console say of a run, in the same words.
 
+use super::summary::logging_share;
 use crate::{
     event::{Header, NoModel, Outcome, Status, ValidationRow},
-    plan::{Origin, Verdict},
+    host::load::Load,
+    plan::{Bottleneck, FewerReads, Processor, TimeAccount},
     units,
 };
 
@@ -61,7 +63,9 @@ pub(super) fn no_model(outcome: &Outcome) -> Option<String> {
         NoModel::NotFinite if outcome.status == Status::Finished => (NOT_FINITE, 1),
         NoModel::NotFinite => return Some(NOT_FINITE.to_owned()),
         NoModel::Device => {
-            return Some("of which step the parameters of a device that failed are is not known".to_owned());
+            return Some(
+                "after a device failure we cannot tell which step its parameters belong to".to_owned(),
+            );
         }
         NoModel::Unread => return Some("the device does not give its parameters back".to_owned()),
     };
@@ -73,51 +77,114 @@ pub(super) fn no_model(outcome: &Outcome) -> Option<String> {
     })
 }
 
-/// What bounds a run: of one that is over before it has done much, its start and its files; what bounds its training comes
-/// after that.
+/// What bounds a run, in a few words: of one that is over before it has done much, its start and its files.
 pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
-    let training = outcome.verdict.as_ref().map(verdict);
     let outside = 1.0 - outcome.loop_s / wall_s.max(f64::MIN_POSITIVE);
-    if outside < MOSTLY || outcome.steps == 0 {
-        return training;
+    if outcome.status == Status::Diverged || outcome.steps == 0 {
+        return None;
     }
-    let longer = outcome.longer.map(|longer| format!("{}, or ", longer.words())).unwrap_or_default();
-    let start = format!(
-        "start-up and files, {} of {}; first: {longer}several trials in one sweep",
-        units::percent(outside),
-        units::seconds(wall_s)
-    );
-    Some(match training {
-        Some(training) => format!("{start}. The training itself: {training}"),
-        None => start,
-    })
+    if outside >= MOSTLY {
+        return Some(format!(
+            "start-up and files, {} of {}",
+            units::percent(outside),
+            units::seconds(wall_s)
+        ));
+    }
+    let account = outcome.account.as_ref()?;
+    let largest = account.shares.first()?;
+    let part = units::percent(account.part(largest));
+    let busy = outcome.load.filter(|load| load.is_busy()).map(|_| "; the machine was busy with others");
+    Some(format!(
+        "{}, {part} of the training time{}",
+        cause(largest.cause, account.processor),
+        busy.unwrap_or("")
+    ))
 }
 
-/// `log, 64.0 % of the time; a step of 0.76 µs is 4.0x its lower_bound by measured rates; first: ...`.
-pub(super) fn verdict(verdict: &Verdict) -> String {
+/// What time goes into, in a word or two.
+pub(crate) fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
+    match cause {
+        Bottleneck::Arithmetic => "arithmetic",
+        Bottleneck::Memory => "memory",
+        Bottleneck::Overhead => match processor {
+            Processor::Cpu => "call overhead",
+            Processor::Gpu => "launch latency",
+            Processor::GpuWalk => "barriers",
+        },
+        Bottleneck::AllReduce => "all-reduce",
+        Bottleneck::Transfer => "transfer",
+        Bottleneck::File => "file reads",
+        Bottleneck::Log => "log",
+        Bottleneck::Idle => "an idle GPU",
+        Bottleneck::Unexplained => "unexplained",
+    }
+}
+
+/// What only a closer look wants to know of a run: in `run.log`, and on the console with `-v`.
+pub(super) fn details(header: &Header, outcome: &Outcome) -> Vec<String> {
+    if header.lab.is_some() {
+        return Vec::new();
+    }
+    let logging =
+        logging_share(outcome).map(|share| format!("logging took {} of the time", units::percent(share)));
+    let profiler = profiler_overhead(outcome).map(|words| format!("profiler overhead: {words}"));
+    let account = outcome.account.as_ref();
+    let time = account.map(|account| format!("training time: {}", time_account(account)));
+    let advice = account.and_then(|account| account.fewer_reads).map(fewer_reads);
+    let busy = outcome.load.as_ref().and_then(busy);
+    [logging, profiler, time, busy, advice].into_iter().flatten().collect()
+}
+
+/// `log 64.0 %, unexplained 25.0 %, ...; a step takes 0.76 µs, 4.0x its lower bound by measured rates`.
+fn time_account(account: &TimeAccount) -> String {
+    let shares = account.shares.iter().map(|share| {
+        let part = units::percent(account.part(share));
+        format!("{} {part}", cause(share.cause, account.processor))
+    });
+    let times = account.distance().map(|times| format!("{times:.1}x ")).unwrap_or_default();
     format!(
-        "{}, {} of the time; a step of {} is {:.1}x its floor by {}; first: {}",
-        verdict.limit_name,
-        units::percent(verdict.share),
-        units::seconds(verdict.step_s),
-        verdict.distance(),
-        rates(verdict.origin, verdict.file_origin),
-        verdict.advice
+        "{}; a step takes {}, {times}its lower bound by {} rates ({})",
+        shares.collect::<Vec<_>>().join(", "),
+        units::seconds(account.step_s),
+        account.origin.name(),
+        units::seconds(account.least_s),
     )
 }
 
-/// `typical rates`; where rows come from a file, `typical rates and measured ones of the file`.
-pub(crate) fn rates(machine: Origin, file: Option<Origin>) -> String {
-    let name = machine.name();
-    match file {
-        None => format!("{name} rates"),
-        Some(file) if file == machine => format!("{name} rates of machine and file"),
-        Some(file) => format!("{name} rates of the machine and {} ones of the file", file.name()),
+/// The way to wait less often for losses, with the counts that it follows from.
+fn fewer_reads(advice: FewerReads) -> String {
+    let FewerReads { is_buffered, reads, instead } = advice;
+    let way = match is_buffered {
+        true => "leave `logging.flush_every` out",
+        false => "set `logging.policy=buffered`",
+    };
+    let instead = units::counted(instead, "time");
+    format!("to wait {instead} for the log instead of {}, {way}", units::count(reads))
+}
+
+/// What others did with the machine during a run; `None` where that was little.
+fn busy(load: &Load) -> Option<String> {
+    let mut words = Vec::new();
+    if load.is_busy() {
+        let cores = load.others_cores + load.stolen_cores;
+        words.push(format!(
+            "other processes used {cores:.2} of {}",
+            units::counted(load.cores as u64, "core")
+        ));
     }
+    if load.throttles > 0 {
+        words.push("the processor slowed down for its heat".to_owned());
+    }
+    if load.withheld_s > 0.0 {
+        let withheld = units::seconds(load.withheld_s);
+        words.push(format!("the control group's limit withheld the processor for {withheld}"));
+    }
+    (!words.is_empty())
+        .then(|| format!("in the last {}, {}", units::seconds(load.window_s), words.join(", ")))
 }
 
 /// `0.08 % of the time: 10,000 readings of the clock at 0.04 µs`.
-pub(super) fn instrument(outcome: &Outcome) -> Option<String> {
+fn profiler_overhead(outcome: &Outcome) -> Option<String> {
     let cost = outcome.instrument;
     (outcome.loop_s > 0.0 && cost.readings > 0).then(|| {
         format!(

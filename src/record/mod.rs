@@ -62,7 +62,7 @@ pub use timing::TimingCsv;
 pub use trace::TraceJson;
 pub use transfers::TransfersCsv;
 
-pub(crate) use messages::{devices_in_words, of_build, rates as rates_in_words};
+pub(crate) use messages::{cause, devices_in_words, of_build};
 
 /// Consumes events.
 pub trait Sink: Send {

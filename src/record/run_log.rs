@@ -5,11 +5,12 @@ use std::path::Path;
 use chrono::{SecondsFormat, Utc};
 
 use super::{RecordError, Sink, messages, row_file::RowFile};
-use crate::event::{Event, Level};
+use crate::event::{Event, Header, Level};
 
 /// The sink of `run.log`.
 pub struct RunLog {
     file: RowFile,
+    header: Option<Box<Header>>,
     clock: fn() -> String,
 }
 
@@ -19,7 +20,7 @@ impl RunLog {
     /// # Errors
     /// Where it cannot be written.
     pub fn create(path: &Path) -> Result<Self, RecordError> {
-        Ok(Self { file: RowFile::create(path, b"")?, clock: now })
+        Ok(Self { file: RowFile::create(path, b"")?, header: None, clock: now })
     }
 
     fn line(&mut self, level: &str, message: &str) -> Result<(), RecordError> {
@@ -37,6 +38,7 @@ impl Sink for RunLog {
         match event {
             Event::Started(header) => {
                 self.line(INFO, &messages::started(&header.name, header))?;
+                self.header = Some(header.clone());
                 let build = messages::of_build(header.build);
                 build.map_or(Ok(()), |words| self.line(WARNING, &format!("build {words}")))
             }
@@ -46,12 +48,9 @@ impl Sink for RunLog {
             Event::Finished(outcome) => {
                 let level = if messages::is_fault(outcome.status) { ERROR } else { INFO };
                 self.line(level, &messages::ended(outcome))?;
-                if let Some(words) = messages::instrument(outcome) {
-                    self.line(INFO, &format!("the instrument took {words}"))?;
-                }
-                if let Some(verdict) = outcome.verdict.as_ref().map(messages::verdict) {
-                    self.line(INFO, &format!("bound by {verdict}"))?;
-                }
+                let header = self.header.take();
+                let details = header.map(|header| messages::details(&header, outcome)).unwrap_or_default();
+                details.iter().try_for_each(|line| self.line(INFO, line))?;
                 let no_model = messages::no_model(outcome);
                 no_model.map_or(Ok(()), |words| self.line(WARNING, &format!("no model was written: {words}")))
             }
@@ -96,8 +95,10 @@ mod tests {
         2027-01-15T08:00:00.000Z INFO  two lines
         2027-01-15T08:00:00.000Z INFO  epoch 2, step 6: validation loss 0.1000, accuracy 95.0 %
         2027-01-15T08:00:00.000Z INFO  finished after 6 steps in 2 epochs, 500 ms
-        2027-01-15T08:00:00.000Z INFO  the instrument took 0.08 % of the time: 10,000 readings of the clock at 41 ns
-        2027-01-15T08:00:00.000Z INFO  bound by log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
+        2027-01-15T08:00:00.000Z INFO  logging took 1.00 % of the time
+        2027-01-15T08:00:00.000Z INFO  profiler overhead: 0.08 % of the time: 10,000 readings of the clock at 41 ns
+        2027-01-15T08:00:00.000Z INFO  training time: log 64.0 %, unexplained 25.0 %, call overhead 11.0 %; a step takes 0.76 µs, 4.0x its lower bound by measured rates (0.19 µs)
+        2027-01-15T08:00:00.000Z INFO  to wait 2 times for the log instead of 6, set `logging.policy=buffered`
         ");
     }
 

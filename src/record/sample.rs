@@ -3,7 +3,7 @@
 use crate::{
     device::ClockCost,
     event::{Event, Header, Level, Outcome, PhaseTime, Progress, Status, TrainRows, Transfer, ValidationRow},
-    plan::{Bottleneck, Origin, RunLimit, Verdict},
+    plan::{Bottleneck, FewerReads, Origin, Processor, TimeAccount, TimeShare},
     spec::Metric,
 };
 
@@ -15,7 +15,6 @@ pub(super) fn header() -> Header {
         devices_used: vec!["cpu".to_owned()],
         virtual_devices: false,
         scaling: "strong".to_owned(),
-        scaling_note: None,
         precision: "f32".to_owned(),
         engine: "serial".to_owned(),
         metrics: vec![Metric::Loss, Metric::Lr, Metric::Accuracy, Metric::GradNorm],
@@ -117,17 +116,19 @@ pub(super) fn outcome() -> Outcome {
         ],
         instrument: ClockCost { readings: 10_000, each_s: 41e-9 },
         traces: Vec::new(),
-        verdict: Some(Verdict {
-            limit: Bottleneck::Log,
-            limit_name: "log",
-            share: 0.64,
+        account: Some(TimeAccount {
+            shares: vec![
+                TimeShare { cause: Bottleneck::Log, seconds: 0.256 },
+                TimeShare { cause: Bottleneck::Unexplained, seconds: 0.1 },
+                TimeShare { cause: Bottleneck::Overhead, seconds: 0.044 },
+            ],
             step_s: 0.76e-6,
-            floor_s: 0.19e-6,
-            file_origin: None,
+            least_s: 0.19e-6,
+            processor: Processor::Cpu,
             origin: Origin::Measured,
-            advice: "`logging.policy=buffered` moves the losses in blocks".to_owned(),
+            fewer_reads: Some(FewerReads { is_buffered: false, reads: 6, instead: 2 }),
         }),
-        longer: Some(RunLimit::Epochs),
+        load: None,
         no_model: None,
     }
 }

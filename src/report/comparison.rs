@@ -8,7 +8,8 @@ use super::{
     find::{self, Found},
     lab::Findings,
     run::{DAMAGED, Run, SAME_AS},
-    speeds, sweep,
+    speeds::{self, Ratio},
+    sweep,
 };
 
 /// Runs side by side. The first is what the others are held against.
@@ -18,8 +19,8 @@ pub struct Comparison {
     pub(super) axes: Vec<String>,
     /// At least one.
     pub(super) runs: Vec<Run>,
-    /// Per run: steps per second over those of the first that takes steps of the same data and model.
-    pub(super) ratios: Vec<Option<f64>>,
+    /// Per run: its speed over that of the first with the same work.
+    pub(super) ratios: Vec<Option<Ratio>>,
     /// The run whose curve the others' are held against.
     pub(super) curve_reference: Option<usize>,
     /// Per run: its loss curve against the reference's.
@@ -69,7 +70,7 @@ impl Comparison {
         let environment = comparability::differing(&runs);
         Self {
             axes: axes(&runs, &spec),
-            ratios: speeds::ratios(&runs),
+            ratios: speeds::ratios(&runs.iter().map(speeds::speed).collect::<Vec<_>>()),
             curve_reference: None,
             curves: vec![None; runs.len()],
             configurations: configurations(&runs),

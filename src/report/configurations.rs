@@ -23,6 +23,8 @@ pub(super) struct Configuration {
     pub(super) train_s: Option<Estimate>,
     /// Steps per second.
     pub(super) steps_per_s: Option<Estimate>,
+    /// Training rows per second.
+    pub(super) rows_per_s: Option<Estimate>,
     /// Part of the time that went into the log.
     pub(super) logging_share: Option<Estimate>,
     /// The training loss of the last step.
@@ -36,6 +38,15 @@ pub(super) struct Configuration {
 }
 
 impl Configuration {
+    /// The values of its axes, or the number of its first run.
+    pub(super) fn name(&self) -> String {
+        let values: Vec<&str> = self.axes.iter().map(|(_, value)| value.as_str()).collect();
+        match self.places.first() {
+            Some(place) if values.is_empty() => format!("run {}", place + 1),
+            _ => values.join(" "),
+        }
+    }
+
     fn new(runs: &[Run], places: Vec<usize>) -> Self {
         let estimate = |column: &str| {
             let values: Option<Vec<f64>> = places.iter().map(|&place| runs[place].number(column)).collect();
@@ -48,6 +59,7 @@ impl Configuration {
             axes: first.into_iter().flatten().filter(|(key, _)| key != REPEAT).cloned().collect(),
             train_s: estimate("train_s"),
             steps_per_s: estimate("steps_per_s"),
+            rows_per_s: estimate("samples_per_s"),
             logging_share: estimate("logging_share"),
             train_loss: loss.filter(|_| !means),
             epoch_loss: loss.filter(|_| means),
@@ -98,7 +110,7 @@ pub(super) fn jobs(runs: &[Run], configurations: &[Configuration]) -> Vec<Vec<Co
     jobs
 }
 
-/// Where one of several jobs is told: `, runs 1 to 4`; nothing where there is but one.
+/// The runs of one of several jobs: `, runs 1 to 4`; nothing where there is but one.
 pub(super) fn runs_of(job: &[Configuration], jobs: usize) -> String {
     let mut numbers: Vec<usize> = job.iter().flat_map(|c| c.places.iter().map(|place| place + 1)).collect();
     numbers.sort_unstable();

@@ -10,7 +10,7 @@ use crate::record::SUMMARY_COLUMNS;
 pub enum Format {
     /// Every figure as written in the run's files; an empty cell is not known.
     Csv,
-    /// The same as an array of objects; `null` is not known.
+    /// An array of objects; `null` is not known.
     Json,
     /// The table of the screen, in GitHub's Markdown.
     Md,
@@ -59,7 +59,9 @@ impl Comparison {
                 "status" => run.status.clone(),
                 _ => run.figure(column).unwrap_or_default().to_owned(),
             }));
-            cells.push(self.ratios[place].map(|ratio| ratio.to_string()).unwrap_or_default());
+            cells.push(
+                self.ratios[place].and_then(|ratio| self.steps_ratio(run, ratio.base)).unwrap_or_default(),
+            );
             cells.extend(match self.curves[place] {
                 Some(CurveDifference::Parts { parting, .. }) => {
                     [parting.step.to_string(), parting.largest.1.to_string()]
@@ -72,6 +74,12 @@ impl Comparison {
             cells
         };
         (names, self.runs.iter().enumerate().map(row).collect())
+    }
+
+    /// Steps per second over those of the base: beside rows per second where batches differ.
+    fn steps_ratio(&self, run: &Run, base: usize) -> Option<String> {
+        let base = self.runs.get(base)?.number("steps_per_s")?;
+        Some((run.number("steps_per_s")? / base).to_string())
     }
 
     fn csv(&self) -> String {
@@ -126,6 +134,6 @@ fn json_value(column: &str, cell: String) -> Value {
     }
     match cell.parse::<f64>() {
         Ok(number) if number.is_finite() => json!(number),
-        _ => Value::String(cell), // JSON has no NaN; its name tells more than null
+        _ => Value::String(cell), // JSON has no NaN; its name says more than null
     }
 }

@@ -2,13 +2,13 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{comparison::Comparison, run::Run};
+use super::{comparison::Comparison, run::Run, speeds};
 use crate::units;
 
 /// Axes shown in a table on the screen when they are merely what differs between specs; an export shows all.
 const MOST_KEYS: usize = 4;
 
-/// Of more than these, those that say what a run is.
+/// Where there are more keys, only these are shown.
 const TELLING: [&str; 2] = ["kind", "name"];
 
 /// Above the training loss of the last step that was logged.
@@ -38,7 +38,7 @@ impl Column {
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0) + 2
     }
 
-    /// Of numbers.
+    /// A column that stands on the right.
     pub(super) fn of_numbers(title: &str, cells: impl IntoIterator<Item = String>) -> Self {
         Self { title: title.to_owned(), numeric: true, cells: cells.into_iter().collect() }
     }
@@ -102,11 +102,7 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
     columns.push(make("validation accuracy", true, &number("final_validation_accuracy", units::percent)));
     columns.push(make(time, true, &number("train_s", units::seconds)));
     columns.push(make(rate, true, &number("steps_per_s", units::rate)));
-    if comparison.ratios.iter().flatten().next().is_some() {
-        let word = |ratio: &Option<f64>| ratio.map(|ratio| format!("{ratio:.2}x")).unwrap_or_default();
-        let cells = comparison.ratios.iter().map(word).collect();
-        columns.push(Column { title: "ratio".to_owned(), numeric: true, cells });
-    }
+    columns.push(speeds::column(&comparison.ratios, |place| format!("{thing} {}", place + first)));
     columns.push(make("logging", true, &number("logging_share", units::percent)));
     columns.push(make("h2d", true, &number("bytes_h2d", bytes)));
     columns.push(make("d2h", true, &number("bytes_d2h", bytes)));
@@ -152,7 +148,7 @@ fn fold(columns: &[Column], keys: usize, width: usize) -> Vec<Vec<Column>> {
     blocks
 }
 
-/// The same with a row per figure.
+/// The table turned: a row per figure.
 fn turned(columns: &[Column]) -> Vec<Column> {
     let Some((first, rest)) = columns.split_first() else { return Vec::new() };
     let titles = Column {

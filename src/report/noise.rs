@@ -4,15 +4,12 @@
 use super::{
     configurations::Configuration,
     run::Run,
-    statistics::{are_too_few, most_sureness},
+    statistics::{are_too_few, coverage},
 };
-use crate::units;
+use crate::{host::load::BUSY, units};
 
-/// An interval wider than this part of its median is told.
+/// An interval wider than this part of its median is reported.
 const WIDE: f64 = 0.05;
-
-/// Others that keep more than this part of the processors busy are told.
-const BUSY: f64 = 0.05;
 
 /// All that is to be said, the configurations first. The first run is called `word` and `number`: `run 1`, `trial 0`.
 pub(super) fn warnings(
@@ -34,7 +31,7 @@ pub(super) fn warnings(
         |run: &Run| load(run, "others_cores").unwrap_or(0.0) + load(run, "stolen_cores").unwrap_or(0.0);
     if let Some(places) = places(&|run| taken(run) > BUSY * cores(run)) {
         let most = runs.iter().map(taken).fold(0.0, f64::max);
-        lines.push(format!("others kept up to {most:.2} processors busy during {word} {places}"));
+        lines.push(format!("other processes used up to {most:.2} cores during {word} {places}"));
     }
     if let Some(places) = places(&|run| load(run, "throttles").is_some_and(|count| count > 0.0)) {
         lines.push(format!("the processor slowed down for its heat during {word} {places}"));
@@ -81,8 +78,8 @@ fn wide(configurations: &[Configuration]) -> Option<String> {
 fn too_few(configurations: &[Configuration]) -> Option<String> {
     let counts = configurations.iter().map(|c| c.places.len()).filter(|&count| count > 1);
     let fewest = counts.min().filter(|&count| are_too_few(count))?;
-    let most = units::percent(most_sureness(fewest));
+    let covers = units::percent(coverage(fewest));
     Some(format!(
-        "an interval of {fewest} runs is at most {most} sure, whatever it is called; six can give 95 %"
+        "with {fewest} repeats the interval covers the true median {covers} of the time; use 6 or more for 95 %"
     ))
 }

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use super::{
     configurations::{Configuration, REPEAT},
     grid::{self, Column},
-    repeats::{INTERVAL, axes, interval, word},
+    repeats::{axes, interval, interval_title, word},
     run::Run,
+    speeds::times,
     statistics::Estimate,
 };
 use crate::units;
@@ -44,7 +45,7 @@ struct Cost {
     more_per_step_s: Option<Estimate>,
 }
 
-/// Of the configurations of a job; `None` where the policies were not swept.
+/// The costs of the configurations of a job; `None` where the policies were not swept.
 pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Costs> {
     let swept: Vec<Configuration> = configurations.iter().filter(|c| policy(c).is_some()).cloned().collect();
     let base = if swept.iter().any(|c| policy(c) == Some(NOTHING)) {
@@ -66,7 +67,7 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
     let cells = |cell: &dyn Fn(&Configuration, &Cost) -> String| -> Vec<String> {
         swept.iter().zip(&costs).map(|(c, cost)| cell(c, cost)).collect()
     };
-    let factor = |factor: f64| format!("{factor:.2}x");
+    let title = interval_title(swept.iter().map(|c| c.places.len()));
     let kind = swept.first().and_then(|c| c.places.first()).map_or("train", |&place| runs[place].kind());
     let [_, time, _] = grid::done(&[kind]);
     let each = if kind == "matmul" { "product" } else { "step" };
@@ -74,10 +75,10 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
     let keys = columns.len();
     columns.extend([
         Column::of_numbers(time, cells(&|c, _| word(c.train_s, units::seconds))),
-        Column::of_numbers(INTERVAL, cells(&|c, _| interval(c.train_s, units::seconds))),
+        Column::of_numbers(&title, cells(&|c, _| interval(c.train_s, units::seconds))),
         Column::of_numbers("logging", cells(&|c, _| word(c.logging_share, units::percent))),
-        Column::of_numbers("factor", cells(&|_, cost| word(cost.factor, factor))),
-        Column::of_numbers(INTERVAL, cells(&|_, cost| interval(cost.factor, factor))),
+        Column::of_numbers("factor", cells(&|_, cost| word(cost.factor, times))),
+        Column::of_numbers(&title, cells(&|_, cost| interval(cost.factor, times))),
         Column::of_numbers(
             &format!("more per {each}"),
             cells(&|_, cost| word(cost.more_per_step_s, difference)),

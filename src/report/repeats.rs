@@ -5,13 +5,19 @@ use super::{
     differences::{self, Leaves},
     grid::{self, Column, EPOCH_MEAN, LAST_STEP},
     run::Run,
-    speeds,
-    statistics::Estimate,
+    speeds::{self, Speed},
+    statistics::{Estimate, coverage},
 };
 use crate::units;
 
-/// Above an interval.
-pub(super) const INTERVAL: &str = "95 % interval";
+/// Heading of intervals of `counts` values each: how often they cover the true median, at least.
+pub(super) fn interval_title(counts: impl Iterator<Item = usize> + Clone) -> String {
+    let several = counts.filter(|count| *count > 1);
+    let coverages = || several.clone().map(coverage);
+    let (least, most) = (coverages().fold(1.0, f64::min), coverages().fold(0.0, f64::max));
+    let at_least = if least < most { "≥ " } else { "" };
+    format!("{at_least}{} interval", units::percent(least))
+}
 
 /// Longer keys are shortened in a heading.
 const LONG: usize = 24;
@@ -32,7 +38,7 @@ impl Repeats {
         Self::by(axes(configurations), runs, configurations)
     }
 
-    /// The same of runs of their own: what their specs differ in, and their numbers.
+    /// A row per run of its own: what their specs differ in, and their numbers.
     pub(super) fn of_single(runs: &[Run], configurations: &[Configuration]) -> Self {
         let number =
             |c: &Configuration| units::numbers(&c.places.iter().map(|place| place + 1).collect::<Vec<_>>());
@@ -54,14 +60,15 @@ impl Repeats {
             }
         }
         let [_, time, rate] = grid::done(&kinds);
+        let title = interval_title(configurations.iter().map(|c| c.places.len()));
         columns.push(Column::of_numbers(time, cells(&|c| word(c.train_s, units::seconds))));
-        columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.train_s, units::seconds))));
+        columns.push(Column::of_numbers(&title, cells(&|c| interval(c.train_s, units::seconds))));
         columns.push(Column::of_numbers(rate, cells(&|c| word(c.steps_per_s, units::rate))));
-        columns.push(Column::of_numbers(INTERVAL, cells(&|c| interval(c.steps_per_s, units::rate))));
-        columns.push(Column::of_numbers("ratio", ratios(runs, configurations)));
+        columns.push(Column::of_numbers(&title, cells(&|c| interval(c.steps_per_s, units::rate))));
+        columns.push(ratio_column(runs, configurations));
         let mut figure = |title: &str, estimates: Vec<Option<Estimate>>, unit: fn(f64) -> String| {
             losses.push(Column::of_numbers(title, estimates.iter().map(|e| word(*e, unit))));
-            losses.push(Column::of_numbers(INTERVAL, estimates.iter().map(|e| interval(varying(*e), unit))));
+            losses.push(Column::of_numbers(&title, estimates.iter().map(|e| interval(varying(*e), unit))));
         };
         let all = |of: fn(&Configuration) -> Option<Estimate>| configurations.iter().map(of).collect();
         figure(LAST_STEP, all(|c| c.train_loss), units::number);
@@ -84,22 +91,16 @@ impl Repeats {
     }
 }
 
-/// Virtual devices share one processor: their times say nothing of real ones, so they have no ratio and give none.
-fn ratios(runs: &[Run], configurations: &[Configuration]) -> Vec<String> {
-    let first = |c: &Configuration| c.places.first().map(|&place| &runs[place]);
-    let work = |c: &Configuration| first(c).map(speeds::work);
-    let rate = |c: &Configuration| {
+/// Median speeds over that of the first configuration of the same work.
+fn ratio_column(runs: &[Run], configurations: &[Configuration]) -> Column {
+    let speeds = configurations.iter().map(|c| {
         let means_something = c.places.iter().all(|&place| speeds::is_timed(&runs[place]));
-        c.steps_per_s.map(|estimate| estimate.median).filter(|&rate| rate > 0.0 && means_something)
-    };
-    let ratio = |c: &Configuration| {
-        let own = work(c);
-        let mut same = configurations.iter().filter(|other| work(other) == own && rate(other).is_some());
-        let base = rate(same.next()?)?;
-        same.next()?;
-        Some(format!("{:.2}x", rate(c)? / base))
-    };
-    configurations.iter().map(|c| ratio(c).unwrap_or_default()).collect()
+        let work = speeds::work(&runs[*c.places.first().filter(|_| means_something)?])?;
+        let rate = c.rows_per_s.or(c.steps_per_s)?.median;
+        (rate > 0.0).then_some(Speed { work, rate })
+    });
+    let ratios = speeds::ratios(&speeds.collect::<Vec<_>>());
+    speeds::column(&ratios, |place| configurations[place].name())
 }
 
 /// Repeats of one seed end in the same loss, which needs no interval.

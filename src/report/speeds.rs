@@ -1,33 +1,63 @@
-//! Speeds held against each other: only among runs whose steps do the same work, on devices whose times mean something.
+//! Speeds held against each other: only among runs that do the same work, on devices whose times mean something. Training is
+//! held against training by rows per second, so that batches may differ; experiments of the lab by what they do per second.
 
-use std::collections::HashMap;
+use super::{grid::Column, run::Run};
+use crate::units;
 
-use super::run::Run;
-
-/// Per run: its steps per second over those of the first that does the same work. Virtual devices share one processor, so
-/// that their times say nothing of real ones, and a run that diverged or failed did not do its work: they have no ratio
-/// and give none.
-pub(super) fn ratios(runs: &[Run]) -> Vec<Option<f64>> {
-    // Of each kind of step: the first rate, and how many have one.
-    let mut kinds: HashMap<_, (f64, usize)> = HashMap::new();
-    for run in runs {
-        if let Some((work, rate)) = rate(run) {
-            kinds.entry(work).or_insert((rate, 0)).1 += 1;
-        }
-    }
-    let ratio = |run: &Run| {
-        let (work, rate) = rate(run)?;
-        let &(base, count) = kinds.get(&work)?;
-        // One that stands alone is held against nothing.
-        (count > 1).then_some(rate / base)
-    };
-    runs.iter().map(ratio).collect()
+/// What something works on, and how fast.
+pub(super) struct Speed<'a> {
+    pub work: WorkSize<'a>,
+    pub rate: f64,
 }
 
-/// What a run's steps work on, and how many it did per second; `None` where that says nothing.
-fn rate(run: &Run) -> Option<(WorkSize<'_>, f64)> {
-    let rate = run.number("steps_per_s").filter(|&speed| speed > 0.0 && is_timed(run))?;
-    Some((work(run), rate))
+/// A speed over that of the first that does the same work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ratio {
+    /// The place of that first one.
+    pub base: usize,
+    pub times: f64,
+}
+
+/// The ratio of each speed that is known. One that stands alone is held against nothing.
+pub(super) fn ratios(speeds: &[Option<Speed<'_>>]) -> Vec<Option<Ratio>> {
+    let ratio = |own: &Speed<'_>| {
+        let same = |other: &Option<Speed<'_>>| other.as_ref().is_some_and(|other| other.work == own.work);
+        let base = speeds.iter().position(same)?;
+        let is_alone = speeds.iter().filter(|other| same(other)).count() < 2;
+        let rate = speeds.get(base)?.as_ref()?.rate;
+        (!is_alone).then_some(Ratio { base, times: own.rate / rate })
+    };
+    speeds.iter().map(|own| own.as_ref().and_then(ratio)).collect()
+}
+
+/// A column of ratios that names what they are taken to: in the title, or in each cell where that is not the same.
+pub(super) fn column(ratios: &[Option<Ratio>], name: impl Fn(usize) -> String) -> Column {
+    let mut bases: Vec<usize> = ratios.iter().flatten().map(|ratio| ratio.base).collect();
+    bases.sort_unstable();
+    bases.dedup();
+    let title = match bases[..] {
+        [base] => format!("speed vs {}", name(base)),
+        _ => "speed vs others".to_owned(),
+    };
+    let cell = |ratio: &Option<Ratio>| match ratio {
+        None => String::new(),
+        Some(ratio) if bases.len() == 1 => times(ratio.times),
+        Some(ratio) => format!("{} {}", times(ratio.times), name(ratio.base)),
+    };
+    Column::of_numbers(&title, ratios.iter().map(cell))
+}
+
+/// `1.82x`; of very small and large ones four digits.
+pub(super) fn times(ratio: f64) -> String {
+    if (0.1..1000.0).contains(&ratio) { format!("{ratio:.2}x") } else { format!("{}x", units::number(ratio)) }
+}
+
+/// What a run works on, and how fast; `None` where that says nothing. Virtual devices share one processor, so that their
+/// times say nothing of real ones, and a run that diverged or failed did not do its work.
+pub(super) fn speed(run: &Run) -> Option<Speed<'_>> {
+    let rate = run.number("samples_per_s").or_else(|| run.number("steps_per_s"))?;
+    let work = work(run)?;
+    (rate > 0.0 && is_timed(run)).then_some(Speed { work, rate })
 }
 
 /// Whether a run's times mean something.
@@ -36,16 +66,21 @@ pub(super) fn is_timed(run: &Run) -> bool {
     !run.is_virtual() && run.kind() != "tensors" && matches!(run.status.as_str(), "finished" | "interrupted")
 }
 
-/// What a step works on: runs that differ in it have steps of different sizes, whose rates say nothing of each other. `None`
-/// where there is no spec.
-type WorkSize<'a> = Option<(Vec<(&'a str, &'a str)>, Option<(usize, bool)>)>;
+/// What is worked on: runs that differ in it have rows of different sizes, whose rates say nothing of each other.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct WorkSize<'a> {
+    keys: Vec<(&'a str, &'a str)>,
+    /// Devices of the lab, whose work depends on them: how many, and whether they have the host's memory.
+    devices: Option<(usize, bool)>,
+}
 
-/// See [`WorkSize`].
-pub(super) fn work(run: &Run) -> WorkSize<'_> {
+/// See [`WorkSize`]; `None` where there is no spec.
+pub(super) fn work(run: &Run) -> Option<WorkSize<'_>> {
     let kind = run.kind();
     let is_work = |key: &str| match kind {
         "train" => {
-            let how = ["data.placement", "data.shuffle"].contains(&key) || key.starts_with("model.init");
+            let how = ["data.batch_size", "data.placement", "data.shuffle"].contains(&key)
+                || key.starts_with("model.init");
             !how && (key.starts_with("data.") || key.starts_with("model."))
         }
         kind => {
@@ -58,5 +93,5 @@ pub(super) fn work(run: &Run) -> WorkSize<'_> {
     let devices = run.figure("devices_used").filter(|_| kind != "train");
     let devices = devices.map(|names| (names.split(';').count(), names.split(';').all(|name| name == "cpu")));
     let devices = devices.map(|(count, on_host)| (count, on_host && kind == "transfer"));
-    Some((leaves.map(|(key, value)| (key.as_str(), value.as_str())).collect(), devices))
+    Some(WorkSize { keys: leaves.map(|(key, value)| (key.as_str(), value.as_str())).collect(), devices })
 }

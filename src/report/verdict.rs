@@ -8,7 +8,8 @@ use super::{
     repeats,
     run::Run,
     scaling::{Kind, Point, break_even, serial_fraction, speed_up, speed_up_of_repeats},
-    statistics::{Estimate, are_too_few, most_sureness},
+    speeds::times,
+    statistics::{Estimate, coverage},
 };
 use crate::units;
 
@@ -21,8 +22,8 @@ const REPEAT: &str = "repeat";
 /// Parts above this share of a step are mentioned.
 const WORTH_TELLING: f64 = 0.1;
 
-const MODEL: &str = "serial fraction: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, \
-                     the rest grows with the rows";
+const MODEL: &str = "serial part: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, the \
+                     rest grows with the rows";
 
 const VIRTUAL: &str =
     "no speed-up is told: virtual devices share one processor, so their times say nothing of real ones";
@@ -82,7 +83,7 @@ fn points(runs: &[&Run]) -> Result<Vec<Point>, ReportError> {
     Ok(sets.into_iter().map(median).collect())
 }
 
-/// A run as its folder tells it; `None` where it does not tell enough.
+/// A run, from its folder; `None` where the files say too little.
 fn point(run: &Run) -> Result<Option<Point>, ReportError> {
     let Some(folder) = run.metrics.as_deref().and_then(Path::parent) else { return Ok(None) };
     let (Some(used), Some(train_s), Some(steps_per_s), Some(samples_per_s)) = (
@@ -190,16 +191,12 @@ fn section(points: &[Point], width: u16) -> String {
 fn how_sure(points: &[Point]) -> String {
     let runs = points.iter().map(Point::runs).min().unwrap_or(1);
     if runs < 2 {
-        return "one run each: how far another would be off is not known; `sweep.repeats=6` tells".to_owned();
+        return "one run each: `sweep.repeats=6` would show how far another is off".to_owned();
     }
-    let sure = if are_too_few(runs) {
-        format!("at most {} sure with so few", units::percent(most_sureness(runs)))
-    } else {
-        "95 % sure".to_owned()
-    };
     format!(
-        "medians of {}, with intervals of the ratio within each of them, {sure}",
-        units::counted(runs as u64, "repeat")
+        "medians of {}; the intervals, of ratios within a repeat, cover the true median {} of the time",
+        units::counted(runs as u64, "repeat"),
+        units::percent(coverage(runs))
     )
 }
 
@@ -219,14 +216,11 @@ fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {
         let of_several = |p: &Point, word: &dyn Fn(f64) -> String| {
             if p.devices > 1 { word(best(one, p).median) } else { String::new() }
         };
-        columns.push(make("speed-up", true, &|p| format!("{:.2}x", best(one, p).median)));
-        columns.push(make(repeats::INTERVAL, true, &|p| interval(best(one, p))));
+        columns.push(make("speed-up", true, &|p| times(best(one, p).median)));
+        let title = repeats::interval_title(points.iter().map(Point::runs));
+        columns.push(make(&title, true, &|p| interval(best(one, p))));
         columns.push(make("efficiency", true, &|p| {
             of_several(p, &|speed_up| units::percent(speed_up / p.devices as f64))
-        }));
-        columns.push(make("serial fraction", true, &|p| {
-            let word = |speed_up| format!("{:.3}", serial_fraction(speed_up, p.devices));
-            if p.weak { String::new() } else { of_several(p, &word) }
         }));
     }
     columns.push(make("all-reduce", true, &|p| {
@@ -252,7 +246,16 @@ fn interval(speed_up: Estimate) -> String {
     }
 }
 
-/// `2 GPUs: 0.69 x; all-reduce is 61 % of a step; breaks even from batch 8192 on`.
+/// What a speed-up says of a job of one size.
+fn serial_part(speed_up: f64, devices: usize) -> String {
+    match serial_fraction(speed_up, devices) {
+        part if part >= 1.0 => "slower than one GPU".to_owned(),
+        part if part > 0.0 => format!("as if {} of the work were serial", units::percent(part)),
+        _ => "no part of the work is serial".to_owned(),
+    }
+}
+
+/// `2 GPUs: 0.69x; all-reduce is 61 % of a step; breaks even from batch 8192 on`.
 fn sentence(point: &Point, one: Option<&Point>) -> String {
     let what = if point.kind == Kind::Virtual { "virtual GPU" } else { "GPU" };
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
@@ -262,19 +265,21 @@ fn sentence(point: &Point, one: Option<&Point>) -> String {
         let speed_up = best(one, point);
         let within = interval(speed_up);
         words.push(if within.is_empty() {
-            format!("{:.2} x", speed_up.median)
+            times(speed_up.median)
         } else {
-            format!("{:.2} x ({within})", speed_up.median)
+            format!("{} ({within})", times(speed_up.median))
         });
         settled = !speed_up.interval.is_some_and(|[low, high]| (low..=high).contains(&1.0));
         if !settled {
             words.push("the repeats do not tell whether that is faster than one GPU".to_owned());
+        } else if !point.weak {
+            words.push(serial_part(speed_up.median, point.devices));
         }
     }
     let known = point.all_reduce > 0.0;
     words.push(match known {
         true => format!("all-reduce is {} of a step", percent(point.all_reduce)),
-        false => "the time of its all-reduce is not known: `devices.engine=launch` tells it".to_owned(),
+        false => "the time of its all-reduce is not known: `devices.engine=launch` measures it".to_owned(),
     });
     for (share, name) in [(point.data, "data"), (point.log, "the log")] {
         if share >= WORTH_TELLING {

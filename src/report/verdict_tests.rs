@@ -17,16 +17,16 @@ fn real_gpus_that_do_not_pay() {
     let points =
         [cpu, point(1, 256.0, 1e-3, 0.0), point(2, 256.0, 1.45e-3, 0.61), point(4, 256.0, 4e-3, 0.7)];
     insta::assert_snapshot!(shown(&points), @r"
-    devices                  rows per step     step   rows/s  speed-up  efficiency  serial fraction  all-reduce    data     log
-    cpu                              256.0  3.00 ms  85.33 k     0.33x                                           5.00 %  1.00 %
-    gpu:0                            256.0  1.00 ms  256.0 k     1.00x                                           5.00 %  1.00 %
-    gpu:0 gpu:1                      256.0  1.45 ms  176.6 k     0.69x      34.5 %            1.900      61.0 %  5.00 %  1.00 %
-    gpu:0 gpu:1 gpu:2 gpu:3          256.0  4.00 ms  64.00 k     0.25x      6.25 %            5.000      70.0 %  5.00 %  1.00 %
+    devices                  rows per step     step   rows/s  speed-up  efficiency  all-reduce    data     log
+    cpu                              256.0  3.00 ms  85.33 k     0.33x                          5.00 %  1.00 %
+    gpu:0                            256.0  1.00 ms  256.0 k     1.00x                          5.00 %  1.00 %
+    gpu:0 gpu:1                      256.0  1.45 ms  176.6 k     0.69x      34.5 %      61.0 %  5.00 %  1.00 %
+    gpu:0 gpu:1 gpu:2 gpu:3          256.0  4.00 ms  64.00 k     0.25x      6.25 %      70.0 %  5.00 %  1.00 %
 
-     2 GPUs: 0.69 x; all-reduce is 61 % of a step; breaks even from batch 522 on
-     4 GPUs: 0.25 x; all-reduce is 70 % of a step; no batch breaks even: without its all-reduce the step is no shorter than on one GPU
-     serial fraction: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, the rest grows with the rows
-     one run each: how far another would be off is not known; `sweep.repeats=6` tells
+     2 GPUs: 0.69x; slower than one GPU; all-reduce is 61 % of a step; breaks even from batch 522 on
+     4 GPUs: 0.25x; slower than one GPU; all-reduce is 70 % of a step; no batch breaks even: without its all-reduce the step is no shorter than on one GPU
+     serial part: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, the rest grows with the rows
+     one run each: `sweep.repeats=6` would show how far another is off
     ");
 }
 
@@ -42,10 +42,10 @@ fn real_gpus_that_pay_under_weak_scaling() {
     gpu:0 gpu:1                      128.0  1.10 ms  116.4 k     1.82x      90.9 %      10.0 %  5.00 %  1.00 %
     gpu:0 gpu:1 gpu:2 gpu:3          256.0  1.25 ms  204.8 k     3.20x      80.0 %      20.0 %  31.0 %  1.00 %
 
-     2 GPUs: 1.82 x; all-reduce is 10 % of a step; breaks even from batch 7 per device on
-     4 GPUs: 3.20 x; all-reduce is 20 % of a step; data is 31 %; breaks even from batch 6 per device on
-     serial fraction: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, the rest grows with the rows
-     one run each: how far another would be off is not known; `sweep.repeats=6` tells
+     2 GPUs: 1.82x; all-reduce is 10 % of a step; breaks even from batch 7 per device on
+     4 GPUs: 3.20x; all-reduce is 20 % of a step; data is 31 %; breaks even from batch 6 per device on
+     serial part: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, the rest grows with the rows
+     one run each: `sweep.repeats=6` would show how far another is off
     ");
 }
 
@@ -113,13 +113,13 @@ fn a_sweep_is_read_from_its_folders() {
     insta::assert_snapshot!(verdict(&runs, 200).unwrap().unwrap(), @r"
     more devices
 
-     devices      rows per step     step   rows/s  speed-up  95 % interval  efficiency  serial fraction  all-reduce    data     log
-     gpu:0                32.00   833 µs  38.40 k     1.00x                                                          25.0 %  1.00 %
-     gpu:0 gpu:1          32.00  1.11 ms  28.80 k     0.78x   0.75 to 0.80      38.8 %            1.581      50.0 %  25.0 %  1.00 %
+     devices      rows per step     step   rows/s  speed-up  50.0 % interval  efficiency  all-reduce    data     log
+     gpu:0                32.00   833 µs  38.40 k     1.00x                                           25.0 %  1.00 %
+     gpu:0 gpu:1          32.00  1.11 ms  28.80 k     0.78x     0.75 to 0.80      38.8 %      50.0 %  25.0 %  1.00 %
 
-      2 GPUs: 0.78 x (0.75 to 0.80); all-reduce is 50 % of a step; data is 25 %; breaks even from batch 64 on
-      serial fraction: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, the rest grows with the rows
-      medians of 2 repeats, with intervals of the ratio within each of them, at most 50.0 % sure with so few
+      2 GPUs: 0.78x (0.75 to 0.80); slower than one GPU; all-reduce is 50 % of a step; data is 25 %; breaks even from batch 64 on
+      serial part: Karp and Flatt 1990; break-even: the all-reduce of a step takes as long at any batch, the rest grows with the rows
+      medians of 2 repeats; the intervals, of ratios within a repeat, cover the true median 50.0 % of the time
     ");
 }
 
@@ -132,11 +132,12 @@ fn an_interval_that_holds_one_claims_nothing() {
     let reported = |two: Point| sentence(&two, Some(&one));
     assert_eq!(
         reported(two([90.0, 130.0, 95.0, 115.0, 99.0, 110.0, 97.0])),
-        "2 GPUs: 0.99 x (0.94 to 1.08); the repeats do not tell whether that is faster than one GPU; all-reduce is \
+        "2 GPUs: 0.99x (0.90 to 1.10); the repeats do not tell whether that is faster than one GPU; all-reduce is \
          50 % of a step"
     );
     assert_eq!(
         reported(two([150.0, 180.0, 151.0, 166.0, 156.0, 149.0, 148.0])),
-        "2 GPUs: 1.50 x (1.49 to 1.51); all-reduce is 50 % of a step; breaks even from batch 210 on"
+        "2 GPUs: 1.50x (1.49 to 1.51); as if 33.3 % of the work were serial; all-reduce is 50 % of a step; breaks even \
+         from batch 210 on"
     );
 }

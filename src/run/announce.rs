@@ -36,7 +36,6 @@ pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(
         devices_used: trial.devices.used_names(),
         virtual_devices: trial.devices.any_virtual(),
         scaling: trial.spec.devices.scaling.name().into(),
-        scaling_note: trial.scaling_in_words(),
         precision: trial.spec.devices.precision.name().into(),
         engine: trial.engine.name().into(),
         metrics: trial.spec.logging.metrics.clone(),
@@ -58,9 +57,6 @@ pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(
         info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
     }
     info(format!("steps are timed by {}", timed_by(trial)))?;
-    if let (Some(fetch), Some(row_bytes)) = (trial.lower_bound.fetch, trial.facts.file_row_bytes) {
-        info(format!("rows from the file: {}", fetch.rates.in_words(row_bytes)))?;
-    }
     trial.scaling_in_words().map_or(Ok(()), info)?;
     for remark in trial.remarks() {
         sender.send(Event::Notice(Level::Warning, remark))?;

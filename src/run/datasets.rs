@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    data::{self, Dataset, FileChange, FileFingerprint, Store, Task},
-    device::file_rates,
-    plan::{FileRates, Machine},
+    data::{self, Dataset, FileChange, FileFingerprint, Task},
+    plan::Machine,
     spec::{self, Placement, Problem, Source, Spec},
     units,
 };
@@ -20,20 +19,13 @@ const MEMORY_PART: f64 = 0.5;
 pub struct Datasets {
     memory_available: u64,
     kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
-    /// Measured read rates of files, by source, so that repeats of a trial use one measurement.
-    measured: Vec<(Source, Option<FileRates>)>,
     /// Fingerprints of all opened files.
     seen: Vec<FileFingerprint>,
 }
 
 impl Datasets {
     pub fn new(machine: &Machine) -> Self {
-        Self {
-            memory_available: machine.memory_available,
-            kept: Vec::new(),
-            measured: Vec::new(),
-            seen: Vec::new(),
-        }
+        Self { memory_available: machine.memory_available, kept: Vec::new(), seen: Vec::new() }
     }
 
     /// The rows that a spec names.
@@ -66,22 +58,6 @@ impl Datasets {
         self.see(&dataset.files, "data").map_err(|problem| vec![problem])?;
         self.kept.push((key, task, spec.seed, Arc::clone(&dataset)));
         Ok(dataset)
-    }
-
-    /// The read rates of the file that the rows stay in, if they do. Measured once per source, in a few milliseconds.
-    pub(super) fn file_rates(
-        &mut self,
-        source: &Source,
-        dataset: &Dataset,
-        threads: usize,
-    ) -> Option<FileRates> {
-        let Store::File(rows) = &dataset.train.features else { return None };
-        if let Some((_, rates)) = self.measured.iter().find(|(of, _)| of == source) {
-            return *rates;
-        }
-        let rates = file_rates(&**rows, (dataset.train.rows, dataset.features), threads);
-        self.measured.push((source.clone(), rates));
-        rates
     }
 
     /// Checks that the files did not change since they were first read.
@@ -129,8 +105,7 @@ mod tests {
         std::fs::write(&path, text).expect("a spec");
         std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n").expect("rows");
         let experiment = spec::load(&path, &["seed=1,2,3".to_owned()]).unwrap_or_else(|_| panic!("a spec"));
-        let mut datasets =
-            Datasets { memory_available: 1 << 30, kept: Vec::new(), measured: Vec::new(), seen: Vec::new() };
+        let mut datasets = Datasets { memory_available: 1 << 30, kept: Vec::new(), seen: Vec::new() };
         for trial in &experiment.trials {
             assert!(datasets.open(&trial.spec).is_ok());
         }

@@ -64,12 +64,14 @@ pub fn execute<'a, P: Planned + 'a>(
         let _ = report_findings(findings, &sender); // `recorder.finish` reports the failure
     }
     // Everything else is written before the end is: a summary says that the run is recorded in full.
-    let described = environment.finish(process.load.load(), findings.as_ref().cloned().unwrap_or_default());
+    let load = process.load.load();
+    let described = environment.finish(load, findings.as_ref().cloned().unwrap_or_default());
     let fault = described.as_ref().err().or(findings.as_ref().err()).map(ToString::to_string);
     if let Ok(outcome) = &mut outcome {
         if fault.is_some() && outcome.status == Status::Finished {
             (outcome.status, outcome.reason) = (Status::Failed, fault);
         }
+        outcome.load = load;
         let _ = sender.send(Event::Finished(Box::new(outcome.clone())));
     }
     recorder.finish()?;

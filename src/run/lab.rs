@@ -11,10 +11,7 @@ use crate::{
         lab::{LabTrial, Work, plan},
     },
     record::{EventSender, RunDir, RunFiles, Stopped},
-    spec::{
-        Experiment, Lab, LabSpec, OnMissing, Policy,
-        lab::{Norm, Order},
-    },
+    spec::{Experiment, Lab, LabSpec, OnMissing, Policy, lab::Norm},
     tensor::Devices,
     train::{Closed, StopFlag},
     units,
@@ -45,7 +42,7 @@ impl Planned for LabTrial {
         let without = |spec: &LabSpec| {
             let mut spec = spec.clone();
             spec.devices.request = earlier.spec.devices.request.clone();
-            if alone { without_order(spec) } else { spec }
+            if alone { lab_sweep::without_order(spec) } else { spec }
         };
         // Equal specs are repeats that the user asked for.
         earlier.spec != self.spec && without(&earlier.spec) == without(&self.spec)
@@ -112,14 +109,6 @@ impl Planned for LabTrial {
     ) -> Option<String> {
         Some(lab_sweep::text(experiment, trials, folder))
     }
-}
-
-/// The spec with the default order, which means nothing for a single device.
-pub(super) fn without_order(mut spec: LabSpec) -> LabSpec {
-    if let Lab::Matmul(matmul) = &mut spec.lab {
-        matmul.order = Order::Sequential;
-    }
-    spec
 }
 
 fn logs_norms(trial: &LabTrial) -> bool {

@@ -3,7 +3,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use super::{TrialEnded, lab::without_order};
+use super::TrialEnded;
 use crate::{
     event::{Outcome, Status},
     host,
@@ -12,11 +12,19 @@ use crate::{
         lab::{CopyPlan, LabTrial, Work},
     },
     record::{LabTable, TrialEnd},
-    spec::{Experiment, LabSpec},
+    spec::{Experiment, Lab, LabSpec, lab::Order},
     units,
 };
 
 type Ended<'a> = TrialEnded<'a, LabTrial>;
+
+/// The spec with the default order, which means nothing for a single device.
+pub(super) fn without_order(mut spec: LabSpec) -> LabSpec {
+    if let Lab::Matmul(matmul) = &mut spec.lab {
+        matmul.order = Order::Sequential;
+    }
+    spec
+}
 
 /// The table, a line per trial, the folder.
 pub fn text(experiment: &Experiment<LabSpec>, trials: &[Ended<'_>], folder: &Path) -> String {

@@ -62,8 +62,7 @@ impl Planned for Trial {
         threads: usize,
     ) -> Result<Self, PlanError> {
         let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
-        let file = datasets.file_rates(&spec.data.source, &dataset, threads);
-        let planned = plan::plan(spec, dataset.facts(), file, machine, threads)?;
+        let planned = plan::plan(spec, dataset.facts(), machine, threads)?;
         initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
         Ok(planned)
     }

@@ -122,7 +122,7 @@ fn grid(root: &mut Table) -> Option<&mut Table> {
     Some(grid)
 }
 
-/// Adds an axis, or replaces the one of that key where it stands. A `[sweep]` that is no table is told by its reader.
+/// Adds an axis, or replaces the one of that key where it stands. The reader reports a `[sweep]` that is no table.
 fn sweep(root: &mut Table, key: &Key, axis: Node) {
     let Some(span) = key.span() else { return };
     let empty = || Node { span, value: Value::Table(Table::default()) };

@@ -1,4 +1,4 @@
-//! The devices that tensors live on, and the traffic between them.
+//! The devices that hold tensors, and the traffic between them.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use crate::spec::lab::Memory;
 /// The host's name in the traffic.
 const HOST: &str = "cpu";
 
-/// A device: a memory, and what is computed in it. Clones are the same device.
+/// A device's memory and its operations. Clones share the device.
 #[derive(Clone)]
 pub struct Device {
     shared: Arc<Shared>,
@@ -62,17 +62,17 @@ impl Device {
         &self.shared.name
     }
 
-    /// Whether its memory is the host's own.
+    /// Whether its memory is host memory.
     pub fn is_host(&self) -> bool {
         self.shared.is_host
     }
 
-    /// Bytes that tensors held on it at most.
+    /// Peak bytes of its tensors.
     pub fn peak_bytes(&self) -> u64 {
         self.shared.peak_bytes.load(Ordering::Relaxed)
     }
 
-    /// Waits until all that was asked of it is done, and counts the wait. The CPU is never waited for.
+    /// Waits until the device has finished all work, and counts the wait; no wait on the CPU.
     pub fn synchronize(&self, purpose: Purpose) -> Result<(), TensorError> {
         let begun = Instant::now();
         self.place().synchronize()?;
@@ -82,14 +82,14 @@ impl Device {
         Ok(())
     }
 
-    /// Host memory of a kind to copy from and to.
+    /// Allocates host memory of a kind to copy from and to.
     pub fn staging(&self, memory: Memory, len: usize) -> Result<Box<dyn Staging>, TensorError> {
         Ok(self.place().staging(memory, len)?)
     }
 
     /// The backend itself, for what has no door of its own here.
     pub(super) fn place(&self) -> MutexGuard<'_, Box<dyn Backend>> {
-        // A thread that panicked has left every block whole: they are put back before anything else is done.
+        // A panicked thread has left every block intact: operations put blocks back before anything else.
         self.shared.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,13 +124,13 @@ impl Device {
         Ok(())
     }
 
-    /// A copy that was asked for and not needed.
+    /// Counts a copy that was not needed.
     pub(super) fn count_nothing(&self, purpose: Purpose) {
         let route = [self.name(), self.name()];
         self.traffic().count(Kind::DeviceToDevice, purpose, route, Moved::Nothing, Instant::now());
     }
 
-    /// From a block of `source` to one of this device: straight where the two can reach each other, else by the host.
+    /// Copies a block of `source` to one of this device: directly if the devices have peer access, else through the host.
     pub(super) fn copy_from(
         &self,
         purpose: Purpose,
@@ -173,7 +173,7 @@ impl Device {
     }
 }
 
-/// All devices that may be used together; they share one account of their traffic.
+/// Devices that may be used together; they share one count of traffic.
 #[derive(Debug)]
 pub struct Devices {
     list: Vec<Device>,
@@ -187,7 +187,7 @@ impl Devices {
         Self { list, traffic }
     }
 
-    /// The CPU, `cpu`, and so many virtual GPUs, `virtual:0` and so on.
+    /// The CPU as `cpu` and `count` virtual GPUs as `virtual:0`, `virtual:1`, ...
     #[cfg(test)]
     pub fn with_virtual_gpus(count: u32) -> Self {
         use crate::device::cpu::HostBackend;
@@ -208,7 +208,7 @@ impl Devices {
         self.list.iter()
     }
 
-    /// Every copy and every wait so far.
+    /// All copies and waits so far.
     pub fn traffic(&self) -> Traffic {
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -246,7 +246,6 @@ impl TrainLoop<'_> {
             self.ended = Some((Status::Interrupted, Some(reason)));
         } else if self.trial.spec.trainer.max_time.is_some_and(|most| self.clock.origin().elapsed() >= most) {
             self.ended = Some((Status::Finished, Some("`trainer.max_time` is over".into())));
-            self.out_of_time = true;
         }
         Ok(())
     }

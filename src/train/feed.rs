@@ -36,13 +36,13 @@ pub struct ChunkShape {
     pub targets: usize,
     /// Rows of a global batch.
     pub batch: usize,
-    /// Rows of a chunk: whole batches.
+    /// Rows of a chunk, a multiple of the batch.
     pub chunk: usize,
     pub world_size: usize,
     pub readers: usize,
 }
 
-/// An order of rows to read, and how many of them.
+/// A request: the order and number of rows.
 type Request = (Option<Arc<Vec<u32>>>, usize);
 
 /// Reads chunks ahead: one is in use, one is ready, one is being read.
@@ -159,7 +159,7 @@ impl Reader {
             let batches = (0..rows).step_by(self.cut.batch);
             batches.map(|start| (start, shard.rows(self.cut.batch.min(rows - start))))
         };
-        // No more than the plan counts.
+        // As much as the plan counts.
         let mut wanted = Vec::new();
         make_room(
             &mut wanted,
@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// One chunk to a pass, each pass shorter than the one before: a buffer that is used again has room for more.
+    /// One chunk per pass, each pass shorter than the one before: a reused buffer has spare capacity.
     #[test]
     fn buffers_are_used_again_once_no_device_has_them() {
         let numbers: Vec<f32> = (0..8).map(|i| i as f32).collect();
@@ -244,7 +244,7 @@ mod tests {
         let cut = ChunkShape { features: 1, targets: 1, batch: 8, chunk: 8, world_size: 1, readers: 1 };
         for (is_held, capacities) in [(false, [8, 8, 8, 8, 8]), (true, [8, 7, 8, 7, 8])] {
             let stream = Stream::new(part.clone(), cut, is_held).expect("a thread");
-            // What a device computes with.
+            // The chunk that a device holds.
             let mut bound = None;
             let passes = [8, 7, 6, 5, 4].map(|rows| {
                 stream.begin(None, rows).expect("a thread that reads");
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Rows of a file that tells how many reads of it were begun.
+    /// A file that counts the reads that were begun.
     #[derive(Default)]
     struct Notify(Mutex<usize>, Condvar);
 
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// Buffers of so many chunks to a pass, by so many passes, where the reader is always as far ahead as it can be.
+    /// The number of buffers used over `passes` passes of `chunks` chunks, if the reader is always as far ahead as possible.
     fn buffers(chunks: usize, passes: usize, is_held: bool) -> usize {
         let reported = Arc::new(Notify::default());
         let (rows, file) = (2 * chunks, Arc::clone(&reported) as Arc<dyn RowReader>);

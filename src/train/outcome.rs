@@ -6,8 +6,7 @@ use super::{device_group::Rank, train_loop::TrainLoop};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Reads},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
-    host,
-    plan::{Measured, RunConfig, RunLimit, Verdict},
+    plan::{Measured, TimeAccount},
     program::Phase,
     units,
 };
@@ -15,25 +14,16 @@ use crate::{
 impl TrainLoop<'_> {
     /// Hands over what is left, and adds up.
     pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
-        if let (count @ 1.., time) = self.comparing {
-            let time = units::seconds(time.as_secs_f64());
-            let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
-            let text = format!("replicas compared {times} in {time}, equal");
-            self.outbox.push(Event::Notice(Level::Info, text));
-        }
+        self.outbox.extend(self.comparisons().map(|text| Event::Notice(Level::Info, text)));
         self.outbox.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
         // A listener that is gone is noticed with the last event, which the caller emits.
         let _ = (self.emit)(std::mem::take(&mut self.outbox));
         let loop_s = loop_time.as_secs_f64();
         let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
-        let longer = match (status, &reason) {
-            (Status::Finished, None) => Some(RunLimit::from_trial(self.trial)),
-            (Status::Finished, Some(_)) => self.out_of_time.then_some(RunLimit::Time),
-            _ => None,
-        };
         let rows = self.rows();
+        let last_steps = self.last_steps();
         let ranks = self.group.finish();
-        let verdict = ranks.first().and_then(|first| {
+        let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
             let of = |total: fn(&Clock, Phase) -> Duration, phase| {
                 clocks.iter().flatten().map(|c| total(c, phase).as_secs_f64()).sum::<f64>()
@@ -44,27 +34,12 @@ impl TrainLoop<'_> {
             let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
             let train_s = train_time.as_secs_f64();
             let log_waits = log_waits(&first.device);
-            let spent = Measured { steps: self.step, train_s, log_waits, ..work };
+            let full_steps = self.step - last_steps;
+            let measured = Measured { full_steps, last_steps, train_s, log_waits, ..work };
             // Virtual devices share one processor: nothing can be said of what bounds real ones.
             let known = !self.trial.devices.any_virtual();
-            let setting = RunConfig::from_trial(self.trial, host::logical_cores().unwrap_or(1));
-            let setting = RunConfig { longer, ..setting };
-            Verdict::compute(&self.trial.lower_bound, &spent, &setting).filter(|_| known)
+            TimeAccount::new(self.trial, &measured).filter(|_| known)
         });
-        let mut timing_rows = Vec::new();
-        for rank in &ranks {
-            let device = rank.device.name();
-            match &rank.clock {
-                None => timing_rows.extend(timing(&self.clock, device, loop_time, self.warmup)),
-                Some(own) => {
-                    // What the host does for all of them is part of the time of each.
-                    let mut clock = Clock::at(self.clock.origin(), own.grain);
-                    clock.absorb(own);
-                    clock.absorb(&self.clock);
-                    timing_rows.extend(timing(&clock, device, loop_time, self.warmup));
-                }
-            }
-        }
         Outcome {
             status,
             reason,
@@ -80,7 +55,7 @@ impl TrainLoop<'_> {
             train_s: train_time.as_secs_f64(),
             logging_s: self.clock.total(Phase::Log).as_secs_f64(),
             peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0),
-            timing: timing_rows,
+            timing: timings(&self.clock, &ranks, loop_time, self.warmup),
             transfers: ranks
                 .iter()
                 .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock)))
@@ -92,14 +67,30 @@ impl TrainLoop<'_> {
                 .collect(),
             instrument: instrument(&self.clock, &ranks),
             traces: traces(&self.clock, &ranks),
-            verdict,
-            longer,
+            account,
+            load: None,
             no_model: None,
         }
     }
 }
 
 impl TrainLoop<'_> {
+    /// How often replicas were compared; `None` where they were not.
+    fn comparisons(&self) -> Option<String> {
+        let (count @ 1.., time) = self.comparing else { return None };
+        let time = units::seconds(time.as_secs_f64());
+        let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+        Some(format!("replicas compared {times} in {time}, equal"))
+    }
+
+    /// Steps on the fewer rows that an epoch ends with.
+    fn last_steps(&self) -> u64 {
+        match self.trial.programs.train_last {
+            Some(_) => self.step / self.trial.steps_per_epoch.max(1),
+            None => 0,
+        }
+    }
+
     /// How rows came to the steps. Where phases are timed, one of them is that of the rows; else every thread of a team
     /// fetches its share, all of them at the same time.
     fn rows(&self) -> RowsCame {
@@ -165,7 +156,7 @@ enum RowsCame {
     Resident,
     /// In chunks that were waited for.
     InChunks,
-    /// The steps fetched them from their file, in so many seconds.
+    /// The steps fetched them from their file: seconds.
     Fetched(f64),
 }
 
@@ -189,7 +180,8 @@ impl RunTimes<'_> {
         Measured {
             compute_s: all_s - fetch_s,
             fetch_s,
-            transfer_s: (self.host)(Phase::Upload) + waited_s,
+            wait_s: waited_s,
+            upload_s: (self.host)(Phase::Upload),
             log_s: (self.host)(Phase::Log),
             all_reduce_s: (self.host)(Phase::AllReduce),
             ..Measured::default()
@@ -197,7 +189,7 @@ impl RunTimes<'_> {
     }
 
     /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
-    /// that they append to. The verdict takes of the host's times only what the GPU stood idle for.
+    /// that they append to.
     fn of_gpu(&self) -> Measured {
         let work = Self::PHASES.into_iter().chain([Phase::Data, Phase::Log]).map(self.device);
         let waited_s = match self.rows {
@@ -206,7 +198,9 @@ impl RunTimes<'_> {
         };
         Measured {
             compute_s: work.sum(),
-            transfer_s: (self.host)(Phase::Upload) + waited_s,
+            wait_s: waited_s,
+            // Chunks are copied while the host is elsewhere.
+            upload_s: (self.host)(Phase::Upload).max((self.device)(Phase::Upload)),
             log_s: (self.host)(Phase::Log),
             all_reduce_s: (self.device)(Phase::AllReduce),
             ..Measured::default()
@@ -219,6 +213,24 @@ fn log_waits(device: &Device) -> u64 {
     let is_log =
         |(kind, purpose, _): &(Kind, Purpose, Line)| *kind == Kind::DeviceToHost && *purpose == Purpose::Log;
     device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count).sum()
+}
+
+/// The rows of all devices. What the host does for all of them is part of the time of each.
+fn timings(run: &Clock, ranks: &[Rank], loop_time: Duration, warmup: Option<Duration>) -> Vec<PhaseTime> {
+    let mut rows = Vec::new();
+    for rank in ranks {
+        let device = rank.device.name();
+        match &rank.clock {
+            None => rows.extend(timing(run, device, loop_time, warmup)),
+            Some(own) => {
+                let mut clock = Clock::at(run.origin(), own.grain);
+                clock.absorb(own);
+                clock.absorb(run);
+                rows.extend(timing(&clock, device, loop_time, warmup));
+            }
+        }
+    }
+    rows
 }
 
 /// The rows of `timing.csv`: phases, `other` as what is left of the loop, `total`, `warmup`.

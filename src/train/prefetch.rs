@@ -8,13 +8,10 @@ use std::{
     ops::Range,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use crate::{
-    device::{self, RowReader},
-    plan::READERS_AHEAD,
-};
+use crate::{device::RowReader, plan::READERS_AHEAD};
 
 /// Rows of the sample.
 const LOOKS: usize = 16;
@@ -24,6 +21,18 @@ const PIECE: usize = 16;
 
 /// Smallest window, in bytes: about ten milliseconds of a quick disk, and of steps.
 const WINDOW_BYTES: usize = 32 << 20;
+
+/// Reading a row takes longer than this only where something is waited for: a call of the system takes a microsecond or
+/// two, the quickest of disks some fifty.
+const CALL: Duration = Duration::from_micros(20);
+
+/// Bytes that are copied from memory in a second at least.
+const COPIED_PER_S: f64 = 1e9;
+
+/// Whether reading a row took so long that something was waited for.
+fn is_far(took: Duration, row_bytes: u64) -> bool {
+    took > CALL + Duration::from_secs_f64(row_bytes as f64 / COPIED_PER_S)
+}
 
 /// Rows of a window. Steps report their position at least once in a window.
 pub fn window(features: usize) -> usize {
@@ -131,7 +140,7 @@ impl Worker {
             let begun = Instant::now();
             // The step that needs the row reports its error.
             let _ = self.rows.read_rows(&[**number], &mut row);
-            device::is_far(begun.elapsed(), self.rows.row_bytes())
+            is_far(begun.elapsed(), self.rows.row_bytes())
         });
         slow.count() > 1
     }

@@ -102,7 +102,7 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
         Err(Halt::Data(_) | Halt::Changed(_)) => training.log_epoch().and_then(|()| training.flush()),
         Ok(()) | Err(Halt::Closed) => Ok(()),
     };
-    // Of which step a failed device's parameters are is not known.
+    // After a device failure we cannot tell which step its parameters belong to.
     let known = !matches!(ran, Err(Halt::Device(_)));
     let unread = matches!(ran, Err(Halt::Data(_) | Halt::Changed(_)));
     let (mut status, mut reason) = match ran {
@@ -177,8 +177,6 @@ pub(super) struct TrainLoop<'a> {
     pub(super) reads: Vec<(Kind, Purpose, Arc<Reads>)>,
     /// An end that is not the planned one.
     pub(super) ended: Option<(Status, Option<String>)>,
-    /// Whether `trainer.max_time` is what ends it.
-    pub(super) out_of_time: bool,
     /// The last step at which the files of rows were found as they were.
     pub(super) files_seen: u64,
 }
@@ -218,7 +216,6 @@ impl<'a> TrainLoop<'a> {
             ordering: Duration::ZERO,
             reads: Vec::new(),
             ended: None,
-            out_of_time: false,
             files_seen: 0,
         }
     }

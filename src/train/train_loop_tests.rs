@@ -103,7 +103,7 @@ fn trial(folder: &std::path::Path, policy: &str) -> Trial {
         rates: MachineRates::typical(""),
         sum_rates: None,
     };
-    plan(spec, facts, None, &machine, 1).expect("a plan")
+    plan(spec, facts, &machine, 1).expect("a plan")
 }
 
 /// What a run with that fault of its second device comes to, and its train rows.

@@ -44,7 +44,6 @@ impl TrainLoop<'_> {
         self.clock.record_between(Phase::Validation, start, end);
         if let Some(why) = self.patience.as_mut().and_then(|p| p.observe(&row)) {
             self.ended = Some((Status::Finished, Some(why)));
-            self.out_of_time = false;
         }
         self.last_validation = Some(row.clone());
         self.outbox.extend(self.metric_buffer.hold(row).map(Event::Validation));

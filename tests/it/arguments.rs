@@ -1,4 +1,4 @@
-//! Arguments that name keys: what they mean, and which are refused.
+//! Arguments that name keys: their meaning, and which are refused.
 
 use super::{process::Sandbox, run::LINREG};
 
@@ -77,7 +77,7 @@ fn numbers_out_of_range() {
     let message = "error: invalid value '-1' for '--virtual-gpus <N>': -1 is not in 0..=64\n\n\
                    For more information, try '--help'.\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message));
-    // What f32 has no number for but 0 would train nothing.
+    // Values that are 0 in f32 would train nothing.
     let ended = place.runner(&["check", "spec.toml", "optimizer.sgd.lr=1e-300"]);
     insta::assert_snapshot!(ended.stderr, @r"
     error: `optimizer.sgd.lr`: expected a number above 0 that fits f32, found `1e-300`
@@ -96,7 +96,7 @@ fn numbers_out_of_range() {
     ");
 }
 
-/// Two deletes, and an axis behind them: all mean the layers as the file has them.
+/// Two deletes and a later axis all refer to the layers of the file.
 #[test]
 fn indexes_of_layers_mean_the_spec_as_it_is_written() {
     let layers = r#"layers = ["tanh", { linear = { out_features = 4 } }, "relu", "sigmoid", { linear = { out_features = 1 } }]"#;

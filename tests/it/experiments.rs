@@ -7,7 +7,7 @@ use std::{
 
 use super::process::Sandbox;
 
-/// What every run of training leaves.
+/// The files of every training run.
 const FILES: [&str; 8] = [
     "environment.toml",
     "metrics.csv",
@@ -19,7 +19,7 @@ const FILES: [&str; 8] = [
     "transfers.csv",
 ];
 
-/// What every run of the lab leaves, beside the CSV files of its kind.
+/// The files of every lab run, besides the CSV files of its kind.
 const LAB_FILES: [&str; 5] = ["environment.toml", "run.log", "spec.toml", "summary.csv", "transfers.csv"];
 
 /// The kind of a spec, and the files that a run of it leaves.
@@ -60,7 +60,7 @@ fn every_spec_passes_check() {
     let place = Sandbox::new("");
     for spec in specs() {
         let ended = place.runner(&["check", spec.to_str().unwrap()]);
-        // What a sweep over devices finds missing depends on the machine.
+        // The devices that a sweep lacks depend on the machine.
         let is_missing = |line: &&str| {
             line.starts_with("warning: trial") && line.contains(": `devices.num_gpus` asks for ")
         };

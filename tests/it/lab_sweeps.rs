@@ -1,4 +1,4 @@
-//! Sweeps over the lab: which trials are held against each other, and which would only repeat another.
+//! Sweeps of lab experiments: which trials are compared, and which would only repeat another.
 
 use super::process::{Ended, Sandbox};
 
@@ -49,7 +49,7 @@ fn a_ratio_is_given_only_between_trials_that_do_the_same() {
     );
     let ended = place.runner(&["spec.toml", "matmul.count=20,40", "matmul.norm=none,trace"]);
     assert_eq!(trials(&ended), [0, 1, 2, 3].map(|trial| format!("trial {trial}: finished in TIME")));
-    // A repeat has factors of its own: it is held against its own kind.
+    // A repeat has its own factors and is compared with its own kind.
     let ended = place.runner(&["spec.toml", "logging.policy=off,buffered", "sweep.repeats=2"]);
     assert_eq!(
         trials(&ended),

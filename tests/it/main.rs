@@ -17,6 +17,7 @@ mod gpu;
 mod kernels;
 mod lab;
 mod lab_sweeps;
+mod language;
 mod moved;
 mod parity;
 mod process;

@@ -48,7 +48,7 @@ pub fn predicted(place: &Sandbox, overrides: &[&str], gpus: Vec<Gpu>) -> BTreeMa
         rates: MachineRates::typical("avx2"),
         sum_rates: None,
     };
-    let trial = plan(spec, dataset.facts(), None, &machine, 2).unwrap();
+    let trial = plan(spec, dataset.facts(), &machine, 2).unwrap();
     let movements = transfers(&trial).into_iter();
     movements.map(|m| ((m.kind.to_owned(), m.purpose.to_owned()), m.bytes)).collect()
 }

@@ -28,7 +28,7 @@ impl Sandbox {
         Self { folder, spec: PathBuf::from("spec.toml"), count: AtomicUsize::new(0) }
     }
 
-    /// For a spec that lies elsewhere.
+    /// For a spec in another folder.
     pub fn with_spec(spec: &Path) -> Self {
         Self { spec: spec.to_owned(), ..Self::new("") }
     }
@@ -45,11 +45,11 @@ impl Sandbox {
 
     /// The command, not yet started.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        // The binary may have been carried to another machine with the tests.
+        // The binary may have been copied to another machine with the tests.
         let binary = std::env::var_os("RUNNER_BINARY").unwrap_or_else(|| RUNNER.into());
         let mut command = Command::new(binary);
         command.args(arguments).current_dir(self.path());
-        // What was measured of this machine must not change what a test sees.
+        // This machine's cached rates must not affect tests.
         command.env("RUNNER_CACHE_DIR", self.path().join("cache"));
         command
     }
@@ -84,10 +84,10 @@ impl Ended {
     }
 }
 
-/// What a debug build says of itself, in a line of its own, wherever times are shown.
+/// A debug build's own line wherever times are shown.
 pub const DEBUG_BUILD: &str = "debug: its times say nothing of a release build (`cargo build --release`)";
 
-/// What was printed, as a release build prints it: the tests are mostly run with a debug build.
+/// The output without the line of a debug build, with which tests mostly run.
 pub fn without_build(text: &str) -> String {
     text.split_inclusive('\n').filter(|line| !line.trim_end().ends_with(DEBUG_BUILD)).collect()
 }
@@ -100,7 +100,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// The only run's folder, whatever became of it.
+    /// The only run's folder.
     pub fn folder(&self) -> Folder {
         Folder::within(&self.runs).unwrap_or_else(|| panic!("not one run: {:?}", self.ended))
     }

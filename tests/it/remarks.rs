@@ -261,23 +261,13 @@ fn outputs_that_stand_for_no_class_and_batches_beyond_the_rows() {
     );
 }
 
-/// A run of a few steps is bound by its start; what would make it longer depends on what ended it.
+/// A run of a few steps is bound by its start.
 #[test]
-fn a_short_run_is_advised_by_what_ended_it() {
-    let place = place(40);
-    let advised = |arguments: &[&str]| {
-        let ended = place.run(arguments).ended;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        let line = ended.stdout.lines().find(|line| line.starts_with("  bound by ")).unwrap().to_owned();
-        let (_, advice) = line.split_once("; first: ").unwrap();
-        advice.split(". The training itself").next().unwrap().to_owned()
-    };
-    assert_eq!(advised(&[]), "more epochs, or several trials in one sweep");
-    let steps = "a larger `trainer.max_steps`, or several trials in one sweep";
-    assert_eq!(advised(&["trainer.max_steps=2"]), steps);
-    // A loss that never improves by so much stops the run after the second validation.
-    let stops = "trainer.early_stopping={ patience = 1, min_delta = 1e30 }";
-    assert_eq!(advised(&[stops]), "several trials in one sweep");
+fn a_short_run_is_bound_by_its_start() {
+    let ended = place(40).run(&[]).ended;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let line = ended.stdout.lines().find(|line| line.starts_with("  bound by ")).unwrap();
+    assert!(line.starts_with("  bound by         start-up and files, "), "{line}");
 }
 
 /// Quiet commands leave their warnings, their errors, what came of them and the exit code.

@@ -82,7 +82,7 @@ fn the_first_line_of_the_spec_repeats_the_run() {
     let text = first.text("spec.toml");
     let command = text.lines().next().unwrap().strip_prefix("# runner ").unwrap();
     let again = place.path().join("again");
-    // From another folder, by a shell, as a person would.
+    // From another folder through a shell, as a user would.
     let line = format!("exec {RUNNER} {command} --runs-dir {}", again.display());
     let ended = Ended::from_output(Command::new("sh").args(["-c", &line]).current_dir("/").output().unwrap());
     assert_eq!(ended.code, Some(0), "{line}\n{}", ended.stderr);
@@ -253,7 +253,7 @@ fn streamed_rows_give_the_same_numbers() {
          [optimizer.sgd]\nlr = 0.1\n"
     ));
     for shuffle in ["data.shuffle=true", "data.shuffle=false"] {
-        // Every member of a team fetches its own; a device with a memory of its own gets chunks.
+        // Every member of a team reads its own rows; a device with its own memory gets chunks.
         let team: &[&str] = &["devices.engine=team", "--threads=3"];
         let apart: &[&str] = &["devices.num_gpus=1", "--virtual-gpus=1"];
         for more in [&[][..], &["trainer.max_steps=6"], &["logging.policy=immediate"], team, apart] {
@@ -313,7 +313,7 @@ fn a_loss_that_is_no_number_ends_the_run() {
     assert_eq!(run("logging.policy=off").metrics().rows.len(), 0);
 }
 
-/// In a later epoch, on the last and smaller batch: the first epochs' rows and validations stay.
+/// In a later epoch, on the last and smaller batch: earlier rows and validations are kept.
 #[test]
 fn a_run_may_diverge_late() {
     let place = Sandbox::new(LINREG);
@@ -361,7 +361,7 @@ fn steps_epochs_and_times_end_a_run() {
 #[test]
 fn early_stopping_counts_validations_without_improvement() {
     let place = Sandbox::new(LINREG);
-    // Nothing improves by so much but the first.
+    // Only the first validation improves by this much.
     let stopping = |patience: u32, delta: &str| {
         format!(
             "trainer.early_stopping={{metric = \"validation.loss\", patience = {patience}, min_delta = {delta}}}"
@@ -376,7 +376,7 @@ fn early_stopping_counts_validations_without_improvement() {
     assert_eq!(run.summary("epochs"), "10");
 }
 
-/// Ten epochs on MNIST's test images by the textbook's network.
+/// Ten epochs on MNIST's test images with the textbook's network.
 #[test]
 fn mnist_is_learned() {
     let folder = env::var_os("RUNNER_TEST_DATA").map(|folder| PathBuf::from(folder).join("mnist"));

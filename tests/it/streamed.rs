@@ -69,34 +69,19 @@ fn chunks_are_part_of_the_memory_that_is_told() {
     assert!((0.0..700e3).contains(&beside), "{memory:?}");
 }
 
-/// The time to fetch rows is measured on the file, and is part of the floor that a run is held against.
+/// The time to fetch rows is measured: by `check` on the file, and in the run's own time.
 #[test]
 fn what_fetching_takes_is_measured_and_counted() {
     // Rows of 8 KB: each step fetches its own.
     let place = place(600, 2000, "");
     let threads = "--threads=1";
     let page = place.runner(&["check", "spec.toml", threads]).stdout;
-    let step = lines(&page, "a");
-    assert!(
-        step[1].contains(" by the cost model, from typical rates of the machine and measured ones of the file, bound by file reads; "),
-        "{step:?}"
-    );
-    assert!(step[2].starts_with("20 rows from the file in ") && step[2].contains(" of it"), "{step:?}");
-    let order = "an epoch begins with 1.80 µs for the order of its rows, while nothing is computed";
-    assert_eq!(step[3], order);
-    assert!(step[4].starts_with("one by itself in "), "{step:?}");
-    assert!(step[4].contains("B/s, measured on "), "{step:?}");
-    let seen = [" rows, all of which the system had in memory", " came from the disk, in "];
-    assert!(seen.iter().any(|seen| step[4].contains(seen)), "{step:?}");
+    assert!(page.contains(" measured on rows of the file"), "{page}");
     assert!(page.contains("; fetched from the file row by row, and checked then\n"), "{page}");
-    // What was read is part of the run's time.
     let run = place.run(&[threads, "trainer.validate_every_epochs=0", "-v"]).ended_by(0);
     let log = run.text("run.log");
-    assert!(
-        log.contains(" its floor by typical rates of the machine and measured ones of the file; "),
-        "{log}"
-    );
-    assert!(log.contains("INFO  rows from the file: one by itself in "), "{log}");
+    let time = log.lines().find(|line| line.contains(" training time: ")).unwrap();
+    assert!(time.contains("file reads "), "{log}");
     let table = run.table("transfers.csv");
     let read = table.only("kind", "read");
     assert_eq!(numbers(&read, "bytes"), [2.0 * 450.0 * 8000.0]);
@@ -105,7 +90,7 @@ fn what_fetching_takes_is_measured_and_counted() {
 
     // Nothing of a file is said where there is none.
     let page = place.runner(&["check", "spec.toml", "data.placement=resident", threads]).stdout;
-    assert!(page.contains(" by the cost model, from typical rates, bound by "), "{page}");
+    assert!(page.contains(" by typical rates, bound by "), "{page}");
     assert!(!page.contains("from the file"), "{page}");
 }
 
@@ -150,7 +135,6 @@ fn narrow_rows_are_read_many_at_a_time() {
         page.contains("; streamed, an epoch in one chunk of rows from the file, and checked then\n"),
         "{page}"
     );
-    assert!(lines(&page, "a")[2].contains(", beside it"), "{page}");
     let page = place.runner(&["check", "spec.toml", "data.shuffle=false"]).stdout;
     assert!(page.contains("; fetched from the file row by row, and checked then\n"), "{page}");
     for more in [&[][..], &["trainer.max_steps=120"], &["--threads=2", "devices.engine=team"]] {
@@ -207,34 +191,7 @@ fn an_epoch_in_one_chunk_is_no_more_than_its_rows() {
     assert!(check(&["data.placement=resident"]).stderr.is_empty());
 }
 
-/// Nothing hides the first chunk of an epoch: where it is the only one, a step takes what reading and computing take.
-#[test]
-fn the_first_chunk_of_an_epoch_is_waited_for() {
-    let place = place(3000, 5, "");
-    let page = place.runner(&["check", "spec.toml"]).stdout;
-    let step = lines(&page, "a");
-    let seconds = |text: &str| -> f64 {
-        let (number, unit) = text.split_once(' ').expect("a number and its unit");
-        let unit = [("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)].into_iter().find(|(name, _)| *name == unit);
-        number.parse::<f64>().expect("a number") * unit.expect("a unit").1
-    };
-    let total = seconds(step[1].split(" by the cost model").next().expect("a time"));
-    let read = step[2].strip_prefix("20 rows from the file in ").expect("a time");
-    let read = seconds(read.split(", beside it").next().expect("a time"));
-    let waits = step[3].strip_prefix("an epoch begins with ").expect("waits");
-    let waits = waits.strip_suffix(" for its first chunk, while nothing is computed").expect("a wait");
-    let (order, first) = waits.split_once(" for the order of its rows and ").expect("two waits");
-    let (order, first) = (seconds(order), seconds(first));
-    // 2,250 rows are 113 steps; words have three digits.
-    assert!((first / (112.5 * read) - 1.0).abs() < 0.05, "{step:?}");
-    assert!((order / (2250.0 * 4e-9) - 1.0).abs() < 0.01, "{step:?}");
-    assert!(total > 0.97 * (read + order / 113.0), "{step:?}");
-    let log = place.run(&["-v"]).ended_by(0).text("run.log");
-    assert!(log.contains("INFO  rows from the file: one by itself in "), "{log}");
-}
-
-/// Every repeat has its own validation rows, and all are planned alike: by typical file rates, whatever is
-/// measured, which is once for all of them.
+/// Every repeat has its own validation rows, and all are planned alike.
 #[test]
 fn repeats_are_planned_alike() {
     let place = place(600, 2000, "[sweep]\nrepeats = 4\n");
@@ -248,16 +205,13 @@ fn repeats_are_planned_alike() {
             let Ok(log) = fs::read_to_string(trial.expect("a trial").path().join("run.log")) else {
                 continue;
             };
-            let of = |word: &str| {
-                let line = log.lines().find_map(|line| Some(line.split_once(word)?.1.to_owned()));
-                line.unwrap_or_else(|| panic!("{word}: {log}"))
-            };
-            reported.push([of("engine "), of("rows from the file: ")]);
+            let engine = log.lines().find_map(|line| Some(line.split_once("engine ")?.1.to_owned()));
+            reported.push(engine.unwrap_or_else(|| panic!("{log}")));
         }
     }
     assert_eq!(reported.len(), 4);
     assert!(reported.iter().all(|other| *other == reported[0]), "{reported:?}");
-    // Another process measures again and gets an equal plan.
+    // Another process gets an equal plan.
     let engine = |_| lines(&place.runner(&["check", "spec.toml", threads]).stdout, "engine");
     let engines = [0; 4].map(engine);
     assert!(engines.iter().all(|other| *other == engines[0]), "{engines:?}");

@@ -1,5 +1,4 @@
-//! What parity runs: the spec's job on the CPU and on several counts of devices, and what is said of how it differs from
-//! the spec.
+//! The job of a parity check: the spec on the CPU and on several device counts, and its differences from the spec.
 
 use super::super::args::RunOptions;
 use crate::{
@@ -10,13 +9,12 @@ use crate::{
     },
 };
 
-/// See the module.
 pub struct ParityJob {
-    /// With all that does not depend on the devices.
+    /// The spec with all that does not depend on devices.
     pub spec: Spec,
     /// The devices that are compared; the first is the CPU.
     pub requests: Vec<Request>,
-    /// Of the GPUs.
+    /// The GPUs' precision.
     pub precision: Precision,
     /// How this differs from what the spec says.
     pub notes: Vec<String>,
@@ -27,7 +25,7 @@ pub struct ParityJob {
 const CPU: Request = Request::NumGpus(GpuCount::Exactly(0));
 
 impl ParityJob {
-    /// So many steps of one global batch each, and the loss of every one.
+    /// `steps` steps of one global batch each, logging every loss.
     pub fn new(
         experiment: &Experiment,
         options: &RunOptions,
@@ -80,7 +78,7 @@ impl ParityJob {
         let fits = match spec.devices.engine {
             EngineChoice::Auto => true,
             EngineChoice::Serial | EngineChoice::Team => !on_gpus,
-            // Of several, a graph is what the plan picks where it can be had.
+            // For several GPUs the plan chooses a graph if possible.
             EngineChoice::Persistent | EngineChoice::Cooperative | EngineChoice::Graph => on_gpus && !several,
             EngineChoice::Launch => on_gpus,
         };
@@ -90,7 +88,7 @@ impl ParityJob {
         spec
     }
 
-    /// Where the spec's engine cannot run, the plan picks one.
+    /// If the spec's engine cannot run, the plan chooses one.
     fn with_note_on_engines(mut self) -> Self {
         let engine = self.spec.devices.engine;
         let own = self.requests.iter().filter(|request| self.on(request).devices.engine == engine).count();
@@ -106,7 +104,7 @@ impl ParityJob {
     }
 }
 
-/// Those that the command line asks for, else every count that there is; the CPU first in any case.
+/// The requests of the command line, else every available count; the CPU is always first.
 fn requests(experiment: &Experiment, options: &RunOptions, machine: &Machine) -> Vec<Request> {
     let asks = |word: &String| {
         ["devices.num_gpus=", "devices.use=", "devices={"].iter().any(|key| word.starts_with(key))

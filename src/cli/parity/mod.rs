@@ -1,5 +1,4 @@
-//! `runner parity SPEC.toml`: the same steps on the CPU and on every count of GPUs there is, held against each other.
-//! Nothing is written.
+//! `runner parity SPEC.toml`: compares equal steps on the CPU and on every available number of GPUs. Writes nothing.
 
 mod job;
 mod rule;
@@ -78,7 +77,7 @@ fn curve(
     let planned = Trial::plan(&spec, datasets, machine, threads).map_err(|e| match e {
         PlanError::Problems(problems) => refused(problems),
         PlanError::Missing(problem) => {
-            // What is to happen elsewhere where a device is missing means nothing here.
+            // `on_missing` does not apply here.
             refused(vec![
                 problem.hint("parity compares what is there: leave it out for every count that there is"),
             ]);

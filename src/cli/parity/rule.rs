@@ -1,13 +1,13 @@
-//! When two runs did the same mathematics.
+//! The criterion of parity: whether two runs agree within rounding.
 
 use crate::spec::Precision;
 
-/// What a run on some devices came to.
+/// The result of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
-    /// Their names.
+    /// The devices' names.
     pub devices: String,
-    /// Of a step, in words.
+    /// A step, as text.
     pub rows: String,
     /// The loss of every step.
     pub losses: Vec<f64>,
@@ -15,50 +15,49 @@ pub struct Curve {
     pub parameters: Vec<f32>,
 }
 
-/// Losses `a` and `b` of the same step may differ by `r |b| + s t`, where `t` is the mean square of the targets for a
-/// regression, since a loss near 0 is a difference of numbers of that size, and 0 for a classification. In f32 `r` is
-/// 1e-5 and `s` 1e-9.
+/// Losses `a` and `b` of a step may differ by `r |b| + s t`. For a regression `t` is the mean square of the targets, since a
+/// loss near 0 is a difference of numbers of that size; for a classification it is 0. In f32, `r` is 1e-5 and `s` 1e-9.
 ///
-/// Where products round their operands, each to within `u` of it, `r` is `32 u` and `s` the square of that: an estimate
-/// of what rounding makes of a loss, which no library promises.
+/// If products round their operands with a relative error `u`, `r` is `32 u` and `s` is `r` squared: an estimate of the
+/// effect on a loss, which no library guarantees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     pub target_square: f64,
     pub precision: Precision,
 }
 
-/// Steps that the rule is stated for. Rounding sets two runs apart a little, and every step makes more of it, the more
-/// the further training goes: what a later step differs by tells of the model, not of the sums.
+/// Steps that are judged. Every step amplifies rounding differences, so the differences of later steps depend on the model,
+/// not on the sums.
 pub const JUDGED: usize = 200;
 
-/// How far a curve is from another.
+/// The difference of two curves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// The step (1-based) that comes nearest to the limit, or goes furthest beyond it.
+    /// The step (1-based) with the largest share of its limit.
     pub step: usize,
     /// The difference of its losses.
     pub loss: f64,
-    /// Its part of the limit there.
+    /// Its share of the limit.
     pub of_limit: f64,
-    /// The same of the steps that are not judged, where there are any.
+    /// The worst of the steps that are not judged, if any.
     pub later: Option<Later>,
-    /// The length of the difference of the parameters over the length of the reference's.
+    /// Norm of the parameters' difference, relative to the reference's norm.
     pub parameters: f64,
 }
 
-/// The step beyond the judged ones that goes furthest.
+/// The worst step after the judged ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Later {
     /// 1-based.
     pub step: usize,
-    /// Its part of what would be the limit.
+    /// Its share of what would be the limit.
     pub of_limit: f64,
 }
 
 impl Rule {
-    /// What losses may differ by: the part of the loss, and that of the mean square of the targets.
+    /// `r` and `s` of the limit.
     pub fn parts(self) -> [f64; 2] {
-        // Mantissas of 10 and of 7 bits, and the one that is not stored.
+        // Mantissas of 10 and 7 bits, plus the implicit one.
         let rounded = |bits: i32| 32.0 * 2f64.powi(-(bits + 1));
         match self.precision {
             Precision::F32 => [1e-5, 1e-9],
@@ -67,7 +66,7 @@ impl Rule {
         }
     }
 
-    /// What the parameters may differ by, of the length of all of them taken as one vector.
+    /// Limit of the parameters' relative difference, taken as one vector.
     pub fn parameters(self) -> f64 {
         match self.precision {
             Precision::F32 => 1e-4,
@@ -75,19 +74,19 @@ impl Rule {
         }
     }
 
-    /// What the losses may differ by where the reference is `b`.
+    /// Limit of the losses' difference for the reference `b`.
     pub fn limit(self, b: f64) -> f64 {
         let [of_loss, of_targets] = self.parts();
         of_loss * b.abs() + of_targets * self.target_square
     }
 
-    /// `curve` held against `reference`. Of equal curves the step is the first.
+    /// Compares `curve` with `reference`. For equal curves the step is the first.
     pub fn difference(self, curve: &Curve, reference: &Curve) -> Difference {
         let mut worst = Difference { step: 1, loss: 0.0, of_limit: 0.0, later: None, parameters: 0.0 };
         for (i, (a, b)) in curve.losses.iter().zip(&reference.losses).enumerate() {
             let loss = (a - b).abs();
             let of_limit = if loss == 0.0 { 0.0 } else { loss / self.limit(*b) };
-            // What is not a number is beyond any limit.
+            // NaN exceeds any limit.
             let of_limit = if of_limit.is_nan() { f64::INFINITY } else { of_limit };
             let step = i + 1;
             if i >= JUDGED {
@@ -110,8 +109,8 @@ impl Rule {
         Difference { parameters: if parameters.is_nan() { f64::INFINITY } else { parameters }, ..worst }
     }
 
-    /// Whether a difference is small enough. The parameters are those of the last step: after more steps than are judged
-    /// they must only be numbers.
+    /// Whether a difference is within the limits. The parameters are those of the last step: after more than the judged steps
+    /// they must only be finite.
     pub fn holds(self, difference: &Difference) -> bool {
         let parameters = if difference.later.is_some() { f64::MAX } else { self.parameters() };
         difference.of_limit <= 1.0 && difference.parameters <= parameters

@@ -1,4 +1,4 @@
-//! What parity prints.
+//! The output of a parity check.
 
 use std::fmt::Write;
 
@@ -7,18 +7,18 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::rule::{Curve, JUDGED, Rule};
 use crate::{spec::Precision, units};
 
-/// What parity prints.
+/// The output.
 #[derive(Default)]
 pub struct Page {
-    /// All of it.
+    /// The full text.
     pub text: String,
     /// Its last line.
     pub verdict: String,
-    /// Whether every count of devices did the same mathematics.
+    /// Whether all device counts agree.
     pub holds: bool,
 }
 
-/// The page. The first curve is what the others are held against.
+/// The page; the first curve is the reference.
 pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> Page {
     let Some((reference, others)) = curves.split_first() else { return Page::default() };
     let steps = units::counted(reference.losses.len() as u64, "step");

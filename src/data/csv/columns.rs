@@ -2,10 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{
-    faults::{self, MOST},
-    text::Text,
-};
+use super::text::{MOST, Text, unclosed};
 use crate::{
     data::file,
     spec::{Csv, Problem},
@@ -98,7 +95,7 @@ fn names(spec: &Csv, text: &Text) -> Result<Vec<String>, Problem> {
     })?;
     // The file would hold only the header.
     if let Some(place) = text.unclosed_quote(0) {
-        return Err(faults::unclosed(place));
+        return Err(unclosed(place));
     }
     Ok(if spec.header { first } else { (0..first.len()).map(|column| column.to_string()).collect() })
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{columns::Columns, text::Text};
+use super::{
+    columns::Columns,
+    text::{MOST, Text, unclosed},
+};
 use crate::{
     data::{file, labels},
     spec::{Location, Problem},
@@ -16,9 +19,6 @@ pub(super) enum Kind {
     Infinite,
     TooLarge,
 }
-
-/// Maximum problems reported per file: each needs its line counted from the start of the file.
-pub(super) const MOST: usize = 20;
 
 /// Up to this many similar errors of a column are listed; otherwise the first and their number.
 const LISTED: usize = 5;
@@ -41,12 +41,6 @@ enum Fault<'a> {
     Cell { kind: Kind, sighting: &'a Sighting, is_text: bool },
     Uneven(&'a Sighting),
     Unclosed(Location),
-}
-
-/// A cell that opens a quote and ends with the file.
-pub(super) fn unclosed(place: Location) -> Problem {
-    Problem::new(place, "a quoted cell is never closed")
-        .hint("close it with `\"`; within quotes a quote is written `\"\"`")
 }
 
 #[derive(Default)]

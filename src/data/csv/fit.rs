@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     columns::Columns,
-    faults::MOST,
     table::{Table, Words},
-    text::Text,
+    text::{MOST, Text},
 };
 use crate::{
     data::{file, memory, split::Split},

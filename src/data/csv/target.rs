@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::{
     columns::Columns,
-    faults::{MOST, no_class},
+    faults::no_class,
     fit::Scale,
     table::{Target, Words},
-    text::Text,
+    text::{MOST, Text},
 };
 use crate::{
     data::{file, labels, split::Split},

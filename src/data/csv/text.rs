@@ -14,8 +14,17 @@ pub(super) struct Text {
     delimiter: u8,
 }
 
+/// Maximum problems reported per file: each needs its line counted from the start of the file.
+pub(super) const MOST: usize = 20;
+
 /// Lines longer than this are not shown.
 const LONGEST_SHOWN: usize = 2000;
+
+/// A cell that opens a quote and ends with the file.
+pub(super) fn unclosed(place: Location) -> Problem {
+    Problem::new(place, "a quoted cell is never closed")
+        .hint("close it with `\"`; within quotes a quote is written `\"\"`")
+}
 
 impl Text {
     /// Reads the file that `key` names.

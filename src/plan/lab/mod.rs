@@ -121,7 +121,7 @@ fn largest(sizes: impl Iterator<Item = u64>) -> usize {
     places.max().map_or(0, |(_, std::cmp::Reverse(place))| place)
 }
 
-/// Of the factors and the product of a shape.
+/// Elements of a shape's factors and product.
 fn numbers([m, k, n]: &[usize; 3]) -> u64 {
     let area = |a: usize, b: usize| (a as u64).saturating_mul(b as u64);
     area(*m, *k).saturating_add(area(*k, *n)).saturating_add(area(*m, *n))

@@ -1,5 +1,5 @@
-//! A tour of tensors played through without memory: where each tensor will live, of what shape, and what will be
-//! raised. What cannot work is told here, at its place in the spec.
+//! Plans a tensor experiment without memory: each tensor's device and shape, and each expected error. Steps that cannot work
+//! are reported at their location in the spec.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Which copies are measured, by the devices that are there.
+//! Chooses the copies to measure, by the available devices.
 
 use super::{DeviceId, Machine, gpus_in_words};
 use crate::spec::lab::{Direction, Memory, Transfer};

@@ -2,26 +2,46 @@
 
 use std::{fmt::Write, path::Path};
 
-use super::super::{
-    LabTable, messages,
-    summary::{logging_share, per_second},
-};
+use super::super::{LabTable, messages, summary::per_second};
 use crate::{
-    event::{Header, Outcome, Status},
+    event::{Header, Outcome, Status, ValidationRow},
     units,
 };
 
-/// Columns of a name in the table, unless one needs more.
-const NAME: usize = 15;
+/// Columns of a name in the table.
+const NAME: usize = 16;
 
-/// The table at the end: how it went, and where it is kept.
-pub(super) fn table(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path, color: bool) -> String {
-    let mut text =
-        format!("{} {} in {}\n\n", header.name, painted(outcome.status, color), units::seconds(wall_s));
-    let rows = rows(header, outcome, wall_s, folder);
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(NAME) + 1;
-    for (name, value) in rows {
-        let _ = writeln!(text, "  {name:<width$} {value}"); // a String takes every write
+/// The best validation of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Best {
+    /// Its loss.
+    pub loss: f64,
+    /// The epoch after which it was taken.
+    pub epoch: u64,
+}
+
+impl Best {
+    /// The better one of what is known and a new validation.
+    pub fn of(known: Option<Self>, row: &ValidationRow) -> Option<Self> {
+        let is_better = row.loss.is_finite() && known.is_none_or(|best| row.loss < best.loss);
+        if is_better { Some(Self { loss: row.loss, epoch: row.epoch }) } else { known }
+    }
+}
+
+/// The summary at the end: at most eight lines, but for what went wrong. The rest is in `run.log`, and is shown with `-v`.
+pub(super) fn table(
+    header: &Header,
+    outcome: &Outcome,
+    best: Option<Best>,
+    wall_s: f64,
+    folder: &Path,
+    color: bool,
+) -> String {
+    let devices = messages::devices_in_words(&header.devices_requested, &header.devices_used);
+    let status = painted(outcome.status, color);
+    let mut text = format!("{} {status} in {} on {devices}\n\n", header.name, units::seconds(wall_s));
+    for (name, value) in rows(header, outcome, best, wall_s, folder) {
+        let _ = writeln!(text, "  {name:<NAME$} {value}"); // a String takes every write
     }
     text
 }
@@ -58,14 +78,16 @@ pub(super) fn folder_name(folder: &Path) -> String {
     folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(&'static str, String)> {
+fn rows(
+    header: &Header,
+    outcome: &Outcome,
+    best: Option<Best>,
+    wall_s: f64,
+    folder: &Path,
+) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if let Some(reason) = &outcome.reason {
         rows.push(("reason", reason.clone()));
-    }
-    rows.push(("devices", messages::devices_in_words(&header.devices_requested, &header.devices_used)));
-    if let Some(note) = &header.scaling_note {
-        rows.push(("scaling", note.clone()));
     }
     let (steps, epochs) = (units::count(outcome.steps), units::counted(outcome.epochs.unwrap_or(0), "epoch"));
     rows.push(("steps", format!("{steps} in {epochs}, {}", units::seconds(outcome.train_s))));
@@ -77,32 +99,36 @@ fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(
         let speed = format!("{} steps/s, {} rows/s{of}", units::rate(steps), units::rate(samples));
         rows.push(("speed", speed));
     }
-    if let Some(loss) = outcome.final_train_loss {
-        let of = match header.epoch_means {
-            true if outcome.final_train_rows < header.train_rows => {
-                let [some, all] = [outcome.final_train_rows, header.train_rows].map(units::count);
-                format!("the mean of {some} rows of the last epoch's {all}")
-            }
-            true => "the mean of the last epoch".to_owned(),
-            false => "of the last step".to_owned(),
-        };
-        rows.push(("train loss", format!("{}, {of}", units::number(loss.into()))));
-    }
+    rows.extend(train_loss(header, outcome).map(|words| ("train loss", words)));
     if let Some(loss) = outcome.final_validation_loss {
-        rows.push(("validation loss", units::number(loss)));
+        let accuracy = outcome.final_validation_accuracy;
+        let accuracy = accuracy.map(|a| format!(", accuracy {}", units::percent(a))).unwrap_or_default();
+        let best = best.filter(|best| best.loss < loss);
+        let best =
+            best.map(|b| format!("; best {} in epoch {}", units::number(b.loss), units::count(b.epoch)));
+        rows.push((
+            "validation loss",
+            format!("{}{accuracy}{}", units::number(loss), best.unwrap_or_default()),
+        ));
     }
-    if let Some(accuracy) = outcome.final_validation_accuracy {
-        rows.push(("validation accuracy", units::percent(accuracy)));
-    }
-    if let Some(share) = logging_share(outcome) {
-        rows.push(("logging", format!("{} of the time", units::percent(share))));
-    }
-    rows.extend(messages::instrument(outcome).map(|words| ("instrument", words)));
     rows.extend(messages::bound_by(outcome, wall_s).map(|words| ("bound by", words)));
     rows.extend(messages::of_build(header.build).map(|words| ("build", words.to_owned())));
     rows.extend(messages::no_model(outcome).map(|words| ("model", format!("none was written: {words}"))));
     rows.push(("folder", folder.display().to_string()));
     rows
+}
+
+/// The last training loss; where rows stand for epochs, what it is the mean of.
+fn train_loss(header: &Header, outcome: &Outcome) -> Option<String> {
+    let loss = units::number(outcome.final_train_loss?.into());
+    Some(match header.epoch_means {
+        true if outcome.final_train_rows < header.train_rows => {
+            let [some, all] = [outcome.final_train_rows, header.train_rows].map(units::count);
+            format!("{loss}, the mean of {some} of {all} rows of the last epoch")
+        }
+        true => format!("{loss}, the mean of the last epoch"),
+        false => format!("{loss}, last step"),
+    })
 }
 
 fn painted(status: Status, color: bool) -> String {
@@ -119,24 +145,21 @@ mod tests {
     use super::*;
     use crate::{event::NoModel, record::sample};
 
+    const BEST: Option<Best> = Some(Best { loss: 0.05, epoch: 1 });
     const FOLDER: &str = "runs/linreg/20270115T080000Z-0123abcd";
 
     #[test]
     fn the_whole_table() {
-        let text = table(&sample::header(), &sample::outcome(), 0.0123, Path::new(FOLDER), false);
+        let text = table(&sample::header(), &sample::outcome(), BEST, 0.0123, Path::new(FOLDER), false);
         insta::assert_snapshot!(text, @r"
-        linreg finished in 12.3 ms
+        linreg finished in 12.3 ms on cpu (asked for 1 GPU)
 
-          devices              cpu (asked for 1 GPU)
-          steps                6 in 2 epochs, 400 ms
-          speed                15.00 steps/s, 400.0 rows/s
-          train loss           1.500, of the last step
-          validation loss      0.1000
-          validation accuracy  95.0 %
-          logging              1.00 % of the time
-          instrument           0.08 % of the time: 10,000 readings of the clock at 41 ns
-          bound by             log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
-          folder               runs/linreg/20270115T080000Z-0123abcd
+          steps            6 in 2 epochs, 400 ms
+          speed            15.00 steps/s, 400.0 rows/s
+          train loss       1.500, last step
+          validation loss  0.1000, accuracy 95.0 %; best 0.05000 in epoch 1
+          bound by         log, 64.0 % of the training time
+          folder           runs/linreg/20270115T080000Z-0123abcd
         ");
     }
 
@@ -150,21 +173,16 @@ mod tests {
             final_validation_accuracy: None,
             steps: 5,
             epochs: Some(1),
-            longer: None,
             no_model: Some(NoModel::Diverged),
             ..sample::outcome()
         };
         let header = Header { build: "debug", ..sample::header() };
-        insta::assert_snapshot!(table(&header, &outcome, 75.0, Path::new(FOLDER), false), @r"
-        linreg diverged in 1 min 15 s
+        insta::assert_snapshot!(table(&header, &outcome, None, 75.0, Path::new(FOLDER), false), @r"
+        linreg diverged in 1 min 15 s on cpu (asked for 1 GPU)
 
           reason           the loss of step 5 is NaN: lower `optimizer.sgd.lr`
-          devices          cpu (asked for 1 GPU)
           steps            5 in 1 epoch, 400 ms
           speed            12.50 steps/s, 400.0 rows/s
-          logging          1.00 % of the time
-          instrument       0.08 % of the time: 10,000 readings of the clock at 41 ns
-          bound by         start-up and files, 99.3 % of 1 min 15 s; first: several trials in one sweep. The training itself: log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
           build            debug: its times say nothing of a release build (`cargo build --release`)
           model            none was written: weights that have no finite loss mean nothing; the command in `spec.toml` with `trainer.max_steps=3` writes the last whose loss is finite
           folder           runs/linreg/20270115T080000Z-0123abcd
@@ -193,9 +211,18 @@ mod tests {
         assert_eq!(messages::no_model(&failed).unwrap(), "not all weights are finite numbers");
         assert_eq!(
             words(Some(NoModel::Device)).unwrap(),
-            "of which step the parameters of a device that failed are is not known"
+            "after a device failure we cannot tell which step its parameters belong to"
         );
         assert_eq!(words(Some(NoModel::Unread)).unwrap(), "the device does not give its parameters back");
+    }
+
+    #[test]
+    fn the_best_validation_is_the_least_finite_one() {
+        let row =
+            |epoch, loss| ValidationRow { step: 1, epoch, rows: 1, loss, accuracy: None, elapsed_s: 0.0 };
+        let rows = [row(1, f64::NAN), row(2, 0.5), row(3, 0.25), row(4, 0.25), row(5, f64::INFINITY)];
+        let best = rows.iter().fold(None, Best::of);
+        assert_eq!(best, Some(Best { loss: 0.25, epoch: 3 }));
     }
 
     #[test]
@@ -203,44 +230,38 @@ mod tests {
         let header = Header { epoch_means: true, ..sample::header() };
         let line = |final_train_rows| {
             let outcome = Outcome { final_train_rows, ..sample::outcome() };
-            let text = table(&header, &outcome, 0.0123, Path::new(FOLDER), false);
+            let text = table(&header, &outcome, BEST, 0.0123, Path::new(FOLDER), false);
             text.lines().find(|line| line.contains("train loss")).unwrap_or_default().to_owned()
         };
-        assert_eq!(line(80), "  train loss           1.500, the mean of the last epoch");
-        assert_eq!(line(48), "  train loss           1.500, the mean of 48 rows of the last epoch's 80");
+        assert_eq!(line(80), "  train loss       1.500, the mean of the last epoch");
+        assert_eq!(line(48), "  train loss       1.500, the mean of 48 of 80 rows of the last epoch");
     }
 
     #[test]
-    fn weak_scaling_and_virtual_devices_are_named() {
+    fn virtual_devices_are_named() {
         let header = Header {
             devices_requested: "2".to_owned(),
             devices_used: vec!["virtual:0".to_owned(), "virtual:1".to_owned()],
             virtual_devices: true,
-            scaling_note: Some("weak scaling: a step takes 64 rows".to_owned()),
             ..sample::header()
         };
-        let text = table(&header, &sample::outcome(), 0.0123, Path::new(FOLDER), false);
+        let text = table(&header, &sample::outcome(), BEST, 0.0123, Path::new(FOLDER), false);
         insta::assert_snapshot!(text, @r"
-        linreg finished in 12.3 ms
+        linreg finished in 12.3 ms on virtual:0, virtual:1
 
-          devices              virtual:0, virtual:1
-          scaling              weak scaling: a step takes 64 rows
-          steps                6 in 2 epochs, 400 ms
-          speed                15.00 steps/s, 400.0 rows/s, of virtual devices
-          train loss           1.500, of the last step
-          validation loss      0.1000
-          validation accuracy  95.0 %
-          logging              1.00 % of the time
-          instrument           0.08 % of the time: 10,000 readings of the clock at 41 ns
-          bound by             log, 64.0 % of the time; a step of 0.76 µs is 4.0x its floor by measured rates; first: `logging.policy=buffered` moves the losses in blocks
-          folder               runs/linreg/20270115T080000Z-0123abcd
+          steps            6 in 2 epochs, 400 ms
+          speed            15.00 steps/s, 400.0 rows/s, of virtual devices
+          train loss       1.500, last step
+          validation loss  0.1000, accuracy 95.0 %; best 0.05000 in epoch 1
+          bound by         log, 64.0 % of the training time
+          folder           runs/linreg/20270115T080000Z-0123abcd
         ");
     }
 
     #[test]
     fn only_the_status_is_painted() {
-        let text = table(&sample::header(), &sample::outcome(), 0.0123, Path::new(FOLDER), true);
-        assert!(text.starts_with("linreg \x1b[1;32mfinished\x1b[0m in 12.3 ms\n"));
+        let text = table(&sample::header(), &sample::outcome(), BEST, 0.0123, Path::new(FOLDER), true);
+        assert!(text.starts_with("linreg \x1b[1;32mfinished\x1b[0m in 12.3 ms on cpu (asked for 1 GPU)\n"));
         assert_eq!(text.matches('\x1b').count(), 2);
     }
 }

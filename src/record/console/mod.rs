@@ -29,7 +29,7 @@ pub enum Verbosity {
     Quiet,
     /// Progress, warnings and the table.
     Normal,
-    /// `-v`: every notice and every validation, too.
+    /// `-v`: every notice, every validation and the details of the end, too.
     Verbose,
 }
 
@@ -91,6 +91,7 @@ pub struct Console {
     folder: PathBuf,
     begun: Instant,
     header: Option<Box<Header>>,
+    best: Option<closing::Best>,
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     bar: Bar,
@@ -117,6 +118,7 @@ impl Console {
             folder: folder.to_owned(),
             begun,
             header: None,
+            best: None,
             out,
             err,
             bar: Bar::default(),
@@ -146,6 +148,7 @@ impl Console {
     }
 
     fn validation(&mut self, row: &ValidationRow) {
+        self.best = closing::Best::of(self.best, row);
         let Some(header) = &self.header else { return };
         let due = match self.options.verbosity {
             Verbosity::Quiet => false,
@@ -163,6 +166,9 @@ impl Console {
         self.bar.clear(&mut self.err);
         let Some(header) = self.header.take() else { return };
         let quiet = self.options.verbosity == Verbosity::Quiet;
+        if self.options.verbosity == Verbosity::Verbose {
+            messages::details(&header, outcome).iter().for_each(|line| self.print_line(line));
+        }
         match self.options.ending {
             Ending::Table if quiet => self.waiting.push_str(&format!("{}\n", self.folder.display())),
             Ending::Table => {
@@ -171,7 +177,7 @@ impl Console {
                     let table = self.options.take_table();
                     closing::lab(&header, outcome, (table, wall_s), &self.folder, color)
                 } else {
-                    closing::table(&header, outcome, wall_s, &self.folder, color)
+                    closing::table(&header, outcome, self.best, wall_s, &self.folder, color)
                 });
             }
             Ending::Line if quiet => {}

@@ -1,4 +1,4 @@
-//! Devices that fail, panic, stall or differ, by executors that only pretend.
+//! Devices that fail, panic, stall or differ, with mock executors.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -12,32 +12,32 @@ use crate::{
     program::Hyper,
 };
 
-/// How long devices wait for each other here.
+/// Time limit of waits in these tests.
 const SHORT: Duration = Duration::from_millis(500);
 
-/// A device that has gone wrong may do so for as long as this; nothing here waits for it.
+/// A stalled device ends after this time; no test waits for it.
 const FOR_EVER: Duration = Duration::from_secs(600);
 
-/// What goes wrong, in the block of steps that holds step 3.
+/// The error, in the block of steps with step 3.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     None,
     Error,
     Panic,
     Stall,
-    /// A parameter is not the others'.
+    /// A parameter differs from the others'.
     Differ,
 }
 
-/// Sums a number over the devices at each step.
+/// All-reduces one element at each step.
 struct Pretended {
     name: String,
     fault: Fault,
     collective: Shared,
     value: f32,
-    /// Lives as long as its thread holds it.
+    /// Alive while its thread holds it.
     alive: Arc<AtomicUsize>,
-    /// Held by the test for as long as the stall lasts.
+    /// Held by the test during the stall.
     stall: Arc<Mutex<()>>,
 }
 
@@ -94,8 +94,8 @@ impl Executor for Pretended {
     }
 }
 
-/// A world of devices with these faults, and what tells how many of them still live. The limits are of each other's
-/// waits and of an answer's.
+/// A group of devices with these errors, and a count of those alive. The limits are for waits among devices and for
+/// answers.
 fn group(faults: &[Fault], limits: [Duration; 2], stall: &Arc<Mutex<()>>) -> (DeviceGroup, Arc<AtomicUsize>) {
     let names: Vec<String> = (0..faults.len()).map(|rank| format!("gpu:{rank}")).collect();
     let (handles, abort) = shared(names.clone(), limits[0]);
@@ -119,7 +119,7 @@ fn steps(group: &mut DeviceGroup, step: u64, steps: usize) -> Result<Ran, Device
     group.run(&block, &mut Clock::new(Grain::Phases), &mut Vec::new())
 }
 
-/// Two good steps, then a block in which something goes wrong: what is said, and how many devices come to an end.
+/// Two good steps, then a block with an error: the message, and the number of devices that end.
 fn after(faults: &[Fault], limits: [Duration; 2]) -> (String, usize) {
     let stall = Arc::new(Mutex::new(()));
     let stalled = stall.lock().expect("no panic");
@@ -127,12 +127,12 @@ fn after(faults: &[Fault], limits: [Duration; 2]) -> (String, usize) {
     steps(&mut group, 0, 2).expect("the first steps");
     let begun = Instant::now();
     let said = steps(&mut group, 2, 7).map(drop).map_err(|e| e.to_string());
-    // What is asked after a fault is answered by a device that can, or refused at once.
+    // Later commands are answered by a working device or refused at once.
     let _ = group.read(Purpose::Log, VALUE, &mut [0.0]);
     let _ = group.settle(Purpose::Log, &mut Clock::new(Grain::Phases), &mut Vec::new());
     let ended = group.finish().len();
     assert!(begun.elapsed() < FOR_EVER, "somebody was waited for");
-    // Those that came to an end are gone; only a stalled one lives until it is let go.
+    // Ended devices are gone; only a stalled one lives until it is released.
     let stalling = faults.iter().filter(|f| **f == Fault::Stall).count();
     assert_eq!((alive.load(Ordering::SeqCst), ended), (stalling, faults.len() - stalling));
     drop(stalled);
@@ -149,7 +149,7 @@ fn a_device_that_fails_ends_the_work_of_all() {
         (vec![Panic, None], "`gpu:0` panicked at steps 3 to 9: the end of gpu:0"),
         (vec![None, None, Panic], "`gpu:2` panicked at steps 3 to 9: the end of gpu:2"),
     ] {
-        // The others wait for ever but for being let go.
+        // The others would wait for ever without the release.
         assert_eq!(after(&faults, [FOR_EVER; 2]), (said.to_owned(), faults.len()));
     }
 }
@@ -168,7 +168,7 @@ fn a_device_that_stalls_is_named_by_those_that_wait() {
             [SHORT, FOR_EVER],
             "`gpu:0`, step 3: `gpu:1` did not come to the sum over devices within 500 ms",
         ),
-        // None is left to tell of the other.
+        // No device is left to report the other.
         (vec![Stall, Stall], [FOR_EVER, SHORT], "`gpu:0` did not answer within 500 ms, at steps 3 to 9"),
     ] {
         assert_eq!(after(&faults, limits).0, said);
@@ -190,7 +190,7 @@ fn what_is_asked_of_several_comes_in_their_order() {
     group.take_sums(Purpose::Log, Accumulator::Epoch, &mut sum).expect("sums");
     assert_eq!(sum, [9.5]);
     let ranks = group.finish();
-    // Each device's own ledger has what it moved itself.
+    // Each device's ledger counts its own transfers.
     let written = |rank: &Rank| rank.device.ledger.lines().find(|(kind, ..)| *kind == Kind::HostToDevice);
     assert_eq!(ranks.iter().filter_map(written).map(|(.., line)| line.bytes).collect::<Vec<_>>(), [4; 3]);
 }

@@ -1,4 +1,4 @@
-//! What cannot be compared, or only in part.
+//! Runs that cannot be compared, or only in part.
 
 use std::fs;
 

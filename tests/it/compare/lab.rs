@@ -43,14 +43,14 @@ fn the_same_products_stand_side_by_side() {
     insta::assert_snapshot!(runs.table(&["matmul"], 160), @r"
     3 runs, comparable: same processor, instruction set, threads and version
 
-     run  matmul.sizes  status    devices  products     time  products/s  ratio  logging
-       1      [16, 64]  finished  cpu            40  2.00 ms     20.00 k  1.00x    0.0 %
-       2      [16, 64]  finished  cpu            40  1.00 ms     40.00 k  2.00x    0.0 %
-       3          [16]  finished  cpu            20  1.00 ms     20.00 k           0.0 %
+     run  matmul.sizes  status    devices  products     time  products/s  speed vs run 1  logging
+       1      [16, 64]  finished  cpu            40  2.00 ms     20.00 k           1.00x    0.0 %
+       2      [16, 64]  finished  cpu            40  1.00 ms     40.00 k           2.00x    0.0 %
+       3          [16]  finished  cpu            20  1.00 ms     20.00 k                    0.0 %
 
     repeats taken together
 
-     of run  matmul.sizes  runs     time    95 % interval  products/s     95 % interval
+     of run  matmul.sizes  runs     time  50.0 % interval  products/s   50.0 % interval
        1, 2      [16, 64]     2  1.50 ms  1.00 to 2.00 ms     30.00 k  20.00 to 40.00 k
           3          [16]     1  1.00 ms                      20.00 k
 
@@ -62,7 +62,7 @@ fn the_same_products_stand_side_by_side() {
 
     noise
       noise:  in 1 of 2 configurations the interval of the train time spans more than 5.00 % of the median, 66.7 % at most
-      noise:  an interval of 2 runs is at most 50.0 % sure, whatever it is called; six can give 95 %
+      noise:  with 2 repeats the interval covers the true median 50.0 % of the time; use 6 or more for 95 %
 
     runs
       1  RUNS/matmul/a
@@ -74,7 +74,7 @@ fn the_same_products_stand_side_by_side() {
     ");
 }
 
-/// Copies, products and tours have nothing in common: none has a ratio to another kind, or keys of another's spec.
+/// Copies, products and tensor experiments are not comparable: no ratios between kinds, no keys of another kind's spec.
 #[test]
 fn kinds_are_told_apart() {
     let runs = Runs::new();
@@ -90,16 +90,16 @@ fn kinds_are_told_apart() {
     insta::assert_snapshot!(runs.table(&["matmul/a", "matmul/c", "transfer", "tensors"], 160), @r#"
     5 runs of 3 kinds (matmul, transfer, tensors), comparable within each kind: same processor, instruction set, threads and version
 
-     run      kind  matmul.sizes      name  status    devices  done     time   done/s  ratio  logging
-       1    matmul      [16, 64]    matmul  finished  cpu        40  2.00 ms  20.00 k           0.0 %
-       2    matmul          [16]    matmul  finished  cpu        20  1.00 ms  20.00 k           0.0 %
-       3  transfer             -  transfer  finished  gpu:0      20  2.00 ms  10.00 k  1.00x
-       4  transfer             -  transfer  finished  gpu:0      20  1.00 ms  20.00 k  2.00x
+     run      kind  matmul.sizes      name  status    devices  done     time   done/s  speed vs run 3  logging
+       1    matmul      [16, 64]    matmul  finished  cpu        40  2.00 ms  20.00 k                    0.0 %
+       2    matmul          [16]    matmul  finished  cpu        20  1.00 ms  20.00 k                    0.0 %
+       3  transfer             -  transfer  finished  gpu:0      20  2.00 ms  10.00 k           1.00x
+       4  transfer             -  transfer  finished  gpu:0      20  1.00 ms  20.00 k           2.00x
        5   tensors             -   tensors  finished  cpu         8   100 µs  80.00 k
 
     repeats taken together
 
-     of run      kind  matmul.sizes      name  transfer.sizes  devices  runs     time    95 % interval   done/s     95 % interval
+     of run      kind  matmul.sizes      name  transfer.sizes  devices  runs     time  50.0 % interval   done/s   50.0 % interval
           1    matmul      [16, 64]    matmul               -  cpu         1  2.00 ms                   20.00 k
           2    matmul          [16]    matmul               -  cpu         1  1.00 ms                   20.00 k
        3, 4  transfer             -  transfer        ["4KiB"]  gpu:0       2  1.50 ms  1.00 to 2.00 ms  15.00 k  10.00 to 20.00 k
@@ -122,7 +122,7 @@ fn kinds_are_told_apart() {
 
     noise
       noise:  in 1 of 4 configurations the interval of the train time spans more than 5.00 % of the median, 66.7 % at most
-      noise:  an interval of 2 runs is at most 50.0 % sure, whatever it is called; six can give 95 %
+      noise:  with 2 repeats the interval covers the true median 50.0 % of the time; use 6 or more for 95 %
 
     runs
       1  RUNS/matmul/a

@@ -1,9 +1,9 @@
-//! Whether times of runs say something of each other: by what was used, said once.
+//! Whether runs' times can be compared, judged by the used hardware and reported once.
 
 use super::{FACTS, Facts, Runs};
 use crate::process::Sandbox;
 
-/// First line, and what stands below the machine.
+/// The first line, and the text below the machine.
 fn said(runs: &Runs) -> (String, Vec<String>) {
     let text = runs.table(&["linreg"], 200);
     let (_, machine) = text.split_once("\ndifferences of environment\n").unwrap_or_default();
@@ -23,7 +23,7 @@ fn with_threads(threads: &[[u32; 2]]) -> Runs {
 fn threads_are_judged_by_those_that_computed() {
     let same = "2 runs, comparable: same processor, instruction set, threads and version".to_owned();
     assert_eq!(said(&with_threads(&[[1, 2], [1, 2]])), (same.clone(), vec![]));
-    // One could have had more, and took as many.
+    // Equal numbers of threads, one run with more available.
     let why = "each on the CPU computed with 1 thread, though there were 1 or 2";
     assert_eq!(said(&with_threads(&[[1, 2], [1, 1]])), (format!("{same}; {why}"), vec![]));
     // Another choice of the plan among equally many threads.
@@ -34,7 +34,7 @@ fn threads_are_judged_by_those_that_computed() {
             vec!["  host.threads  1 (run 1)  2 (run 2)".to_owned()]
         )
     );
-    // It was given fewer.
+    // Given fewer threads.
     let runs = with_threads(&[[2, 2], [1, 1], [2, 2]]);
     assert_eq!(
         said(&runs),

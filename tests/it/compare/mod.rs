@@ -1,4 +1,4 @@
-//! Comparing run folders: whole texts, exports that read back, and what killed processes leave behind.
+//! Comparisons of run folders: full texts, exports that read back, and folders of killed processes.
 
 use std::{fs, path::PathBuf};
 
@@ -54,7 +54,7 @@ impl Runs {
     }
 }
 
-/// What the runs differ in.
+/// The parts of a run that tests vary.
 #[derive(Clone, Copy)]
 struct Facts {
     num_gpus: u32,
@@ -66,7 +66,7 @@ struct Facts {
     commit: &'static str,
     status: &'static str,
     policy: &'static str,
-    /// Threads that computed, and that could have.
+    /// Used and available threads.
     threads: [u32; 2],
 }
 
@@ -141,7 +141,7 @@ impl Facts {
             "0.05",
             "0.003",
             self.steps_per_s,
-            "32000.0",
+            &(32.0 * self.steps_per_s.parse::<f64>().unwrap()).to_string(),
             "0.00001",
             "0.003",
             "0",
@@ -154,7 +154,7 @@ impl Facts {
     }
 }
 
-/// A sweep over `num_gpus` as it stands when it was killed in its fourth trial.
+/// A sweep over `num_gpus` that was killed in its fourth trial.
 fn sweep(runs: &Runs) {
     let two = Facts { num_gpus: 2, devices: "gpu:0;gpu:1", steps_per_s: "2500.0", ..FACTS };
     runs.run("linreg/S/000-devices.num_gpus=0", &FACTS);

@@ -1,4 +1,4 @@
-//! Whole texts of comparisons, and exports that read back.
+//! Full texts of comparisons, and exports that read back.
 
 use runner::report::{Format, compare, sweep_end};
 
@@ -19,14 +19,14 @@ fn a_run_that_diverged_and_one_that_logs_means() {
     insta::assert_snapshot!(table.split("\nruns\n").next().unwrap(), @r"
     3 runs, comparable: same processor, instruction set, threads and version
 
-     run  logging.policy  status    devices  steps  train loss, last step  train loss, epoch mean  validation loss  train time  steps/s  ratio  logging    h2d   d2h
-       1        buffered  diverged  cpu          3                  99.00                                   0.5000     3.00 ms     9000          0.30 %  4 KiB  12 B
-       2        buffered  finished  cpu          3                  1.000                                   0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
-       3       per_epoch  finished  cpu          3                                          1.500           0.5000     3.00 ms     2000  2.00x   0.30 %  4 KiB  12 B
+     run  logging.policy  status    devices  steps  train loss, last step  train loss, epoch mean  validation loss  train time  steps/s  speed vs run 2  logging    h2d   d2h
+       1        buffered  diverged  cpu          3                  99.00                                   0.5000     3.00 ms     9000                   0.30 %  4 KiB  12 B
+       2        buffered  finished  cpu          3                  1.000                                   0.5000     3.00 ms     1000           1.00x   0.30 %  4 KiB  12 B
+       3       per_epoch  finished  cpu          3                                          1.500           0.5000     3.00 ms     2000           2.00x   0.30 %  4 KiB  12 B
     ");
 }
 
-/// Repeats of runs that were started one by one are known by their numbers and by what their specs differ in.
+/// Repeats started one by one are identified by their numbers and the differences of their specs.
 #[test]
 fn repeats_of_single_runs_have_keys() {
     let runs = Runs::new();
@@ -38,9 +38,9 @@ fn repeats_of_single_runs_have_keys() {
     let table = runs.table(&["linreg"], 160);
     let repeats = table.split("repeats taken together\n\n").nth(1).unwrap().split("\nnoise").next().unwrap();
     insta::assert_snapshot!(repeats, @r"
-     of run  trainer.max_epochs  runs  train time    95 % interval  steps/s  95 % interval  ratio
-    1, 3, 4                   3     3     3.00 ms  3.00 to 3.00 ms     1100   1000 to 1200  1.00x
-       2, 5                   4     2     3.00 ms  3.00 to 3.00 ms    950.0  900.0 to 1000  0.86x
+     of run  trainer.max_epochs  runs  train time  ≥ 50.0 % interval  steps/s  ≥ 50.0 % interval  speed vs run 1
+    1, 3, 4                   3     3     3.00 ms    3.00 to 3.00 ms     1100       1000 to 1200           1.00x
+       2, 5                   4     2     3.00 ms    3.00 to 3.00 ms    950.0      900.0 to 1000           0.86x
 
      of run  trainer.max_epochs  runs  train loss, last step  validation loss
     1, 3, 4                   3     3                  1.000           0.5000
@@ -56,20 +56,20 @@ fn two_runs_of_the_same_bits() {
     insta::assert_snapshot!(runs.table(&["linreg/a", "linreg/b"], 160), @r"
     2 runs, comparable: same processor, instruction set, threads and version
 
-     run  status    devices  steps  train loss, last step  validation loss  train time  steps/s  ratio  logging    h2d   d2h
-       1  finished  cpu          3                  1.000           0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
-       2  finished  cpu          3                  1.000           0.5000     3.00 ms     2000  2.00x   0.30 %  4 KiB  12 B
+     run  status    devices  steps  train loss, last step  validation loss  train time  steps/s  speed vs run 1  logging    h2d   d2h
+       1  finished  cpu          3                  1.000           0.5000     3.00 ms     1000           1.00x   0.30 %  4 KiB  12 B
+       2  finished  cpu          3                  1.000           0.5000     3.00 ms     2000           2.00x   0.30 %  4 KiB  12 B
 
     repeats taken together
 
-     of run  runs  train time    95 % interval  steps/s  95 % interval
-       1, 2     2     3.00 ms  3.00 to 3.00 ms     1500   1000 to 2000
+     of run  runs  train time  50.0 % interval  steps/s  50.0 % interval
+       1, 2     2     3.00 ms  3.00 to 3.00 ms     1500     1000 to 2000
 
      of run  runs  train loss, last step  validation loss
        1, 2     2                  1.000           0.5000
 
     noise
-      noise:  an interval of 2 runs is at most 50.0 % sure, whatever it is called; six can give 95 %
+      noise:  with 2 repeats the interval covers the true median 50.0 % of the time; use 6 or more for 95 %
 
     runs
       1  RUNS/linreg/a
@@ -90,10 +90,10 @@ fn runs_that_differ_in_everything() {
     insta::assert_snapshot!(runs.table(&["linreg"], 200), @r"
     3 runs, whose times say nothing of each other: cpu.model differs
 
-     run  devices.num_gpus  trainer.max_epochs  status    devices              steps  train loss, last step  validation loss  train time  steps/s  ratio  logging    h2d   d2h
-       1                 0                   3  finished  cpu                      3                  1.000           0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
-       2                 0                   4  finished  cpu                      3                  1.100           0.5000     3.00 ms    500.0  0.50x   0.30 %  4 KiB  12 B
-       3                 2                   3  finished  virtual:0 virtual:1      3                  1.000           0.5000     3.00 ms     1000          0.30 %  4 KiB  12 B
+     run  devices.num_gpus  trainer.max_epochs  status    devices              steps  train loss, last step  validation loss  train time  steps/s  speed vs run 1  logging    h2d   d2h
+       1                 0                   3  finished  cpu                      3                  1.000           0.5000     3.00 ms     1000           1.00x   0.30 %  4 KiB  12 B
+       2                 0                   4  finished  cpu                      3                  1.100           0.5000     3.00 ms    500.0           0.50x   0.30 %  4 KiB  12 B
+       3                 2                   3  finished  virtual:0 virtual:1      3                  1.000           0.5000     3.00 ms     1000                   0.30 %  4 KiB  12 B
 
     runs
       1  RUNS/linreg/a
@@ -132,7 +132,7 @@ fn a_narrow_terminal_turns_the_table() {
      validation loss          0.5000    0.5000
      train time              3.00 ms   3.00 ms
      steps/s                    1000      1000
-     ratio                     1.00x     1.00x
+     speed vs run 1            1.00x     1.00x
      logging                  0.30 %    0.30 %
      h2d                       4 KiB     4 KiB
      d2h                        12 B      12 B
@@ -146,10 +146,10 @@ fn a_killed_sweep_shows_every_trial() {
     insta::assert_snapshot!(runs.table(&["linreg/S"], 200), @r"
     3 runs (1 more trial is the same as one of them); no environment.toml in run 4
 
-     run  devices.num_gpus  status         devices      steps  train loss, last step  validation loss  train time  steps/s  ratio  logging    h2d   d2h
-       1                 0  finished       cpu              3                  1.000           0.5000     3.00 ms     1000  1.00x   0.30 %  4 KiB  12 B
+     run  devices.num_gpus  status         devices      steps  train loss, last step  validation loss  train time  steps/s  speed vs run 1  logging    h2d   d2h
+       1                 0  finished       cpu              3                  1.000           0.5000     3.00 ms     1000           1.00x   0.30 %  4 KiB  12 B
        2                 1  same as run 1
-       3                 2  finished       gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500  2.50x   0.30 %  4 KiB  12 B
+       3                 2  finished       gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500           2.50x   0.30 %  4 KiB  12 B
        4                 3  unfinished                      1                  4.000
 
     runs
@@ -174,10 +174,10 @@ fn the_end_of_a_sweep() {
     insta::assert_snapshot!(runs.masked(&sweep_end(&runs.path("linreg/S"), 160).unwrap()), @r"
     linreg: 4 trials, 2 finished, 1 same_as, 1 unfinished
 
-     trial  devices.num_gpus  status           devices      steps  train loss, last step  validation loss  train time  steps/s  ratio
-         0                 0  finished         cpu              3                  1.000           0.5000     3.00 ms     1000  1.00x
+     trial  devices.num_gpus  status           devices      steps  train loss, last step  validation loss  train time  steps/s  speed vs trial 0
+         0                 0  finished         cpu              3                  1.000           0.5000     3.00 ms     1000             1.00x
          1                 1  same as trial 0
-         2                 2  finished         gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500  2.50x
+         2                 2  finished         gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500             2.50x
          3                 3  unfinished                        1                  4.000
 
     more devices
@@ -186,7 +186,7 @@ fn the_end_of_a_sweep() {
      cpu                  32.00  1.00 ms  32.00 k  0.0 %  0.0 %
      gpu:0 gpu:1          12.80   400 µs  32.00 k  0.0 %  0.0 %
 
-      2 GPUs: the time of its all-reduce is not known: `devices.engine=launch` tells it
+      2 GPUs: the time of its all-reduce is not known: `devices.engine=launch` measures it
       no speed-up is told: no trial ran on one GPU, which the others could be held against
 
       trial 1 same_as: equals trial 0 in all but the request

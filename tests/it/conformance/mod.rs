@@ -14,12 +14,12 @@ use runner::{
     program::{Accumulator, Buffer, BufferId, Hyper, Layout, Programs, Role, Slice, reference::Memory},
 };
 
-/// Teams whose bits must agree.
+/// Sizes of teams whose bits must agree.
 const TEAMS: [usize; 4] = [1, 2, 3, 5];
 
 pub const SEED: u64 = 11;
 
-/// Numbers that look random, from SplitMix64: uniform in (-1, 1) in f32.
+/// Pseudo-random f32 in (-1, 1), from SplitMix64.
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -65,7 +65,7 @@ impl Bench {
         Memory { buffers: self.contents.iter().map(wide).collect(), seed: SEED, ..Memory::default() }
     }
 
-    /// The CPU with everything in place.
+    /// The CPU with programs and data loaded.
     fn executor(&self, programs: &Programs, threads: usize) -> CpuExecutor {
         self.sharing_executor(programs, threads, ThreadMode::Team)
     }
@@ -77,7 +77,7 @@ impl Bench {
         executor
     }
 
-    /// Gives a device all contents.
+    /// Writes all buffers to a device.
     pub fn load(&self, executor: &mut impl Executor) {
         for (i, contents) in self.contents.iter().enumerate() {
             match i {
@@ -103,7 +103,7 @@ impl Bench {
     }
 }
 
-/// Where a block begins.
+/// The start of a block.
 #[derive(Clone, Copy)]
 pub struct At {
     pub work: PassKind,
@@ -113,7 +113,7 @@ pub struct At {
     pub slot: usize,
 }
 
-/// Runs steps; the first step whose loss was not finite, if any.
+/// Runs steps; returns the first step with a non-finite loss, if any.
 pub fn run(executor: &mut impl Executor, at: At, steps: usize, hyper: &[Hyper]) -> Option<u64> {
     let At { work, step, position, rows, slot } = at;
     let block = Block { work, step, position, offset: 0, rows, steps, hyper, slot };

@@ -1,4 +1,4 @@
-//! Compiled kernels on disk: found again, made anew when damaged, shared by processes that start together.
+//! The disk cache of compiled kernels: reused, rebuilt when damaged, shared by processes that start together.
 
 use std::fs;
 

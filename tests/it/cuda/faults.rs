@@ -3,7 +3,7 @@
 use super::{LINREG, Sim, has_real_driver};
 use crate::process::{Folder, Sandbox};
 
-/// Refused before anything began: exit code, message, no folder.
+/// Refused before the start: exit code, message, no folder.
 #[track_caller]
 fn refused(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)], code: i32, message: &str) {
     let ran = sim.run(&Sandbox::new(LINREG), arguments, variables);
@@ -91,7 +91,7 @@ fn a_job_that_does_not_fit_names_the_batch_that_would() {
         let size = format!("data.batch_size={batch}");
         sim.run(&Sandbox::new(LINREG), &[wide, short[0], short[1], &size], &memory).ended.code
     };
-    // A smaller batch may fold its update into the products, and so save the gradients.
+    // A smaller batch may fuse its update into the products, which needs no gradient buffers.
     assert_eq!((with(batch), with(batch + 5)), (Some(0), Some(2)), "{batch}");
 }
 
@@ -111,7 +111,7 @@ fn a_launch_that_fails_ends_the_run_with_all_rows_before_it() {
     assert_eq!(folder.metrics().rows.len(), 4, "the steps before it");
 }
 
-/// A kernel that never ends: the run is over when the GPU was waited for long enough, and what came before it is kept.
+/// A kernel that never ends: the run ends after the time limit and keeps the results before it.
 #[test]
 fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
     let Some(sim) = Sim::get() else { return };
@@ -172,7 +172,7 @@ fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
 #[test]
 fn a_driver_that_does_not_come_back_ends_the_process() {
     let Some(sim) = Sim::get() else { return };
-    // Every step takes longer than rows wait till they are handed over.
+    // Every step takes longer than rows are buffered.
     for (engine, launch, slow) in
         [("persistent", 10, "launch"), ("graph", 9 * 8 + 3, "h2d"), ("launch", 9 * 8 + 3, "launch op_loss")]
     {
@@ -195,7 +195,7 @@ fn a_driver_that_does_not_come_back_ends_the_process() {
     }
 }
 
-/// A trial that comes after one whose GPU hangs is not tried on it; those on other devices are.
+/// After a GPU hangs, later trials on it are not run; those on other devices are.
 #[test]
 fn a_gpu_that_hangs_is_not_used_by_the_trials_that_follow() {
     let Some(sim) = Sim::get() else { return };
@@ -268,7 +268,7 @@ fn copies_modules_graphs_and_waits_that_fail() {
     }
 }
 
-/// The library of large products fails: while they are tried, within the run, or for want of memory.
+/// The library of large products fails: during its selection, within the run, or for lack of memory.
 #[test]
 fn large_products_that_fail() {
     let Some(sim) = Sim::get() else { return };
@@ -276,7 +276,7 @@ fn large_products_that_fail() {
     let arguments = [layers, "data.batch_size=32", "trainer.max_epochs=1", "devices.engine=launch", "-q"];
     let failed = "error: `gpu:0` failed while multiplying matrices by cuBLASLt: CUBLAS_STATUS_EXECUTION_FAILED (the kernel \
                   failed); look at `nvidia-smi` and `dmesg`, or run on the CPU by `devices.num_gpus = 0`\n";
-    // Three products of a step, and one of the validation, are tried; two steps are done, and one product of the third.
+    // Tries three products of a step and one of the validation; then two steps and one product of the third.
     for (fails, code) in [("matmul:3", 2), ("matmul:15", 1)] {
         let place = Sandbox::new(LINREG);
         let ran = sim.run(&place, &arguments, &[("RUNNER_SIM_FAIL", fails)]);

@@ -1,4 +1,4 @@
-//! Nothing waits that need not: the calls that the driver saw, and what the run wrote of itself.
+//! No unnecessary waits: checks the driver's calls and the run's own records.
 
 use super::{LINREG, Sim, plus};
 use crate::process::{Sandbox, Table};
@@ -21,7 +21,7 @@ fn buffered_waits_only_where_it_flushes() {
         let sim = Sim::at(&sim.libraries);
         let choice = format!("devices.engine={engine}");
         let place = Sandbox::new(LINREG);
-        // However late events happen, nothing but a question is asked of them.
+        // Events are only queried, however late they are.
         let folder = sim.run(&place, &plus(&arguments, &choice), &[("RUNNER_SIM_LATE", late)]).ended_by(0);
         let calls = sim.calls();
         // The loop: from the first copy of learning rates (pinned) to the last flush.
@@ -83,7 +83,7 @@ fn device_times_stand_beside_the_hosts() {
         let total = seconds("host", "total");
         assert!((sum / total - 1.0).abs() < 0.02, "host phases add up to {sum} of {total}");
         let device = timing.only("clock", "device");
-        // The device works while the host's loop runs; and of each validation it is known how long it took, by both clocks.
+        // The device works while the host's loop runs; each validation is timed by both clocks.
         let all: f64 = device.column("total_s").iter().map(|s| s.parse::<f64>().unwrap()).sum();
         assert!(all > 0.0 && all <= total, "{engine}: {all} of {total}");
         if device.column("phase").contains(&"validation") {

@@ -1,4 +1,4 @@
-//! The lab on GPUs: tensors, products and copies do on them what they do on virtual ones.
+//! Lab experiments on GPUs: tensors, products and copies behave as on virtual GPUs.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn spec(name: &str) -> Sandbox {
     Sandbox::with_spec(&std::path::absolute(Path::new("experiments").join(name)).unwrap())
 }
 
-/// What was printed, word by word, without times and folders; virtual GPUs as if they were real.
+/// The printed words without times and folders; virtual GPUs are named like real ones.
 fn words(text: &str) -> Vec<String> {
     let kept = text.lines().filter(|line| !line.contains(" finished in ") && !line.contains("folder"));
     kept.flat_map(str::split_whitespace).map(|word| word.replace("virtual:", "gpu:")).collect()

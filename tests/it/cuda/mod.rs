@@ -1,4 +1,4 @@
-//! The CUDA backend from end to end: the program itself on the stand-in libraries of `tests/cuda_sim`, so with no GPU.
+//! The CUDA backend end to end, without a GPU: the program runs on the stand-in libraries of `tests/cuda_sim`.
 
 mod cache;
 mod devices;
@@ -49,7 +49,7 @@ max_epochs = 3
 pub struct Sim {
     libraries: PathBuf,
     cache: tempfile::TempDir,
-    /// Where the call log goes.
+    /// Path of the call log.
     log: PathBuf,
 }
 
@@ -59,7 +59,7 @@ impl Sim {
         folder().map(|libraries| Self::at(libraries))
     }
 
-    /// Only those of the libraries that are named.
+    /// Only the named libraries.
     pub fn only(names: &[&str]) -> Option<(Self, tempfile::TempDir)> {
         let all = folder()?;
         let some = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ impl Sim {
         Some((Self::at(some.path()), some))
     }
 
-    /// Whatever lies in a folder.
+    /// The libraries of a folder.
     pub fn at(libraries: &Path) -> Self {
         let cache = tempfile::tempdir().unwrap();
         let log = cache.path().join("calls");
@@ -79,7 +79,7 @@ impl Sim {
         self.cache.path().join("kernels")
     }
 
-    /// Has a command find these libraries and no others, with further variables.
+    /// Lets a command find only these libraries, and sets further variables.
     pub fn on<'a>(&self, command: &'a mut Command, variables: &[(&str, &str)]) -> &'a mut Command {
         for variable in ["VIRTUAL_ENV", "CONDA_PREFIX", "RUNNER_CUDA_PATH", "CUDA_VISIBLE_DEVICES"] {
             command.env_remove(variable);
@@ -92,7 +92,7 @@ impl Sim {
             .envs(variables.iter().copied())
     }
 
-    /// Runs a place's spec on them.
+    /// Runs a sandbox's spec on them.
     pub fn run(&self, place: &Sandbox, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
         let (mut command, runs) = place.prepared(arguments);
         Ran { ended: Ended::from_output(self.on(&mut command, variables).output().unwrap()), runs }
@@ -117,7 +117,7 @@ pub fn plus<'a>(arguments: &[&'a str], more: &'a str) -> Vec<&'a str> {
     all
 }
 
-/// Whether a driver of this machine's own would be found.
+/// Whether this machine has its own driver.
 pub fn has_real_driver() -> bool {
     Path::new("/proc/driver/nvidia/version").exists()
 }

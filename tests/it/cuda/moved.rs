@@ -1,5 +1,5 @@
-//! The ledger of GPUs against the plan: bytes for data, parameters and logs are what was predicted, to the byte, for
-//! resident and streamed rows and each policy. Beside that a GPU is sent its counters with every block.
+//! Compares the ledger of GPUs with the plan: bytes for data, parameters and logs are as predicted, for resident and
+//! streamed rows and each policy. In addition a GPU gets its counters with every block.
 
 use runner::plan::{Gpu, GpuLimits};
 

@@ -56,7 +56,7 @@ max_epochs = 3
 metrics = ["loss", "accuracy"]
 "#;
 
-/// A place with the rows of `CLASSES`.
+/// A sandbox with the rows of `CLASSES`.
 pub fn classes() -> Sandbox {
     let place = Sandbox::new(CLASSES);
     let mut text = "a,b,c,label\n".to_owned();
@@ -153,7 +153,7 @@ fn a_loss_that_is_not_finite_ends_the_run_at_its_step() {
     }
 }
 
-/// Layers so large that the library takes them: with its epilogues, and with kernels behind it.
+/// Layers large enough for the library: with its epilogues, and with kernels after it.
 const WIDE: &str = r#"model.layers=[{ linear = { out_features = 1300 } }, "relu", { linear = { out_features = 600 } }, "gelu", { linear = { out_features = 3 } }]"#;
 
 #[test]
@@ -239,7 +239,7 @@ fn precision_is_what_the_spec_says() {
     }
 }
 
-/// The CPU has neither the precision nor the engine: it is what a GPU is held against in f32, by a rule that says so.
+/// The CPU has neither the precision nor the engine: it is the f32 reference, with limits that account for that.
 #[test]
 fn parity_takes_what_only_a_gpu_has() {
     let Some(sim) = Sim::get() else { return };
@@ -298,7 +298,7 @@ fn several_gpus_do_what_one_does() {
     let warning = "warning: gradients are summed through the host's memory, with a wait in every step: NCCL is not there: \
                    looked for libnccl.so.2 in ";
     assert!(warned.stderr.contains(warning), "{}", warned.stderr);
-    // One that is there and too old is not used, and says why.
+    // A library that is too old is not used, with a reason.
     let old = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_PEER", "0"), ("RUNNER_SIM_NCCL_VERSION", "21304")];
     let warned = sim.run(&place, &["devices.num_gpus=2"], &old).ended;
     let reported = "libnccl.so.2 is too old: it is 2.13, and calls that can be left are there from 2.18 on";

@@ -163,7 +163,7 @@ fn missing_cells_drop_their_rows() {
     let made = read(spec.clone(), Task::Regression);
     assert_eq!((memory(&made.train), &made.train.targets[..]), (&[1.0, 1.0][..], &[1.0][..]));
     assert_eq!(made.notes, ["dropped 4 rows with missing cells", "`kind` has 1 categories"]);
-    // A column that is left out drops nothing.
+    // An excluded column drops no rows.
     let spec = Csv { categorical: vec![], ignore: names(&["kind"]), ..spec };
     assert_eq!(&**read(spec, Task::Regression).train.targets, [1.0, 3.0]);
 }

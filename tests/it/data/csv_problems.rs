@@ -1,4 +1,4 @@
-//! `csv`: files that are refused, and in which words.
+//! `csv`: refused files and their messages.
 
 use runner::{
     data::Task,

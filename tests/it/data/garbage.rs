@@ -1,4 +1,4 @@
-//! Whatever the bytes of a file: rows or problems, and neither a panic nor memory beyond the file's size.
+//! Arbitrary bytes in a file give rows or problems, never a panic or memory beyond the file's size.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{MUCH, csv_of, data, idx::idx, idx_of, npy::npy, npy_of};
 
-/// Bytes that were a file once: cut, with a byte changed, a piece left out, or followed by others.
+/// A corrupted file: truncated, with a changed byte, without a piece, or with extra bytes.
 fn mutated(valid: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     let length = valid.len();
     let change = prop_oneof![

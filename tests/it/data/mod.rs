@@ -15,7 +15,7 @@ use runner::{
     spec::{Csv, Data, Idx, Location, Missing, Npy, Placement, Problem, Source},
 };
 
-/// More than any of these tests has.
+/// More than any of these tests needs.
 const MUCH: u64 = 1 << 40;
 
 fn data(source: Source) -> Data {
@@ -30,7 +30,7 @@ fn read_ok(source: Source, task: Task) -> Dataset {
     read(source, task).unwrap_or_else(|problems| panic!("{}", reported(&problems, Path::new(""))))
 }
 
-/// What goes wrong, as text; `folder` is left out of it.
+/// The problems as text, without `folder`.
 fn problems(source: Source, task: Task, folder: &Path) -> String {
     reported(&read(source, task).expect_err("problems"), folder)
 }

@@ -65,7 +65,7 @@ fn counted(descr: &str) -> Folder {
     Folder::new(&npy(descr, "(50, 3)", &elements), &npy("<i8", "(50,)", &labels))
 }
 
-/// Rows of that width as f32 and as f64, each with labels of two classes.
+/// Rows of a width as f32 and as f64, each with labels of two classes.
 fn in_both_widths(values: &[f32], width: usize) -> [(&'static str, Folder); 2] {
     let doubles: Vec<u8> = values.iter().flat_map(|&v| f64::from(v).to_le_bytes()).collect();
     let count = values.len() / width;
@@ -162,7 +162,7 @@ fn rows_far_and_near_come_to_their_places() {
     }
 }
 
-/// Rows in order, between which others validate: some pages apart, or side by side in more than one read.
+/// Rows in order with validation rows between them: some pages apart, or adjacent in more than one read.
 #[test]
 fn ranges_of_split_rows_are_those_of_memory() {
     for (count, width) in [(200_usize, 1500), (40_000, 5), (6, 100_000)] {
@@ -243,7 +243,7 @@ fn faults_while_reading_are_told() {
     assert!(reader.read_rows(&[0, 1], &mut out).is_err(), "too little room");
 }
 
-/// As it stands in the file, however it is read.
+/// Equal to the file's contents, however it is read.
 #[test]
 fn a_number_that_f32_does_not_hold_is_called_by_its_value() {
     let values = [0.0, 1.0, -1e300, 2.0, 3.0, f64::NEG_INFINITY];

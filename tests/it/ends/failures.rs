@@ -1,4 +1,4 @@
-//! What the system refuses: threads, folders, disks, readers; and rows that cannot be used, met on the way.
+//! Failures of the system (threads, folders, disks, readers), and invalid rows found during a run.
 
 use std::{
     fs::{self, File},
@@ -50,7 +50,7 @@ fn a_runs_folder_that_cannot_be_made() {
     );
 }
 
-/// A limit on the size of files stands for a disk that fills up.
+/// A file size limit simulates a full disk.
 #[test]
 fn a_full_disk_ends_the_run_on_a_whole_line() {
     let place = Sandbox::new(LINREG);
@@ -114,7 +114,7 @@ fn what_is_wrong_beforehand_leaves_no_folder() {
     assert_eq!(names, ["spec.toml"]);
 }
 
-/// A row that cannot be used, met while training: what came before it stays, the parameters among it.
+/// An invalid row found while training: earlier results are kept, with the parameters.
 #[test]
 fn a_fault_while_streaming_keeps_the_rows_before_it() {
     const FEATURES: usize = 3000;

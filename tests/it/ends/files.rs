@@ -26,7 +26,7 @@ fn place() -> Sandbox {
     place
 }
 
-/// What becomes of a run of which something is done to the file, once it has written some lines.
+/// The end of a run whose file is changed after it has written some lines.
 fn disturbed(
     place: &Sandbox,
     way: &[&str],
@@ -43,7 +43,7 @@ fn disturbed(
     (Ended::from_output(child.wait_with_output().unwrap()), folder)
 }
 
-/// One that fetches rows itself, and one to which they are brought.
+/// A device that reads rows itself, and one that gets chunks.
 const WAYS: [&[&str]; 2] = [&["--threads=1"], &["devices.num_gpus=1", "--virtual-gpus=1"]];
 
 #[test]
@@ -101,7 +101,7 @@ fn a_file_that_is_replaced_is_read_as_it_was() {
     }
 }
 
-/// The trial under way ends; the later ones are not begun, and one error says so for all of them.
+/// The current trial ends; later ones do not start, with one error for all of them.
 #[test]
 fn a_sweep_whose_file_is_written_to_begins_no_further_trial() {
     let place = place();

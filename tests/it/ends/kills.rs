@@ -68,7 +68,7 @@ pub fn check_whole(folder: &Folder, name: &str) {
             }
         }
         "run.log" => {}
-        // What was being written when the end came, under a name that says so.
+        // A file that was being written, under a temporary name.
         _ => assert!(name.starts_with('.') && name.ends_with(".tmp"), "{name}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Experiments of the lab that are interrupted or killed: what was done before is in their files, with the reason.
+//! Interrupted and killed lab experiments: earlier results are in their files, with the reason.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use super::{
     LIMIT, kills, numbers, quiet, send, wait_for_lines_of,
 };
 
-/// More products than anybody waits for.
+/// More products than a test can finish.
 const ENDLESS: &str = "\
 kind = \"matmul\"
 name = \"endless\"
@@ -46,7 +46,7 @@ fn a_signal_keeps_the_products_that_were_done() {
         let rows = folder.table("matmul.csv");
         let concurrent = order.ends_with("concurrent");
         assert!(rows.rows.len() <= 2 && (concurrent || rows.rows.len() == 1), "{rows:?}");
-        // Every norm of every product that was done is there, and adds up.
+        // All norms of all finished products are present and add up.
         let mut done = 0;
         for row in 0..rows.rows.len() {
             let norms = folder.table("norms.csv").only("device", rows.cell(row, "device"));
@@ -156,7 +156,7 @@ fn a_step_that_fails_keeps_those_before_it_and_the_reason() {
     assert!(ran.ended.stderr.ends_with(&format!("error: step 2: {message}\n")), "{:?}", ran.ended);
 }
 
-/// From before the folder is there to the end, by a signal that it may answer and by one that it may not.
+/// From before the folder exists to the end, by a signal that can be handled and by one that cannot.
 #[test]
 fn at_whatever_moment_it_ends_nothing_is_half_written() {
     let place = Sandbox::new(ENDLESS);
@@ -183,7 +183,7 @@ fn at_whatever_moment_it_ends_nothing_is_half_written() {
         killed += u32::from(kill && status.signal().is_some());
         let Some(folder) = Folder::within(&runs) else { continue };
         folder.files().iter().for_each(|name| kills::check_whole(&folder, name));
-        // Before its handlers stand, a signal ends the process as a kill does.
+        // Before its handlers are installed, a signal kills the process.
         if !kill && let Some(code) = status.code() {
             let word = if code == 0 { "finished" } else { "interrupted" };
             assert!(code == 0 || code == 130, "{code}");

@@ -1,5 +1,5 @@
 //! Abnormal ends: signals, kills, failing disks and pipes, corrupt files. Every one has its exit code, its
-//! words, and leaves nothing half-written behind.
+//! message, and leaves no partial files.
 
 mod failures;
 mod files;
@@ -16,7 +16,7 @@ use std::{
 
 use super::process::{Folder, Table};
 
-/// Longer than anything here takes, on a busy machine, too.
+/// Longer than anything here takes, even on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 pub fn quiet(mut command: Command) -> Child {

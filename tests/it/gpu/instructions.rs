@@ -1,4 +1,4 @@
-//! Every instruction beside its f64 reference, in every engine, through the executor that trainings use.
+//! Compares every instruction with its f64 reference, in every engine, through the executor of training.
 
 use runner::{
     device::{
@@ -43,7 +43,7 @@ fn check(gpu: &Gpu, suite: &Suite, rows: usize, tolerance: f64, what: &str) {
     let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };
     let numbers: usize = programs.layout.buffers.iter().map(|b| b.len + 16).sum();
     for engine in ENGINES {
-        // One block keeps all of it in its shared memory.
+        // One block keeps everything in its shared memory.
         if engine == Engine::Persistent && 4 * numbers > gpu.shared_bytes as usize - (16 << 10) {
             continue;
         }

@@ -11,7 +11,7 @@ use runner::device::cuda::{self, Gpu};
 
 use crate::kernels::driver::folder;
 
-/// Set where a missing GPU is a failure.
+/// Set if a missing GPU is a failure.
 const REQUIRED: &str = "RUNNER_REQUIRE_CUDA";
 
 /// Set for the process that runs on the stand-in libraries, which are slow: it takes a part of the cases.
@@ -94,7 +94,7 @@ fn the_check_of_a_machine_finds_its_gpus() {
         );
         assert_ne!(said.contains("\n== one GPU: no parity of several\n"), several);
     }
-    // Whatever finds no time is listed: everything that would be run.
+    // Without time, it lists everything that would run.
     let (code, said, complained) =
         check(&[("RUNNER_SIM_DEVICES", "2")], &[&parity[2..], &["--minutes", "0"]].concat());
     assert_eq!((code, complained.as_str()), (Some(0), ""), "{said}");

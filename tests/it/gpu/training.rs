@@ -1,4 +1,4 @@
-//! Whole trainings on a GPU beside PyTorch's curves (tests/parity), in every engine.
+//! Compares full training runs on a GPU with PyTorch's curves (tests/parity), in every engine.
 
 use runner::device::cuda;
 

@@ -13,7 +13,7 @@ use libloading::Library;
 #[path = "../../../kernels/sources.rs"]
 pub mod sources;
 
-/// Architectures that are held; those that the library does not know are left out.
+/// Target architectures; those unknown to the library are skipped.
 const ARCHITECTURES: [i32; 4] = [75, 80, 90, 100];
 
 type Status = i32;

@@ -33,7 +33,7 @@ pub fn build(name: &str, variables: &[(&str, &str)]) -> Option<PathBuf> {
     Some(out)
 }
 
-/// In which order threads and blocks run.
+/// The order in which threads and blocks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Order {
@@ -96,14 +96,14 @@ impl Driver {
         *symbol
     }
 
-    /// For the launches of this thread.
+    /// Applies to launches of this thread.
     pub fn order(&self, order: Order) {
         let set = self.function::<unsafe extern "C" fn(i32)>("cusim_order");
         // SAFETY: takes any number.
         unsafe { set(order as i32) }
     }
 
-    /// Memory of the device that holds these numbers.
+    /// Device memory with these elements.
     pub fn holding<T: Copy>(&self, numbers: &[T]) -> Memory<'_> {
         self.try_holding(numbers).unwrap()
     }

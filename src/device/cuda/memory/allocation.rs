@@ -56,7 +56,7 @@ impl Pinned {
         let status = unsafe { (context.driver.cuMemHostAlloc)(&raw mut base, bytes.max(16), 0) };
         context.check(status, || format!("taking {bytes} bytes of pinned host memory for {what}"))?;
         let pinned = Self { context: Arc::clone(context), base: base.cast(), bytes: bytes.max(16) };
-        // SAFETY: so many bytes have just been allocated.
+        // SAFETY: these bytes have just been allocated.
         unsafe { ptr::write_bytes(pinned.base, 0, pinned.bytes) };
         Ok(pinned)
     }
