@@ -13,10 +13,10 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use products::{Form, Product, Shape};
 use runner::{
     data::epoch_order,
-    device::cpu::flush_denormals,
     event::{Event, TrainRows},
     record::{MetricsCsv, Sink},
     spec::Metric,
+    vector::flush_denormals,
 };
 use trial::{Fault, Ready};
 

@@ -8,7 +8,7 @@ mod products;
 use std::time::Instant;
 
 use products::{Product, of_step};
-use runner::device::cpu::{flush_denormals, matmul::Kernel};
+use runner::vector::{flush_denormals, matmul::Kernel};
 
 /// Rounds over all products, of which the median counts.
 const ROUNDS: usize = 9;

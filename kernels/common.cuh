@@ -7,78 +7,14 @@
 //
 // No CUDA header is included and none is needed, so that a machine without a toolkit can compile this at run time, and
 // so that a C++ compiler can run it on the processor (tests/cuda_sim; CUSIM is defined there). The host joins this file
-// and all *.cu files of its folder into one source text, in the order of kernels/sources.rs.
+// and all *.cu files of its folder into one source text, in the order of kernels/sources.rs. Records, kinds and constants
+// stand in abi.cuh, which src/op/record.rs generates. What a record's fields and places are stands in the op's file there.
 //
 // Every kernel is right for any grid of one-dimensional blocks of a multiple of 32 threads (products: of 256).
 //
 // Sizes of a record are ints, and the host lets none of them, and no product of two that is a matrix, be above 2147000000
-// (plan::MOST_COUNTED): a loop that strides by all threads of a launch then ends before 2^31. Whatever may be larger, such
+// (op::MOST_COUNTED): a loop that strides by all threads of a launch then ends before 2^31. Whatever may be larger, such
 // as a place in the data or in a tensor, is counted in 64 bits.
-
-typedef unsigned long long u64;
-typedef unsigned int u32;
-
-// ---------------------------------------------------------------------------------------------------------- records
-
-// Held against the host's twins by size and offset: src/device/cuda and tests/it/kernels.
-const u64 NONE = ~0ull;
-
-enum Kind {
-    OP_GATHER, OP_LINEAR, OP_ACTIVATE, OP_DROPOUT, OP_LOSS, OP_INPUT_GRADIENT, OP_ACTIVATE_BACKWARD,
-    OP_DROPOUT_BACKWARD, OP_WEIGHT_GRADIENT, OP_BIAS_GRADIENT, OP_NORM, OP_CLIP, OP_UPDATE, OP_MEAN, OP_LOG_APPEND,
-    OP_ACCUMULATE, OP_WATCH, OP_ZERO
-};
-enum Activation { NO_ACTIVATION, RELU, GELU, TANH, SIGMOID };
-enum Loss { MSE, L1, HUBER, CROSS_ENTROPY };
-enum Rule { SGD, SGD_MOMENTUM, SGD_NESTEROV, ADAM, ADAMW };
-enum Flag {
-    FLAG_UPDATE = 1,       // a product's gradient goes into the weight: W -= rate dW
-    FLAG_ORDERED = 2,      // rows are fetched by the epoch's order
-    FLAG_VALIDATION = 4,   // the validation's data, the validation's sums
-    FLAG_TF32 = 8,         // operands of products rounded to tf32
-    FLAG_BF16 = 16,        // to bfloat16
-    FLAG_CHUNK = 32        // rows come from a streamed chunk: row number = offset + i
-};
-
-// An instruction: src/program/op.rs. Places are offsets in floats from the arena's base, in the order of that op's
-// fields. Which numbers a kind reads stands above its function.
-struct Op {
-    int kind, rows, inputs, outputs;
-    int activation, loss, rule, flags;
-    int layer;           // of dropout
-    int first;           // this device's first row within the global batch
-    int total_rows;      // of the global batch: means divide by it
-    int n;               // numbers of an elementwise op, of a reduction, of cells
-    float f[6];          // dropout: p. clip: max_norm. update: weight_decay, beta2, 1 - beta2, eps
-    double scale;        // of a mean
-    u64 at[8];
-};
-
-// What an update needs that changes from step to step: program::Hyper.
-struct Hyper {
-    float rate, first, correction, shrink;
-};
-
-// Where a run is. The host writes it before a block of steps; the device counts on.
-struct Run {
-    const float* data[4];   // training features and targets, validation features and targets
-    const u32* order;       // row by position
-    float* log;             // [slots, width]; always in global memory
-    const Hyper* hyper;     // one per step of the block
-    double* sums;           // [2][16]: of the epoch, of the validation
-    u64* non_finite;        // first step (1-based) whose loss was not finite; 0: none
-    double* partial;        // [PARTIALS + 1], zeroed once by the host: sums of blocks, then a counter
-    u64 seed;
-    u64 step;               // optimizer steps done
-    u64 position;           // first row of the global batch within the epoch
-    u64 offset;             // this device's first row within the streamed chunk
-    u64 batch;
-    u32 index, slot;        // next row of `hyper`, next row of `log`
-};
-
-static_assert(sizeof(Op) == 144 && sizeof(Hyper) == 16 && sizeof(Run) == 128, "the host's twins have these sizes");
-
-const unsigned PARTIALS = 1024;   // the most blocks that a launch with a sum may have
 
 // ------------------------------------------------------------------------------------------------------------ warps
 

@@ -3,8 +3,6 @@
 //
 // All of it stays on the device until the host asks. One warp does each of these: they are a handful of numbers.
 
-const int SUMS = 16;   // doubles per set of running sums
-
 __device__ __forceinline__ void raise_unless_finite(float loss, const Run& run) {
     if (!finite(loss) && *run.non_finite == 0) *run.non_finite = run.step + 1;
 }
@@ -37,12 +35,6 @@ __device__ void watch_op(const Op& op, float* arena, const Run& run, S s) {
     if (s.thread == 0) raise_unless_finite(arena[op.at[0]], run);
 }
 
-// Reads n. Place: of. A thread owns every threads-th number.
-template <class S>
-__device__ void zero_op(const Op& op, float* arena, const Run&, S s) {
-    for (unsigned i = s.thread; i < (unsigned)op.n; i += s.threads) arena[op.at[0] + i] = 0.0f;
-}
-
 __device__ __forceinline__ void next_step(Run& run, int rows, int own_rows) {
     run.step += 1;
     run.index += 1;
@@ -54,7 +46,6 @@ __device__ __forceinline__ void next_step(Run& run, int rows, int own_rows) {
 extern "C" __global__ void op_log_append(Op op, float* arena, Run* run) { log_append_op(op, arena, *run, Launch()); }
 extern "C" __global__ void op_accumulate(Op op, float* arena, Run* run) { accumulate_op(op, arena, *run, Launch()); }
 extern "C" __global__ void op_watch(Op op, float* arena, Run* run) { watch_op(op, arena, *run, Launch()); }
-extern "C" __global__ void op_zero(Op op, float* arena, Run* run) { zero_op(op, arena, *run, Launch()); }
 
 // The end of a step, where a launch is an op. The first thread does it.
 extern "C" __global__ void advance(Run* run, int rows, int own_rows) {

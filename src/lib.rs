@@ -18,9 +18,11 @@
 //! | [`host`] | what the host tells of itself: processor, caches, memory |
 //! | [`random`] | streams of random numbers, one per purpose, all from the seed |
 //! | [`spec`] | what the user wrote: TOML with places, strict, every problem at once, overrides, JSON Schema |
-//! | [`program`] | the instructions of a step as data: buffers, ops, phases, costs, lowering |
-//! | [`plan`] | what will happen: devices and engine chosen, shapes inferred, programs lowered, bytes and FLOPs counted |
+//! | [`vector`] | what one core does with numbers: vector instructions, matrix products, elementwise functions |
 //! | [`collective`] | what several devices do together: sums in rank order, meetings that a failing rank poisons |
+//! | [`op`] | the instructions of a step, one file each: shapes, cost, reference, lowering, CPU tasks, GPU record |
+//! | [`program`] | a training step as data: layers, loss and optimizer lowered to ops over planned buffers |
+//! | [`plan`] | what will happen: devices and engine chosen, shapes inferred, programs lowered, bytes and FLOPs counted |
 //! | [`device`] | memory, copies, running a program; the ledger that counts every transfer and every wait |
 //! | [`tensor`] | tensors on a device: made, shown, copied, added, multiplied; nothing crosses a device by itself |
 //! | [`data`] | sources (synthetic, csv, idx, npy) and the order of rows |
@@ -39,6 +41,7 @@ pub mod device;
 pub mod event;
 pub mod host;
 mod lab;
+pub mod op;
 pub mod plan;
 pub mod program;
 pub mod random;
@@ -49,3 +52,4 @@ pub mod spec;
 mod tensor;
 pub mod train;
 pub mod units;
+pub mod vector;

@@ -6,7 +6,10 @@ use runner::{
         cpu::{CpuExecutor, CpuSetup, ThreadMode},
     },
     host::prefer_huge_pages,
-    program::{Buffer, BufferId, Instruction, Layout, Op, Phase, Program, Programs, Role, Slice},
+    program::{
+        Buffer, BufferId, InputGradient, Instruction, Layout, Linear, Op, Phase, Program, Programs, Role,
+        Slice, WeightGradient,
+    },
 };
 
 /// How the operands of a product lie in memory.
@@ -154,8 +157,8 @@ fn programs(Shape { form, mkn: [m, k, n] }: Shape) -> (Programs, [Slice; 2]) {
         Slice { buffer, offset: 0, len }
     };
     let [a, b, to] = [m * k, k * n, m * n].map(&mut buffer);
-    let op = match form {
-        Form::Forward => Op::Linear {
+    let op: Op = match form {
+        Form::Forward => Linear {
             x: a,
             weight: b,
             bias: None,
@@ -165,12 +168,14 @@ fn programs(Shape { form, mkn: [m, k, n] }: Shape) -> (Programs, [Slice; 2]) {
             rows: m,
             inputs: k,
             outputs: n,
-        },
+        }
+        .into(),
         Form::WeightGradient => {
-            Op::WeightGradient { x: a, dy: b, to, update: false, rows: k, inputs: m, outputs: n }
+            WeightGradient { x: a, dy: b, to, update: false, rows: k, inputs: m, outputs: n }.into()
         }
         Form::InputGradient => {
-            Op::InputGradient { dy: a, weight: b, dx: to, derivative: None, rows: m, inputs: n, outputs: k }
+            InputGradient { dy: a, weight: b, dx: to, derivative: None, rows: m, inputs: n, outputs: k }
+                .into()
         }
     };
     let layout = Layout::bare(buffers);

@@ -7,13 +7,14 @@ use runner::{
     data::{self, Dataset, Store, Task},
     device::{
         Block, Clock, Device, Grain, PassKind, Purpose,
-        cpu::{CpuExecutor, CpuSetup, ThreadMode, matmul::Kernel},
+        cpu::{CpuExecutor, CpuSetup, ThreadMode},
     },
     host,
     plan::{Machine, MachineRates, Trial, plan},
     program::Hyper,
     spec,
     train::{self, DeviceGroup, StopFlag, initial_values},
+    vector::matmul::Kernel,
 };
 
 /// Whatever goes wrong, in words.

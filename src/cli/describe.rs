@@ -12,7 +12,7 @@ use crate::{
     program::Role,
     record::{cause, devices_in_words, of_build},
     report::Estimate,
-    spec::{self, Optimizer, Rule, Source},
+    spec::{self, Rule, Source},
     units,
 };
 
@@ -315,11 +315,7 @@ fn loss(trial: &Trial) -> &'static str {
 }
 
 fn optimizer(trial: &Trial) -> String {
-    let name = match trial.spec.optimizer {
-        Optimizer::Sgd(_) => "sgd",
-        Optimizer::Adam(_) => "adam",
-        Optimizer::Adamw(_) => "adamw",
-    };
+    let name = trial.spec.optimizer.name();
     let schedule = match &trial.spec.schedule.rule {
         Rule::Constant => "constant".to_owned(),
         Rule::One(curve) => format!("scheduled: {}", curve.name()),

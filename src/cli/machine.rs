@@ -2,10 +2,10 @@
 
 use super::rates::{self, Key};
 use crate::{
-    device::cpu::matmul::Kernel,
     host,
     plan::{AllReduceRates, Gpu, Machine, MachineRates},
     spec::{DeviceName, Experiment, GpuCount, Request},
+    vector::matmul::Kernel,
 };
 
 /// Asks the host, which may pose as a machine with so many virtual GPUs. Real ones are looked for only where that is

@@ -7,6 +7,8 @@ use std::{
 
 use super::Moved;
 
+use crate::op::Reads;
+
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -91,6 +93,13 @@ pub struct Line {
     pub time: Duration,
     /// Copies that were queued among a device's work; the host does not know their time.
     pub untimed: u64,
+}
+
+impl From<&Reads> for Line {
+    fn from(reads: &Reads) -> Self {
+        let (count, bytes, time) = reads.total();
+        Self { count, bytes, time, ..Self::default() }
+    }
 }
 
 impl Line {

@@ -13,16 +13,15 @@ pub mod cuda;
 mod error;
 mod ledger;
 mod probe;
-mod rows;
 mod trace;
 mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
+pub use crate::op::{FileChange, Reads, RowReader, Store, make_room};
 pub use clock::{Clock, ClockCost, PhaseSummary};
 pub use error::DeviceError;
 pub use ledger::{Kind, Ledger, Line, Purpose};
-pub use rows::{FileChange, Reads, RowReader, Store, make_room};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 pub use traffic::{Route, Traffic};
 

@@ -1,7 +1,7 @@
 //! Small programs by which the speeds of a device are measured.
 
 use crate::{
-    program::{Hyper, Options, Programs, Shard, UpdateRule, lower},
+    program::{Hyper, Options, Programs, Sgd, Shard, UpdateRule, lower},
     spec::{Layer, Linear, Loss, Metric, Policy},
 };
 
@@ -39,7 +39,7 @@ fn programs(layers: &[Layer], features: usize, batch: usize) -> Programs {
         loss: Loss::Mse,
         features,
         targets: features,
-        rule: UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 },
+        rule: UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 }),
         clip: None,
         metrics: &[Metric::Loss],
         policy: Policy::Buffered,

@@ -75,8 +75,8 @@ pub fn peer_bytes(gpus: usize) -> u64 {
 
 /// Numbers that a step sums over devices.
 pub fn summed(program: &Program) -> usize {
-    let sums = program.instructions.iter().map(|i| match i.op {
-        Op::AllReduce { of } => of.len,
+    let sums = program.instructions.iter().map(|i| match &i.op {
+        Op::AllReduce(op) => op.of.len,
         _ => 0,
     });
     sums.max().unwrap_or(0)

@@ -2,7 +2,7 @@
 
 use super::{AllReducePlan, DeviceId, Engine, GpuRates, LowerBound, Speed};
 use crate::{
-    program::{LARGE_PRODUCT, MemoryPlan, Programs, Role},
+    program::{MOST_COUNTED, MemoryPlan, Programs, Role, is_large},
     spec::{EngineChoice, Precision, Problem, Spec},
     units,
 };
@@ -56,10 +56,6 @@ pub struct GpuLimits {
     /// Share of the peak that small products reach.
     pub product_shares: [f64; 3],
 }
-
-/// The largest size that a record of an instruction may hold. Kernels count in 32 bits, and stride beyond the end by up to
-/// a launch's threads.
-pub const MOST_COUNTED: usize = 2_147_000_000;
 
 /// Bytes that a job takes on a GPU whatever it is: tables of counters and rates, and up to 32 MiB that cuBLASLt works in.
 const FIXED_BYTES: u64 = 40 << 20;
@@ -179,7 +175,7 @@ pub fn countable(programs: &Programs) -> Result<(), Problem> {
     let all = [Some(&programs.train), programs.validate.as_ref()];
     let mut most = 0;
     for instruction in all.into_iter().flatten().flat_map(|program| &program.instructions) {
-        instruction.op.each_slice(|slice| most = most.max(slice.len));
+        instruction.op.access().touched().for_each(|slice| most = most.max(slice.len));
     }
     if most <= MOST_COUNTED {
         return Ok(());
@@ -195,7 +191,7 @@ pub fn countable(programs: &Programs) -> Result<(), Problem> {
 
 /// Whether a program has a product that the library does, so that its update must stand apart from it.
 pub fn has_large_product(programs: &Programs) -> bool {
-    programs.train.instructions.iter().any(|i| i.op.multiply_adds() >= LARGE_PRODUCT)
+    programs.train.instructions.iter().any(|i| i.op.product().is_some_and(is_large))
 }
 
 /// An explicit choice that only GPUs have is refused on the CPU, which virtual GPUs compute on: nothing is changed
@@ -240,7 +236,7 @@ pub fn bytes(programs: &Programs, data_bytes: u64, chunk_bytes: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::{
-        program::{LossKind, Options, Shard, UpdateRule, lower},
+        program::{LossKind, Options, Sgd, Shard, UpdateRule, lower},
         spec::{Layer, Linear, Metric, Policy},
     };
 
@@ -251,7 +247,7 @@ mod tests {
             loss: LossKind::Mse,
             features: 1000,
             targets: 1,
-            rule: UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 },
+            rule: UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 }),
             clip: None,
             metrics: &[Metric::Loss],
             policy: Policy::Buffered,

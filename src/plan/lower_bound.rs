@@ -3,7 +3,7 @@
 
 use super::{AllReduceRates, Bottleneck, DeviceId, Engine, Gpu, MachineRates, Processor, ReadCost};
 use crate::{
-    program::{Cost, Layout, Op, Phase, Program, Programs, RowSource},
+    program::{Cost, Gather, Layout, Op, Phase, Program, Programs, RowSource},
     spec::Precision,
 };
 
@@ -124,7 +124,7 @@ pub struct LowerBound {
 impl LowerBound {
     /// The bound of a trial whose resident data take `data_bytes`, on a device of that speed.
     pub fn new(programs: &Programs, speed: Speed, data_bytes: u64) -> Self {
-        let work = |program: &Program| StepWork::of(program, &programs.layout, &speed, data_bytes);
+        let work = |program: &Program| StepWork::new(program, &programs.layout, &speed, data_bytes);
         Self {
             rates: speed.rates,
             cost: programs.train.cost(),
@@ -171,7 +171,7 @@ impl LowerBound {
 }
 
 impl StepWork {
-    fn of(program: &Program, layout: &Layout, speed: &Speed, data_bytes: u64) -> Self {
+    fn new(program: &Program, layout: &Layout, speed: &Speed, data_bytes: u64) -> Self {
         let Speed { rates, rows_bytes_per_s, cache_bytes, sums, upload_bytes_per_s, fetch } = *speed;
         let working_set = layout.arena_bytes();
         let fetched = fetch.is_some_and(|fetch| fetch.in_step);
@@ -184,12 +184,12 @@ impl StepWork {
         let mut work = Self { barriers: 3, ..Self::default() };
         let in_place = program.features_in_place().filter(|_| rates.processor == Processor::Cpu);
         for instruction in &program.instructions {
-            if let (Op::AllReduce { of }, Some(sums)) = (&instruction.op, sums) {
-                work.all_reduce_s += sums.seconds(4 * of.len as u64);
+            if let (Op::AllReduce(op), Some(sums)) = (&instruction.op, sums) {
+                work.all_reduce_s += sums.seconds(4 * op.of.len as u64);
                 continue;
             }
             let mut cost = instruction.op.cost();
-            if let Op::Gather { source, x, rows, width, target_width, .. } = &instruction.op {
+            if let Op::Gather(Gather { source, x, rows, width, target_width, .. }) = &instruction.op {
                 if let (RowSource::Chunk, Some(rate)) = (source, upload_bytes_per_s) {
                     work.upload_s += (4 * rows * (width + target_width)) as f64 / rate;
                 }
@@ -202,7 +202,7 @@ impl StepWork {
                 };
             }
             let (speed, is_near) = if instruction.phase == Phase::Data { data } else { arena };
-            let compute_s = if instruction.op.is_product() {
+            let compute_s = if instruction.op.product().is_some() {
                 cost.flops / rates.flops_per_s
             } else {
                 // Sums and products of numbers are done long before the numbers are there.
@@ -216,7 +216,7 @@ impl StepWork {
                 work.rows_s += if instruction.phase == Phase::Data { moved_s } else { 0.0 };
                 work.far_s += if is_near { 0.0 } else { moved_s };
             }
-            work.barriers += usize::from(instruction.op.is_product());
+            work.barriers += usize::from(instruction.op.product().is_some());
             work.overhead_s += rates.instruction_s;
         }
         if rates.processor == Processor::Gpu {

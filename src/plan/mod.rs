@@ -33,7 +33,7 @@ pub use dataset_info::DatasetInfo;
 pub use devices::{DeviceId, ResolvedDevices};
 pub use engine::Engine;
 pub use footprint::Footprint;
-pub use gpu::{Gpu, GpuLimits, MOST_COUNTED};
+pub use gpu::{Gpu, GpuLimits};
 pub use gpu_rates::{AllReduceRates, GpuRates};
 pub use lower_bound::{LowerBound, Machine, Speed, StepWork, TimeBreakdown};
 pub use rates::{MachineRates, Origin, Processor};

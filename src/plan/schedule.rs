@@ -66,25 +66,7 @@ fn fill(curve: &mut Curve, counts: u64, key: &str, problems: &mut Vec<Problem>) 
 
 /// The update rule of an optimizer under a schedule.
 pub fn update_rule(optimizer: &Optimizer, schedule: &Schedule) -> UpdateRule {
-    match optimizer {
-        Optimizer::Sgd(o) => UpdateRule::Sgd {
-            momentum: o.momentum != 0.0 || moves_momentum(schedule),
-            nesterov: o.nesterov,
-            weight_decay: o.weight_decay as f32,
-        },
-        Optimizer::Adam(o) => adam(o.beta2, o.eps, o.weight_decay, false),
-        Optimizer::Adamw(o) => adam(o.beta2, o.eps, o.weight_decay, true),
-    }
-}
-
-fn adam(beta2: f64, eps: f64, weight_decay: f64, decoupled: bool) -> UpdateRule {
-    UpdateRule::Adam {
-        beta2: beta2 as f32,
-        one_minus_beta2: (1.0 - beta2) as f32,
-        eps: eps as f32,
-        weight_decay: weight_decay as f32,
-        decoupled,
-    }
+    UpdateRule::new(optimizer, moves_momentum(schedule))
 }
 
 /// A OneCycle gives plain SGD a momentum, as PyTorch's does.

@@ -29,8 +29,12 @@ pub fn infer(model: &mut Model, facts: DatasetInfo, problems: &mut Vec<Problem>)
     let mut rows = Vec::with_capacity(model.layers.len());
     let (mut width, mut last, mut total) = (facts.features, None, 0u64);
     for (index, layer) in model.layers.iter_mut().enumerate() {
-        let (name, inputs) = (layer_name(layer), width);
-        let mut parameters = 0;
+        let (name, inputs) = (layer.torch_name(), width);
+        // The numbers of a product may be more than a usize counts.
+        let elements = |shape: &[usize]| shape.iter().fold(1u64, |n, axis| n.saturating_mul(*axis as u64));
+        let own = layer.parameters(width);
+        let parameters = own.iter().fold(0u64, |sum, p| sum.saturating_add(elements(&p.shape)));
+        total = total.saturating_add(parameters);
         if let Layer::Linear(linear) = layer {
             let key = format!("model.layers.{index}.linear");
             if let Some(given) = linear.in_features.filter(|given| *given != width) {
@@ -45,17 +49,14 @@ pub fn infer(model: &mut Model, facts: DatasetInfo, problems: &mut Vec<Problem>)
                 problems.push(problem.hint("leave `in_features` out: it is inferred"));
             }
             linear.in_features = Some(width);
-            let weights = (width as u64).saturating_mul(linear.out_features as u64);
-            parameters = weights.saturating_add(if linear.bias { linear.out_features as u64 } else { 0 });
-            total = total.saturating_add(parameters);
             if total > MOST_PARAMETERS && total - parameters <= MOST_PARAMETERS {
                 let message =
                     format!("layer {index} makes the model larger than {MOST_PARAMETERS} parameters");
                 problems.push(Problem::at_key(format!("{key}.out_features"), message));
             }
-            width = linear.out_features;
             last = Some(index);
         }
+        width = layer.outputs(width);
         rows.push(LayerRow { index, name, inputs, outputs: width, parameters });
     }
     let Some(last) = last else {
@@ -80,15 +81,4 @@ pub fn infer(model: &mut Model, facts: DatasetInfo, problems: &mut Vec<Problem>)
         _ => {}
     }
     rows
-}
-
-fn layer_name(layer: &Layer) -> &'static str {
-    match layer {
-        Layer::Linear(_) => "Linear",
-        Layer::Relu => "ReLU",
-        Layer::Gelu => "GELU",
-        Layer::Tanh => "Tanh",
-        Layer::Sigmoid => "Sigmoid",
-        Layer::Dropout { .. } => "Dropout",
-    }
 }

@@ -79,8 +79,8 @@ fn to_devices(trial: &Trial, course: &RunLength) -> Vec<Movement> {
         Policy::PerEpoch => epochs * width * SUM,
         Policy::Off => 0,
     };
-    let summed = trial.programs.train.instructions.iter().map(|i| match i.op {
-        Op::AllReduce { of } => of.len as u64 * NUMBER,
+    let summed = trial.programs.train.instructions.iter().map(|i| match &i.op {
+        Op::AllReduce(op) => op.of.len as u64 * NUMBER,
         _ => 0,
     });
     vec![

@@ -3,8 +3,8 @@
 use rand_chacha::{ChaCha8Rng, rand_core::Rng};
 use rand_distr::{Distribution, StandardNormal};
 
-use super::Parameter;
 use crate::{
+    op::Parameter,
     random::{Purpose, stream},
     spec::Init,
 };
@@ -19,6 +19,9 @@ pub fn initial_parameter(
     seed: u64,
     to: &mut [f32],
 ) {
+    if let Some(constant) = parameter.constant {
+        return to.fill(constant);
+    }
     // PyTorch's order of drawing: `[out, in]`, row by row. One stream per parameter, so that none depends on another.
     let mut random = stream(seed, Purpose::Weights, index as u64);
     let is_weight = parameter.shape.len() == 2;

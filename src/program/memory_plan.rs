@@ -7,10 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    Program, Programs,
-    layout::{ALIGN, BufferId, Role, Slice},
-};
+use super::{ALIGN, Buffer, BufferId, Program, Programs, Role, Slice};
 
 /// The places of one kind of program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +52,7 @@ impl MemoryPlan {
         }
         let behind = |programs: [Option<&Program>; 2], all: &[(BufferId, usize)]| {
             let mut places = lasting.clone();
-            let mut extents = extents(programs);
+            let mut extents = extents(programs, layout.buffers.len());
             extents.extend(all.iter().copied());
             for (buffer, elements) in extents {
                 if !places.bases.contains_key(&buffer) {
@@ -65,7 +62,7 @@ impl MemoryPlan {
             places
         };
         // With no validation nothing is sized for it: every buffer is there as a whole.
-        let whole = |(i, buffer): (usize, &super::Buffer)| {
+        let whole = |(i, buffer): (usize, &Buffer)| {
             let lies_here = matches!(buffer.role, Role::Activation | Role::Cells);
             lies_here.then_some((BufferId(i), buffer.len))
         };
@@ -89,13 +86,15 @@ impl MemoryPlan {
 }
 
 /// How much of each buffer the programs touch. The log lies elsewhere, and data are no part of the arena.
-fn extents(programs: [Option<&Program>; 2]) -> BTreeMap<BufferId, usize> {
+fn extents(programs: [Option<&Program>; 2], buffers: usize) -> BTreeMap<BufferId, usize> {
     let mut extents = BTreeMap::new();
-    for instruction in programs.into_iter().flatten().flat_map(|program| &program.instructions) {
-        instruction.op.each_slice(|slice| {
+    let instructions = programs.into_iter().flatten().flat_map(|program| &program.instructions);
+    for slice in instructions.flat_map(|instruction| instruction.op.access().touched()) {
+        // Others stand for what is no memory of the arena.
+        if slice.len > 0 && slice.buffer.0 < buffers {
             let extent = extents.entry(slice.buffer).or_default();
             *extent = slice.offset.saturating_add(slice.len).max(*extent);
-        });
+        }
     }
     extents
 }
@@ -103,7 +102,7 @@ fn extents(programs: [Option<&Program>; 2]) -> BTreeMap<BufferId, usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Buffer, Instruction, Layout, Op, Phase, RowSource};
+    use crate::program::{Gather, Instruction, Layout, Op, Phase, RowSource, Zero};
 
     #[test]
     fn validation_lies_over_what_training_makes_anew() {
@@ -131,7 +130,7 @@ mod tests {
         };
         let slice = |buffer, len| Slice { buffer: BufferId(buffer), offset: 0, len };
         let program = |rows: usize, more: Option<Op>| {
-            let gather = Op::Gather {
+            let gather = Gather {
                 features: BufferId(0),
                 targets: BufferId(1),
                 source: RowSource::Position,
@@ -142,13 +141,13 @@ mod tests {
                 width: 2,
                 target_width: 1,
             };
-            let ops = [Some(gather), more].into_iter().flatten();
+            let ops = [Some(gather.into()), more].into_iter().flatten();
             let instructions = ops.map(|op| Instruction { op, phase: Phase::Data }).collect();
             Program { batch: rows, rows, instructions }
         };
         let programs = Programs {
             layout,
-            train: program(10, Some(Op::Zero { of: slice(3, 5) })),
+            train: program(10, Some(Zero { of: slice(3, 5) }.into())),
             train_last: Some(program(3, None)),
             validate: Some(program(300, None)),
             validate_last: None,

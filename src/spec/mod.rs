@@ -42,8 +42,8 @@ pub use experiment::{Axis, Experiment, TrialSpec};
 pub use lab::{Lab, LabSpec};
 pub use load::{Loaded, load, read};
 pub use logging::{Logging, Metric, Policy};
-pub use model::{Init, Layer, Linear, Loss, Model};
-pub use optimizer::{Adam, AdamW, Optimizer, Sgd};
+pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
+pub use optimizer::*;
 pub use problem::{Location, Problem};
 pub use schedule::{
     Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Rule, Schedule, Stage,

@@ -54,10 +54,64 @@ choices! {
             /// The probability, in [0, 1).
             p: f64,
         } = "dropout" => Layer::read_dropout,
+        /// Each row to mean 0 and variance 1, then scaled and shifted, as nn.LayerNorm.
+        LayerNorm {
+            /// Added to the variance.
+            eps: f64,
+        } = "layer_norm" => |v: Item<'_>| {
+            v.table(|t| Self::LayerNorm { eps: t.default("eps", "added to the variance", 1e-5, non_negative) })
+        },
     }
 }
 
+/// A weight or bias of a layer.
+pub struct Parameter {
+    /// `weight` or `bias`.
+    pub name: &'static str,
+    /// `[in, out]` or `[out]`.
+    pub shape: Vec<usize>,
+    /// The number that all of it begins with, whatever `init` says.
+    pub constant: Option<f32>,
+}
+
 impl Layer {
+    /// PyTorch's name of it.
+    pub fn torch_name(&self) -> &'static str {
+        match self {
+            Self::Linear(_) => "Linear",
+            Self::Relu => "ReLU",
+            Self::Gelu => "GELU",
+            Self::Tanh => "Tanh",
+            Self::Sigmoid => "Sigmoid",
+            Self::Dropout { .. } => "Dropout",
+            Self::LayerNorm { .. } => "LayerNorm",
+        }
+    }
+
+    /// Width of its output.
+    pub fn outputs(&self, inputs: usize) -> usize {
+        match self {
+            Self::Linear(linear) => linear.out_features,
+            _ => inputs,
+        }
+    }
+
+    /// What it learns, in PyTorch's order.
+    pub fn parameters(&self, inputs: usize) -> Vec<Parameter> {
+        match self {
+            Self::Linear(Linear { out_features, bias, .. }) => {
+                let weight = Parameter { name: "weight", shape: vec![inputs, *out_features], constant: None };
+                let bias =
+                    bias.then(|| Parameter { name: "bias", shape: vec![*out_features], constant: None });
+                std::iter::once(weight).chain(bias).collect()
+            }
+            Self::LayerNorm { .. } => [("weight", 1.0), ("bias", 0.0)]
+                .map(|(name, start)| Parameter { name, shape: vec![inputs], constant: Some(start) })
+                .into(),
+            _ => Vec::new(),
+        }
+    }
+
     fn read_dropout(v: Item<'_>) -> Self {
         v.table(|t| {
             let p = t.required("p", "the probability of a zero", below_one);

@@ -11,6 +11,8 @@ choices! {
         Adam(Adam) = "adam",
         /// `torch.optim.AdamW`: weight decay shrinks the weights themselves.
         Adamw(AdamW) = "adamw",
+        /// `torch.optim.RMSprop`.
+        Rmsprop(Rmsprop) = "rmsprop",
     }
 }
 
@@ -21,6 +23,17 @@ impl Optimizer {
             Self::Sgd(o) => o.lr,
             Self::Adam(o) => o.lr,
             Self::Adamw(o) => o.lr,
+            Self::Rmsprop(o) => o.lr,
+        }
+    }
+
+    /// The momentum as written, or Adam's beta1.
+    pub fn momentum(&self) -> f64 {
+        match self {
+            Self::Sgd(o) => o.momentum,
+            Self::Adam(o) => o.beta1,
+            Self::Adamw(o) => o.beta1,
+            Self::Rmsprop(o) => o.momentum,
         }
     }
 
@@ -30,6 +43,7 @@ impl Optimizer {
             Self::Sgd(o) => o.lr *= factor,
             Self::Adam(o) => o.lr *= factor,
             Self::Adamw(o) => o.lr *= factor,
+            Self::Rmsprop(o) => o.lr *= factor,
         }
         self
     }
@@ -88,5 +102,23 @@ table! {
         pub eps: f64 = 1e-8 => non_negative,
         /// Decoupled weight decay.
         pub weight_decay: f64 = 0.01 => non_negative,
+    }
+}
+
+table! {
+    /// RMSprop.
+    pub struct Rmsprop {
+        /// Learning rate.
+        pub lr: f64 => positive,
+        /// Decay of the mean square.
+        pub alpha: f64 = 0.99 => below_one,
+        /// Added to the denominator.
+        pub eps: f64 = 1e-8 => non_negative,
+        /// Momentum; 0 for none.
+        pub momentum: f64 = 0.0 => non_negative,
+        /// Whether to divide by the standard deviation of the gradients.
+        pub centered: bool = false,
+        /// L2 penalty.
+        pub weight_decay: f64 = 0.0 => non_negative,
     }
 }

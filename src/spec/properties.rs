@@ -130,6 +130,7 @@ fn model() -> impl Strategy<Value = Model> {
         linear,
         select(vec![Layer::Relu, Layer::Gelu, Layer::Tanh, Layer::Sigmoid]),
         below_one().prop_map(|p| Layer::Dropout { p }),
+        non_negative().prop_map(|eps| Layer::LayerNorm { eps }),
     ];
     let init = prop_oneof![
         select(vec![Init::Pytorch, Init::XavierUniform, Init::KaimingNormal]),
@@ -151,7 +152,11 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
     let adamw = adaptive().prop_map(|(lr, beta1, beta2, eps, weight_decay)| {
         Optimizer::Adamw(AdamW { lr, beta1, beta2, eps, weight_decay })
     });
-    prop_oneof![sgd, adam, adamw]
+    let rmsprop = (positive(), below_one(), non_negative(), non_negative(), any::<bool>(), non_negative());
+    let rmsprop = rmsprop.prop_map(|(lr, alpha, eps, momentum, centered, weight_decay)| {
+        Optimizer::Rmsprop(Rmsprop { lr, alpha, eps, momentum, centered, weight_decay })
+    });
+    prop_oneof![sgd, adam, adamw, rmsprop]
 }
 
 fn curve() -> impl Strategy<Value = Curve> {

@@ -8,6 +8,8 @@ use crate::{device::DeviceError, host::reason};
 /// Why an operation on tensors was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum TensorError {
+    #[error("a net of tensors has no `{layer}`")]
+    NoLayer { layer: &'static str },
     #[error(
         "`{left}` is on {left_device} and `{right}` on {right_device}; copy one: `{} = {left}.copy({right_device})`",
         free_name(left, right)

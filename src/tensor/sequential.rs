@@ -58,6 +58,7 @@ impl Sequential {
                 Layer::Tanh => Step::Activate(Activation::Tanh),
                 Layer::Sigmoid => Step::Activate(Activation::Sigmoid),
                 Layer::Dropout { .. } => Step::Nothing,
+                other => return Err(TensorError::NoLayer { layer: other.torch_name() }),
             };
             net.steps.push(step);
         }
@@ -77,7 +78,7 @@ impl Sequential {
         seed: u64,
     ) -> Result<Tensor, TensorError> {
         let index = self.parameters.len();
-        let parameter = Parameter { name: name.clone(), offset: 0, shape: shape.to_vec() };
+        let parameter = Parameter { name: name.clone(), offset: 0, shape: shape.to_vec(), constant: None };
         let turned: Vec<usize> = shape.iter().rev().copied().collect();
         let tensor = if let Init::File(_) = init {
             Tensor::empty(&self.device, &turned)?

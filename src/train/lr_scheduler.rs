@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use crate::{
-    program::Hyper,
+    program::{Hyper, UpdateRule},
     spec::{Anneal, Curve, Interval, OneCycle, Optimizer, Rule, Schedule, Stage},
 };
 
@@ -44,12 +44,7 @@ impl LrScheduler {
 
     /// The values of step `step` (from 0) of epoch `epoch` (from 0).
     pub fn lr_at(&self, step: u64, epoch: u64) -> LrStep {
-        let momentum = match &self.optimizer {
-            Optimizer::Sgd(o) => o.momentum,
-            Optimizer::Adam(o) => o.beta1,
-            Optimizer::Adamw(o) => o.beta1,
-        };
-        let base = LrStep { lr: self.optimizer.lr(), momentum };
+        let base = LrStep { lr: self.optimizer.lr(), momentum: self.optimizer.momentum() };
         let count = match self.interval {
             Interval::Step => step,
             Interval::Epoch => epoch,
@@ -78,20 +73,7 @@ impl LrScheduler {
 
     /// Rounded once, from the formulas of `torch.optim`.
     fn hyper(&self, LrStep { lr, momentum }: LrStep, step: u64) -> Hyper {
-        let t = (step + 1) as f64;
-        let adam = |beta2: f64, decay_factor: f64| Hyper {
-            rate: (lr / (1.0 - momentum.powf(t))) as f32,
-            first: (1.0 - momentum) as f32,
-            correction: (1.0 / (1.0 - beta2.powf(t)).sqrt()) as f32,
-            decay_factor: decay_factor as f32,
-        };
-        match &self.optimizer {
-            Optimizer::Sgd(_) => {
-                Hyper { rate: lr as f32, first: momentum as f32, correction: 1.0, decay_factor: 1.0 }
-            }
-            Optimizer::Adam(o) => adam(o.beta2, 1.0),
-            Optimizer::Adamw(o) => adam(o.beta2, 1.0 - lr * o.weight_decay),
-        }
+        UpdateRule::hyper(&self.optimizer, lr, momentum, step + 1)
     }
 }
 

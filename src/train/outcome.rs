@@ -62,7 +62,7 @@ impl TrainLoop<'_> {
                 .chain(
                     self.reads
                         .iter()
-                        .filter_map(|(kind, purpose, reads)| read(*kind, *purpose, reads.line())),
+                        .filter_map(|(kind, purpose, reads)| read(*kind, *purpose, Line::from(&**reads))),
                 )
                 .collect(),
             instrument: instrument(&self.clock, &ranks),
@@ -105,7 +105,7 @@ impl TrainLoop<'_> {
                 let fetched = |(kind, purpose, _): &&(Kind, Purpose, Arc<Reads>)| {
                     *kind == Kind::Read && *purpose == Purpose::Batch
                 };
-                let reads = self.reads.iter().filter(fetched).map(|(_, _, reads)| reads.line().time);
+                let reads = self.reads.iter().filter(fetched).map(|(_, _, reads)| reads.total().2);
                 RowsCame::Fetched(reads.sum::<Duration>().as_secs_f64() / self.trial.threads as f64)
             }
         }

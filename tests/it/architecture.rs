@@ -7,14 +7,16 @@ use std::{
 };
 
 /// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
-const LAYERS: [&str; 17] = [
+const LAYERS: [&str; 19] = [
     "units",
     "host",
     "random",
     "spec",
+    "vector",
+    "collective",
+    "op",
     "program",
     "plan",
-    "collective",
     "device",
     "tensor",
     "data",
@@ -36,7 +38,7 @@ const UNSAFE: [&str; 9] = [
     "src/device/cpu/pool.rs",
     "src/device/cpu/pool_tests.rs",
     "src/device/cpu/state.rs",
-    "src/device/cpu/simd/",
+    "src/vector/simd/",
     "src/device/cuda/",
 ];
 
@@ -77,6 +79,30 @@ fn unsafe_stands_only_where_it_is_allowed() {
         .filter(|path| !UNSAFE.iter().any(|allowed| path.starts_with(allowed)))
         .collect();
     assert!(found.is_empty(), "unsafe outside the list: {found:?}");
+}
+
+/// What a new optimizer or layer costs: the files that name the last of each, but for those of tests.
+#[test]
+fn an_op_is_one_file_and_few_others_name_it() {
+    for (name, most) in [("Rmsprop", 4), ("LayerNorm", 5)] {
+        let names = |text: &str| words(&code(text)).any(|word| word.starts_with(name));
+        let files: Vec<String> = sources()
+            .into_iter()
+            .filter(|(path, text)| names(text) && !path.ends_with("properties.rs"))
+            .map(|(path, _)| path.display().to_string())
+            .collect();
+        assert!(files.len() <= most, "{name} is named in {files:?}");
+    }
+    // The kernel of an op stands in `kernels/` under the name of the op's file.
+    for entry in fs::read_dir("kernels").unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "cu")
+            && fs::read_to_string(&path).unwrap().contains("void op_")
+        {
+            let op = Path::new("src/op").join(path.with_extension("rs").file_name().unwrap());
+            assert!(op.exists(), "{} has no {}", path.display(), op.display());
+        }
+    }
 }
 
 #[test]

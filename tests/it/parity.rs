@@ -106,6 +106,10 @@ cases! {
     gelu: 1e-4;
     huber: 1e-5;
     l1: 1e-5;
+    layer_norm: 1e-4;
+    layer_norm_first: 1e-5;
+    rmsprop: 1e-4;
+    rmsprop_centered: 1e-4;
     rows_of_activations: 1e-5;
     schedule_chain: 1e-5;
     schedule_chain_of_epochs: 1e-5;
@@ -121,6 +125,7 @@ cases! {
     schedule_one_cycle_adamw: 1e-5;
     schedule_one_cycle_plain_sgd: 1e-5;
     schedule_one_cycle_still: 1e-5;
+    schedule_one_cycle_rmsprop: 1e-4;
     schedule_step: 1e-5;
     sgd: 1e-4;
     sgd_momentum: 1e-4;

@@ -69,6 +69,8 @@ def make_model(spec, features):
         elif linear := layer.get("linear"):
             layers.append(nn.Linear(width, linear["out_features"], bias=linear.get("bias", True)))
             width = linear["out_features"]
+        elif "layer_norm" in layer:
+            layers.append(nn.LayerNorm(width, **layer["layer_norm"]))
         else:
             layers.append(nn.Dropout(layer["dropout"]["p"]))
     return nn.Sequential(*layers)
@@ -82,12 +84,16 @@ def make_loss(spec):
 def make_optimizer(spec, model):
     ((kind, options),) = spec["optimizer"].items()
     options = dict(options)
-    if kind != "sgd":
+    if kind in ("adam", "adamw"):
         defaults = (options.pop("beta1", 0.9), options.pop("beta2", 0.999))
         options["betas"] = defaults
-    return {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](
-        model.parameters(), **options
-    )
+    kinds = {
+        "sgd": torch.optim.SGD,
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "rmsprop": torch.optim.RMSprop,
+    }
+    return kinds[kind](model.parameters(), **options)
 
 
 def make_curve(optimizer, name, options, counts):

@@ -8,7 +8,7 @@ use std::{cell::UnsafeCell, fmt, ops::Range};
 
 use crate::{
     host::prefer_huge_pages,
-    program::{Layout, Role, Slice},
+    op::{Access, Layout, Role, Slice, run::Slices},
 };
 
 /// A cache line of numbers: the arena's unit of alignment.
@@ -23,31 +23,9 @@ pub struct Span {
 }
 
 impl Span {
-    /// A part of this span.
-    pub fn part(self, offset: usize, len: usize) -> Span {
+    fn part(self, offset: usize, len: usize) -> Span {
         assert!(offset + len <= self.len, "a part lies within its span");
         Span { start: self.start + offset, len }
-    }
-
-    /// Its first number.
-    pub fn start(self) -> usize {
-        self.start
-    }
-
-    /// The number behind its last.
-    pub fn end(self) -> usize {
-        self.start + self.len
-    }
-
-    /// For tests of what is done with spans.
-    #[cfg(test)]
-    pub fn new(start: usize, len: usize) -> Span {
-        Span { start, len }
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(self) -> bool {
-        self.len == 0
     }
 
     fn overlaps(self, other: Span) -> bool {
@@ -58,25 +36,22 @@ impl Span {
     }
 }
 
-/// What a task reads and writes; unused places are empty.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
-    /// Shared with other readers.
-    pub reads: [Span; 4],
-    /// For this task alone.
-    pub writes: [Span; 4],
+/// An access as spans.
+#[derive(Clone, Copy, Debug)]
+struct Spans {
+    reads: [Span; 4],
+    writes: [Span; 4],
 }
 
-impl Access {
-    /// All that is touched.
-    pub fn touched(&self) -> impl Iterator<Item = Span> {
+impl Spans {
+    fn touched(&self) -> impl Iterator<Item = Span> {
         self.reads.into_iter().chain(self.writes)
     }
 }
 
 /// An [`Access`] that was proven to be free of conflicts.
 #[derive(Clone, Copy, Debug)]
-pub struct Verified(Access);
+pub struct Verified(Spans);
 
 /// Two tasks that would touch the same numbers at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,14 +115,9 @@ impl Arena {
         self.lines.len() as u64 * 64
     }
 
-    /// Where a slice of a buffer lies.
+    /// Where a slice of a buffer lies; scratch buffers come behind those of the layout.
     pub fn span(&self, slice: Slice) -> Span {
         self.spans[slice.buffer.0].part(slice.offset, slice.len)
-    }
-
-    /// Where scratch buffer `index` lies.
-    pub fn scratch(&self, layout: &Layout, index: usize) -> Span {
-        self.spans[layout.buffers.len() + index]
     }
 
     /// The numbers of a span, for one who has the arena to himself.
@@ -165,6 +135,14 @@ impl Arena {
     /// Proves that the accesses of a schedule are free of conflicts. `stages[s][t]` lists what thread `t` touches
     /// between barrier `s` and the next; those past the threads are tasks that all of them share.
     pub fn verify(&self, stages: &[Vec<Vec<Access>>]) -> Result<Vec<Vec<Vec<Verified>>>, Conflict> {
+        let spans = |slices: [Slice; 4]| slices.map(|slice| self.span(slice));
+        let spans = |a: &Access| Spans { reads: spans(a.reads), writes: spans(a.writes) };
+        let spans = |tasks: &Vec<Access>| tasks.iter().map(spans).collect();
+        let stages = stages.iter().map(|stage| stage.iter().map(spans).collect());
+        self.prove(stages.collect())
+    }
+
+    fn prove(&self, stages: Vec<Vec<Vec<Spans>>>) -> Result<Vec<Vec<Vec<Verified>>>, Conflict> {
         for (stage, threads) in stages.iter().enumerate() {
             for (writer, task) in
                 threads.iter().enumerate().flat_map(|(t, tasks)| tasks.iter().map(move |a| (t, a)))
@@ -178,7 +156,7 @@ impl Arena {
                 }
             }
             let writes: Vec<_> = threads.iter().map(|t| union(t.iter().flat_map(|a| a.writes))).collect();
-            let touched: Vec<_> = threads.iter().map(|t| union(t.iter().flat_map(Access::touched))).collect();
+            let touched: Vec<_> = threads.iter().map(|t| union(t.iter().flat_map(Spans::touched))).collect();
             for (writer, w) in writes.iter().enumerate() {
                 for (other, t) in touched.iter().enumerate().filter(|(other, _)| *other != writer) {
                     if intersect(w, t) {
@@ -187,14 +165,14 @@ impl Arena {
                 }
             }
         }
-        let prove = |tasks: &Vec<Access>| tasks.iter().map(|a| Verified(*a)).collect();
+        let prove = |tasks: &Vec<Spans>| tasks.iter().map(|a| Verified(*a)).collect();
         Ok(stages.iter().map(|stage| stage.iter().map(prove).collect()).collect())
     }
 }
 
 /// The spans sorted and merged, so that a deep model's schedule is verified in n log n.
 fn union(spans: impl Iterator<Item = Span>) -> Vec<Span> {
-    let mut spans: Vec<Span> = spans.filter(|s| !s.is_empty()).collect();
+    let mut spans: Vec<Span> = spans.filter(|s| s.len > 0).collect();
     spans.sort_unstable_by_key(|s| s.start);
     let mut merged: Vec<Span> = Vec::new();
     for span in spans {
@@ -222,7 +200,8 @@ fn intersect(a: &[Span], b: &[Span]) -> bool {
 impl Verified {
     /// Access to nothing, which conflicts with nothing.
     pub fn nothing() -> Self {
-        Self(Access::default())
+        let none = [Span::default(); 4];
+        Self(Spans { reads: none, writes: none })
     }
 
     /// The slices of a task, in the order declared.
@@ -279,33 +258,27 @@ impl Verified {
     }
 }
 
-/// What a task reads and what it writes.
-pub type Slices<'a> = ([&'a [f32]; 4], [&'a mut [f32]; 4]);
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Buffer, BufferId, Role};
+    use crate::op::{Buffer, BufferId};
 
     fn arena() -> Arena {
         let layout = Layout::bare(vec![Buffer { name: "b".into(), len: 100, role: Role::Activation }]);
         Arena::new(&layout, &[50]).expect("memory")
     }
 
-    fn access(reads: &[Span], writes: &[Span]) -> Access {
-        let mut a = Access::default();
-        a.reads[..reads.len()].copy_from_slice(reads);
-        a.writes[..writes.len()].copy_from_slice(writes);
-        a
+    /// A part of the only buffer, or of the scratch behind it.
+    fn slice(buffer: usize, part: std::ops::Range<usize>) -> Slice {
+        Slice { buffer: BufferId(buffer), offset: part.start, len: part.len() }
     }
 
     #[test]
     fn disjoint_rows_and_shared_reads_are_allowed() {
         let a = arena();
-        let all = a.span(Slice { buffer: BufferId(0), offset: 0, len: 100 });
-        let scratch = Span { start: 112, len: 50 };
+        let all = slice(0, 0..100);
         let stage =
-            vec![vec![access(&[all], &[scratch.part(0, 25)])], vec![access(&[all], &[scratch.part(25, 25)])]];
+            vec![vec![Access::new([all], [slice(1, 0..25)])], vec![Access::new([all], [slice(1, 25..50)])]];
         let verified = a.verify(&[stage]).expect("no conflict");
         // SAFETY: one thread, one borrow at a time.
         let (_, [w, ..]) = unsafe { verified[0][0][0].borrow(&a) };
@@ -318,12 +291,15 @@ mod tests {
     #[test]
     fn overlaps_are_found() {
         let a = arena();
-        let all = a.span(Slice { buffer: BufferId(0), offset: 0, len: 100 });
-        let racing = vec![vec![access(&[], &[all.part(0, 51)])], vec![access(&[all.part(50, 1)], &[])]];
+        let racing =
+            vec![vec![Access::new([], [slice(0, 0..51)])], vec![Access::new([slice(0, 50..51)], [])]];
         assert_eq!(a.verify(&[racing]).err(), Some(Conflict { stage: 0, writer: 0, other: 1 }));
-        let aliasing = vec![vec![access(&[all.part(0, 10)], &[all.part(9, 10)])]];
+        let aliasing = vec![vec![Access::new([slice(0, 0..10)], [slice(0, 9..19)])]];
         assert_eq!(a.verify(&[aliasing]).err(), Some(Conflict { stage: 0, writer: 0, other: 0 }));
-        let apart = vec![vec![vec![access(&[], &[all])], vec![]], vec![vec![], vec![access(&[all], &[])]]];
+        let apart = {
+            let all = slice(0, 0..100);
+            vec![vec![vec![Access::new([], [all])], vec![]], vec![vec![], vec![Access::new([all], [])]]]
+        };
         assert!(a.verify(&apart).is_ok(), "a barrier in between");
     }
 }

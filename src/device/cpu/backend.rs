@@ -5,17 +5,14 @@
 
 use std::{any::Any, collections::HashMap, mem};
 
-use super::{
-    matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
-    ops::{activation, reduce},
-};
 use crate::{
     device::{
         DeviceError, Moved,
         backend::{Backend, Handle, Linear, Reduction, Staging, check_overlap, misfit, unknown},
     },
-    program::Activation,
+    op::{Activation, activate, sum, sum_of_squares},
     spec::lab::Memory,
+    vector::matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
 };
 
 /// Multiplications below which a product is one thread's: starting others takes some 30 µs each.
@@ -249,7 +246,7 @@ impl Backend for HostBackend {
 
     fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), DeviceError> {
         self.into(y, &[x], |place, y| {
-            activation::activate(activation, place.sized(x, y.len())?, y);
+            activate(activation, place.sized(x, y.len())?, y);
             Ok(())
         })
     }
@@ -258,9 +255,9 @@ impl Backend for HostBackend {
         self.into(to, &[of], |place, to| {
             let values = place.block(of)?;
             let value = match reduction {
-                Reduction::Frobenius => reduce::sum_of_squares(values).sqrt(),
-                Reduction::Trace => reduce::sum_of_squares(values),
-                Reduction::Sum => reduce::sum(values),
+                Reduction::Frobenius => sum_of_squares(values).sqrt(),
+                Reduction::Trace => sum_of_squares(values),
+                Reduction::Sum => sum(values),
             };
             let found = to.len();
             let missing = || misfit(&place.name, format!("{found} numbers where {} are needed", at + 1));

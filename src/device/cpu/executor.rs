@@ -6,9 +6,7 @@ use std::{
 };
 
 use super::{
-    simd,
     state::{Fault, State},
-    task::WorkerState,
     team::{Lost, Team, WorkerToken},
     thread_tuner::{ThreadMode, ThreadTuner},
     watch::{PhaseWatch, Unwatched, Watcher},
@@ -19,7 +17,9 @@ use crate::{
         Block, Clock, DeviceError, Executor, Grain, Kind, Lane, Ledger, Meters, Moved, PassKind, Purpose,
         Ran, RowReader, Store, digest,
     },
-    program::{Accumulator, BufferId, Layout, Phase, Programs, Slice},
+    op::{Accumulator, BufferId, Layout, Phase, Slice, run::WorkerState},
+    program::Programs,
+    vector,
 };
 
 /// Where an executor's memory lies.
@@ -88,7 +88,7 @@ impl CpuExecutor {
         let team = if job.threads > 1 {
             let state = Arc::clone(&state);
             let work = move |seat: WorkerToken<'_>| {
-                simd::flush_denormals();
+                vector::flush_denormals();
                 let state = state.read().unwrap_or_else(PoisonError::into_inner);
                 state.walk_together(seat, &mut WorkerState::default(), &mut Unwatched)
             };
@@ -294,7 +294,7 @@ impl Executor for CpuExecutor {
     }
 
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
-        let _flushed = simd::Flushed::new();
+        let _flushed = vector::Flushed::new();
         let start = Instant::now();
         if self.memory == Memory::Separate && !block.hyper.is_empty() {
             let bytes = size_of_val(block.hyper) as u64;

@@ -6,19 +6,12 @@ mod arena;
 mod backend;
 mod compile;
 mod executor;
-mod footprint;
-mod linear;
-pub mod matmul;
-mod ops;
 #[allow(unsafe_code)]
 mod pool;
 mod rates;
-#[allow(unsafe_code)]
-mod simd;
 mod stage;
 #[allow(unsafe_code)]
 mod state;
-mod task;
 mod team;
 mod thread_tuner;
 mod watch;
@@ -26,5 +19,4 @@ mod watch;
 pub(crate) use backend::HostBackend;
 pub use executor::{CpuExecutor, CpuSetup, Memory};
 pub use rates::measure as measure_rates;
-pub use simd::{denormals_flushed, flush_denormals};
 pub use thread_tuner::ThreadMode;

@@ -16,8 +16,11 @@ use std::{
 
 use super::{
     arena::{Arena, Verified},
-    matmul::{Grid, Turn},
     team::Lost,
+};
+use crate::{
+    op::product::fits,
+    vector::matmul::{Grid, Turn},
 };
 
 /// Iterations that spin before the wait for a tile's earlier pass yields; a tile takes a few microseconds.
@@ -70,16 +73,12 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub fn fits(tiles: usize, threads: usize) -> bool {
-        tiles >= threads && tiles.div_ceil(threads) <= usize::from(u16::MAX)
-    }
-
-    /// Equal shares of `grid`'s tiles. Each tile writes its rows of `access`'s first two writes.
+    /// The tiles of `grid`, of which each writes its rows of `access`'s first two writes, in equal shares.
     ///
     /// # Panics
-    /// If the tiles do not [`fit`](Self::fits) the threads: no two queues may hold the same tile.
+    /// Where the tiles do not [`fit`](fits) so many threads: no two queues may hold the same tile.
     pub fn new(access: Verified, grid: Grid, widths: [usize; 2], threads: usize) -> Self {
-        assert!(Self::fits(grid.tiles(), threads), "each thread has a tile, and no more than it can count");
+        assert!(fits(grid.tiles(), threads), "each thread has a tile, and no more than it can count");
         let bound = |t: usize| grid.tiles() * t / threads;
         let queue = |t: usize| {
             let (first, tiles) = (bound(t), bound(t + 1) - bound(t));

@@ -4,12 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::{
-    device::cpu::{
-        arena::Access,
-        matmul::Kernel,
-        team::{Team, WorkerToken},
-    },
-    program::{Buffer, BufferId, Layout, Role},
+    device::cpu::team::{Team, WorkerToken},
+    op::{Access, Buffer, BufferId, Layout, Role},
+    vector::matmul::Kernel,
 };
 
 const ROWS: usize = 200;
@@ -32,8 +29,7 @@ fn shared(threads: usize) -> Shared {
     let id = BufferId(0);
     let layout = Layout::bare(vec![Buffer { name: "out".into(), len: ROWS * WIDTH, role: Role::Activation }]);
     let arena = Arena::new(&layout, &[]).expect("memory");
-    let mut access = Access::default();
-    access.writes[0] = arena.span(layout.whole(id));
+    let access = Access::new([], [layout.whole(id)]);
     let idle = vec![vec![]; threads];
     let stage = idle.into_iter().chain([vec![access]]).collect();
     let access = arena.verify(&[stage]).expect("no conflict")[0][threads][0];
@@ -203,6 +199,6 @@ fn a_tile_of_a_member_that_is_gone_is_not_waited_for() {
 
 #[test]
 fn only_what_a_queue_can_count_is_shared() {
-    assert!(Pool::fits(4, 4) && !Pool::fits(3, 4));
-    assert!(Pool::fits(2 * 65_535, 2) && !Pool::fits(2 * 65_535 + 1, 2));
+    assert!(fits(4, 4) && !fits(3, 4));
+    assert!(fits(2 * 65_535, 2) && !fits(2 * 65_535 + 1, 2));
 }

@@ -11,20 +11,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    CpuExecutor, CpuSetup, Memory, ThreadMode, flush_denormals,
-    matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
-    ops::{activation::activate, vectorized},
-    team::Team,
-};
+use super::{CpuExecutor, CpuSetup, Memory, ThreadMode, team::Team};
 use crate::{
     device::{
         Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind,
         probe::{SHORT_AND_LONG, STEPS, hyper, tiny},
     },
     host,
+    op::{Activation, activate},
     plan::{MachineRates, Origin},
-    program::{Activation, Programs},
+    program::Programs,
+    vector::{
+        flush_denormals,
+        matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
+        vectorized,
+    },
 };
 
 /// Rounds of a figure.
@@ -33,8 +34,8 @@ const ROUNDS: usize = 6;
 /// Approximate time of a round.
 const ROUND: Duration = Duration::from_millis(40);
 
-/// FLOPs of a hyperbolic tangent, as in [`crate::program::Op::cost`].
-const FUNCTION: f64 = 20.0;
+/// Operations of a hyperbolic tangent, as ops' costs count them.
+const FUNCTION: f64 = crate::op::FUNCTION as f64;
 
 /// Elements of the measured function: they stay in the L1 cache.
 const FEW: usize = 2048;

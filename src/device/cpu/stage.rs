@@ -3,35 +3,32 @@
 use std::sync::Arc;
 
 use super::{
-    arena::{Access, Arena, Conflict, Span, Verified},
-    footprint::Footprint,
-    matmul::Grid,
+    arena::{Arena, Conflict, Verified},
     pool::Pool,
-    task::{Share, Task, TaskKind},
 };
-use crate::program::Phase;
+use crate::op::{
+    Access, Job, Phase, Window,
+    split::{Draft, Shared, Step},
+};
 
-/// A task before its access is verified.
-pub struct Draft {
-    pub job: TaskKind,
-    pub access: Access,
+/// A task with its proven access.
+pub struct Task {
+    /// What is done; `None` where the thread only waits at the barrier.
+    pub job: Option<Job>,
+    /// On what.
+    pub share: Share,
+    /// Whether the team meets before it.
+    pub barrier: bool,
+    /// Where its time counts.
     pub phase: Phase,
 }
 
-/// One instruction, or a part of it.
-pub enum Step {
-    /// At most one draft per thread.
-    Each(Vec<Option<Draft>>),
-    /// A product whose tiles are stolen by free threads.
-    Shared(Box<Shared>),
-}
-
-/// A product that all threads share.
-pub struct Shared {
-    pub draft: Draft,
-    pub grid: Grid,
-    /// Row widths of the first two writes.
-    pub widths: [usize; 2],
+/// Whose a task is.
+pub enum Share {
+    /// One thread's.
+    Own(Verified),
+    /// A product's tiles, of which all threads of the team take some.
+    Shared(Arc<Pool>),
 }
 
 /// One thread's work in a stage.
@@ -45,8 +42,8 @@ enum Part {
 struct Stage {
     threads: Vec<Vec<Part>>,
     shared: Vec<Shared>,
-    written: Footprint,
-    touched: Footprint,
+    /// What its parties touch.
+    window: Window,
 }
 
 /// A program's stages for a number of threads.
@@ -82,7 +79,7 @@ impl Stages {
         let mut tasks: Vec<Vec<Task>> = (0..self.threads).map(|_| Vec::new()).collect();
         for (stage, mut proven) in self.stages.into_iter().zip(proven) {
             let shared = proven.split_off(self.threads).into_iter().flatten().zip(stage.shared);
-            let pools: Vec<(TaskKind, Phase, Arc<Pool>)> = shared
+            let pools: Vec<(Job, Phase, Arc<Pool>)> = shared
                 .map(|(access, shared)| {
                     let Shared { draft: Draft { job, phase, .. }, grid, widths } = shared;
                     (job, phase, Arc::new(Pool::new(access, grid, widths, self.threads)))
@@ -95,7 +92,7 @@ impl Stages {
                 // A thread without work in a stage still waits at its barrier.
                 if parts.is_empty() && barrier {
                     let share = Share::Own(Verified::nothing());
-                    thread.push(Task { job: TaskKind::Idle, share, barrier, phase: Phase::Other });
+                    thread.push(Task { job: None, share, barrier, phase: Phase::Other });
                 }
                 for part in parts {
                     let (job, phase, share) = match part {
@@ -108,7 +105,7 @@ impl Stages {
                             (*job, *phase, Share::Shared(Arc::clone(pool)))
                         }
                     };
-                    thread.push(Task { job, share, barrier, phase });
+                    thread.push(Task { job: Some(job), share, barrier, phase });
                     barrier = false;
                 }
             }
@@ -139,18 +136,12 @@ impl Stage {
 
     /// Whether a step fits this stage: no thread accesses what another writes.
     fn admits(&self, step: &Step) -> bool {
-        self.parties(step).into_iter().all(|(party, access)| {
-            let mut touched = access.touched();
-            let mut written = access.writes.into_iter();
-            !touched.any(|span| self.written.meets_another(span, party))
-                && !written.any(|span| self.touched.meets_another(span, party))
-        })
+        self.parties(step).into_iter().all(|(party, access)| self.window.admits(party, &access))
     }
 
     fn mark(&mut self, step: &Step) {
         for (party, access) in self.parties(step) {
-            access.writes.into_iter().for_each(|span| self.written.add(span, party));
-            access.touched().for_each(|span| self.touched.add(span, party));
+            self.window.add(party, &access);
         }
     }
 
@@ -179,12 +170,4 @@ impl Part {
             Part::Shared(_) => None,
         }
     }
-}
-
-/// A task's reads and writes, in its own order.
-pub fn access<const R: usize, const W: usize>(reads: [Span; R], writes: [Span; W]) -> Access {
-    let mut access = Access::default();
-    access.reads[..R].copy_from_slice(&reads);
-    access.writes[..W].copy_from_slice(&writes);
-    access
 }

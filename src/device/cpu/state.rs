@@ -7,16 +7,21 @@ use std::{
 
 use super::{
     arena::Arena,
-    compile::{Compiler, Scratch},
-    linear,
-    matmul::Kernel,
-    task::{BoundData, Context, Cursor, Share, Task, TaskKind, WorkerState},
+    compile::Compiler,
+    pool::TileQueue,
+    stage::{Share, Stages, Task},
     team::{Lost, WorkerToken},
     watch::Watcher,
 };
 use crate::{
     device::{DeviceError, PassKind},
-    program::{Hyper, Program, Programs},
+    op::{
+        Hyper, Job, product,
+        run::{BoundData, Context, Cursor, WorkerState},
+        split::Scratch,
+    },
+    program::{Program, Programs},
+    vector::matmul::{Kernel, Scratch as TileScratch, UpcomingRows},
 };
 
 /// A program's tasks by thread.
@@ -87,19 +92,15 @@ impl State {
     pub fn new(programs: &Programs, threads: usize, seed: u64) -> Result<Self, DeviceError> {
         let kernel = Kernel::detect();
         let layout = &programs.layout;
-        let compilers = [1, threads].map(|threads| Compiler { layout, threads, kernel });
         let mut scratch = Scratch::default();
-        for program in all(programs).into_iter().flatten() {
-            compilers.iter().for_each(|c| c.measure(program, &mut scratch));
-        }
+        let [alone, together] = [1, threads].map(|threads| {
+            let compiler = Compiler { layout, threads, kernel };
+            all(programs).map(|program| Some((program?, compiler.stages(program?, &mut scratch))))
+        });
         let arena = Arena::new(layout, &scratch.lens)
             .ok_or_else(|| DeviceError::OutOfMemory { device: "cpu".into(), bytes: layout.arena_bytes() })?;
-        let [alone, together] = compilers;
-        let alone = Set::compile(programs, &alone, &arena, &mut scratch)?;
-        let together = match threads {
-            1 => None,
-            _ => Some(Set::compile(programs, &together, &arena, &mut scratch)?),
-        };
+        let alone = Set::new(alone, &arena)?;
+        let together = if threads > 1 { Some(Set::new(together, &arena)?) } else { None };
         let assignment = Assignment {
             work: PassKind::Train,
             step: 0,
@@ -159,8 +160,7 @@ impl State {
             PassKind::Validate => &set.validate,
         };
         let Some(full) = full else { return Ok(()) };
-        let context = Context { kernel: self.kernel, bound: &self.bound };
-        let mut at = Cursor {
+        let at = Cursor {
             seed: self.seed,
             step: a.step,
             position: a.position,
@@ -168,11 +168,12 @@ impl State {
             slot: a.slot,
             hyper: Hyper::default(),
         };
+        let mut context = Context { kernel: self.kernel, bound: &self.bound, at };
         for step in 0..a.steps {
-            let left = a.rows - at.position;
+            let left = a.rows - context.at.position;
             let program = if left >= full.batch { full } else { last.as_ref().unwrap_or(full) };
             if let Some(hyper) = a.hyper.get(step) {
-                at.hyper = *hyper;
+                context.at.hyper = *hyper;
             }
             watcher.begin_step();
             for task in &program.tasks[member] {
@@ -180,14 +181,15 @@ impl State {
                 if let Some(seat) = seat.filter(|_| task.barrier) {
                     seat.wait()?;
                 }
-                let access = match &task.share {
-                    Share::Own(access) => access,
-                    Share::Shared(pool) => {
+                let (access, job) = match (&task.share, &task.job) {
+                    (_, None) => continue,
+                    (Share::Own(access), Some(job)) => (access, job),
+                    (Share::Shared(pool), Some(job)) => {
                         // A set for one thread has none of these: its compiler shares nothing.
                         let seat = seat.ok_or(Lost)?;
                         // SAFETY: as below; and every member comes by here once between the same two barriers.
                         let mut turns = unsafe { pool.enter(&self.arena, member) };
-                        linear::take_turns(&context, &task.job, &mut turns, &at, || seat.is_lost())?;
+                        take_turns(&context, job, &mut turns, || seat.is_lost())?;
                         continue;
                     }
                 };
@@ -195,7 +197,7 @@ impl State {
                 // stage if it has to, and drops the slices with the next line. Steps are parted by barriers, too: each
                 // begins with one.
                 let slices = unsafe { access.borrow(&self.arena) };
-                if let Err(e) = task.run(slices, &context, &at, tally) {
+                if let Err(e) = job.run(slices, &context, tally) {
                     // Fetching is the first that a step does, and the others wait for it before they change a parameter.
                     let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
                     if fault.as_ref().is_none_or(|other| member < other.member) {
@@ -203,15 +205,15 @@ impl State {
                     }
                     return Err(Lost);
                 }
-                if matches!(task.job, TaskKind::AllReduce) && tally.fault.is_some() {
+                if matches!(job, Job::AllReduce(_)) && tally.fault.is_some() {
                     return Err(Lost);
                 }
             }
             watcher.end_step();
-            at.position += program.batch;
-            at.offset += program.rows;
-            at.step += 1;
-            at.slot += 1;
+            context.at.position += program.batch;
+            context.at.offset += program.rows;
+            context.at.step += 1;
+            context.at.slot += 1;
         }
         Ok(())
     }
@@ -223,19 +225,51 @@ fn all(programs: &Programs) -> [Option<&Program>; 4] {
 }
 
 impl Set {
-    fn compile(
-        programs: &Programs,
-        compiler: &Compiler<'_>,
-        arena: &Arena,
-        scratch: &mut Scratch,
-    ) -> Result<Self, DeviceError> {
-        let mut compile = |program: Option<&Program>| {
-            let Some(program) = program else { return Ok(None) };
-            let tasks = compiler.compile(program, arena, scratch);
+    fn new(programs: [Option<(&Program, Stages)>; 4], arena: &Arena) -> Result<Self, DeviceError> {
+        let prove = |program: Option<(&Program, Stages)>| {
+            let Some((program, stages)) = program else { return Ok(None) };
+            let tasks = stages.tasks(arena);
             let tasks = tasks.map_err(|conflict| DeviceError::Schedule { conflict: conflict.to_string() })?;
             Ok(Some(Compiled { batch: program.batch, rows: program.rows, tasks }))
         };
-        let [train, train_last, validate, validate_last] = all(programs).map(&mut compile);
+        let [train, train_last, validate, validate_last] = programs.map(prove);
         Ok(Self { train: [train?, train_last?], validate: [validate?, validate_last?] })
     }
+}
+
+/// A member's turns at a product that the team shares; while it computes the first layer's gradient, the last in a step, it
+/// prefetches the rows that it will fetch next.
+fn take_turns(
+    context: &Context<'_>,
+    job: &Job,
+    turns: &mut TileQueue<'_>,
+    lost: impl Fn() -> bool,
+) -> Result<(), Lost> {
+    let Job::Product(job) = job else { return Ok(()) };
+    let reads = turns.reads();
+    let product::Operands { lhs, rhs, shape, epilogue } = job.operands(reads, context.at.hyper.rate);
+    let upcoming = match *job {
+        product::Job::WeightGradient { upcoming: Some(next), .. } => {
+            context.bound.upcoming(next, turns.share(next.rows), &context.at)
+        }
+        _ => UpcomingRows::default(),
+    };
+    let tiled = context.kernel.tiled(lhs, rhs, shape, epilogue, turns.grid());
+    let mut scratch = TileScratch::default();
+    while let Some(mut taken) = turns.next(&lost)? {
+        let (turn, rows, last, width) = (taken.turn().clone(), taken.rows(), taken.is_last(), shape[2]);
+        let [w0, w1] = taken.out();
+        tiled.take(&turn, upcoming, if job.keeps() { &mut *w1 } else { &mut *w0 }, &mut scratch);
+        if last {
+            let saved = match job {
+                product::Job::InputGradient { derivative: Some(_), .. } => {
+                    &reads[2][rows.start * width..rows.end * width]
+                }
+                _ => &[],
+            };
+            job.finish(saved, w0, w1);
+        }
+        taken.finish();
+    }
+    Ok(())
 }

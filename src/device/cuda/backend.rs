@@ -3,9 +3,8 @@
 use std::{any::Any, cell::Cell, collections::HashMap, ffi::c_void, fmt, sync::Arc, time::Duration};
 
 use super::{
-    abi::{Kind, NONE, Op, PARTIALS},
     ffi::{Context, Gpu},
-    launch::{HangTimeout, Kernels, Shape, Stream, argument, launch, shape},
+    launch::{HangTimeout, Kernels, Stream, argument, launch, shape},
     memory::{DeviceMemory, Pinned},
 };
 use crate::{
@@ -13,8 +12,7 @@ use crate::{
         DeviceError, Moved,
         backend::{Backend, Handle, Linear, Reduction, Staging, check_overlap, unknown},
     },
-    plan::MOST_COUNTED,
-    program::{Activation, Cost},
+    op::{Activation, Cost, Kind, MOST_COUNTED, NONE, PARTIALS, Record, Size, counted},
     spec::lab::Memory,
 };
 
@@ -76,7 +74,7 @@ impl CudaBackend {
     }
 
     fn int(&self, n: usize) -> Result<i32, DeviceError> {
-        super::encode::counted(n).ok_or_else(|| DeviceError::Unusable {
+        counted(n).ok_or_else(|| DeviceError::Unusable {
             device: self.name.clone(),
             why: format!("its kernels count to {MOST_COUNTED}, and there are {n} numbers"),
         })
@@ -95,23 +93,24 @@ impl CudaBackend {
         self.context.enter()?;
         let function = self.kernels.function(name)?;
         let most = 4 * self.context.gpu.multiprocessors.max(1) as usize;
-        let shape = Shape::new(elements.div_ceil(256) as u64, most.min(PARTIALS) as u32);
+        let shape = Size::new(elements.div_ceil(256) as u64, most.min(PARTIALS) as u32).into();
         self.give(0.0, elements);
         // SAFETY: the caller's.
         unsafe { launch(&self.context, &self.stream, function, shape, arguments, name) }
     }
 
     /// Queues an instruction's kernel; its places are offsets from `base`, whichever block they lie in.
-    fn instruction(&self, kind: Kind, mut op: Op, base: u64, places: &[u64]) -> Result<(), DeviceError> {
+    fn instruction(&self, mut op: Record, base: u64, places: &[u64]) -> Result<(), DeviceError> {
         for (at, place) in op.at.iter_mut().zip(places) {
             // Addresses are multiples of four, and the kernel's own addition wraps as this subtraction does.
             *at = if *place == NONE { NONE } else { (place.wrapping_sub(base) as i64 / 4) as u64 };
         }
         self.context.enter()?;
-        let shape = shape(&op, kind, self.context.gpu.multiprocessors);
+        let shape = shape(&op, self.context.gpu.multiprocessors);
         self.give(2.0 * f64::from(op.rows) * f64::from(op.inputs) * f64::from(op.outputs), elements(&op));
         let (mut arena, mut run) = (base, 0u64);
         let mut arguments = [argument(&mut op), argument(&mut arena), argument(&mut run)];
+        let kind = op.kind();
         let function = self.kernels.get(kind);
         // SAFETY: (Op, float*, Run*); places lie in blocks of this backend, whose lengths the caller has checked, and
         // the kernels of these kinds do not read the run.
@@ -137,7 +136,7 @@ impl CudaBackend {
 }
 
 /// Numbers that an instruction's kernel touches.
-fn elements(op: &Op) -> usize {
+fn elements(op: &Record) -> usize {
     let sizes = [(op.rows, op.inputs), (op.rows, op.outputs), (op.inputs, op.outputs), (op.n, 1)];
     sizes.iter().map(|(a, b)| usize::try_from(i64::from(*a) * i64::from(*b)).unwrap_or(0)).sum()
 }
@@ -278,9 +277,9 @@ impl Backend for CudaBackend {
         let [m, k, n] = mkn;
         let (left, right) = (self.sized(a, m * k)?, self.sized(b, k * n)?);
         let to = self.result(out, &[a, b], m * n)?;
-        let op =
-            Op { rows: self.int(m)?, inputs: self.int(k)?, outputs: self.int(n)?, ..Op::new(Kind::Linear) };
-        self.instruction(Kind::Linear, op, left, &[left, right, NONE, NONE, to])
+        let (rows, inputs, outputs) = (self.int(m)?, self.int(k)?, self.int(n)?);
+        let op = Record { rows, inputs, outputs, ..Record::new(Kind::Linear) };
+        self.instruction(op, left, &[left, right, NONE, NONE, to])
     }
 
     fn linear(&mut self, linear: Linear) -> Result<(), DeviceError> {
@@ -288,13 +287,13 @@ impl Backend for CudaBackend {
         let (from, by) = (self.sized(x, rows * inputs)?, self.sized(weight, outputs * inputs)?);
         let to = self.result(y, &[x, weight], rows * outputs)?;
         // dx = dy Wᵀ has the same shape of operands: what comes in is its dy, the weight lies as [outputs, inputs].
-        let op = Op {
+        let op = Record {
             rows: self.int(rows)?,
             inputs: self.int(outputs)?,
             outputs: self.int(inputs)?,
-            ..Op::new(Kind::InputGradient)
+            ..Record::new(Kind::InputGradient)
         };
-        self.instruction(Kind::InputGradient, op, from, &[from, by, to, NONE])?;
+        self.instruction(op, from, &[from, by, to, NONE])?;
         let Some(bias) = bias else { return Ok(()) };
         let (mut to, mut bias) = (to, self.sized(bias, outputs)?);
         let (mut count, mut width) = ((rows * outputs) as u64, outputs as u64);
@@ -306,12 +305,12 @@ impl Backend for CudaBackend {
 
     fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), DeviceError> {
         let (from, to) = (self.sized(x, y.len)?, self.result(y, &[x], y.len)?);
-        let op = Op {
-            activation: super::encode::activation_number(Some(activation)),
+        let op = Record {
+            activation: Activation::number(Some(activation)),
             n: self.int(y.len)?,
-            ..Op::new(Kind::Activate)
+            ..Record::new(Kind::Activate)
         };
-        self.instruction(Kind::Activate, op, from, &[from, to])
+        self.instruction(op, from, &[from, to])
     }
 
     fn reduce(&mut self, reduction: Reduction, of: Handle, to: Handle, at: usize) -> Result<(), DeviceError> {

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use super::{abi::Run, engines::LaunchKind as Part, executor::CudaExecutor, launch::Queued};
+use super::{engines::LaunchKind as Part, executor::CudaExecutor, launch::Queued};
 use crate::{
     device::{Block, DeviceError, Kind, Ledger, Meters, PassKind, Purpose},
+    op::{Phase, RunRecord},
     plan::Engine,
-    program::Phase,
 };
 
 impl CudaExecutor {
@@ -35,11 +35,11 @@ impl CudaExecutor {
         let offset = (block.offset / batch + first) as u64 * own;
         let table = block.hyper.get(first..first + steps).unwrap_or_default();
         let (data, order) = self.inputs.addresses();
-        let run = Run {
+        let run = RunRecord {
             data,
             order,
             log: self.device_log.log(),
-            hyper: if table.is_empty() { 0 } else { self.gpu.run.at + size_of::<Run>() as u64 },
+            hyper: if table.is_empty() { 0 } else { self.gpu.run.at + size_of::<RunRecord>() as u64 },
             sums: self.device_log.sums(),
             non_finite: self.device_log.flag(),
             partial: self.gpu.partial.at,

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    abi::SUMS,
     all_reduce::HostAllReduce,
     engines::{GpuContext, Loaded},
     launch::{CallGuard, Stream, Watch},
@@ -12,7 +11,7 @@ use super::{
 };
 use crate::{
     device::{Block, DETAILED_STEPS, DeviceError, Executor, Meters, Moved, Purpose, Ran},
-    program::{Accumulator, BufferId, Layout, MemoryPlan, Phase, Slice},
+    program::{Accumulator, BufferId, Layout, MemoryPlan, Phase, SUMS, Slice},
 };
 
 /// A GPU with a loaded trial.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::{
     all_reduce::{GradientReducer, HostAllReduce},
-    encode::Precision,
     engines::{GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, Steps},
     executor::CudaExecutor,
     ffi::{Context, Gpu},
@@ -16,7 +15,7 @@ use super::{
 use crate::{
     device::DeviceError,
     plan::{Engine, summed},
-    program::{Layout, MemoryPlan, Offsets, Op, Phase, Program, Programs, RowSource},
+    program::{Gather, Layout, MemoryPlan, Offsets, Op, Phase, Precision, Program, Programs, RowSource},
     units,
 };
 
@@ -121,7 +120,7 @@ impl CudaExecutor {
         let marks = if engine == Engine::Launch { MOST_LAUNCHED * Phase::ALL.len() } else { 0 };
         let most_steps = train.most_steps().min(validate.as_ref().map_or(usize::MAX, Loaded::most_steps));
         let first = programs.train.instructions.first().map(|i| &i.op);
-        let streamed = matches!(first, Some(Op::Gather { source: RowSource::Chunk, .. }));
+        let streamed = matches!(first, Some(Op::Gather(Gather { source: RowSource::Chunk, .. })));
         let bytes = gpu.bytes() + device_log.bytes() + products.as_ref().map_or(0, Products::bytes);
         Ok(Self {
             train,

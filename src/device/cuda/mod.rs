@@ -7,7 +7,7 @@
 //! | `memory` | memory of the device and of the host, what goes to the device and what comes back |
 //! | `launch` | kernels, streams, graphs; every wait of the host, and for how long |
 //! | `all_reduce` | sums over the devices of a run |
-//! | `abi`, `encode` | programs as records that kernels read |
+//! | `abi` | programs as records that kernels read |
 //! | `engines` | the four ways to run steps |
 //! | `measure` | a GPU's speeds, measured, and what it did when, for a trace |
 //! | `backend` | a GPU's memory and kernels below tensors |
@@ -17,7 +17,6 @@ mod abi;
 mod all_reduce;
 mod backend;
 mod blocks;
-mod encode;
 mod engines;
 mod executor;
 mod ffi;

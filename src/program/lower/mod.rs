@@ -4,19 +4,18 @@
 //! the first kind needs only its own rows, the second needs all of them, so that a team of threads that share rows
 //! meets but once in between.
 
-mod backward;
 mod finish;
 mod forward;
 
-use std::{collections::HashMap, ops::Range};
+use std::ops::Range;
 
 use forward::LossParts;
 
 use super::{
-    Accumulator, Activation, Instruction, Op, Phase, Program, Programs, UpdateRule,
-    layout::{Buffer, BufferId, Layout, Parameter, Role, Slice, aligned},
+    Accumulate, Accumulator, AllReduce, Backward, Buffer, BufferId, Layout, Lowering, Mean, Op, Parameter,
+    Phase, Program, Programs, Role, Slice, UpdateRule, Zero, aligned,
 };
-use crate::spec::{Layer, Loss, Metric, Policy};
+use crate::spec::{self, Layer, Loss, Metric, Policy};
 
 /// What lowering needs to know; the plan has checked it.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,49 +84,17 @@ pub fn lower(options: &Options<'_>) -> Programs {
         validate = Some(b.validate(rows));
         validate_last = last.map(|rows| b.validate(rows));
     }
-    Programs { layout: b.layout, train, train_last, validate, validate_last }
-}
-
-/// A parameter layer's views of the flat buffers.
-#[derive(Clone, Copy)]
-struct Learned {
-    weight: Slice,
-    bias: Option<Slice>,
-}
-
-/// One link of the forward pass, with what the backward pass needs of it.
-enum TapeEntry {
-    Linear {
-        learned: Learned,
-        x: Slice,
-        activation: Option<(Activation, Slice)>,
-        inputs: usize,
-        outputs: usize,
-    },
-    Activate {
-        activation: Activation,
-        saved: Slice,
-        width: usize,
-    },
-    Dropout {
-        p: f32,
-        layer: u32,
-        width: usize,
-    },
+    Programs { layout: b.l.layout, train, train_last, validate, validate_last }
 }
 
 struct Builder<'a> {
     o: &'a Options<'a>,
-    layout: Layout,
-    /// Of the layout, those made at their first use.
-    named: HashMap<String, BufferId>,
-    learned: Vec<Option<Learned>>,
-    gradients: Option<BufferId>,
+    l: Lowering,
+    /// By layer: its parameters' views of the flat buffer of values.
+    parameters: Vec<Vec<Slice>>,
     state: Option<BufferId>,
     /// Room for the scalars of a step.
     cells: Slice,
-    rows: usize,
-    folds: bool,
 }
 
 /// Scalars of a step: the columns of the log, a norm for clipping, the sums of a validation chunk.
@@ -145,32 +112,11 @@ impl<'a> Builder<'a> {
         let validation_features = add("validation_features", 0, Role::Data);
         let validation_targets = add("validation_targets", 0, Role::Data);
         let order = add("order", 0, Role::Data);
-        let mut parameters = Vec::new();
-        let mut learned = Vec::new();
-        let (mut end, mut width) = (0, o.features);
-        let values = BufferId(5);
-        for (i, layer) in o.layers.iter().enumerate() {
-            let Layer::Linear(linear) = layer else {
-                learned.push(None);
-                continue;
-            };
-            let mut view = |name, shape: Vec<usize>| {
-                let parameter = Parameter { name, shape, offset: end };
-                let slice = Slice { buffer: values, offset: end, len: parameter.elements() };
-                end = aligned(end + parameter.elements());
-                parameters.push(parameter);
-                slice
-            };
-            let weight = view(format!("{i}.weight"), vec![width, linear.out_features]);
-            let bias = linear.bias.then(|| view(format!("{i}.bias"), vec![linear.out_features]));
-            learned.push(Some(Learned { weight, bias }));
-            width = linear.out_features;
-        }
+        let (parameters, views, end) = parameters(o);
         let values = add("values", end, Role::Values);
         let norm = o.metrics.contains(&Metric::GradNorm) || o.clip.is_some();
-        let plain = matches!(o.rule, UpdateRule::Sgd { momentum: false, weight_decay: 0.0, .. });
         let alone = o.shard.world_size == 1;
-        let folds = o.fold_update && plain && !norm && alone;
+        let folds = o.fold_update && o.rule.is_plain() && !norm && alone;
         // On several devices the cells stand behind the gradients, so that one sum serves both.
         let cells_behind = if alone { 0 } else { CELLS };
         let gradients = (!folds).then(|| add("gradients", end + cells_behind, Role::Gradients));
@@ -198,24 +144,7 @@ impl<'a> Builder<'a> {
             log_width,
             log_slots: o.log_slots,
         };
-        Self { o, layout, named: HashMap::new(), learned, gradients, state, cells, rows, folds }
-    }
-
-    /// A buffer by name, made at its first use with room for the largest program.
-    fn buffer(&mut self, name: &str, len: usize, role: Role) -> BufferId {
-        if let Some(id) = self.named.get(name) {
-            return *id;
-        }
-        let id = BufferId(self.layout.buffers.len());
-        self.layout.buffers.push(Buffer { name: name.to_owned(), len, role });
-        self.named.insert(name.to_owned(), id);
-        id
-    }
-
-    /// `[rows, width]` of an activation buffer that has room for the largest program.
-    fn rows_of(&mut self, name: &str, rows: usize, width: usize) -> Slice {
-        let buffer = self.buffer(name, self.rows * width, Role::Activation);
-        Slice { buffer, offset: 0, len: rows * width }
+        Self { o, l: Lowering::new(layout, rows, gradients), parameters: views, state, cells }
     }
 
     fn cell(&self, index: usize) -> Slice {
@@ -224,75 +153,107 @@ impl<'a> Builder<'a> {
 
     /// All gradients without the cells behind them.
     fn all_gradients(&self) -> Option<Slice> {
-        let len = self.layout.buffers[self.layout.values.0].len;
-        self.gradients.map(|buffer| Slice { buffer, offset: 0, len })
+        let len = self.l.layout.buffers[self.l.layout.values.0].len;
+        self.l.gradients.map(|buffer| Slice { buffer, offset: 0, len })
+    }
+
+    /// Begins a program; how many rows of the batch it has.
+    fn begin(&mut self, batch: usize, training: bool) -> usize {
+        let share = self.o.shard.rows(batch);
+        (self.l.rows, self.l.first, self.l.training) = (share.len(), share.start, training);
+        self.l.rows
+    }
+
+    fn end(&mut self, batch: usize) -> Program {
+        Program { batch, rows: self.l.rows, instructions: std::mem::take(&mut self.l.out) }
     }
 
     fn validate(&mut self, batch: usize) -> Program {
-        let mut out = Vec::new();
-        let share = self.o.shard.rows(batch);
-        let rows = share.len();
+        let rows = self.begin(batch, false);
         if rows == 0 {
-            return Program { batch, rows, instructions: out };
+            return self.end(batch);
         }
-        let (_, prediction, target) = self.forward(share, false, &mut out);
-        let parts = self.loss(rows, batch, prediction, target, false, &mut out);
+        let (prediction, target) = self.forward();
+        let parts = self.loss(batch, prediction, target);
         let loss = self.cell(8);
         // Sums, not means: a count of hits is exact, and so is its quotient by all rows in the end.
         let scale = if self.o.loss.classifies() { 1.0 } else { 1.0 / (prediction.len / rows) as f64 };
-        let mean = Op::Mean { of: parts.per_row, cell: loss, scale };
-        out.push(Instruction { op: mean, phase: Phase::Loss });
+        self.l.push(Mean { of: parts.per_row, cell: loss, scale }, Phase::Loss);
         let mut cells = loss;
         if let Some(hits) = parts.hits {
             cells.len = 2;
-            let op = Op::Mean { of: hits, cell: self.cell(9), scale: 1.0 };
-            out.push(Instruction { op, phase: Phase::Log });
+            self.l.push(Mean { of: hits, cell: self.cell(9), scale: 1.0 }, Phase::Log);
         }
-        out.push(Instruction {
-            op: Op::Accumulate { cells, rows: 1, sums: Accumulator::Validation },
-            phase: Phase::Log,
-        });
-        Program { batch, rows, instructions: out }
+        self.l.push(Accumulate { cells, rows: 1, sums: Accumulator::Validation }, Phase::Log);
+        self.end(batch)
     }
 
     fn train(&mut self, batch: usize) -> Program {
-        let mut out = Vec::new();
-        let share = self.o.shard.rows(batch);
-        let rows = share.len();
-        if let (0, Some(of)) = (rows, self.gradients) {
-            let of = self.layout.whole(of);
-            out.push(Instruction { op: Op::Zero { of }, phase: Phase::Backward });
+        let rows = self.begin(batch, true);
+        if let (0, Some(of)) = (rows, self.l.gradients) {
+            let of = self.l.layout.whole(of);
+            self.l.push(Zero { of }, Phase::Backward);
         } else {
-            let first = share.start;
-            let (links, prediction, target) = self.forward(share, true, &mut out);
-            let parts = self.loss(rows, batch, prediction, target, true, &mut out);
-            let mut updates = Vec::new();
+            let (prediction, target) = self.forward();
+            let forward = self.l.out.len();
+            let parts = self.loss(batch, prediction, target);
             if let Some(gradient) = parts.gradient {
-                self.backward(rows, first, &links, gradient, &mut out, &mut updates);
+                self.backward(forward, gradient);
             }
-            self.means(batch, &parts, &mut out);
-            if self.folds {
-                self.norm_before_update(&mut out);
+            self.means(batch, &parts);
+            if self.l.folds {
+                self.norm_before_update();
             }
-            out.append(&mut updates);
+            let mut updates = std::mem::take(&mut self.l.later);
+            self.l.out.append(&mut updates);
         }
-        if let Some(of) = self.gradients.filter(|_| self.o.shard.world_size > 1) {
-            let of = self.layout.whole(of);
-            out.push(Instruction { op: Op::AllReduce { of }, phase: Phase::AllReduce });
+        if let Some(of) = self.l.gradients.filter(|_| self.o.shard.world_size > 1) {
+            let of = self.l.layout.whole(of);
+            self.l.push(AllReduce { of }, Phase::AllReduce);
         }
-        if !self.folds {
-            self.norm_before_update(&mut out);
+        if !self.l.folds {
+            self.norm_before_update();
         }
-        self.update(&mut out);
+        self.update();
         // All devices have the same numbers then: the first one keeps them.
         if self.o.shard.rank == 0 {
-            self.log(batch, &mut out);
+            self.log(batch);
         }
-        Program { batch, rows, instructions: out }
+        self.end(batch)
+    }
+
+    /// From the loss back through the first `forward` instructions: gradients of activations, then of parameters.
+    fn backward(&mut self, forward: usize, gradient: Slice) {
+        // The first one gathers the batch.
+        let links: Vec<Op> = self.l.out[1..forward].iter().map(|i| i.op.clone()).collect();
+        let Some(first) = links.iter().position(|op| op.learns()) else { return };
+        let (mut dy, mut through) = (gradient, false);
+        for (link, op) in links.iter().enumerate().skip(first).rev() {
+            let before = if link > first { Some(&links[link - 1]) } else { None };
+            (dy, through) = op.backward(&mut self.l, Backward { dy, through, link, before });
+        }
     }
 
     /// The log's columns: the rates are the host's.
     fn columns(&self) -> impl Iterator<Item = (usize, Metric)> + use<'a> {
         self.o.metrics.iter().copied().filter(|m| *m != Metric::Lr).enumerate()
     }
+}
+
+/// All parameters, their views by layer, and the length of the flat buffer.
+fn parameters(o: &Options<'_>) -> (Vec<Parameter>, Vec<Vec<Slice>>, usize) {
+    let (mut parameters, mut views) = (Vec::new(), Vec::new());
+    let (mut end, mut width) = (0, o.features);
+    for (i, layer) in o.layers.iter().enumerate() {
+        let mut own = Vec::new();
+        for spec::Parameter { name, shape, constant } in layer.parameters(width) {
+            let parameter = Parameter { name: format!("{i}.{name}"), shape, offset: end, constant };
+            own.push(Slice { buffer: BufferId(5), offset: end, len: parameter.elements() });
+            end = aligned(end + parameter.elements());
+            parameters.push(parameter);
+        }
+        views.push(own);
+        width = layer.outputs(width);
+    }
+    (parameters, views, end)
 }

@@ -22,7 +22,7 @@ pub(super) struct Best {
 
 impl Best {
     /// The better one of what is known and a new validation.
-    pub fn of(known: Option<Self>, row: &ValidationRow) -> Option<Self> {
+    pub fn with_row(known: Option<Self>, row: &ValidationRow) -> Option<Self> {
         let is_better = row.loss.is_finite() && known.is_none_or(|best| row.loss < best.loss);
         if is_better { Some(Self { loss: row.loss, epoch: row.epoch }) } else { known }
     }
@@ -221,7 +221,7 @@ mod tests {
         let row =
             |epoch, loss| ValidationRow { step: 1, epoch, rows: 1, loss, accuracy: None, elapsed_s: 0.0 };
         let rows = [row(1, f64::NAN), row(2, 0.5), row(3, 0.25), row(4, 0.25), row(5, f64::INFINITY)];
-        let best = rows.iter().fold(None, Best::of);
+        let best = rows.iter().fold(None, Best::with_row);
         assert_eq!(best, Some(Best { loss: 0.25, epoch: 3 }));
     }
 

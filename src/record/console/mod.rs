@@ -148,7 +148,7 @@ impl Console {
     }
 
     fn validation(&mut self, row: &ValidationRow) {
-        self.best = closing::Best::of(self.best, row);
+        self.best = closing::Best::with_row(self.best, row);
         let Some(header) = &self.header else { return };
         let due = match self.options.verbosity {
             Verbosity::Quiet => false,

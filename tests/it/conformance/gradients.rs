@@ -1,7 +1,7 @@
 //! The references' own gradients beside finite differences of their loss.
 
 use runner::{
-    program::{Hyper, LossKind, Options, Programs, Shard, UpdateRule, lower, reference::Memory},
+    program::{Hyper, LossKind, Options, Programs, Sgd, Shard, UpdateRule, lower, reference::Memory},
     spec::{Layer, Linear, Metric, Policy},
 };
 
@@ -16,7 +16,7 @@ fn loss(programs: &Programs, bench: &Bench, values: &[f64]) -> (f64, Vec<f64>) {
     let mut memory: Memory = bench.memory();
     (memory.step, memory.hyper) = (4, Hyper::default());
     memory.buffers[programs.layout.values.0] = values.to_vec();
-    memory.run(&programs.train);
+    memory.run(&programs.train.instructions);
     let gradients = programs.layout.buffers.iter().position(|b| b.name == "gradients").unwrap();
     (memory.buffers[programs.layout.log.0][0], memory.buffers[gradients].clone())
 }
@@ -29,7 +29,7 @@ fn check(layers: &[Layer], kind: LossKind) {
         loss: kind,
         features,
         targets,
-        rule: UpdateRule::Sgd { momentum: true, nesterov: false, weight_decay: 0.0 },
+        rule: UpdateRule::Sgd(Sgd { momentum: true, nesterov: false, weight_decay: 0.0 }),
         clip: None,
         metrics: &[Metric::Loss],
         policy: Policy::Immediate,
@@ -78,6 +78,14 @@ fn references_agree_with_finite_differences() {
         vec![Layer::Gelu, linear(5, false), Layer::Sigmoid, Layer::Gelu, linear(3, true), Layer::Tanh],
         vec![Layer::Dropout { p: 0.3 }, linear(7, true), Layer::Dropout { p: 0.5 }, linear(3, true)],
         vec![linear(7, true), Layer::Tanh, Layer::Dropout { p: 0.5 }, Layer::Relu, linear(3, true)],
+        vec![Layer::LayerNorm { eps: 0.1 }, linear(5, true), Layer::Relu, linear(3, true)],
+        vec![
+            linear(5, true),
+            Layer::LayerNorm { eps: 0.1 },
+            Layer::Tanh,
+            linear(3, true),
+            Layer::LayerNorm { eps: 0.1 },
+        ],
         vec![linear(4, true), linear(5, true), linear(3, true), Layer::Dropout { p: 0.2 }],
     ];
     for layers in &models {

@@ -3,8 +3,10 @@
 use runner::{
     device::PassKind,
     program::{
-        Accumulator, Activation, BufferId, Hyper, Instruction, LossKind, Op, Phase, Program, Programs,
-        RowSource, Slice, UpdateRule, reference::Memory,
+        Accumulate, Accumulator, Activate, ActivateBackward, Activation, Adam, BiasGradient, BufferId, Clip,
+        Dropout, DropoutBackward, Gather, Hyper, InputGradient, Instruction, LayerNorm, LayerNormBackward,
+        LayerNormGradient, Linear, LogAppend, Loss, LossKind, Mean, Norm, Op, Phase, Program, Programs,
+        Rmsprop, RowSource, Sgd, Slice, Update, UpdateRule, Watch, WeightGradient, Zero, reference::Memory,
     },
 };
 
@@ -36,6 +38,10 @@ impl Suite {
         suite
     }
 
+    pub fn push(&mut self, op: impl Into<Op>) {
+        self.ops.push(op.into());
+    }
+
     fn random(&mut self, len: usize) -> Slice {
         let numbers = self.numbers.take(len);
         self.bench.holding(numbers)
@@ -44,11 +50,6 @@ impl Suite {
     /// Several times the usual range: both ends of every function.
     fn wide(&mut self, len: usize) -> Slice {
         let numbers = self.numbers.take(len).into_iter().map(|x| 6.0 * x).collect();
-        self.bench.holding(numbers)
-    }
-
-    fn positive(&mut self, len: usize) -> Slice {
-        let numbers = self.numbers.take(len).into_iter().map(f32::abs).collect();
         self.bench.holding(numbers)
     }
 
@@ -70,18 +71,18 @@ impl Suite {
             let bias = biased.then(|| self.random(outputs));
             let pre = keep.then(|| self.random(rows * outputs));
             let y = self.random(rows * outputs);
-            self.ops.push(Op::Linear { x, weight, bias, activation, pre, y, rows, inputs, outputs });
+            self.push(Linear { x, weight, bias, activation, pre, y, rows, inputs, outputs });
         }
         for activation in [None].into_iter().chain(ACTIVATIONS.map(Some)) {
             let derivative = activation.map(|f| (f, self.random(rows * inputs)));
             let dx = self.random(rows * inputs);
-            self.ops.push(Op::InputGradient { dy, weight, dx, derivative, rows, inputs, outputs });
+            self.push(InputGradient { dy, weight, dx, derivative, rows, inputs, outputs });
         }
         for update in [false, true] {
             let to = self.random(inputs * outputs);
-            self.ops.push(Op::WeightGradient { x, dy, to, update, rows, inputs, outputs });
+            self.push(WeightGradient { x, dy, to, update, rows, inputs, outputs });
             let to = self.random(outputs);
-            self.ops.push(Op::BiasGradient { dy, to, update, rows, outputs });
+            self.push(BiasGradient { dy, to, update, rows, outputs });
         }
     }
 
@@ -89,15 +90,36 @@ impl Suite {
         let x = self.wide(rows * width);
         for activation in ACTIVATIONS {
             let y = self.random(rows * width);
-            self.ops.push(Op::Activate { activation, x, y, rows, width });
+            self.push(Activate { activation, x, y, rows, width });
             let (saved, dy) = (self.random(rows * width), self.random(rows * width));
-            self.ops.push(Op::ActivateBackward { activation, saved, dy, rows, width });
+            self.push(ActivateBackward { activation, saved, dy, rows, width });
         }
         for (p, layer) in [(0.1, 0), (0.5, 3), (0.9, 3)] {
             let y = self.random(rows * width);
-            self.ops.push(Op::Dropout { x, y, p, layer, first: 2, rows, width });
+            self.push(Dropout { x, y, p, layer, first: 2, rows, width });
             let dy = self.random(rows * width);
-            self.ops.push(Op::DropoutBackward { dy, p, layer, first: 2, rows, width });
+            self.push(DropoutBackward { dy, p, layer, first: 2, rows, width });
+        }
+    }
+
+    pub fn layer_norms(&mut self, rows: usize, width: usize) {
+        let (x, dy) = (self.random(rows * width), self.random(rows * width));
+        let (weight, bias) = (self.random(width), self.random(width));
+        for eps in [1e-5, 0.1] {
+            let y = self.random(rows * width);
+            let stats = (eps > 0.01).then(|| self.random(2 * rows));
+            // One unit has no variance: all that is left of it is what rounding makes of eps.
+            let eps = if width < 3 { 0.1 } else { eps };
+            self.push(LayerNorm { x, weight, bias, y, stats, eps, rows, width });
+        }
+        let mut stats = self.numbers.take(2 * rows);
+        stats.iter_mut().skip(1).step_by(2).for_each(|scale| *scale = scale.abs() + 0.5);
+        let stats = self.bench.holding(stats);
+        let dx = self.random(rows * width);
+        self.push(LayerNormBackward { dy, x, weight, stats, dx, rows, width });
+        for update in [false, true] {
+            let (weight, bias) = (self.random(width), self.random(width));
+            self.push(LayerNormGradient { dy, x, stats, weight, bias, update, rows, width });
         }
     }
 
@@ -112,7 +134,7 @@ impl Suite {
                 let hits = kind.classifies().then(|| self.random(rows));
                 let gradient = learn.then(|| self.random(rows * width));
                 let target = if kind.classifies() { classes } else { numbers };
-                self.ops.push(Op::Loss {
+                self.push(Loss {
                     kind,
                     prediction,
                     target,
@@ -127,32 +149,48 @@ impl Suite {
         }
     }
 
+    /// State of a rule: a mean square is positive, and above the square of a mean of the same numbers.
+    fn state_of(&mut self, rule: UpdateRule, len: usize) -> Slice {
+        let mut numbers = self.numbers.take(rule.state_per_parameter() * len);
+        numbers.iter_mut().for_each(|x| *x = x.abs());
+        if let UpdateRule::Rmsprop(_) = rule {
+            numbers[..len].iter_mut().for_each(|x| *x += 1.5);
+        }
+        self.bench.holding(numbers)
+    }
+
     pub fn updates(&mut self, len: usize) {
-        let adam = |decoupled| UpdateRule::Adam {
-            beta2: 0.9,
-            one_minus_beta2: 0.1,
-            eps: 1e-3,
-            weight_decay: 0.1,
-            decoupled,
-        };
-        let sgd = |momentum, nesterov| UpdateRule::Sgd { momentum, nesterov, weight_decay: 0.1 };
+        let adam =
+            |decoupled| Adam { beta2: 0.9, one_minus_beta2: 0.1, eps: 1e-3, weight_decay: 0.1, decoupled };
+        let sgd = |momentum, nesterov| Sgd { momentum, nesterov, weight_decay: 0.1 };
         let gradients = self.random(len);
-        for rule in [sgd(false, false), sgd(true, false), sgd(true, true), adam(false), adam(true)] {
+        let sgd = [sgd(false, false), sgd(true, false), sgd(true, true)].map(UpdateRule::Sgd);
+        let rmsprop = |momentum, centered| Rmsprop {
+            alpha: 0.9,
+            one_minus_alpha: 0.1,
+            eps: 1e-2,
+            momentum,
+            centered,
+            weight_decay: 0.1,
+        };
+        let rmsprop = [(false, false), (true, false), (false, true), (true, true)]
+            .map(|(momentum, centered)| UpdateRule::Rmsprop(rmsprop(momentum, centered)));
+        let adam = [adam(false), adam(true)].map(UpdateRule::Adam);
+        for rule in sgd.into_iter().chain(adam).chain(rmsprop) {
             let values = self.random(len);
-            let state = rule.state_per_parameter() * len;
-            let state = (state > 0).then(|| self.positive(state));
-            self.ops.push(Op::Update { rule, values, gradients, state });
+            let state = (rule.state_per_parameter() > 0).then(|| self.state_of(rule, len));
+            self.push(Update { rule, values, gradients, state });
         }
         for (norm, max_norm) in [(4.0, 0.5), (0.25, 0.5), (0.0, 0.5)] {
             let (gradients, norm) = (self.random(len), self.bench.holding(vec![norm]));
-            self.ops.push(Op::Clip { gradients, norm, max_norm });
+            self.push(Clip { gradients, norm, max_norm });
         }
         let (of, cell) = (self.random(len), self.random(1));
-        self.ops.push(Op::Norm { of, cell });
+        self.push(Norm { of, cell });
         let (of, cell) = (self.random(len), self.random(1));
-        self.ops.push(Op::Mean { of, cell, scale: 1.0 / len as f64 });
+        self.push(Mean { of, cell, scale: 1.0 / len as f64 });
         let of = self.random(len);
-        self.ops.push(Op::Zero { of });
+        self.push(Zero { of });
     }
 
     pub fn data(&mut self, rows: usize, width: usize) {
@@ -167,15 +205,15 @@ impl Suite {
         {
             let (x, y) = (self.random(rows * width), self.random(rows * 2));
             let target_width = 2;
-            self.ops.push(Op::Gather { features, targets, source, first, x, y, rows, width, target_width });
+            self.push(Gather { features, targets, source, first, x, y, rows, width, target_width });
         }
     }
 
     pub fn log(&mut self, rows: usize) {
         let cells = self.random(2);
-        self.ops.push(Op::LogAppend { cells, log: BufferId(6) });
-        self.ops.push(Op::Accumulate { cells, rows, sums: Accumulator::Epoch });
-        self.ops.push(Op::Watch { cell: Slice { len: 1, ..cells } });
+        self.push(LogAppend { cells, log: BufferId(6) });
+        self.push(Accumulate { cells, rows, sums: Accumulator::Epoch });
+        self.push(Watch { cell: Slice { len: 1, ..cells } });
     }
 
     /// Checks products; rounding adds up over the longest sum.
@@ -191,7 +229,7 @@ impl Suite {
         let program = Program { batch: rows, rows, instructions: self.ops.iter().map(instruction).collect() };
         let mut memory = self.bench.memory();
         (memory.position, memory.step, memory.slot, memory.hyper) = (BEFORE, STEP, SLOT, HYPER);
-        memory.run(&program);
+        memory.run(&program.instructions);
         (program, memory)
     }
 
@@ -202,7 +240,9 @@ impl Suite {
             let op = self.ops.iter().find(|op| format!("{op:?}").contains(&format!("{id:?}")));
             // A mean's gradients are as small as its terms are many.
             let terms = match op {
-                Some(Op::Loss { gradient: Some(g), kind, total_rows: rows, width, .. }) if g.buffer == id => {
+                Some(Op::Loss(Loss { gradient: Some(g), kind, total_rows: rows, width, .. }))
+                    if g.buffer == id =>
+                {
                     if kind.classifies() {
                         *rows
                     } else {
@@ -260,6 +300,7 @@ fn all_else_follows_the_reference() {
             suite.data(rows, width);
             suite.elementwise(rows, width);
             suite.losses(rows, width);
+            suite.layer_norms(rows, width);
             suite.updates(rows * width);
             suite.log(rows);
             suite.check(rows, 2e-6, &format!("{rows} rows of {width}"));

@@ -5,7 +5,7 @@ use runner::{
         Executor, PassKind,
         cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
     },
-    program::{Hyper, LossKind, Op, Options, Programs, Shard, UpdateRule, lower},
+    program::{Hyper, LossKind, Op, Options, Programs, Sgd, Shard, UpdateRule, lower},
     spec::{Layer, Metric, Policy},
 };
 
@@ -20,7 +20,7 @@ fn programs() -> Programs {
         loss: LossKind::Mse,
         features: 3,
         targets: 1,
-        rule: UpdateRule::Sgd { momentum: true, nesterov: false, weight_decay: 0.0 },
+        rule: UpdateRule::Sgd(Sgd { momentum: true, nesterov: false, weight_decay: 0.0 }),
         clip: None,
         metrics: &[Metric::Loss],
         policy: Policy::Buffered,
@@ -60,7 +60,7 @@ fn what_is_not_written_shows_at_once() {
     // The parameters were not written.
     assert_eq!(first_bad_step(&whole, Memory::Separate, None), Some(1));
     // Each instruction that makes something of a step's rows is missed; the host's memory hides most of them.
-    let makes = |op: &Op| matches!(op, Op::Gather { .. } | Op::Linear { .. } | Op::Loss { .. });
+    let makes = |op: &Op| matches!(op, Op::Gather(_) | Op::Linear(_) | Op::Loss(_));
     let mut missed = 0;
     for place in 0..whole.train.instructions.len() {
         if !makes(&whole.train.instructions[place].op) {

@@ -3,7 +3,10 @@
 use runner::{
     device::PassKind,
     device::cpu::ThreadMode,
-    program::{Accumulator, Hyper, LossKind, Options, Programs, Role, Shard, Slice, UpdateRule, lower},
+    program::{
+        Accumulator, Adam, Hyper, LossKind, Options, Programs, Rmsprop, Role, Sgd, Shard, Slice, UpdateRule,
+        lower,
+    },
     spec::{Layer, Metric, Policy},
 };
 
@@ -92,7 +95,7 @@ fn follow(programs: &Programs, bench: &Bench, sizes: Sizes, label: &str) {
         let program =
             if left < sizes.batch { programs.train_last.as_ref().unwrap() } else { &programs.train };
         memory.hyper = *hyper;
-        memory.run(program);
+        memory.run(&program.instructions);
         memory.position += program.batch;
         memory.step += 1;
     }
@@ -101,7 +104,7 @@ fn follow(programs: &Programs, bench: &Bench, sizes: Sizes, label: &str) {
     while memory.position < sizes.validation {
         let left = sizes.validation - memory.position;
         let program = if left < full.batch { programs.validate_last.as_ref().unwrap() } else { full };
-        memory.run(program);
+        memory.run(&program.instructions);
         memory.position += program.batch;
     }
 
@@ -158,6 +161,7 @@ pub fn mlp() -> Vec<Layer> {
         linear(129, false),
         Layer::Gelu,
         Layer::Tanh,
+        Layer::LayerNorm { eps: 1e-3 },
         linear(CLASSES, true),
     ]
 }
@@ -165,17 +169,17 @@ pub fn mlp() -> Vec<Layer> {
 #[test]
 fn steps_follow_the_reference_under_every_rule() {
     let sizes = Sizes { rows: 167, batch: 33, validation: 71 };
-    let sgd = |momentum, nesterov, weight_decay| UpdateRule::Sgd { momentum, nesterov, weight_decay };
-    let adam = |decoupled| UpdateRule::Adam {
-        beta2: 0.99,
-        one_minus_beta2: 0.01,
-        eps: 1e-3,
-        weight_decay: 0.1,
-        decoupled,
+    let sgd = |momentum, nesterov, weight_decay| UpdateRule::Sgd(Sgd { momentum, nesterov, weight_decay });
+    let adam = |decoupled| {
+        UpdateRule::Adam(Adam { beta2: 0.99, one_minus_beta2: 0.01, eps: 1e-3, weight_decay: 0.1, decoupled })
     };
-    for rule in
-        [sgd(false, false, 0.0), sgd(false, false, 0.1), sgd(true, true, 0.1), adam(false), adam(true)]
-    {
+    let rmsprop = |momentum, centered| {
+        let (alpha, one_minus_alpha, eps, weight_decay) = (0.9, 0.1, 1e-2, 0.1);
+        UpdateRule::Rmsprop(Rmsprop { alpha, one_minus_alpha, eps, momentum, centered, weight_decay })
+    };
+    let sgd = [sgd(false, false, 0.0), sgd(false, false, 0.1), sgd(true, true, 0.1)];
+    let adaptive = [adam(false), adam(true), rmsprop(false, false), rmsprop(true, true)];
+    for rule in sgd.into_iter().chain(adaptive) {
         for clip in [None, Some(0.5)] {
             check(&mlp(), rule, clip, Policy::Buffered, sizes);
         }
@@ -184,7 +188,7 @@ fn steps_follow_the_reference_under_every_rule() {
 
 #[test]
 fn steps_follow_the_reference_at_odd_sizes() {
-    let rule = UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 };
+    let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
     let small = vec![linear(CLASSES, true)];
     for (rows, batch, validation) in
         [(1, 1, 1), (5, 2, 33), (257, 256, 31), (64, 64, 64), (100, 7, 1), (1000, 257, 300)]
@@ -211,9 +215,9 @@ fn steps_follow_the_reference_where_a_team_shares_products() {
         Layer::Tanh,
         linear(CLASSES, true),
     ];
-    let rule = UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 };
+    let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
     check(&layers, rule, None, Policy::Buffered, Sizes { rows: 301, batch: 151, validation: 40 });
-    let rule = UpdateRule::Sgd { momentum: true, nesterov: false, weight_decay: 0.1 };
+    let rule = UpdateRule::Sgd(Sgd { momentum: true, nesterov: false, weight_decay: 0.1 });
     check(&layers, rule, None, Policy::Off, Sizes { rows: 151, batch: 151, validation: 1 });
 }
 
@@ -221,7 +225,7 @@ fn steps_follow_the_reference_where_a_team_shares_products() {
 /// in training, by position in validation. The last batches are small and are copied.
 #[test]
 fn steps_follow_the_reference_where_rows_are_read_in_place() {
-    let rule = UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 };
+    let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
     for (features, activation, fold_update) in
         [(16, None, true), (100, Some(Layer::Gelu), true), (37, Some(Layer::Relu), false)]
     {
@@ -260,7 +264,7 @@ fn steps_follow_the_reference_where_rows_are_read_in_place() {
 
 #[test]
 fn features_that_another_layer_uses_are_not_read_in_place() {
-    let rule = UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 };
+    let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
     let sizes = Sizes { rows: 300, batch: 100, validation: 1 };
     for layers in [mlp(), vec![linear(CLASSES, true)]] {
         let programs = lowered(&layers, rule, None, Policy::Off, sizes);
@@ -270,7 +274,7 @@ fn features_that_another_layer_uses_are_not_read_in_place() {
 
 #[test]
 fn dropout_zeroes_its_share_and_keeps_the_mean() {
-    use runner::program::reference::dropout_keeps;
+    use runner::program::dropout_keeps;
     for p in [0.1, 0.5, 0.9] {
         let mut kept = 0u32;
         for row in 0..400 {

@@ -15,7 +15,7 @@ use runner::{
         cuda::{self, CudaExecutor, CudaSetup, Gpu, GradientReducer, Nccl},
     },
     plan::Engine,
-    program::{Accumulator, Hyper, LossKind, Options, Programs, Shard, Slice, UpdateRule, lower},
+    program::{Accumulator, Hyper, LossKind, Options, Programs, Sgd, Shard, Slice, UpdateRule, lower},
     spec::{Metric, Policy, Precision},
 };
 
@@ -35,7 +35,7 @@ fn programs(shard: Shard, streamed: bool) -> Programs {
         loss: LossKind::Mse,
         features: 2,
         targets: 1,
-        rule: UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 },
+        rule: UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 }),
         clip: None,
         metrics: &[Metric::Loss],
         policy: Policy::Buffered,

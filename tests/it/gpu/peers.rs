@@ -12,7 +12,7 @@ use runner::{
         cuda::{self, CudaExecutor, CudaSetup, Gpu, GradientReducer, PeerAllReduce},
     },
     plan::Engine,
-    program::{Hyper, Instruction, Op, Phase, Program, Programs, Slice},
+    program::{AllReduce, Hyper, Instruction, Phase, Program, Programs, Slice},
     spec::Precision,
 };
 
@@ -43,7 +43,7 @@ fn bench(numbers: Vec<f32>) -> (Bench, Slice) {
 }
 
 fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerAllReduce) -> CudaExecutor {
-    let instructions = vec![Instruction { op: Op::AllReduce { of }, phase: Phase::AllReduce }];
+    let instructions = vec![Instruction { op: AllReduce { of }.into(), phase: Phase::AllReduce }];
     let train = Program { batch: 1, rows: 1, instructions };
     let layout = bench.layout.clone();
     let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };

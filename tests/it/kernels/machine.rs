@@ -1,11 +1,8 @@
 //! A bench's buffers in the device's memory, and three engines that run programs over them.
 
-use runner::program::{Hyper, Program, Slice};
+use runner::program::{Encoder, Hyper, Precision, Program, Record, RunRecord, Slice, encode};
 
-use super::{
-    abi::{self, Op, Run},
-    driver::{Driver, Grid, Memory, argument},
-};
+use super::driver::{Driver, Grid, Memory, argument};
 use crate::conformance::{Bench, SEED};
 
 /// Guard elements between buffers.
@@ -38,9 +35,9 @@ pub struct Machine<'a> {
     barrier: Memory<'a>,
     run: Memory<'a>,
     /// What the counters are to be before the next block.
-    pub at: Run,
-    /// Added to the flags of every product.
-    pub precision: i32,
+    pub at: RunRecord,
+    /// Of every product.
+    pub precision: Precision,
 }
 
 impl<'a> Machine<'a> {
@@ -61,7 +58,7 @@ impl<'a> Machine<'a> {
         let sums = driver.holding(&[0.0f64; 32]);
         let non_finite = driver.holding(&[0u64]);
         let partial = driver.holding(&[0.0f64; 1025]);
-        let at = Run {
+        let at = RunRecord {
             data: std::array::from_fn(|i| data[i].address),
             order: order.address,
             log: log.address,
@@ -69,7 +66,7 @@ impl<'a> Machine<'a> {
             non_finite: non_finite.address,
             partial: partial.address,
             seed: SEED,
-            ..Run::default()
+            ..RunRecord::default()
         };
         Self {
             driver,
@@ -85,23 +82,21 @@ impl<'a> Machine<'a> {
             barrier: driver.holding(&[0u32; 2]),
             run: driver.holding(&[at]),
             at,
-            precision: 0,
+            precision: Precision::F32,
         }
     }
 
-    pub fn records(&self, program: &Program) -> Vec<Op> {
-        let place = |s: Slice| (self.places[s.buffer.0] + s.offset) as u64;
-        let record = |op| {
-            let op = abi::encode(op, &self.bench.layout, place);
-            Op { flags: op.flags | self.precision, ..op }
-        };
-        program.instructions.iter().map(|i| record(&i.op)).collect()
+    pub fn records(&self, program: &Program) -> Vec<Record> {
+        let place = |s: Slice| Some((self.places[s.buffer.0] + s.offset) as u64);
+        let (layout, precision) = (&self.bench.layout, self.precision);
+        let records = encode(&program.instructions, &Encoder { layout, precision, place: &place });
+        records.into_iter().collect::<Result<_, _>>().unwrap()
     }
 
     /// Runs a program once per `hyper`, or `steps` times without any; the counters go on.
     pub fn run(&mut self, engine: Engine, program: &Program, steps: usize, hyper: &[Hyper]) {
         let mut records = self.records(program);
-        let table = self.driver.holding(&hyper.iter().map(abi::hyper).collect::<Vec<_>>());
+        let table = self.driver.holding(hyper);
         let before = self.at;
         self.at.hyper = if hyper.is_empty() { 0 } else { table.address };
         self.at.index = 0;
@@ -116,7 +111,7 @@ impl<'a> Machine<'a> {
             Engine::Kernels { blocks } => {
                 for _ in 0..steps {
                     for record in &mut records {
-                        let name = record.kernel();
+                        let name = record.kind().kernel();
                         let arguments = &mut [argument(record), argument(&mut arena), argument(&mut run)];
                         self.driver.launch(name, Grid::new(blocks, 256), arguments);
                     }
@@ -153,7 +148,7 @@ impl<'a> Machine<'a> {
                 self.driver.launch("interpret_grid", grid, arguments);
             }
         }
-        self.at = self.run.read::<Run>(1)[0];
+        self.at = self.run.read::<RunRecord>(1)[0];
         let steps = steps as u64;
         assert_eq!(self.at.step, before.step + steps);
         assert_eq!(self.at.position, before.position + steps * program.batch as u64);

@@ -1,9 +1,8 @@
 //! Every op by itself in every engine, at sizes around those of warps and tiles.
 
-use runner::program::{Op, Slice};
+use runner::program::{Accumulate, Op, Precision, Slice, Watch};
 
 use super::{
-    abi,
     driver::{Driver, Order},
     machine::{Engine, Machine},
 };
@@ -95,10 +94,11 @@ fn all_else_follows_the_reference() {
     let sizes = [(1, 1), (1, 257), (2, 3), (31, 10), (33, 4), (257, 2), (33, 33), (1025, 1)];
     for (rows, width) in sizes {
         let what = format!("{rows} rows of {width}");
-        let fill: [fn(&mut Suite, usize, usize); 5] = [
+        let fill: [fn(&mut Suite, usize, usize); 6] = [
             |suite, rows, width| suite.data(rows, width),
             |suite, rows, width| suite.elementwise(rows, width),
             |suite, rows, width| suite.losses(rows, width),
+            |suite, rows, width| suite.layer_norms(rows, width),
             |suite, rows, width| suite.updates(rows * width),
             |suite, rows, _| suite.log(rows),
         ];
@@ -152,7 +152,7 @@ fn operands_are_rounded_as_told() {
             f32::from_bits(rounded >> dropped << dropped)
         }
     };
-    for (flag, kept) in [(abi::FLAG_BF16, 7), (abi::FLAG_TF32, 10)] {
+    for (precision, kept) in [(Precision::Bf16, 7), (Precision::Tf32, 10)] {
         for (shape, engine) in [
             ([33, 31, 20], KERNELS[0]),
             ([33, 70, 3], KERNELS[0]),
@@ -163,7 +163,7 @@ fn operands_are_rounded_as_told() {
             let mut suite = Suite::new();
             suite.products(rows, inputs, outputs);
             // The first three buffers of products are x, dy, weight. A sum over rows rounds nothing.
-            suite.ops.retain(|op| !matches!(op, Op::BiasGradient { .. }));
+            suite.ops.retain(|op| !matches!(op, Op::BiasGradient(_)));
             let (program, _) = suite.reference(rows);
             let run = |suite: &Suite, precision| {
                 let mut machine = Machine::new(driver, &suite.bench);
@@ -171,13 +171,13 @@ fn operands_are_rounded_as_told() {
                 machine.run(engine, &program, 1, &[HYPER]);
                 machine.read()
             };
-            let exact = run(&suite, 0);
-            let got = run(&suite, flag);
+            let exact = run(&suite, Precision::F32);
+            let got = run(&suite, precision);
             for operand in 7..10 {
                 let numbers = &mut suite.bench.contents[operand];
                 *numbers = numbers.iter().map(keep(kept)).collect();
             }
-            let want = run(&suite, 0);
+            let want = run(&suite, Precision::F32);
             assert!(bits(&got[5..]) == bits(&want[5..]), "{engine:?} {shape:?} {kept} bits");
             assert!(bits(&got[5..]) != bits(&exact[5..]), "{engine:?} {shape:?} {kept} bits");
         }
@@ -192,7 +192,7 @@ fn losses_that_are_not_finite_are_flagged() {
             let mut suite = Suite::new();
             let cells = suite.bench.holding(vec![loss, 2.0]);
             let cell = Slice { len: 1, ..cells };
-            suite.ops = vec![Op::Watch { cell }];
+            suite.ops = vec![Watch { cell }.into()];
             let (program, _) = suite.reference(1);
             let mut machine = Machine::new(driver, &suite.bench);
             machine.at.step = 41;
@@ -201,14 +201,14 @@ fn losses_that_are_not_finite_are_flagged() {
             assert_eq!(machine.non_finite(), 42, "the first step, counted from 1");
 
             // The epoch's sums take the loss that raises the flag, and nothing after it.
-            suite.ops = vec![Op::Accumulate { cells, rows: 3, sums: runner::program::Accumulator::Epoch }];
+            suite.ops = vec![Accumulate { cells, rows: 3, sums: runner::program::Accumulator::Epoch }.into()];
             let (program, _) = suite.reference(1);
             let mut machine = Machine::new(driver, &suite.bench);
             machine.run(engine, &program, 2, &[HYPER; 2]);
             assert_eq!(machine.sums()[1], 6.0, "{engine:?}");
             assert_eq!(machine.non_finite(), 1, "{engine:?}");
             suite.ops =
-                vec![Op::Accumulate { cells, rows: 3, sums: runner::program::Accumulator::Validation }];
+                vec![Accumulate { cells, rows: 3, sums: runner::program::Accumulator::Validation }.into()];
             let (program, _) = suite.reference(1);
             let mut machine = Machine::new(driver, &suite.bench);
             machine.run(engine, &program, 2, &[HYPER; 2]);

@@ -2,10 +2,9 @@
 
 use std::thread;
 
-use super::{
-    abi::Run,
-    driver::{Driver, Grid, Memory, Order, argument},
-};
+use runner::op::RunRecord;
+
+use super::driver::{Driver, Grid, Memory, Order, argument};
 use crate::conformance::{Numbers, close};
 
 const MOST_PEERS: usize = 8;
@@ -73,7 +72,7 @@ fn connected(driver: &Driver, ranks: usize, room: usize, blocks: u32) -> Vec<Ran
 impl Rank<'_> {
     /// Launches the kernel as this GPU does, at step 7.
     fn sum(&self, driver: &Driver, n: usize, blocks: u32, limit_ns: u64) {
-        let run = driver.holding(&[Run { step: 6, ..Run::default() }]);
+        let run = driver.holding(&[RunRecord { step: 6, ..RunRecord::default() }]);
         let (mut numbers, mut n) = (self.numbers.address + 4 * self.first as u64, n as u64);
         let (mut table, mut run, mut limit_ns) = (self.table.address, run.address, limit_ns);
         let grid = Grid { cooperative: true, ..Grid::new(blocks, 64) };

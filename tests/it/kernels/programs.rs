@@ -2,7 +2,8 @@
 
 use runner::{
     program::{
-        Hyper, LossKind, Options, Program, Programs, Role, Shard, UpdateRule, lower, reference::Memory,
+        Adam, Hyper, LossKind, Options, Program, Programs, Rmsprop, Role, Sgd, Shard, UpdateRule, lower,
+        reference::Memory,
     },
     spec::{Layer, Metric, Policy},
 };
@@ -79,7 +80,7 @@ fn check(driver: &Driver, programs: &Programs, bench: &Bench, rows: usize, valid
         }
         for _ in 0..*times {
             memory.hyper = if *train { *hypers.next().unwrap() } else { Hyper::default() };
-            memory.run(program);
+            memory.run(&program.instructions);
             memory.position += program.batch;
             memory.step += 1;
         }
@@ -115,13 +116,13 @@ fn check(driver: &Driver, programs: &Programs, bench: &Bench, rows: usize, valid
 #[test]
 fn steps_follow_the_reference_under_every_rule() {
     let Some(driver) = Driver::get() else { return };
-    let sgd = |momentum, nesterov, weight_decay| UpdateRule::Sgd { momentum, nesterov, weight_decay };
-    let adam = |decoupled| UpdateRule::Adam {
-        beta2: 0.99,
-        one_minus_beta2: 0.01,
-        eps: 1e-3,
-        weight_decay: 0.1,
-        decoupled,
+    let sgd = |momentum, nesterov, weight_decay| UpdateRule::Sgd(Sgd { momentum, nesterov, weight_decay });
+    let adam = |decoupled| {
+        UpdateRule::Adam(Adam { beta2: 0.99, one_minus_beta2: 0.01, eps: 1e-3, weight_decay: 0.1, decoupled })
+    };
+    let rmsprop = |momentum, centered| {
+        let (alpha, one_minus_alpha, eps, weight_decay) = (0.9, 0.1, 1e-2, 0.1);
+        UpdateRule::Rmsprop(Rmsprop { alpha, one_minus_alpha, eps, momentum, centered, weight_decay })
     };
     let sizes = Sizes { rows: 39, batch: 16, validation: 33 };
     let layers = vec![
@@ -129,6 +130,7 @@ fn steps_follow_the_reference_under_every_rule() {
         linear(20, true),
         Layer::Relu,
         Layer::Dropout { p: 0.4 },
+        Layer::LayerNorm { eps: 1e-3 },
         linear(17, false),
         Layer::Gelu,
         Layer::Tanh,
@@ -139,6 +141,8 @@ fn steps_follow_the_reference_under_every_rule() {
         (sgd(true, true, 0.1), None, Policy::PerEpoch),
         (adam(false), Some(0.5), Policy::Buffered),
         (adam(true), None, Policy::Off),
+        (rmsprop(false, false), None, Policy::PerEpoch),
+        (rmsprop(true, true), None, Policy::Buffered),
     ];
     for (rule, clip, policy) in cases {
         let programs = lowered(&layers, rule, clip, policy, sizes);
@@ -150,7 +154,7 @@ fn steps_follow_the_reference_under_every_rule() {
 #[test]
 fn a_wide_step_follows_the_reference() {
     let Some(driver) = Driver::get() else { return };
-    let rule = UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 };
+    let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
     let sizes = Sizes { rows: 40, batch: 33, validation: 8 };
     let programs = lowered(&mlp(), rule, None, Policy::PerEpoch, sizes);
     let bench = bench(&programs, sizes);
@@ -167,7 +171,7 @@ fn a_hundred_steps_of_linear_regression_follow_the_reference() {
         loss: LossKind::Mse,
         features: 2,
         targets: 1,
-        rule: UpdateRule::Sgd { momentum: false, nesterov: false, weight_decay: 0.0 },
+        rule: UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 }),
         clip: None,
         metrics: &[Metric::Loss],
         policy: Policy::Buffered,

@@ -12,11 +12,9 @@ use super::{
 use crate::{
     device::{
         DeviceError,
-        cuda::{
-            abi::{Kind, Op, Run},
-            launch::{Graph, Shape, argument, launch},
-        },
+        cuda::launch::{Graph, Shape, argument, launch},
     },
+    op::{Record, RunRecord},
     plan,
 };
 
@@ -32,11 +30,11 @@ impl GpuContext {
     /// Queues one instruction. A sum through the host is not queued.
     pub fn queue(&self, work: &LaunchKind) -> Result<(), DeviceError> {
         match work {
-            LaunchKind::Kernel { kind, op, shape } => self.kernel(*kind, *op, *shape),
+            LaunchKind::Kernel { record, shape } => self.kernel(*record, *shape),
             LaunchKind::Product(product) => {
                 product.queue(&self.context, &self.stream)?;
                 match product.follow {
-                    Some((kind, op, shape)) => self.kernel(kind, op, shape),
+                    Some((record, shape)) => self.kernel(record, shape),
                     None => Ok(()),
                 }
             }
@@ -52,9 +50,9 @@ impl GpuContext {
         }
     }
 
-    fn kernel(&self, kind: Kind, op: Op, shape: Shape) -> Result<(), DeviceError> {
-        let (mut op, mut arena, mut run) = (op, self.arena.at, self.run.at);
-        let mut arguments = [argument(&mut op), argument(&mut arena), argument(&mut run)];
+    fn kernel(&self, record: Record, shape: Shape) -> Result<(), DeviceError> {
+        let (kind, mut record, mut arena, mut run) = (record.kind(), record, self.arena.at, self.run.at);
+        let mut arguments = [argument(&mut record), argument(&mut arena), argument(&mut run)];
         // SAFETY: (Op, float*, Run*); the record's offsets lie within the arena.
         unsafe { self.launch(self.kernels.get(kind), shape, &mut arguments, kind.kernel()) }
     }
@@ -255,4 +253,4 @@ fn interpreter_threads(widest: u64) -> u32 {
     widest.div_ceil(4).next_power_of_two().clamp(64, 512) as u32
 }
 
-const _: () = assert!(size_of::<Run>().is_multiple_of(16), "learning rates follow the counters");
+const _: () = assert!(size_of::<RunRecord>().is_multiple_of(16), "learning rates follow the counters");

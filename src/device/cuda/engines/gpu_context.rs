@@ -7,7 +7,6 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            abi::{PARTIALS, Run},
             all_reduce::{Communicator, Lost, PeerAllReduce},
             ffi::Context,
             launch::{
@@ -17,7 +16,7 @@ use crate::{
             memory::DeviceMemory,
         },
     },
-    program::Hyper,
+    op::{Hyper, PARTIALS, RunRecord},
 };
 
 /// Fields are dropped in this order: each before what it uses.
@@ -52,7 +51,7 @@ impl GpuContext {
             others: None,
             peers: None,
             arena: zeros(arena_bytes, "parameters and activations")?,
-            run: zeros(size_of::<Run>() + most_steps * size_of::<Hyper>(), "learning rates")?,
+            run: zeros(size_of::<RunRecord>() + most_steps * size_of::<Hyper>(), "learning rates")?,
             barrier: zeros(2 * size_of::<u32>(), "the barrier of a grid")?,
             partial: zeros((PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?,
             step: 0,

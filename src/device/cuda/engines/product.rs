@@ -8,14 +8,16 @@
 
 use std::{collections::HashMap, ffi::c_void, ptr, sync::Arc};
 
-use crate::device::{
-    DeviceError,
-    cuda::{
-        abi::{FLAG_BF16, FLAG_TF32, Kind, NONE, Op},
-        ffi::{Blas, Context},
-        launch::{Shape, Stream, is_large_product, shape},
-        memory::DeviceMemory,
+use crate::{
+    device::{
+        DeviceError,
+        cuda::{
+            ffi::{Blas, Context},
+            launch::{Shape, Stream, is_large_product, shape},
+            memory::DeviceMemory,
+        },
     },
+    op::{FLAG_BF16, FLAG_TF32, Kind, NONE, Record},
 };
 
 /// Numbers of cublasLt.h and library_types.h.
@@ -117,11 +119,11 @@ impl Products {
     /// Plans an instruction and runs it once on what lies at its offsets: the first call of a product loads code and
     /// may allocate, which must not happen in a capture or in a timed step. Returns `None` where a kernel of ours is to
     /// do it.
-    pub fn plan(&mut self, op: &Op, kind: Kind, stream: &Stream) -> Result<Option<Product>, DeviceError> {
-        if !is_large_product(op, kind) {
+    pub fn plan(&mut self, op: &Record, stream: &Stream) -> Result<Option<Product>, DeviceError> {
+        if !is_large_product(op) {
             return Ok(None);
         }
-        let Some(form) = Form::new(op, kind, self.context.gpu.multiprocessors) else { return Ok(None) };
+        let Some(form) = Form::new(op, self.context.gpu.multiprocessors) else { return Ok(None) };
         let library = match &self.library {
             Some(library) => library,
             None => self.library.insert(Library::open(&self.context)?.map(Arc::new)),
@@ -158,17 +160,17 @@ struct Form {
     to: u64,
     epilogue: u32,
     bias: Option<u64>,
-    follow: Option<(Kind, Op, Shape)>,
+    follow: Option<(Record, Shape)>,
 }
 
 impl Form {
-    fn new(op: &Op, kind: Kind, multiprocessors: u32) -> Option<Self> {
+    fn new(op: &Record, multiprocessors: u32) -> Option<Self> {
         let size = |n: i32| u64::try_from(n).unwrap_or(0);
         let (rows, inputs, outputs) = (size(op.rows), size(op.inputs), size(op.outputs));
         let follow = |kind: Kind, at: [u64; 2], n: i32| {
-            let mut next = Op { activation: op.activation, n, ..Op::new(kind) };
+            let mut next = Record { activation: op.activation, n, ..Record::new(kind) };
             next.at[..2].copy_from_slice(&at);
-            (kind, next, shape(&next, kind, multiprocessors))
+            (next, shape(&next, multiprocessors))
         };
         let plain = |m, n, k, transposed, left, right, to| Self {
             m,
@@ -182,7 +184,7 @@ impl Form {
             bias: None,
             follow: None,
         };
-        match kind {
+        match op.kind() {
             Kind::Linear => {
                 let [x, weight, bias, pre, y, ..] = op.at;
                 let to = if pre == NONE { y } else { pre };
@@ -327,7 +329,8 @@ pub struct Product {
     left: u64,
     right: u64,
     to: u64,
-    pub follow: Option<(Kind, Op, Shape)>,
+    /// A kernel of ours behind it.
+    pub follow: Option<(Record, Shape)>,
 }
 
 impl Product {

@@ -8,14 +8,13 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            abi::{Kind, Op, bytes_of},
-            encode::{Precision, Refused, counted, encode},
+            abi::bytes_of,
             launch::{Shape, shape},
             memory::{DeviceMemory, Staging},
         },
     },
-    plan::MOST_COUNTED,
-    program::{Layout, Offsets, Phase, Program},
+    op::{Encoder, Layout, MOST_COUNTED, Phase, Precision, Record, Refused, counted, encode},
+    program::{Offsets, Program},
 };
 
 pub struct Launch {
@@ -26,8 +25,9 @@ pub struct Launch {
 /// What an instruction is for the device.
 pub enum LaunchKind {
     Kernel {
-        kind: Kind,
-        op: Op,
+        /// With what.
+        record: Record,
+        /// By how many threads.
         shape: Shape,
     },
     Product(Box<Product>),
@@ -76,24 +76,23 @@ impl Steps {
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let rows = |n: usize| counted(n).ok_or_else(|| unusable(too_large(n)));
         let (mut launches, mut records, mut widest) = (Vec::new(), Vec::new(), 1);
-        for instruction in &program.instructions {
+        let encoder = Encoder { layout, precision, place: &|slice| places.offset(slice) };
+        for (instruction, record) in program.instructions.iter().zip(encode(&program.instructions, &encoder))
+        {
             let phase = instruction.phase;
-            let work = match encode(&instruction.op, layout, precision, |slice| places.offset(slice)) {
-                Ok(op) => {
-                    records.push(op);
-                    widest = widest.max(elements(&op));
-                    let kind = Kind::ALL[op.kind as usize % Kind::ALL.len()];
+            let work = match record {
+                Ok(record) => {
+                    records.push(record);
+                    widest = widest.max(elements(&record));
                     let product = match &mut products {
-                        Some(products) => products.plan(&op, kind, &gpu.stream)?,
+                        Some(products) => products.plan(&record, &gpu.stream)?,
                         None => None,
                     };
                     match product {
                         Some(product) => LaunchKind::Product(Box::new(product)),
-                        None => LaunchKind::Kernel {
-                            kind,
-                            op,
-                            shape: shape(&op, kind, context.gpu.multiprocessors),
-                        },
+                        None => {
+                            LaunchKind::Kernel { record, shape: shape(&record, context.gpu.multiprocessors) }
+                        }
                     }
                 }
                 Err(Refused::AllReduce(of)) => {
@@ -137,7 +136,6 @@ fn too_large(n: usize) -> String {
 }
 
 /// Numbers that an instruction makes.
-fn elements(op: &Op) -> u64 {
-    let size = |a: i32, b: i32| u64::try_from(i64::from(a) * i64::from(b)).unwrap_or(0);
-    size(op.rows, op.inputs).max(size(op.rows, op.outputs)).max(u64::try_from(op.n).unwrap_or(0))
+fn elements(r: &Record) -> u64 {
+    r.product(r.rows, r.inputs).max(r.product(r.rows, r.outputs)).max(r.product(r.n, 1))
 }

@@ -13,14 +13,9 @@ use super::stream::{Event, Stream};
 use crate::{
     device::{
         DeviceError,
-        cuda::{
-            abi::{Run, bytes_of},
-            engines::GpuContext,
-            ffi::Context,
-            memory::Pinned,
-        },
+        cuda::{abi::bytes_of, engines::GpuContext, ffi::Context, memory::Pinned},
     },
-    program::{Hyper, Phase},
+    op::{Hyper, Phase, RunRecord},
     units,
 };
 
@@ -82,7 +77,7 @@ impl InFlightQueue {
     /// For blocks of at most `most_steps`, with `marks` between phases.
     pub fn new(gpu: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
         let context = &gpu.context;
-        let bytes = size_of::<Run>() + most_steps * size_of::<Hyper>();
+        let bytes = size_of::<RunRecord>() + most_steps * size_of::<Hyper>();
         let place = || {
             Ok(Slot {
                 staging: Pinned::new(context, bytes, "learning rates")?,
@@ -109,7 +104,13 @@ impl InFlightQueue {
     }
 
     /// Uploads counters and rates of the next block and marks its beginning. Returns the bytes.
-    pub fn begin(&mut self, stream: &Stream, to: u64, run: Run, hyper: &[Hyper]) -> Result<u64, DeviceError> {
+    pub fn begin(
+        &mut self,
+        stream: &Stream,
+        to: u64,
+        run: RunRecord,
+        hyper: &[Hyper],
+    ) -> Result<u64, DeviceError> {
         let place = &mut self.places[self.next];
         let (head, table) = (bytes_of(std::slice::from_ref(&run)), bytes_of(hyper));
         place.staging.write(0, head);

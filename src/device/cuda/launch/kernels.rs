@@ -4,12 +4,12 @@ use std::{ffi::CString, ptr, sync::Arc};
 
 use cudarc::driver::sys::{CUfunction, CUmodule};
 
-use crate::device::{
-    DeviceError,
-    cuda::{
-        abi::Kind,
-        ffi::{Cache, Compiler, Context},
+use crate::{
+    device::{
+        DeviceError,
+        cuda::ffi::{Cache, Compiler, Context},
     },
+    op::Kind,
 };
 
 #[path = "../../../../kernels/sources.rs"]
@@ -50,7 +50,7 @@ impl Kernels {
             digest: none,
             peer_sum: none,
         };
-        for (place, kind) in Kind::ALL.into_iter().enumerate() {
+        for (place, kind) in Kind::ALL.iter().enumerate() {
             kernels.of_kind[place] = kernels.function(kind.kernel())?;
         }
         kernels.advance = kernels.function("advance")?;

@@ -13,13 +13,13 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            abi::{FLAG_BF16, FLAG_TF32, Kind, NONE, Op},
             engines::{LaunchKind, Products},
             ffi::Gpu,
             launch::{Graph, shape},
             memory::{DeviceMemory, Pinned},
         },
     },
+    op::{FLAG_BF16, FLAG_TF32, Kind, NONE, Record},
     plan::GpuRates,
 };
 use queue::Bench;
@@ -89,17 +89,15 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
     while side <= MOST_SIDE && bench.fits(12 * side * side)? {
         bench.take(3 * side * side)?;
         let size = side as i32;
-        let mut op = Op { rows: size, inputs: size, outputs: size, flags, ..Op::new(Kind::Linear) };
+        let mut record =
+            Record { rows: size, inputs: size, outputs: size, flags, ..Record::new(Kind::Linear) };
         let square = (side * side) as u64;
-        op.at = [0, square, NONE, NONE, 2 * square, NONE, NONE, NONE];
+        record.at = [0, square, NONE, NONE, 2 * square, NONE, NONE, NONE];
         let gpu = &bench.gpu;
         let mut library = Products::new(&gpu.context, gpu.arena.at);
-        let work = match library.plan(&op, Kind::Linear, &gpu.stream)? {
+        let work = match library.plan(&record, &gpu.stream)? {
             Some(product) => LaunchKind::Product(Box::new(product)),
-            None => {
-                let shape = shape(&op, Kind::Linear, gpu.context.gpu.multiprocessors);
-                LaunchKind::Kernel { kind: Kind::Linear, op, shape }
-            }
+            None => LaunchKind::Kernel { record, shape: shape(&record, gpu.context.gpu.multiprocessors) },
         };
         let seconds = bench.seconds(|| bench.gpu.queue(&work))?;
         best = best.max(2.0 * (side as f64).powi(3) / seconds);
@@ -135,10 +133,10 @@ fn sum_s(bench: &mut Bench, elements: usize) -> Result<f64, DeviceError> {
 fn functions(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
     let elements = (cache_bytes / 2 / 8).clamp(1 << 10, LEAST);
     bench.take(2 * elements)?;
-    let mut op = Op { activation: 3, n: elements as i32, ..Op::new(Kind::Activate) };
-    (op.at[0], op.at[1]) = (0, elements as u64);
-    let shape = shape(&op, Kind::Activate, bench.gpu.context.gpu.multiprocessors);
-    let work = LaunchKind::Kernel { kind: Kind::Activate, op, shape };
+    let mut record = Record { activation: 3, n: elements as i32, ..Record::new(Kind::Activate) };
+    (record.at[0], record.at[1]) = (0, elements as u64);
+    let shape = shape(&record, bench.gpu.context.gpu.multiprocessors);
+    let work = LaunchKind::Kernel { record, shape };
     let seconds = bench.seconds(|| bench.gpu.queue(&work))?;
     Ok(FUNCTION * elements as f64 / seconds)
 }

@@ -10,10 +10,10 @@ use super::allocation::{DeviceMemory, Pinned};
 use crate::{
     device::{
         DeviceError,
-        cuda::{abi::SUMS, ffi::Context, launch::Stream},
+        cuda::{ffi::Context, launch::Stream},
     },
     plan::FLAG,
-    program::{Accumulator, Layout, Op, Programs},
+    program::{Accumulator, Layout, Op, Programs, SUMS},
 };
 
 /// The flag, padded to keep it apart from the sums.
@@ -37,7 +37,7 @@ impl DeviceLog {
         let device = DeviceMemory::new(context, bytes, "the log")?;
         let host = Pinned::new(context, bytes, "the log")?;
         stream.fill(device.at, 0, bytes)?;
-        let reads = |op: &Op| matches!(op, Op::Accumulate { sums: Accumulator::Epoch, .. });
+        let reads = |op: &Op| matches!(op, Op::Accumulate(op) if op.sums == Accumulator::Epoch);
         let flag_on_host = !programs.train.instructions.iter().any(|i| reads(&i.op));
         Ok(Self { device, host, flag_on_host, seen: 0 })
     }

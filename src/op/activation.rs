@@ -1,0 +1,340 @@
+//! Elementwise functions by themselves, where no product folds them in, and their derivatives.
+
+use super::{
+    Access, Backward, Cost, Encoder, FUNCTION, Kind, Lowering, Operation, Record, Refused, Slice,
+    reference::Memory,
+    run::{Context, Slices, WorkerState},
+    split::Split,
+};
+use crate::{
+    spec::Layer,
+    vector::{
+        functions::{gelu, gelu_derivative, sigmoid, tanh},
+        vectorized,
+    },
+};
+
+/// Elementwise functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// max(0, x).
+    Relu,
+    /// x Φ(x).
+    Gelu,
+    /// tanh x.
+    Tanh,
+    /// 1 / (1 + e⁻ˣ).
+    Sigmoid,
+}
+
+impl Activation {
+    /// All, in the order of their numbers in kernels, from 1; 0 is none.
+    pub const ALL: [Self; 4] = [Self::Relu, Self::Gelu, Self::Tanh, Self::Sigmoid];
+
+    /// Its number in kernels.
+    pub fn number(activation: Option<Self>) -> i32 {
+        activation.map_or(0, |f| f as i32 + 1)
+    }
+
+    /// Whether the derivative is computed from the input; else from the output, and the input need not be kept.
+    pub fn derivative_needs_input(self) -> bool {
+        matches!(self, Self::Gelu)
+    }
+
+    /// The activation that a layer is.
+    pub fn of_layer(layer: &Layer) -> Option<Self> {
+        match layer {
+            Layer::Relu => Some(Self::Relu),
+            Layer::Gelu => Some(Self::Gelu),
+            Layer::Tanh => Some(Self::Tanh),
+            Layer::Sigmoid => Some(Self::Sigmoid),
+            _ => None,
+        }
+    }
+}
+
+/// y = f(x), elementwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Activate {
+    /// f.
+    pub activation: Activation,
+    /// Input.
+    pub x: Slice,
+    /// Output.
+    pub y: Slice,
+    /// Rows.
+    pub rows: usize,
+    /// Width of both.
+    pub width: usize,
+}
+
+/// dx = dy f'(saved), elementwise; dx may be dy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ActivateBackward {
+    /// f.
+    pub activation: Activation,
+    /// f's input or output, as its derivative needs.
+    pub saved: Slice,
+    /// Gradient of the output, overwritten with that of the input.
+    pub dy: Slice,
+    /// Rows.
+    pub rows: usize,
+    /// Width.
+    pub width: usize,
+}
+
+impl Activate {
+    /// Lowers layer `index`; returns its output.
+    pub fn lower(l: &mut Lowering, index: usize, activation: Activation, x: Slice, width: usize) -> Slice {
+        let y = l.rows_of(&format!("{index}.output"), width);
+        l.forward(Self { activation, x, y, rows: l.rows, width });
+        y
+    }
+}
+
+impl Operation for Activate {
+    fn access(&self) -> Access {
+        Access::new([self.x], [self.y])
+    }
+
+    fn cost(&self) -> Cost {
+        let operations = if self.activation == Activation::Relu { 1 } else { FUNCTION };
+        Cost::new(operations * self.rows * self.width, 2 * self.rows * self.width)
+    }
+
+    fn function_operations(&self) -> f64 {
+        if self.activation == Activation::Relu { 0.0 } else { self.cost().flops }
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let y: Vec<f64> = memory.get(self.x).into_iter().map(|x| self.activation.value(x)).collect();
+        memory.set(self.y, &y);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        let Self { activation, x, y, width, .. } = *self;
+        split.each(self.rows, |rows| {
+            (Job::Forward(activation), Access::new([x.rows(&rows, width)], [y.rows(&rows, width)]))
+        });
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        Ok(Record {
+            activation: Activation::number(Some(self.activation)),
+            n: e.int(self.rows.saturating_mul(self.width))?,
+            at: e.places([self.x, self.y])?,
+            ..Record::new(Kind::Activate)
+        })
+    }
+
+    fn backward(&self, l: &mut Lowering, Backward { dy, .. }: Backward<'_>) -> (Slice, bool) {
+        let Self { activation, x, y, rows, width } = *self;
+        let saved = if activation.derivative_needs_input() { x } else { y };
+        l.backward(ActivateBackward { activation, saved, dy, rows, width });
+        (dy, false)
+    }
+}
+
+impl Operation for ActivateBackward {
+    fn access(&self) -> Access {
+        Access::new([self.saved], [self.dy])
+    }
+
+    fn cost(&self) -> Cost {
+        let operations = if self.activation == Activation::Gelu { FUNCTION } else { 2 };
+        Cost::new(operations * self.rows * self.width, 3 * self.rows * self.width)
+    }
+
+    fn function_operations(&self) -> f64 {
+        if self.activation == Activation::Gelu { self.cost().flops } else { 0.0 }
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let (dy, saved) = (memory.get(self.dy), memory.get(self.saved));
+        let dx: Vec<f64> =
+            dy.into_iter().zip(saved).map(|(d, s)| d * self.activation.derivative(s)).collect();
+        memory.set(self.dy, &dx);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        let Self { activation, saved, dy, width, .. } = *self;
+        split.each(self.rows, |rows| {
+            (Job::Backward(activation), Access::new([saved.rows(&rows, width)], [dy.rows(&rows, width)]))
+        });
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        Ok(Record {
+            activation: Activation::number(Some(self.activation)),
+            n: e.int(self.rows.saturating_mul(self.width))?,
+            at: e.places([self.saved, self.dy])?,
+            ..Record::new(Kind::ActivateBackward)
+        })
+    }
+}
+
+/// Reads x, writes y; or reads saved, writes dy.
+#[derive(Clone, Copy, Debug)]
+pub enum Job {
+    /// y = f(x).
+    Forward(Activation),
+    /// dy f'(saved), in place.
+    Backward(Activation),
+}
+
+impl Job {
+    #[inline]
+    pub(super) fn run(
+        &self,
+        ([from, ..], [to, ..]): Slices<'_>,
+        _: &Context<'_>,
+        _: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        match *self {
+            Self::Forward(f) => activate(f, from, to),
+            Self::Backward(f) => activate_backward(f, from, to),
+        }
+        Ok(())
+    }
+}
+
+/// y = f(x).
+pub fn activate(activation: Activation, x: &[f32], y: &mut [f32]) {
+    vectorized(
+        #[inline(always)]
+        || match activation {
+            Activation::Relu => map(x, y, relu),
+            Activation::Gelu => map(x, y, gelu),
+            Activation::Tanh => map(x, y, tanh),
+            Activation::Sigmoid => map(x, y, sigmoid),
+        },
+    );
+}
+
+/// y = f(y).
+pub(super) fn activate_in_place(activation: Activation, y: &mut [f32]) {
+    vectorized(
+        #[inline(always)]
+        || match activation {
+            Activation::Relu => y.iter_mut().for_each(|y| *y = relu(*y)),
+            Activation::Gelu => y.iter_mut().for_each(|y| *y = gelu(*y)),
+            Activation::Tanh => y.iter_mut().for_each(|y| *y = tanh(*y)),
+            Activation::Sigmoid => y.iter_mut().for_each(|y| *y = sigmoid(*y)),
+        },
+    );
+}
+
+/// dy becomes dy f'(saved), with f' as [`Activation::derivative_needs_input`] says.
+pub(super) fn activate_backward(activation: Activation, saved: &[f32], dy: &mut [f32]) {
+    vectorized(
+        #[inline(always)]
+        || match activation {
+            // A selection, not a product: the gradient of a unit that is off is 0 even where dy is not finite.
+            Activation::Relu => each(saved, dy, |s, d| if s > 0.0 { d } else { 0.0 }),
+            Activation::Gelu => each(saved, dy, |s, d| d * gelu_derivative(s)),
+            Activation::Tanh => each(saved, dy, |s, d| d * (1.0 - s * s)),
+            Activation::Sigmoid => each(saved, dy, |s, d| d * (s * (1.0 - s))),
+        },
+    );
+}
+
+/// PyTorch's: a NaN stays a NaN.
+#[inline(always)]
+fn relu(x: f32) -> f32 {
+    if x < 0.0 { 0.0 } else { x }
+}
+
+#[inline(always)]
+fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = f(*x);
+    }
+}
+
+#[inline(always)]
+fn each(saved: &[f32], dy: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+    for (d, s) in dy.iter_mut().zip(saved) {
+        *d = f(*s, *d);
+    }
+}
+
+impl Activation {
+    /// f(x) in double precision.
+    pub fn value(self, x: f64) -> f64 {
+        match self {
+            Self::Relu => x.max(0.0),
+            Self::Gelu => 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)),
+            Self::Tanh => x.tanh(),
+            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        }
+    }
+
+    /// f'(x), from x for those that need their input, from f(x) for the others.
+    pub fn derivative(self, saved: f64) -> f64 {
+        match self {
+            Self::Relu => f64::from(saved > 0.0),
+            Self::Gelu => {
+                let density = (-0.5 * saved * saved).exp() / (2.0 * std::f64::consts::PI).sqrt();
+                0.5 * (1.0 + erf(saved * std::f64::consts::FRAC_1_SQRT_2)) + saved * density
+            }
+            Self::Tanh => 1.0 - saved * saved,
+            Self::Sigmoid => saved * (1.0 - saved),
+        }
+    }
+}
+
+/// The error function by its Maclaurin series, and by the continued fraction of its complement beyond 2.5 (Abramowitz
+/// and Stegun 7.1.5 and 7.1.14): some 1e-15 everywhere.
+fn erf(x: f64) -> f64 {
+    let a = x.abs();
+    let value = if a < 2.5 {
+        let (mut term, mut sum, mut n) = (a, a, 0.0);
+        while term.abs() > 1e-17 * sum.abs() {
+            n += 1.0;
+            term *= -a * a / n;
+            sum += term / (2.0 * n + 1.0);
+        }
+        sum * 2.0 / std::f64::consts::PI.sqrt()
+    } else {
+        let tail = (1..=60).rev().fold(0.0, |t, n| n as f64 / 2.0 / (a + t));
+        1.0 - (-a * a).exp() / ((a + tail) * std::f64::consts::PI.sqrt())
+    };
+    value.copysign(x)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vector::functions::{self, exp};
+
+    fn worst(f: impl Fn(f32) -> f32, truth: impl Fn(f64) -> f64, range: f32) -> f64 {
+        (-20_000..=20_000)
+            .map(|i| i as f32 / 20_000.0 * range)
+            .map(|x| {
+                let (got, want) = (f64::from(f(x)), truth(f64::from(x)));
+                (got - want).abs() / want.abs().max(1e-30)
+            })
+            .fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn approximations_are_close_to_the_truth() {
+        assert!(worst(exp, f64::exp, 87.0) < 2e-7, "{}", worst(exp, f64::exp, 87.0));
+        assert!(worst(tanh, f64::tanh, 10.0) < 3e-7, "{}", worst(tanh, f64::tanh, 10.0));
+        let truth = |x: f64| 1.0 / (1.0 + (-x).exp());
+        assert!(worst(sigmoid, truth, 80.0) < 3e-7, "{}", worst(sigmoid, truth, 80.0));
+        assert!(worst(functions::erf, erf, 3.9) < 5e-7, "{}", worst(functions::erf, erf, 3.9));
+    }
+
+    #[test]
+    fn ends_of_the_range() {
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(f32::INFINITY), f32::INFINITY);
+        assert!(exp(f32::NAN).is_nan());
+        assert_eq!(exp(0.0), 1.0);
+        assert_eq!((tanh(50.0), tanh(-50.0), sigmoid(200.0)), (1.0, -1.0, 1.0));
+        let mut y = [f32::NAN, -1.0, 2.0];
+        activate_in_place(Activation::Relu, &mut y);
+        assert!(y[0].is_nan() && y[1..] == [0.0, 2.0]);
+    }
+}

@@ -1,0 +1,54 @@
+//! The sum over all devices of a run.
+
+use super::{
+    Access, Cost, Encoder, Operation, Record, Refused, Slice,
+    reference::Memory,
+    run::{Context, Slices, WorkerState},
+    split::Split,
+};
+
+/// Sums over all devices of the run, in place: afterwards every device holds the same bits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllReduce {
+    /// Gradients and the cells behind them.
+    pub of: Slice,
+}
+
+impl Operation for AllReduce {
+    fn access(&self) -> Access {
+        Access::new([], [self.of])
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(self.of.len, 2 * self.of.len)
+    }
+
+    /// A reference has no other device.
+    fn reference(&self, _: &mut Memory) {}
+
+    fn split(&self, split: &mut Split<'_>) {
+        split.single(Job, Access::new([], [self.of]));
+    }
+
+    /// No kernel: the GPU's collectives do it.
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        e.places([self.of])?;
+        Err(Refused::AllReduce(self.of))
+    }
+}
+
+/// Writes numbers: sums over all devices.
+#[derive(Clone, Copy, Debug)]
+pub struct Job;
+
+impl Job {
+    pub(super) fn run(
+        &self,
+        (_, [of, ..]): Slices<'_>,
+        context: &Context<'_>,
+        tally: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        tally.all_reduce(of, context.at.step);
+        Ok(())
+    }
+}

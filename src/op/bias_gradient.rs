@@ -1,0 +1,131 @@
+//! The gradient of a bias: column sums of dy.
+
+use super::{
+    Access, Cost, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice,
+    reduce::sum,
+    reference::Memory,
+    run::{Context, Slices, WorkerState},
+    split::Split,
+};
+use crate::vector::vectorized;
+
+/// db = column sums of dy; or b -= rate db.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BiasGradient {
+    /// `[rows, outputs]`.
+    pub dy: Slice,
+    /// `[outputs]`.
+    pub to: Slice,
+    /// Whether `to` is the bias.
+    pub update: bool,
+    /// Rows.
+    pub rows: usize,
+    /// Width of dy.
+    pub outputs: usize,
+}
+
+impl Operation for BiasGradient {
+    fn access(&self) -> Access {
+        Access::new([self.dy], [self.to])
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(self.rows * self.outputs, (self.rows + 1) * self.outputs)
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let mut d = vec![0.0; self.outputs];
+        memory.get(self.dy).iter().enumerate().for_each(|(i, v)| d[i % self.outputs] += v);
+        memory.gradient(self.to, &d, self.update);
+    }
+
+    fn split(&self, s: &mut Split<'_>) {
+        split(s, self.dy, self.outputs, self.outputs, self.to, self.update);
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        Ok(Record {
+            flags: if self.update { FLAG_UPDATE } else { 0 },
+            at: e.places([self.dy, self.to])?,
+            ..e.shaped(Kind::BiasGradient, [self.rows, 0, self.outputs])?
+        })
+    }
+}
+
+pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
+    Size::new(r.product(r.outputs, 1).div_ceil(32), multiprocessors.saturating_mul(4))
+}
+
+/// Sums over the rows of `[_, stride]`, of its first `columns` columns: a gradient, or subtracted from a parameter.
+pub(super) fn split(s: &mut Split<'_>, of: Slice, stride: usize, columns: usize, to: Slice, update: bool) {
+    let sums = if update { s.scratch(columns) } else { Slice::default() };
+    s.each(columns, |c| {
+        let first = c.start;
+        let scratch = if update { sums.part(c.clone()) } else { Slice::default() };
+        (Columns { stride, first, update }, Access::new([of], [to.part(c), scratch]))
+    });
+}
+
+/// Reads rows; writes the sums of columns: a gradient; or a parameter, from which the sums are subtracted, and a scratch of
+/// the same length.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns {
+    stride: usize,
+    first: usize,
+    update: bool,
+}
+
+impl Columns {
+    #[inline]
+    pub(super) fn run(
+        &self,
+        ([of, ..], [to, scratch, ..]): Slices<'_>,
+        context: &Context<'_>,
+        _: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        let Self { stride, first, update } = *self;
+        if update {
+            columns(of, stride, first, scratch);
+            sgd_step(context.at.hyper.rate, to, scratch);
+        } else {
+            columns(of, stride, first, to);
+        }
+        Ok(())
+    }
+}
+
+/// `values -= rate * gradients`.
+fn sgd_step(rate: f32, values: &mut [f32], gradients: &[f32]) {
+    vectorized(
+        #[inline(always)]
+        || values.iter_mut().zip(gradients).for_each(|(w, g)| *w -= rate * g),
+    );
+}
+
+/// Column sums of `[rows, stride]`, of the columns `first..first + out.len()`, rows in order.
+fn columns(values: &[f32], stride: usize, first: usize, out: &mut [f32]) {
+    if let (1, [out]) = (stride, &mut *out) {
+        *out = sum(values) as f32;
+        return;
+    }
+    out.fill(0.0);
+    vectorized(
+        #[inline(always)]
+        || {
+            // Some rows at a time, each read along its length: the sums stay in the nearest cache, and memory is read in
+            // the order in which it lies.
+            const ROWS: usize = 4;
+            let mut rows = values.chunks_exact(ROWS * stride);
+            for rows in &mut rows {
+                let row = |r: usize| &rows[r * stride + first..][..out.len()];
+                let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
+                for ((((sum, a), b), c), d) in out.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                    *sum = *sum + a + b + c + d;
+                }
+            }
+            for row in rows.remainder().chunks_exact(stride) {
+                out.iter_mut().zip(&row[first..]).for_each(|(sum, v)| *sum += v);
+            }
+        },
+    );
+}

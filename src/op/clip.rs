@@ -1,0 +1,75 @@
+//! Clipping of gradients by their norm.
+
+use super::{
+    Access, Cost, Encoder, Kind, Operation, Record, Refused, Slice,
+    reference::Memory,
+    run::{Context, Slices, WorkerState},
+    split::Split,
+};
+use crate::vector::vectorized;
+
+/// Scales gradients by min(1, max_norm / (norm + 1e-6)), as `torch.nn.utils.clip_grad_norm_`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Clip {
+    /// Gradients, in place.
+    pub gradients: Slice,
+    /// Their norm.
+    pub norm: Slice,
+    /// Greatest norm allowed.
+    pub max_norm: f32,
+}
+
+impl Operation for Clip {
+    fn access(&self) -> Access {
+        Access::new([self.norm], [self.gradients])
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(self.gradients.len, 2 * self.gradients.len)
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let factor = (f64::from(self.max_norm) / (memory.get(self.norm)[0] + 1e-6)).min(1.0);
+        memory.map(self.gradients, |g| g * factor);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        split.each(self.gradients.len, |part| {
+            (Job { max_norm: self.max_norm }, Access::new([self.norm], [self.gradients.part(part)]))
+        });
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        Ok(Record {
+            n: e.int(self.gradients.len)?,
+            f: [self.max_norm, 0.0, 0.0, 0.0, 0.0, 0.0],
+            at: e.places([self.gradients, self.norm])?,
+            ..Record::new(Kind::Clip)
+        })
+    }
+}
+
+/// Reads the norm, writes gradients.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    max_norm: f32,
+}
+
+impl Job {
+    pub(super) fn run(
+        &self,
+        ([norm, ..], [gradients, ..]): Slices<'_>,
+        _: &Context<'_>,
+        _: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        let factor = self.max_norm / (norm[0] + 1e-6);
+        // PyTorch multiplies by a clamped factor: below the limit by exactly 1, and a NaN norm makes every gradient NaN.
+        if factor < 1.0 || factor.is_nan() {
+            vectorized(
+                #[inline(always)]
+                || gradients.iter_mut().for_each(|g| *g *= factor),
+            );
+        }
+        Ok(())
+    }
+}

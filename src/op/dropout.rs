@@ -1,0 +1,282 @@
+//! Dropout: the mask is a pure function of (seed, layer, step, global row, unit) and is computed, never kept.
+
+use super::{
+    Access, Backward, Cost, Encoder, Kind, Lowering, Operation, Record, Refused, Size, Slice,
+    reference::Memory,
+    run::{Context, Slices, WorkerState},
+    split::Split,
+};
+use crate::vector::vectorized;
+
+/// y = x m / (1 - p), with m = 0 with probability p: a pure function of (seed, layer, step, row of the epoch, unit).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dropout {
+    /// Input.
+    pub x: Slice,
+    /// Output.
+    pub y: Slice,
+    /// Probability of a zero.
+    pub p: f32,
+    /// Index of the layer in the Sequential.
+    pub layer: u32,
+    /// This device's first row within the global batch.
+    pub first: usize,
+    /// Rows.
+    pub rows: usize,
+    /// Width of both.
+    pub width: usize,
+}
+
+/// dy becomes dy m / (1 - p), with the mask of the forward pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DropoutBackward {
+    /// Gradient, in place.
+    pub dy: Slice,
+    /// Probability of a zero.
+    pub p: f32,
+    /// Index of the layer in the Sequential.
+    pub layer: u32,
+    /// This device's first row within the global batch.
+    pub first: usize,
+    /// Rows.
+    pub rows: usize,
+    /// Width.
+    pub width: usize,
+}
+
+impl Dropout {
+    /// Lowers layer `layer`; returns its output.
+    pub fn lower(l: &mut Lowering, layer: usize, p: f64, x: Slice, width: usize) -> Slice {
+        let y = l.rows_of(&format!("{layer}.output"), width);
+        let (rows, first) = (l.rows, l.first);
+        l.forward(Self { x, y, p: p as f32, layer: layer as u32, first, rows, width });
+        y
+    }
+
+    fn backward_op(&self, dy: Slice) -> DropoutBackward {
+        let Self { p, layer, first, rows, width, .. } = *self;
+        DropoutBackward { dy, p, layer, first, rows, width }
+    }
+}
+
+impl Operation for Dropout {
+    fn access(&self) -> Access {
+        Access::new([self.x], [self.y])
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(8 * self.rows * self.width, 2 * self.rows * self.width)
+    }
+
+    fn function_operations(&self) -> f64 {
+        self.cost().flops
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let x = memory.get(self.x);
+        memory.set(self.y, &x);
+        self.backward_op(self.y).reference(memory);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        let Self { x, y, width, .. } = *self;
+        let draws = self.backward_op(y).draws();
+        split.each(self.rows, |rows| {
+            (
+                Job { draws: draws.from(rows.start) },
+                Access::new([x.rows(&rows, width)], [y.rows(&rows, width)]),
+            )
+        });
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        let backward = self.backward_op(self.y).record(e)?;
+        Ok(Record { kind: Kind::Dropout as i32, at: e.places([self.x, self.y])?, ..backward })
+    }
+
+    fn backward(&self, l: &mut Lowering, Backward { dy, .. }: Backward<'_>) -> (Slice, bool) {
+        l.backward(self.backward_op(dy));
+        (dy, false)
+    }
+}
+
+impl DropoutBackward {
+    fn draws(&self) -> Draws {
+        Draws { p: self.p, layer: self.layer, width: self.width, first: self.first }
+    }
+}
+
+impl Operation for DropoutBackward {
+    fn access(&self) -> Access {
+        Access::new([], [self.dy])
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(8 * self.rows * self.width, 2 * self.rows * self.width)
+    }
+
+    fn function_operations(&self) -> f64 {
+        self.cost().flops
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let mut d = memory.get(self.dy);
+        for row in 0..self.rows {
+            let place = (memory.position + self.first + row) as u64;
+            for unit in 0..self.width {
+                let kept = keeps(memory.seed, self.layer, memory.step, place, unit as u32, self.p);
+                d[row * self.width + unit] *= if kept { 1.0 / (1.0 - f64::from(self.p)) } else { 0.0 };
+            }
+        }
+        memory.set(self.dy, &d);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        let (dy, width, draws) = (self.dy, self.width, self.draws());
+        split.each(self.rows, |rows| {
+            (Job { draws: draws.from(rows.start) }, Access::new([], [dy.rows(&rows, width)]))
+        });
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        Ok(Record {
+            first: e.int(self.first)?,
+            layer: e.int(self.layer as usize)?,
+            f: [self.p, 0.0, 0.0, 0.0, 0.0, 0.0],
+            at: e.places([self.dy])?,
+            ..e.shaped(Kind::DropoutBackward, [self.rows, self.width, 0])?
+        })
+    }
+}
+
+pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
+    Size::of_threads(r.product(r.rows, r.inputs), multiprocessors)
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Draws {
+    p: f32,
+    layer: u32,
+    width: usize,
+    first: usize,
+}
+
+impl Draws {
+    fn from(self, row: usize) -> Self {
+        Self { first: self.first + row, ..self }
+    }
+}
+
+/// Reads x and writes y; or writes dy in place, where nothing is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    draws: Draws,
+}
+
+impl Job {
+    #[inline]
+    pub(super) fn run(
+        &self,
+        ([x, ..], [y, ..]): Slices<'_>,
+        context: &Context<'_>,
+        _: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        let (Draws { p, layer, width, first }, at) = (self.draws, &context.at);
+        let first_row = (at.position + first) as u64;
+        let mask = Mask { seed: at.seed, layer, step: at.step, first_row, p, width };
+        if x.is_empty() {
+            dropout_in_place(mask, y)
+        } else {
+            dropout(mask, x, y)
+        }
+        Ok(())
+    }
+}
+
+/// Which draws a share of rows takes.
+#[derive(Clone, Copy, Debug)]
+struct Mask {
+    /// The run's seed.
+    seed: u64,
+    /// Index of the layer in the Sequential.
+    layer: u32,
+    /// Optimizer steps done.
+    step: u64,
+    /// Number, within the epoch, of the share's first row.
+    first_row: u64,
+    /// Probability of a zero.
+    p: f32,
+    /// Units per row.
+    width: usize,
+}
+
+/// y = x m / (1 - p).
+fn dropout(mask: Mask, x: &[f32], y: &mut [f32]) {
+    for (row, (x, y)) in x.chunks_exact(mask.width).zip(y.chunks_exact_mut(mask.width)).enumerate() {
+        let (key, threshold, scale) = mask.row(row);
+        vectorized(
+            #[inline(always)]
+            || {
+                for (unit, (y, x)) in y.iter_mut().zip(x).enumerate() {
+                    *y = if draw(key, unit as u32) >= threshold { x * scale } else { 0.0 };
+                }
+            },
+        );
+    }
+}
+
+/// dy becomes dy m / (1 - p).
+fn dropout_in_place(mask: Mask, dy: &mut [f32]) {
+    for (row, dy) in dy.chunks_exact_mut(mask.width).enumerate() {
+        let (key, threshold, scale) = mask.row(row);
+        vectorized(
+            #[inline(always)]
+            || {
+                for (unit, d) in dy.iter_mut().enumerate() {
+                    *d = if draw(key, unit as u32) >= threshold { *d * scale } else { 0.0 };
+                }
+            },
+        );
+    }
+}
+
+impl Mask {
+    fn row(&self, row: usize) -> (u32, u32, f32) {
+        let key = key_of_row(self.seed, self.layer, self.step, self.first_row + row as u64);
+        (key, threshold_of(self.p), 1.0 / (1.0 - self.p))
+    }
+}
+
+/// Whether dropout keeps a unit. One 32-bit number per (seed, layer, step, row within the epoch, unit), by SplitMix64's
+/// finalizer over the mixed coordinates (Steele, Lea, Flood 2014), compared with p.
+pub fn keeps(seed: u64, layer: u32, step: u64, row: u64, unit: u32, p: f32) -> bool {
+    let key = key_of_row(seed, layer, step, row);
+    draw(key, unit) >= threshold_of(p)
+}
+
+/// The part of a dropout draw that a whole row shares.
+fn key_of_row(seed: u64, layer: u32, step: u64, row: u64) -> u32 {
+    let mut z = seed ^ (u64::from(layer) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for coordinate in [step, row] {
+        z = (z ^ coordinate).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
+    }
+    (z >> 32) as u32 ^ z as u32
+}
+
+/// One draw, uniform over 32 bits: the `lowbias32` mix (Wellons 2018) of key and unit, in 32-bit arithmetic so that
+/// vector units of every device do it alike.
+#[inline(always)]
+fn draw(key: u32, unit: u32) -> u32 {
+    let mut x = key ^ unit.wrapping_mul(0x9E37_79B9);
+    x = (x ^ (x >> 16)).wrapping_mul(0x7FEB_352D);
+    x = (x ^ (x >> 15)).wrapping_mul(0x846C_A68B);
+    x ^ (x >> 16)
+}
+
+/// Draws below this are zeroed.
+fn threshold_of(p: f32) -> u32 {
+    (f64::from(p) * 4_294_967_296.0) as u32
+}

@@ -1,0 +1,172 @@
+//! The rows of a batch.
+
+use super::{
+    Access, BufferId, Cost, Encoder, Kind, Operation, Record, Refused, Size, Slice, Store,
+    record::{FLAG_CHUNK, FLAG_ORDERED, FLAG_VALIDATION},
+    reference::Memory,
+    run::{Context, RowFetch, Slices, WorkerState},
+    split::Split,
+};
+use crate::vector::prefetch;
+
+/// Copies the batch's rows of features and targets; the position within the epoch is the device's own counter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gather {
+    /// `[all rows, width]`.
+    pub features: BufferId,
+    /// `[all rows, target_width]`.
+    pub targets: BufferId,
+    /// Which rows.
+    pub source: RowSource,
+    /// This device's first row within the global batch.
+    pub first: usize,
+    /// `[rows, width]`.
+    pub x: Slice,
+    /// `[rows, target_width]`.
+    pub y: Slice,
+    /// Rows of this device.
+    pub rows: usize,
+    /// Features per row.
+    pub width: usize,
+    /// Targets per row.
+    pub target_width: usize,
+}
+
+/// Which row of the data is row i of a device's share of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowSource {
+    /// The one that this buffer, the epoch's order, names at `position + first + i`.
+    Order(BufferId),
+    /// Row `position + first + i` itself.
+    Position,
+    /// Row `offset + i` of a streamed chunk, which holds this device's rows only.
+    Chunk,
+}
+
+impl Operation for Gather {
+    fn access(&self) -> Access {
+        Access::new([], [self.x, self.y])
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(0, self.rows * (2 * (self.width + self.target_width) + 1))
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        for (from, to, width) in
+            [(self.features, self.x, self.width), (self.targets, self.y, self.target_width)]
+        {
+            let mut copied = Vec::with_capacity(to.len);
+            for i in 0..self.rows {
+                let position = memory.position + self.first + i;
+                let row = match self.source {
+                    RowSource::Order(order) => memory.buffers[order.0][position] as usize,
+                    RowSource::Position => position,
+                    RowSource::Chunk => memory.offset + i,
+                };
+                copied.extend_from_slice(&memory.buffers[from.0][row * width..(row + 1) * width]);
+            }
+            memory.set(to, &copied);
+        }
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        let Self { x, y, width, target_width, .. } = *self;
+        let fetch = RowFetch::new(self, split.layout);
+        let in_place = split.in_place(x).is_some();
+        split.each(self.rows, |rows| {
+            let job = Job { fetch: fetch.from(rows.start), width, target_width, in_place };
+            (job, Access::new([], [x.rows(&rows, width), y.rows(&rows, target_width)]))
+        });
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        let source = match self.source {
+            RowSource::Order(_) => FLAG_ORDERED,
+            RowSource::Position => 0,
+            RowSource::Chunk => FLAG_CHUNK,
+        };
+        let validation = self.features == e.layout.validation_features;
+        Ok(Record {
+            first: e.int(self.first)?,
+            flags: source | if validation { FLAG_VALIDATION } else { 0 },
+            at: e.places([self.x, self.y])?,
+            ..e.shaped(Kind::Gather, [self.rows, self.width, self.target_width])?
+        })
+    }
+}
+
+/// Four numbers per thread where rows are whole quads.
+pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
+    Size::of_threads((r.product(r.rows, r.inputs) / 4).max(r.product(r.rows, r.outputs)), multiprocessors)
+}
+
+/// Writes x, y: rows of the batch. x is left alone where its readers read the rows in place.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    fetch: RowFetch,
+    width: usize,
+    target_width: usize,
+    in_place: bool,
+}
+
+impl Job {
+    #[inline]
+    pub(super) fn run(
+        &self,
+        (_, [x, y, ..]): Slices<'_>,
+        context: &Context<'_>,
+        _: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        let Self { fetch, width, target_width, in_place } = *self;
+        let (bound, start, rows) = (context.bound, context.at.start(fetch), x.len() / width);
+        let part = bound.part(fetch.validation);
+        let order = matches!(fetch.source, RowSource::Order(_)).then(|| &bound.order[start..start + rows]);
+        match (&part.features, order) {
+            (Store::File(file), Some(order)) => file.read_rows(order, x)?,
+            (Store::File(file), None) => file.read_range(start as u32, x)?,
+            (Store::Memory(_), _) if in_place => {}
+            (Store::Memory(all), Some(order)) => gather(all, order, width, x),
+            (Store::Memory(all), None) => x.copy_from_slice(&all[start * width..][..x.len()]),
+        }
+        match order {
+            Some(order) => gather(&part.targets, order, target_width, y),
+            None => y.copy_from_slice(&part.targets[start * target_width..][..y.len()]),
+        }
+        Ok(())
+    }
+}
+
+/// How far ahead rows are asked for, in numbers: 24 KiB, a small part of the second-level cache, and several times what a
+/// core has under way from memory at a time.
+const AHEAD: usize = 6144;
+
+/// And in rows: at least of long ones, at most of short ones.
+const ROWS_AHEAD: [usize; 2] = [2, 48];
+
+/// Copies rows `order[0], order[1], ...` of `from` (`[_, width]`) to `to`.
+fn gather(from: &[f32], order: &[u32], width: usize, to: &mut [f32]) {
+    match width {
+        // A constant width turns the copy of a tiny row into a move.
+        1 => gather_rows::<1>(from, order, to),
+        2 => gather_rows::<2>(from, order, to),
+        3 => gather_rows::<3>(from, order, to),
+        4 => gather_rows::<4>(from, order, to),
+        _ => {
+            let ahead = (AHEAD / width.max(1)).clamp(ROWS_AHEAD[0], ROWS_AHEAD[1]);
+            for (i, (row, to)) in order.iter().zip(to.chunks_exact_mut(width)).enumerate() {
+                if let Some(next) = order.get(i + ahead) {
+                    prefetch(&from[*next as usize * width..][..width]);
+                }
+                to.copy_from_slice(&from[*row as usize * width..][..width]);
+            }
+        }
+    }
+}
+
+fn gather_rows<const WIDTH: usize>(from: &[f32], order: &[u32], to: &mut [f32]) {
+    let (from, to) = (from.as_chunks::<WIDTH>().0, to.as_chunks_mut::<WIDTH>().0);
+    for (row, to) in order.iter().zip(to) {
+        *to = from[*row as usize];
+    }
+}

@@ -1,0 +1,80 @@
+//! The gradient of a Linear layer's input: dx = dy Wᵀ.
+
+use super::{
+    Access, Activation, Cost, Encoder, Kind, Operation, Record, Refused, Size, Slice, product,
+    reference::{Memory, product_of, transposed},
+    split::Split,
+};
+
+/// dx = (dy Wᵀ) f'(saved), with f the activation that made x, where it is folded in here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputGradient {
+    /// `[rows, outputs]`.
+    pub dy: Slice,
+    /// `[inputs, outputs]`.
+    pub weight: Slice,
+    /// `[rows, inputs]`.
+    pub dx: Slice,
+    /// f and what its derivative is computed from.
+    pub derivative: Option<(Activation, Slice)>,
+    /// Rows.
+    pub rows: usize,
+    /// Width of dx.
+    pub inputs: usize,
+    /// Width of dy.
+    pub outputs: usize,
+}
+
+impl Operation for InputGradient {
+    fn access(&self) -> Access {
+        let saved = self.derivative.map_or(Slice::default(), |(_, saved)| saved);
+        Access::new([self.dy, self.weight, saved], [self.dx])
+    }
+
+    fn cost(&self) -> Cost {
+        let Self { rows, inputs, outputs, .. } = *self;
+        let saved = if self.derivative.is_some() { rows * inputs } else { 0 };
+        Cost::product([rows, outputs, inputs], rows * (inputs + outputs) + inputs * outputs + saved)
+    }
+
+    fn product(&self) -> Option<[usize; 3]> {
+        Some([self.rows, self.outputs, self.inputs])
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let w = transposed(&memory.get(self.weight), self.inputs, self.outputs);
+        let mut d = product_of(&memory.get(self.dy), &w, [self.rows, self.outputs, self.inputs]);
+        if let Some((f, saved)) = self.derivative {
+            let saved = memory.get(saved);
+            d.iter_mut().zip(saved).for_each(|(d, s)| *d *= f.derivative(s));
+        }
+        memory.set(self.dx, &d);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        let Self { dy, weight, dx, derivative, rows, inputs, outputs } = *self;
+        let shape = [rows, outputs, inputs];
+        let (right, packed) = product::pack(split, weight, true, shape);
+        let unit = split.grain(rows);
+        product::split(split, shape, packed, unit, [inputs, 0], |rows| {
+            let shape = [rows.len(), outputs, inputs];
+            let job = product::Job::InputGradient { shape, derivative: derivative.map(|(f, _)| f) };
+            let saved = derivative.map_or(Slice::default(), |(_, saved)| saved.rows(&rows, inputs));
+            (job, Access::new([dy.rows(&rows, outputs), right, saved], [dx.rows(&rows, inputs)]))
+        });
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        let saved = self.derivative.map(|(_, saved)| saved);
+        Ok(Record {
+            activation: Activation::number(self.derivative.map(|(f, _)| f)),
+            flags: e.precision_flag(),
+            at: e.optional([Some(self.dy), Some(self.weight), Some(self.dx), saved])?,
+            ..e.shaped(Kind::InputGradient, [self.rows, self.inputs, self.outputs])?
+        })
+    }
+}
+
+pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
+    product::size(r, [r.rows, r.outputs, r.inputs], multiprocessors)
+}

@@ -1,0 +1,279 @@
+//! Losses with their gradients, in one pass over the predictions.
+
+use super::{
+    Access, Cost, Encoder, FUNCTION, Kind, Operation, Record, Refused, Size, Slice,
+    reference::Memory,
+    run::{Context, Slices, WorkerState},
+    split::Split,
+};
+use crate::vector::{functions::exp, vectorized};
+
+/// What is minimized; definitions in [`crate::spec::Loss`].
+pub type LossKind = crate::spec::Loss;
+
+/// All, in the order of their numbers in kernels.
+pub(super) const KINDS: [LossKind; 4] =
+    [LossKind::Mse, LossKind::L1, LossKind::Huber, LossKind::CrossEntropy];
+
+/// Per-row losses (a sum over the row's outputs), whether each row is right, and the gradient of the mean over the
+/// global batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loss {
+    /// Which.
+    pub kind: LossKind,
+    /// `[rows, width]`.
+    pub prediction: Slice,
+    /// `[rows, width]`, or `[rows]` class indices.
+    pub target: Slice,
+    /// `[rows]`.
+    pub per_row: Slice,
+    /// `[rows]`: 1 where the largest output is the label's, for classes.
+    pub hits: Option<Slice>,
+    /// `[rows, width]`: d mean / d prediction; `None` where nothing is learned.
+    pub gradient: Option<Slice>,
+    /// Rows of this device.
+    pub rows: usize,
+    /// Rows of the global batch.
+    pub total_rows: usize,
+    /// Outputs per row.
+    pub width: usize,
+}
+
+impl Operation for Loss {
+    fn access(&self) -> Access {
+        let written = [self.per_row, self.hits.unwrap_or_default(), self.gradient.unwrap_or_default()];
+        Access::new([self.prediction, self.target], written)
+    }
+
+    fn cost(&self) -> Cost {
+        let Self { rows, width, .. } = *self;
+        let classifies = self.kind.classifies();
+        let operations = if classifies { (FUNCTION + 4) * width + FUNCTION } else { 4 * width };
+        Cost::new(operations * rows, rows * (3 * width + 2))
+    }
+
+    fn function_operations(&self) -> f64 {
+        if self.kind.classifies() { self.cost().flops } else { 0.0 }
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let (p, t) = (memory.get(self.prediction), memory.get(self.target));
+        let (losses, right, d) = reference(self.kind, &p, &t, self.rows, self.total_rows, self.width);
+        memory.set(self.per_row, &losses);
+        for (to, values) in [(self.hits, right), (self.gradient, d)] {
+            if let Some(to) = to {
+                memory.set(to, &values);
+            }
+        }
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        let Self { kind, prediction, target, per_row, hits, gradient, rows, total_rows, width } = *self;
+        let target_width = target.len / rows.max(1);
+        split.each(rows, |rows| {
+            let hits = hits.map_or(Slice::default(), |h| h.part(rows.clone()));
+            let gradient = gradient.map_or(Slice::default(), |g| g.rows(&rows, width));
+            let reads = [prediction.rows(&rows, width), target.rows(&rows, target_width)];
+            (Job { kind, width, total_rows }, Access::new(reads, [per_row.part(rows), hits, gradient]))
+        });
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        let places = [Some(self.prediction), Some(self.target), Some(self.per_row), self.hits, self.gradient];
+        Ok(Record {
+            total_rows: e.int(self.total_rows)?,
+            loss: self.kind as i32,
+            at: e.optional(places)?,
+            ..e.shaped(Kind::Loss, [self.rows, self.width, 0])?
+        })
+    }
+}
+
+/// Up to 32 lanes share a row.
+pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
+    let lanes = u64::try_from(r.inputs / 2).unwrap_or(0).clamp(1, 32).next_power_of_two();
+    Size::of_threads(r.product(r.rows, 1) * lanes, multiprocessors)
+}
+
+/// Reads prediction, target; writes per_row, hits, gradient.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    kind: LossKind,
+    width: usize,
+    total_rows: usize,
+}
+
+impl Job {
+    #[inline]
+    pub(super) fn run(
+        &self,
+        ([prediction, target, ..], [per_row, hits, gradient, _]): Slices<'_>,
+        _: &Context<'_>,
+        _: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        let Self { kind, width, total_rows } = *self;
+        let mut out = Out { per_row, hits, gradient };
+        if kind.classifies() {
+            cross_entropy(prediction, target, width, total_rows as f32, &mut out);
+        } else {
+            regression(kind, prediction, target, width, (total_rows * width) as f32, &mut out);
+        }
+        Ok(())
+    }
+}
+
+/// Per-row losses, hits, and the gradient of the mean over `total` rows. PyTorch's definitions with
+/// `reduction="mean"`.
+fn reference(
+    kind: LossKind,
+    p: &[f64],
+    t: &[f64],
+    rows: usize,
+    total: usize,
+    width: usize,
+) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+    let mut losses = vec![0.0; rows];
+    let mut hits = vec![0.0; rows];
+    let mut gradient = vec![0.0; rows * width];
+    let n = (total * width) as f64;
+    for r in 0..rows {
+        let row = &p[r * width..(r + 1) * width];
+        if kind == LossKind::CrossEntropy {
+            let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
+            let class = t[r] as usize;
+            losses[r] = sum.ln() + max - row[class];
+            hits[r] = f64::from(row.iter().position(|v| *v == max) == Some(class));
+            for j in 0..width {
+                let indicator = f64::from(j == class);
+                gradient[r * width + j] = ((row[j] - max).exp() / sum - indicator) / total as f64;
+            }
+            continue;
+        }
+        for j in 0..width {
+            let d = row[j] - t[r * width + j];
+            let (l, g) = match kind {
+                LossKind::Mse => (d * d, 2.0 * d),
+                LossKind::L1 => (d.abs(), if d == 0.0 { 0.0 } else { d.signum() }),
+                LossKind::Huber if d.abs() <= 1.0 => (0.5 * d * d, d),
+                LossKind::Huber => (d.abs() - 0.5, d.signum()),
+                LossKind::CrossEntropy => (0.0, 0.0),
+            };
+            losses[r] += l;
+            gradient[r * width + j] = g / n;
+        }
+    }
+    (losses, hits, gradient)
+}
+
+/// What a loss writes for a share of rows.
+struct Out<'a> {
+    /// `[rows]`.
+    per_row: &'a mut [f32],
+    /// `[rows]`, or empty.
+    hits: &'a mut [f32],
+    /// `[rows, width]`, or empty.
+    gradient: &'a mut [f32],
+}
+
+/// Losses of numbers. `terms` is what the mean is over: all rows of the batch times the width.
+fn regression(
+    kind: LossKind,
+    prediction: &[f32],
+    target: &[f32],
+    width: usize,
+    terms: f32,
+    out: &mut Out<'_>,
+) {
+    vectorized(
+        #[inline(always)]
+        || match kind {
+            LossKind::Mse => pass(prediction, target, width, out, |d| (d * d, 2.0 * d / terms)),
+            LossKind::L1 => pass(prediction, target, width, out, |d| {
+                (d.abs(), if d == 0.0 { 0.0 } else { (1.0f32 / terms).copysign(d) })
+            }),
+            LossKind::Huber => pass(prediction, target, width, out, |d| {
+                let inside = d.abs() <= 1.0;
+                let loss = if inside { 0.5 * d * d } else { d.abs() - 0.5 };
+                (loss, if inside { d / terms } else { (1.0f32 / terms).copysign(d) })
+            }),
+            LossKind::CrossEntropy => {}
+        },
+    );
+}
+
+#[inline(always)]
+fn pass(p: &[f32], t: &[f32], width: usize, out: &mut Out<'_>, f: impl Fn(f32) -> (f32, f32)) {
+    if width == 1 && !out.gradient.is_empty() {
+        for (((p, t), l), g) in p.iter().zip(t).zip(&mut *out.per_row).zip(&mut *out.gradient) {
+            (*l, *g) = f(p - t);
+        }
+        return;
+    }
+    for (((p, t), l), row) in p.chunks_exact(width).zip(t.chunks_exact(width)).zip(&mut *out.per_row).zip(0..)
+    {
+        *l = p.iter().zip(t).map(|(p, t)| f(p - t).0).sum();
+        if let Some(g) = out.gradient.get_mut(row * width..(row + 1) * width) {
+            g.iter_mut().zip(p).zip(t).for_each(|((g, p), t)| *g = f(p - t).1);
+        }
+    }
+}
+
+/// Cross-entropy over class indices: log-sum-exp with the largest output taken out first. `rows` is the batch's.
+fn cross_entropy(prediction: &[f32], target: &[f32], width: usize, rows: f32, out: &mut Out<'_>) {
+    vectorized(
+        #[inline(always)]
+        || {
+            if out.gradient.is_empty() {
+                values(prediction, target, width, out);
+            } else {
+                values_and_gradients(prediction, target, width, 1.0 / rows, out);
+            }
+        },
+    );
+}
+
+/// In three passes, so that the exponentials of all rows are taken in one: rows are often narrower than a vector.
+#[inline(always)]
+fn values_and_gradients(prediction: &[f32], target: &[f32], width: usize, scale: f32, out: &mut Out<'_>) {
+    for (row, (p, g)) in prediction.chunks_exact(width).zip(out.gradient.chunks_exact_mut(width)).enumerate()
+    {
+        let max = largest(p);
+        out.per_row[row] = max;
+        g.iter_mut().zip(p).for_each(|(g, p)| *g = p - max);
+    }
+    out.gradient.iter_mut().for_each(|g| *g = exp(*g));
+    for (row, (p, g)) in prediction.chunks_exact(width).zip(out.gradient.chunks_exact_mut(width)).enumerate()
+    {
+        let (max, class) = (out.per_row[row], target[row] as usize);
+        let total: f32 = g.iter().sum();
+        let factor = scale / total;
+        g.iter_mut().for_each(|g| *g *= factor);
+        g[class] -= scale;
+        finish(row, p, class, max, total, out.per_row, out.hits);
+    }
+}
+
+#[inline(always)]
+fn values(prediction: &[f32], target: &[f32], width: usize, out: &mut Out<'_>) {
+    for (row, (p, t)) in prediction.chunks_exact(width).zip(target).enumerate() {
+        let max = largest(p);
+        let total: f32 = p.iter().map(|v| exp(v - max)).sum();
+        finish(row, p, *t as usize, max, total, out.per_row, out.hits);
+    }
+}
+
+#[inline(always)]
+fn finish(row: usize, p: &[f32], class: usize, max: f32, total: f32, per_row: &mut [f32], hits: &mut [f32]) {
+    per_row[row] = total.ln() + max - p[class];
+    if let Some(hit) = hits.get_mut(row) {
+        // Ties go to the first, as in `torch.argmax`.
+        *hit = if p[class] == max && !p[..class].contains(&max) { 1.0 } else { 0.0 };
+    }
+}
+
+/// A NaN wins, so that it reaches the loss.
+#[inline(always)]
+fn largest(p: &[f32]) -> f32 {
+    p.iter().fold(f32::NEG_INFINITY, |m, v| if *v > m || v.is_nan() { *v } else { m })
+}

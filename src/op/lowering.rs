@@ -1,0 +1,95 @@
+//! What the ops of layers need while a program is laid out: buffers by name, and where gradients go.
+
+use std::collections::HashMap;
+
+use super::{BufferId, Instruction, Layout, Op, Phase, Role, Slice, layout::Buffer};
+
+/// A program in the making. Gradients of parameters are kept apart: they come behind all gradients of activations.
+pub struct Lowering {
+    /// All buffers so far.
+    pub layout: Layout,
+    /// Of these, the ones made at their first use.
+    named: HashMap<String, BufferId>,
+    /// Rows of the largest program: buffers have room for it.
+    most_rows: usize,
+    /// The flat buffer of gradients; `None` where the plain SGD update is folded into the products.
+    pub gradients: Option<BufferId>,
+    /// Whether it is.
+    pub folds: bool,
+    /// Rows of this program on this device.
+    pub rows: usize,
+    /// The first of them within the global batch.
+    pub first: usize,
+    /// Whether a backward pass follows.
+    pub training: bool,
+    /// The program so far.
+    pub out: Vec<Instruction>,
+    /// Gradients of its parameters.
+    pub later: Vec<Instruction>,
+}
+
+/// Where the backward pass is when it reaches an op of the forward pass.
+pub struct Backward<'a> {
+    /// The gradient of the op's output.
+    pub dy: Slice,
+    /// Whether the op's own activation is behind it already.
+    pub through: bool,
+    /// The op's number among those of the forward pass.
+    pub link: usize,
+    /// The op before, where something is learned there or further on; else no gradient of the input is needed.
+    pub before: Option<&'a Op>,
+}
+
+impl Lowering {
+    /// No program yet.
+    pub fn new(layout: Layout, most_rows: usize, gradients: Option<BufferId>) -> Self {
+        Self {
+            layout,
+            named: HashMap::new(),
+            most_rows,
+            gradients,
+            folds: gradients.is_none(),
+            rows: 0,
+            first: 0,
+            training: false,
+            out: Vec::new(),
+            later: Vec::new(),
+        }
+    }
+
+    /// `[rows, width]` of an activation buffer of that name, which is made at its first use.
+    pub fn rows_of(&mut self, name: &str, width: usize) -> Slice {
+        let buffer = match self.named.get(name) {
+            Some(id) => *id,
+            None => {
+                let (id, len) = (BufferId(self.layout.buffers.len()), self.most_rows * width);
+                self.layout.buffers.push(Buffer { name: name.to_owned(), len, role: Role::Activation });
+                self.named.insert(name.to_owned(), id);
+                id
+            }
+        };
+        Slice { buffer, offset: 0, len: self.rows * width }
+    }
+
+    /// Where a parameter's gradient goes: to the parameter itself where the update is folded in.
+    pub fn gradient_of(&self, parameter: Slice) -> Slice {
+        Slice { buffer: self.gradients.unwrap_or(parameter.buffer), ..parameter }
+    }
+
+    /// Adds an op.
+    pub fn push(&mut self, op: impl Into<Op>, phase: Phase) {
+        self.out.push(Instruction { op: op.into(), phase });
+    }
+
+    pub(super) fn forward(&mut self, op: impl Into<Op>) {
+        self.push(op, Phase::Forward);
+    }
+
+    pub(super) fn backward(&mut self, op: impl Into<Op>) {
+        self.push(op, Phase::Backward);
+    }
+
+    pub(super) fn parameters(&mut self, op: impl Into<Op>) {
+        self.later.push(Instruction { op: op.into(), phase: Phase::Backward });
+    }
+}

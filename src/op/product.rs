@@ -1,0 +1,258 @@
+//! What the three products of a Linear layer share: how they are split over threads, packed, run and launched.
+
+use std::ops::Range;
+
+use super::{
+    Access, Activation, Record, Size, Slice,
+    activation::{activate, activate_backward, activate_in_place},
+    run::{Context, NextRows, RowFetch, Slices, WorkerState},
+    split::{Draft, Shared, Split, Step},
+};
+use crate::vector::matmul::{Epilogue, Lhs, Lines, Rhs, Source};
+
+/// A product's tiles are shared by whoever is free where each thread has at least this many, ...
+const SHARED_TILES: usize = 4;
+
+/// ... as wide as two of the widest tiles, ...
+const SHARED_COLUMNS: usize = 64;
+
+/// ... and this many terms: some 50 µs of one thread, against one for taking tiles and for one more barrier.
+const SHARED_TERMS: usize = 3 << 20;
+
+/// Columns up to which a GPU's products have ways of their own (`SLIM` of kernels/product.cu).
+pub const SLIM: i32 = 16;
+
+/// Adds a product's tasks: its tiles for whoever is free, where there are enough of them, or else shares of `unit` rows.
+pub(super) fn split(
+    split: &mut Split<'_>,
+    shape: [usize; 3],
+    packed: bool,
+    unit: usize,
+    widths: [usize; 2],
+    draft: impl Fn(Range<usize>) -> (Job, Access),
+) {
+    let [m, k, n] = shape;
+    let grid = split.kernel.grid(shape, packed, split.threads);
+    let tiles = grid.tiles();
+    let shared = split.threads > 1
+        && m >= tiles
+        && tiles >= SHARED_TILES * split.threads
+        && n >= SHARED_COLUMNS
+        && m * k * n >= SHARED_TERMS
+        && fits(tiles, split.threads);
+    if shared {
+        let (job, access) = draft(0..m);
+        let draft = Draft { job: job.into(), access, phase: split.phase };
+        split.steps.push(Step::Shared(Box::new(Shared { draft, grid, widths })));
+    } else {
+        split.units(m, unit, draft);
+    }
+}
+
+/// Whether that many tiles can be shared by that many threads: no thread may have more than a queue counts.
+pub fn fits(tiles: usize, threads: usize) -> bool {
+    tiles >= threads && tiles.div_ceil(threads) <= usize::from(u16::MAX)
+}
+
+/// Packs a right operand `[k, n]` if that is worth it for a left one of `m` rows; where it lies, and whether it is packed.
+pub(super) fn pack(
+    split: &mut Split<'_>,
+    right: Slice,
+    transposed: bool,
+    [m, k, n]: [usize; 3],
+) -> (Slice, bool) {
+    let kernel = split.kernel;
+    if !transposed && !kernel.worth_packing(m, n) {
+        return (right, false);
+    }
+    let packed = split.scratch(kernel.packed_len(k, n));
+    split.units(kernel.units(k, n), 1, |units| {
+        let to = packed.part(kernel.unit_range(k, n, units.clone()));
+        (Pack { transposed, shape: [k, n], units: (units.start, units.end) }, Access::new([right], [to]))
+    });
+    (packed, true)
+}
+
+/// The launch of the stand-alone kernel of a product `[m, k, n]`.
+pub(super) fn size(r: &Record, [m, k, n]: [i32; 3], multiprocessors: u32) -> Size {
+    let blocks = |rows: i32, of: u64| u64::try_from(rows).unwrap_or(0).div_ceil(of);
+    if n > SLIM {
+        Size::new(blocks(m, 32) * blocks(n, 32), multiprocessors.saturating_mul(2))
+    } else if k >= 64 {
+        // A warp per row.
+        Size::new(blocks(m, 8), multiprocessors.saturating_mul(4))
+    } else {
+        Size::of_threads(r.product(m, n), multiprocessors)
+    }
+}
+
+/// Reads a right operand, writes units of its packed form.
+#[derive(Clone, Copy, Debug)]
+pub struct Pack {
+    transposed: bool,
+    shape: [usize; 2],
+    units: (usize, usize),
+}
+
+impl Pack {
+    #[inline]
+    pub(super) fn run(
+        &self,
+        ([right, ..], [to, ..]): Slices<'_>,
+        context: &Context<'_>,
+        _: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        let source = if self.transposed { Source::Transposed(right) } else { Source::Rows(right) };
+        context.kernel.pack(source, self.shape, self.units.0..self.units.1, to);
+        Ok(())
+    }
+}
+
+/// A product, or some rows of it. `shape` is `[m, k, n]`.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "fields as in the ops' own files")]
+pub enum Job {
+    /// Reads x, weight (perhaps packed), bias; writes y, and z before the activation where `keep`. One output may be
+    /// computed from rows that are in place.
+    Linear {
+        shape: [usize; 3],
+        packed: bool,
+        bias: bool,
+        activation: Option<Activation>,
+        keep: bool,
+        in_place: Option<RowFetch>,
+    },
+    /// Reads dy, packed Wᵀ, saved; writes dx.
+    InputGradient { shape: [usize; 3], derivative: Option<Activation> },
+    /// Reads x, dy (perhaps packed); writes rows of the gradient, or of the weight where `update`. Meanwhile the next
+    /// step's rows may be prefetched.
+    WeightGradient {
+        shape: [usize; 3],
+        first: usize,
+        stride: usize,
+        packed: bool,
+        update: bool,
+        upcoming: Option<NextRows>,
+    },
+}
+
+/// A product's operands, its shape and what becomes of its sums.
+#[expect(missing_docs, reason = "as `Kernel::multiply` names them")]
+pub struct Operands<'a> {
+    pub lhs: Lhs<'a>,
+    pub rhs: Rhs<'a>,
+    pub shape: [usize; 3],
+    pub epilogue: Epilogue<'a>,
+}
+
+impl Job {
+    /// One thread's share, of whole rows.
+    #[inline]
+    pub(super) fn run(
+        &self,
+        (reads, [w0, w1, ..]): Slices<'_>,
+        context: &Context<'_>,
+        _: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        let (kernel, at) = (context.kernel, &context.at);
+        // One output: a layer of dot products, where nothing is to be laid out for tiles.
+        match *self {
+            Job::Linear { shape: [rows, inputs, 1], bias, activation, keep, in_place, .. } => {
+                let [x, weight, add, _] = reads;
+                let z = if keep { &mut *w1 } else { &mut *w0 };
+                let x = context.bound.lines(in_place, x, [rows, inputs], at);
+                let relu = activation == Some(Activation::Relu);
+                kernel.dot_rows(x, weight, if bias { add[0] } else { 0.0 }, relu, z);
+            }
+            Job::WeightGradient { shape: [_, _, 1], first, stride, update, .. } => {
+                let rate = update.then_some(at.hyper.rate);
+                kernel.weigh_rows(Lines::new(&reads[0][first..], stride), reads[1], rate, w0);
+                return Ok(());
+            }
+            _ => {
+                let Operands { lhs, rhs, shape, epilogue } = self.operands(reads, at.hyper.rate);
+                let to = if self.keeps() { &mut *w1 } else { &mut *w0 };
+                kernel.multiply(lhs, rhs, shape, to, epilogue);
+            }
+        }
+        self.finish(reads[2], w0, w1);
+        Ok(())
+    }
+
+    /// Whether the sums are kept beside what the activation makes of them.
+    pub fn keeps(&self) -> bool {
+        matches!(self, Job::Linear { keep: true, .. })
+    }
+
+    /// The product itself. `rate` is the learning rate, for an update that is folded in.
+    #[inline]
+    pub fn operands<'a>(&self, [r0, r1, r2, _]: [&'a [f32]; 4], rate: f32) -> Operands<'a> {
+        let right = |packed| if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
+        match *self {
+            Job::Linear { shape, packed, bias, activation, .. } => Operands {
+                lhs: Lhs::Rows { data: r0, stride: shape[1] },
+                rhs: right(packed),
+                shape,
+                epilogue: Epilogue::Bias {
+                    bias: bias.then_some(r2),
+                    relu: activation == Some(Activation::Relu),
+                },
+            },
+            Job::InputGradient { shape, derivative } => Operands {
+                lhs: Lhs::Rows { data: r0, stride: shape[1] },
+                rhs: Rhs::Packed(r1),
+                shape,
+                epilogue: match derivative {
+                    Some(Activation::Relu) => Epilogue::WherePositive { saved: r2 },
+                    _ => Epilogue::Store,
+                },
+            },
+            Job::WeightGradient { shape, first, stride, packed, update, .. } => Operands {
+                lhs: Lhs::Columns { data: &r0[first..], stride },
+                rhs: right(packed),
+                shape,
+                epilogue: if update { Epilogue::Update { rate } } else { Epilogue::Store },
+            },
+        }
+    }
+
+    /// What follows a product on the rows that it made: an activation that does not fit its epilogue, or the way back
+    /// through one; `saved` are the rows' outputs of it.
+    #[inline]
+    pub fn finish(&self, saved: &[f32], w0: &mut [f32], w1: &[f32]) {
+        match *self {
+            Job::Linear { activation: Some(f), keep: true, .. } => activate(f, w1, w0),
+            Job::Linear { activation: Some(f), .. } if f != Activation::Relu => activate_in_place(f, w0),
+            Job::InputGradient { derivative: Some(f), .. } if f != Activation::Relu => {
+                activate_backward(f, saved, w0);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{op::Layout, vector::matmul::Kernel};
+
+    /// Whether a team of that many threads shares the tiles of a product.
+    fn shares(threads: usize, shape: [usize; 3]) -> bool {
+        let (layout, mut scratch) = (Layout::bare(Vec::new()), Default::default());
+        let mut s = Split::new(&layout, threads, Kernel::detect(), &mut scratch);
+        let job = Job::InputGradient { shape, derivative: None };
+        split(&mut s, shape, false, 1, [0, 0], |_| (job, Access::default()));
+        matches!(s.steps[..], [Step::Shared(_)])
+    }
+
+    #[test]
+    fn a_team_shares_products_of_many_tiles() {
+        assert!(shares(2, [256, 784, 256]) && shares(2, [784, 256, 256]) && shares(2, [1024, 2048, 2048]));
+        // One thread, a short product, a narrow one, more threads than tiles of their own.
+        for (threads, shape) in
+            [(1, [1024, 2048, 2048]), (2, [32, 64, 32]), (2, [1024, 2048, 10]), (64, [256, 784, 256])]
+        {
+            assert!(!shares(threads, shape), "{threads} {shape:?}");
+        }
+    }
+}

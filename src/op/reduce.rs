@@ -1,0 +1,178 @@
+//! Sums over a whole buffer into one cell, in double precision and a fixed order, whatever the number of threads.
+
+use super::{
+    Access, Cost, Encoder, Kind, Operation, PARTIAL_SUMS, PARTIALS, Record, Refused, Size, Slice,
+    reference::Memory,
+    run::{Context, Slices, WorkerState},
+    split::Split,
+};
+use crate::vector::vectorized;
+
+/// cell = L2 norm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Norm {
+    /// Of these numbers.
+    pub of: Slice,
+    /// One number.
+    pub cell: Slice,
+}
+
+/// cell = scale times the sum of `of`, in double precision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mean {
+    /// `[rows]`.
+    pub of: Slice,
+    /// One number.
+    pub cell: Slice,
+    /// 1 / rows for a mean over rows, 1 for their sum.
+    pub scale: f64,
+}
+
+/// Up to this many numbers one block of a GPU sums alone (`TEAM_SUM` of kernels/common.cuh).
+const ONE_BLOCK: usize = 8192;
+
+fn access(of: Slice, cell: Slice) -> Access {
+    let partial = if of.len > ONE_BLOCK { PARTIAL_SUMS } else { Slice::default() };
+    Access::new([of], [cell, partial])
+}
+
+impl Operation for Norm {
+    fn access(&self) -> Access {
+        access(self.of, self.cell)
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(2 * self.of.len, self.of.len)
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let norm = memory.get(self.of).iter().map(|v| v * v).sum::<f64>().sqrt();
+        memory.set(self.cell, &[norm]);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        let of = self.of;
+        let chunks = of.len.div_ceil(CHUNK);
+        let partial = split.scratch(chunks);
+        split.units(chunks, 1, |c| {
+            let part = of.part(c.start * CHUNK..(c.end * CHUNK).min(of.len));
+            (Job::Squares, Access::new([part], [partial.part(c)]))
+        });
+        split.single(Job::Root, Access::new([partial], [self.cell]));
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        Ok(Record { n: e.int(self.of.len)?, at: e.places([self.of, self.cell])?, ..Record::new(Kind::Norm) })
+    }
+}
+
+impl Operation for Mean {
+    fn access(&self) -> Access {
+        access(self.of, self.cell)
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(self.of.len, self.of.len)
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let mean = memory.get(self.of).iter().sum::<f64>() * self.scale;
+        memory.set(self.cell, &[mean]);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        split.single(Job::Mean { scale: self.scale }, Access::new([self.of], [self.cell]));
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        Ok(Record {
+            n: e.int(self.of.len)?,
+            scale: self.scale,
+            at: e.places([self.of, self.cell])?,
+            ..Record::new(Kind::Mean)
+        })
+    }
+}
+
+/// A block of its own sums that much before it pays to bring in another.
+pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
+    Size::new(r.product(r.n, 1).div_ceil(4096), multiprocessors.min(PARTIALS as u32))
+}
+
+/// Reads numbers, writes one or several sums.
+#[derive(Clone, Copy, Debug)]
+pub enum Job {
+    /// A sum of squares per chunk.
+    Squares,
+    /// The root of the sum.
+    Root,
+    /// The scaled sum.
+    Mean {
+        /// The factor.
+        scale: f64,
+    },
+}
+
+impl Job {
+    #[inline]
+    pub(super) fn run(
+        &self,
+        ([of, ..], [to, ..]): Slices<'_>,
+        _: &Context<'_>,
+        _: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        match *self {
+            Self::Squares => squares(of, to),
+            Self::Root => to[0] = sum(of).sqrt() as f32,
+            Self::Mean { scale } => to[0] = (sum(of) * scale) as f32,
+        }
+        Ok(())
+    }
+}
+
+/// Numbers per partial sum of squares.
+const CHUNK: usize = 4096;
+
+/// Lanes that are summed apart before they are joined, so that the loop vectorizes in a fixed order.
+const LANES: usize = 16;
+
+/// The sum in double precision: 16 running sums, joined in order.
+pub fn sum(values: &[f32]) -> f64 {
+    vectorized(
+        #[inline(always)]
+        || lanes(values, |v| v),
+    )
+}
+
+/// The sum of squares in double precision: 16 running sums, joined in order.
+pub fn sum_of_squares(values: &[f32]) -> f64 {
+    vectorized(
+        #[inline(always)]
+        || lanes(values, |v| v * v),
+    )
+}
+
+/// Sums of squares of each chunk of [`CHUNK`] numbers.
+fn squares(values: &[f32], partial: &mut [f32]) {
+    for (chunk, partial) in values.chunks(CHUNK).zip(partial) {
+        *partial = vectorized(
+            #[inline(always)]
+            || lanes(chunk, |v| v * v),
+        ) as f32;
+    }
+}
+
+#[inline(always)]
+fn lanes(values: &[f32], f: impl Fn(f64) -> f64) -> f64 {
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    let mut sums = [0.0f64; LANES];
+    for chunk in chunks {
+        for (s, v) in sums.iter_mut().zip(chunk) {
+            *s += f(f64::from(*v));
+        }
+    }
+    for (s, v) in sums.iter_mut().zip(rest) {
+        *s += f(f64::from(*v));
+    }
+    sums.iter().sum()
+}

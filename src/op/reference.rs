@@ -1,0 +1,77 @@
+//! The memory that ops' references run on, in double precision, written for clarity alone: the truth that every device is
+//! held against.
+
+use super::{Hyper, Instruction, Op, Slice};
+
+/// The memory of a reference run, and the counters that a device keeps for itself.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// By [`BufferId`](super::BufferId).
+    pub buffers: Vec<Vec<f64>>,
+    /// First row of the global batch within the epoch (or of the chunk within the validation rows).
+    pub position: usize,
+    /// First row within a streamed chunk, in this device's own rows.
+    pub offset: usize,
+    /// Optimizer steps done.
+    pub step: u64,
+    /// The next row of the log.
+    pub slot: usize,
+    /// The run's seed, for dropout.
+    pub seed: u64,
+    /// What the update uses in this step.
+    pub hyper: Hyper,
+    /// Running sums of the epoch and of the validation.
+    pub sums: [Vec<f64>; 2],
+    /// Whether a loss was not finite.
+    pub non_finite: bool,
+}
+
+impl Memory {
+    /// Runs a whole program.
+    pub fn run(&mut self, instructions: &[Instruction]) {
+        instructions.iter().for_each(|instruction| self.execute(&instruction.op));
+    }
+
+    /// Runs one op.
+    pub fn execute(&mut self, op: &Op) {
+        op.reference(self);
+    }
+
+    pub(super) fn get(&self, s: Slice) -> Vec<f64> {
+        self.buffers[s.buffer.0][s.offset..s.offset + s.len].to_vec()
+    }
+
+    pub(super) fn set(&mut self, s: Slice, values: &[f64]) {
+        self.buffers[s.buffer.0][s.offset..s.offset + s.len].copy_from_slice(values);
+    }
+
+    pub(super) fn map(&mut self, s: Slice, f: impl Fn(f64) -> f64) {
+        let values: Vec<f64> = self.get(s).into_iter().map(f).collect();
+        self.set(s, &values);
+    }
+
+    /// Stores a gradient, or takes a step of plain gradient descent along it.
+    pub(super) fn gradient(&mut self, to: Slice, d: &[f64], update: bool) {
+        let rate = f64::from(self.hyper.rate);
+        let stepped = |(v, d): (&f64, &f64)| v - rate * d;
+        let values = if update { self.get(to).iter().zip(d).map(stepped).collect() } else { d.to_vec() };
+        self.set(to, &values);
+    }
+}
+
+/// `[m, k] x [k, n]`.
+pub(super) fn product_of(a: &[f64], b: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
+    let mut c = vec![0.0; m * n];
+    for i in 0..m {
+        for p in 0..k {
+            for j in 0..n {
+                c[i * n + j] += a[i * k + p] * b[p * n + j];
+            }
+        }
+    }
+    c
+}
+
+pub(super) fn transposed(a: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+    (0..rows * columns).map(|i| a[(i % rows) * columns + i / rows]).collect()
+}

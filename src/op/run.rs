@@ -1,0 +1,183 @@
+//! What tasks of the CPU run on: the data, where a thread is within a block, and what the first thread keeps.
+
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{Gather, Hyper, Layout, RowSource, Store};
+use crate::{
+    collective::{Collective, CollectiveError},
+    vector::matmul::{Kernel, Lines, UpcomingRows},
+};
+
+/// What a task reads and what it writes, in the order of its [`Access`](super::Access).
+pub type Slices<'a> = ([&'a [f32]; 4], [&'a mut [f32]; 4]);
+
+/// All that tasks need beside their slices.
+pub struct Context<'a> {
+    /// The matrix products' instruction set.
+    pub kernel: Kernel,
+    /// The data.
+    pub bound: &'a BoundData,
+    /// Where the thread is.
+    pub at: Cursor,
+}
+
+/// Which rows of the data a share of the batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowFetch {
+    /// Validation rows, not training rows.
+    pub validation: bool,
+    /// How they are found.
+    pub source: RowSource,
+    /// The share's first row within the batch.
+    pub first: usize,
+}
+
+impl RowFetch {
+    /// The rows that an op gathers.
+    pub fn new(gather: &Gather, layout: &Layout) -> Self {
+        let validation = gather.features != layout.train_features;
+        let first = if gather.source == RowSource::Chunk { 0 } else { gather.first };
+        Self { validation, source: gather.source, first }
+    }
+
+    /// Those from a row of the share on.
+    pub fn from(self, row: usize) -> Self {
+        Self { first: self.first + row, ..self }
+    }
+}
+
+/// The training rows that the next step fetches by the epoch's order.
+#[derive(Clone, Copy, Debug)]
+pub struct NextRows {
+    /// How far behind this step's first row they begin.
+    pub first: usize,
+    /// How many.
+    pub rows: usize,
+    /// Numbers in each.
+    pub width: usize,
+}
+
+/// Rows of one split.
+#[derive(Default)]
+pub struct Part {
+    /// `[rows, features]`.
+    pub features: Store,
+    /// `[rows, targets]`.
+    pub targets: Arc<Vec<f32>>,
+}
+
+/// Data bound to the device: the host's own memory, or its files.
+#[derive(Default)]
+pub struct BoundData {
+    /// The training rows.
+    pub train: Part,
+    /// The validation rows.
+    pub validation: Part,
+    /// The epoch's order.
+    pub order: Arc<Vec<u32>>,
+}
+
+/// Numbers that are brought near while a product computes at most, half a MiB: more would drive out of the second-level
+/// cache what it works on.
+const MOST_UPCOMING: usize = 1 << 17;
+
+impl BoundData {
+    pub(super) fn part(&self, validation: bool) -> &Part {
+        if validation { &self.validation } else { &self.train }
+    }
+
+    /// So many rows of that width where they lie; their copies where that is in a file, or where copies were made anyway.
+    pub fn lines<'a>(
+        &'a self,
+        in_place: Option<RowFetch>,
+        copies: &'a [f32],
+        [rows, width]: [usize; 2],
+        at: &Cursor,
+    ) -> Lines<'a> {
+        let Some(fetch) = in_place else { return Lines::new(copies, width) };
+        let Store::Memory(data) = &self.part(fetch.validation).features else {
+            return Lines::new(copies, width);
+        };
+        let start = at.start(fetch);
+        match fetch.source {
+            RowSource::Order(_) => {
+                Lines { data, stride: width, order: Some(&self.order[start..start + rows]) }
+            }
+            RowSource::Position | RowSource::Chunk => Lines::new(&data[start * width..], width),
+        }
+    }
+
+    /// A part of the next step's rows, as far as the epoch goes; none where they lie in a file.
+    pub fn upcoming(&self, next: NextRows, part: Range<usize>, at: &Cursor) -> UpcomingRows<'_> {
+        let Store::Memory(data) = &self.train.features else { return UpcomingRows::default() };
+        let (first, most) = (at.position + next.first, MOST_UPCOMING / next.width.max(1));
+        let end = (first + part.end.min(part.start + most)).min(self.order.len());
+        let order = self.order.get(first + part.start..end);
+        UpcomingRows { data, width: next.width, order: order.unwrap_or_default() }
+    }
+}
+
+/// Where a thread is within a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    /// The run's seed.
+    pub seed: u64,
+    /// Optimizer steps done.
+    pub step: u64,
+    /// First row of the global batch within the epoch.
+    pub position: usize,
+    /// First row of this device's share within a streamed chunk.
+    pub offset: usize,
+    /// Next row of the log.
+    pub slot: usize,
+    /// What this step's update uses.
+    pub hyper: Hyper,
+}
+
+impl Cursor {
+    /// Where the rows of a fetch begin: in the order, in the data, or in the chunk.
+    pub(super) fn start(&self, fetch: RowFetch) -> usize {
+        fetch.first + if fetch.source == RowSource::Chunk { self.offset } else { self.position }
+    }
+}
+
+/// What only the first thread keeps: it alone runs the tasks that touch it.
+#[derive(Default)]
+pub struct WorkerState {
+    /// The way to the other devices, where there are any.
+    pub collective: Option<Box<dyn Collective>>,
+    /// At which step (1-based) a sum over devices did not come about, and why.
+    pub fault: Option<(u64, CollectiveError)>,
+    /// Sums over devices so far, and the time they took.
+    pub all_reduces: (u64, Duration),
+    /// Bytes of each.
+    pub all_reduce_bytes: u64,
+    /// Running sums, by [`Accumulator`].
+    pub sums: [Vec<f64>; 2],
+    /// First step (1-based) whose loss was not finite.
+    pub non_finite: Option<u64>,
+}
+
+impl WorkerState {
+    pub(super) fn all_reduce(&mut self, numbers: &mut [f32], step: u64) {
+        let Some(collective) = &mut self.collective else { return };
+        let start = Instant::now();
+        if let Err(e) = collective.all_reduce(numbers, step + 1) {
+            self.fault = Some((step + 1, e));
+            return;
+        }
+        self.all_reduces.0 += 1;
+        self.all_reduces.1 += start.elapsed();
+        self.all_reduce_bytes = 4 * numbers.len() as u64;
+    }
+
+    pub(super) fn watch(&mut self, loss: f32, step: u64) {
+        if !loss.is_finite() && self.non_finite.is_none() {
+            self.non_finite = Some(step + 1);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The optimizer's step over the flat buffers. Each rule has a file of its own.
+
+use super::{
+    Access, Adam, Cost, Encoder, Kind, Operation, Record, Refused, Rmsprop, Sgd, Slice,
+    record::Hyper,
+    reference::Memory,
+    run::{Context, Slices, WorkerState},
+    split::Split,
+};
+use crate::spec::Optimizer;
+
+/// One optimizer step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// The rule.
+    pub rule: UpdateRule,
+    /// Parameters, in place.
+    pub values: Slice,
+    /// Gradients.
+    pub gradients: Slice,
+    /// The rule's numbers per parameter, in place: all first ones, then all second ones, and so on.
+    pub state: Option<Slice>,
+}
+
+/// What an update rule must say of itself. What changes from step to step is in [`Hyper`].
+pub(super) trait Rule {
+    /// Numbers of state per parameter.
+    fn state(&self) -> usize;
+    /// Operations per parameter.
+    fn operations(&self) -> usize;
+    /// Operations of functions among them.
+    fn function_operations(&self) -> usize {
+        0
+    }
+    /// One parameter in double precision, by the algorithms of `torch.optim`'s documentation.
+    fn reference(&self, hyper: &Hyper, w: &mut f64, gradient: f64, state: &mut [&mut f64]);
+    /// A share of the parameters, in PyTorch's order of operations. Unused states are empty.
+    fn run(&self, hyper: &Hyper, values: &mut [f32], gradients: &[f32], state: [&mut [f32]; 3]);
+    /// Its kernel, flags and constants.
+    fn record(&self) -> (Kind, i32, [f32; 6]);
+}
+
+macro_rules! rules {
+    ($($rule:ident),*) => {
+        /// An update rule with what does not change from step to step.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[expect(missing_docs, reason = "each is documented by its file")]
+        pub enum UpdateRule {
+            $($rule($rule),)*
+        }
+
+        impl UpdateRule {
+            fn rule(&self) -> &dyn Rule {
+                match self {
+                    $(Self::$rule(rule) => rule,)*
+                }
+            }
+
+            #[inline]
+            pub(super) fn run(
+                &self,
+                ([gradients, ..], [values, a, b, c]): Slices<'_>,
+                context: &Context<'_>,
+                _: &mut WorkerState,
+            ) -> std::io::Result<()> {
+                match self {
+                    $(Self::$rule(rule) => rule.run(&context.at.hyper, values, gradients, [a, b, c]),)*
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+rules! { Sgd, Adam, Rmsprop }
+
+impl UpdateRule {
+    /// The rule of an optimizer. `moves_momentum`: the schedule gives it a momentum.
+    pub fn new(optimizer: &Optimizer, moves_momentum: bool) -> Self {
+        match optimizer {
+            Optimizer::Sgd(o) => Self::Sgd(Sgd::new(o, moves_momentum)),
+            Optimizer::Adam(o) => Self::Adam(Adam::new(o.beta2, o.eps, o.weight_decay, false)),
+            Optimizer::Adamw(o) => Self::Adam(Adam::new(o.beta2, o.eps, o.weight_decay, true)),
+            Optimizer::Rmsprop(o) => Self::Rmsprop(Rmsprop::new(o, moves_momentum)),
+        }
+    }
+
+    /// What changes from step to step, rounded once from f64. `step` counts from 1.
+    pub fn hyper(optimizer: &Optimizer, lr: f64, momentum: f64, step: u64) -> Hyper {
+        match optimizer {
+            Optimizer::Sgd(_) | Optimizer::Rmsprop(_) => Sgd::hyper(lr, momentum),
+            Optimizer::Adam(o) => Adam::hyper(lr, momentum, o.beta2, 1.0, step),
+            Optimizer::Adamw(o) => Adam::hyper(lr, momentum, o.beta2, 1.0 - lr * o.weight_decay, step),
+        }
+    }
+
+    /// Whether it is plain descent, which may be folded into the ops that make the gradients.
+    pub fn is_plain(&self) -> bool {
+        matches!(self, Self::Sgd(sgd) if !sgd.momentum && sgd.weight_decay == 0.0)
+    }
+
+    /// Numbers of state per parameter.
+    pub fn state_per_parameter(&self) -> usize {
+        self.rule().state()
+    }
+}
+
+impl Operation for Update {
+    fn access(&self) -> Access {
+        Access::new([self.gradients], [self.values, self.state.unwrap_or_default()])
+    }
+
+    fn cost(&self) -> Cost {
+        let (n, rule) = (self.values.len, self.rule.rule());
+        Cost::new(rule.operations() * n, (3 + 2 * rule.state()) * n)
+    }
+
+    fn function_operations(&self) -> f64 {
+        (self.rule.rule().function_operations() * self.values.len) as f64
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let (mut w, g) = (memory.get(self.values), memory.get(self.gradients));
+        let mut state = self.state.map(|s| memory.get(s)).unwrap_or_default();
+        let n = w.len().max(1);
+        let mut states: Vec<_> = state.chunks_mut(n).map(|s| s.iter_mut()).collect();
+        for (w, g) in w.iter_mut().zip(g) {
+            let mut own: Vec<&mut f64> = states.iter_mut().filter_map(Iterator::next).collect();
+            self.rule.rule().reference(&memory.hyper, w, g, &mut own);
+        }
+        memory.set(self.values, &w);
+        if let Some(to) = self.state {
+            memory.set(to, &state);
+        }
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        let Self { rule, values, gradients, state } = *self;
+        let states = rule.state_per_parameter();
+        split.each(values.len, |part| {
+            let own = |k: usize| match state {
+                Some(s) if states > k => s.part(k * values.len + part.start..k * values.len + part.end),
+                _ => Slice::default(),
+            };
+            let writes = [values.part(part.clone()), own(0), own(1), own(2)];
+            (rule, Access::new([gradients.part(part.clone())], writes))
+        });
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        let (kind, flags, f) = self.rule.rule().record();
+        Ok(Record {
+            n: e.int(self.values.len)?,
+            flags,
+            f,
+            at: e.optional([Some(self.values), Some(self.gradients), self.state])?,
+            ..Record::new(kind)
+        })
+    }
+}

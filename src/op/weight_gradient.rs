@@ -1,0 +1,132 @@
+//! The gradient of a Linear layer's weight: dW = xᵀ dy.
+
+use super::{
+    Access, Cost, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice, bias_gradient,
+    product,
+    reference::{Memory, product_of, transposed},
+    run::{Context, RowFetch, Slices, WorkerState},
+    split::{GRAIN, Split},
+};
+
+/// dW = xᵀ dy; or, with the plain SGD update folded in, W -= rate dW.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightGradient {
+    /// `[rows, inputs]`.
+    pub x: Slice,
+    /// `[rows, outputs]`.
+    pub dy: Slice,
+    /// `[inputs, outputs]`: the gradient, or the weight itself where the update is folded in.
+    pub to: Slice,
+    /// Whether `to` is the weight.
+    pub update: bool,
+    /// Rows.
+    pub rows: usize,
+    /// Width of x.
+    pub inputs: usize,
+    /// Width of dy.
+    pub outputs: usize,
+}
+
+/// Rows per partial sum of a single column: a fixed number, so that the order of additions does not depend on threads.
+pub const SUM_ROWS: usize = 64;
+
+impl Operation for WeightGradient {
+    fn access(&self) -> Access {
+        Access::new([self.x, self.dy], [self.to])
+    }
+
+    fn cost(&self) -> Cost {
+        let Self { rows, inputs, outputs, update, .. } = *self;
+        let written = inputs * outputs * if update { 2 } else { 1 };
+        Cost::product([inputs, rows, outputs], rows * (inputs + outputs) + written)
+    }
+
+    fn product(&self) -> Option<[usize; 3]> {
+        Some([self.inputs, self.rows, self.outputs])
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let x = transposed(&memory.get(self.x), self.rows, self.inputs);
+        let d = product_of(&x, &memory.get(self.dy), [self.inputs, self.rows, self.outputs]);
+        memory.gradient(self.to, &d, self.update);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        let Self { x, dy, to, update, rows, inputs, outputs } = *self;
+        if outputs == 1 && rows > SUM_ROWS {
+            return self.split_single_column(split);
+        }
+        let shape = [inputs, rows, outputs];
+        let (right, packed) = product::pack(split, dy, false, shape);
+        // The sums of a single column are taken by strips of this width, which are not to be split.
+        let unit = if outputs == 1 || inputs >= GRAIN * split.threads { GRAIN } else { 1 };
+        // The first layer's comes last in a step.
+        let upcoming = split.upcoming(x);
+        product::split(split, shape, packed, unit, [outputs, 0], |part| {
+            let shape = [part.len(), rows, outputs];
+            let (first, stride) = (part.start, inputs);
+            let job = product::Job::WeightGradient { shape, first, stride, packed, update, upcoming };
+            (job, Access::new([x, right], [to.rows(&part, outputs)]))
+        });
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        Ok(Record {
+            flags: e.precision_flag() | if self.update { FLAG_UPDATE } else { 0 },
+            at: e.places([self.x, self.dy, self.to])?,
+            ..e.shaped(Kind::WeightGradient, [self.rows, self.inputs, self.outputs])?
+        })
+    }
+}
+
+impl WeightGradient {
+    /// Each thread sums over its own rows, which are in its cache; the other way, every row would wander from one core's
+    /// cache to the other's and back in every step.
+    fn split_single_column(&self, split: &mut Split<'_>) {
+        let Self { x, dy, to, update, rows, inputs, .. } = *self;
+        let chunks = rows.div_ceil(SUM_ROWS);
+        let stride = inputs.next_multiple_of(GRAIN);
+        let partial = split.scratch(chunks * stride);
+        let features = split.in_place(x);
+        split.units(chunks, 1, |c| {
+            let rows = c.start * SUM_ROWS..(c.end * SUM_ROWS).min(rows);
+            let in_place = features.map(|fetch| fetch.from(rows.start));
+            let reads = [x.rows(&rows, inputs), dy.part(rows)];
+            (PartialSums { inputs, stride, in_place }, Access::new(reads, [partial.rows(&c, stride)]))
+        });
+        bias_gradient::split(split, partial, stride, inputs, to, update);
+    }
+}
+
+/// With few columns a warp or less per row of the gradient.
+pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
+    if r.inputs > product::SLIM && r.outputs > product::SLIM {
+        return product::size(r, [r.inputs, r.rows, r.outputs], multiprocessors);
+    }
+    Size::new(r.product(r.inputs.max(r.outputs), 1).div_ceil(32), multiprocessors.saturating_mul(4))
+}
+
+/// Reads x, perhaps in place, and dy (one number per row); writes their products, a row of sums per chunk of rows.
+#[derive(Clone, Copy, Debug)]
+pub struct PartialSums {
+    inputs: usize,
+    stride: usize,
+    in_place: Option<RowFetch>,
+}
+
+impl PartialSums {
+    #[inline]
+    pub(super) fn run(
+        &self,
+        ([x, dy, ..], [to, ..]): Slices<'_>,
+        context: &Context<'_>,
+        _: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        let Self { inputs, stride, in_place } = *self;
+        let x = context.bound.lines(in_place, x, [dy.len(), inputs], &context.at);
+        for (i, (dy, sums)) in dy.chunks(SUM_ROWS).zip(to.chunks_exact_mut(stride)).enumerate() {
+            context.kernel.weigh_rows(x.part(i * SUM_ROWS, dy.len()), dy, None, &mut sums[..inputs]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! Zeros: the gradients of a device that has no rows of a batch.
+
+use super::{
+    Access, Cost, Encoder, Kind, Operation, Record, Refused, Slice,
+    reference::Memory,
+    run::{Context, Slices, WorkerState},
+    split::Split,
+};
+
+/// Sets numbers to zero.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Zero {
+    /// Which.
+    pub of: Slice,
+}
+
+impl Operation for Zero {
+    fn access(&self) -> Access {
+        Access::new([], [self.of])
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(0, self.of.len)
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        memory.set(self.of, &vec![0.0; self.of.len]);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        split.each(self.of.len, |part| (Job, Access::new([], [self.of.part(part)])));
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        Ok(Record { n: e.int(self.of.len)?, at: e.places([self.of])?, ..Record::new(Kind::Zero) })
+    }
+}
+
+/// Writes zeros.
+#[derive(Clone, Copy, Debug)]
+pub struct Job;
+
+impl Job {
+    pub(super) fn run(
+        &self,
+        (_, [of, ..]): Slices<'_>,
+        _: &Context<'_>,
+        _: &mut WorkerState,
+    ) -> std::io::Result<()> {
+        of.fill(0.0);
+        Ok(())
+    }
+}

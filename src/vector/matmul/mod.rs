@@ -1,0 +1,131 @@
+//! The f32 matrix product, as one thread computes it for its rows of the result.
+//!
+//! A team splits the rows of the result; each thread calls [`Kernel::multiply`] for its contiguous share. Every element is
+//! one chain of additions over k in a fixed order, so its bits depend only on the instruction set, not on the split or on
+//! packing. Nothing here allocates.
+
+mod narrow;
+mod pack;
+mod product;
+#[cfg(test)]
+mod tests;
+mod tiled;
+mod vector;
+
+use super::simd::InstructionSet;
+pub(crate) use super::simd::Lines;
+pub(crate) use pack::Source;
+use product::Product;
+pub(crate) use tiled::{Grid, Scratch, Turn, UpcomingRows};
+
+/// The left operand, `[m, k]`, starting at the first row of the caller's share.
+#[derive(Clone, Copy, Debug)]
+pub enum Lhs<'a> {
+    /// Element (i, k) at `i * stride + k`: activations in a forward pass, gradients in a backward pass.
+    Rows {
+        /// The numbers.
+        data: &'a [f32],
+        /// From one row to the next.
+        stride: usize,
+    },
+    /// Element (i, k) at `k * stride + i`: the transpose of activations, for the gradient of weights.
+    Columns {
+        /// The numbers.
+        data: &'a [f32],
+        /// From one k to the next.
+        stride: usize,
+    },
+}
+
+/// The right operand, `[k, n]`.
+#[derive(Clone, Copy, Debug)]
+pub enum Rhs<'a> {
+    /// Row-major: best if n is small or the left operand has few rows ([`Kernel::worth_packing`]).
+    Rows(&'a [f32]),
+    /// Packed by [`Kernel::pack`].
+    Packed(&'a [f32]),
+}
+
+/// What is stored for a finished sum.
+#[derive(Clone, Copy, Debug)]
+pub enum Epilogue<'a> {
+    /// `out = sum`
+    Store,
+    /// `out = sum + bias`, and 0 where that is negative if `relu`.
+    Bias {
+        /// One number per column.
+        bias: Option<&'a [f32]>,
+        /// Whether a rectifier follows.
+        relu: bool,
+    },
+    /// `out = out - rate * sum`: a step of plain gradient descent; with k in several blocks, one step per block.
+    Update {
+        /// The learning rate.
+        rate: f32,
+    },
+    /// `out = sum` where `saved > 0`, else 0: the backward pass of a rectifier with the output `saved`, `[m, n]`.
+    WherePositive {
+        /// From the first row of the caller's share on.
+        saved: &'a [f32],
+    },
+}
+
+/// The product for one set of vector instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    set: InstructionSet,
+}
+
+impl Kernel {
+    /// The best set of this machine.
+    pub fn detect() -> Self {
+        Self { set: InstructionSet::detect() }
+    }
+
+    /// The set that every machine has.
+    pub fn portable() -> Self {
+        Self { set: InstructionSet::portable() }
+    }
+
+    /// By name, if this machine has it.
+    pub fn named(name: &str) -> Option<Self> {
+        InstructionSet::named(name).map(|set| Self { set })
+    }
+
+    /// `avx512`, `avx2` or `portable`: recorded, since results differ between them.
+    pub fn name(self) -> &'static str {
+        self.set.name()
+    }
+
+    /// Whether to pack a row-major `[k, n]` right operand that all threads together use for `m` rows: if its rows are so
+    /// long that each row of a tile lies on another memory page, and enough rows use it.
+    pub fn worth_packing(self, m: usize, n: usize) -> bool {
+        n > 512 && m >= 64
+    }
+
+    /// Multiplies: `out[m, n] = epilogue(lhs[m, k] * rhs[k, n])`.
+    ///
+    /// # Panics
+    /// If a slice is shorter than its shape.
+    pub fn multiply(
+        self,
+        lhs: Lhs<'_>,
+        rhs: Rhs<'_>,
+        [m, k, n]: [usize; 3],
+        out: &mut [f32],
+        epilogue: Epilogue<'_>,
+    ) {
+        let out = &mut out[..m * n];
+        if m == 0 || n == 0 {
+            return;
+        }
+        let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue };
+        if product.is_narrow() {
+            product.run_narrow(out);
+        } else if n >= product::COPY_LEFT_COLUMNS {
+            product.run_with_copies(out);
+        } else {
+            product.run(out, None);
+        }
+    }
+}

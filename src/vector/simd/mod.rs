@@ -1,0 +1,190 @@
+//! Vector instructions behind safe functions; all `unsafe` code that uses them is here.
+//!
+//! Everything is written once, over the trait [`Vector`](vector::Vector), and compiled for each [`InstructionSet`]: the
+//! generic code is inlined into functions with `#[target_feature]`. Safe functions check every slice once, then use raw
+//! pointers.
+
+mod denormals;
+mod layout;
+mod lines;
+mod panels;
+mod portable;
+mod prefetch;
+mod tile;
+mod vector;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+pub use denormals::{Flushed, denormals_flushed, flush_denormals};
+pub(super) use layout::{Matrix, MatrixMut};
+pub use lines::Lines;
+pub(super) use panels::{From, Reach};
+pub use prefetch::prefetch;
+pub(super) use tile::{Finish, Order, Strip, TilePrefetch};
+
+/// Calls a function of the set's module. `unsafe` because of the function's contract; the instructions are available.
+macro_rules! dispatch {
+    ($set:expr, $function:ident($($argument:expr),*)) => {
+        match $set.0 {
+            #[cfg(target_arch = "x86_64")]
+            $crate::vector::simd::Set::Avx512 => $crate::vector::simd::avx512::$function($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            $crate::vector::simd::Set::Avx2 => $crate::vector::simd::avx2::$function($($argument),*),
+            $crate::vector::simd::Set::Portable => $crate::vector::simd::portable::$function($($argument),*),
+        }
+    };
+}
+use dispatch;
+
+/// Compiles the generic code for one instruction set: its attribute, vector, lanes, rows at a time in [`lines`] and tile
+/// heights.
+macro_rules! compile {
+    ($(#[$feature:meta])? $vector:ty, $lanes:literal, $group:literal, [$($rows:literal)*]) => {
+        use std::hint::unreachable_unchecked;
+        use super::{layout, lines, panels, tile};
+
+        $(#[$feature])?
+        pub(super) unsafe fn strip(s: &mut tile::Strip<'_>) {
+            // SAFETY: the caller has checked the strip, its height too.
+            unsafe {
+                match s.rows {
+                    $($rows => strip_of::<$rows>(s),)*
+                    _ => unreachable_unchecked(),
+                }
+            }
+        }
+
+        $(#[$feature])?
+        #[inline(never)]
+        unsafe fn strip_of<const R: usize>(s: &mut tile::Strip<'_>) {
+            // SAFETY: as above.
+            unsafe { tile::tiles::<$vector, R>(s) }
+        }
+
+        $(#[$feature])?
+        pub(super) unsafe fn copy(c: &layout::RawCopy) {
+            // SAFETY: the caller has checked the shapes.
+            unsafe { layout::copy_rows::<$vector, false>(c) }
+        }
+
+        $(#[$feature])?
+        pub(super) unsafe fn transpose(c: &layout::RawCopy) {
+            // SAFETY: the caller has checked the shapes.
+            unsafe { layout::transpose_blocks::<$vector, $lanes, false>(c) }
+        }
+
+        $(#[$feature])?
+        pub(super) unsafe fn panels(p: &panels::RawPanels) {
+            // SAFETY: the caller has checked the shapes.
+            unsafe { panels::lay_out::<$vector, $lanes>(p) }
+        }
+
+        $(#[$feature])?
+        pub(super) unsafe fn gemv(x: lines::Lines<'_>, w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+            // SAFETY: the caller has checked the shapes.
+            unsafe { lines::dot_rows::<$vector, $lanes, $group>(x, w, bias, floor, out) }
+        }
+
+        $(#[$feature])?
+        pub(super) unsafe fn pairs(x: &[f32], w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
+            // SAFETY: the caller has checked the shapes.
+            unsafe { lines::dot_pairs::<$vector, $lanes>(x, w, bias, floor, out) }
+        }
+
+        $(#[$feature])?
+        pub(super) unsafe fn gemv_t(x: lines::Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
+            // SAFETY: the caller has checked the shapes.
+            unsafe { lines::weigh_rows::<$vector>(x, weights, rate, out) }
+        }
+    };
+}
+use compile;
+
+/// The vector instructions in use. Values exist only for instructions that this machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InstructionSet(Set);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Set {
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Portable,
+}
+
+/// Whether `outer` rows of `inner` elements, `stride` apart, lie within `data`.
+fn check(data: &[f32], outer: usize, stride: usize, inner: usize) {
+    let end = outer.checked_sub(1).and_then(|n| n.checked_mul(stride)).and_then(|n| n.checked_add(inner));
+    assert!(
+        outer == 0 || inner == 0 || end.is_some_and(|end| end <= data.len()),
+        "operand shorter than its shape"
+    );
+}
+
+impl InstructionSet {
+    /// The sets that this machine has, best first.
+    fn all() -> impl Iterator<Item = Self> {
+        let all = [
+            #[cfg(target_arch = "x86_64")]
+            (Set::Avx512, std::arch::is_x86_feature_detected!("avx512f")),
+            #[cfg(target_arch = "x86_64")]
+            (
+                Set::Avx2,
+                std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma"),
+            ),
+            (Set::Portable, true),
+        ];
+        all.into_iter().filter(|&(_, there)| there).map(|(set, _)| Self(set))
+    }
+
+    /// The best set of this machine.
+    pub fn detect() -> Self {
+        Self::all().next().unwrap_or(Self::portable())
+    }
+
+    /// The compiler's baseline target only.
+    pub fn portable() -> Self {
+        Self(Set::Portable)
+    }
+
+    /// By name, if this machine has it.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|set| set.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => "avx2",
+            Set::Portable => "portable",
+        }
+    }
+
+    /// Elements of a vector.
+    pub fn lanes(self) -> usize {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => 16,
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => 8,
+            Set::Portable => 4,
+        }
+    }
+
+    /// Rows of the highest tile.
+    pub fn tile_rows(self) -> usize {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => 14,
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => 6,
+            Set::Portable => 4,
+        }
+    }
+}
