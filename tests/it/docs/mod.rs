@@ -88,27 +88,26 @@ fn the_reference_is_that_of_the_schema() {
     }
 }
 
-/// Words that a stranger stumbles over.
+/// Words that a stranger stumbles over, outside of code and of what the program prints.
 #[test]
 fn pages_are_in_plain_english() {
-    const OUT: [&str; 12] = [
-        " so many",
+    const OUT: [&str; 9] = [
+        "so many",
         "is told",
-        " are told",
-        "the same as a noun",
+        "are told",
         "\nOf ",
         ". Of ",
         "instrument ",
         "a meeting",
-        " fault ",
-        "whereat",
-        "for ever",
+        "for ever ",
         "floor of",
     ];
     let mut found = Vec::new();
     for page in all_pages().into_iter().filter(|page| !page.ends_with("CHANGELOG.md")) {
         let text = fs::read_to_string(&page).unwrap();
-        found.extend(OUT.iter().filter(|word| text.contains(**word)).map(|word| (page.clone(), *word)));
+        // Every second part between fences is code.
+        let prose: String = text.split("\n```").step_by(2).collect();
+        found.extend(OUT.iter().filter(|words| prose.contains(**words)).map(|words| (page.clone(), *words)));
     }
     assert!(found.is_empty(), "{found:?}");
 }
