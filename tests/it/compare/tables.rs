@@ -184,7 +184,7 @@ fn the_end_of_a_sweep() {
 
      devices      rows per step     step   rows/s   data    log
      cpu                  32.00  1.00 ms  32.00 k  0.0 %  0.0 %
-     gpu:0 gpu:1          12.80   400 µs  32.00 k  0.0 %  0.0 %
+     gpu:0 gpu:1          32.00   400 µs  80.00 k  0.0 %  0.0 %
 
       2 GPUs: the time of its all-reduce is not known: `devices.engine=launch` measures it
       no speed-up is told: no trial ran on one GPU, which the others could be held against
@@ -228,7 +228,7 @@ fn exports_read_back() {
     assert_eq!(keys, columns.iter().collect::<Vec<_>>());
 
     insta::assert_snapshot!(comparison.export(Format::Md), @r"
-    | run | devices.num_gpus | status | devices | steps | train loss, last step | validation loss | train time | steps/s | ratio | logging | h2d | d2h |
+    | run | devices.num_gpus | status | devices | steps | train loss, last step | validation loss | train time | steps/s | speed vs run 1 | logging | h2d | d2h |
     | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
     | 1 | 0 | finished | cpu | 3 | 1.000 | 0.5000 | 3.00 ms | 1000 | 1.00x | 0.30 % | 4 KiB | 12 B |
     | 2 | 1 | same as run 1 |  |  |  |  |  |  |  |  |  |  |
