@@ -25,7 +25,7 @@ pub enum RankLink {
     Host(Box<dyn Collective>),
     /// Among GPUs that reach each other's memory.
     #[cfg(feature = "cuda")]
-    Peers(crate::device::cuda::PeerAllReduce),
+    Peers(Box<crate::device::cuda::PeerAllReduce>),
     #[cfg(feature = "cuda")]
     Nccl(crate::device::cuda::Communicator),
 }
@@ -122,7 +122,11 @@ fn among_gpus(
     if planned.by == AllReduceMethod::PeerKernel {
         match cuda::connect(&used, summed(&trial.programs.train), limit) {
             Ok((ranks, abort)) => {
-                return Ok((ranks.into_iter().map(RankLink::Peers).collect(), abort, planned.clone()));
+                return Ok((
+                    ranks.into_iter().map(|rank| RankLink::Peers(Box::new(rank))).collect(),
+                    abort,
+                    planned.clone(),
+                ));
             }
             Err(refused) => why = format!("no peer kernel, since {refused}"),
         }

@@ -105,7 +105,7 @@ impl CudaExecutor {
         let mut sums = None;
         match way {
             GradientReducer::Alone => {}
-            GradientReducer::Peers(ranks) => gpu.peers = Some(ranks),
+            GradientReducer::Peers(ranks) => gpu.peers = Some(*ranks),
             GradientReducer::Nccl(ranks) => gpu.others = Some(ranks),
             GradientReducer::Host(collective) => {
                 sums = Some(HostAllReduce::new(&context, collective, reduced)?);

@@ -54,7 +54,7 @@ fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerAllRed
         engine,
         precision,
         seed: SEED,
-        way: GradientReducer::Peers(way),
+        way: GradientReducer::Peers(Box::new(way)),
     };
     let mut executor = CudaExecutor::new(job).unwrap();
     bench.load(&mut executor);

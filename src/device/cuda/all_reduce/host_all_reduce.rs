@@ -18,7 +18,7 @@ pub enum GradientReducer {
     /// No other device.
     Alone,
     /// By our kernel, which a graph may hold.
-    Peers(PeerAllReduce),
+    Peers(Box<PeerAllReduce>),
     /// By NCCL: queued like a kernel, and a graph may hold it.
     Nccl(Communicator),
     /// Through the host's memory, with a wait in every step.
