@@ -96,8 +96,8 @@ pub struct Meters<'a> {
 
 /// A device that holds a trial: its arena, its programs.
 pub trait Executor: Send {
-    /// Does once what only the first time takes long, and what devices must be together for; called on each device's own
-    /// thread, before anything is written. It is no step and counts as none.
+    /// One-time setup (library loading, collective initialization), on each device's own thread, before training and before
+    /// anything is written. It is no step and counts as none.
     fn warm_up(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
