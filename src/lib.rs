@@ -24,13 +24,13 @@
 //! | [`program`] | a training step as data: layers, loss and optimizer lowered to ops over planned buffers |
 //! | [`plan`] | what will happen: devices and engine chosen, shapes inferred, programs lowered, bytes and FLOPs counted |
 //! | [`device`] | memory, copies, running a program; the ledger that counts every transfer and every wait |
-//! | [`tensor`] | tensors on a device: made, shown, copied, added, multiplied; nothing crosses a device by itself |
+//! | `tensor` | tensors on a device: made, shown, copied, added, multiplied; nothing crosses a device by itself |
 //! | [`data`] | sources (synthetic, csv, idx, npy) and the order of rows |
 //! | [`event`] | all that the outside may learn of a run |
 //! | [`train`] | the loop: blocks of steps, validation, stopping; it formats nothing |
-//! | [`lab`] | experiments on the machine itself: products, copies, a tour of tensors |
+//! | `lab` | experiments on the machine itself: products, copies, a tour of tensors |
 //! | [`record`] | events into a run folder: one sink per file |
-//! | [`run`] | a session: trials prepared, executed, recorded; one run or a sweep, for every kind |
+//! | `run` | a session: trials prepared, executed, recorded; one run or a sweep, for every kind |
 //! | [`report`] | run folders into tables and comparisons |
 //! | [`cli`] | the command line: arguments, commands, printing |
 

@@ -156,7 +156,7 @@ pub struct WorkerState {
     pub all_reduces: (u64, Duration),
     /// Bytes of each.
     pub all_reduce_bytes: u64,
-    /// Running sums, by [`Accumulator`].
+    /// Running sums, by `Accumulator`.
     pub sums: [Vec<f64>; 2],
     /// First step (1-based) whose loss was not finite.
     pub non_finite: Option<u64>,

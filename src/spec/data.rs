@@ -1,5 +1,8 @@
 //! `[data]`: where the rows come from and how they are batched.
 
+// Doc comments are the text of the schema, too, where brackets are arrays.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},

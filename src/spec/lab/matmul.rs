@@ -1,5 +1,8 @@
 //! `kind = "matmul"`: products of random matrices, their norms, and when those leave the device.
 
+// Doc comments are the text of the schema, too, where brackets are arrays.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use crate::spec::{
     Policy,
     reader::{Item, choices, count, size, some, table, words},

@@ -37,7 +37,7 @@ const LEAST: usize = 1 << 19;
 /// Bytes of the largest of both.
 const MOST_BYTES: usize = 1 << 30;
 const NODES: usize = 128;
-/// Operations of a hyperbolic tangent, as [`crate::program::Op::cost`] counts them.
+/// Operations of a hyperbolic tangent, as `Operation::cost` counts them.
 const FUNCTION: f64 = 20.0;
 
 /// Measures a GPU, which takes some seconds.
