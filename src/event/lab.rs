@@ -43,7 +43,7 @@ pub struct ProductRow {
     pub total_s: f64,
     /// Of that, moving norms to the host and writing them down.
     pub log_s: f64,
-    /// Of the norms that reached the host.
+    /// The sum of the norms that reached the host.
     pub norm_sum: Option<f64>,
 }
 
@@ -113,7 +113,7 @@ pub struct StepRow {
     pub message: Option<String>,
     /// The tensor as the textbook prints it.
     pub shown: Option<String>,
-    /// Of a net: name, shape and device of each parameter.
+    /// For a net: name, shape and device of each parameter.
     pub parameters: Vec<(String, Vec<usize>, String)>,
 }
 

@@ -38,7 +38,7 @@ pub struct LayerNormBackward {
     pub x: Slice,
     /// `[width]`.
     pub weight: Slice,
-    /// Of the forward pass.
+    /// From the forward pass.
     pub stats: Slice,
     /// Gradient of the input.
     pub dx: Slice,
@@ -55,7 +55,7 @@ pub struct LayerNormGradient {
     pub dy: Slice,
     /// Input of the forward pass.
     pub x: Slice,
-    /// Of the forward pass.
+    /// From the forward pass.
     pub stats: Slice,
     /// `[width]`: the gradient of the weight, or the weight itself.
     pub weight: Slice,

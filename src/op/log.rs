@@ -39,9 +39,9 @@ pub struct Watch {
 /// The sets of running sums that a device keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accumulator {
-    /// Of the epoch's training steps.
+    /// The sums of the epoch's training steps.
     Epoch,
-    /// Of the validation rows.
+    /// The sums of the validation rows.
     Validation,
 }
 

@@ -76,7 +76,7 @@ impl Pool {
     /// The tiles of `grid`, of which each writes its rows of `access`'s first two writes, in equal shares.
     ///
     /// # Panics
-    /// Where the tiles do not [`fit`](fits) so many threads: no two queues may hold the same tile.
+    /// Where the tiles do not [`fit`](fits) that number of threads: no two queues may hold the same tile.
     pub fn new(access: Verified, grid: Grid, widths: [usize; 2], threads: usize) -> Self {
         assert!(fits(grid.tiles(), threads), "each thread has a tile, and no more than it can count");
         let bound = |t: usize| grid.tiles() * t / threads;

@@ -32,7 +32,7 @@ pub struct CudaExecutor {
     pub(super) seed: u64,
     /// On the device, without the inputs.
     pub(super) bytes: u64,
-    /// Of a block.
+    /// Steps that one block may have.
     pub(super) most_steps: usize,
     pub(super) watch: Option<Watch>,
 }
