@@ -12,13 +12,15 @@
 //!
 //! A layer uses only those that stand above it in this list; `tests/it/architecture.rs` holds the rule.
 //!
+//! What one core does with numbers (vector instructions, matrix products, elementwise functions) is a crate of its own,
+//! [`vector`]: its code is half of what the compiler has to do, and rarely changes.
+//!
 //! | layer | owns |
 //! | --- | --- |
 //! | [`units`] | numbers as a person reads them: times, bytes, counts, rates |
 //! | [`host`] | what the host tells of itself: processor, caches, memory |
 //! | [`random`] | streams of random numbers, one per purpose, all from the seed |
 //! | [`spec`] | what the user wrote: TOML with places, strict, every problem at once, overrides, JSON Schema |
-//! | [`vector`] | what one core does with numbers: vector instructions, matrix products, elementwise functions |
 //! | [`collective`] | what several devices do together: sums in rank order, meetings that a failing rank poisons |
 //! | [`op`] | the instructions of a step, one file each: shapes, cost, reference, lowering, CPU tasks, GPU record |
 //! | [`program`] | a training step as data: layers, loss and optimizer lowered to ops over planned buffers |
@@ -52,4 +54,5 @@ pub mod spec;
 mod tensor;
 pub mod train;
 pub mod units;
-pub mod vector;
+
+pub use runner_vector as vector;

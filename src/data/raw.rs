@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use super::{memory, split::Split};
+use crate::vector::vectorized;
 
 /// The type of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +180,7 @@ pub(super) fn read_split(
 /// The index of the first element that is infinite or NaN.
 pub(super) fn first_not_finite(values: &[f32]) -> Option<usize> {
     // A check without early exit vectorizes. It runs for every row that a step fetches from a file.
-    let all_finite = pulp::Arch::new().dispatch(
+    let all_finite = vectorized(
         #[inline(always)]
         || values.iter().fold(true, |all, value| all & value.is_finite()),
     );

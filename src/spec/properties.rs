@@ -41,7 +41,7 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), "[a-z ]{0,10}"]
 }
 
-fn devices() -> impl Strategy<Value = Devices> {
+fn devices() -> BoxedStrategy<Devices> {
     let request = prop_oneof![
         prop_oneof![(0..=1024_u32).prop_map(GpuCount::Exactly), Just(GpuCount::All)]
             .prop_map(Request::NumGpus),
@@ -57,17 +57,19 @@ fn devices() -> impl Strategy<Value = Devices> {
         (Scaling::Weak, LrScaling::Linear),
         (Scaling::Weak, LrScaling::Sqrt),
     ]);
-    (request, on_missing, scaling, engine).prop_map(|(request, on_missing, scaling, engine)| Devices {
-        request,
-        on_missing,
-        scaling: scaling.0,
-        lr_scaling: scaling.1,
-        precision: Precision::F32,
-        engine,
-    })
+    (request, on_missing, scaling, engine)
+        .prop_map(|(request, on_missing, scaling, engine)| Devices {
+            request,
+            on_missing,
+            scaling: scaling.0,
+            lr_scaling: scaling.1,
+            precision: Precision::F32,
+            engine,
+        })
+        .boxed()
 }
 
-fn source() -> impl Strategy<Value = Source> {
+fn source() -> BoxedStrategy<Source> {
     let finite = prop_oneof![Just(-0.0), -1e30..1e30_f64];
     let synthetic = (vec(finite.clone(), 1..4), finite, non_negative(), 1..9_usize, 1..9_usize).prop_map(
         |(weights, bias, noise, train_rows, validation_rows)| {
@@ -118,10 +120,10 @@ fn source() -> impl Strategy<Value = Source> {
         let validation_fraction = split.err();
         Source::Npy(Npy { features, labels, validation_features, validation_labels, validation_fraction })
     });
-    prop_oneof![synthetic, csv, idx, npy]
+    prop_oneof![synthetic, csv, idx, npy].boxed()
 }
 
-fn model() -> impl Strategy<Value = Model> {
+fn model() -> BoxedStrategy<Model> {
     let linear =
         (1..9_usize, option::of(1..9_usize), any::<bool>()).prop_map(|(out_features, in_features, bias)| {
             Layer::Linear(Linear { out_features, in_features, bias })
@@ -138,10 +140,10 @@ fn model() -> impl Strategy<Value = Model> {
         path().prop_map(Init::File),
     ];
     let loss = select(vec![Loss::Mse, Loss::L1, Loss::Huber, Loss::CrossEntropy]);
-    (vec(layer, 1..5), loss, init).prop_map(|(layers, loss, init)| Model { layers, loss, init })
+    (vec(layer, 1..5), loss, init).prop_map(|(layers, loss, init)| Model { layers, loss, init }).boxed()
 }
 
-fn optimizer() -> impl Strategy<Value = Optimizer> {
+fn optimizer() -> BoxedStrategy<Optimizer> {
     let sgd = (positive(), positive(), any::<bool>(), non_negative()).prop_map(
         |(lr, momentum, nesterov, weight_decay)| Optimizer::Sgd(Sgd { lr, momentum, nesterov, weight_decay }),
     );
@@ -156,10 +158,10 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
     let rmsprop = rmsprop.prop_map(|(lr, alpha, eps, momentum, centered, weight_decay)| {
         Optimizer::Rmsprop(Rmsprop { lr, alpha, eps, momentum, centered, weight_decay })
     });
-    prop_oneof![sgd, adam, adamw, rmsprop]
+    prop_oneof![sgd, adam, adamw, rmsprop].boxed()
 }
 
-fn curve() -> impl Strategy<Value = Curve> {
+fn curve() -> BoxedStrategy<Curve> {
     let one_cycle = (positive(), option::of(count()), below_one(), any::<bool>(), positive()).prop_map(
         |(max_lr, total_steps, pct_start, flag, factor)| {
             Curve::OneCycle(OneCycle {
@@ -187,9 +189,10 @@ fn curve() -> impl Strategy<Value = Curve> {
         }),
         one_cycle,
     ]
+    .boxed()
 }
 
-fn schedule() -> impl Strategy<Value = Schedule> {
+fn schedule() -> BoxedStrategy<Schedule> {
     let chain = (vec((count(), curve()), 0..3), curve()).prop_map(|(links, last)| {
         let links = links.into_iter().map(|(steps, curve)| Stage { steps: Some(steps), curve });
         Rule::Chain { chain: links.chain([Stage { steps: None, curve: last }]).collect() }
@@ -197,28 +200,30 @@ fn schedule() -> impl Strategy<Value = Schedule> {
     let moving =
         (select(vec![Interval::Step, Interval::Epoch]), prop_oneof![curve().prop_map(Rule::One), chain])
             .prop_map(|(interval, rule)| Schedule { interval, rule });
-    prop_oneof![Just(Schedule::CONSTANT), moving]
+    prop_oneof![Just(Schedule::CONSTANT), moving].boxed()
 }
 
-fn trainer() -> impl Strategy<Value = Trainer> {
+fn trainer() -> BoxedStrategy<Trainer> {
     let time = (0..3_000_000_000_u64, 1..1_000_000_000_u32).prop_map(|(s, ns)| Duration::new(s, ns));
     let stopping = (0..9_u64, non_negative()).prop_map(|(patience, min_delta)| EarlyStopping {
         metric: Monitor::ValidationLoss,
         patience,
         min_delta,
     });
-    (count(), option::of(count()), option::of(time), non_negative(), count(), option::of(stopping)).prop_map(
-        |(max_epochs, max_steps, max_time, gradient_clip_val, validate_every_epochs, early_stopping)| {
-            Trainer {
-                max_epochs,
-                max_steps,
-                max_time,
-                gradient_clip_val,
-                validate_every_epochs,
-                early_stopping,
-            }
-        },
-    )
+    (count(), option::of(count()), option::of(time), non_negative(), count(), option::of(stopping))
+        .prop_map(
+            |(max_epochs, max_steps, max_time, gradient_clip_val, validate_every_epochs, early_stopping)| {
+                Trainer {
+                    max_epochs,
+                    max_steps,
+                    max_time,
+                    gradient_clip_val,
+                    validate_every_epochs,
+                    early_stopping,
+                }
+            },
+        )
+        .boxed()
 }
 
 fn logging() -> impl Strategy<Value = Logging> {

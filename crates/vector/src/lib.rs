@@ -7,21 +7,12 @@ pub mod matmul;
 #[allow(unsafe_code)]
 mod simd;
 
-pub(crate) use simd::{Flushed, prefetch};
-pub use simd::{denormals_flushed, flush_denormals};
+pub use simd::{Flushed, denormals_flushed, flush_denormals, prefetch};
 
 /// Runs a loop compiled for the best instruction set of this processor. The loop must be `#[inline(always)]` down to
 /// its arithmetic; nothing in it may depend on the instruction set for its result (no fused multiply-add), so that
 /// elementwise operations have the same bits everywhere.
 #[inline(always)]
 pub fn vectorized<R>(work: impl FnOnce() -> R) -> R {
-    struct Task<F>(F);
-    impl<R, F: FnOnce() -> R> pulp::NullaryFnOnce for Task<F> {
-        type Output = R;
-        #[inline(always)]
-        fn call(self) -> R {
-            (self.0)()
-        }
-    }
-    pulp::Arch::new().dispatch(Task(work))
+    simd::InstructionSet::detect().run(work)
 }

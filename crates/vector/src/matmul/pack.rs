@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::Kernel;
 use super::product::blocks;
-use crate::vector::simd::{From, InstructionSet, Matrix, MatrixMut, Order, Reach};
+use crate::simd::{From, InstructionSet, Matrix, MatrixMut, Order, Reach};
 
 /// Elements from one k to the next in a packed strip of the left operand: at least the rows of the highest tile, in whole
 /// vectors of every instruction set.

@@ -28,6 +28,8 @@ pub struct Flushed {
 }
 
 impl Flushed {
+    /// Flushes denormals from now on.
+    #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         let before = read();
         write(before | BITS);

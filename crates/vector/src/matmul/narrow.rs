@@ -5,7 +5,7 @@
 
 use super::product::{Product, blocks, from};
 use super::{Epilogue, Lhs, Rhs};
-use crate::vector::simd::{Finish, Matrix, MatrixMut, Order, Strip, TilePrefetch, prefetch};
+use crate::simd::{Finish, Matrix, MatrixMut, Order, Strip, TilePrefetch, prefetch};
 
 /// The widest tile.
 const WIDTH: usize = 32;

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::{Epilogue, Lhs, Rhs, UpcomingRows, pack};
-use crate::vector::simd::{Finish, InstructionSet, Order, Strip, TilePrefetch};
+use crate::simd::{Finish, InstructionSet, Order, Strip, TilePrefetch};
 
 /// The most terms of a block: a strip of the left operand (14 rows: 18 KiB) then stays in the L1 cache while all panels of
 /// the right one pass by.

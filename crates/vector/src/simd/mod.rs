@@ -18,6 +18,9 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::is_x86_feature_detected;
+
 pub use denormals::{Flushed, denormals_flushed, flush_denormals};
 pub(super) use layout::{Matrix, MatrixMut};
 pub use lines::Lines;
@@ -30,10 +33,10 @@ macro_rules! dispatch {
     ($set:expr, $function:ident($($argument:expr),*)) => {
         match $set.0 {
             #[cfg(target_arch = "x86_64")]
-            $crate::vector::simd::Set::Avx512 => $crate::vector::simd::avx512::$function($($argument),*),
+            $crate::simd::Set::Avx512 => $crate::simd::avx512::$function($($argument),*),
             #[cfg(target_arch = "x86_64")]
-            $crate::vector::simd::Set::Avx2 => $crate::vector::simd::avx2::$function($($argument),*),
-            $crate::vector::simd::Set::Portable => $crate::vector::simd::portable::$function($($argument),*),
+            $crate::simd::Set::Avx2 => $crate::simd::avx2::$function($($argument),*),
+            $crate::simd::Set::Portable => $crate::simd::portable::$function($($argument),*),
         }
     };
 }
@@ -45,6 +48,11 @@ macro_rules! compile {
     ($(#[$feature:meta])? $vector:ty, $lanes:literal, $group:literal, [$($rows:literal)*]) => {
         use std::hint::unreachable_unchecked;
         use super::{layout, lines, panels, tile};
+
+        $(#[$feature])?
+        pub(super) unsafe fn run<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
 
         $(#[$feature])?
         pub(super) unsafe fn strip(s: &mut tile::Strip<'_>) {
@@ -130,11 +138,21 @@ impl InstructionSet {
     fn all() -> impl Iterator<Item = Self> {
         let all = [
             #[cfg(target_arch = "x86_64")]
-            (Set::Avx512, std::arch::is_x86_feature_detected!("avx512f")),
+            (
+                Set::Avx512,
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512cd")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("bmi2"),
+            ),
             #[cfg(target_arch = "x86_64")]
             (
                 Set::Avx2,
-                std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma"),
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("bmi2"),
             ),
             (Set::Portable, true),
         ];
@@ -164,6 +182,13 @@ impl InstructionSet {
             Set::Avx2 => "avx2",
             Set::Portable => "portable",
         }
+    }
+
+    /// Calls `work`, compiled for this set where it is inlined.
+    #[inline(always)]
+    pub fn run<R>(self, work: impl FnOnce() -> R) -> R {
+        // SAFETY: a set exists only where its instructions do.
+        unsafe { dispatch!(self, run(work)) }
     }
 
     /// Elements of a vector.

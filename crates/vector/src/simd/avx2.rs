@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::compile;
 use super::vector::Vector;
 
-compile!(#[target_feature(enable = "avx2,fma")] __m256, 8, 8, [1 2 3 4 5 6]);
+compile!(#[target_feature(enable = "avx2,fma,bmi2")] __m256, 8, 8, [1 2 3 4 5 6]);
 
 // SAFETY, of every block in here: the trait's contract.
 #[allow(clippy::undocumented_unsafe_blocks)]

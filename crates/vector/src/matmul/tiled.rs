@@ -17,6 +17,7 @@ pub struct Grid {
 pub struct Turn {
     /// A tile's passes run in order: each continues the sums of the one before.
     pub pass: usize,
+    /// The tile's index in the [`Grid`].
     pub tile: usize,
     /// The tiles that this thread computes in sequence, this one included; empty if it is the only one.
     pub among: Range<usize>,
@@ -25,8 +26,11 @@ pub struct Turn {
 /// Rows to prefetch while a product computes: rows `order[0]`, `order[1]`, ... of `data`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UpcomingRows<'a> {
+    /// All rows, one behind the other.
     pub data: &'a [f32],
+    /// Elements of a row.
     pub width: usize,
+    /// Indices of the rows that come next.
     pub order: &'a [u32],
 }
 
@@ -47,6 +51,7 @@ pub struct Tiled<'a> {
 }
 
 impl Grid {
+    /// Tiles of the result.
     pub fn tiles(&self) -> usize {
         self.rows.tiles
     }

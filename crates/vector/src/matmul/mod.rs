@@ -12,11 +12,11 @@ mod tests;
 mod tiled;
 mod vector;
 
-use super::simd::InstructionSet;
-pub(crate) use super::simd::Lines;
-pub(crate) use pack::Source;
+use crate::simd::InstructionSet;
+pub use crate::simd::Lines;
+pub use pack::Source;
 use product::Product;
-pub(crate) use tiled::{Grid, Scratch, Turn, UpcomingRows};
+pub use tiled::{Grid, Scratch, Turn, UpcomingRows};
 
 /// The left operand, `[m, k]`, starting at the first row of the caller's share.
 #[derive(Clone, Copy, Debug)]

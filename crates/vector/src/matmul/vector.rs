@@ -1,7 +1,7 @@
 //! A layer with one output: matrix-vector products, bound by one read of the matrix.
 
 use super::Kernel;
-use crate::vector::simd::Lines;
+use crate::simd::Lines;
 
 impl Kernel {
     /// Forward: `out[r] = x[r] . w + bias`, and 0 where that is negative if `relu`; `x` is `[out.len(), w.len()]`.

@@ -217,10 +217,10 @@ fn one_output_layers_agree_with_f64() {
 #[test]
 fn denormals_are_flushed_in_the_thread_that_asks() {
     let thread = std::thread::spawn(|| {
-        let before = crate::vector::denormals_flushed();
-        crate::vector::flush_denormals();
+        let before = crate::denormals_flushed();
+        crate::flush_denormals();
         let tiny = std::hint::black_box(f32::MIN_POSITIVE);
-        (before, crate::vector::denormals_flushed(), tiny * std::hint::black_box(0.5))
+        (before, crate::denormals_flushed(), tiny * std::hint::black_box(0.5))
     });
     let (before, after, half) = thread.join().expect("the thread does not panic");
     assert!(!before);

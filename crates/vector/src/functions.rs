@@ -64,13 +64,15 @@ pub fn erf(x: f32) -> f32 {
     c * p / q
 }
 
+/// `x / 2 * (1 + erf(x / sqrt(2)))`.
 #[inline(always)]
-pub(crate) fn gelu(x: f32) -> f32 {
+pub fn gelu(x: f32) -> f32 {
     0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
 }
 
+/// The derivative of [`gelu`] at `x`.
 #[inline(always)]
-pub(crate) fn gelu_derivative(x: f32) -> f32 {
+pub fn gelu_derivative(x: f32) -> f32 {
     const INVERSE_SQRT_TAU: f32 = 0.398_942_3;
     0.5 * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2)) + x * exp(-0.5 * x * x) * INVERSE_SQRT_TAU
 }

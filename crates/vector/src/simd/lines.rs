@@ -6,6 +6,7 @@ use super::{InstructionSet, check, dispatch};
 /// Rows of a matrix: consecutive ones, or those that `order` lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Lines<'a> {
+    /// The matrix, row-major.
     pub data: &'a [f32],
     /// Elements from one row to the next.
     pub stride: usize,
