@@ -122,7 +122,7 @@ impl BoundData {
 }
 
 /// Where a thread is within a block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     /// The run's seed.
     pub seed: u64,
