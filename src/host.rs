@@ -9,8 +9,6 @@ pub(crate) mod processor;
 mod regular;
 #[allow(unsafe_code)]
 mod signals;
-#[allow(unsafe_code)]
-mod write_out;
 
 use std::{
     fs::{self, File},
@@ -18,16 +16,14 @@ use std::{
     path::Path,
 };
 
-pub use atomic::{Durability, sync_folder, write_atomically};
+pub use atomic::{Durability, sync_path, write_atomically};
 pub use huge_pages::prefer_huge_pages;
 pub use regular::open_regular;
 pub use signals::stop_on_signals;
-pub use write_out::start_writing;
 
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
-/// The processor's name.
 pub fn cpu_model() -> Option<String> {
     model_in(&cpuinfo_head()?)
 }
@@ -150,7 +146,6 @@ fn size_of_cache(cache: &str) -> Option<u64> {
     Some(number.parse::<u64>().ok()? * unit * 1024)
 }
 
-/// The kernel's release.
 pub fn kernel() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned())
 }

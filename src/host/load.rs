@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::Serialize;
+
 /// USER_HZ: 100 on all architectures that this program supports.
 const TICKS_PER_S: f64 = 100.0;
 
@@ -20,16 +22,13 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
 pub struct Sample {
     at: Instant,
     ticks: Ticks,
-    /// Thermal throttling events.
     throttles: u64,
     /// Microseconds for which the cgroup's quota withheld the processor.
     withheld_us: u64,
 }
 
-/// Processor time in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
-    /// By all processes.
     busy: u64,
     /// Taken by other virtual machines.
     stolen: u64,
@@ -39,14 +38,14 @@ struct Ticks {
 }
 
 /// Load between two samples.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Load {
     pub window_s: f64,
     /// Average number of cores that other processes used.
     pub others_cores: f64,
     /// Average number of cores that other virtual machines took.
     pub stolen_cores: f64,
-    /// Cores that this process may use.
+    #[serde(skip)]
     pub cores: usize,
     /// Thermal throttling events (Intel's counters in `thermal_throttle`).
     pub throttles: u64,
@@ -114,7 +113,6 @@ impl Use {
 pub struct Watch(Vec<Sample>);
 
 impl Watch {
-    /// Samples the start of a run.
     pub fn mark(&mut self) {
         if self.0.len() >= 1024 {
             self.0.drain(..512);

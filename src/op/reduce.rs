@@ -12,9 +12,7 @@ use crate::vector::vectorized;
 /// cell = L2 norm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Norm {
-    /// Of these numbers.
     pub of: Slice,
-    /// One number.
     pub cell: Slice,
 }
 
@@ -34,7 +32,6 @@ pub struct SquareSum {
 pub struct Mean {
     /// `[rows]`.
     pub of: Slice,
-    /// One number.
     pub cell: Slice,
     /// 1 / rows for a mean over rows, 1 for their sum.
     pub scale: f64,
@@ -141,16 +138,11 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
 pub enum Job {
     /// A sum of squares per chunk.
     Squares,
-    /// The root of the sum.
     Root,
-    /// The sum of squares, or its root.
     SquareSum {
-        /// Whether the root is taken.
         root: bool,
     },
-    /// The scaled sum.
     Mean {
-        /// The factor.
         scale: f64,
     },
 }
@@ -176,7 +168,6 @@ impl Job {
     }
 }
 
-/// Numbers per partial sum of squares.
 const CHUNK: usize = 4096;
 
 /// Lanes that are summed apart before they are joined, so that the loop vectorizes in a fixed order.
