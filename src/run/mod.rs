@@ -13,7 +13,6 @@ mod device_group;
 mod execute;
 mod exit;
 mod lab;
-mod lab_sweep;
 mod prepare;
 mod session;
 mod training;
@@ -28,7 +27,7 @@ pub use device_group::{RankLink, executor};
 pub use execute::ExecuteError;
 pub use exit::{Exit, print, print_error, print_stderr, refuse};
 pub use prepare::{Prepared, first_run, prepare, warnings};
-pub use session::{Ended, Session, TrialEnded};
+pub use session::{Ended, Session};
 pub use warnings::Warnings;
 
 use crate::{
@@ -36,7 +35,6 @@ use crate::{
     host::load::Watch,
     plan::{Machine, PlanError, ResolvedDevices},
     record::{EventSender, GitQuery, RunDir, RunFiles, Stopped, Verbosity},
-    spec::Experiment,
     train::StopFlag,
 };
 
@@ -147,13 +145,4 @@ pub trait Planned: Sized {
         stop: &StopFlag,
         sender: &EventSender,
     ) -> Result<Outcome, Stopped>;
-
-    /// The text at the end of a sweep; `None` if [`crate::report`] makes it from the sweep's files.
-    fn sweep_end(
-        _: &Experiment<Self::Spec>,
-        _: &[TrialEnded<'_, Self>],
-        _folder: &std::path::Path,
-    ) -> Option<String> {
-        None
-    }
 }

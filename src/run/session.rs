@@ -10,7 +10,7 @@ use super::{
 use crate::{
     event::{Outcome, Status},
     plan::Machine,
-    record::{ConsoleOptions, LabTable, RecordError, RunDir, SweepTable, TrialEnd, Verbosity, Warned},
+    record::{ConsoleOptions, RecordError, RunDir, SweepTable, TrialEnd, Verbosity, Warned},
     spec::{Experiment, Problem},
 };
 
@@ -25,21 +25,14 @@ pub struct Session<'a, P: Planned> {
 
 pub struct Ended {
     pub exit: Exit,
-    /// The sweep's folder and the text of [`Planned::sweep_end`].
-    pub sweep: Option<(PathBuf, Option<String>)>,
+    /// The sweep's folder.
+    pub sweep: Option<PathBuf>,
 }
 
 impl From<Exit> for Ended {
     fn from(exit: Exit) -> Self {
         Self { exit, sweep: None }
     }
-}
-
-/// A finished trial of a sweep.
-pub struct TrialEnded<'a, P> {
-    pub end: TrialEnd,
-    /// Its plan, outcome and table rows, if it ran to a recorded end.
-    pub ran: Option<(&'a P, Outcome, LabTable)>,
 }
 
 impl<'a, P: Planned> Session<'a, P> {
@@ -127,7 +120,6 @@ impl<'a, P: Planned> Session<'a, P> {
             color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
             trial,
             warned: self.warned.clone(),
-            table: std::sync::Arc::default(),
         }
     }
 
@@ -142,15 +134,14 @@ impl<'a, P: Planned> Session<'a, P> {
         let warnings = warnings(experiment, prepared, "");
         warnings.print();
         warnings.texts().for_each(|text| self.warned.note(text));
-        let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnded<'_, P>>::new());
+        let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnd>::new());
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
-            let mut ran = None;
             let end = match prepared {
                 _ if self.process.stop.signal().is_some() => {
                     TrialEnd::Skipped { reason: "the sweep was interrupted before it began".into() }
                 }
                 Prepared::SameAs(earlier, devices) => {
-                    let folder = match ended.get(*earlier).map(|earlier| &earlier.end) {
+                    let folder = match ended.get(*earlier) {
                         Some(TrialEnd::Ran { folder, .. }) => folder.clone(),
                         _ => String::new(),
                     };
@@ -161,22 +152,20 @@ impl<'a, P: Planned> Session<'a, P> {
                     self.skip(trial.index, problem)
                 }
                 Prepared::Run(planned) => {
-                    let (end, exit, outcome) = self.trial(planned, &folder, (trial.index, &trial.axes))?;
+                    let (end, exit) = self.trial(planned, &folder, (trial.index, &trial.axes))?;
                     worst = worst.more_severe(exit);
-                    ran = outcome.map(|(outcome, table)| (&**planned, outcome, table));
                     end
                 }
             };
             let values: Vec<_> = trial.axes.iter().map(|(_, value)| value.clone()).collect();
             table.append(trial.index, &values, &end)?;
-            ended.push(TrialEnded { end, ran });
+            ended.push(end);
         }
         table.finish()?;
         if self.process.stop.signal().is_some() {
             worst = self.signal();
         }
-        let text = P::sweep_end(experiment, &ended, folder.path());
-        Ok(Ended { exit: worst, sweep: Some((folder.path().to_owned(), text)) })
+        Ok(Ended { exit: worst, sweep: Some(folder.path().to_owned()) })
     }
 
     fn skip(&self, index: usize, problem: &Problem) -> TrialEnd {
@@ -188,13 +177,12 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// Runs one trial of a sweep in its own folder.
-    #[expect(clippy::type_complexity)]
     fn trial(
         &mut self,
         planned: &P,
         sweep: &RunDir,
         (index, axes): (usize, &[(String, String)]),
-    ) -> Result<(TrialEnd, Exit, Option<(Outcome, LabTable)>), RecordError> {
+    ) -> Result<(TrialEnd, Exit), RecordError> {
         (self.process.begun, self.process.started) = (Instant::now(), Utc::now());
         self.process.load.mark();
         let console = self.console(Some(index));
@@ -204,7 +192,7 @@ impl<'a, P: Planned> Session<'a, P> {
                 let folder = sweep.trial(index, axes)?;
                 name = folder.name();
                 let facts = planned.facts(&ready);
-                execute(&self.process, (planned, ready, facts), &folder, console.clone())
+                execute(&self.process, (planned, ready, facts), &folder, console)
             }
             Err(e) => Err(e),
         };
@@ -213,8 +201,7 @@ impl<'a, P: Planned> Session<'a, P> {
             Ok(outcome) => (outcome.status, outcome.reason.clone()),
             Err(e) => (Status::Failed, Some(e.to_string())),
         };
-        let end = TrialEnd::Ran { status, folder: name, reason };
-        Ok((end, exit, result.ok().map(|outcome| (outcome, console.take_table()))))
+        Ok((TrialEnd::Ran { status, folder: name, reason }, exit))
     }
 }
 
