@@ -3,7 +3,7 @@
 use super::{
     Access, Backward, Cost, Encoder, Kind, Lowering, Operation, Record, Refused, Size, Slice,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 use crate::vector::vectorized;
@@ -165,21 +165,11 @@ pub struct Job {
 
 impl Job {
     #[inline]
-    pub(super) fn run(
-        &self,
-        ([x, ..], [y, ..]): Slices<'_>,
-        context: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, ([x, ..], [y, ..]): Slices<'_>, context: &mut Context<'_>) {
         let (Draws { p, layer, width, first }, at) = (self.draws, &context.at);
         let first_row = (at.position + first) as u64;
         let mask = Mask { seed: at.seed, layer, step: at.step, first_row, p, width };
-        if x.is_empty() {
-            dropout_in_place(mask, y)
-        } else {
-            dropout(mask, x, y)
-        }
-        Ok(())
+        if x.is_empty() { dropout_in_place(mask, y) } else { dropout(mask, x, y) }
     }
 }
 

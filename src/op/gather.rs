@@ -4,7 +4,7 @@ use super::{
     Access, BufferId, Cost, Encoder, Kind, Operation, Record, Refused, Size, Slice, Store,
     record::{FLAG_CHUNK, FLAG_ORDERED, FLAG_VALIDATION},
     reference::Memory,
-    run::{Context, RowFetch, Slices, WorkerState},
+    run::{Context, Failure, RowFetch, Slices},
     split::Split,
 };
 use crate::vector::prefetch;
@@ -108,28 +108,31 @@ pub struct Job {
 
 impl Job {
     #[inline]
-    pub(super) fn run(
-        &self,
-        (_, [x, y, ..]): Slices<'_>,
-        context: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, (_, [x, y, ..]): Slices<'_>, context: &mut Context<'_>) {
         let Self { fetch, width, target_width, in_place } = *self;
         let (bound, start, rows) = (context.bound, context.at.start(fetch), x.len() / width);
         let part = bound.part(fetch.validation);
         let order = matches!(fetch.source, RowSource::Order(_)).then(|| &bound.order[start..start + rows]);
-        match (&part.features, order) {
-            (Store::File(file), Some(order)) => file.read_rows(order, x)?,
-            (Store::File(file), None) => file.read_range(start as u32, x)?,
-            (Store::Memory(_), _) if in_place => {}
-            (Store::Memory(all), Some(order)) => gather(all, order, width, x),
-            (Store::Memory(all), None) => x.copy_from_slice(&all[start * width..][..x.len()]),
+        let read = match (&part.features, order) {
+            (Store::File(file), Some(order)) => file.read_rows(order, x),
+            (Store::File(file), None) => file.read_range(start as u32, x),
+            (Store::Memory(all), order) => {
+                match order {
+                    _ if in_place => {}
+                    Some(order) => gather(all, order, width, x),
+                    None => x.copy_from_slice(&all[start * width..][..x.len()]),
+                }
+                Ok(())
+            }
+        };
+        if let Err(source) = read {
+            context.worker.failure = Some(Failure::Rows(source));
+            return;
         }
         match order {
             Some(order) => gather(&part.targets, order, target_width, y),
             None => y.copy_from_slice(&part.targets[start * target_width..][..y.len()]),
         }
-        Ok(())
     }
 }
 

@@ -130,11 +130,6 @@ impl Layout {
         Slice { buffer, offset: 0, len: self.buffers[buffer.0].len }
     }
 
-    /// Bytes of all buffers but the data.
-    pub fn arena_bytes(&self) -> u64 {
-        self.buffers.iter().fold(0, |sum, b| (aligned(b.len) as u64).saturating_mul(4).saturating_add(sum))
-    }
-
     pub fn parameter_count(&self) -> u64 {
         self.parameters.iter().map(|p| p.elements() as u64).sum()
     }

@@ -3,7 +3,7 @@
 use super::{
     Access, Cost, Encoder, FUNCTION, Kind, Operation, Record, Refused, Size, Slice,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 use crate::vector::{functions::exp, vectorized};
@@ -104,9 +104,8 @@ impl Job {
     pub(super) fn run(
         &self,
         ([prediction, target, ..], [per_row, hits, gradient, _]): Slices<'_>,
-        _: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+        _: &mut Context<'_>,
+    ) {
         let Self { kind, width, total_rows } = *self;
         let mut out = Out { per_row, hits, gradient };
         if kind.classifies() {
@@ -114,7 +113,6 @@ impl Job {
         } else {
             regression(kind, prediction, target, width, (total_rows * width) as f32, &mut out);
         }
-        Ok(())
     }
 }
 

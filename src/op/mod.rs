@@ -50,7 +50,7 @@ pub use input_gradient::InputGradient;
 pub use layer_norm::{LayerNorm, LayerNormBackward, LayerNormGradient};
 pub use layout::{ALIGN, Buffer, BufferId, Layout, Parameter, Role, Slice, aligned};
 pub use linear::Linear;
-pub use log::{Accumulate, Accumulator, LogAppend, Watch};
+pub use log::{Accumulator, Log, LogTarget};
 pub use loss::{Loss, LossKind};
 pub use lowering::{Backward, Lowering};
 pub use phase::Phase;
@@ -66,7 +66,7 @@ pub use update::{Update, UpdateRule};
 pub use weight_gradient::{SUM_ROWS, WeightGradient};
 pub use zero::Zero;
 
-use run::{Context, Slices, WorkerState};
+use run::{Context, Slices};
 use split::Split;
 
 /// What every op must say of itself.
@@ -144,7 +144,7 @@ macro_rules! ops {
 
 ops! {
     Gather, Linear, Activate, Dropout, Loss, InputGradient, ActivateBackward, DropoutBackward, WeightGradient,
-    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, Clip, Update, Mean, LogAppend, Accumulate, Watch,
+    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, Clip, Update, Mean, Log,
 }
 
 macro_rules! jobs {
@@ -162,14 +162,11 @@ macro_rules! jobs {
         })*
 
         impl Job {
-            /// Runs a task on its slices.
-            ///
-            /// # Errors
-            /// Where rows cannot be read.
+            /// Runs a task on its slices; a failure is in the context then.
             #[inline]
-            pub fn run(&self, slices: Slices<'_>, context: &Context<'_>, tally: &mut WorkerState) -> std::io::Result<()> {
+            pub fn run(&self, slices: Slices<'_>, context: &mut Context<'_>) {
                 match self {
-                    $(Self::$job(job) => job.run(slices, context, tally),)*
+                    $(Self::$job(job) => job.run(slices, context),)*
                 }
             }
         }
@@ -181,7 +178,7 @@ jobs! {
     Columns(bias_gradient::Columns), Activation(activation::Job), Dropout(dropout::Job), LayerNorm(layer_norm::Job),
     Loss(loss::Job),
     AllReduce(all_reduce::Job), Zero(zero::Job), Reduce(reduce::Job), Clip(clip::Job), Update(UpdateRule),
-    Log(log::Job),
+    Log(LogTarget),
 }
 
 macro_rules! kinds {

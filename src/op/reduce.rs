@@ -3,7 +3,7 @@
 use super::{
     Access, Cost, Encoder, Kind, Operation, PARTIAL_SUMS, PARTIALS, Record, Refused, Size, Slice,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 use crate::vector::vectorized;
@@ -109,18 +109,12 @@ pub enum Job {
 
 impl Job {
     #[inline]
-    pub(super) fn run(
-        &self,
-        ([of, ..], [to, ..]): Slices<'_>,
-        _: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, ([of, ..], [to, ..]): Slices<'_>, _: &mut Context<'_>) {
         match *self {
             Self::Squares => squares(of, to),
             Self::Root => to[0] = sum(of).sqrt() as f32,
             Self::Mean { scale } => to[0] = (sum(of) * scale) as f32,
         }
-        Ok(())
     }
 }
 

@@ -43,3 +43,11 @@ pub struct Programs {
     /// The last chunk, where that is smaller.
     pub validate_last: Option<Program>,
 }
+
+impl Programs {
+    /// Bytes of all buffers but the data, as [`MemoryPlan`] lays them out.
+    pub fn arena_bytes(&self) -> u64 {
+        let log = self.layout.buffers.get(self.layout.log.0).map_or(0, |log| aligned(log.len));
+        (MemoryPlan::new(self).elements() as u64).saturating_add(log as u64).saturating_mul(4)
+    }
+}

@@ -4,7 +4,6 @@
 #[allow(unsafe_code)]
 mod arena;
 mod backend;
-mod compile;
 mod executor;
 #[allow(unsafe_code)]
 mod pool;

@@ -12,8 +12,8 @@ use std::ops::Range;
 use forward::LossParts;
 
 use super::{
-    Accumulate, Accumulator, AllReduce, Backward, Buffer, BufferId, Layout, Lowering, Mean, Op, Parameter,
-    Phase, Program, Programs, Role, Slice, UpdateRule, Zero, aligned,
+    Accumulator, AllReduce, Backward, Buffer, BufferId, Layout, Log, LogTarget, Lowering, Mean, Op,
+    Parameter, Phase, Program, Programs, Role, Slice, UpdateRule, Zero, aligned,
 };
 use crate::spec::{self, Layer, Loss, Metric, Policy};
 
@@ -175,7 +175,8 @@ impl<'a> Builder<'a> {
             cells.len = 2;
             self.l.push(Mean { of: hits, cell: self.cell(9), scale: 1.0 }, Phase::Log);
         }
-        self.l.push(Accumulate { cells, rows: 1, sums: Accumulator::Validation }, Phase::Log);
+        let to = LogTarget::Sums { rows: 1, sums: Accumulator::Validation };
+        self.l.push(Log { cells, to }, Phase::Log);
         self.end(batch)
     }
 
