@@ -8,7 +8,6 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            abi::bytes_of,
             launch::{Shape, shape},
             memory::{DeviceMemory, Staging},
         },
@@ -101,9 +100,8 @@ impl Steps {
             };
             launches.push(Launch { phase, work });
         }
-        let bytes = bytes_of(&records);
-        let memory = DeviceMemory::new(context, bytes.len(), "the records of a program")?;
-        staging.upload(gpu, memory.at, bytes)?;
+        let memory = DeviceMemory::new(context, size_of_val(&records[..]), "the records of a program")?;
+        staging.upload(gpu, memory.at, &records)?;
         Ok(Self {
             rows: rows(program.batch)?,
             own_rows: rows(program.rows)?,
