@@ -1,7 +1,7 @@
 //! Where each buffer of a trial lies in a device's one block of memory, the arena.
 //!
-//! What lasts from step to step comes first: parameters, the optimizer's state, and gradients, whose gaps between
-//! parameters stay zero. What every step makes anew lies behind it, once as training needs it and once, over the same
+//! What lasts from step to step comes first: parameters, the optimizer's state, gradients, whose gaps between parameters
+//! stay zero, and the scalars of a step. What every step makes anew lies behind it, once as training needs it and once, over the same
 //! memory, as validation does: the two never run at the same time. So a small model's training needs no room for
 //! validation's larger chunks, and fits a multiprocessor.
 
@@ -42,7 +42,7 @@ impl MemoryPlan {
         let layout = &programs.layout;
         let mut lasting = Offsets::default();
         for (i, buffer) in layout.buffers.iter().enumerate() {
-            if matches!(buffer.role, Role::Values | Role::Gradients | Role::State) {
+            if matches!(buffer.role, Role::Values | Role::Gradients | Role::State | Role::Cells) {
                 lasting.add(BufferId(i), buffer.len);
             }
         }
@@ -59,7 +59,7 @@ impl MemoryPlan {
         };
         // With no validation nothing is sized for it: every buffer is there as a whole.
         let whole = |(i, buffer): (usize, &Buffer)| {
-            let lies_here = matches!(buffer.role, Role::Activation | Role::Cells);
+            let lies_here = buffer.role == Role::Activation;
             lies_here.then_some((BufferId(i), buffer.len))
         };
         let alone = programs.validate.is_none();

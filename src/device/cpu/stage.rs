@@ -77,26 +77,24 @@ pub fn tasks(
     // from the one before. One thread needs none.
     let mut due = vec![threads > 1; threads];
     for (number, step) in steps.into_iter().enumerate() {
-        let parties = parties(&step, threads + number);
-        if threads > 1 && !prover.admits(&parties) {
+        let shared_party = threads + number;
+        if threads > 1 && !prover.admits(&parties(&step, shared_party)) {
             prover.barrier();
             wait(&mut tasks, &due);
             due.fill(true);
         }
-        let verified = parties.iter().map(|(party, access)| prover.verify(*party, access));
-        let mut verified = verified.collect::<Result<Vec<_>, _>>()?.into_iter();
         match step {
             Step::Each(drafts) => {
-                for ((draft, own), due) in drafts.into_iter().zip(&mut tasks).zip(&mut due) {
-                    if let (Some(Draft { job, phase, .. }), Some(access)) = (draft, verified.next()) {
-                        let (share, barrier) = (Share::Own(access), std::mem::take(due));
-                        own.push(Task { job: Some(job), share, barrier, phase });
-                    }
+                for (thread, draft) in drafts.into_iter().enumerate() {
+                    let Some(Draft { job, access, phase }) = draft else { continue };
+                    let share = Share::Own(prover.verify(thread, &access)?);
+                    let barrier = std::mem::take(&mut due[thread]);
+                    tasks[thread].push(Task { job: Some(job), share, barrier, phase });
                 }
             }
             Step::Shared(shared) => {
-                let Shared { draft: Draft { job, phase, .. }, grid, widths } = *shared;
-                let Some(access) = verified.next() else { continue };
+                let Shared { draft: Draft { job, phase, access }, grid, widths } = *shared;
+                let access = prover.verify(shared_party, &access)?;
                 let pool = Arc::new(Pool::new(access, grid, widths, threads));
                 for (own, due) in tasks.iter_mut().zip(&mut due) {
                     let share = Share::Shared(Arc::clone(&pool));
