@@ -9,8 +9,8 @@ use crate::{
 /// Steps of a block of a probe.
 pub const STEPS: usize = 64;
 
-/// Rectifiers of the two models by which instructions are measured: what the longer takes longer is the cost of its
-/// further instructions.
+/// Rectifiers of the two models by which instructions are measured: their difference in time is the cost of the further
+/// instructions.
 pub const SHORT_AND_LONG: [usize; 2] = [2, 34];
 
 /// A model on one number that does next to no work, of `activations` rectifiers.

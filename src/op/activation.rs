@@ -26,7 +26,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// All, in the order of their numbers in kernels, from 1; 0 is none.
+    /// In the order of `kernels/abi.cuh`, where 0 is none.
     pub const ALL: [Self; 4] = [Self::Relu, Self::Gelu, Self::Tanh, Self::Sigmoid];
 
     /// Its number in kernels.

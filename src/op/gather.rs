@@ -92,7 +92,7 @@ impl Operation for Gather {
     }
 }
 
-/// Four numbers per thread where rows are whole quads.
+/// Four elements per thread where rows are whole quads.
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::of_threads((r.product(r.rows, r.inputs) / 4).max(r.product(r.rows, r.outputs)), multiprocessors)
 }
@@ -136,11 +136,11 @@ impl Job {
     }
 }
 
-/// How far ahead rows are asked for, in numbers: 24 KiB, a small part of the second-level cache, and several times what a
-/// core has under way from memory at a time.
+/// Prefetch distance in elements: 24 KiB, a small part of the L2 cache, and several times what a core can have in flight
+/// from memory.
 const AHEAD: usize = 6144;
 
-/// And in rows: at least of long ones, at most of short ones.
+/// And in rows: the least, for long rows, and the most, for short ones.
 const ROWS_AHEAD: [usize; 2] = [2, 48];
 
 /// Copies rows `order[0], order[1], ...` of `from` (`[_, width]`) to `to`.

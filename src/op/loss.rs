@@ -11,7 +11,7 @@ use crate::vector::{functions::exp, vectorized};
 /// What is minimized; definitions in [`crate::spec::Loss`].
 pub type LossKind = crate::spec::Loss;
 
-/// All, in the order of their numbers in kernels.
+/// In the order of `kernels/abi.cuh`.
 pub(super) const KINDS: [LossKind; 4] =
     [LossKind::Mse, LossKind::L1, LossKind::Huber, LossKind::CrossEntropy];
 
@@ -170,7 +170,7 @@ struct Out<'a> {
     gradient: &'a mut [f32],
 }
 
-/// Losses of numbers. `terms` is what the mean is over: all rows of the batch times the width.
+/// Losses of regression. `terms` is what the mean is over: all rows of the batch times the width.
 fn regression(
     kind: LossKind,
     prediction: &[f32],

@@ -183,7 +183,7 @@ jobs! {
 
 macro_rules! kinds {
     ($($kind:ident, $kernel:literal, $function:literal, $size:path;)*) => {
-        /// The GPU kernels of ops, by their numbers there.
+        /// The GPU kernels of ops; the discriminants are those of `kernels/abi.cuh`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(i32)]
         pub enum Kind {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::vector::matmul::{Epilogue, Lhs, Lines, Rhs, Source};
 
-/// A product's tiles are shared by whoever is free where each thread has at least this many, ...
+/// Idle threads take tiles from others where each thread has at least this many, ...
 const SHARED_TILES: usize = 4;
 
 /// ... as wide as two of the widest tiles, ...
@@ -22,7 +22,7 @@ const SHARED_TERMS: usize = 3 << 20;
 /// Columns up to which a GPU's products have ways of their own (`SLIM` of kernels/product.cu).
 pub const SLIM: i32 = 16;
 
-/// Adds a product's tasks: its tiles for whoever is free, where there are enough of them, or else shares of `unit` rows.
+/// Adds a product's tasks: a pool of tiles where there are enough of them, else shares of `unit` rows.
 pub(super) fn split(
     split: &mut Split<'_>,
     shape: [usize; 3],

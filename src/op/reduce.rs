@@ -25,7 +25,7 @@ pub struct Mean {
     pub scale: f64,
 }
 
-/// Up to this many numbers one block of a GPU sums alone (`TEAM_SUM` of kernels/common.cuh).
+/// One block of a GPU sums up to this many elements alone (`TEAM_SUM` of kernels/common.cuh).
 const ONE_BLOCK: usize = 8192;
 
 fn access(of: Slice, cell: Slice) -> Access {
@@ -96,7 +96,7 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::new(r.product(r.n, 1).div_ceil(4096), multiprocessors.min(PARTIALS as u32))
 }
 
-/// Reads numbers, writes one or several sums.
+/// Reads elements, writes one or several sums.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
     /// A sum of squares per chunk.
@@ -139,7 +139,7 @@ pub fn sum_of_squares(values: &[f32]) -> f64 {
     )
 }
 
-/// Sums of squares of each chunk of [`CHUNK`] numbers.
+/// Sums of squares of each chunk of [`CHUNK`] elements.
 fn squares(values: &[f32], partial: &mut [f32]) {
     for (chunk, partial) in values.chunks(CHUNK).zip(partial) {
         *partial = vectorized(

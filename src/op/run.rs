@@ -51,7 +51,7 @@ impl RowFetch {
 /// The training rows that the next step fetches by the epoch's order.
 #[derive(Clone, Copy, Debug)]
 pub struct NextRows {
-    /// How far behind this step's first row they begin.
+    /// Rows from this step's first row to their first.
     pub first: usize,
     pub rows: usize,
     pub width: usize,
@@ -68,13 +68,12 @@ pub struct Part {
 /// Data bound to the device: the host's own memory, or its files.
 #[derive(Default)]
 pub struct BoundData {
-    /// Of training and of validation.
+    /// Training rows, then validation rows.
     pub parts: [Part; 2],
     pub order: Arc<Vec<u32>>,
 }
 
-/// Numbers that are brought near while a product computes at most, half a MiB: more would drive out of the second-level
-/// cache what it works on.
+/// Maximum elements prefetched while a product computes, half a MiB: more would evict its operands from the L2 cache.
 const MOST_UPCOMING: usize = 1 << 17;
 
 impl BoundData {
@@ -82,7 +81,7 @@ impl BoundData {
         &self.parts[usize::from(validation)]
     }
 
-    /// So many rows of that width where they lie; their copies where that is in a file, or where copies were made anyway.
+    /// `rows` rows of `width` in place; their copies if they are in a file or were copied anyway.
     pub fn lines<'a>(
         &'a self,
         in_place: Option<RowFetch>,

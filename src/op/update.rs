@@ -14,7 +14,7 @@ pub struct Update {
     pub rule: UpdateRule,
     pub values: Slice,
     pub gradients: Slice,
-    /// The rule's numbers per parameter, in place: all first ones, then all second ones, and so on.
+    /// The rule's state, in place: the first number of every parameter, then the second of every one, and so on.
     pub state: Option<Slice>,
 }
 

@@ -16,9 +16,9 @@ pub use memory_plan::{MemoryPlan, Offsets};
 /// The instructions of one kind of step, for one number of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// Rows of the global batch: by so many the position moves on.
+    /// Rows of the global batch, by which the position advances.
     pub batch: usize,
-    /// Of these, the rows of this device.
+    /// This device's rows of the batch.
     pub rows: usize,
     pub instructions: Vec<Instruction>,
 }

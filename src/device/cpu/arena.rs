@@ -12,11 +12,11 @@ use crate::{
     program::{MemoryPlan, Offsets},
 };
 
-/// A cache line of numbers: the arena's unit of alignment.
+/// A cache line: the arena's unit of alignment.
 #[repr(C, align(64))]
 struct Line(UnsafeCell<[f32; ALIGN]>);
 
-/// A run of numbers within the arena.
+/// A range of elements within the arena.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     start: usize,
@@ -70,7 +70,7 @@ impl Arena {
         if is_validation { &self.plan.validate } else { &self.plan.train }
     }
 
-    /// The numbers of a slice, for one who has the arena to himself; `None` where it has no place.
+    /// A slice's elements, for the only user of the arena; `None` where the slice has no place.
     pub fn get_mut(&mut self, slice: Slice) -> Option<&mut [f32]> {
         let start = self.plan.place(slice)? as usize;
         Some(self.span_mut(Span { start, len: slice.len }))
@@ -103,7 +103,7 @@ impl<'a> Prover<'a> {
         parties.iter().all(|(party, access)| self.since_barrier.admits(*party, access))
     }
 
-    /// All threads meet before what is proven from here on.
+    /// A barrier stands before what is proven from here on.
     pub fn barrier(&mut self) {
         self.since_barrier = Window::default();
     }
@@ -151,9 +151,8 @@ impl Verified {
     /// The slices of a task, in the order declared.
     ///
     /// # Safety
-    /// `arena` is the one that verified it. The caller is the thread it was verified for, has met the others at the
-    /// barrier before its stage, will meet them at the next only when it no longer uses the slices, and holds no other
-    /// slice of the arena.
+    /// `arena` is the one that verified it. The caller is the thread it was verified for, has passed the barrier
+    /// before the task, reaches the next one only when it no longer uses the slices, and holds no other slice of the arena.
     #[inline(always)]
     pub unsafe fn borrow<'a>(&self, arena: &'a Arena) -> Slices<'a> {
         let base = arena.lines.as_ptr().cast::<f32>().cast_mut();
@@ -184,7 +183,7 @@ impl Verified {
     /// Where the part is not within the write.
     ///
     /// # Safety
-    /// As for [`borrow_reads`](Self::borrow_reads), and none but the caller has a part of the same numbers.
+    /// As for [`borrow_reads`](Self::borrow_reads), and only the caller has a part of these elements.
     #[expect(clippy::mut_from_ref, reason = "of parts that do not overlap, as the caller promises")]
     pub unsafe fn borrow_part<'a>(
         &self,

@@ -1,4 +1,4 @@
-//! Every turn once, in the order of its tile's passes, whoever is slow, gone, or has come by often.
+//! Every turn is taken once, in the order of its tile's passes, also if a member is slow or gone.
 
 use std::sync::{Arc, Mutex};
 

@@ -23,7 +23,7 @@ pub struct Task {
     /// `None` where the thread only waits at the barrier.
     pub job: Option<Job>,
     pub share: Share,
-    /// Whether the team meets before it.
+    /// Whether the thread waits for the team before it.
     pub barrier: bool,
     pub phase: Phase,
 }
@@ -73,8 +73,8 @@ pub fn tasks(
 ) -> Result<Vec<Vec<Task>>, String> {
     let mut prover = Prover::new(arena, is_validation);
     let mut tasks: Vec<Vec<Task>> = (0..threads).map(|_| Vec::new()).collect();
-    // Which threads have yet to meet the others. The first stage begins with a barrier, too, which separates this step
-    // from the one before. One thread needs none.
+    // Which threads have yet to wait at the latest barrier. A step begins with one, which separates it from the step
+    // before. One thread needs none.
     let mut due = vec![threads > 1; threads];
     for (number, step) in steps.into_iter().enumerate() {
         let shared_party = threads + number;

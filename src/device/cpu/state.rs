@@ -114,8 +114,8 @@ impl State {
     }
 
     /// # Safety
-    /// Of all that walk this state at the same time, each has another seat of the team for which the set was compiled; it
-    /// has none where it walks alone, a set for one.
+    /// Threads that run tasks of this state at the same time each have another token of the team for which the set was
+    /// compiled. Without a token the caller is alone, and the set was compiled for one thread.
     unsafe fn run_tasks(
         &self,
         set: &Set,

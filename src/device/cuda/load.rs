@@ -99,7 +99,7 @@ impl CudaExecutor {
         let mut sums = None;
         match way {
             GradientReducer::Alone => {}
-            GradientReducer::Peers(ranks) => gpu.sums = Some(QueuedSums::Peers(*ranks)),
+            GradientReducer::Peers(ranks) => gpu.sums = Some(QueuedSums::Peers(ranks)),
             GradientReducer::Nccl(ranks) => gpu.sums = Some(QueuedSums::Nccl(ranks)),
             GradientReducer::Host(collective) => {
                 sums = Some(HostAllReduce::new(&context, collective, reduced)?);

@@ -1,8 +1,8 @@
 //! Lowering: a Sequential, its loss and its optimizer become the programs of a trial.
 //!
 //! The backward pass is laid out so that all gradients of activations come first, then all gradients of parameters:
-//! the first kind needs only its own rows, the second needs all of them, so that a team of threads that share rows
-//! meets but once in between.
+//! the first kind needs only its own rows, the second needs all of them, so a team of threads that share rows needs only
+//! one barrier in between.
 
 mod finish;
 mod forward;
@@ -207,7 +207,7 @@ impl<'a> Builder<'a> {
             self.norm_before_update();
         }
         self.update();
-        // All devices have the same numbers then: the first one keeps them.
+        // All devices hold equal cells here; the first one logs them.
         if self.o.shard.rank == 0 {
             self.log(batch);
         }

@@ -34,7 +34,7 @@ const MOST_BLOCKS: usize = 32;
 /// `STOPPED` of kernels/peer.cu.
 const STOPPED: u64 = 0xff;
 const WORD: usize = size_of::<u64>();
-/// Words before the numbers: of each block its own calls, then those of every rank's.
+/// Words before the elements: each block's own calls, then those of every rank.
 const WORDS: usize = MOST_BLOCKS * (1 + MOST_PEERS);
 
 /// `Peers` of kernels/peer.cu.
@@ -230,7 +230,7 @@ impl PeerAllReduce {
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let arguments = arguments![at, elements as u64, table.at, run, limit_ns];
         let shape = Shape { blocks: self.shared.blocks, threads: THREADS, shared_bytes: 0, together: true };
-        // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the numbers, and what the table names lives as
+        // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the elements, and what the table names lives as
         // long as this does.
         unsafe { launch(context, stream, self.kernels.peer_sum, shape, arguments, "peer_sum") }
     }

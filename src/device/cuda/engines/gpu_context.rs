@@ -22,7 +22,7 @@ use crate::{
 pub enum QueuedSums {
     Nccl(Communicator),
     /// By our kernel.
-    Peers(PeerAllReduce),
+    Peers(Box<PeerAllReduce>),
 }
 
 /// Fields are dropped in this order: each before what it uses.

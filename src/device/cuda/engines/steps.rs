@@ -128,7 +128,7 @@ fn too_large(n: usize) -> String {
     )
 }
 
-/// Numbers that an instruction makes.
+/// Elements that an instruction writes.
 fn elements(r: &Record) -> u64 {
     r.product(r.rows, r.inputs).max(r.product(r.rows, r.outputs)).max(r.product(r.n, 1))
 }

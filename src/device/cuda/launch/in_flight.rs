@@ -167,15 +167,6 @@ impl InFlightQueue {
         }
     }
 
-    /// All blocks, in order; all must be done.
-    pub fn all(&mut self) -> Result<Vec<Done>, DeviceError> {
-        let mut done = Vec::new();
-        for i in 0..PLACES {
-            done.extend(self.take((self.next + i) % PLACES)?);
-        }
-        Ok(done)
-    }
-
     /// The blocks that are done, in order.
     pub fn finished(&mut self) -> Result<Vec<Done>, DeviceError> {
         let mut done = Vec::new();

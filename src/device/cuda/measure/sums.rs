@@ -52,7 +52,7 @@ fn by_nccl(gpus: &[Gpu]) -> Result<Figures, String> {
 fn by_peers(gpus: &[Gpu]) -> Result<Figures, String> {
     let most = ((peer_bytes(gpus.len()) / 4) as usize, LARGE.1);
     let (ranks, abort) = connect(gpus, most.0, LIMIT)?;
-    measured(gpus, (ranks, &abort), most, QueuedSums::Peers)
+    measured(gpus, (ranks, &abort), most, |peers| QueuedSums::Peers(Box::new(peers)))
 }
 
 /// Every GPU takes its memory before the first sum: allocation may wait for a GPU that is in a sum.
