@@ -83,13 +83,17 @@ impl GpuContext {
     }
 
     pub fn nccl(&self) -> Option<&Communicator> {
-        self.sums.as_ref().and_then(|sums| if let QueuedSums::Nccl(nccl) = sums { Some(nccl) } else { None })
+        match &self.sums {
+            Some(QueuedSums::Nccl(nccl)) => Some(nccl),
+            _ => None,
+        }
     }
 
     pub fn peers(&self) -> Option<&PeerAllReduce> {
-        self.sums
-            .as_ref()
-            .and_then(|sums| if let QueuedSums::Peers(peers) = sums { Some(peers) } else { None })
+        match &self.sums {
+            Some(QueuedSums::Peers(peers)) => Some(peers),
+            _ => None,
+        }
     }
 
     /// Records that a block was queued, with its worst-case seconds.
