@@ -3,7 +3,7 @@
 
 use super::{AllReduceRates, Bottleneck, DeviceId, Engine, Gpu, MachineRates, Processor, ReadCost};
 use crate::{
-    program::{Cost, Gather, Layout, Op, Phase, Program, Programs, RowSource},
+    program::{Cost, Gather, Op, Phase, Program, Programs, RowSource},
     spec::Precision,
 };
 
@@ -124,7 +124,8 @@ pub struct LowerBound {
 impl LowerBound {
     /// The bound of a trial whose resident data take `data_bytes`, on a device of that speed.
     pub fn new(programs: &Programs, speed: Speed, data_bytes: u64) -> Self {
-        let work = |program: &Program| StepWork::new(program, &programs.layout, &speed, data_bytes);
+        let arena_bytes = programs.arena_bytes();
+        let work = |program: &Program| StepWork::new(program, arena_bytes, &speed, data_bytes);
         Self {
             rates: speed.rates,
             cost: programs.train.cost(),
@@ -171,9 +172,8 @@ impl LowerBound {
 }
 
 impl StepWork {
-    fn new(program: &Program, layout: &Layout, speed: &Speed, data_bytes: u64) -> Self {
+    fn new(program: &Program, working_set: u64, speed: &Speed, data_bytes: u64) -> Self {
         let Speed { rates, rows_bytes_per_s, cache_bytes, sums, upload_bytes_per_s, fetch } = *speed;
-        let working_set = layout.arena_bytes();
         let fetched = fetch.is_some_and(|fetch| fetch.in_step);
         // The rate, and whether it is that of the caches.
         let from = |bytes: u64, [cache, memory]: [f64; 2]| {

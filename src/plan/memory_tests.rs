@@ -74,7 +74,7 @@ fn the_batch_that_would_fit_is_named() {
 #[test]
 fn what_each_virtual_device_needs_is_told() {
     let whole = planned(&["devices.num_gpus=2"], &machine(&[gpu(true, 1), gpu(true, 1)], 1 << 40));
-    let arena = whole.expect("it fits").peers[0].layout.arena_bytes();
+    let arena = whole.expect("it fits").peers[0].arena_bytes();
     let (data, free) = (50_000 * 101 * 4, 40_000_000);
     let small = machine(&[gpu(true, 1), gpu(true, 1)], free);
     let problem = planned(&["devices.num_gpus=2"], &small).expect_err("it is too large");
@@ -118,7 +118,7 @@ fn chunks_are_counted_where_they_are() {
     let two = planned(gpus(true), "data.shuffle=true", much).expect("it fits");
     let chunks = two.chunks.expect("chunks");
     assert_eq!((chunks.train, chunks.validation), (20_000, 3_000));
-    let arenas = [&two.programs, &two.peers[0]].map(|programs| programs.layout.arena_bytes());
+    let arenas = [&two.programs, &two.peers[0]].map(|programs| programs.arena_bytes());
     let devices = arenas.map(|arena| arena + train / 2 + validation / 2);
     assert_eq!((&two.footprint.devices[..], two.footprint.host), (&devices[..], held));
     let needed = held + devices[0] + devices[1];

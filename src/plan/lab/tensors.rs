@@ -121,6 +121,7 @@ pub(super) fn steps(
 }
 
 impl Tour<'_> {
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind of step")]
     fn step(&mut self, index: usize, step: &Step) -> StepPlan {
         let outlook = self.outlook(index, step);
         let before = self.values.len();
