@@ -13,6 +13,7 @@ use crate::{
 };
 
 impl Tour<'_> {
+    #[allow(clippy::too_many_lines, reason = "a check per operand, then an op per layer")]
     pub(super) fn net(&mut self, index: usize, step: &Step, net: &Net) -> Option<(Action, Made)> {
         let key = format!("tensors.step.{index}.net");
         let mut now = *self.made.get(&net.input)?;

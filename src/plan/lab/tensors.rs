@@ -121,7 +121,6 @@ pub(super) fn steps(
 }
 
 impl Tour<'_> {
-    #[allow(clippy::too_many_lines, reason = "an arm for each kind of step")]
     fn step(&mut self, index: usize, step: &Step) -> StepPlan {
         let outlook = self.outlook(index, step);
         let before = self.values.len();
@@ -145,6 +144,7 @@ impl Tour<'_> {
     }
 
     /// What a step does and makes; `None` where it cannot work, which has been reported.
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind of step")]
     fn lower(&mut self, index: usize, step: &Step) -> Option<(Action, Option<Made>)> {
         let key = format!("tensors.step.{index}.{}", step.op.name());
         let (asked, device) = step.device.map_or(self.first, |name| (name, self.find(name)));
