@@ -8,7 +8,12 @@
 //! charged with no more than the time in which the GPU stood idle. Resident rows are moved before the first step, so they
 //! come first there; streamed ones come after the log. The rest is idle time that nothing explains.
 
-use super::{DeviceId, LowerBound, Origin, Processor, TimeBreakdown, Trial};
+use super::{
+    devices::DeviceId,
+    lower_bound::{Bottleneck, LowerBound, TimeBreakdown},
+    rates::{Origin, Processor},
+    trial::Trial,
+};
 use crate::spec::Policy;
 
 /// What a run spent its training time on, in seconds over all its steps, as measured.
@@ -34,29 +39,6 @@ pub struct Measured {
     pub all_reduce_s: f64,
     /// Times that the host waited for the device in order to log.
     pub log_waits: u64,
-}
-
-/// What time goes into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bottleneck {
-    /// Multiplications and additions.
-    Arithmetic,
-    /// Moving bytes between memory and processor.
-    Memory,
-    /// The fixed cost of instructions.
-    Overhead,
-    /// Sums over devices.
-    AllReduce,
-    /// Rows on their way to the device.
-    Transfer,
-    /// Rows on their way out of their file.
-    File,
-    /// Metrics on their way to the host.
-    Log,
-    /// A GPU that has nothing to do, for no measured reason.
-    Idle,
-    /// Nothing that was measured.
-    Unexplained,
 }
 
 /// Seconds of a run and what they went into.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Gpu, Machine};
+use super::machine::{Gpu, Machine};
 use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
 
 /// Lists up to this length are spelled out.
@@ -168,7 +168,6 @@ fn gpu_list(n: u32) -> Vec<DeviceName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::MachineRates;
     use crate::spec::{EngineChoice, LrScaling, Precision, Scaling};
 
     fn asked(request: Request, on_missing: OnMissing) -> Devices {
@@ -184,15 +183,8 @@ mod tests {
 
     fn machine(gpus: u32) -> Machine {
         let gpu = Gpu { is_virtual: false, ..Gpu::virtual_of(1 << 30) };
-        Machine {
-            gpus: vec![gpu; gpus as usize],
-            no_gpu: "no NVIDIA driver is here".into(),
-            memory_available: 1 << 30,
-            cache_bytes: 1 << 20,
-            instruction_set: "avx2".into(),
-            rates: MachineRates::typical("avx2"),
-            sum_rates: None,
-        }
+        let no_gpu = "no NVIDIA driver is here".into();
+        Machine { no_gpu, ..Machine::typical(vec![gpu; gpus as usize], 1 << 30) }
     }
 
     fn used(request: Request, on_missing: OnMissing, gpus: u32) -> String {

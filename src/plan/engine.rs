@@ -1,7 +1,4 @@
-//! The engines that run steps, and the choice between the CPU's; [`super::gpu`] chooses a GPU's.
-
-use super::{LowerBound, TEAM_MARGIN};
-use crate::{spec::EngineChoice, units};
+//! The engines that run steps.
 
 /// What runs the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +20,7 @@ pub enum Engine {
 impl Engine {
     /// Whether it runs on a GPU, asynchronously to the host.
     pub fn is_gpu(self) -> bool {
-        matches!(self, Self::Persistent | Self::Cooperative | Self::Graph | Self::Launch)
+        !matches!(self, Self::Serial | Self::Team)
     }
 
     /// The word in `summary.csv`.
@@ -39,29 +36,35 @@ impl Engine {
     }
 }
 
-/// A team pays if its barriers cost less than sharing the work saves.
-pub(super) fn on_the_cpu(choice: EngineChoice, lower_bound: &LowerBound, threads: usize) -> (Engine, String) {
-    // Work beside a step is not shared.
-    let [alone, together] = [1, threads].map(|threads| lower_bound.settled_s(threads));
-    let of_file = match lower_bound.fetch {
-        Some(fetch) if fetch.in_step => ", with rows at typical rates of a file",
-        _ => "",
-    };
-    match choice {
-        EngineChoice::Serial => (Engine::Serial, "the spec asks for it".into()),
-        EngineChoice::Team if threads > 1 => (Engine::Team, "the spec asks for it".into()),
-        _ if threads <= 1 => (Engine::Serial, "there is one thread".into()),
-        _ if together < TEAM_MARGIN * alone => (
-            Engine::Team,
-            format!(
-                "a step of {} shared by {threads} threads may take {}{of_file}",
-                units::seconds(alone),
-                units::seconds(together)
-            ),
-        ),
-        _ => {
-            let alone = units::seconds(alone);
-            (Engine::Serial, format!("a step of {alone} is too short for threads to share{of_file}"))
-        }
-    }
+/// Why a trial has its engine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EngineReason {
+    /// The spec names it.
+    Spec,
+    /// The host has one thread for it.
+    OneThread,
+    /// Each of several CPU devices has one thread.
+    ThreadPerDevice,
+    /// A team must save enough of a step's time, in seconds by one thread and by all.
+    Threads {
+        /// By one thread.
+        alone_s: f64,
+        /// By all.
+        together_s: f64,
+        /// All threads.
+        threads: usize,
+        /// Whether the step reads rows of a file, at typical rates.
+        reads_file: bool,
+    },
+    /// All-reduce is queued among the kernels, so that a graph can hold it.
+    QueuedSums,
+    /// All-reduce takes place on the host, between launches.
+    SumsOnHost,
+    /// The least seconds of a step, in ascending order.
+    Fastest {
+        /// Each engine that can run the trial.
+        steps_s: Vec<(Engine, f64)>,
+        /// Whether they follow from measured rates.
+        measured: bool,
+    },
 }

@@ -1,6 +1,6 @@
 //! Shapes: each layer's input is what the one before puts out; the last must fit the targets.
 
-use super::DatasetInfo;
+use super::dataset_info::DatasetInfo;
 use crate::{
     spec::{Layer, Model, Problem},
     units,

@@ -1,9 +1,19 @@
 //! A planned trial.
 
 use super::{
-    AllReducePlan, Chunks, DatasetInfo, Engine, Footprint, LayerRow, LowerBound, ResolvedDevices, gpu,
+    all_reduce::AllReducePlan,
+    chunks::Chunks,
+    dataset_info::DatasetInfo,
+    devices::ResolvedDevices,
+    engine::{Engine, EngineReason},
+    footprint::Footprint,
+    lower_bound::LowerBound,
+    shapes::LayerRow,
 };
-use crate::{program::Programs, spec::Spec};
+use crate::{
+    program::{Programs, is_large},
+    spec::{Optimizer, Schedule, Spec},
+};
 
 /// One trial, ready to run.
 #[derive(Clone, Debug)]
@@ -17,7 +27,7 @@ pub struct Trial {
     /// The engine.
     pub engine: Engine,
     /// The reason for the engine.
-    pub engine_reason: String,
+    pub engine_reason: EngineReason,
     /// The all-reduce method, for several devices with GPUs among them.
     pub sums: Option<AllReducePlan>,
     /// CPU threads that run steps.
@@ -58,11 +68,40 @@ impl Trial {
 
     /// Whether a step has a product that the GPU's library computes.
     pub fn has_large_product(&self) -> bool {
-        gpu::has_large_product(&self.programs)
+        has_large_product(&self.programs)
+    }
+
+    /// The number of devices.
+    pub fn world_size(&self) -> usize {
+        self.devices.used.len()
+    }
+
+    /// Rows of a step, over all devices and on one: under weak scaling the step's rows grow with the devices, if there are
+    /// enough rows.
+    pub fn batches(&self) -> [usize; 2] {
+        [self.programs.train.batch, self.spec.data.batch_size.min(self.facts.train_rows)]
+    }
+
+    /// The factor of the learning rate for the number of devices.
+    pub fn lr_factor(&self) -> f64 {
+        let [all, one] = self.batches();
+        let ratio = if self.world_size() == 1 { 1.0 } else { all as f64 / one as f64 };
+        self.spec.devices.lr_scaling.factor(ratio)
+    }
+
+    /// The optimizer and the schedule with scaled learning rates.
+    pub fn effective_optimizer(&self) -> (Optimizer, Schedule) {
+        let factor = self.lr_factor();
+        (self.spec.optimizer.clone().with_lr_times(factor), self.spec.schedule.clone().with_lr_times(factor))
     }
 
     /// Each device's programs, in the order of [`ResolvedDevices::used`].
     pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
         std::iter::once(&self.programs).chain(&self.peers)
     }
+}
+
+/// Whether a step has a product that the GPU's library computes, so that its update must stand apart from it.
+pub(super) fn has_large_product(programs: &Programs) -> bool {
+    programs.train.instructions.iter().any(|i| i.op.product().is_some_and(is_large))
 }

@@ -19,7 +19,9 @@ mod lines;
 mod messages;
 mod metrics;
 mod model_file;
+mod plan_messages;
 mod recorder;
+mod remarks;
 mod row_file;
 mod run_dir;
 mod run_log;
@@ -63,6 +65,8 @@ pub use trace::TraceJson;
 pub use transfers::TransfersCsv;
 
 pub(crate) use messages::{cause, devices_in_words, of_build};
+pub use plan_messages::{all_reduce, engine, weak_scaling};
+pub use remarks::remarks;
 
 /// Consumes events.
 pub trait Sink: Send {

@@ -15,7 +15,7 @@ use crate::{
     data::{Dataset, FileFingerprint, Weights, read_weights},
     event::{Event, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, DatasetInfo, Machine, PlanError, ResolvedDevices, Trial},
-    record::{EventSender, RecordError, RunDir, RunFiles, Stopped, write_model},
+    record::{self, EventSender, RecordError, RunDir, RunFiles, Stopped, write_model},
     spec::{GpuCount, Init, OnMissing, Problem, Request, Spec},
     train::{self, Closed, DeviceGroup, StopFlag, Trained, exported, initial_values},
 };
@@ -93,7 +93,7 @@ impl Planned for Trial {
     }
 
     fn remarks(&self) -> Vec<String> {
-        self.remarks()
+        record::remarks(self)
     }
 
     fn ready(&self, datasets: &mut Datasets) -> Result<Ready<'_>, ExecuteError> {
@@ -120,13 +120,13 @@ impl Planned for Trial {
             name: &self.spec.name,
             hash8: self.spec.hash8(),
             toml: self.spec.to_toml(),
-            notes: self.scaling_in_words().into_iter().collect(),
+            notes: record::weak_scaling(self).into_iter().collect(),
             gpus: &self.gpus,
             threads: self.threads,
             instruction_set: &self.instruction_set,
             precision: self.spec.devices.precision.name(),
             timed_by: timed_by(self),
-            sums: ready.sums.as_ref().map(AllReducePlan::in_words),
+            sums: ready.sums.as_ref().map(record::all_reduce),
             libraries: [self.engine.is_gpu() && self.has_large_product(), nccl],
             system: Some(self.spec.logging.system_every_s.map(Duration::from_secs_f64)),
             files: RunFiles::Training(&self.spec.logging),

@@ -10,7 +10,7 @@ use crate::{
         Block, Device, Executor, Meters, Moved, Ran,
         cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
     },
-    plan::{Gpu, Machine, MachineRates, Trial, plan},
+    plan::{Gpu, Machine, Trial, plan},
     program::{Accumulator, BufferId},
     spec,
     train::initial_values,
@@ -93,16 +93,7 @@ fn trial(folder: &std::path::Path, policy: &str) -> Trial {
         spec::load(&path, &[format!("logging.policy={policy}")]).unwrap_or_else(|_| panic!("a spec"));
     let spec = &experiment.trials[0].spec;
     let facts = data::open(&spec.data, Task::Regression, 0, u64::MAX).expect("data").facts();
-    let gpu = Gpu::virtual_of(1 << 30);
-    let machine = Machine {
-        gpus: vec![gpu; 2],
-        no_gpu: String::new(),
-        memory_available: 1 << 30,
-        cache_bytes: 1 << 20,
-        instruction_set: String::new(),
-        rates: MachineRates::typical(""),
-        sum_rates: None,
-    };
+    let machine = Machine::typical(vec![Gpu::virtual_of(1 << 30); 2], 1 << 30);
     plan(spec, facts, &machine, 1).expect("a plan")
 }
 
