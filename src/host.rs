@@ -27,7 +27,6 @@ pub use write_out::start_writing;
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
-/// The processor's name.
 pub fn cpu_model() -> Option<String> {
     model_in(&cpuinfo_head()?)
 }
@@ -150,7 +149,6 @@ fn size_of_cache(cache: &str) -> Option<u64> {
     Some(number.parse::<u64>().ok()? * unit * 1024)
 }
 
-/// The kernel's release.
 pub fn kernel() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned())
 }

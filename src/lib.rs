@@ -36,15 +36,21 @@
 //! | [`report`] | run folders into tables and comparisons |
 //! | [`cli`] | the command line: arguments, commands, printing |
 
+// `missing_docs` is allowed where only this program is the user: there a name that says enough has no doc.
 pub mod cli;
+#[allow(missing_docs)]
 pub mod collective;
 pub mod data;
+#[allow(missing_docs)]
 pub mod device;
 pub mod event;
+#[allow(missing_docs)]
 pub mod host;
 mod lab;
+#[allow(missing_docs)]
 pub mod op;
 pub mod plan;
+#[allow(missing_docs)]
 pub mod program;
 pub mod random;
 pub mod record;

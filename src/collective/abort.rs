@@ -20,19 +20,16 @@ impl Abort {
         Self::new(|| {})
     }
 
-    /// Ends the waits.
     pub fn now(&self) {
         (self.0)();
     }
 
-    /// A guard that aborts on drop.
     pub fn guard(&self) -> Guard<'_> {
         Guard(Some(self))
     }
 }
 
 impl Guard<'_> {
-    /// Drops the guard without an abort.
     pub fn defuse(mut self) {
         self.0 = None;
     }

@@ -39,7 +39,6 @@ impl Barrier {
         Self { names, came, complete: AtomicUsize::new(0), poisoned: AtomicBool::new(false), limit, spins }
     }
 
-    /// The number of ranks.
     pub fn world_size(&self) -> usize {
         self.names.len()
     }

@@ -13,7 +13,6 @@ pub use abort::{Abort, Guard};
 pub use barrier::Barrier;
 pub use shared::{Shared, shared};
 
-/// Why a collective failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
     /// Another rank has failed; its own error says why.
@@ -21,15 +20,9 @@ pub enum CollectiveError {
     Poisoned,
     /// Another rank did not arrive in time.
     #[error("`{device}` did not come to the sum over devices within {}", crate::units::seconds(waited.as_secs_f64()))]
-    Stalled {
-        /// The missing rank's device.
-        device: String,
-        /// The time limit.
-        waited: Duration,
-    },
+    Stalled { device: String, waited: Duration },
 }
 
-/// One rank's handle.
 pub trait Collective: Send {
     /// Sums `elements` over all ranks, in place and in rank order, so that every rank gets the same bits. `step` counts
     /// from 1 and is used in messages.

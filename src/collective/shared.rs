@@ -16,7 +16,6 @@ use super::{Abort, Collective, CollectiveError, barrier::Barrier};
 /// Elements up to which every rank sums everything.
 const SMALL: usize = 4096;
 
-/// What the ranks share.
 struct Table {
     barrier: Barrier,
     /// Each rank's elements. Calls alternate between two sets, so that one barrier is enough: before a rank writes a set
@@ -26,7 +25,6 @@ struct Table {
     summed: Vec<RwLock<Vec<f32>>>,
 }
 
-/// One rank's handle.
 pub struct Shared {
     table: Arc<Table>,
     rank: usize,

@@ -14,7 +14,6 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Times of a run, by phase.
 pub struct Clock {
     origin: Instant,
-    /// How finely steps are timed.
     pub grain: Grain,
     phases: Vec<Samples>,
     /// Spans of a trace, if one is wanted.
@@ -28,14 +27,11 @@ pub struct Clock {
 /// The clock's own cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClockCost {
-    /// Times that were recorded.
     pub readings: u64,
-    /// Seconds of one.
     pub each_s: f64,
 }
 
 impl ClockCost {
-    /// Seconds of all.
     pub fn total_s(&self) -> f64 {
         self.readings as f64 * self.each_s
     }
@@ -48,24 +44,20 @@ impl Clock {
         Self { origin: Instant::now(), ..clock }
     }
 
-    /// Started then.
     pub fn at(origin: Instant, grain: Grain) -> Self {
         let phases = Phase::ALL.iter().map(|_| Samples::default()).collect();
         let device = Phase::ALL.iter().map(|_| Samples::without_histogram()).collect();
         Self { origin, grain, phases, device, trace: None, readings: 0 }
     }
 
-    /// When training began.
     pub fn origin(&self) -> Instant {
         self.origin
     }
 
-    /// Seconds since training began.
     pub fn elapsed_s(&self) -> f64 {
         self.origin.elapsed().as_secs_f64()
     }
 
-    /// Also keeps a trace, if `wanted`.
     pub fn traced(mut self, wanted: bool) -> Self {
         self.trace = wanted.then(Box::default);
         self
@@ -102,7 +94,6 @@ impl Clock {
         }
     }
 
-    /// Times that something was written down.
     pub fn readings(&self) -> u64 {
         self.readings
     }
@@ -143,14 +134,12 @@ impl Clock {
         }
     }
 
-    /// Adds the samples of another clock.
     pub fn absorb(&mut self, other: &Self) {
         self.readings += other.readings;
         self.phases.iter_mut().zip(&other.phases).for_each(|(own, other)| own.absorb(other));
         self.device.iter_mut().zip(&other.device).for_each(|(own, other)| own.absorb(other));
     }
 
-    /// Sum over a phase's samples.
     pub fn total(&self, phase: Phase) -> Duration {
         self.phases[phase as usize].total
     }
@@ -165,7 +154,6 @@ impl Clock {
         summaries(&self.phases)
     }
 
-    /// The summaries by the device's clock.
     pub fn device_summaries(&self) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
         summaries(&self.device)
     }
@@ -178,17 +166,12 @@ fn summaries(phases: &[Samples]) -> impl Iterator<Item = (Phase, PhaseSummary)> 
 /// The figures of one phase, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhaseSummary {
-    /// Samples.
     pub count: u64,
-    /// Their sum.
     pub total: Duration,
     /// Standard deviation (n - 1).
     pub std_s: Option<f64>,
-    /// The least.
     pub min_s: f64,
-    /// The 50th, 95th and 99th percentile.
     pub percentiles_s: [f64; 3],
-    /// The greatest.
     pub max_s: f64,
 }
 

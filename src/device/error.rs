@@ -4,25 +4,13 @@ use std::time::Duration;
 
 use crate::collective::CollectiveError;
 
-/// What a device could not do.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The memory is not there.
     #[error("`{device}` has no room for {}", crate::units::bytes(*bytes))]
-    OutOfMemory {
-        /// The device.
-        device: String,
-        /// What was asked for.
-        bytes: u64,
-    },
+    OutOfMemory { device: String, bytes: u64 },
     /// Memory was handed to it that it cannot take; a defect of this program.
     #[error("`{device}` was handed {what}")]
-    Operand {
-        /// The device.
-        device: String,
-        /// What is wrong with the memory.
-        what: String,
-    },
+    Operand { device: String, what: String },
     /// The device fetches rows from its own memory only.
     #[error("rows that stay in a file cannot be fetched by this device: they must be brought to it")]
     RowsInFile,
@@ -31,47 +19,23 @@ pub enum DeviceError {
     Rows {
         /// Steps of the block that were done before.
         done: usize,
-        /// Why.
         source: std::io::Error,
     },
     /// A thread of the device could not be started.
     #[error("`{device}` cannot start a thread: {source}")]
-    Thread {
-        /// The device.
-        device: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Thread { device: String, source: std::io::Error },
     /// A schedule of tasks that would race; a defect of this program, found before anything ran.
     #[error("a schedule of the CPU is not free of conflicts: {conflict}")]
-    Schedule {
-        /// Which tasks.
-        conflict: String,
-    },
+    Schedule { conflict: String },
     /// The devices of a run did not come together.
     #[error("`{device}`, step {}: {source}", crate::units::count(*step))]
-    Collective {
-        /// The device.
-        device: String,
-        /// The step that was being computed.
-        step: u64,
-        /// Why.
-        source: CollectiveError,
-    },
+    Collective { device: String, step: u64, source: CollectiveError },
     /// It is there, and cannot be used.
     #[error("`{device}` cannot be used: {why}")]
-    Unusable {
-        /// The device.
-        device: String,
-        /// Why, and the way out.
-        why: String,
-    },
-    /// CUDA refused something.
+    Unusable { device: String, why: String },
     #[error("`{device}` failed while {doing}: {name} ({text}); {way_out}")]
     Cuda {
-        /// The device.
         device: String,
-        /// What was being done.
         doing: String,
         /// As `CUDA_ERROR_OUT_OF_MEMORY`.
         name: String,
@@ -82,32 +46,15 @@ pub enum DeviceError {
     },
     /// The way to the other devices is broken.
     #[error("`{device}`, {doing}: {why}")]
-    Broken {
-        /// The device.
-        device: String,
-        /// What it was doing.
-        doing: String,
-        /// Why.
-        why: String,
-    },
+    Broken { device: String, doing: String, why: String },
     /// Replicas that should be equal are not.
     #[error("after step {}, `{device}` no longer holds the parameters of `{first}`", crate::units::count(*step))]
-    Replicas {
-        /// The one that differs.
-        device: String,
-        /// The first of the run's devices.
-        first: String,
-        /// Steps done.
-        step: u64,
-    },
-    /// A device did not answer.
+    Replicas { device: String, first: String, step: u64 },
     #[error("`{device}` did not answer within {}, at {doing}", crate::units::seconds(waited.as_secs_f64()))]
     Stalled {
-        /// The device.
         device: String,
         /// What it was at, such as `steps 3 to 9`.
         doing: String,
-        /// How long it was waited for.
         waited: Duration,
     },
     /// A GPU does not come to the end of what it was given.
@@ -118,39 +65,26 @@ pub enum DeviceError {
         given(*step)
     )]
     Hangs {
-        /// The device.
         device: String,
         /// The last step that it was given, from 1; 0 where that was none.
         step: u64,
         /// What was being done, such as `running steps 3 to 9`.
         doing: String,
-        /// How long it was waited for.
         waited: Duration,
     },
     /// The thread of a device panicked: a defect of this program.
     #[error("`{device}` panicked at {doing}: {reason}")]
     Panicked {
-        /// The device.
         device: String,
         /// What it was at, such as `steps 3 to 9`.
         doing: String,
-        /// What the panic said.
         reason: String,
     },
-    /// The thread of a device ended.
     #[error("the thread of `{device}` ended unexpectedly")]
-    Ended {
-        /// The device.
-        device: String,
-    },
+    Ended { device: String },
     /// A worker of the device ended before its work was done.
     #[error("a thread of `{device}` ended unexpectedly at step {}", crate::units::count(*step))]
-    Lost {
-        /// The device.
-        device: String,
-        /// The step that was being computed.
-        step: u64,
-    },
+    Lost { device: String, step: u64 },
 }
 
 /// The last step that a device was given.

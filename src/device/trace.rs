@@ -14,10 +14,8 @@ const MOST_SPANS: usize = 8192;
 /// Maximum windows of a lane; then neighbours are joined.
 const MOST_WINDOWS: usize = 2048;
 
-/// Length of the first windows.
 const WINDOW: Duration = Duration::from_millis(1);
 
-/// What spends the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// The host's loop: rows, blocks of steps, validation, log.
@@ -26,15 +24,12 @@ pub enum Lane {
     Device,
     /// Uploads of rows beside computing.
     CopyIn,
-    /// Downloads of metrics.
     CopyOut,
 }
 
 impl Lane {
-    /// Those of a device.
     pub const OF_DEVICE: [Self; 3] = [Self::Device, Self::CopyIn, Self::CopyOut];
 
-    /// In words.
     pub fn name(self) -> &'static str {
         match self {
             Self::Host => "host loop",
@@ -48,11 +43,8 @@ impl Lane {
 /// A span of time, in nanoseconds since the start of training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The activity.
     pub phase: Phase,
-    /// Its start.
     pub start_ns: u64,
-    /// Its end.
     pub end_ns: u64,
     /// Optimizer steps in it, if it holds complete ones.
     pub steps: u64,
@@ -61,17 +53,12 @@ pub struct Span {
 /// A window of spans of which only sums are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The first one's start.
     pub start_ns: u64,
-    /// The last one's end.
     pub end_ns: u64,
-    /// Optimizer steps.
     pub steps: u64,
-    /// Nanoseconds by phase.
     pub phases_ns: [u64; Phase::ALL.len()],
 }
 
-/// The trace of one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneTrace {
     /// In the order of their ends.
@@ -84,14 +71,12 @@ pub struct LaneTrace {
     parts_ns: [u64; Phase::ALL.len()],
 }
 
-/// The lanes of one clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     lanes: [LaneTrace; 4],
 }
 
 impl Trace {
-    /// The trace of a lane.
     pub fn lane(&self, lane: Lane) -> &LaneTrace {
         &self.lanes[lane as usize]
     }
@@ -111,7 +96,6 @@ impl Trace {
 }
 
 impl LaneTrace {
-    /// Whether nothing happened there.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty() && self.windows.is_empty()
     }
@@ -142,7 +126,6 @@ impl LaneTrace {
         }
     }
 
-    /// Joins neighbours two by two.
     fn join(&mut self) {
         self.window_ns *= 2;
         let joined = self.windows.chunks(2).map(|pair| {

@@ -20,16 +20,13 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
 pub struct Sample {
     at: Instant,
     ticks: Ticks,
-    /// Thermal throttling events.
     throttles: u64,
     /// Microseconds for which the cgroup's quota withheld the processor.
     withheld_us: u64,
 }
 
-/// Processor time in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
-    /// By all processes.
     busy: u64,
     /// Taken by other virtual machines.
     stolen: u64,
@@ -38,7 +35,6 @@ struct Ticks {
     own: u64,
 }
 
-/// Load between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     pub window_s: f64,
@@ -46,7 +42,6 @@ pub struct Load {
     pub others_cores: f64,
     /// Average number of cores that other virtual machines took.
     pub stolen_cores: f64,
-    /// Cores that this process may use.
     pub cores: usize,
     /// Thermal throttling events (Intel's counters in `thermal_throttle`).
     pub throttles: u64,
@@ -114,7 +109,6 @@ impl Use {
 pub struct Watch(Vec<Sample>);
 
 impl Watch {
-    /// Samples the start of a run.
     pub fn mark(&mut self) {
         if self.0.len() >= 1024 {
             self.0.drain(..512);

@@ -15,7 +15,6 @@ pub use absent::Monitor;
 #[cfg(feature = "cuda")]
 pub use library::Monitor;
 
-/// Versions of the NVIDIA driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Driver {
     /// As `570.86.10`.
@@ -39,7 +38,6 @@ pub struct Gpu {
     pub persistence: Option<bool>,
     /// `Default`, `Exclusive` or `Prohibited`.
     pub compute_mode: Option<&'static str>,
-    /// Whether MIG is enabled.
     pub mig: Option<bool>,
     /// Current generation and width of the PCIe link.
     pub pcie: Option<(u32, u32)>,
@@ -47,13 +45,11 @@ pub struct Gpu {
     pub pcie_most: Option<(u32, u32)>,
     pub ecc: Option<bool>,
     pub power_limit_default_w: Option<f64>,
-    /// Maximum clocks of multiprocessors and memory.
     pub clocks_most_mhz: [Option<u32>; 2],
     /// Compute capability: major, minor.
     pub capability: Option<(i32, i32)>,
 }
 
-/// A momentary sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuSample {
     /// Share of NVML's last sample period in which a kernel ran.
@@ -102,7 +98,6 @@ impl Throttle {
         self.0 & Self::SLOWING != 0
     }
 
-    /// Only the power and heat limits.
     pub fn slowing(self) -> Self {
         Self(self.0 & Self::SLOWING)
     }
@@ -117,7 +112,6 @@ impl fmt::Display for Throttle {
     }
 }
 
-/// How two GPUs are connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuLink {
     /// Indices in `nvidia-smi`, the lower first.

@@ -51,7 +51,6 @@ impl Window {
             && !access.writes.into_iter().any(|slice| self.touched.meets_another(slice, party))
     }
 
-    /// Adds what `party` does.
     pub fn add(&mut self, party: usize, access: &Access) {
         access.writes.into_iter().for_each(|slice| self.written.add(slice, party));
         access.touched().for_each(|slice| self.touched.add(slice, party));

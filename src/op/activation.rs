@@ -14,14 +14,12 @@ use crate::{
     },
 };
 
-/// Elementwise functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// max(0, x).
     Relu,
     /// x Φ(x).
     Gelu,
-    /// tanh x.
     Tanh,
     /// 1 / (1 + e⁻ˣ).
     Sigmoid,
@@ -41,7 +39,6 @@ impl Activation {
         matches!(self, Self::Gelu)
     }
 
-    /// The activation that a layer is.
     pub fn of_layer(layer: &Layer) -> Option<Self> {
         match layer {
             Layer::Relu => Some(Self::Relu),
@@ -56,35 +53,26 @@ impl Activation {
 /// y = f(x), elementwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Activate {
-    /// f.
     pub activation: Activation,
-    /// Input.
     pub x: Slice,
-    /// Output.
     pub y: Slice,
-    /// Rows.
     pub rows: usize,
-    /// Width of both.
     pub width: usize,
 }
 
 /// dx = dy f'(saved), elementwise; dx may be dy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActivateBackward {
-    /// f.
     pub activation: Activation,
     /// f's input or output, as its derivative needs.
     pub saved: Slice,
     /// Gradient of the output, overwritten with that of the input.
     pub dy: Slice,
-    /// Rows.
     pub rows: usize,
-    /// Width.
     pub width: usize,
 }
 
 impl Activate {
-    /// Lowers layer `index`; returns its output.
     pub fn lower(l: &mut Lowering, index: usize, activation: Activation, x: Slice, width: usize) -> Slice {
         let y = l.rows_of(&format!("{index}.output"), width);
         l.forward(Self { activation, x, y, rows: l.rows, width });
@@ -259,7 +247,6 @@ fn each(saved: &[f32], dy: &mut [f32], f: impl Fn(f32, f32) -> f32) {
 }
 
 impl Activation {
-    /// f(x) in double precision.
     pub fn value(self, x: f64) -> f64 {
         match self {
             Self::Relu => x.max(0.0),

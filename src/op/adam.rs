@@ -7,14 +7,11 @@ use super::{
 };
 use crate::vector::vectorized;
 
-/// Adam.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
-    /// Decay of the second moment.
     pub beta2: f32,
     /// 1 - beta2, rounded once from double precision.
     pub one_minus_beta2: f32,
-    /// Added to the denominator.
     pub eps: f32,
     /// L2 penalty, or the decoupled decay.
     pub weight_decay: f32,
@@ -23,7 +20,6 @@ pub struct Adam {
 }
 
 impl Adam {
-    /// Rounds each constant once.
     pub fn new(beta2: f64, eps: f64, weight_decay: f64, decoupled: bool) -> Self {
         Self {
             beta2: beta2 as f32,

@@ -37,7 +37,6 @@ impl Operation for AllReduce {
     }
 }
 
-/// Writes numbers: sums over all devices.
 #[derive(Clone, Copy, Debug)]
 pub struct Job;
 

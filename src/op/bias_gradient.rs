@@ -16,11 +16,8 @@ pub struct BiasGradient {
     pub dy: Slice,
     /// `[outputs]`.
     pub to: Slice,
-    /// Whether `to` is the bias.
     pub update: bool,
-    /// Rows.
     pub rows: usize,
-    /// Width of dy.
     pub outputs: usize,
 }
 

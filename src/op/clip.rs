@@ -11,11 +11,8 @@ use crate::vector::vectorized;
 /// Scales gradients by min(1, max_norm / (norm + 1e-6)), as `torch.nn.utils.clip_grad_norm_`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clip {
-    /// Gradients, in place.
     pub gradients: Slice,
-    /// Their norm.
     pub norm: Slice,
-    /// Greatest norm allowed.
     pub max_norm: f32,
 }
 
@@ -49,7 +46,6 @@ impl Operation for Clip {
     }
 }
 
-/// Reads the norm, writes gradients.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     max_norm: f32,

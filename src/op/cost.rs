@@ -2,7 +2,6 @@
 
 use std::{iter::Sum, ops::Add};
 
-/// Floating-point operations and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// A multiply-add counts as two.

@@ -11,41 +11,31 @@ use crate::vector::vectorized;
 /// y = x m / (1 - p), with m = 0 with probability p: a pure function of (seed, layer, step, row of the epoch, unit).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dropout {
-    /// Input.
     pub x: Slice,
-    /// Output.
     pub y: Slice,
-    /// Probability of a zero.
     pub p: f32,
     /// Index of the layer in the Sequential.
     pub layer: u32,
     /// This device's first row within the global batch.
     pub first: usize,
-    /// Rows.
     pub rows: usize,
-    /// Width of both.
     pub width: usize,
 }
 
 /// dy becomes dy m / (1 - p), with the mask of the forward pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DropoutBackward {
-    /// Gradient, in place.
     pub dy: Slice,
-    /// Probability of a zero.
     pub p: f32,
     /// Index of the layer in the Sequential.
     pub layer: u32,
     /// This device's first row within the global batch.
     pub first: usize,
-    /// Rows.
     pub rows: usize,
-    /// Width.
     pub width: usize,
 }
 
 impl Dropout {
-    /// Lowers layer `layer`; returns its output.
     pub fn lower(l: &mut Lowering, layer: usize, p: f64, x: Slice, width: usize) -> Slice {
         let y = l.rows_of(&format!("{layer}.output"), width);
         let (rows, first) = (l.rows, l.first);
@@ -196,17 +186,13 @@ impl Job {
 /// Which draws a share of rows takes.
 #[derive(Clone, Copy, Debug)]
 struct Mask {
-    /// The run's seed.
     seed: u64,
     /// Index of the layer in the Sequential.
     layer: u32,
-    /// Optimizer steps done.
     step: u64,
     /// Number, within the epoch, of the share's first row.
     first_row: u64,
-    /// Probability of a zero.
     p: f32,
-    /// Units per row.
     width: usize,
 }
 

@@ -16,7 +16,6 @@ pub struct Gather {
     pub features: BufferId,
     /// `[all rows, target_width]`.
     pub targets: BufferId,
-    /// Which rows.
     pub source: RowSource,
     /// This device's first row within the global batch.
     pub first: usize,
@@ -24,11 +23,8 @@ pub struct Gather {
     pub x: Slice,
     /// `[rows, target_width]`.
     pub y: Slice,
-    /// Rows of this device.
     pub rows: usize,
-    /// Features per row.
     pub width: usize,
-    /// Targets per row.
     pub target_width: usize,
 }
 

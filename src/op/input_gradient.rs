@@ -17,11 +17,8 @@ pub struct InputGradient {
     pub dx: Slice,
     /// f and what its derivative is computed from.
     pub derivative: Option<(Activation, Slice)>,
-    /// Rows.
     pub rows: usize,
-    /// Width of dx.
     pub inputs: usize,
-    /// Width of dy.
     pub outputs: usize,
 }
 

@@ -11,61 +11,44 @@ use crate::vector::vectorized;
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias, by rows; the variance is that of a population.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNorm {
-    /// Input.
     pub x: Slice,
     /// `[width]`.
     pub weight: Slice,
     /// `[width]`.
     pub bias: Slice,
-    /// Output.
     pub y: Slice,
     /// `[rows, 2]`: mean and 1 / sqrt(variance + eps), for the backward pass.
     pub stats: Option<Slice>,
-    /// Added to the variance.
     pub eps: f32,
-    /// Rows.
     pub rows: usize,
-    /// Width of x and y.
     pub width: usize,
 }
 
 /// dx from dy. With z the normalized x and g = dy weight: dx = (g - mean g - z mean(g z)) / deviation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNormBackward {
-    /// Gradient of the output.
     pub dy: Slice,
-    /// Input of the forward pass.
     pub x: Slice,
     /// `[width]`.
     pub weight: Slice,
-    /// From the forward pass.
     pub stats: Slice,
-    /// Gradient of the input.
     pub dx: Slice,
-    /// Rows.
     pub rows: usize,
-    /// Width.
     pub width: usize,
 }
 
 /// Gradients of weight and bias: column sums of dy z and of dy; or steps of plain descent along them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNormGradient {
-    /// Gradient of the output.
     pub dy: Slice,
-    /// Input of the forward pass.
     pub x: Slice,
-    /// From the forward pass.
     pub stats: Slice,
     /// `[width]`: the gradient of the weight, or the weight itself.
     pub weight: Slice,
     /// `[width]`: the gradient of the bias, or the bias itself.
     pub bias: Slice,
-    /// Whether they are the parameters.
     pub update: bool,
-    /// Rows.
     pub rows: usize,
-    /// Width.
     pub width: usize,
 }
 
@@ -246,26 +229,11 @@ pub(super) fn gradient_size(r: &Record, multiprocessors: u32) -> Size {
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
     /// Reads x, weight, bias; writes y and, where they are kept, the rows' statistics.
-    Forward {
-        /// Added to the variance.
-        eps: f32,
-        /// Of a row.
-        width: usize,
-    },
+    Forward { eps: f32, width: usize },
     /// Reads dy, x, weight, statistics; writes dx.
-    Backward {
-        /// Of a row.
-        width: usize,
-    },
+    Backward { width: usize },
     /// Reads dy, x, statistics; writes columns of the gradients, or of the parameters and two scratches of that length.
-    Gradient {
-        /// Of a row.
-        width: usize,
-        /// First column.
-        first: usize,
-        /// Whether the parameters are written.
-        update: bool,
-    },
+    Gradient { width: usize, first: usize, update: bool },
 }
 
 impl Job {

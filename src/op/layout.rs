@@ -5,28 +5,22 @@ use std::ops::Range;
 /// The alignment of every parameter and buffer, in numbers: one cache line.
 pub const ALIGN: usize = 16;
 
-/// Rounds up to the alignment.
 pub fn aligned(len: usize) -> usize {
     len.div_ceil(ALIGN) * ALIGN
 }
 
-/// A buffer of a [`Layout`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufferId(pub usize);
 
 /// A run of numbers within a buffer. Scratch of the CPU's tasks has buffers of its own, behind the layout's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// The buffer.
     pub buffer: BufferId,
-    /// First number.
     pub offset: usize,
-    /// How many.
     pub len: usize,
 }
 
 impl Slice {
-    /// The number behind its last.
     pub fn end(self) -> usize {
         self.offset + self.len
     }
@@ -40,22 +34,18 @@ impl Slice {
         Self { offset: self.offset + part.start, len: part.len(), ..self }
     }
 
-    /// Some rows of that width.
     pub fn rows(self, rows: &Range<usize>, width: usize) -> Self {
         self.part(rows.start * width..rows.end * width)
     }
 }
 
-/// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Rows of data, bound to the device once or streamed; not part of the arena.
     Data,
     /// All parameters, flat.
     Values,
-    /// Their gradients.
     Gradients,
-    /// The optimizer's state.
     State,
     /// What a step computes on its way.
     Activation,
@@ -68,11 +58,9 @@ pub enum Role {
 /// A named run of f32 numbers (u32 for the order of rows).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
-    /// For people.
     pub name: String,
     /// Numbers in it; 0 for data, whose size the source decides.
     pub len: usize,
-    /// What it is for.
     pub role: Role,
 }
 
@@ -90,7 +78,6 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// Numbers in it.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
@@ -107,19 +94,15 @@ pub struct Layout {
     pub train_features: BufferId,
     /// `[rows, targets]`.
     pub train_targets: BufferId,
-    /// Validation rows.
     pub validation_features: BufferId,
-    /// Their targets.
     pub validation_targets: BufferId,
     /// The epoch's order of rows, u32.
     pub order: BufferId,
-    /// Flat parameters.
     pub values: BufferId,
     /// `[slots, log_width]`.
     pub log: BufferId,
     /// Numbers per logged step: the metrics but `lr`.
     pub log_width: usize,
-    /// Steps that the log holds.
     pub log_slots: usize,
 }
 
@@ -143,7 +126,6 @@ impl Layout {
         }
     }
 
-    /// A whole buffer.
     pub fn whole(&self, buffer: BufferId) -> Slice {
         Slice { buffer, offset: 0, len: self.buffers[buffer.0].len }
     }
@@ -153,7 +135,6 @@ impl Layout {
         self.buffers.iter().fold(0, |sum, b| (aligned(b.len) as u64).saturating_mul(4).saturating_add(sum))
     }
 
-    /// Number of learned parameters.
     pub fn parameter_count(&self) -> u64 {
         self.parameters.iter().map(|p| p.elements() as u64).sum()
     }

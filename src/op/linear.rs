@@ -10,7 +10,6 @@ use super::{
 /// y = f(x W + b).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
-    /// Input.
     pub x: Slice,
     /// `[inputs, outputs]`.
     pub weight: Slice,
@@ -20,13 +19,9 @@ pub struct Linear {
     pub activation: Option<Activation>,
     /// Where x W + b is kept for the backward pass, if f needs it.
     pub pre: Option<Slice>,
-    /// Output.
     pub y: Slice,
-    /// Rows.
     pub rows: usize,
-    /// Width of x.
     pub inputs: usize,
-    /// Width of y.
     pub outputs: usize,
 }
 

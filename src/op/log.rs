@@ -13,7 +13,6 @@ use super::{
 pub struct LogAppend {
     /// `[log_width]`.
     pub cells: Slice,
-    /// The log.
     pub log: BufferId,
 }
 
@@ -25,14 +24,12 @@ pub struct Accumulate {
     pub cells: Slice,
     /// The weight: the rows that the cells are means of, 1 where they are sums.
     pub rows: usize,
-    /// Which sums.
     pub sums: Accumulator,
 }
 
 /// Raises the non-finite flag if the cell is not finite.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watch {
-    /// The loss.
     pub cell: Slice,
 }
 
@@ -41,7 +38,6 @@ pub struct Watch {
 pub enum Accumulator {
     /// The sums of the epoch's training steps.
     Epoch,
-    /// The sums of the validation rows.
     Validation,
 }
 
@@ -131,19 +127,14 @@ impl Operation for Watch {
     }
 }
 
-/// Reads cells.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
-    /// Writes the log.
     Append,
     /// Adds to sums that the first thread keeps.
     Accumulate {
-        /// The weight.
         rows: usize,
-        /// Which.
         sums: Accumulator,
     },
-    /// Looks at the loss.
     Watch,
 }
 

@@ -19,7 +19,6 @@ pub(super) const KINDS: [LossKind; 4] =
 /// global batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loss {
-    /// Which.
     pub kind: LossKind,
     /// `[rows, width]`.
     pub prediction: Slice,
@@ -31,11 +30,8 @@ pub struct Loss {
     pub hits: Option<Slice>,
     /// `[rows, width]`: d mean / d prediction; `None` where nothing is learned.
     pub gradient: Option<Slice>,
-    /// Rows of this device.
     pub rows: usize,
-    /// Rows of the global batch.
     pub total_rows: usize,
-    /// Outputs per row.
     pub width: usize,
 }
 

@@ -6,7 +6,6 @@ use super::{BufferId, Instruction, Layout, Op, Phase, Role, Slice, layout::Buffe
 
 /// A program in the making. Gradients of parameters are kept apart: they come behind all gradients of activations.
 pub struct Lowering {
-    /// All buffers so far.
     pub layout: Layout,
     /// Of these, the ones made at their first use.
     named: HashMap<String, BufferId>,
@@ -14,23 +13,18 @@ pub struct Lowering {
     most_rows: usize,
     /// The flat buffer of gradients; `None` where the plain SGD update is folded into the products.
     pub gradients: Option<BufferId>,
-    /// Whether it is.
     pub folds: bool,
     /// Rows of this program on this device.
     pub rows: usize,
     /// The first of them within the global batch.
     pub first: usize,
-    /// Whether a backward pass follows.
     pub training: bool,
-    /// The program so far.
     pub out: Vec<Instruction>,
-    /// Gradients of its parameters.
     pub later: Vec<Instruction>,
 }
 
 /// Where the backward pass is when it reaches an op of the forward pass.
 pub struct Backward<'a> {
-    /// The gradient of the op's output.
     pub dy: Slice,
     /// Whether the op's own activation is behind it already.
     pub through: bool,
@@ -41,7 +35,6 @@ pub struct Backward<'a> {
 }
 
 impl Lowering {
-    /// No program yet.
     pub fn new(layout: Layout, most_rows: usize, gradients: Option<BufferId>) -> Self {
         Self {
             layout,
@@ -76,7 +69,6 @@ impl Lowering {
         Slice { buffer: self.gradients.unwrap_or(parameter.buffer), ..parameter }
     }
 
-    /// Adds an op.
     pub fn push(&mut self, op: impl Into<Op>, phase: Phase) {
         self.out.push(Instruction { op: op.into(), phase });
     }

@@ -74,7 +74,6 @@ pub trait Operation {
     /// What it reads and writes; the data, the log and the state of collectives are no part of this.
     fn access(&self) -> Access;
 
-    /// The cost of one run.
     fn cost(&self) -> Cost;
 
     /// Those operations of [`cost`](Self::cost) that are functions (an exponential, random bits, a root with a division)
@@ -121,7 +120,6 @@ macro_rules! ops {
     ($($op:ident),* $(,)?) => {
         /// An op. Shapes: `x` is `[rows, inputs]`, `y` is `[rows, outputs]`, a weight `[inputs, outputs]`.
         #[derive(Clone, Debug, PartialEq)]
-        #[expect(missing_docs, reason = "each is documented by its file")]
         pub enum Op {
             $($op($op),)*
         }
@@ -153,7 +151,6 @@ macro_rules! jobs {
     ($($job:ident($($type:tt)*)),* $(,)?) => {
         /// What a task of the CPU does; each is documented where it is run.
         #[derive(Clone, Copy, Debug)]
-        #[expect(missing_docs, reason = "each is documented by its file")]
         pub enum Job {
             $($job($($type)*),)*
         }
@@ -192,16 +189,13 @@ macro_rules! kinds {
         /// The GPU kernels of ops, by their numbers there.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(i32)]
-        #[expect(missing_docs, reason = "each is documented by its file")]
         pub enum Kind {
             $($kind,)*
         }
 
         impl Kind {
-            /// All, by number.
             pub const ALL: &[Self] = &[$(Self::$kind,)*];
 
-            /// The stand-alone kernel.
             pub fn kernel(self) -> &'static str {
                 match self {
                     $(Self::$kind => $kernel,)*
@@ -255,8 +249,6 @@ kinds! {
 /// One op and the phase its time counts under.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// What is done.
     pub op: Op,
-    /// Where its time counts.
     pub phase: Phase,
 }

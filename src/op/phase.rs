@@ -6,25 +6,20 @@
 pub enum Phase {
     /// Fetching the rows of a batch, where they are copied.
     Data,
-    /// Moving data to the device.
     Upload,
     /// From features to predictions.
     Forward,
-    /// The loss and its gradient.
     Loss,
     /// Gradients of all parameters.
     Backward,
     /// Summing gradients over devices.
     AllReduce,
-    /// Clipping and the update.
     Optimizer,
     /// A full step, if its phases cannot be separated.
     Step,
-    /// Passes over the validation rows.
     Validation,
     /// Metrics: computing, appending, moving, handing over.
     Log,
-    /// Saving state during the run.
     Checkpoint,
     /// All else within the loop.
     Other,

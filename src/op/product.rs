@@ -110,7 +110,6 @@ impl Pack {
 
 /// A product, or some rows of it. `shape` is `[m, k, n]`.
 #[derive(Clone, Copy, Debug)]
-#[expect(missing_docs, reason = "fields as in the ops' own files")]
 pub enum Job {
     /// Reads x, weight (perhaps packed), bias; writes y, and z before the activation where `keep`. One output may be
     /// computed from rows that are in place.
@@ -137,7 +136,6 @@ pub enum Job {
 }
 
 /// A product's operands, its shape and what becomes of its sums.
-#[expect(missing_docs, reason = "as `Kernel::multiply` names them")]
 pub struct Operands<'a> {
     pub lhs: Lhs<'a>,
     pub rhs: Rhs<'a>,

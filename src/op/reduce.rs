@@ -11,9 +11,7 @@ use crate::vector::vectorized;
 /// cell = L2 norm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Norm {
-    /// Of these numbers.
     pub of: Slice,
-    /// One number.
     pub cell: Slice,
 }
 
@@ -22,7 +20,6 @@ pub struct Norm {
 pub struct Mean {
     /// `[rows]`.
     pub of: Slice,
-    /// One number.
     pub cell: Slice,
     /// 1 / rows for a mean over rows, 1 for their sum.
     pub scale: f64,
@@ -104,11 +101,8 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
 pub enum Job {
     /// A sum of squares per chunk.
     Squares,
-    /// The root of the sum.
     Root,
-    /// The scaled sum.
     Mean {
-        /// The factor.
         scale: f64,
     },
 }
@@ -130,7 +124,6 @@ impl Job {
     }
 }
 
-/// Numbers per partial sum of squares.
 const CHUNK: usize = 4096;
 
 /// Lanes that are summed apart before they are joined, so that the loop vectorizes in a fixed order.

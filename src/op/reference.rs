@@ -12,27 +12,21 @@ pub struct Memory {
     pub position: usize,
     /// First row within a streamed chunk, in this device's own rows.
     pub offset: usize,
-    /// Optimizer steps done.
     pub step: u64,
-    /// The next row of the log.
     pub slot: usize,
-    /// The run's seed, for dropout.
     pub seed: u64,
     /// What the update uses in this step.
     pub hyper: Hyper,
     /// Running sums of the epoch and of the validation.
     pub sums: [Vec<f64>; 2],
-    /// Whether a loss was not finite.
     pub non_finite: bool,
 }
 
 impl Memory {
-    /// Runs a whole program.
     pub fn run(&mut self, instructions: &[Instruction]) {
         instructions.iter().for_each(|instruction| self.execute(&instruction.op));
     }
 
-    /// Runs one op.
     pub fn execute(&mut self, op: &Op) {
         op.reference(self);
     }

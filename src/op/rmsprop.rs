@@ -11,17 +11,13 @@ use crate::{spec, vector::vectorized};
 /// gradient, each where there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rmsprop {
-    /// Decay of the means.
     pub alpha: f32,
     /// 1 - alpha, rounded once from double precision.
     pub one_minus_alpha: f32,
-    /// Added to the denominator.
     pub eps: f32,
-    /// Whether there is a momentum buffer.
     pub momentum: bool,
     /// Divides by the standard deviation: the mean gradient is taken out of the mean square.
     pub centered: bool,
-    /// L2 penalty.
     pub weight_decay: f32,
 }
 

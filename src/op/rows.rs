@@ -17,7 +17,6 @@ pub trait RowReader: Send + Sync {
     fn read_rows(&self, rows: &[u32], out: &mut [f32]) -> io::Result<()>;
     /// Fills `out` with rows from `first` on.
     fn read_range(&self, first: u32, out: &mut [f32]) -> io::Result<()>;
-    /// Bytes of a stored row.
     fn row_bytes(&self) -> u64;
     /// A reader of these rows that counts its reads.
     fn counted(&self, reads: Arc<Reads>) -> Arc<dyn RowReader>;
@@ -72,12 +71,10 @@ impl Reads {
     }
 }
 
-/// The location of features.
 #[derive(Clone)]
 pub enum Store {
     /// In the host's memory, row-major.
     Memory(Arc<Vec<f32>>),
-    /// In a file.
     File(Arc<dyn RowReader>),
 }
 

@@ -19,9 +19,7 @@ pub type Slices<'a> = ([&'a [f32]; 4], [&'a mut [f32]; 4]);
 pub struct Context<'a> {
     /// The matrix products' instruction set.
     pub kernel: Kernel,
-    /// The data.
     pub bound: &'a BoundData,
-    /// Where the thread is.
     pub at: Cursor,
 }
 
@@ -30,14 +28,12 @@ pub struct Context<'a> {
 pub struct RowFetch {
     /// Validation rows, not training rows.
     pub validation: bool,
-    /// How they are found.
     pub source: RowSource,
     /// The share's first row within the batch.
     pub first: usize,
 }
 
 impl RowFetch {
-    /// The rows that an op gathers.
     pub fn new(gather: &Gather, layout: &Layout) -> Self {
         let validation = gather.features != layout.train_features;
         let first = if gather.source == RowSource::Chunk { 0 } else { gather.first };
@@ -55,13 +51,10 @@ impl RowFetch {
 pub struct NextRows {
     /// How far behind this step's first row they begin.
     pub first: usize,
-    /// How many.
     pub rows: usize,
-    /// Numbers in each.
     pub width: usize,
 }
 
-/// Rows of one split.
 #[derive(Default)]
 pub struct Part {
     /// `[rows, features]`.
@@ -73,11 +66,8 @@ pub struct Part {
 /// Data bound to the device: the host's own memory, or its files.
 #[derive(Default)]
 pub struct BoundData {
-    /// The training rows.
     pub train: Part,
-    /// The validation rows.
     pub validation: Part,
-    /// The epoch's order.
     pub order: Arc<Vec<u32>>,
 }
 
@@ -124,15 +114,12 @@ impl BoundData {
 /// Where a thread is within a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
-    /// The run's seed.
     pub seed: u64,
-    /// Optimizer steps done.
     pub step: u64,
     /// First row of the global batch within the epoch.
     pub position: usize,
     /// First row of this device's share within a streamed chunk.
     pub offset: usize,
-    /// Next row of the log.
     pub slot: usize,
     /// What this step's update uses.
     pub hyper: Hyper,
@@ -154,7 +141,6 @@ pub struct WorkerState {
     pub fault: Option<(u64, CollectiveError)>,
     /// Sums over devices so far, and the time they took.
     pub all_reduces: (u64, Duration),
-    /// Bytes of each.
     pub all_reduce_bytes: u64,
     /// Running sums, by `Accumulator`.
     pub sums: [Vec<f64>; 2],

@@ -7,14 +7,10 @@ use super::{
 };
 use crate::{spec, vector::vectorized};
 
-/// Stochastic gradient descent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sgd {
-    /// Whether there is a momentum buffer.
     pub momentum: bool,
-    /// Nesterov's form.
     pub nesterov: bool,
-    /// L2 penalty.
     pub weight_decay: f32,
 }
 

@@ -15,11 +15,8 @@ pub const GRAIN: usize = 16;
 
 /// A task before its access is proven.
 pub struct Draft {
-    /// What is done.
     pub job: Job,
-    /// On what.
     pub access: Access,
-    /// Where its time counts.
     pub phase: Phase,
 }
 
@@ -33,9 +30,7 @@ pub enum Step {
 
 /// A product for all threads together.
 pub struct Shared {
-    /// The whole of it.
     pub draft: Draft,
-    /// Its tiles.
     pub grid: Grid,
     /// Numbers in a row of each of the first two writes.
     pub widths: [usize; 2],
@@ -50,9 +45,7 @@ pub struct Scratch {
 
 /// The steps of a program, as its ops add them.
 pub struct Split<'a> {
-    /// The program's buffers.
     pub layout: &'a Layout,
-    /// Number of threads.
     pub threads: usize,
     /// Decides what is packed.
     pub kernel: Kernel,
@@ -62,14 +55,12 @@ pub struct Split<'a> {
     pub features: Option<(Slice, RowFetch)>,
     /// The batch's features, and the next step's rows of them, where those are drawn by an order.
     pub fetched: Option<(Slice, NextRows)>,
-    /// What was added.
     pub steps: Vec<Step>,
     scratch: &'a mut Scratch,
     scratches: usize,
 }
 
 impl<'a> Split<'a> {
-    /// No steps yet.
     pub fn new(layout: &'a Layout, threads: usize, kernel: Kernel, scratch: &'a mut Scratch) -> Self {
         let (phase, steps) = (Phase::Other, Vec::new());
         Self { layout, threads, kernel, phase, features: None, fetched: None, steps, scratch, scratches: 0 }

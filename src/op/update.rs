@@ -9,14 +9,10 @@ use super::{
 };
 use crate::spec::Optimizer;
 
-/// One optimizer step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// The rule.
     pub rule: UpdateRule,
-    /// Parameters, in place.
     pub values: Slice,
-    /// Gradients.
     pub gradients: Slice,
     /// The rule's numbers per parameter, in place: all first ones, then all second ones, and so on.
     pub state: Option<Slice>,
@@ -44,7 +40,6 @@ macro_rules! rules {
     ($($rule:ident),*) => {
         /// An update rule with what does not change from step to step.
         #[derive(Clone, Copy, Debug, PartialEq)]
-        #[expect(missing_docs, reason = "each is documented by its file")]
         pub enum UpdateRule {
             $($rule($rule),)*
         }

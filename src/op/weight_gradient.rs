@@ -17,13 +17,9 @@ pub struct WeightGradient {
     pub dy: Slice,
     /// `[inputs, outputs]`: the gradient, or the weight itself where the update is folded in.
     pub to: Slice,
-    /// Whether `to` is the weight.
     pub update: bool,
-    /// Rows.
     pub rows: usize,
-    /// Width of x.
     pub inputs: usize,
-    /// Width of dy.
     pub outputs: usize,
 }
 

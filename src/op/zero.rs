@@ -7,10 +7,8 @@ use super::{
     split::Split,
 };
 
-/// Sets numbers to zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Zero {
-    /// Which.
     pub of: Slice,
 }
 
@@ -36,7 +34,6 @@ impl Operation for Zero {
     }
 }
 
-/// Writes zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Job;
 

@@ -31,17 +31,13 @@ impl Offsets {
     }
 }
 
-/// All places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Of training.
     pub train: Offsets,
-    /// Of validation.
     pub validate: Offsets,
 }
 
 impl MemoryPlan {
-    /// Lays out a trial.
     pub fn new(programs: &Programs) -> Self {
         let layout = &programs.layout;
         let mut lasting = Offsets::default();
@@ -74,7 +70,6 @@ impl MemoryPlan {
         }
     }
 
-    /// Numbers of the whole.
     pub fn elements(&self) -> usize {
         self.train.elements.max(self.validate.elements)
     }

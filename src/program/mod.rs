@@ -20,7 +20,6 @@ pub struct Program {
     pub batch: usize,
     /// Of these, the rows of this device.
     pub rows: usize,
-    /// In order.
     pub instructions: Vec<Instruction>,
 }
 
@@ -34,7 +33,6 @@ impl Program {
 /// All programs of a trial, over one layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Programs {
-    /// The buffers.
     pub layout: Layout,
     /// One optimizer step on a full batch.
     pub train: Program,

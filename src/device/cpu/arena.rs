@@ -36,7 +36,6 @@ impl Span {
     }
 }
 
-/// An access as spans.
 #[derive(Clone, Copy, Debug)]
 struct Spans {
     reads: [Span; 4],
@@ -110,7 +109,6 @@ impl Arena {
         }
     }
 
-    /// Bytes of the whole.
     pub fn bytes(&self) -> u64 {
         self.lines.len() as u64 * 64
     }

@@ -17,9 +17,7 @@ use crate::{
 
 /// Compiles programs for a team of `threads`.
 pub struct Compiler<'a> {
-    /// Its buffers.
     pub layout: &'a Layout,
-    /// Number of threads.
     pub threads: usize,
     /// Decides what is packed.
     pub kernel: Kernel,

@@ -22,7 +22,6 @@ use crate::{
     vector,
 };
 
-/// Where an executor's memory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// In the host's memory: copies move no bytes.
@@ -33,17 +32,12 @@ pub enum Memory {
 
 /// The parts of a trial that the CPU executor needs.
 pub struct CpuSetup {
-    /// The device's name.
     pub device: String,
-    /// This rank's programs.
     pub programs: Programs,
-    /// Size of the team.
     pub threads: usize,
-    /// The run's seed, for dropout.
     pub seed: u64,
     /// The handle for all-reduce with the run's other devices, if there are any.
     pub collective: Option<Box<dyn Collective>>,
-    /// Where its memory lies.
     pub memory: Memory,
     /// Whether single steps may run on one thread while the team is slower.
     pub sharing: ThreadMode,
@@ -196,7 +190,6 @@ impl CpuExecutor {
         }
     }
 
-    /// Adds all-reduced bytes to the ledger.
     fn count_sums(&mut self, ledger: &mut Ledger) {
         let (count, time) = std::mem::take(&mut self.tally.all_reduces);
         let bytes = count * self.tally.all_reduce_bytes;

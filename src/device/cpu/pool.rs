@@ -29,7 +29,6 @@ const SPINS: u32 = 300;
 /// A member's share, on its own pair of cache lines: adjacent lines are prefetched together.
 #[repr(align(128))]
 struct Queue {
-    /// See [`State`].
     state: AtomicU64,
     /// Uses by the owner, which alone writes this.
     entered: AtomicU32,
@@ -238,7 +237,6 @@ impl Taken<'_> {
         self.turn.pass + 1 == self.pool.grid.passes()
     }
 
-    /// Hands the tile on.
     pub fn finish(self) {
         self.pool.done[self.turn.tile].store(self.after, Ordering::Release);
     }

@@ -31,7 +31,6 @@ use crate::{
 /// Rounds of a figure.
 const ROUNDS: usize = 6;
 
-/// Approximate time of a round.
 const ROUND: Duration = Duration::from_millis(40);
 
 /// Operations of a hyperbolic tangent, as ops' costs count them.
@@ -46,7 +45,6 @@ const PRODUCTS: [[usize; 3]; 3] = [[240, 512, 512], [128, 256, 1024], [256, 256,
 /// Barriers in a run of the measured team.
 const MEETINGS: usize = 32;
 
-/// Maximum bytes of the memory measurement.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// Measures with `threads` threads, which takes about three seconds.
@@ -234,7 +232,6 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
     Ok((step_s, (least(1)? - step_s).max(0.0)))
 }
 
-/// Seconds of a barrier.
 fn barrier(threads: usize) -> Result<f64, DeviceError> {
     let meet = |seat: super::team::WorkerToken<'_>| (0..MEETINGS).try_for_each(|_| seat.wait());
     let mut team = Team::new(threads, meet).map_err(no_thread)?;

@@ -11,27 +11,21 @@ use crate::op::{
     split::{Draft, Shared, Step},
 };
 
-/// A task with its proven access.
 pub struct Task {
     /// What is done; `None` where the thread only waits at the barrier.
     pub job: Option<Job>,
-    /// On what.
     pub share: Share,
     /// Whether the team meets before it.
     pub barrier: bool,
-    /// Where its time counts.
     pub phase: Phase,
 }
 
-/// Whose a task is.
 pub enum Share {
-    /// One thread's.
     Own(Verified),
     /// A product's tiles, of which all threads of the team take some.
     Shared(Arc<Pool>),
 }
 
-/// One thread's work in a stage.
 enum Part {
     Own(Box<Draft>),
     /// Index of one of the stage's shared steps.
@@ -42,7 +36,6 @@ enum Part {
 struct Stage {
     threads: Vec<Vec<Part>>,
     shared: Vec<Shared>,
-    /// What its parties touch.
     window: Window,
 }
 

@@ -24,7 +24,6 @@ use crate::{
     vector::matmul::{Kernel, Scratch as TileScratch, UpcomingRows},
 };
 
-/// A program's tasks by thread.
 struct Compiled {
     batch: usize,
     rows: usize,
@@ -40,21 +39,15 @@ pub struct Set {
 /// The part of a block that threads need; a copy, so that they need not borrow the host's.
 #[derive(Clone)]
 pub struct Assignment {
-    /// Which programs.
     pub work: PassKind,
-    /// Optimizer steps done.
     pub step: u64,
     /// First row within the epoch.
     pub position: usize,
     /// First row within a streamed chunk.
     pub offset: usize,
-    /// Rows of the epoch.
     pub rows: usize,
-    /// Steps to run.
     pub steps: usize,
-    /// First free row of the log.
     pub slot: usize,
-    /// One per step.
     pub hyper: Vec<Hyper>,
 }
 
@@ -63,27 +56,21 @@ pub struct Fault {
     /// In which step of the assignment, from 0.
     pub step: usize,
     member: usize,
-    /// Why.
     pub source: io::Error,
 }
 
 /// What the team shares. Threads read it while a block runs; the host writes it in between.
 pub struct State {
-    /// The products' instruction set.
     pub kernel: Kernel,
-    /// The run's seed.
     pub seed: u64,
     /// All memory but the data.
     pub arena: Arena,
-    /// The data.
     pub bound: BoundData,
     /// The programs for one thread.
     pub alone: Set,
     /// The programs for the team.
     pub together: Option<Set>,
-    /// What is to be done.
     pub assignment: Assignment,
-    /// That rows could not be read.
     pub fault: Mutex<Option<Fault>>,
 }
 

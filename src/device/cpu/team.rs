@@ -23,7 +23,6 @@ const SLEEP_AFTER: u32 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
-/// A reusable barrier over all members.
 pub struct Barrier {
     members: usize,
     arrived: AtomicUsize,
@@ -85,7 +84,6 @@ impl WorkerToken<'_> {
         self.barrier.lost.load(Ordering::Relaxed)
     }
 
-    /// Waits at the team's barrier.
     pub fn wait(&self) -> Result<(), Lost> {
         self.barrier.wait()
     }

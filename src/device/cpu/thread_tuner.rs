@@ -12,7 +12,6 @@ use crate::device::PassKind;
 /// Initial time between two probes of the slower mode; doubled after each probe that confirms it as slower.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Maximum time between two probes.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(20);
 
 /// A probe takes 1/16 of a block.
@@ -58,7 +57,6 @@ impl Seen {
 struct Selection {
     /// Step times on one thread and on the team.
     seen: [Seen; 2],
-    /// Time since the last probe.
     since: Duration,
     interval: Duration,
     trying: bool,
@@ -82,7 +80,6 @@ fn is_team([alone, together]: [f64; 2]) -> bool {
 pub enum ThreadMode {
     /// The faster of team and single thread, re-measured at run time.
     Adaptive,
-    /// The team runs every step.
     Team,
     /// Team and single thread alternate every step, for tests of the handover.
     InTurns,
@@ -123,7 +120,6 @@ impl ThreadTuner {
         if choice.trying { (!is_team, part) } else { (is_team, steps) }
     }
 
-    /// Records the time of steps.
     pub fn took(&mut self, work: PassKind, together: bool, steps: usize, time: Duration) {
         let threads = self.threads;
         let choice = self.selection(work);

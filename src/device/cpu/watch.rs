@@ -9,11 +9,8 @@ use crate::{
 
 /// Called by the first thread during its steps.
 pub trait Watcher {
-    /// A step begins.
     fn begin_step(&mut self);
-    /// A task of that phase starts.
     fn enter(&mut self, phase: Phase);
-    /// A step ends.
     fn end_step(&mut self);
 }
 

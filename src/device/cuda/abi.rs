@@ -2,7 +2,6 @@
 
 use crate::op::{Hyper, Record, RunRecord};
 
-/// The flat bytes of records.
 pub fn bytes_of<T: Plain>(records: &[T]) -> &[u8] {
     // SAFETY: records have no padding and no pointers; their bytes may be read for as long as they are borrowed.
     unsafe { std::slice::from_raw_parts(records.as_ptr().cast(), size_of_val(records)) }

@@ -14,7 +14,6 @@ use crate::{
     program::{Accumulator, BufferId, Layout, MemoryPlan, Phase, SUMS, Slice},
 };
 
-/// A GPU with a loaded trial.
 pub struct CudaExecutor {
     pub(super) train: Loaded,
     pub(super) validate: Option<Loaded>,

@@ -21,15 +21,10 @@ use crate::{
 
 /// What a GPU executor is made from.
 pub struct CudaSetup {
-    /// Where it runs.
     pub gpu: Gpu,
-    /// Its programs.
     pub programs: Programs,
-    /// What runs the steps.
     pub engine: Engine,
-    /// Number format of products.
     pub precision: Precision,
-    /// The run's seed, for dropout.
     pub seed: u64,
     /// How it sums with the other devices of the run.
     pub way: GradientReducer,
@@ -91,7 +86,6 @@ impl Loader<'_> {
 }
 
 impl CudaExecutor {
-    /// Takes the GPU and loads it.
     pub fn new(setup: CudaSetup) -> Result<Self, DeviceError> {
         let CudaSetup { gpu, programs, engine, precision, seed, way } = setup;
         let context = Context::open(gpu)?;

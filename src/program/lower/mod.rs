@@ -20,23 +20,17 @@ use crate::spec::{self, Layer, Loss, Metric, Policy};
 /// What lowering needs to know; the plan has checked it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options<'a> {
-    /// The Sequential.
     pub layers: &'a [Layer],
-    /// What is minimized.
     pub loss: Loss,
-    /// Width of a row of features.
     pub features: usize,
     /// Width of a row of targets (1 for a class).
     pub targets: usize,
-    /// How parameters are updated.
     pub rule: UpdateRule,
     /// Largest gradient norm, where it is clipped.
     pub clip: Option<f32>,
     /// Columns, loss first.
     pub metrics: &'a [Metric],
-    /// When rows leave the device.
     pub policy: Policy,
-    /// Steps that the log holds.
     pub log_slots: usize,
     /// Rows per step, over all devices.
     pub batch: usize,
@@ -57,9 +51,7 @@ pub struct Options<'a> {
 /// One of the devices that share each batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which, from 0.
     pub rank: usize,
-    /// How many there are.
     pub world_size: usize,
 }
 
@@ -74,7 +66,6 @@ impl Shard {
     }
 }
 
-/// Builds all programs of a trial.
 pub fn lower(options: &Options<'_>) -> Programs {
     let mut b = Builder::new(options);
     let train = b.train(options.batch);

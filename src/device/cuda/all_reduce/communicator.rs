@@ -22,7 +22,6 @@ use crate::{
     },
 };
 
-/// `ncclUnhandledCudaError`.
 const CUDA_FAILED: i32 = 1;
 
 /// Shared by the rank and the abort.
@@ -38,7 +37,6 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// A handle that may change threads.
 #[derive(Clone, Copy)]
 struct Owned(Handle);
 
@@ -97,7 +95,6 @@ impl Drop for Shared {
     }
 }
 
-/// Why the other GPUs are lost.
 #[derive(Debug)]
 pub enum Lost {
     /// The sums were ended because another GPU failed, which reports the cause.
@@ -105,7 +102,6 @@ pub enum Lost {
     Why(String),
 }
 
-/// One GPU's way to the others.
 pub struct Communicator(Arc<Shared>);
 
 impl Communicator {

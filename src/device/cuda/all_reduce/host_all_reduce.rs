@@ -15,7 +15,6 @@ use crate::{
 
 /// How a GPU sums with the other devices of its run.
 pub enum GradientReducer {
-    /// No other device.
     Alone,
     /// By our kernel, which a graph may hold.
     Peers(Box<PeerAllReduce>),
@@ -25,7 +24,6 @@ pub enum GradientReducer {
     Host(Box<dyn Collective>),
 }
 
-/// Sums through the host.
 pub struct HostAllReduce {
     collective: Box<dyn Collective>,
     staging: Pinned,

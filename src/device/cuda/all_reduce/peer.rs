@@ -103,7 +103,6 @@ struct Shared {
     limit: Duration,
 }
 
-/// One GPU's way to the others.
 pub struct PeerAllReduce {
     shared: Arc<Shared>,
     rank: usize,
@@ -206,7 +205,6 @@ impl Shared {
 }
 
 impl PeerAllReduce {
-    /// Bytes on its GPU.
     pub fn bytes(&self) -> usize {
         let own = &self.shared.members[self.rank];
         own.memory.bytes + own.table.bytes

@@ -39,7 +39,6 @@ mod number {
 /// Bytes to which every place of the arena is aligned.
 const ALIGNMENT: u32 = 64;
 
-/// `cublasLtMatmulHeuristicResult_t`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Heuristic {
@@ -218,7 +217,6 @@ impl Form {
 struct Plan {
     library: Arc<Library>,
     description: *mut c_void,
-    /// Of left, right, and the result.
     layouts: [*mut c_void; 3],
 }
 

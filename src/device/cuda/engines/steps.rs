@@ -25,13 +25,10 @@ pub struct Launch {
 /// What an instruction is for the device.
 pub enum LaunchKind {
     Kernel {
-        /// With what.
         record: Record,
-        /// By how many threads.
         shape: Shape,
     },
     Product(Box<Product>),
-    /// A sum over devices.
     AllReduce {
         /// Elements from the start of the arena.
         at: u64,
@@ -50,7 +47,6 @@ impl LaunchKind {
 }
 
 pub struct Steps {
-    /// Rows of the global batch.
     pub rows: i32,
     /// Rows of it on this device.
     pub own_rows: i32,
@@ -123,7 +119,6 @@ impl Steps {
         1 + self.launches.iter().map(|launch| launch.work.queued()).sum::<usize>()
     }
 
-    /// Whether a step sums over devices.
     pub fn reduces(&self) -> bool {
         self.launches.iter().any(|launch| matches!(launch.work, LaunchKind::AllReduce { .. }))
     }

@@ -24,7 +24,6 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// From the environment.
     pub fn of_user() -> Self {
         let set = |variable: &str| env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
         let folder = set(FOLDER_VARIABLE).or_else(|| {

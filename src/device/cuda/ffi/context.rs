@@ -87,7 +87,6 @@ impl Context {
         }
     }
 
-    /// Whether the GPU hangs.
     pub fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Acquire)
     }

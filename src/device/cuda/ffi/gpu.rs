@@ -7,10 +7,8 @@ use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUuuid};
 
 use super::driver::{Driver, Status};
 
-/// A GPU and its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpu {
-    /// `gpu:N`'s number.
     pub ordinal: u32,
     /// As `NVIDIA H100 80GB HBM3`.
     pub name: String,
@@ -18,9 +16,7 @@ pub struct Gpu {
     pub uuid: String,
     /// Compute capability, as (9, 0).
     pub capability: (i32, i32),
-    /// All of its memory.
     pub memory_bytes: u64,
-    /// Streaming multiprocessors.
     pub multiprocessors: u32,
     /// Largest shared memory of a block, opt-in.
     pub shared_bytes: u32,

@@ -8,15 +8,12 @@ use crate::device::cuda::ffi::Nccl;
 /// A library's name and state, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryRow {
-    /// Its usual name.
     pub name: &'static str,
     /// Version and file, or why it is not there.
     pub state: String,
-    /// Whether it is there.
     pub found: bool,
 }
 
-/// Whether cuBLASLt is there.
 pub fn products_library() -> Result<(), String> {
     Blas::open(Driver::get()?.version / 1000).map(drop)
 }

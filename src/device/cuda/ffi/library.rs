@@ -22,7 +22,6 @@ macro_rules! functions {
         #[allow(non_snake_case, reason = "functions bear their own names")]
         pub struct $table {
             $(
-                /// As the library's own documentation says.
                 pub $name: unsafe extern "C" fn($($argument),*) -> i32,
             )*
             /// Never unloaded: graphs and threads of the library may outlive its last user.
@@ -148,7 +147,6 @@ fn loaded_path(name: &Path) -> Option<PathBuf> {
 }
 
 struct SearchPath {
-    /// For a message.
     name: String,
     /// `None`: the loader's own search.
     folders: Option<Vec<PathBuf>>,

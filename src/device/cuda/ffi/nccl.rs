@@ -29,9 +29,7 @@ functions! {
     }
 }
 
-/// `ncclFloat32`.
 pub const FLOAT32: i32 = 7;
-/// `ncclSum`.
 pub const SUM: i32 = 0;
 /// The oldest version with communicators that do not block; graphs may hold its sums, too (from 2.9 on).
 const OLDEST: (i32, i32) = (2, 18);
@@ -58,7 +56,6 @@ impl Config {
         Self { size: size_of::<Self>(), magic: 0xcafe_beef, version: 21_400, blocking: 0 };
 }
 
-/// NCCL, opened.
 pub struct Nccl {
     pub(crate) functions: Functions,
     pub(crate) version: (i32, i32),
@@ -66,7 +63,6 @@ pub struct Nccl {
 }
 
 impl Nccl {
-    /// Opens it.
     pub fn open() -> Result<Self, String> {
         let found = library::find(&["libnccl.so.2"], None, |opened| {
             let functions = Functions::from_library(opened.library).map_err(|name| {

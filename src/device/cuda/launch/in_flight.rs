@@ -22,7 +22,6 @@ use crate::{
 /// The running block and the one behind it.
 const PLACES: usize = 2;
 
-/// A queued block.
 #[derive(Clone, Debug)]
 pub struct Queued {
     pub trains: bool,
@@ -31,7 +30,6 @@ pub struct Queued {
     pub steps: usize,
     /// The phases between its marks, in order; empty where the engine does not separate them.
     pub phases: Vec<Phase>,
-    /// Worst-case seconds.
     pub slowest_s: f64,
 }
 
@@ -121,7 +119,6 @@ impl InFlightQueue {
         Ok(bytes as u64)
     }
 
-    /// Marks the end of a phase.
     pub fn mark(&self, number: usize, stream: &Stream) -> Result<(), DeviceError> {
         match self.places[self.next].marks.get(number) {
             Some(mark) => mark.record(stream),

@@ -141,7 +141,6 @@ pub struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
-    /// An event with a time.
     pub fn timed(context: &Arc<Context>) -> Result<Self, DeviceError> {
         Self::new(context, 0)
     }

@@ -23,7 +23,6 @@ const ASK_AGAIN: Duration = Duration::from_micros(20);
 /// How long a GPU may take after its sums were ended.
 pub const GRACE: Duration = Duration::from_secs(1);
 
-/// A wait and its limits.
 pub struct Wait<'a> {
     /// Given up after `limit`.
     pub context: &'a Context,

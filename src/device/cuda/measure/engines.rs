@@ -107,7 +107,6 @@ fn block_s(gpu: &Gpu) -> Result<f64, DeviceError> {
     Ok(median(times))
 }
 
-/// An executor with constant rows.
 struct Probe {
     executor: CudaExecutor,
     programs: Programs,

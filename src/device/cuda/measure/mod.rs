@@ -33,7 +33,6 @@ const SHARED_BYTES_PER_CLOCK: f64 = 128.0;
 const LONG_S: f64 = 1e-3;
 /// Side of the smallest product: large enough for the library.
 const LEAST_SIDE: usize = 272;
-/// Side of the largest.
 const MOST_SIDE: usize = 8704;
 /// Elements of the shortest vectors in memory, and bytes of the smallest copies.
 const LEAST: usize = 1 << 19;

@@ -16,14 +16,12 @@ use crate::device::{
 const ROUNDS: usize = 5;
 /// Rounds that took this long in all are enough: long ones are little disturbed.
 const ENOUGH_S: f64 = 0.2;
-/// Shortest round.
 const ROUND_S: f64 = 1e-3;
 const MOST: usize = 4096;
 const WAITS: usize = 100;
 /// Random values that fill memory: products of zeros take less power, and clocks rise.
 const NOISE: usize = 1 << 18;
 
-/// A GPU that is being measured.
 pub struct Bench {
     pub gpu: GpuContext,
     begin: Event,

@@ -96,7 +96,6 @@ fn measured<W>(
     Ok((slowest(0), 4.0 * large.0 as f64 / slowest(1)))
 }
 
-/// Seconds of a sum, by round.
 fn rounds(bench: &Bench, (elements, count): (usize, usize)) -> Result<Vec<f64>, DeviceError> {
     let times = (0..=ROUNDS).map(|_| Ok(bench.sums_s(elements, count)? / count as f64));
     let mut times = times.collect::<Result<Vec<f64>, DeviceError>>()?;

@@ -20,11 +20,9 @@ use crate::{
 const LONG_STEP: Duration = Duration::from_micros(200);
 
 pub struct Timeline {
-    /// Whether a trace is wanted.
     pub wanted: bool,
     /// Estimated time of a step.
     step: Duration,
-    /// Copies that were not reported yet.
     copies: Vec<(Lane, Phase, [Instant; 2])>,
     /// The end of each lane so far. Clocks agree to some microseconds only; later spans must not begin earlier.
     ends: [Option<Instant>; Lane::OF_DEVICE.len()],
@@ -47,7 +45,6 @@ impl Timeline {
         self.copies.push((lane, phase, ends));
     }
 
-    /// Reports the copies so far.
     pub fn report(&mut self, clock: &mut Clock) {
         let mut copies = std::mem::take(&mut self.copies);
         // Several buffers share one stream.
@@ -60,7 +57,6 @@ impl Timeline {
         }
     }
 
-    /// Reports a block.
     pub fn block(&mut self, done: &Done, clock: &mut Clock) {
         let Done { queued, begin, end, phases, .. } = done;
         if queued.trains {

@@ -18,9 +18,7 @@ use crate::{
 
 /// The flag, padded to keep it apart from the sums.
 const HEAD: usize = FLAG as usize;
-/// Bytes of one set of sums.
 const SET: usize = SUMS * size_of::<f64>();
-/// Bytes before the log.
 const BEFORE_LOG: usize = HEAD + 2 * SET;
 
 pub struct DeviceLog {

@@ -18,7 +18,6 @@ use crate::device::{
     },
 };
 
-/// One of a buffer's two chunks.
 struct Chunk {
     memory: DeviceMemory,
     staging: Pinned,
@@ -164,7 +163,6 @@ impl OrderBuffer {
         Self { memory: None, staging: [None, None], next: 0 }
     }
 
-    /// Its address.
     pub fn at(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.at)
     }

@@ -23,7 +23,6 @@ pub struct Inputs {
     pub staging: Staging,
     buffers: [InputBuffer; 4],
     order: OrderBuffer,
-    /// Whether rows come in chunks.
     streamed: bool,
 }
 
@@ -38,7 +37,6 @@ impl Inputs {
         ([0, 1, 2, 3].map(|i: usize| self.buffers[i].at()), self.order.at())
     }
 
-    /// Bytes on the device.
     pub fn bytes(&self) -> usize {
         self.buffers.iter().map(InputBuffer::bytes).sum::<usize>() + self.order.bytes()
     }
