@@ -29,27 +29,20 @@ impl AllReduceMethod {
 pub enum PeerAccess {
     /// Every GPU reads the memory of all others, and the sum is small enough.
     Fits {
-        /// Bytes of the sum.
         bytes: u64,
         /// Bytes that a peer kernel sums at most.
         most: u64,
     },
-    /// The sum is too large.
     TooLarge {
-        /// Bytes of the sum.
         bytes: u64,
         /// Bytes that a peer kernel sums at most.
         most: u64,
     },
-    /// Not all devices are GPUs.
     Mixed,
-    /// There are more GPUs than this.
     TooManyGpus(usize),
     /// The first GPU cannot access the memory of the second.
     Unreached(DeviceId, DeviceId),
-    /// This GPU has no cooperative launches.
     NotCooperative(DeviceId),
-    /// It failed to start.
     Failed(String),
 }
 
@@ -58,18 +51,14 @@ pub enum PeerAccess {
 pub enum NcclFailure {
     /// It is not there; why, if a run has tried.
     Missing(Option<String>),
-    /// It failed to start.
     Failed(String),
 }
 
 /// A method and the reasons for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllReducePlan {
-    /// How.
     pub by: AllReduceMethod,
-    /// Whether a peer kernel can.
     pub peers: PeerAccess,
-    /// Why NCCL cannot either.
     pub nccl: Option<NcclFailure>,
 }
 

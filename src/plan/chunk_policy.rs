@@ -18,7 +18,6 @@ use crate::{
 pub(super) struct ChunkPolicy<'a> {
     pub spec: &'a Spec,
     pub facts: DatasetInfo,
-    /// Whether the CPU alone computes.
     pub on_cpu: bool,
     /// Threads that the host may use.
     pub threads: usize,

@@ -24,13 +24,11 @@ pub(super) const ON_A_GPU: u64 = 2;
 pub struct Chunks {
     /// Rows to train on: whole batches, but for the last of an epoch.
     pub train: usize,
-    /// Rows to validate on.
     pub validation: usize,
     train_batch: usize,
     validation_batch: usize,
     /// Chunks of a pass over either, and passes.
     passes: [[u64; 2]; 2],
-    /// Bytes of a row.
     row_bytes: u64,
 }
 
@@ -62,7 +60,7 @@ impl Chunks {
         let train = usize::try_from(chunk_bytes / row_bytes.saturating_mul(train_batch as u64)).unwrap_or(1);
         // No more than steps take of an epoch.
         let train = train.max(1).saturating_mul(train_batch).min(length.epoch_rows());
-        // Those follow each other: there is nothing to be had by many of them.
+        // Validation rows are in file order, so a large chunk gains nothing.
         let in_order = usize::try_from(CHUNK_BYTES.min(chunk_bytes) / row_bytes).unwrap_or(1);
         let validation = (in_order / validation_batch).max(1).saturating_mul(validation_batch);
         let validation = validation.min(facts.validation_rows);

@@ -1,11 +1,8 @@
 //! The engines that run steps.
 
-/// What runs the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// One CPU thread.
     Serial,
-    /// A team of CPU threads.
     Team,
     /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
     Persistent,
@@ -39,30 +36,22 @@ impl Engine {
 /// Why a trial has its engine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EngineReason {
-    /// The spec names it.
     Spec,
-    /// The host has one thread for it.
     OneThread,
-    /// Each of several CPU devices has one thread.
     ThreadPerDevice,
     /// A team must save enough of a step's time, in seconds by one thread and by all.
     Threads {
-        /// By one thread.
         alone_s: f64,
-        /// By all.
         together_s: f64,
-        /// All threads.
         threads: usize,
         /// Whether the step reads rows of a file, at typical rates.
         reads_file: bool,
     },
     /// All-reduce is queued among the kernels, so that a graph can hold it.
     QueuedSums,
-    /// All-reduce takes place on the host, between launches.
     SumsOnHost,
     /// The least seconds of a step, in ascending order.
     Fastest {
-        /// Each engine that can run the trial.
         steps_s: Vec<(Engine, f64)>,
         /// Whether they follow from measured rates.
         measured: bool,

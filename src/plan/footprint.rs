@@ -9,7 +9,6 @@ use super::{
 };
 use crate::program::{MemoryPlan, Programs, Role, Shard};
 
-/// Bytes of a row index.
 const NUMBER: u64 = 4;
 
 /// Bytes kept per row of a chunk from a file, to read its rows in file order: its index and its position in the chunk.
@@ -19,19 +18,15 @@ const SORTED: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
     pub facts: DatasetInfo,
-    /// Whether every epoch has its own order.
     pub shuffle: bool,
     /// Whether training and validation rows share a file, so that their indices are kept.
     pub are_split: bool,
-    /// The chunks of streamed rows.
     pub chunks: Option<Chunks>,
-    /// Whether the devices validate.
     pub validates: bool,
     /// Bytes of any job on a GPU beside its buffers.
     pub gpu_fixed_bytes: u64,
 }
 
-/// Bytes of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
     /// Per device, in the order of [`super::ResolvedDevices::used`]. The CPU and virtual devices use host memory.

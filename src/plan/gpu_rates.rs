@@ -23,35 +23,23 @@ use crate::spec::Precision;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuRates {
-    /// FLOPs of large products in f32.
     pub f32_flops_per_s: f64,
-    /// FLOPs of large products in tf32.
     pub tf32_flops_per_s: f64,
-    /// FLOPs of large products in bf16.
     pub bf16_flops_per_s: f64,
     /// FLOPs of this program's products in a cooperative grid over all multiprocessors.
     pub grid_flops_per_s: f64,
     /// FLOPs of this program's products in one persistent block.
     pub block_flops_per_s: f64,
-    /// Operations of elementwise functions.
     pub elementwise_per_s: f64,
-    /// Bytes from the L2 cache.
     pub cache_bytes_per_s: f64,
-    /// Bytes from memory.
     pub memory_bytes_per_s: f64,
     /// Bytes of shared memory: computed from clock and banks, not measured.
     pub shared_bytes_per_s: f64,
-    /// Bytes from pinned host memory to the device.
     pub h2d_bytes_per_s: f64,
-    /// Bytes from the device to pinned host memory.
     pub d2h_bytes_per_s: f64,
-    /// Seconds of a small copy to the device.
     pub h2d_latency_s: f64,
-    /// Seconds of a small copy to the host.
     pub d2h_latency_s: f64,
-    /// Seconds per launch in a stream.
     pub launch_s: f64,
-    /// Seconds per node of a graph.
     pub node_s: f64,
     /// Seconds per instruction of a cooperative grid, with its barrier.
     pub barrier_s: f64,
@@ -61,12 +49,10 @@ pub struct GpuRates {
     pub sync_s: f64,
     /// Seconds to hand over a block of one step and read its loss, without the step.
     pub block_s: f64,
-    /// Size of the L2 cache in bytes.
     pub cache_bytes: u64,
 }
 
 impl GpuRates {
-    /// FLOPs per second of large products.
     pub fn product(&self, precision: Precision) -> f64 {
         match precision {
             Precision::F32 => self.f32_flops_per_s,
@@ -107,7 +93,6 @@ impl GpuRates {
         Speed { rates, rows_bytes_per_s, cache_bytes: self.cache_bytes, sums: None, upload_bytes_per_s }
     }
 
-    /// Whether all figures are plausible.
     pub fn is_sane(&self) -> bool {
         are_sane(
             &[

@@ -26,9 +26,7 @@ pub(super) struct Lowered {
     pub peers: Vec<Programs>,
     /// Whether updates are folded into products.
     pub fold_update: bool,
-    /// The engine, if GPUs compute.
     pub chosen: Option<Chosen>,
-    /// How several GPUs sum.
     pub sums: Option<AllReducePlan>,
 }
 

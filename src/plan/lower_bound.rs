@@ -13,16 +13,11 @@ use crate::{
     spec::Precision,
 };
 
-/// What time goes into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottleneck {
-    /// Multiplications and additions.
     Arithmetic,
-    /// Moving bytes between memory and processor.
     Memory,
-    /// The fixed cost of instructions.
     Overhead,
-    /// Sums over devices.
     AllReduce,
     /// Rows on their way to the device.
     Transfer,
@@ -45,15 +40,11 @@ pub struct StepWork {
     pub memory_s: f64,
     /// The part of these that comes from beyond the caches, from the memory that all threads share.
     pub far_s: f64,
-    /// The part of them that fetches the rows of the batch.
-    pub rows_s: f64,
-    /// Seconds of fixed costs.
     pub overhead_s: f64,
     /// Seconds of sums over devices, where they are known apart.
     pub all_reduce_s: f64,
     /// Seconds in which a batch comes to the device, which it does while another is computed with.
     pub upload_s: f64,
-    /// Barriers of a team of threads.
     pub barriers: usize,
 }
 
@@ -61,11 +52,8 @@ pub struct StepWork {
 /// run measures it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LowerBound {
-    /// The rates that it follows from.
     pub rates: MachineRates,
-    /// Operations and bytes of a step on a full batch.
     pub cost: Cost,
-    /// A step on a full batch.
     pub full: StepWork,
     /// The step that ends an epoch, where it takes fewer rows.
     pub last: Option<StepWork>,
@@ -197,7 +185,6 @@ impl StepWork {
                 work.arithmetic_s += compute_s;
             } else {
                 work.memory_s += moved_s;
-                work.rows_s += if instruction.phase == Phase::Data { moved_s } else { 0.0 };
                 work.far_s += if is_near { 0.0 } else { moved_s };
             }
             work.barriers += usize::from(instruction.op.product().is_some());
@@ -214,13 +201,10 @@ impl StepWork {
 /// Seconds of steps, by what they are spent on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeBreakdown {
-    /// Multiplications and additions.
     pub arithmetic_s: f64,
-    /// Moving bytes between memory and processor.
     pub memory_s: f64,
     /// Fixed costs of instructions and of barriers.
     pub overhead_s: f64,
-    /// Sums over devices.
     pub all_reduce_s: f64,
     /// Rows on their way to the device, beside all else.
     pub upload_s: f64,
@@ -237,17 +221,14 @@ impl TimeBreakdown {
         }
     }
 
-    /// What the device itself does.
     pub fn device_s(&self) -> f64 {
         self.arithmetic_s + self.memory_s + self.overhead_s + self.all_reduce_s
     }
 
-    /// All of them.
     pub fn total_s(&self) -> f64 {
         self.device_s().max(self.upload_s)
     }
 
-    /// The largest.
     pub fn bound(&self) -> Bottleneck {
         let work_s = self.arithmetic_s.max(self.memory_s);
         if self.upload_s > self.device_s() {

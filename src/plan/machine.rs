@@ -18,7 +18,6 @@ pub struct Machine {
     pub cache_bytes: u64,
     /// Instruction set of matrix products.
     pub instruction_set: String,
-    /// Speeds of its processor.
     pub rates: MachineRates,
     /// Cost of all-reduce over its GPUs, if measured.
     pub sum_rates: Option<AllReduceRates>,
@@ -52,7 +51,6 @@ impl Machine {
 pub struct Gpu {
     /// Whether the host only poses as it.
     pub is_virtual: bool,
-    /// Its model.
     pub model: String,
     /// As `nvidia-smi` prints it, with `GPU-` or `MIG-` before it; `None` for a virtual one.
     pub uuid: Option<String>,
@@ -60,9 +58,7 @@ pub struct Gpu {
     pub memory_free: u64,
     /// Ordinals of the GPUs whose memory it can access.
     pub reaches: Vec<u32>,
-    /// Limits of its engines; a virtual one has none.
     pub limits: GpuLimits,
-    /// Its speeds, if measured.
     pub speed: Option<GpuRates>,
 }
 
@@ -77,11 +73,9 @@ impl Gpu {
 /// Limits that a GPU's device reports. Arrays are by engine: `persistent`, `cooperative`, `graph`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuLimits {
-    /// Streaming multiprocessors.
     pub multiprocessors: u32,
     /// Shared memory of a block that a job may fill.
     pub shared_bytes: u64,
-    /// Memory of any job beside its buffers.
     pub fixed_bytes: u64,
     /// Elements of an instruction that kernels can count.
     pub most_elements: usize,

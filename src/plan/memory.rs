@@ -19,11 +19,9 @@ pub(super) struct Need<'a> {
     /// Whether updates may be fused into products, which needs no gradient buffers.
     pub fold_update: bool,
     pub devices: &'a ResolvedDevices,
-    /// Bytes of resident data.
     pub data_bytes: u64,
 }
 
-/// A memory that is too small.
 struct Lack {
     /// The GPU; `None` for the host's memory, which virtual devices share.
     gpu: Option<DeviceId>,
@@ -125,7 +123,6 @@ impl Need<'_> {
         format!("{place} for parameters, activations and data")
     }
 
-    /// The largest `batch_size` that fits.
     fn largest_batch(&self) -> Option<usize> {
         let ChunkPolicy { spec, facts, .. } = self.policy;
         let world_size = self.devices.used.len();
@@ -184,7 +181,6 @@ fn rows_key(spec: &Spec) -> &'static str {
     }
 }
 
-/// The spec key that requests several devices.
 fn devices_key(spec: &Spec) -> &'static str {
     match spec.devices.request {
         Request::NumGpus(_) => "devices.num_gpus",

@@ -4,7 +4,6 @@
 //! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
 
 mod all_reduce;
-mod bound;
 mod chunk_policy;
 mod chunks;
 mod dataset_info;
@@ -25,11 +24,11 @@ mod schedule;
 mod shapes;
 #[cfg(test)]
 mod testing;
+mod time_account;
 mod transfers;
 mod trial;
 
 pub use all_reduce::{AllReduceMethod, AllReducePlan, NcclFailure, PeerAccess, summed};
-pub use bound::{FewerReads, Measured, TimeAccount, TimeShare};
 pub use chunks::Chunks;
 pub use dataset_info::DatasetInfo;
 pub use devices::{DeviceId, ResolvedDevices};
@@ -43,6 +42,7 @@ pub use read_cost::{BLOCK_BYTES, GAP_BYTES, READERS_AHEAD, ReadCost};
 pub use run_length::global_batch;
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
+pub use time_account::{FewerReads, Measured, TimeAccount, TimeShare};
 pub(crate) use transfers::FLAG;
 pub use transfers::{Movement, transfers};
 pub use trial::Trial;
@@ -53,13 +53,11 @@ use self::{
 };
 use crate::spec::{Policy, Problem, Spec};
 
-/// The most threads that read a chunk of rows.
 const MOST_READERS: usize = 8;
 
 /// Numbers that a step may hold at one time, far more than any memory: sizes made of them stay within 64 bits.
 const MOST_NUMBERS: u64 = 1 << 48;
 
-/// Why there is no plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanError {
     /// The spec and its data do not fit together.

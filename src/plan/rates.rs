@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where rates come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
     /// Figures that such processors have, from data sheets and machines that were measured.
@@ -22,10 +21,8 @@ impl Origin {
     }
 }
 
-/// Whose speeds they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processor {
-    /// The host's.
     #[default]
     Cpu,
     /// A GPU's, to which every instruction is a launch.
@@ -35,7 +32,6 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// Whether it is a GPU's.
     pub fn is_gpu(self) -> bool {
         self != Self::Cpu
     }
@@ -55,16 +51,12 @@ pub struct MachineRates {
     /// Where they come from; those in a file were measured on a CPU.
     #[serde(skip)]
     pub origin: Origin,
-    /// Whose they are.
     #[serde(skip)]
     pub processor: Processor,
-    /// Large products, operations per second.
     pub flops_per_s: f64,
     /// Functions of single numbers, operations per second.
     pub elementwise_per_s: f64,
-    /// From its own caches.
     pub cache_bytes_per_s: f64,
-    /// From memory.
     pub memory_bytes_per_s: f64,
     /// What each further thread adds to products, as a part of the first one's speed.
     pub product_scaling: f64,
@@ -72,7 +64,6 @@ pub struct MachineRates {
     pub memory_scaling: f64,
     /// Cost of an instruction beside its work.
     pub instruction_s: f64,
-    /// Cost of one barrier of a team.
     pub barrier_s: f64,
     /// Cost of handing over a block of steps and waiting for it, beside the steps: what reading the loss after every step
     /// adds to it.
@@ -124,11 +115,9 @@ impl MachineRates {
 /// What the steps of a program take on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
-    /// Rates of the processor.
     pub rates: MachineRates,
     /// Bytes per second of the data's rows, from the cache and from memory.
     pub rows_bytes_per_s: [f64; 2],
-    /// Size of the cache.
     pub cache_bytes: u64,
     /// Rates of all-reduce; where unknown, a sum counts as any other work.
     pub sums: Option<AllReduceRates>,
@@ -140,7 +129,6 @@ pub struct Speed {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllReduceRates {
-    /// Number of GPUs.
     pub gpus: u32,
     /// Seconds for a few elements.
     pub small_s: f64,
@@ -154,7 +142,6 @@ impl AllReduceRates {
         self.small_s.max(bytes as f64 / self.bytes_per_s)
     }
 
-    /// Whether both figures are plausible.
     pub fn is_sane(&self) -> bool {
         self.gpus > 1 && are_sane(&[self.bytes_per_s], &[self.small_s])
     }

@@ -25,15 +25,11 @@ pub(super) fn validation_chunk(facts: DatasetInfo, batch: usize) -> usize {
 /// The number of steps, and of the rows that they take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunLength {
-    /// Rows of a step.
     pub batch: usize,
-    /// Optimizer steps.
     pub steps: u64,
     /// Those of an epoch, the last of them perhaps on fewer rows.
     pub steps_per_epoch: u64,
-    /// Passes over the validation rows.
     pub validations: u64,
-    /// Rows of an epoch.
     rows: u64,
 }
 
@@ -55,7 +51,6 @@ impl RunLength {
         length
     }
 
-    /// Epochs begun.
     pub fn epochs(&self) -> u64 {
         self.steps.div_ceil(self.steps_per_epoch.max(1))
     }

@@ -18,14 +18,11 @@ pub struct Movement {
     pub kind: &'static str,
     /// `dataset`, `batch`, `parameters`, `log`, `validation` or `gradients`.
     pub purpose: &'static str,
-    /// How many.
     pub bytes: u64,
 }
 
-/// Bytes of a number.
 const NUMBER: u64 = 4;
 
-/// Bytes of a sum.
 const SUM: u64 = 8;
 
 /// Bytes before the sums of an epoch on a GPU: whether a loss was not finite, apart from the sums.
@@ -52,9 +49,8 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     if devices == 0 {
         return Vec::new();
     }
-    // What is said of one device alone is said of the first: it keeps the log, and the parameters are read from it.
+    // The first device keeps the log, and the final parameters are read from it.
     let each = |bytes: u64| devices.saturating_mul(bytes);
-    // Of features and targets.
     let row_bytes = (trial.facts.features + trial.facts.targets) as u64 * NUMBER;
     let (epochs, passes) = (length.epochs(), length.validations);
     let steps = trial.steps;
@@ -62,7 +58,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let validates = if trial.programs.validate.is_some() { 1 } else { 0 };
     let resident = if trial.chunks.is_some() { 0 } else { 1 };
     let streamed = 1 - resident;
-    // Every device has all resident rows; of streamed ones each has its share.
+    // Each device has all resident rows, but only its share of streamed ones.
     let dataset = resident * each((train_rows + validates * validation_rows) * row_bytes);
     let order = if trial.spec.data.shuffle { resident * each(epochs * train_rows * NUMBER) } else { 0 };
     let batches = order + streamed * length.train_rows() * row_bytes;

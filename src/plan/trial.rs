@@ -15,32 +15,22 @@ use crate::{
     spec::{Optimizer, Schedule, Spec},
 };
 
-/// One trial, ready to run.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The spec with all values that depend on data and model.
     pub spec: Spec,
-    /// The requested and the used devices.
     pub devices: ResolvedDevices,
     /// Names and UUIDs of the used GPUs.
     pub gpus: Vec<(String, String)>,
-    /// The engine.
     pub engine: Engine,
-    /// The reason for the engine.
     pub engine_reason: EngineReason,
     /// The all-reduce method, for several devices with GPUs among them.
     pub sums: Option<AllReducePlan>,
-    /// CPU threads that run steps.
     pub threads: usize,
-    /// Instruction set of the CPU's products.
     pub instruction_set: String,
-    /// The layers with their shapes.
     pub layers: Vec<LayerRow>,
-    /// Sizes of the dataset.
     pub facts: DatasetInfo,
-    /// The first device's programs.
     pub programs: Programs,
-    /// The further devices' programs.
     pub peers: Vec<Programs>,
     /// Optimizer steps per epoch; the last may have fewer rows.
     pub steps_per_epoch: u64,
@@ -48,20 +38,15 @@ pub struct Trial {
     pub steps: u64,
     /// The chunks of streamed rows; `None` for resident rows, or if each step reads its own.
     pub chunks: Option<Chunks>,
-    /// Threads that read a chunk of rows.
     pub readers: usize,
-    /// The lower bound of a step's time.
     pub lower_bound: LowerBound,
-    /// Bytes of resident data.
     pub data_bytes: u64,
-    /// Its memory use.
     pub footprint: Footprint,
     /// Its memory use with resident rows, if that is less.
     pub resident: Option<Footprint>,
 }
 
 impl Trial {
-    /// Steps of `trainer.max_epochs`.
     pub fn steps_of_epochs(&self) -> u64 {
         self.steps_per_epoch.saturating_mul(self.spec.trainer.max_epochs)
     }
@@ -71,7 +56,6 @@ impl Trial {
         has_large_product(&self.programs)
     }
 
-    /// The number of devices.
     pub fn world_size(&self) -> usize {
         self.devices.used.len()
     }

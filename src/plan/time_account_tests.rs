@@ -1,10 +1,7 @@
 //! Accounts of runs built to be bound by each thing that can bound one.
 
 use super::*;
-use crate::plan::{
-    MachineRates,
-    testing::{LINE, WIDE, facts, of_layers},
-};
+use crate::plan::testing::{LINE, WIDE, facts, of_layers};
 
 const CORES: usize = 2;
 
@@ -89,18 +86,4 @@ fn a_last_batch_counts_with_its_own_rows() {
     // Quicker than the bound of typical rates: no ratio.
     let quick = Measured { train_s: 0.7 * least, compute_s: 0.7 * least, ..measured };
     assert_eq!(TimeAccount::new(&trial, &quick).unwrap().distance(), None);
-}
-
-/// A layer with one output needs no copy of the rows of a large batch; one of few rows, or a wider layer, has one written.
-#[test]
-fn the_bound_knows_which_rows_are_read_where_they_lie() {
-    let two = format!("{{ linear = {{ out_features = 2 }} }}, {LINE}");
-    for (model, batch, copied) in [(LINE, 1024, 0), (LINE, 64, 64 * 100), (&two[..], 1024, 1024 * 100)] {
-        let trial = planned(model, &[&format!("data.batch_size={batch}")], 100, 1_000_000, CORES);
-        // Per row its features and target; the copy of targets; and its place in the order.
-        let numbers = batch * (100 + 1 + 1 + 1) + copied;
-        let wanted = (4 * numbers) as f64 / MachineRates::typical("avx2").memory_bytes_per_s;
-        let found = trial.lower_bound.full.rows_s;
-        assert!((found / wanted - 1.0).abs() < 1e-9, "{model}, batch of {batch}: {found} for {wanted}");
-    }
 }

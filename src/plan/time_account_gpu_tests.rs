@@ -6,7 +6,7 @@ use crate::{
         AllReduceRates, Engine, GpuRates, Machine, Speed, lower,
         testing::{LINE, WIDE, facts, gpus, of_layers},
     },
-    program::{Phase, Shard},
+    program::Shard,
     spec::Precision,
 };
 
@@ -132,29 +132,6 @@ fn idle_time_is_charged_to_the_log_and_to_rows() {
         let slow = on(GpuRates { h2d_bytes_per_s: 1e8, ..rates() });
         assert_eq!(slow.lower_bound.by(1).bound(), Bottleneck::Transfer);
         assert_eq!(slow.lower_bound.serial_s(), (32 * 513 * 4) as f64 / 1e8);
-    }
-}
-
-/// Shared memory holds the model, not the data.
-#[test]
-fn rows_of_a_persistent_block_come_from_the_memory_of_the_gpu() {
-    let trial = planned(LINE, 1024, 100, 200_000);
-    let data = trial.programs.train.instructions.iter().filter(|i| i.phase == Phase::Data);
-    let bytes: f64 = data.map(|i| i.op.cost().bytes).sum();
-    assert!(trial.data_bytes > rates().cache_bytes && bytes > (1024 * 100 * 4) as f64);
-    for (memory, cache_bytes, persistent, cooperative) in [
-        (100e9, 50 << 20, 100e9, 100e9),
-        // All rows in the second-level cache.
-        (100e9, 1 << 30, 200e9, 200e9),
-        // A block takes no more than its multiprocessor gives it.
-        (3e12, 50 << 20, 253e9, 3e12),
-    ] {
-        let rates =
-            GpuRates { memory_bytes_per_s: memory, cache_bytes, cache_bytes_per_s: 2.0 * memory, ..rates() };
-        for (engine, rate) in [(Engine::Persistent, persistent), (Engine::Cooperative, cooperative)] {
-            let rows_s = on_gpu(&trial, rates, engine, Precision::F32).lower_bound.full.rows_s;
-            assert!((rows_s / (bytes / rate) - 1.0).abs() < 1e-9, "{memory} {engine:?}: {rows_s}");
-        }
     }
 }
 
