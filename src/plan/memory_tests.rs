@@ -12,7 +12,7 @@ fn the_batch_that_would_fit_is_named() {
     // Rows of 100 features and a target, the same on the host where a device has its own.
     let data = 50_000 * 101 * 4;
     let virtual_gpus = |n: usize| Machine::typical(gpus(true, n, 1), free + n as u64 * data);
-    let real = [gpus(false, 1, MUCH), gpus(false, 1, 70_000_000)].concat();
+    let real = [gpus(false, 1, MUCH), gpus(false, 1, 28_000_000)].concat();
     for (devices, machine, scaling) in [
         (0, Machine::typical(Vec::new(), free), "strong"),
         (1, virtual_gpus(1), "strong"),
