@@ -28,7 +28,7 @@
 //! | [`device`] | memory, copies, running a program; the ledger that counts every transfer and every wait |
 //! | `tensor` | tensors on a device: made, shown, copied, added, multiplied; nothing crosses a device by itself |
 //! | [`data`] | sources (synthetic, csv, idx, npy) and the order of rows |
-//! | [`event`] | all that the outside may learn of a run |
+//! | `event` | all that the outside may learn about a run |
 //! | [`train`] | the loop: blocks of steps, validation, stopping; it formats nothing |
 //! | `lab` | experiments on the machine itself: products, copies, a tour of tensors |
 //! | [`record`] | events into a run folder: one sink per file |
@@ -43,6 +43,8 @@ pub mod collective;
 pub mod data;
 #[allow(missing_docs)]
 pub mod device;
+/// Public for `benches/` alone.
+#[doc(hidden)]
 pub mod event;
 #[allow(missing_docs)]
 pub mod host;

@@ -1,12 +1,11 @@
 //! `runner check SPEC.toml`: what would happen, in words and numbers. Nothing is written, nothing run.
 
-use comfy_table::{CellAlignment, ColumnConstraint, Table, presets};
-
 use super::{
     args::RunOptions,
     describe::describe,
     describe_lab,
     machine::{machine, wants_gpu},
+    table,
 };
 use crate::{
     plan::{Machine, Trial, lab::LabTrial},
@@ -75,13 +74,11 @@ fn show<P: Planned>(
 
 /// A line per trial: its axes, and what becomes of it.
 fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]) -> String {
-    let mut table = Table::new();
-    let mut header = vec!["trial".to_owned()];
-    header.extend(experiment.axes.iter().map(|a| a.key.clone()));
-    header.extend(["steps", "devices", "engine", "becomes"].map(str::to_owned));
-    let numeric = header.len() - 3;
-    table.load_style(presets::NOTHING).set_header(header);
-    let mut any_engine = false;
+    let mut header = vec!["trial"];
+    header.extend(experiment.axes.iter().map(|axis| axis.key.as_str()));
+    header.extend(["steps", "devices", "engine", "becomes"]);
+    let mut numeric = header.len() - 3;
+    let (mut rows, mut any_engine) = (Vec::new(), false);
     for (trial, prepared) in experiment.trials.iter().zip(prepared) {
         let mut cells = vec![trial.index.to_string()];
         cells.extend(trial.axes.iter().map(|(_, value)| value.clone()));
@@ -94,30 +91,27 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
                 let devices = planned.devices().used_names().join(" ");
                 [steps, devices, engine.unwrap_or_default().to_owned(), "run".into()]
             }
-            Prepared::SameAs(other, devices) => [
-                nothing(),
-                devices.used_names().join(" "),
-                nothing(),
-                format!("same_as trial {other}: not run twice"),
-            ],
+            Prepared::SameAs(other, devices) => {
+                let becomes = format!("same_as trial {other}: not run twice");
+                [nothing(), devices.used_names().join(" "), nothing(), becomes]
+            }
             Prepared::Missing(p) => {
                 [nothing(), nothing(), nothing(), format!("skipped: {}", p.message.replace('`', ""))]
             }
         });
-        table.add_row(cells);
+        rows.push(cells);
     }
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((if place == 0 { 2 } else { 0 }, 2));
-        if place < numeric {
-            column.set_cell_alignment(CellAlignment::Right);
+    if !any_engine {
+        let [steps, engine] = [numeric - 1, numeric + 1];
+        for hidden in [engine, steps] {
+            header.remove(hidden);
+            rows.iter_mut().for_each(|row: &mut Vec<String>| drop(row.remove(hidden)));
         }
-        if !any_engine && [numeric - 1, numeric + 1].contains(&place) {
-            column.set_constraint(ColumnConstraint::Hidden);
-        }
+        numeric -= 1;
     }
+    let table = table::text(&header, rows, |place| place < numeric);
     let runs = prepared.iter().filter(|p| matches!(p, Prepared::Run(_))).count();
     let all = units::counted(prepared.len() as u64, "trial");
     let name = experiment.trials.first().map_or("", |t| P::name(&t.spec));
-    let lines: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
-    format!("{name}: {all}, {}\n\n{lines}", units::counted(runs as u64, "run"))
+    format!("{name}: {all}, {}\n\n{table}", units::counted(runs as u64, "run"))
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table, presets};
-
-use super::measure::{self, MeasuredOn, Measurement};
+use super::{
+    measure::{self, MeasuredOn, Measurement},
+    table,
+};
 use crate::{
     data::Dataset,
     host,
@@ -12,7 +13,7 @@ use crate::{
     program::Role,
     record::{self, cause, devices_in_words, of_build},
     report::Estimate,
-    spec::{self, Rule, Source},
+    spec::Rule,
     units,
 };
 
@@ -148,7 +149,7 @@ fn data(page: &mut Page, trial: &Trial, notes: &[String]) {
         None => units::counted(facts.targets as u64, "target"),
     };
     let features = units::counted(facts.features as u64, "feature");
-    page.row("data", format!("{}: {features}, {target}", source(trial)));
+    page.row("data", format!("{}: {features}, {target}", trial.spec.data.source.name()));
     let validation = match facts.validation_rows {
         0 => "none to validate on".to_owned(),
         rows => format!("{} to validate on", units::count(rows as u64)),
@@ -177,28 +178,21 @@ fn data(page: &mut Page, trial: &Trial, notes: &[String]) {
 fn model(page: &mut Page, trial: &Trial) {
     let total = trial.programs.layout.parameter_count();
     let parameters = units::counted(total, "parameter");
-    page.row("model", format!("{parameters}, {}; loss {}", units::bytes(total * 4), loss(trial)));
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["layer", "", "input", "output", "parameters"]);
+    page.row("model", format!("{parameters}, {}; loss {}", units::bytes(total * 4), trial.spec.model.loss));
     let batch = trial.programs.train.batch;
-    for layer in &trial.layers {
+    let rows = trial.layers.iter().map(|layer| {
         let shape = |width: usize| format!("[{batch}, {width}]");
         let parameters = if layer.parameters > 0 { units::count(layer.parameters) } else { String::new() };
-        table.add_row([
+        vec![
             layer.index.to_string(),
             layer.name.to_owned(),
             shape(layer.inputs),
             shape(layer.outputs),
             parameters,
-        ]);
-    }
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if place != 1 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    page.more(table.lines().map(|line| line.trim_end().to_owned()));
+        ]
+    });
+    let header = ["layer", "", "input", "output", "parameters"];
+    page.more(table::lines(&header, rows.collect(), |place| place != 1));
 }
 
 fn steps(page: &mut Page, trial: &Trial) {
@@ -293,24 +287,6 @@ fn moves(page: &mut Page, trial: &Trial) {
     );
     if !read.is_empty() {
         page.more([format!("{} over the whole run, from the file", words(&read))]);
-    }
-}
-
-fn source(trial: &Trial) -> &'static str {
-    match trial.spec.data.source {
-        Source::SyntheticRegression(_) => "synthetic_regression",
-        Source::Csv(_) => "csv",
-        Source::Idx(_) => "idx",
-        Source::Npy(_) => "npy",
-    }
-}
-
-fn loss(trial: &Trial) -> &'static str {
-    match trial.spec.model.loss {
-        spec::Loss::Mse => "mse",
-        spec::Loss::L1 => "l1",
-        spec::Loss::Huber => "huber",
-        spec::Loss::CrossEntropy => "cross_entropy",
     }
 }
 

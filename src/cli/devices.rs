@@ -8,7 +8,7 @@ use super::{
     args::DevicesOptions,
     gpus,
     machine::machine,
-    rates::{self, Key},
+    rates::{self, CpuKey},
 };
 use crate::{
     device::cpu::measure_rates,
@@ -67,7 +67,7 @@ fn measure(with_gpus: bool) -> Result<(), Exit> {
     let measured = measure_rates(host::logical_cores().unwrap_or(1));
     let measured = measured.map_err(|e| failed(e.to_string(), None))?;
     let now = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
-    let written = rates::write(&folder, &Key::here(&instruction_set), &measured, now.clone());
+    let written = rates::write(&folder, &CpuKey::here(&instruction_set), measured, &now);
     written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))?;
     let mut faults = if with_gpus { gpu_faults(&folder, &now) } else { Vec::new() };
     match faults.pop() {
@@ -95,7 +95,7 @@ fn describe(rates: &MachineRates) -> String {
     let threads = host::logical_cores().unwrap_or(1);
     let instruction_set = machine(None, false).instruction_set;
     let folder = rates::folder();
-    let cached = folder.as_ref().and_then(|folder| rates::read(folder, &Key::here(&instruction_set)));
+    let cached = folder.as_ref().and_then(|folder| rates::read(folder, &CpuKey::here(&instruction_set)));
     let origin = match (rates.origin, cached) {
         (Origin::Measured, Some(cached)) => format!("measured {}", cached.measured),
         (Origin::Measured, None) => "measured".to_owned(),

@@ -2,10 +2,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use super::{
-    gpu_rates::{self, AllReduceKey, GpuKey},
-    rate_cache::Cached,
-};
+use super::rates::{self, AllReduceKey, Cached, GpuKey};
 use crate::{
     device::cuda,
     host::nvml::Monitor,
@@ -31,19 +28,19 @@ pub fn measure(folder: &Path, now: &str) -> Vec<String> {
     let keys: Vec<GpuKey> = gpus.iter().map(|gpu| key(gpu, &driver)).collect();
     for (gpu, key) in gpus.iter().zip(&keys) {
         let measured = cuda::measure_rates(gpu).map_err(|e| e.to_string());
-        let cached = measured.and_then(|rates| {
-            if rates.is_sane() {
-                return gpu_rates::write(folder, key, rates, now.to_owned()).map_err(|e| e.to_string());
+        let cached = measured.and_then(|figures| {
+            if figures.is_sane() {
+                return rates::write(folder, key, figures, now).map_err(|e| e.to_string());
             }
-            Err(format!("`gpu:{}` was measured, and its rates cannot be true: {rates:?}", gpu.ordinal))
+            Err(format!("`gpu:{}` was measured, and its rates cannot be true: {figures:?}", gpu.ordinal))
         });
         faults.extend(cached.err());
     }
     if gpus.len() > 1 && faults.is_empty() {
         // Without NCCL all-reduces go through the host; runs measure that time themselves.
         let cached = cuda::measure_sums(&gpus).and_then(|sums| {
-            let key = AllReduceKey::new(keys);
-            gpu_rates::write_sums(folder, &key, sums, now.to_owned()).map_err(|e| e.to_string())
+            let key = AllReduceKey { gpus: keys };
+            rates::write(folder, &key, sums, now).map_err(|e| e.to_string())
         });
         faults.extend(cached.err().map(|why| format!("sums over GPUs were not measured: {why}")));
     }
@@ -57,10 +54,10 @@ pub fn describe(folder: Option<&Path>) -> String {
     let keys: Vec<GpuKey> = gpus.iter().map(|gpu| key(gpu, &driver)).collect();
     let mut text = String::new();
     for (gpu, key) in gpus.iter().zip(&keys) {
-        let cached = folder.and_then(|folder| gpu_rates::read(folder, key));
+        let cached = folder.and_then(|folder| rates::read(folder, key));
         let _ = write!(text, "\nrates of gpu:{}\n{}", gpu.ordinal, of_gpu(cached.as_ref())); // a String takes every write
     }
-    let sums = folder.and_then(|folder| gpu_rates::read_sums(folder, &AllReduceKey::new(keys)));
+    let sums = folder.and_then(|folder| rates::read(folder, &AllReduceKey { gpus: keys }));
     text.push_str(&sums.map_or_else(String::new, |cached| of_sums(&cached)));
     text
 }

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use comfy_table::{Table, presets};
-
+use super::table;
 use crate::{
     host::nvml::{Gpu, GpuSample, Monitor},
     units,
@@ -73,7 +72,7 @@ pub fn describe() -> String {
         (Ok(usable), listed) if listed.is_empty() => usable.iter().map(plain_row).collect(),
         (Ok(_), listed) => listed,
     };
-    text.push_str(&table(&HEADER, rows));
+    text.push_str(&table::text(&HEADER, rows, |_| false));
     match &monitor {
         Ok(monitor) => text.push_str(&links(monitor, &cuda.usable)),
         Err(why) => {
@@ -104,8 +103,8 @@ pub fn describe_virtual(count: u32, memory_available: u64, measured: bool) -> St
             format!("one of its own, of the host's {memory} usable"),
         ]
     };
-    let mut text =
-        format!("gpu\n{}", table(&["device", "in a spec", "memory"], (0..count).map(row).collect()));
+    let header = ["device", "in a spec", "memory"];
+    let mut text = format!("gpu\n{}", table::text(&header, (0..count).map(row).collect(), |_| false));
     text.push_str("\n  virtual: the host poses as a machine with exactly these; real ones are hidden\n");
     text.push_str(if measured {
         "  nothing of them is measured: they share the host's processor, so their times say nothing of GPUs\n"
@@ -117,15 +116,6 @@ pub fn describe_virtual(count: u32, memory_available: u64, measured: bool) -> St
 
 const HEADER: [&str; 10] =
     ["device", "GPU", "name", "bus id", "temp", "perf", "power", "memory", "GPU-util", "compute"];
-
-fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header).add_rows(rows);
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((if place == 0 { 2 } else { 0 }, 2));
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
-}
 
 fn rows(monitor: &Monitor, usable: &Result<Vec<Usable>, String>) -> Vec<Vec<String>> {
     let gpus = monitor.gpus();

@@ -1,6 +1,6 @@
 //! The machine, as planning must know it.
 
-use super::rates::{self, Key};
+use super::rates::{self, CpuKey};
 use crate::{
     host,
     plan::{AllReduceRates, Gpu, Machine, MachineRates},
@@ -21,7 +21,7 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
         None if look_for_gpus => real_gpus(),
         None => (Vec::new(), String::new(), None),
     };
-    let cached = rates::folder().and_then(|folder| rates::read(&folder, &Key::here(&instruction_set)));
+    let cached = rates::folder().and_then(|folder| rates::read(&folder, &CpuKey::here(&instruction_set)));
     Machine {
         gpus,
         no_gpu,
@@ -45,10 +45,7 @@ pub fn wants_gpu(experiment: &Experiment) -> bool {
 /// where there is none, it is found out when the run begins.
 #[cfg(feature = "cuda")]
 fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
-    use super::{
-        gpu_measure,
-        gpu_rates::{self, AllReduceKey},
-    };
+    use super::{gpu_measure, rates::AllReduceKey};
     use crate::{device::cuda, host::nvml::Monitor};
 
     let gpus = match cuda::gpus() {
@@ -59,12 +56,9 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     let driver = gpu_measure::driver(monitor.as_ref());
     let folder = rates::folder();
     let keys: Vec<_> = gpus.iter().map(|gpu| gpu_measure::key(gpu, &driver)).collect();
-    let speed_of = |gpu: &cuda::Gpu| {
-        let cached = gpu_rates::read(folder.as_deref()?, &gpu_measure::key(gpu, &driver))?;
-        Some(cached.figures)
-    };
-    let kept_sums =
-        folder.as_deref().and_then(|folder| gpu_rates::read_sums(folder, &AllReduceKey::new(keys)));
+    let speed_of =
+        |gpu: &cuda::Gpu| Some(rates::read(folder.as_deref()?, &gpu_measure::key(gpu, &driver))?.figures);
+    let kept_sums = folder.as_deref().and_then(|folder| rates::read(folder, &AllReduceKey { gpus: keys }));
     let mut reaches = cuda::reaches(&gpus).into_iter();
     // To open it takes a while, and one GPU has nobody to sum with.
     let queued_sums = gpus.len() > 1 && cuda::Nccl::open().is_ok();

@@ -8,8 +8,6 @@ mod describe_lab;
 mod devices;
 #[cfg(feature = "cuda")]
 mod gpu_measure;
-#[cfg(feature = "cuda")]
-mod gpu_rates;
 mod gpus;
 mod machine;
 mod measure;
@@ -17,6 +15,7 @@ mod parity;
 mod rate_cache;
 mod rates;
 mod run;
+mod table;
 mod templates;
 
 pub use crate::run::Exit;

@@ -27,6 +27,16 @@ pub const VERSION: &str = if cfg!(debug_assertions) {
     env!("CARGO_PKG_VERSION")
 };
 
+/// What figures depend on.
+pub trait Key: Serialize + DeserializeOwned + PartialEq + Clone {
+    /// What is measured.
+    type Figures: Serialize + DeserializeOwned;
+    /// The first word of the file's name.
+    const KIND: &str;
+    /// Whether a machine can have such figures.
+    const IS_SANE: fn(&Self::Figures) -> bool;
+}
+
 /// What is kept of something measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cached<F> {
@@ -56,42 +66,33 @@ pub fn folder() -> Option<PathBuf> {
 }
 
 /// The name of the file of a key.
-pub fn file_name(kind: &str, key: &impl Serialize) -> String {
-    format!("{kind}-{}.toml", hex16(&toml::to_string(key).unwrap_or_default()))
+pub fn file_name<K: Key>(key: &K) -> String {
+    format!("{}-{}.toml", K::KIND, hex16(&toml::to_string(key).unwrap_or_default()))
 }
 
 /// What was measured under a key, if anything.
-pub fn read<K, F>(folder: &Path, kind: &str, key: &K) -> Option<Cached<F>>
-where
-    K: Serialize + DeserializeOwned + PartialEq,
-    F: Serialize + DeserializeOwned,
-{
-    let text = fs::read_to_string(folder.join(file_name(kind, key))).ok()?;
-    let file: File<K, F> = toml::from_str(&text).ok()?;
+pub fn read<K: Key>(folder: &Path, key: &K) -> Option<Cached<K::Figures>> {
+    let text = fs::read_to_string(folder.join(file_name(key))).ok()?;
+    let file: File<K, K::Figures> = toml::from_str(&text).ok()?;
     let is_whole = file.key == *key && file.checksum == checksum(key, &file.rates);
-    is_whole.then_some(Cached { figures: file.rates, measured: file.measured })
+    (is_whole && K::IS_SANE(&file.rates)).then_some(Cached { figures: file.rates, measured: file.measured })
 }
 
-/// Keeps figures; tells where.
+/// Keeps figures; returns the file.
 ///
 /// # Errors
 /// Where the folder cannot be written.
-pub fn write<K, F>(
+pub fn write<K: Key>(
     folder: &Path,
-    kind: &str,
     key: &K,
-    figures: F,
-    measured: String,
-) -> Result<PathBuf, RecordError>
-where
-    K: Serialize + Clone,
-    F: Serialize,
-{
-    let path = folder.join(file_name(kind, key));
+    figures: K::Figures,
+    measured: &str,
+) -> Result<PathBuf, RecordError> {
+    let path = folder.join(file_name(key));
     fs::create_dir_all(folder)
         .map_err(|source| RecordError::MakeFolder { path: folder.to_owned(), source })?;
     let checksum = checksum(key, &figures);
-    let file = File { measured, checksum, key: key.clone(), rates: figures };
+    let file = File { measured: measured.to_owned(), checksum, key: key.clone(), rates: figures };
     let text = toml::to_string(&file)
         .map_err(|e| RecordError::Encode { path: path.clone(), message: e.to_string() })?;
     write_atomically(&path, Durability::Process, |out| out.write_all(text.as_bytes()))

@@ -1,22 +1,19 @@
-//! Measured rates of the CPU on disk. Where there are none, typical rates serve until `runner devices --measure` measures
-//! anew.
-
-use std::path::{Path, PathBuf};
+//! Measured rates on disk, each under what it depends on. Where there are none, typical rates serve until
+//! `runner devices --measure` measures anew.
 
 use serde::{Deserialize, Serialize};
 
-use super::rate_cache::{self, Cached, VERSION};
-use crate::{host, plan::MachineRates, record::RecordError};
+use super::rate_cache::VERSION;
+pub use super::rate_cache::{Cached, FOLDER_VARIABLE, Key, folder, read, write};
+use crate::{
+    host,
+    plan::{AllReduceRates, GpuRates, MachineRates},
+};
 
-pub use super::rate_cache::{FOLDER_VARIABLE, folder};
-
-/// The first word of the file's name.
-const CPU: &str = "rates";
-
-/// What rates depend on.
+/// What the CPU's rates depend on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Key {
+pub struct CpuKey {
     /// This program's: another one computes otherwise.
     version: String,
     cpu_model: String,
@@ -27,7 +24,7 @@ pub struct Key {
     caches: Vec<String>,
 }
 
-impl Key {
+impl CpuKey {
     /// The key of this machine.
     pub fn here(instruction_set: &str) -> Self {
         Self {
@@ -40,22 +37,50 @@ impl Key {
     }
 }
 
-/// What was measured on this machine, if anything.
-pub fn read(folder: &Path, key: &Key) -> Option<Cached<MachineRates>> {
-    rate_cache::read(folder, CPU, key).filter(|cached: &Cached<MachineRates>| cached.figures.is_sane())
+/// What a GPU's rates depend on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuKey {
+    /// This program's.
+    version: String,
+    /// As CUDA reports it.
+    uuid: String,
+    model: String,
+    /// The driver's version, as far as it is known.
+    driver: String,
 }
 
-/// Keeps rates; returns the file.
-///
-/// # Errors
-/// Where the folder cannot be written.
-pub fn write(
-    folder: &Path,
-    key: &Key,
-    rates: &MachineRates,
-    measured: String,
-) -> Result<PathBuf, RecordError> {
-    rate_cache::write(folder, CPU, key, *rates, measured)
+impl GpuKey {
+    /// For a GPU by UUID, name and driver version.
+    pub fn new(uuid: &str, model: &str, driver: &str) -> Self {
+        let [uuid, model, driver] = [uuid, model, driver].map(str::to_owned);
+        Self { version: VERSION.to_owned(), uuid, model, driver }
+    }
+}
+
+/// What the rates of sums depend on: all GPUs, in their order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AllReduceKey {
+    pub gpus: Vec<GpuKey>,
+}
+
+impl Key for CpuKey {
+    type Figures = MachineRates;
+    const KIND: &str = "rates";
+    const IS_SANE: fn(&MachineRates) -> bool = MachineRates::is_sane;
+}
+
+impl Key for GpuKey {
+    type Figures = GpuRates;
+    const KIND: &str = "gpu-rates";
+    const IS_SANE: fn(&GpuRates) -> bool = GpuRates::is_sane;
+}
+
+impl Key for AllReduceKey {
+    type Figures = AllReduceRates;
+    const KIND: &str = "gpu-sums";
+    const IS_SANE: fn(&AllReduceRates) -> bool = AllReduceRates::is_sane;
 }
 
 #[cfg(test)]
@@ -63,13 +88,15 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::plan::Origin;
+    use crate::{cli::rate_cache::file_name, plan::Origin};
+
+    const NOW: &str = "2027-01-15T08:00:00Z";
 
     #[test]
     fn rates_are_kept_and_damage_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("not/yet/there");
-        let key = Key::here("avx2");
+        let key = CpuKey::here("avx2");
         assert_eq!(read(&inner, &key), None);
         let rates = MachineRates {
             origin: Origin::Measured,
@@ -77,20 +104,20 @@ mod tests {
             block_s: 0.0,
             ..MachineRates::typical("avx2")
         };
-        let path = write(&inner, &key, &rates, "2027-01-15T08:00:00Z".to_owned()).unwrap();
-        let cached = Cached { figures: rates, measured: "2027-01-15T08:00:00Z".to_owned() };
+        let path = write(&inner, &key, rates, NOW).unwrap();
+        let cached = Cached { figures: rates, measured: NOW.to_owned() };
         assert_eq!(read(&inner, &key), Some(cached.clone()));
         assert_eq!(fs::read_dir(&inner).unwrap().count(), 1, "no temporary file is left");
 
         // Another machine, instruction set or version has another file.
         for other in [
-            Key::here("avx512"),
-            Key { cpu_model: "other".into(), ..key.clone() },
-            Key { version: "0.0.0".into(), ..key.clone() },
-            Key { logical_cores: 1000, ..key.clone() },
+            CpuKey::here("avx512"),
+            CpuKey { cpu_model: "other".into(), ..key.clone() },
+            CpuKey { version: "0.0.0".into(), ..key.clone() },
+            CpuKey { logical_cores: 1000, ..key.clone() },
         ] {
             assert_eq!(read(&inner, &other), None);
-            assert_ne!(rate_cache::file_name(CPU, &other), rate_cache::file_name(CPU, &key));
+            assert_ne!(file_name(&other), file_name(&key));
         }
 
         let text = fs::read_to_string(&path).unwrap();
@@ -109,7 +136,24 @@ mod tests {
             assert_eq!(read(&inner, &key), None, "{to}");
         }
         // Measuring anew heals it.
-        write(&inner, &key, &rates, cached.measured.clone()).unwrap();
+        write(&inner, &key, rates, NOW).unwrap();
         assert_eq!(read(&inner, &key), Some(cached));
+    }
+
+    #[test]
+    fn rates_of_sums_belong_to_gpus_in_their_order_and_their_driver() {
+        let folder = tempfile::tempdir().unwrap();
+        let [a, b, newer] = [("0-1", "580.1"), ("0-2", "580.1"), ("0-2", "580.2")]
+            .map(|(uuid, driver)| GpuKey::new(uuid, "A GPU", driver));
+        let sums = AllReduceRates { gpus: 2, small_s: 1e-5, bytes_per_s: 1e11 };
+        let key = AllReduceKey { gpus: vec![a.clone(), b.clone()] };
+        write(folder.path(), &key, sums, NOW).unwrap();
+        assert_eq!(read(folder.path(), &key), Some(Cached { figures: sums, measured: NOW.to_owned() }));
+        for gpus in [vec![a.clone()], vec![a.clone(), newer], vec![b, a]] {
+            assert_eq!(read(folder.path(), &AllReduceKey { gpus }), None);
+        }
+        // What no machine has is not believed, whoever wrote it.
+        write(folder.path(), &key, AllReduceRates { bytes_per_s: 0.0, ..sums }, NOW).unwrap();
+        assert_eq!(read(folder.path(), &key), None);
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read},
+    os::unix::fs::FileExt,
     path::Path,
 };
 
@@ -25,6 +26,15 @@ pub(super) fn open(path: &Path, key: &str) -> Result<(File, u64), Problem> {
         let message = format!("cannot read `{}`: {}", path.display(), host::reason(&error));
         Problem::at_key(key, message).hint(hint)
     })
+}
+
+/// The first bytes of a gzipped file.
+pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Whether a file is gzipped.
+pub(super) fn is_gzip(file: &File) -> io::Result<bool> {
+    let mut start = [0; 2];
+    Ok(file.read_at(&mut start, 0)? == 2 && start == GZIP)
 }
 
 /// Reads all of `path`, the value of `key`.

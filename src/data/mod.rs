@@ -2,6 +2,8 @@
 //!
 //! Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a class is its index from 0.
 
+mod array_file;
+mod arrays;
 mod csv;
 mod file;
 mod fingerprint;
@@ -9,10 +11,13 @@ mod idx;
 mod labels;
 mod memory;
 mod npy;
+mod npy_header;
 mod order;
 mod raw;
+mod rows;
 mod split;
 mod synthetic;
+mod weights;
 
 use std::{path::Path, sync::Arc};
 
@@ -20,8 +25,6 @@ use crate::{
     plan::DatasetInfo,
     spec::{self, Problem, Source},
 };
-
-mod weights;
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
 pub use fingerprint::FileFingerprint;
@@ -80,15 +83,15 @@ pub struct Part {
 pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Result<Dataset, Vec<Problem>> {
     let before = fingerprint::Before::reading(&data.source.files());
     let dataset = match &data.source {
-        Source::SyntheticRegression(source) => synthetic::open(source, task, seed),
+        Source::SyntheticRegression(source) => synthetic::open(source, seed).map_err(Vec::from),
         Source::Csv(source) => csv::open(source, task, seed),
-        Source::Idx(source) => idx::open(source, task, seed),
-        Source::Npy(source) => npy::open(source, task, seed, data.placement, memory_limit),
+        Source::Idx(source) => idx::open(source, task, seed).map_err(Vec::from),
+        Source::Npy(source) => npy::open(source, task, seed, data.placement, memory_limit).map_err(Vec::from),
     };
     // A file that changes while it is read is the first problem to report.
-    let files = before.after().map_err(|path| vec![busy(&path)])?;
+    let files = before.after().map_err(|path| busy(&path))?;
     let dataset = Dataset { files, ..dataset? };
-    check(&dataset).map_err(|problem| vec![problem])?;
+    check(&dataset)?;
     Ok(dataset)
 }
 
@@ -121,6 +124,21 @@ fn check(dataset: &Dataset) -> Result<(), Problem> {
 }
 
 impl Dataset {
+    /// Numbers to predict, without more to tell.
+    fn new(train: Part, validation: Option<Part>, features: usize, targets: usize) -> Self {
+        Self {
+            train,
+            validation,
+            features,
+            targets,
+            classes: None,
+            preprocessing: serde_json::Value::Null,
+            truth: None,
+            notes: Vec::new(),
+            files: Vec::new(),
+        }
+    }
+
     /// The facts that planning needs.
     pub fn facts(&self) -> DatasetInfo {
         DatasetInfo {
@@ -135,9 +153,7 @@ impl Dataset {
             },
         }
     }
-}
 
-impl Dataset {
     /// How the files of streamed rows have changed; a change that invalidates rows has priority.
     pub fn change(&self) -> Option<FileChange> {
         let of = |part: &Part| match &part.features {

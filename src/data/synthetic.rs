@@ -5,7 +5,7 @@
 
 use rand_distr::{Distribution, StandardNormal};
 
-use super::{Dataset, Part, Task, memory};
+use super::{Dataset, Part, memory};
 use crate::{
     random::{self, Purpose},
     spec::{Problem, SyntheticRegression},
@@ -13,54 +13,14 @@ use crate::{
 
 const TABLE: &str = "data.synthetic_regression";
 
-pub(super) fn open(spec: &SyntheticRegression, task: Task, seed: u64) -> Result<Dataset, Vec<Problem>> {
-    let problems = check(spec, task);
-    if !problems.is_empty() {
-        return Err(problems);
-    }
-    let train = rows(spec, seed, 0, spec.train_rows).map_err(|problem| vec![problem])?;
+pub(super) fn open(spec: &SyntheticRegression, seed: u64) -> Result<Dataset, Problem> {
+    let train = rows(spec, seed, 0, spec.train_rows)?;
     let validation = match spec.validation_rows {
         0 => None,
-        count => Some(rows(spec, seed, 1, count).map_err(|problem| vec![problem])?),
+        count => Some(rows(spec, seed, 1, count)?),
     };
-    Ok(Dataset {
-        train,
-        validation,
-        features: spec.weights.len(),
-        targets: 1,
-        classes: None,
-        preprocessing: serde_json::Value::Null,
-        truth: Some((spec.weights.clone(), spec.bias)),
-        notes: Vec::new(),
-        files: Vec::new(),
-    })
-}
-
-fn check(spec: &SyntheticRegression, task: Task) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    if task == Task::Classification {
-        let message = "`cross_entropy` needs classes, and `data.synthetic_regression` makes numbers";
-        problems.push(Problem::at_key("model.loss", message).hint("use `loss = \"mse\"`"));
-    }
-    if spec.weights.is_empty() {
-        let message = "no weights: expected one number per feature";
-        problems.push(Problem::at_key(format!("{TABLE}.weights"), message).hint("for two: `[2.0, -3.4]`"));
-    }
-    for (index, weight) in spec.weights.iter().enumerate().filter(|(_, weight)| !weight.is_finite()) {
-        problems.push(not_finite(format!("{TABLE}.weights.{index}"), *weight));
-    }
-    if !spec.bias.is_finite() {
-        problems.push(not_finite(format!("{TABLE}.bias"), spec.bias));
-    }
-    if !(spec.noise.is_finite() && spec.noise >= 0.0) {
-        let message = format!("`{}` is no standard deviation: expected 0 or more", spec.noise);
-        problems.push(Problem::at_key(format!("{TABLE}.noise"), message));
-    }
-    problems
-}
-
-fn not_finite(key: String, value: f64) -> Problem {
-    Problem::at_key(key, format!("`{value}` is not a finite number"))
+    let truth = Some((spec.weights.clone(), spec.bias));
+    Ok(Dataset { truth, ..Dataset::new(train, validation, spec.weights.len(), 1) })
 }
 
 /// `rows` rows of stream `index`, in the layout that training reads.

@@ -8,8 +8,9 @@ use crate::{
     host::{load::Watch, nvml::Monitor},
     plan::{DeviceId, ResolvedDevices},
     record::{
-        ConsoleOptions, EnvironmentFacts, EnvironmentFile, EventSender, Findings, GpuProbe, RecordError,
-        Recorder, RunDir, Stopped, SystemSampler, command_line, open_sinks,
+        ConsoleOptions, Cpu, Devices, Environment, EnvironmentFile, EventSender, Findings, GpuFacts,
+        GpuProbe, HostOptions, Memory, Os, RecordError, Recorder, RunDir, Stopped, SystemSampler, Versions,
+        command_line, open_sinks, rfc3339,
     },
 };
 
@@ -30,21 +31,30 @@ impl Recording {
         console: ConsoleOptions,
     ) -> Result<Self, ExecuteError> {
         folder.write("spec.toml", &resolved(process, folder, devices, &facts))?;
-        let environment = EnvironmentFacts {
-            started: process.started,
+        let environment = Environment {
+            started: rfc3339(process.started),
             command: process.command.clone(),
-            devices_requested: devices.requested.clone(),
-            devices_used: devices.used_names(),
-            virtual_devices: devices.any_virtual(),
-            virtual_gpus: process.virtual_gpus,
-            threads: facts.threads,
-            available_threads: process.available_threads,
-            instruction_set: facts.instruction_set.to_owned(),
-            precision: facts.precision.to_owned(),
-            gpus: facts.gpus.to_vec(),
-            timed_by: facts.timed_by.to_owned(),
-            libraries: libraries(&devices.used, facts.libraries),
-            sums: facts.sums,
+            devices: Devices {
+                requested: devices.requested.clone(),
+                used: devices.used_names(),
+                virtual_devices: devices.any_virtual(),
+                precision: facts.precision.to_owned(),
+                timed_by: facts.timed_by.to_owned(),
+                sums: facts.sums,
+            },
+            host: HostOptions {
+                virtual_gpus: process.virtual_gpus,
+                threads: facts.threads,
+                available_threads: process.available_threads,
+            },
+            cpu: Cpu::here(facts.instruction_set.to_owned()),
+            memory: Memory::here(),
+            gpus: GpuFacts::query(facts.gpus),
+            os: Os::here(),
+            versions: Versions::here(libraries(&devices.used, facts.libraries)),
+            git: None,
+            load: None,
+            during: None,
         };
         let environment =
             EnvironmentFile::create(&folder.file("environment.toml"), environment, process.git.clone())?;

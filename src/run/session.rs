@@ -13,10 +13,7 @@ use super::{
 use crate::{
     event::{Outcome, Status},
     plan::Machine,
-    record::{
-        ConsoleOptions, Ending, LabTable, RecordError, RunDir, SweepDir, SweepTable, TrialEnd, Verbosity,
-        Warned,
-    },
+    record::{ConsoleOptions, LabTable, RecordError, RunDir, SweepTable, TrialEnd, Verbosity, Warned},
     spec::{Experiment, Problem},
 };
 
@@ -136,7 +133,6 @@ impl<'a, P: Planned> Session<'a, P> {
             verbosity: self.process.verbosity,
             terminal: self.process.terminal,
             color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
-            ending: if trial.is_some() { Ending::Line } else { Ending::Table },
             trial,
             warned: self.warned.clone(),
             table: std::sync::Arc::default(),
@@ -147,7 +143,8 @@ impl<'a, P: Planned> Session<'a, P> {
         let experiment = self.experiment;
         let Some(first) = experiment.trials.first() else { return Ok(Exit::Done.into()) };
         let Process { runs_dir, started, .. } = &self.process;
-        let folder = SweepDir::create(runs_dir, P::name(&first.spec), *started, &experiment.hash8())?;
+        let tail = format!("sweep-{}", experiment.hash8());
+        let folder = RunDir::create(runs_dir, P::name(&first.spec), *started, &tail)?;
         let axes: Vec<_> = experiment.axes.iter().map(|a| a.key.clone()).collect();
         let mut table = SweepTable::create(folder.path(), &axes)?;
         let warnings = warnings(experiment, prepared, "");
@@ -203,7 +200,7 @@ impl<'a, P: Planned> Session<'a, P> {
     fn trial(
         &mut self,
         planned: &P,
-        sweep: &SweepDir,
+        sweep: &RunDir,
         (index, axes): (usize, &[(String, String)]),
     ) -> Result<(TrialEnd, Exit, Option<(Outcome, LabTable)>), RecordError> {
         (self.process.begun, self.process.started) = (Instant::now(), Utc::now());

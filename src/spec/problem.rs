@@ -47,6 +47,12 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
+impl From<Problem> for Vec<Problem> {
+    fn from(problem: Problem) -> Self {
+        vec![problem]
+    }
+}
+
 impl Problem {
     /// A problem at `place`.
     pub fn new(place: Location, message: impl Into<String>) -> Self {

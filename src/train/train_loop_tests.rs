@@ -111,7 +111,10 @@ fn a_replica_that_differs_is_caught_at_the_end_of_its_epoch() {
 #[test]
 fn a_fault_keeps_the_rows_of_the_steps_before_it() {
     for (fault, words) in [
-        (Fault::Error(5), "`virtual:1`, step 5: `virtual:0` did not come to the sum over devices within 1.00 s"),
+        (
+            Fault::Error(5),
+            "`virtual:1`, step 5: `virtual:0` did not come to the sum over devices within 1.00 s",
+        ),
         (Fault::Panic(5), "`virtual:1` panicked at step 5: by the test"),
     ] {
         for (policy, kept) in [("immediate", 4), ("per_epoch", 1), ("off", 0)] {

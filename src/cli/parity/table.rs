@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table, presets};
-
-use super::rule::{Curve, JUDGED, Rule};
+use super::{
+    super::table,
+    rule::{Curve, JUDGED, Rule},
+};
 use crate::{spec::Precision, units};
 
 /// The output.
@@ -25,20 +26,19 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> Page 
     let mut text = format!("{name}: {steps} of {}\n", reference.rows);
     text.extend(notes.iter().map(|note| format!("  {note}\n")));
     text.push('\n');
-    let mut table = Table::new();
-    let mut header = vec!["devices", "last loss", "difference", "at step", "of the limit"];
     let has_later = reference.losses.len() > JUDGED;
-    if has_later {
-        header.extend(["later", "at step"]);
-    }
-    header.extend(["parameters", "verdict"]);
-    let verdict_column = header.len() - 1;
-    table.load_style(presets::NOTHING).set_header(&header);
+    let later_header = if has_later { &["later", "at step"][..] } else { &[] };
+    let header = [
+        &["devices", "last loss", "difference", "at step", "of the limit"],
+        later_header,
+        &["parameters", "verdict"],
+    ]
+    .concat();
     let last = |curve: &Curve| curve.losses.last().map_or(String::new(), |loss| units::number(*loss));
-    let mut cells = vec![String::new(); header.len()];
-    (cells[0], cells[1], cells[verdict_column]) =
+    let mut first = vec![String::new(); header.len()];
+    (first[0], first[1], first[header.len() - 1]) =
         (reference.devices.clone(), last(reference), "reference".into());
-    table.add_row(cells);
+    let mut rows = vec![first];
     let mut failing = 0;
     for curve in others {
         let difference = rule.difference(curve, reference);
@@ -62,15 +62,9 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> Page 
             cells.extend(later.unwrap_or_default());
         }
         cells.extend([units::number(difference.parameters), verdict.to_owned()]);
-        table.add_row(cells);
+        rows.push(cells);
     }
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((if place == 0 { 2 } else { 0 }, 2));
-        if (1..verdict_column).contains(&place) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    text.extend(table.lines().map(|line| format!("{}\n", line.trim_end())));
+    text += &table::text(&header, rows, |place| (1..header.len() - 1).contains(&place));
     let [of_loss, of_targets] = rule.parts();
     let targets = match rule.target_square {
         0.0 => String::new(),

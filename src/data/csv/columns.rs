@@ -21,7 +21,7 @@ pub(super) struct Columns {
 impl Columns {
     /// Finds the columns of the training file.
     pub(super) fn resolve(spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
-        let names = names(spec, text).map_err(|problem| vec![problem])?;
+        let names = names(spec, text)?;
         let mut search = Search {
             text,
             names: &names,
@@ -58,7 +58,7 @@ impl Columns {
 
     /// Finds the columns in the validation file, in any order.
     pub(super) fn in_validation(&self, spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
-        let names = names(spec, text).map_err(|problem| vec![problem])?;
+        let names = names(spec, text)?;
         let places = places(&names);
         let mut problems = Vec::new();
         let mut find = |column: usize| {

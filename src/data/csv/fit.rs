@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::{
     columns::Columns,
     table::{Table, Words},
-    text::{MOST, Text},
+    text::MOST,
 };
 use crate::{
-    data::{file, memory, split::Split},
+    data::{file, memory, raw, split::Split},
     spec::{Csv, Problem},
 };
 
@@ -91,14 +91,8 @@ pub(super) struct FeatureFit {
 impl FeatureFit {
     /// Means and deviations are those of the training rows. Categories are those of the whole training file, so the split
     /// cannot make a category unknown.
-    pub(super) fn new(
-        spec: &Csv,
-        text: &Text,
-        columns: &Columns,
-        table: &Table,
-        split: &Split,
-    ) -> Result<Self, Vec<Problem>> {
-        let mut problems = Vec::new();
+    pub(super) fn new(spec: &Csv, table: &Table<'_>, split: &Split) -> Result<Self, Vec<Problem>> {
+        let (Table { text, columns, .. }, mut problems) = (table, Vec::new());
         let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
         for (values, &column) in table.numeric.iter().zip(&columns.numeric) {
             let fill = mean(split.rows_of(false).map(|row| values[row]));
@@ -142,19 +136,10 @@ impl FeatureFit {
     ///
     /// # Errors
     /// Categories that the training file does not have.
-    pub(super) fn apply(
-        &self,
-        text: &Text,
-        columns: &Columns,
-        table: &Table,
-    ) -> Result<Vec<f32>, Vec<Problem>> {
-        let places = self.places(text, columns, table)?;
-        let mut features = memory::reserved(table.rows, self.width()).map_err(|bytes| {
-            vec![file::problem(
-                &text.path,
-                format!("memory does not hold its {} as f32", memory::size(bytes)),
-            )]
-        })?;
+    pub(super) fn apply(&self, table: &Table<'_>) -> Result<Vec<f32>, Vec<Problem>> {
+        let places = self.places(table)?;
+        let mut features = memory::reserved(table.rows, self.width())
+            .map_err(|bytes| file::fault(&table.text.path, 0, raw::Fault::Memory(bytes)))?;
         for row in 0..table.rows {
             for (fit, values) in self.numeric.iter().zip(&table.numeric) {
                 features.push(fit.scale.apply(or(values[row], fit.fill)));
@@ -173,8 +158,8 @@ impl FeatureFit {
     }
 
     /// For each categorical column, the place of each of the table's words.
-    fn places(&self, text: &Text, columns: &Columns, table: &Table) -> Result<Vec<Vec<usize>>, Vec<Problem>> {
-        let mut problems = Vec::new();
+    fn places(&self, table: &Table<'_>) -> Result<Vec<Vec<usize>>, Vec<Problem>> {
+        let (Table { text, columns, .. }, mut problems) = (table, Vec::new());
         let mut all = Vec::new();
         for ((fit, words), &column) in
             self.categorical.iter().zip(&table.categorical).zip(&columns.categorical)

@@ -12,8 +12,10 @@ use crate::{
     spec::{Csv, Missing, Problem},
 };
 
-/// The cells that are used.
-pub(super) struct Table {
+/// The cells that are used, and where they come from.
+pub(super) struct Table<'a> {
+    pub(super) text: &'a Text,
+    pub(super) columns: &'a Columns,
     pub(super) rows: usize,
     /// Rows left out for a missing cell.
     pub(super) dropped: usize,
@@ -72,6 +74,7 @@ fn is_missing(cell: &str) -> bool {
 /// A cell as a finite f32.
 fn number(cell: &str) -> Result<f64, Kind> {
     match cell.parse::<f64>() {
+        _ if is_missing(cell) => Err(Kind::Missing),
         Ok(value) if (value as f32).is_finite() => Ok(value),
         Ok(value) if value.is_nan() => Err(Kind::Text),
         Ok(_) if cell.bytes().any(|byte| byte.is_ascii_digit()) => Err(Kind::TooLarge),
@@ -80,13 +83,20 @@ fn number(cell: &str) -> Result<f64, Kind> {
     }
 }
 
-impl Table {
+impl<'a> Table<'a> {
     /// Reads all rows of `text`.
     ///
     /// # Errors
     /// Everything that is wrong with its lines and cells.
-    pub(super) fn read(spec: &Csv, text: &Text, columns: &Columns, task: Task) -> Result<Self, Vec<Problem>> {
+    pub(super) fn read(
+        spec: &Csv,
+        text: &'a Text,
+        columns: &'a Columns,
+        task: Task,
+    ) -> Result<Self, Vec<Problem>> {
         let mut table = Self {
+            text,
+            columns,
             rows: 0,
             dropped: 0,
             numeric: columns.numeric.iter().map(|_| Vec::new()).collect(),
@@ -101,7 +111,8 @@ impl Table {
         let mut record = csv::StringRecord::new();
         let mut records = 0_u64;
         let mut start = 0;
-        while read_record(&mut reader, &mut record, text)? {
+        let unreadable = |error| file::problem(&text.path, format!("cannot be read: {error}"));
+        while reader.read_record(&mut record).map_err(unreadable)? {
             records += 1;
             if spec.header && records == 1 {
                 continue;
@@ -114,7 +125,7 @@ impl Table {
             {
                 table.dropped += 1;
             } else {
-                table.push(&record, start, spec, columns, &mut faults);
+                table.push(&record, start, spec.missing, &mut faults);
             }
         }
         let problems = faults.finish(start, table.rows);
@@ -129,25 +140,18 @@ impl Table {
             dropped => file::problem(&text.path, format!("all {dropped} rows have missing cells"))
                 .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out"),
         };
-        Err(vec![problem])
+        Err(problem.into())
     }
 
-    fn push(
-        &mut self,
-        record: &csv::StringRecord,
-        start: usize,
-        spec: &Csv,
-        columns: &Columns,
-        faults: &mut Faults<'_>,
-    ) {
+    fn push(&mut self, record: &csv::StringRecord, start: usize, missing: Missing, faults: &mut Faults<'_>) {
+        let columns = self.columns;
         self.rows += 1;
         let cell = |column: usize| record.get(column).unwrap_or_default().trim();
         for (values, &column) in self.numeric.iter_mut().zip(&columns.numeric) {
             let cell = cell(column);
-            let missing = is_missing(cell);
-            let parsed = if missing { Err(Kind::Missing) } else { number(cell) };
-            if let Err(kind) = parsed.as_ref().map_err(|kind| *kind)
-                && !(missing && spec.missing == Missing::Mean)
+            let parsed = number(cell);
+            if let Err(kind) = parsed
+                && !(kind == Kind::Missing && missing == Missing::Mean)
             {
                 faults.cell(start, column, kind, cell);
             }
@@ -160,28 +164,18 @@ impl Table {
                 continue;
             }
             words.codes.push(Words::MISSING);
-            if spec.missing != Missing::Mean {
+            if missing != Missing::Mean {
                 faults.cell(start, column, Kind::Missing, cell);
             }
         }
         let cell = cell(columns.target);
         // Targets are never filled: the model would learn made-up values.
-        let parsed = if is_missing(cell) { Err(Kind::Missing) } else { Ok(cell) };
-        let fault = match (&mut self.target, parsed) {
-            (Target::Numbers(values), Ok(cell)) => match number(cell) {
-                Ok(value) => {
-                    values.push(value);
-                    None
-                }
-                Err(kind) => Some(kind),
-            },
-            (Target::Classes(words), Ok(cell)) => {
-                words.push(cell, start);
-                None
-            }
-            (_, Err(kind)) => Some(kind),
+        let pushed = match &mut self.target {
+            Target::Numbers(values) => number(cell).map(|value| values.push(value)),
+            Target::Classes(_) if is_missing(cell) => Err(Kind::Missing),
+            Target::Classes(words) => Ok(words.push(cell, start)),
         };
-        if let Some(kind) = fault {
+        if let Err(kind) = pushed {
             faults.cell(start, columns.target, kind, cell);
         }
     }
@@ -189,16 +183,6 @@ impl Table {
 
 fn missing_at(record: &csv::StringRecord, column: usize) -> bool {
     is_missing(record.get(column).unwrap_or_default().trim())
-}
-
-fn read_record(
-    reader: &mut csv::Reader<&[u8]>,
-    record: &mut csv::StringRecord,
-    text: &Text,
-) -> Result<bool, Vec<Problem>> {
-    reader
-        .read_record(record)
-        .map_err(|error| vec![file::problem(&text.path, format!("cannot be read: {error}"))])
 }
 
 #[cfg(test)]

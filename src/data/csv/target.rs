@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{
-    columns::Columns,
     faults::no_class,
     fit::Scale,
-    table::{Target, Words},
-    text::{MOST, Text},
+    table::{Table, Target, Words},
+    text::MOST,
 };
 use crate::{
     data::{file, labels, split::Split},
@@ -27,23 +26,17 @@ pub(super) enum TargetFit {
 
 impl TargetFit {
     /// Numbers are standardized by the training rows; classes are those of the whole file.
-    pub(super) fn new(
-        spec: &Csv,
-        text: &Text,
-        columns: &Columns,
-        target: &Target,
-        split: &Split,
-    ) -> Result<Self, Vec<Problem>> {
-        match target {
+    pub(super) fn new(spec: &Csv, table: &Table<'_>, split: &Split) -> Result<Self, Problem> {
+        match &table.target {
             Target::Numbers(values) if spec.standardize_target => {
                 Ok(Self::Numbers(Scale::standard(split.rows_of(false).map(|row| values[row]))))
             }
             Target::Numbers(_) => Ok(Self::Numbers(Scale::identity())),
-            Target::Classes(words) => Self::classes(text, columns, words),
+            Target::Classes(words) => Self::classes(table, words),
         }
     }
 
-    fn classes(text: &Text, columns: &Columns, words: &Words) -> Result<Self, Vec<Problem>> {
+    fn classes(Table { text, columns, .. }: &Table<'_>, words: &Words) -> Result<Self, Problem> {
         let numbers: Option<Vec<f64>> = words.distinct.iter().map(|word| word.text.parse().ok()).collect();
         let Some(numbers) = numbers else {
             let sorted: BTreeSet<&str> = words.distinct.iter().map(|word| word.text.as_str()).collect();
@@ -53,13 +46,13 @@ impl TargetFit {
         for (word, number) in words.distinct.iter().zip(numbers) {
             match labels::whole(number).filter(|&label| label >= 0) {
                 Some(label) => wholes.push(label),
-                None => return Err(vec![no_class(text, columns, word.record, &word.text)]),
+                None => return Err(no_class(text, columns, word.record, &word.text)),
             }
         }
         labels::count(wholes.into_iter()).map(Self::Numbered).map_err(|message| {
             let name = columns.name(columns.target);
             let problem = file::problem(&text.path, format!("target column `{name}`: {message}"));
-            vec![problem.hint(format!("renumber them, or write words; {}", labels::NUMBERS_HINT))]
+            problem.hint(format!("renumber them, or write words; {}", labels::NUMBERS_HINT))
         })
     }
 
@@ -76,13 +69,9 @@ impl TargetFit {
     ///
     /// # Errors
     /// Classes that the training file does not have.
-    pub(super) fn apply(
-        &self,
-        text: &Text,
-        columns: &Columns,
-        target: &Target,
-    ) -> Result<Vec<f32>, Vec<Problem>> {
-        let words = match (self, target) {
+    pub(super) fn apply(&self, table: &Table<'_>) -> Result<Vec<f32>, Vec<Problem>> {
+        let Table { text, columns, .. } = table;
+        let words = match (self, &table.target) {
             (Self::Numbers(scale), Target::Numbers(values)) => {
                 return Ok(values.iter().map(|&value| scale.apply(value)).collect());
             }

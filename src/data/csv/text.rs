@@ -1,6 +1,11 @@
 //! The text of a CSV file and the locations of its cells.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use flate2::read::MultiGzDecoder;
 
 use crate::{
     data::file,
@@ -27,9 +32,16 @@ pub(super) fn unclosed(place: Location) -> Problem {
 }
 
 impl Text {
-    /// Reads the file that `key` names.
-    pub(super) fn read(path: &Path, key: &str, delimiter: u8) -> Result<Self, Problem> {
-        let bytes = file::read(path, key)?;
+    /// Reads the file that `key` names, gzipped or not.
+    pub(super) fn read(path: &Path, key: &str, delimiter: char) -> Result<Self, Problem> {
+        let mut bytes = file::read(path, key)?;
+        if bytes.starts_with(&file::GZIP) {
+            let mut unpacked = Vec::new();
+            MultiGzDecoder::new(&bytes[..])
+                .read_to_end(&mut unpacked)
+                .map_err(|error| file::unreadable(path, &error))?;
+            bytes = unpacked;
+        }
         let body = String::from_utf8(bytes).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let byte = error.as_bytes()[valid.len()];
@@ -46,7 +58,8 @@ impl Text {
             Some(rest) => rest.to_owned(),
             None => body,
         };
-        Ok(Self { path: path.into(), body, delimiter })
+        // The spec takes only ASCII.
+        Ok(Self { path: path.into(), body, delimiter: delimiter as u8 })
     }
 
     /// Reads records from the first line on, of any length.

@@ -1,28 +1,13 @@
 //! The header of a `.npy` file, versions 1.0 to 3.0: a Python dictionary of the element type, the order of the
 //! dimensions and the shape (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
-use std::io::{self, Read};
+use std::io::Read;
 
-use crate::data::{
+use super::{
+    array_file::{Header, Refusal, refuse},
     file,
     raw::{self, Element, Endian, Layout},
 };
-
-/// What a header says.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) layout: Layout,
-    pub(super) shape: Vec<u64>,
-    /// Where the elements begin in the file.
-    pub(super) offset: u64,
-}
-
-/// Why a header is refused, and a hint if there is one.
-#[derive(Debug)]
-pub(super) enum Refusal {
-    Io(io::Error),
-    Words { message: String, hint: Option<&'static str> },
-}
 
 /// Maximum header length: far more than an array of numbers needs.
 const LONGEST: usize = 1 << 16;
@@ -30,7 +15,7 @@ const LONGEST: usize = 1 << 16;
 /// Reads a header from the start of a file.
 pub(super) fn read(reader: &mut dyn Read) -> Result<Header, Refusal> {
     let mut start = [0; 8];
-    let found = raw::fill(reader, &mut start).map_err(Refusal::Io)?;
+    let found = raw::fill(reader, &mut start)?;
     if start.starts_with(b"PK") {
         return refuse(
             "not an NPY file but an archive, as `numpy.savez` writes it",
@@ -49,13 +34,13 @@ pub(super) fn read(reader: &mut dyn Read) -> Result<Header, Refusal> {
         other => return refuse(format!("NPY version {other}.{}: expected 1 to 3", start[7]), None),
     };
     let mut length = [0; 4];
-    raw::fill(reader, &mut length[..length_bytes]).map_err(Refusal::Io)?;
+    raw::fill(reader, &mut length[..length_bytes])?;
     let length = u32::from_le_bytes(length) as usize;
     if length > LONGEST {
         return refuse(format!("a header of {length} bytes: expected at most {LONGEST}"), None);
     }
     let mut text = vec![0; length];
-    if raw::fill(reader, &mut text).map_err(Refusal::Io)? < length {
+    if raw::fill(reader, &mut text)? < length {
         return refuse("ends within its header", None);
     }
     let offset = (8 + length_bytes + length) as u64;
@@ -64,10 +49,6 @@ pub(super) fn read(reader: &mut dyn Read) -> Result<Header, Refusal> {
         Some(dictionary) => dictionary.header(offset),
         None => refuse(format!("its header cannot be understood: `{}`", file::printable(text.trim())), None),
     }
-}
-
-fn refuse<T>(message: impl Into<String>, hint: Option<&'static str>) -> Result<T, Refusal> {
-    Err(Refusal::Words { message: message.into(), hint })
 }
 
 /// The three entries of a header, as they are written.

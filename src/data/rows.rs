@@ -1,4 +1,4 @@
-//! Rows of features read from their file on demand.
+//! Rows of `npy` features, read from their file on demand.
 
 use std::{
     fs::File,
@@ -9,11 +9,11 @@ use std::{
     time::Instant,
 };
 
+use super::{
+    FileChange, FileFingerprint, Reads, RowReader,
+    raw::{self, Layout},
+};
 use crate::{
-    data::{
-        FileChange, FileFingerprint, Reads, RowReader,
-        raw::{self, Layout},
-    },
     device::make_room,
     plan::{BLOCK_BYTES, GAP_BYTES},
 };

@@ -1,0 +1,161 @@
+//! A file that holds one array of numbers: header read and checked, elements not yet read.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read},
+    path::Path,
+};
+
+use flate2::read::MultiGzDecoder;
+
+use super::{
+    FileFingerprint, Task, file, labels,
+    raw::{self, Fault, Layout},
+    split::Split,
+};
+use crate::spec::Problem;
+
+/// What a header says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) layout: Layout,
+    pub(super) shape: Vec<u64>,
+    /// Where the elements begin in the file.
+    pub(super) offset: u64,
+}
+
+/// Why a header is refused, and a hint if there is one.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Io(io::Error),
+    Words { message: String, hint: Option<&'static str> },
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Refuses a header.
+pub(super) fn refuse<T>(message: impl Into<String>, hint: Option<&'static str>) -> Result<T, Refusal> {
+    Err(Refusal::Words { message: message.into(), hint })
+}
+
+/// Reads a header from the start of a file, and no byte more.
+pub(super) type ReadHeader = fn(&mut dyn Read) -> Result<Header, Refusal>;
+
+/// An array of at least one row and one number per row. The file's length agrees with its header.
+pub(super) struct ArrayFile<'a> {
+    pub(super) path: &'a Path,
+    pub(super) header: Header,
+    pub(super) rows: usize,
+    /// Numbers per row.
+    pub(super) width: usize,
+    file: File,
+    /// Positioned at the first element.
+    elements: Box<dyn Read>,
+    /// Bytes of elements that the header declares.
+    declared: u64,
+    is_gzipped: bool,
+}
+
+impl<'a> ArrayFile<'a> {
+    pub(super) fn open(
+        path: &'a Path,
+        key: &str,
+        read_header: ReadHeader,
+        may_be_gzipped: bool,
+    ) -> Result<Self, Problem> {
+        let unreadable = |error: io::Error| file::unreadable(path, &error);
+        let (file, length) = file::open(path, key)?;
+        let is_gzipped = may_be_gzipped && file::is_gzip(&file).map_err(unreadable)?;
+        let plain = file.try_clone().map_err(unreadable)?;
+        let mut elements: Box<dyn Read> = match is_gzipped {
+            true => Box::new(MultiGzDecoder::new(BufReader::new(plain))),
+            false => Box::new(plain),
+        };
+        let header = read_header(&mut *elements).map_err(|refusal| match refusal {
+            Refusal::Io(error) => unreadable(error),
+            Refusal::Words { message, hint } => {
+                Problem { hint: hint.map(Into::into), ..file::problem(path, message) }
+            }
+        })?;
+        let shape = &header.shape;
+        let declared = shape
+            .iter()
+            .try_fold(header.layout.element.bytes() as u64, |bytes, dim| bytes.checked_mul(*dim))
+            .ok_or_else(|| file::problem(path, format!("no file holds its shape {shape:?}")))?;
+        let found = length.saturating_sub(header.offset);
+        if !is_gzipped && found != declared {
+            return Err(file::wrong_size(path, declared, &format!("{found} are there")));
+        }
+        // Deflate expands a byte to at most 1032 bytes.
+        if is_gzipped && declared > length.saturating_mul(1032) {
+            let found = format!("{length} compressed ones cannot hold them");
+            return Err(file::wrong_size(path, declared, &found));
+        }
+        let (rows, width) = rows_and_width(shape).map_err(|message| file::problem(path, message))?;
+        Ok(Self { path, header, rows, width, file, elements, declared, is_gzipped })
+    }
+
+    /// The rows of a split, in memory; `finish` is called once per element, in blocks.
+    pub(super) fn values(
+        mut self,
+        split: &Split,
+        finish: impl Fn(&mut [f32]),
+    ) -> Result<(Vec<f32>, Vec<f32>), Fault> {
+        let layout = self.header.layout;
+        raw::read_split(&mut *self.elements, layout, self.width, split, !self.is_gzipped, finish)
+    }
+
+    /// The labels, and how many classes they are of for a classification; `known` is that number, where these are
+    /// validation rows.
+    pub(super) fn labels(
+        mut self,
+        task: Task,
+        known: Option<usize>,
+    ) -> Result<(Vec<f32>, Option<usize>), Problem> {
+        let mut bytes = Vec::new();
+        let reader = (&mut *self.elements).take(self.declared + 1);
+        let found =
+            { reader }.read_to_end(&mut bytes).map_err(|error| file::unreadable(self.path, &error))?;
+        match found as u64 {
+            found if found < self.declared => return Err(self.problem(Fault::Short(found))),
+            found if found > self.declared => return Err(self.problem(Fault::Long)),
+            _ => {}
+        }
+        let mut exact = vec![0.0; self.rows * self.width];
+        self.header.layout.decode_f64(&bytes, &mut exact);
+        let classes = labels::check(&exact, self.width, task, known, &file::place(self.path))?;
+        Ok((exact.iter().map(|&label| label as f32).collect(), classes))
+    }
+
+    /// The open file and its fingerprint, for rows that stay in it.
+    pub(super) fn into_file(self) -> Result<(File, FileFingerprint), Problem> {
+        let metadata = self.file.metadata().map_err(|error| file::unreadable(self.path, &error))?;
+        Ok((self.file, FileFingerprint::new(self.path, &metadata)))
+    }
+
+    fn problem(&self, fault: Fault) -> Problem {
+        file::fault(self.path, self.declared, fault)
+    }
+
+    /// Bytes of the elements as the header declares them.
+    pub(super) fn declared(&self) -> u64 {
+        self.declared
+    }
+}
+
+fn rows_and_width(shape: &[u64]) -> Result<(usize, usize), String> {
+    let Some((&rows, rest)) = shape.split_first() else {
+        return Err("a single number: expected rows".to_owned());
+    };
+    let width = rest.iter().try_fold(1_u64, |width, &dim| width.checked_mul(dim));
+    match (u32::try_from(rows), width.and_then(|width| usize::try_from(width).ok())) {
+        (Ok(0), _) => Err("it holds no rows".to_owned()),
+        (_, Some(0)) => Err(format!("rows of shape {rest:?} hold no numbers")),
+        (Ok(rows), Some(width)) => Ok((rows as usize, width)),
+        _ => Err(format!("shape {shape:?}: at most {} rows", u32::MAX)),
+    }
+}

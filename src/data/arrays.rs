@@ -1,0 +1,162 @@
+//! `idx` and `npy`: features and labels, an array each, and their split into training and validation rows.
+
+use std::{path::Path, sync::Arc};
+
+use super::{
+    Dataset, Part, Store, Task,
+    array_file::{ArrayFile, ReadHeader},
+    file, memory,
+    raw::Fault,
+    rows::{Array, Rows},
+    split::Split,
+};
+use crate::spec::{Placement, Problem};
+
+/// A file of the spec and its key.
+pub(super) type Named<'a> = (&'static str, &'a Path);
+
+/// What the spec says of features and labels in files.
+pub(super) struct Arrays<'a> {
+    pub(super) read_header: ReadHeader,
+    /// Features and labels.
+    pub(super) train: [Named<'a>; 2],
+    pub(super) validation: Option<[Named<'a>; 2]>,
+    /// The part of the rows that validates, and its key.
+    pub(super) fraction: (&'static str, f64),
+    /// What beyond the headers must hold.
+    pub(super) check: fn(&Pair<'_>, Task) -> Result<(), Problem>,
+    /// Where features may live, and the bytes that memory has for them; files that may be gzipped are always read.
+    pub(super) placement: Option<(Placement, u64)>,
+    /// Divides every feature.
+    pub(super) scale: Option<f64>,
+}
+
+/// Features and their labels, equally many.
+pub(super) struct Pair<'a> {
+    pub(super) features: ArrayFile<'a>,
+    pub(super) labels: ArrayFile<'a>,
+}
+
+impl Arrays<'_> {
+    pub(super) fn open(&self, task: Task, seed: u64) -> Result<Dataset, Problem> {
+        let train = self.pair(self.train, task)?;
+        let validation = self.validation.map(|files| self.pair(files, task)).transpose()?;
+        if let Some(pair) = &validation {
+            same_width(&pair.features, &train.features, "features")?;
+            same_width(&pair.labels, &train.labels, "targets")?;
+        }
+        let rows = train.features.rows;
+        let split = Split::by_fraction(seed, rows, self.fraction.1, self.fraction.0)?;
+        let bytes = train.bytes() + validation.as_ref().map_or(0, Pair::bytes);
+        let stay = self.stays_in_file(bytes)?;
+        let notes =
+            stay.then(|| format!("features ({} as f32) are read from their file", memory::size(bytes)));
+        let (features, targets) = (train.features.width, train.labels.width);
+        let (labels, classes) = train.labels.labels(task, None)?;
+        let (train_labels, rest_labels) = split.apply(labels, targets);
+        let (train, rest) = self.features(train.features, &split, stay)?;
+        let part = |rows, features, targets| Part { rows, features, targets: Arc::new(targets) };
+        let validation = match validation {
+            None => rest.map(|rest| part(split.validation_rows(), rest, rest_labels)),
+            Some(Pair { features, labels }) => {
+                let rows = features.rows;
+                let (targets, _) = labels.labels(task, classes)?;
+                let (features, _) = self.features(features, &Split::none(rows), stay)?;
+                Some(part(rows, features, targets))
+            }
+        };
+        let train = part(split.train_rows(), train, train_labels);
+        let notes = notes.into_iter().collect();
+        Ok(Dataset { classes, notes, ..Dataset::new(train, validation, features, targets) })
+    }
+
+    /// Opens features and labels, which must be of the same rows.
+    fn pair<'a>(&self, files: [Named<'a>; 2], task: Task) -> Result<Pair<'a>, Problem> {
+        let open =
+            |(key, path): Named<'a>| ArrayFile::open(path, key, self.read_header, self.placement.is_none());
+        let pair = Pair { features: open(files[0])?, labels: open(files[1])? };
+        (self.check)(&pair, task)?;
+        let Pair { features, labels } = &pair;
+        if features.rows != labels.rows {
+            let message = format!(
+                "{} labels, and `{}` holds {} rows",
+                labels.rows,
+                features.path.display(),
+                features.rows
+            );
+            return Err(file::problem(labels.path, message).hint("both files must be of the same rows"));
+        }
+        Ok(pair)
+    }
+
+    /// Whether features of that many bytes are left in their file.
+    fn stays_in_file(&self, bytes: u128) -> Result<bool, Problem> {
+        let Some((placement, limit)) = self.placement else { return Ok(false) };
+        let fits = bytes <= u128::from(limit);
+        if placement == Placement::Resident && !fits {
+            let message = format!(
+                "`placement = \"resident\"`: the features need {} as f32, and memory has room for {}",
+                memory::size(bytes),
+                memory::size(limit.into())
+            );
+            let hint = "`data.placement = \"auto\"` reads from the file what memory does not hold";
+            return Err(Problem::at_key("data.placement", message).hint(hint));
+        }
+        Ok(placement == Placement::Streamed || !fits)
+    }
+
+    /// The features of the training rows and of the validation rows, if any.
+    fn features(
+        &self,
+        features: ArrayFile<'_>,
+        split: &Split,
+        stay: bool,
+    ) -> Result<(Store, Option<Store>), Problem> {
+        let has_validation = split.validation_rows() > 0;
+        let (path, declared) = (features.path, features.declared());
+        if !stay {
+            let read = match self.scale {
+                Some(scale) => {
+                    features.values(split, |block| block.iter_mut().for_each(|x| *x /= scale as f32))
+                }
+                None => features.values(split, |_| {}),
+            };
+            let (train, validation) = read.map_err(|fault| {
+                let streams = matches!(fault, Fault::Memory(_)) && self.placement.is_some();
+                let problem = file::fault(path, declared, fault);
+                let hint = "`data.placement = \"streamed\"` leaves the rows in their file";
+                if streams { problem.hint(hint) } else { problem }
+            })?;
+            let store = |values| Store::Memory(Arc::new(values));
+            return Ok((store(train), has_validation.then(|| store(validation))));
+        }
+        let (layout, width, offset) = (features.header.layout, features.width, features.header.offset);
+        let (file, stamp) = features.into_file()?;
+        let array = Arc::new(Array { file, path: path.into(), layout, width, offset, stamp });
+        let store = |validation: bool| {
+            // At most u32::MAX rows: checked with the shape.
+            let chosen = has_validation
+                .then(|| split.rows_of(validation).map(|row| row as u32).collect::<Arc<[u32]>>());
+            let rows = if validation { split.validation_rows() } else { split.train_rows() };
+            Store::File(Arc::new(Rows::new(array.clone(), rows as u32, chosen)))
+        };
+        Ok((store(false), has_validation.then(|| store(true))))
+    }
+}
+
+impl Pair<'_> {
+    /// Bytes of the features as f32.
+    fn bytes(&self) -> u128 {
+        self.features.rows as u128 * self.features.width as u128 * 4
+    }
+}
+
+/// Validation rows have the form of the training rows.
+fn same_width(validation: &ArrayFile<'_>, train: &ArrayFile<'_>, what: &str) -> Result<(), Problem> {
+    if validation.width == train.width {
+        return Ok(());
+    }
+    let (found, expected, other) = (validation.width, train.width, train.path.display());
+    let message = format!("rows of {found} {what}, and those of `{other}` have {expected}");
+    Err(file::problem(validation.path, message))
+}
