@@ -81,9 +81,9 @@ impl Rows {
         let chunk = || self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
         match place {
             // Computes on the host's rows.
-            DeviceId::Cpu => programs.layout.arena_bytes(),
+            DeviceId::Cpu => programs.arena_bytes(),
             DeviceId::Virtual(_) => {
-                programs.layout.arena_bytes().saturating_add(self.resident()).saturating_add(chunk())
+                programs.arena_bytes().saturating_add(self.resident()).saturating_add(chunk())
             }
             DeviceId::Gpu(_) => {
                 let layout = &programs.layout;

@@ -9,7 +9,7 @@ use super::{
     read_cost::ReadCost,
 };
 use crate::{
-    program::{Cost, Gather, Layout, Op, Phase, Program, Programs, RowSource},
+    program::{Cost, Gather, Op, Phase, Program, Programs, RowSource},
     spec::Precision,
 };
 
@@ -68,7 +68,8 @@ impl LowerBound {
         speed: Speed,
         (data_bytes, fetch): (u64, Option<ReadCost>),
     ) -> Self {
-        let work = |program: &Program| StepWork::new(program, &programs.layout, &speed, (data_bytes, fetch));
+        let arena_bytes = programs.arena_bytes();
+        let work = |program: &Program| StepWork::new(program, arena_bytes, &speed, (data_bytes, fetch));
         Self {
             rates: speed.rates,
             cost: programs.train.cost(),
@@ -140,12 +141,11 @@ impl LowerBound {
 impl StepWork {
     fn new(
         program: &Program,
-        layout: &Layout,
+        working_set: u64,
         speed: &Speed,
         (data_bytes, fetch): (u64, Option<ReadCost>),
     ) -> Self {
         let Speed { rates, rows_bytes_per_s, cache_bytes, sums, upload_bytes_per_s } = *speed;
-        let working_set = layout.arena_bytes();
         let fetched = fetch.is_some_and(|fetch| fetch.in_step);
         // The rate, and whether it is that of the caches.
         let from = |bytes: u64, [cache, memory]: [f64; 2]| {

@@ -36,7 +36,7 @@ fn the_need_of_each_virtual_device_is_named() {
     let of = |free| {
         planned(&["devices.num_gpus=2"], facts(50_000, 100, false), &Machine::typical(gpus(true, 2, 1), free))
     };
-    let (arena, data) = (of(MUCH).expect("it fits").peers[0].layout.arena_bytes(), 50_000 * 101 * 4);
+    let (arena, data) = (of(MUCH).expect("it fits").peers[0].arena_bytes(), 50_000 * 101 * 4);
     let problem = of(40_000_000).expect_err("it is too large");
     let message = format!(
         "the job needs {} of memory ({} on each of 2 virtual devices, the data once more on the host) for \
@@ -66,7 +66,7 @@ fn chunks_are_counted_where_they_are() {
     let chunks = shuffled.chunks.expect("chunks");
     assert_eq!((chunks.train, chunks.validation), (20_000, 3_000));
     let devices = [&shuffled.programs, &shuffled.peers[0]]
-        .map(|programs| programs.layout.arena_bytes() + train / 2 + validation / 2);
+        .map(|programs| programs.arena_bytes() + train / 2 + validation / 2);
     let host = held + 50_000 * 4;
     assert_eq!((&shuffled.footprint.devices[..], shuffled.footprint.host), (&devices[..], host));
     let needed = host + devices[0] + devices[1];
