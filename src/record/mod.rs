@@ -51,7 +51,8 @@ pub(crate) use environment::{
     Cpu, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions, rfc3339,
 };
 pub(crate) use git::GitQuery;
-pub(crate) use lab::{LabCsv, LabTable};
+pub(crate) use lab::VIRTUAL;
+use lab::{LabCsv, LabTable};
 pub(crate) use lines::Lines;
 pub(crate) use messages::{cause, devices_in_words, of_build};
 pub(crate) use model_file::write_model;

@@ -1,7 +1,7 @@
 //! What a kind of trial does for a session.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -12,8 +12,7 @@ use crate::{
     event::Outcome,
     host::load::Watch,
     plan::{Machine, PlanError, ResolvedDevices},
-    record::{EventSender, GitQuery, LabTable, RecordError, RunDir, RunFiles, Stopped, TrialEnd, Verbosity},
-    spec::Experiment,
+    record::{EventSender, GitQuery, RecordError, RunDir, RunFiles, Stopped, Verbosity},
     train::StopFlag,
 };
 
@@ -85,13 +84,6 @@ pub enum ExecuteError {
     Data(String),
 }
 
-/// A finished trial of a sweep.
-pub struct TrialEnded<'a, P> {
-    pub end: TrialEnd,
-    /// Its plan, outcome and table rows, if it ran to a recorded end.
-    pub ran: Option<(&'a P, Outcome, LabTable)>,
-}
-
 /// A planned trial of any kind.
 pub trait Planned: Sized {
     type Spec: serde::Serialize;
@@ -145,9 +137,4 @@ pub trait Planned: Sized {
         stop: &StopFlag,
         sender: &EventSender,
     ) -> Result<Outcome, Stopped>;
-
-    /// The text at the end of a sweep; `None` if [`crate::report`] makes it from the sweep's files.
-    fn sweep_end(_: &Experiment<Self::Spec>, _: &[TrialEnded<'_, Self>], _folder: &Path) -> Option<String> {
-        None
-    }
 }

@@ -6,14 +6,14 @@ use chrono::Utc;
 
 use super::{
     exit::{Exit, print_error, refuse},
-    planned::{ExecuteError, Planned, Process, RunFacts, TrialEnded},
+    planned::{ExecuteError, Planned, Process, RunFacts},
     prepare::{self, Prepared, warnings},
     recording::Recording,
 };
 use crate::{
     event::{Outcome, Status},
     plan::Machine,
-    record::{ConsoleOptions, LabTable, RecordError, RunDir, SweepTable, TrialEnd, Verbosity, Warned},
+    record::{ConsoleOptions, RecordError, RunDir, SweepTable, TrialEnd, Verbosity, Warned},
     spec::{Experiment, Problem},
 };
 
@@ -28,8 +28,8 @@ pub struct Session<'a, P: Planned> {
 
 pub struct Ended {
     pub exit: Exit,
-    /// The sweep's folder and the text of [`Planned::sweep_end`].
-    pub sweep: Option<(PathBuf, Option<String>)>,
+    /// The sweep's folder.
+    pub sweep: Option<PathBuf>,
 }
 
 impl From<Exit> for Ended {
@@ -135,7 +135,6 @@ impl<'a, P: Planned> Session<'a, P> {
             color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
             trial,
             warned: self.warned.clone(),
-            table: std::sync::Arc::default(),
         }
     }
 
@@ -150,15 +149,14 @@ impl<'a, P: Planned> Session<'a, P> {
         let warnings = warnings(experiment, prepared, "");
         warnings.print();
         warnings.texts().for_each(|text| self.warned.note(text));
-        let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnded<'_, P>>::new());
+        let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnd>::new());
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
-            let mut ran = None;
             let end = match prepared {
                 _ if self.process.stop.signal().is_some() => {
                     TrialEnd::Skipped { reason: "the sweep was interrupted before it began".into() }
                 }
                 Prepared::SameAs(earlier, devices) => {
-                    let folder = match ended.get(*earlier).map(|earlier| &earlier.end) {
+                    let folder = match ended.get(*earlier) {
                         Some(TrialEnd::Ran { folder, .. }) => folder.clone(),
                         _ => String::new(),
                     };
@@ -169,22 +167,20 @@ impl<'a, P: Planned> Session<'a, P> {
                     self.skip(trial.index, problem)
                 }
                 Prepared::Run(planned) => {
-                    let (end, exit, outcome) = self.trial(planned, &folder, (trial.index, &trial.axes))?;
+                    let (end, exit) = self.trial(planned, &folder, (trial.index, &trial.axes))?;
                     worst = worst.more_severe(exit);
-                    ran = outcome.map(|(outcome, table)| (&**planned, outcome, table));
                     end
                 }
             };
             let values: Vec<_> = trial.axes.iter().map(|(_, value)| value.clone()).collect();
             table.append(trial.index, &values, &end)?;
-            ended.push(TrialEnded { end, ran });
+            ended.push(end);
         }
         table.finish()?;
         if self.process.stop.signal().is_some() {
             worst = self.signal();
         }
-        let text = P::sweep_end(experiment, &ended, folder.path());
-        Ok(Ended { exit: worst, sweep: Some((folder.path().to_owned(), text)) })
+        Ok(Ended { exit: worst, sweep: Some(folder.path().to_owned()) })
     }
 
     fn skip(&self, index: usize, problem: &Problem) -> TrialEnd {
@@ -196,13 +192,12 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// Runs one trial of a sweep in its own folder.
-    #[expect(clippy::type_complexity)]
     fn trial(
         &mut self,
         planned: &P,
         sweep: &RunDir,
         (index, axes): (usize, &[(String, String)]),
-    ) -> Result<(TrialEnd, Exit, Option<(Outcome, LabTable)>), RecordError> {
+    ) -> Result<(TrialEnd, Exit), RecordError> {
         (self.process.begun, self.process.started) = (Instant::now(), Utc::now());
         self.process.load.mark();
         let console = self.console(Some(index));
@@ -212,7 +207,7 @@ impl<'a, P: Planned> Session<'a, P> {
                 let folder = sweep.trial(index, axes)?;
                 name = folder.name();
                 let facts = planned.facts(&ready);
-                self.record((planned, ready, facts), &folder, console.clone())
+                self.record((planned, ready, facts), &folder, console)
             }
             Err(e) => Err(e),
         };
@@ -221,8 +216,7 @@ impl<'a, P: Planned> Session<'a, P> {
             Ok(outcome) => (outcome.status, outcome.reason.clone()),
             Err(e) => (Status::Failed, Some(e.to_string())),
         };
-        let end = TrialEnd::Ran { status, folder: name, reason };
-        Ok((end, exit, result.ok().map(|outcome| (outcome, console.take_table()))))
+        Ok((TrialEnd::Ran { status, folder: name, reason }, exit))
     }
 }
 
