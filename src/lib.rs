@@ -50,6 +50,7 @@ pub mod host;
 mod lab;
 #[allow(missing_docs)]
 pub mod op;
+#[allow(missing_docs)]
 pub mod plan;
 #[allow(missing_docs)]
 pub mod program;
@@ -58,6 +59,7 @@ pub mod record;
 pub mod report;
 mod run;
 pub mod spec;
+#[allow(missing_docs)]
 pub mod train;
 pub mod units;
 
