@@ -53,6 +53,7 @@ pub mod host;
 mod lab;
 #[allow(missing_docs)]
 pub mod op;
+#[allow(missing_docs)]
 pub mod plan;
 #[allow(missing_docs)]
 pub mod program;
@@ -61,6 +62,7 @@ pub mod record;
 pub mod report;
 mod run;
 pub mod spec;
+#[allow(missing_docs)]
 pub mod train;
 pub mod units;
 

@@ -19,7 +19,9 @@ mod lines;
 mod messages;
 mod metrics;
 mod model_file;
+mod plan_messages;
 mod recorder;
+mod remarks;
 mod row_file;
 mod run_dir;
 mod run_log;
@@ -49,11 +51,14 @@ pub(crate) use environment::{
     Cpu, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions, rfc3339,
 };
 pub(crate) use git::GitQuery;
-pub(crate) use lab::{LabCsv, LabTable};
+pub(crate) use lab::VIRTUAL;
+use lab::{LabCsv, LabTable};
 pub(crate) use lines::Lines;
 pub(crate) use messages::{cause, devices_in_words, of_build};
 pub(crate) use model_file::write_model;
+pub(crate) use plan_messages::{all_reduce, engine, weak_scaling};
 pub(crate) use recorder::{EventSender, Recorder, Stopped};
+pub(crate) use remarks::remarks;
 pub(crate) use run_dir::RunDir;
 pub(crate) use sweep_table::{SweepTable, TrialEnd};
 pub(crate) use system::{Findings, GpuProbe, SystemSampler};
