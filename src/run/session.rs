@@ -5,7 +5,10 @@ use std::{path::PathBuf, time::Instant};
 use chrono::Utc;
 
 use super::{
-    ExecuteError, Exit, Planned, Prepared, Process, execute::execute, prepare, print_error, refuse, warnings,
+    exit::{Exit, print_error, refuse},
+    planned::{ExecuteError, Planned, Process, RunFacts},
+    prepare::{self, Prepared, warnings},
+    recording::Recording,
 };
 use crate::{
     event::{Outcome, Status},
@@ -77,10 +80,22 @@ impl<'a, P: Planned> Session<'a, P> {
         let facts = planned.facts(&ready);
         let Process { runs_dir, started, .. } = &self.process;
         let folder = RunDir::create(runs_dir, facts.name, *started, &facts.hash8);
-        let result = folder.map_err(ExecuteError::from).and_then(|folder| {
-            execute(&self.process, (&**planned, ready, facts), &folder, self.console(None))
-        });
+        let result = folder
+            .map_err(ExecuteError::from)
+            .and_then(|folder| self.record((&**planned, ready, facts), &folder, self.console(None)));
         self.ended(result.as_ref(), None)
+    }
+
+    /// Runs a trial in `folder`.
+    fn record<'p>(
+        &self,
+        (planned, ready, facts): (&'p P, P::Ready<'p>, RunFacts<'p>),
+        folder: &RunDir,
+        console: ConsoleOptions,
+    ) -> Result<Outcome, ExecuteError> {
+        let recording = Recording::begin(&self.process, planned.devices(), facts, folder, console)?;
+        let outcome = planned.run(ready, folder, &self.process.stop, &recording.sender());
+        recording.end(outcome, &self.process.load)
     }
 
     /// `trial` is its number in a sweep.
@@ -192,7 +207,7 @@ impl<'a, P: Planned> Session<'a, P> {
                 let folder = sweep.trial(index, axes)?;
                 name = folder.name();
                 let facts = planned.facts(&ready);
-                execute(&self.process, (planned, ready, facts), &folder, console)
+                self.record((planned, ready, facts), &folder, console)
             }
             Err(e) => Err(e),
         };

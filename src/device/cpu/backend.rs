@@ -109,8 +109,15 @@ impl HostBackend {
 struct Worker {
     /// Scratch of its tasks.
     scratch: Vec<Vec<f32>>,
-    /// Tasks of the last ops, by op and number of blocks.
-    compiled: Vec<(Op, usize, Vec<(Job, Access)>)>,
+    /// The last ops.
+    compiled: Vec<Compiled>,
+}
+
+/// An op over that many blocks, and its tasks.
+struct Compiled {
+    op: Op,
+    blocks: usize,
+    tasks: Vec<(Job, Access)>,
 }
 
 /// Ops whose tasks are kept.
@@ -118,13 +125,13 @@ const MOST_COMPILED: usize = 16;
 
 /// The tasks of an op over that many blocks, for one thread.
 fn tasks<'a>(
-    compiled: &'a mut Vec<(Op, usize, Vec<(Job, Access)>)>,
+    compiled: &'a mut Vec<Compiled>,
     scratch: &mut Vec<Vec<f32>>,
     op: &Op,
     blocks: usize,
     kernel: Kernel,
 ) -> &'a [(Job, Access)] {
-    let known = compiled.iter().position(|(own, count, _)| own == op && *count == blocks);
+    let known = compiled.iter().position(|own| own.op == *op && own.blocks == blocks);
     let at = known.unwrap_or_else(|| {
         if compiled.len() >= MOST_COMPILED {
             compiled.clear();
@@ -138,14 +145,15 @@ fn tasks<'a>(
             Step::Each(drafts) => drafts.into_iter().next().flatten().map(|draft| (draft.job, draft.access)),
             Step::Shared(_) => None,
         };
-        compiled.push((op.clone(), blocks, split.steps.into_iter().filter_map(task).collect()));
+        let tasks = split.steps.into_iter().filter_map(task).collect();
+        compiled.push(Compiled { op: op.clone(), blocks, tasks });
         scratch.resize_with(scratch.len().max(needed.lens.len()), Vec::new);
         for (own, len) in scratch.iter_mut().zip(needed.lens).filter(|(own, len)| own.len() < *len) {
             own.resize(len, 0.0);
         }
         compiled.len() - 1
     });
-    &compiled[at].2
+    &compiled[at].tasks
 }
 
 /// Some rows of a product; the bits do not depend on how it is cut.

@@ -25,6 +25,7 @@ mod measure;
 mod memory;
 mod progress;
 
+use all_reduce::MOST_PEERS;
 pub use all_reduce::{Communicator, GradientReducer, PeerAllReduce, connect, reaches};
 pub(crate) use backend::CudaBackend;
 pub use executor::CudaExecutor;

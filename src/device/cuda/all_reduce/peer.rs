@@ -25,8 +25,10 @@ use crate::{
             memory::{DeviceMemory, Pinned},
         },
     },
-    plan::MOST_PEERS,
 };
+
+/// GPUs that the kernel serves at most.
+pub const MOST_PEERS: usize = 8;
 
 const THREADS: u32 = 256;
 /// Blocks of a sum at most: some 36 are best, with twice the threads, by vLLM's search (csrc/custom_all_reduce.cuh).

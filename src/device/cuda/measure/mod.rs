@@ -26,6 +26,9 @@ use queue::Bench;
 
 pub use sums::measure as measure_sums;
 
+/// Bytes per clock of a multiprocessor's shared memory: 32 banks of four bytes (CUDA C++ programming guide, shared
+/// memory).
+const SHARED_BYTES_PER_CLOCK: f64 = 128.0;
 /// Long enough to be timed.
 const LONG_S: f64 = 1e-3;
 /// Side of the smallest product: large enough for the library.
@@ -64,7 +67,7 @@ pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
         elementwise_per_s,
         cache_bytes_per_s: cache_bytes_per_s.max(memory_bytes_per_s),
         memory_bytes_per_s,
-        shared_bytes_per_s: GpuRates::shared_of(u64::from(gpu.clock_khz.max(1)) * 1000),
+        shared_bytes_per_s: SHARED_BYTES_PER_CLOCK * f64::from(gpu.clock_khz.max(1)) * 1000.0,
         h2d_bytes_per_s,
         d2h_bytes_per_s,
         h2d_latency_s,

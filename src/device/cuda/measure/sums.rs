@@ -13,7 +13,7 @@ use crate::{
             ffi::{Gpu, Nccl},
         },
     },
-    plan::{AllReduceRates, peer_bytes},
+    plan::AllReduceRates,
 };
 
 /// Elements of the small sum, and sums per round.
@@ -50,7 +50,8 @@ fn by_nccl(gpus: &[Gpu]) -> Result<Figures, String> {
 }
 
 fn by_peers(gpus: &[Gpu]) -> Result<Figures, String> {
-    let most = ((peer_bytes(gpus.len()) / 4) as usize, LARGE.1);
+    let bytes = gpus.first().and_then(|gpu| gpu.limits(false).peer_bytes.get(gpus.len()).copied());
+    let most = ((bytes.unwrap_or(0) / 4) as usize, LARGE.1);
     let (ranks, abort) = connect(gpus, most.0, LIMIT)?;
     measured(gpus, (ranks, &abort), most, |peers| QueuedSums::Peers(Box::new(peers)))
 }
