@@ -1,4 +1,4 @@
-//! All that the outside may learn of a run. The trainer emits events and formats nothing; sinks consume them.
+//! All that the outside may learn about a run. The trainer emits events and formats nothing; sinks consume them.
 
 mod lab;
 
@@ -14,27 +14,23 @@ use crate::{
 /// One thing that happened.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// First of all: the facts that do not change during the run.
+    /// The first event.
     Started(Box<Header>),
     /// A block of training steps whose rows have reached the host.
     Train(TrainRows),
-    /// All validation rows were seen.
     Validation(ValidationRow),
-    /// How far the run is; at most some twenty a second.
+    /// At most some twenty a second.
     Progress(Progress),
-    /// Norms of products have reached the host.
     Norms(Norms),
     /// A device has done all its products of a shape.
     Product(ProductRow),
     /// All devices have done theirs.
     Together(Together),
-    /// All copies of a size are done.
     Copy(CopyRow),
-    /// A step over tensors is done.
     Step(Box<StepRow>),
     /// Something that `run.log` keeps and a person may want to read.
     Notice(Level, String),
-    /// Last of all.
+    /// The last event.
     Finished(Box<Outcome>),
 }
 
@@ -47,24 +43,19 @@ pub enum Level {
     Warning,
 }
 
-/// The facts of a run that do not change. What has no meaning for its kind is empty.
+/// What does not change during a run. What has no meaning for its kind is empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Header {
-    /// The experiment's name.
     pub name: String,
     /// What is done, in words, where it is no training: `1,000 products of [100, 100] x [100, 100]`.
     pub lab: Option<String>,
     /// What the spec asked for: `3`, `all`, `gpu:1;gpu:2`.
     pub devices_requested: String,
-    /// Names of the devices that train.
     pub devices_used: Vec<String>,
-    /// Whether those devices are virtual.
     pub virtual_devices: bool,
     /// `strong` or `weak`.
     pub scaling: String,
-    /// `f32`, ...
     pub precision: String,
-    /// What runs the steps.
     pub engine: String,
     /// The metric columns of the run, in order.
     pub metrics: Vec<Metric>,
@@ -72,7 +63,6 @@ pub struct Header {
     pub classifies: bool,
     /// Whether a row of the log stands for an epoch, whose mean it has.
     pub epoch_means: bool,
-    /// Training rows.
     pub train_rows: u64,
     /// Steps the run takes if nothing ends it early.
     pub steps_planned: u64,
@@ -87,7 +77,6 @@ pub struct Header {
 /// Consecutive steps of one epoch (or, under `per_epoch`, one row that stands for the epoch).
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainRows {
-    /// Counted from 1.
     pub epoch: u64,
     /// Optimizer step of the first row, counted from 1.
     pub first_step: u64,
@@ -101,17 +90,15 @@ pub struct TrainRows {
     pub values: Vec<f32>,
     /// One per step where `lr` is among the metrics, else empty.
     pub lr: Vec<f64>,
-    /// Seconds since training began, one per step.
+    /// Since training began, one per step.
     pub elapsed_s: Vec<f64>,
 }
 
 impl TrainRows {
-    /// Number of rows in the block.
     pub fn len(&self) -> usize {
         self.elapsed_s.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.elapsed_s.is_empty()
     }
@@ -122,30 +109,24 @@ impl TrainRows {
 pub struct ValidationRow {
     /// The step after which it was taken.
     pub step: u64,
-    /// The epoch of that step.
     pub epoch: u64,
-    /// All validation rows.
     pub rows: u64,
-    /// Mean loss.
     pub loss: f64,
     /// Part of the rows that is right, where there are classes.
     pub accuracy: Option<f64>,
-    /// Seconds since training began.
+    /// Since training began.
     pub elapsed_s: f64,
 }
 
 /// How far the run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Steps done.
     pub step: u64,
     /// Epoch of that step, counted from 1.
     pub epoch: u64,
-    /// Training rows seen so far.
     pub samples: u64,
-    /// Seconds spent in training steps.
     pub train_s: f64,
-    /// Seconds since training began.
+    /// Since training began.
     pub elapsed_s: f64,
     /// Last training loss that reached the host.
     pub loss: Option<f32>,
@@ -154,7 +135,6 @@ pub struct Progress {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
-    /// As planned.
     #[default]
     Finished,
     /// A fault: the reason says which.
@@ -182,18 +162,16 @@ impl Status {
 pub enum NoModel {
     /// How far a diverged run went beyond its last row depends on the length of its blocks.
     Diverged,
-    /// Some are no finite numbers.
+    /// Some weights are not finite.
     NotFinite,
-    /// Of which step the parameters of a device that failed are is not known.
+    /// After a device failure we cannot tell which step its parameters belong to.
     Device,
-    /// The device does not give them back.
     Unread,
 }
 
 /// The end of a run, in numbers. `None` is a value that is not known, or has no meaning for its kind: an empty cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// How it ended.
     pub status: Status,
     /// Why it ended so, where that needs words.
     pub reason: Option<String>,
@@ -207,21 +185,16 @@ pub struct Outcome {
     pub final_train_loss: Option<f32>,
     /// Rows that it is the mean of.
     pub final_train_rows: u64,
-    /// Loss of the last validation.
     pub final_validation_loss: Option<f64>,
-    /// Accuracy of the last validation.
     pub final_validation_accuracy: Option<f64>,
     /// The training loop: steps, validation, log.
     pub loop_s: f64,
     /// The training loop without validation.
     pub train_s: f64,
-    /// Time in the log phase.
     pub logging_s: f64,
     /// Largest use of device memory by this run, over the devices.
     pub peak_device_bytes: u64,
-    /// `timing.csv`.
     pub timing: Vec<PhaseTime>,
-    /// `transfers.csv`.
     pub transfers: Vec<Transfer>,
     /// What it took to read the host's clock and to write its times down.
     pub instrument: ClockCost,
@@ -240,38 +213,27 @@ pub struct Outcome {
 pub struct TraceLane {
     /// `host`, or the device's name.
     pub process: String,
-    /// What it does there.
     pub name: &'static str,
-    /// What happened when.
     pub trace: LaneTrace,
 }
 
 /// A row of `timing.csv`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseTime {
-    /// The device's name.
     pub device: String,
     /// `host` or `device`.
     pub clock: &'static str,
     /// `data`, `forward`, ..., `total`.
     pub phase: &'static str,
-    /// How many samples.
     pub count: u64,
-    /// Their sum.
     pub total_s: f64,
-    /// Their mean.
     pub mean_s: f64,
     /// Their standard deviation (n - 1); `None` below two samples.
     pub std_s: Option<f64>,
-    /// The least.
     pub min_s: f64,
-    /// Median.
     pub p50_s: f64,
-    /// 95th percentile.
     pub p95_s: f64,
-    /// 99th percentile.
     pub p99_s: f64,
-    /// The greatest.
     pub max_s: f64,
     /// Part of `total`.
     pub share: f64,
@@ -284,9 +246,7 @@ pub struct Transfer {
     pub kind: &'static str,
     /// `batch`, `dataset`, `parameters`, `log`, ...
     pub purpose: &'static str,
-    /// Name of the memory that is read.
     pub from: String,
-    /// Name of the memory that is written.
     pub to: String,
     /// Copies that moved bytes (or waits).
     pub count: u64,

@@ -38,15 +38,15 @@ pub fn write_atomically(
     match durability {
         Durability::Process => Ok(()),
         // The new name stands in the folder, which has to reach the disk, too.
-        Durability::Power => sync_folder(parent(path)),
+        Durability::Power => sync_path(parent(path)),
     }
 }
 
-/// Waits until a folder's names are on the disk.
+/// Waits until a file, or the names in a folder, are on the disk.
 ///
 /// # Errors
 /// The system's.
-pub fn sync_folder(path: &Path) -> io::Result<()> {
+pub fn sync_path(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 

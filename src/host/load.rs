@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::Serialize;
+
 /// USER_HZ: 100 on all architectures that this program supports.
 const TICKS_PER_S: f64 = 100.0;
 
@@ -35,13 +37,15 @@ struct Ticks {
     own: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Load between two samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Load {
     pub window_s: f64,
     /// Average number of cores that other processes used.
     pub others_cores: f64,
     /// Average number of cores that other virtual machines took.
     pub stolen_cores: f64,
+    #[serde(skip)]
     pub cores: usize,
     /// Thermal throttling events (Intel's counters in `thermal_throttle`).
     pub throttles: u64,

@@ -10,6 +10,7 @@
 mod access;
 mod activation;
 mod adam;
+mod add;
 mod all_reduce;
 mod bias_gradient;
 mod clip;
@@ -40,6 +41,7 @@ mod zero;
 pub use access::{Access, NON_FINITE, PARTIAL_SUMS, Window, barriers};
 pub use activation::{Activate, ActivateBackward, Activation, activate};
 pub use adam::Adam;
+pub use add::Add;
 pub use all_reduce::AllReduce;
 pub use bias_gradient::BiasGradient;
 pub use clip::Clip;
@@ -50,7 +52,7 @@ pub use input_gradient::InputGradient;
 pub use layer_norm::{LayerNorm, LayerNormBackward, LayerNormGradient};
 pub use layout::{ALIGN, Buffer, BufferId, Layout, Parameter, Role, Slice, aligned};
 pub use linear::Linear;
-pub use log::{Accumulate, Accumulator, LogAppend, Watch};
+pub use log::{Accumulator, Log, LogTarget};
 pub use loss::{Loss, LossKind};
 pub use lowering::{Backward, Lowering};
 pub use phase::Phase;
@@ -58,7 +60,7 @@ pub use record::{
     Encoder, FLAG_BF16, FLAG_TF32, FLAG_UPDATE, Hyper, MOST_COUNTED, NONE, PARTIALS, Precision, Record,
     Refused, RunRecord, SUMS, Size, counted, encode, header,
 };
-pub use reduce::{Mean, Norm, sum, sum_of_squares};
+pub use reduce::{Mean, Norm, SquareSum};
 pub use rmsprop::Rmsprop;
 pub use rows::{FileChange, Reads, RowReader, Store, make_room};
 pub use sgd::Sgd;
@@ -66,7 +68,7 @@ pub use update::{Update, UpdateRule};
 pub use weight_gradient::{SUM_ROWS, WeightGradient};
 pub use zero::Zero;
 
-use run::{Context, Slices, WorkerState};
+use run::{Context, Slices};
 use split::Split;
 
 /// What every op must say of itself.
@@ -143,8 +145,8 @@ macro_rules! ops {
 }
 
 ops! {
-    Gather, Linear, Activate, Dropout, Loss, InputGradient, ActivateBackward, DropoutBackward, WeightGradient,
-    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, Clip, Update, Mean, LogAppend, Accumulate, Watch,
+    Gather, Linear, Activate, Add, Dropout, Loss, InputGradient, ActivateBackward, DropoutBackward, WeightGradient,
+    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, SquareSum, Clip, Update, Mean, Log,
 }
 
 macro_rules! jobs {
@@ -162,14 +164,11 @@ macro_rules! jobs {
         })*
 
         impl Job {
-            /// Runs a task on its slices.
-            ///
-            /// # Errors
-            /// Where rows cannot be read.
+            /// Runs a task on its slices; a failure is in the context then.
             #[inline]
-            pub fn run(&self, slices: Slices<'_>, context: &Context<'_>, tally: &mut WorkerState) -> std::io::Result<()> {
+            pub fn run(&self, slices: Slices<'_>, context: &mut Context<'_>) {
                 match self {
-                    $(Self::$job(job) => job.run(slices, context, tally),)*
+                    $(Self::$job(job) => job.run(slices, context),)*
                 }
             }
         }
@@ -179,14 +178,14 @@ macro_rules! jobs {
 jobs! {
     Gather(gather::Job), Pack(product::Pack), Product(product::Job), PartialSums(weight_gradient::PartialSums),
     Columns(bias_gradient::Columns), Activation(activation::Job), Dropout(dropout::Job), LayerNorm(layer_norm::Job),
-    Loss(loss::Job),
+    Loss(loss::Job), Add(add::Job),
     AllReduce(all_reduce::Job), Zero(zero::Job), Reduce(reduce::Job), Clip(clip::Job), Update(UpdateRule),
-    Log(log::Job),
+    Log(LogTarget),
 }
 
 macro_rules! kinds {
     ($($kind:ident, $kernel:literal, $function:literal, $size:path;)*) => {
-        /// The GPU kernels of ops, by their numbers there.
+        /// The GPU kernels of ops; the discriminants are those of `kernels/abi.cuh`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(i32)]
         pub enum Kind {
@@ -241,6 +240,7 @@ kinds! {
     Accumulate, "op_accumulate", "accumulate_op", Size::of_a_warp;
     Watch, "op_watch", "watch_op", Size::of_a_warp;
     Zero, "op_zero", "zero_op", Size::of_numbers;
+    Add, "op_add", "add_op", Size::of_numbers;
     LayerNorm, "op_layer_norm", "layer_norm_op", layer_norm::size;
     LayerNormBackward, "op_layer_norm_backward", "layer_norm_backward_op", layer_norm::size;
     LayerNormGradient, "op_layer_norm_gradient", "layer_norm_gradient_op", layer_norm::gradient_size;

@@ -2,8 +2,9 @@
 
 use super::{
     Access, Cost, Encoder, Kind, Operation, PARTIAL_SUMS, PARTIALS, Record, Refused, Size, Slice,
+    record::FLAG_SQUARED,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 use crate::vector::vectorized;
@@ -13,6 +14,17 @@ use crate::vector::vectorized;
 pub struct Norm {
     pub of: Slice,
     pub cell: Slice,
+}
+
+/// cell = the sum of squares of `of`, or its root, summed by one thread without a rounding on the way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SquareSum {
+    /// Of these numbers.
+    pub of: Slice,
+    /// One number.
+    pub cell: Slice,
+    /// Whether the root is taken: then it is the Frobenius norm, else tr(M Mᵀ).
+    pub root: bool,
 }
 
 /// cell = scale times the sum of `of`, in double precision.
@@ -25,7 +37,7 @@ pub struct Mean {
     pub scale: f64,
 }
 
-/// Up to this many numbers one block of a GPU sums alone (`TEAM_SUM` of kernels/common.cuh).
+/// One block of a GPU sums up to this many elements alone (`TEAM_SUM` of kernels/common.cuh).
 const ONE_BLOCK: usize = 8192;
 
 fn access(of: Slice, cell: Slice) -> Access {
@@ -63,6 +75,31 @@ impl Operation for Norm {
     }
 }
 
+impl Operation for SquareSum {
+    fn access(&self) -> Access {
+        access(self.of, self.cell)
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(2 * self.of.len, self.of.len)
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let total = memory.get(self.of).iter().map(|v| v * v).sum::<f64>();
+        memory.set(self.cell, &[if self.root { total.sqrt() } else { total }]);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        split.single(Job::SquareSum { root: self.root }, Access::new([self.of], [self.cell]));
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        let flags = if self.root { 0 } else { FLAG_SQUARED };
+        let at = e.places([self.of, self.cell])?;
+        Ok(Record { n: e.int(self.of.len)?, flags, at, ..Record::new(Kind::Norm) })
+    }
+}
+
 impl Operation for Mean {
     fn access(&self) -> Access {
         access(self.of, self.cell)
@@ -96,12 +133,15 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::new(r.product(r.n, 1).div_ceil(4096), multiprocessors.min(PARTIALS as u32))
 }
 
-/// Reads numbers, writes one or several sums.
+/// Reads elements, writes one or several sums.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
     /// A sum of squares per chunk.
     Squares,
     Root,
+    SquareSum {
+        root: bool,
+    },
     Mean {
         scale: f64,
     },
@@ -109,18 +149,16 @@ pub enum Job {
 
 impl Job {
     #[inline]
-    pub(super) fn run(
-        &self,
-        ([of, ..], [to, ..]): Slices<'_>,
-        _: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, ([of, ..], [to, ..]): Slices<'_>, _: &mut Context<'_>) {
         match *self {
             Self::Squares => squares(of, to),
             Self::Root => to[0] = sum(of).sqrt() as f32,
+            Self::SquareSum { root } => {
+                let total = sum_of_squares(of);
+                to[0] = if root { total.sqrt() } else { total } as f32;
+            }
             Self::Mean { scale } => to[0] = (sum(of) * scale) as f32,
         }
-        Ok(())
     }
 }
 
@@ -130,7 +168,7 @@ const CHUNK: usize = 4096;
 const LANES: usize = 16;
 
 /// The sum in double precision: 16 running sums, joined in order.
-pub fn sum(values: &[f32]) -> f64 {
+pub(super) fn sum(values: &[f32]) -> f64 {
     vectorized(
         #[inline(always)]
         || lanes(values, |v| v),
@@ -138,20 +176,17 @@ pub fn sum(values: &[f32]) -> f64 {
 }
 
 /// The sum of squares in double precision: 16 running sums, joined in order.
-pub fn sum_of_squares(values: &[f32]) -> f64 {
+fn sum_of_squares(values: &[f32]) -> f64 {
     vectorized(
         #[inline(always)]
         || lanes(values, |v| v * v),
     )
 }
 
-/// Sums of squares of each chunk of [`CHUNK`] numbers.
+/// Sums of squares of each chunk of [`CHUNK`] elements.
 fn squares(values: &[f32], partial: &mut [f32]) {
     for (chunk, partial) in values.chunks(CHUNK).zip(partial) {
-        *partial = vectorized(
-            #[inline(always)]
-            || lanes(chunk, |v| v * v),
-        ) as f32;
+        *partial = sum_of_squares(chunk) as f32;
     }
 }
 

@@ -19,7 +19,9 @@ mod lines;
 mod messages;
 mod metrics;
 mod model_file;
+mod plan_messages;
 mod recorder;
+mod remarks;
 mod row_file;
 mod run_dir;
 mod run_log;
@@ -28,48 +30,45 @@ mod sample;
 mod summary;
 mod sweep_table;
 mod system;
-mod timing;
+mod tables;
 mod trace;
-mod transfers;
 
 use std::time::Instant;
 
-use self::durable::DiskSync;
+use self::{durable::DiskSync, run_log::RunLog, summary::SummaryCsv, tables::OutcomeCsv, trace::TraceJson};
 use crate::{
     event::Event,
     spec::{Kind, Logging},
 };
 
-pub use command::command_line;
-pub use console::{Console, ConsoleOptions, Ending, Verbosity, Warned};
-pub use environment::{
-    Cpu, Devices, During, Environment, EnvironmentFacts, EnvironmentFile, Git, GpuFacts, HostOptions,
-    MachineLoad, Memory, Os, Versions,
-};
 pub use error::RecordError;
-pub use git::GitQuery;
-pub use lab::{LabCsv, LabTable};
-pub(crate) use lines::Lines;
 pub use metrics::MetricsCsv;
-pub use model_file::write_model;
-pub use recorder::{EventSender, Recorder, Stopped};
-pub use run_dir::{RunDir, SweepDir, folder_name, trial_name};
-pub use run_log::RunLog;
-pub use summary::{SUMMARY_COLUMNS, SummaryCsv};
-pub use sweep_table::{SweepTable, TrialEnd};
-pub use system::{Findings, GpuProbe, SystemSampler};
-pub use timing::TimingCsv;
-pub use trace::TraceJson;
-pub use transfers::TransfersCsv;
+pub use summary::summary_columns;
 
+pub(crate) use command::command_line;
+pub(crate) use console::{Console, ConsoleOptions, Verbosity, Warned};
+pub(crate) use environment::{
+    Cpu, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions, rfc3339,
+};
+pub(crate) use git::GitQuery;
+pub(crate) use lab::VIRTUAL;
+use lab::{LabCsv, LabTable};
+pub(crate) use lines::Lines;
 pub(crate) use messages::{cause, devices_in_words, of_build};
+pub(crate) use model_file::write_model;
+pub(crate) use plan_messages::{all_reduce, engine, weak_scaling};
+pub(crate) use recorder::{EventSender, Recorder, Stopped};
+pub(crate) use remarks::remarks;
+pub(crate) use run_dir::RunDir;
+pub(crate) use sweep_table::{SweepTable, TrialEnd};
+pub(crate) use system::{Findings, GpuProbe, SystemSampler};
 
 /// Consumes events.
 pub trait Sink: Send {
     /// Takes one event. What it means for a file may wait in memory until [`Sink::flush`], in whole lines.
     ///
     /// # Errors
-    /// Where it cannot be kept; the sink is told nothing more then.
+    /// Where it cannot be kept; the sink then gets no more events.
     fn event(&mut self, event: &Event) -> Result<(), RecordError>;
 
     /// Writes what waits. Called whenever no more events do.
@@ -83,43 +82,39 @@ pub trait Sink: Send {
 
 /// The files that are a kind's own.
 #[derive(Clone, Copy, Debug)]
-pub enum RunFiles<'a> {
-    /// Of training.
+pub(crate) enum RunFiles<'a> {
     Training(&'a Logging),
-    /// Of another kind; whether norms reach the host.
+    /// Another kind; whether norms reach the host.
     Lab(Kind, bool),
 }
 
 /// Opens every file of a run folder that events fill, and the console. `wall_s` is counted from `begun`.
-///
-/// # Errors
-/// Where one cannot be written.
-pub fn open_sinks(
+pub(crate) fn open_sinks(
     run: &RunDir,
     files: RunFiles<'_>,
     begun: Instant,
     console: ConsoleOptions,
 ) -> Result<Vec<Box<dyn Sink>>, RecordError> {
-    // Each hears of the end once those before it have written everything. So the row in `summary.csv` says that all other
-    // files are complete, and when the console names the folder, the summary is there, too.
+    // A sink gets the end once those before it have written everything: a row in `summary.csv` says that all other files
+    // are complete, and the console names the folder once the summary is there.
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     match files {
         RunFiles::Training(logging) => {
             sinks.push(Box::new(MetricsCsv::create(&run.file("metrics.csv"), &logging.metrics)?));
-            sinks.push(Box::new(TimingCsv::create(&run.file("timing.csv"))?));
+            sinks.push(Box::new(OutcomeCsv::timing(&run.file("timing.csv"))?));
             if logging.trace {
                 sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
             }
         }
         RunFiles::Lab(kind, logs_norms) => sinks.push(Box::new(LabCsv::create(run, kind, logs_norms)?)),
     }
-    sinks.push(Box::new(TransfersCsv::create(&run.file("transfers.csv"))?));
+    sinks.push(Box::new(OutcomeCsv::transfers(&run.file("transfers.csv"))?));
     sinks.push(Box::new(RunLog::create(&run.file("run.log"))?));
     let (is_alone, summary) = (console.trial.is_none(), run.file("summary.csv"));
     if is_alone {
         sinks.push(Box::new(DiskSync::Folder(run.path().to_owned())));
     }
-    sinks.push(Box::new(SummaryCsv::create(&summary, &run.name(), begun)?));
+    sinks.push(Box::new(SummaryCsv::create(&summary, run.name(), begun)?));
     if is_alone {
         sinks.push(Box::new(DiskSync::File(summary)));
     }

@@ -13,11 +13,8 @@ use crate::host::{Durability, write_atomically};
 /// Numbers that are turned to bytes at once.
 const CHUNK: usize = 4096;
 
-/// Writes tensors (name, shape, row-major values) in the given order.
-///
-/// # Errors
-/// Where a shape does not fit its values, or the file cannot be written; nothing is left then.
-pub fn write_model(
+/// Writes tensors (name, shape, row-major values) in the given order. On an error nothing is left.
+pub(crate) fn write_model(
     path: &Path,
     tensors: &[(String, Vec<usize>, &[f32])],
     metadata: &BTreeMap<String, String>,

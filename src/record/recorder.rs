@@ -24,18 +24,14 @@ enum Message {
 
 /// A run's sinks on a thread of their own.
 ///
-/// A sink that fails is told nothing more, and every later [`EventSender::send`] says so; the other sinks go on, so
+/// A sink that fails gets no more events, and every later [`EventSender::send`] reports it; the other sinks go on, so
 /// that a run that ends early for a full disk still has what could be kept.
-pub struct Recorder {
+pub(crate) struct Recorder {
     sender: EventSender,
     thread: JoinHandle<Result<(), RecordError>>,
 }
 
 impl Recorder {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// Where the system gives no thread.
     pub fn start(sinks: Vec<Box<dyn Sink>>) -> Result<Self, RecordError> {
         let (channel, receiver) = sync_channel(WAITING);
         let (ready, started) = sync_channel(1);
@@ -53,46 +49,35 @@ impl Recorder {
         Ok(Self { sender, thread })
     }
 
-    /// A handle to send events by; any number may exist.
     pub fn sender(&self) -> EventSender {
         self.sender.clone()
     }
 
-    /// Waits until everything sent so far is written. Senders that still exist are of no more use.
-    ///
-    /// # Errors
-    /// The first fault of a sink.
+    /// Waits until everything sent so far is written, and returns the first error of a sink. Senders that still exist are
+    /// of no more use.
     pub fn finish(self) -> Result<(), RecordError> {
-        let _ = self.sender.channel.send(Message::Close); // a thread that is gone is told by the join
+        let _ = self.sender.channel.send(Message::Close); // the join reports a thread that is gone
         self.thread.join().unwrap_or(Err(RecordError::Gone))
     }
 }
 
-/// Sends events to a [`Recorder`].
+/// Sends events to a [`Recorder`]; any number may exist.
 #[derive(Clone)]
-pub struct EventSender {
+pub(crate) struct EventSender {
     channel: SyncSender<Message>,
     failed: Arc<AtomicBool>,
 }
 
 /// A sink failed: the run cannot be kept whole any more, and should end. [`Recorder::finish`] says why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the run can no longer be recorded")]
-pub struct Stopped;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stopped;
 
 impl EventSender {
-    /// Hands an event over, as [`EventSender::send_all`].
-    ///
-    /// # Errors
-    /// Where a sink has failed. The event still reaches the others.
     pub fn send(&self, event: Event) -> Result<(), Stopped> {
         self.send_all(vec![event])
     }
 
-    /// Hands events over, waiting while too many batches wait already. All are in the files soon after.
-    ///
-    /// # Errors
-    /// Where a sink has failed. The events still reach the others.
+    /// Hands events over, waiting while too many batches wait already. Where a sink has failed, the others still get them.
     pub fn send_all(&self, events: Vec<Event>) -> Result<(), Stopped> {
         self.channel.send(Message::Events(events)).map_err(|_| Stopped)?;
         if self.failed.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
@@ -116,23 +101,29 @@ impl Recording {
             }
             self.each_sink(|sink| sink.flush());
         }
-        self.close()
+        self.each_sink(|sink| sink.flush());
+        self.fault.map_or(Ok(()), Err)
     }
 
-    fn each_sink(&mut self, mut what: impl FnMut(&mut dyn Sink) -> Result<(), RecordError>) {
-        let (failed, fault) = (&self.failed, &mut self.fault);
-        self.sinks.retain_mut(|sink| match what(sink.as_mut()) {
-            Ok(()) => true,
+    fn each_sink(&mut self, what: impl Fn(&mut dyn Sink) -> Result<(), RecordError>) {
+        for mut sink in std::mem::take(&mut self.sinks) {
+            let done = what(sink.as_mut());
+            self.keep(sink, done);
+        }
+    }
+
+    fn keep(&mut self, sink: Box<dyn Sink>, done: Result<(), RecordError>) {
+        match done {
+            Ok(()) => self.sinks.push(sink),
             Err(error) => {
-                fault.get_or_insert(error);
-                failed.store(true, Ordering::Relaxed);
-                false
+                self.fault.get_or_insert(error);
+                self.failed.store(true, Ordering::Relaxed);
             }
-        });
+        }
     }
 
-    /// Sinks hear of the end in turn, each once all before it have written everything: `summary.csv`, which comes late,
-    /// never calls a run finished that is not recorded in full.
+    /// Sinks get the end in turn, each once all before it have written everything: `summary.csv`, which comes late, never
+    /// calls a run finished that is not recorded in full.
     fn finished(&mut self, outcome: Box<Outcome>) {
         let mut event = Event::Finished(outcome);
         for mut sink in std::mem::take(&mut self.sinks) {
@@ -142,19 +133,9 @@ impl Recording {
                 outcome.status = Status::Failed;
                 outcome.reason = Some(fault.to_string());
             }
-            match sink.event(&event).and_then(|()| sink.flush()) {
-                Ok(()) => self.sinks.push(sink),
-                Err(error) => {
-                    self.fault.get_or_insert(error);
-                    self.failed.store(true, Ordering::Relaxed);
-                }
-            }
+            let done = sink.event(&event).and_then(|()| sink.flush());
+            self.keep(sink, done);
         }
-    }
-
-    fn close(mut self) -> Result<(), RecordError> {
-        self.each_sink(|sink| sink.flush());
-        self.fault.map_or(Ok(()), Err)
     }
 }
 
@@ -163,27 +144,20 @@ mod tests {
     use std::{io, path::Path, sync::mpsc};
 
     use super::*;
-    use crate::{
-        event::Level,
-        record::{metrics::MetricsCsv, sample},
-    };
+    use crate::{event::Level, record::sample};
 
     struct FullDisk;
 
     impl Sink for FullDisk {
         fn event(&mut self, event: &Event) -> Result<(), RecordError> {
-            match event {
-                Event::Train(_) => {
-                    Err(RecordError::write(Path::new("metrics.csv"), io::Error::from_raw_os_error(28)))
-                }
-                _ => Ok(()),
-            }
+            let full = || RecordError::write(Path::new("metrics.csv"), io::Error::from_raw_os_error(28));
+            if matches!(event, Event::Train(_)) { Err(full()) } else { Ok(()) }
         }
     }
 
-    struct Tell(mpsc::Sender<Event>);
+    struct Repeat(mpsc::Sender<Event>);
 
-    impl Sink for Tell {
+    impl Sink for Repeat {
         fn event(&mut self, event: &Event) -> Result<(), RecordError> {
             let _ = self.0.send(event.clone());
             Ok(())
@@ -192,65 +166,34 @@ mod tests {
 
     #[test]
     fn every_event_reaches_every_sink_in_order() {
-        let (reported, heard) = mpsc::channel();
-        let recorder =
-            Recorder::start(vec![Box::new(Tell(reported.clone())), Box::new(Tell(reported))]).unwrap();
-        let sender = recorder.sender();
+        let (sent, heard) = mpsc::channel();
+        let recorder = Recorder::start(vec![Box::new(Repeat(sent.clone())), Box::new(Repeat(sent))]).unwrap();
+        let notice = |n: usize| Event::Notice(Level::Info, n.to_string());
         for n in 0..100 {
-            sender.send(Event::Notice(Level::Info, n.to_string())).unwrap();
+            recorder.sender().send(notice(n)).unwrap();
         }
         recorder.finish().unwrap();
         let heard: Vec<String> = heard.iter().map(|event| format!("{event:?}")).collect();
-        let expected: Vec<String> =
-            (0..200).map(|n| format!("{:?}", Event::Notice(Level::Info, (n / 2).to_string()))).collect();
-        assert_eq!(heard, expected);
+        assert_eq!(heard, (0..200).map(|n| format!("{:?}", notice(n / 2))).collect::<Vec<_>>());
     }
 
     #[test]
-    fn a_failing_sink_is_told_to_the_sender_and_kept_for_the_end() {
-        let (reported, heard) = mpsc::channel();
-        let recorder = Recorder::start(vec![Box::new(FullDisk), Box::new(Tell(reported))]).unwrap();
+    fn a_failing_sink_stops_the_sender_and_fails_the_run() {
+        let (sent, heard) = mpsc::channel();
+        let recorder = Recorder::start(vec![Box::new(FullDisk), Box::new(Repeat(sent))]).unwrap();
         let sender = recorder.sender();
         for event in sample::events() {
             let _ = sender.send(event);
         }
-        // Once the other sink has heard the end, the fault is behind the recorder, too.
-        assert!(heard.iter().any(|event| matches!(event, Event::Finished(_))));
-        assert_eq!(sender.send(Event::Notice(Level::Info, String::new())), Err(Stopped));
-        assert_eq!(
-            recorder.finish().unwrap_err().to_string(),
-            "cannot write `metrics.csv`: no space left on device"
-        );
-        assert_eq!(sender.send(Event::Notice(Level::Info, String::new())), Err(Stopped));
-    }
-
-    #[test]
-    fn a_run_that_is_not_recorded_in_full_has_not_finished() {
-        let (sent, heard) = mpsc::channel();
-        let recorder = Recorder::start(vec![Box::new(FullDisk), Box::new(Tell(sent))]).unwrap();
-        for event in sample::events() {
-            let _ = recorder.sender().send(event);
-        }
-        recorder.finish().unwrap_err();
-        let ends = heard.iter().filter_map(|event| match event {
+        let reason = "cannot write `metrics.csv`: no space left on device";
+        // The other sink gets the end, which is that of a failed run.
+        let end = heard.iter().find_map(|event| match event {
             Event::Finished(outcome) => Some((outcome.status, outcome.reason)),
             _ => None,
         });
-        let reason = "cannot write `metrics.csv`: no space left on device".to_owned();
-        assert_eq!(ends.collect::<Vec<_>>(), [(Status::Failed, Some(reason))]);
-    }
-
-    #[test]
-    fn an_idle_recorder_owes_no_rows() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metrics.csv");
-        let sinks: Vec<Box<dyn Sink>> =
-            vec![Box::new(MetricsCsv::create(&path, &sample::header().metrics).unwrap())];
-        let recorder = Recorder::start(sinks).unwrap();
-        for event in sample::events() {
-            recorder.sender().send(event).unwrap();
-        }
-        recorder.finish().unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 9);
+        assert_eq!(end, Some((Status::Failed, Some(reason.to_owned()))));
+        assert_eq!(sender.send(Event::Notice(Level::Info, String::new())), Err(Stopped));
+        assert_eq!(recorder.finish().unwrap_err().to_string(), reason);
+        assert_eq!(sender.send(Event::Notice(Level::Info, String::new())), Err(Stopped));
     }
 }

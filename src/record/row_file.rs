@@ -11,6 +11,9 @@ use super::{RecordError, lines::Lines};
 /// Lines are buffered up to this size, so that many tiny blocks cost one system call.
 const BURST_BYTES: usize = 64 * 1024;
 
+/// A column of a CSV file: its name, and how the cell of a row is written.
+pub(super) type Column<R> = (&'static str, for<'a> fn(&'a mut Lines, &R) -> &'a mut Lines);
+
 /// An append-only file of lines. Every write ends with a complete line and there is no other buffer, so a killed process
 /// leaves complete lines.
 pub struct RowFile {
@@ -25,9 +28,6 @@ pub struct RowFile {
 impl RowFile {
     /// Creates the file, which must not exist, and writes its first lines at once, so that an unwritable disk fails before
     /// any work is done.
-    ///
-    /// # Errors
-    /// The file cannot be created or written.
     pub fn create(path: &Path, head: &[u8]) -> Result<Self, RecordError> {
         let file = OpenOptions::new()
             .append(true)
@@ -40,9 +40,6 @@ impl RowFile {
     }
 
     /// [`create`](Self::create) with a header line of column names.
-    ///
-    /// # Errors
-    /// The file cannot be created or written.
     pub fn with_columns<'a>(
         path: &Path,
         columns: impl IntoIterator<Item = &'a str>,
@@ -55,27 +52,26 @@ impl RowFile {
         Self::create(path, head.bytes())
     }
 
+    /// Adds a row of these columns.
+    pub fn row<R>(&mut self, columns: &[Column<R>], row: &R) -> Result<(), RecordError> {
+        for (_, cell) in columns {
+            cell(&mut self.lines, row);
+        }
+        self.end_line()
+    }
+
     /// Ends the current line; writes the buffer once it is large.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn end_line(&mut self) -> Result<(), RecordError> {
         self.lines.end();
         self.flush_burst()
     }
 
     /// Writes the buffer once it is large.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn flush_burst(&mut self) -> Result<(), RecordError> {
         if self.lines.bytes().len() >= BURST_BYTES { self.flush() } else { Ok(()) }
     }
 
     /// Writes the buffered lines.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn flush(&mut self) -> Result<(), RecordError> {
         let mut lines = std::mem::take(&mut self.lines);
         let written = self.append(lines.bytes());
@@ -116,40 +112,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_appear_whole_and_only_at_flush() {
+    fn lines_appear_whole_at_flush_or_in_bursts() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.csv");
         let read = || std::fs::read_to_string(&path).unwrap();
-        let mut rows = RowFile::with_columns(&path, ["a", "b"]).unwrap();
+        let columns: [Column<u64>; 2] = [("a", |cells, row| cells.u64(*row)), ("b", |cells, _| cells.u64(2))];
+        let mut rows = RowFile::with_columns(&path, columns.map(|(name, _)| name)).unwrap();
         assert_eq!(read(), "a,b\n");
-        rows.lines.u64(1).u64(2);
-        rows.end_line().unwrap();
+        rows.row(&columns, &1).unwrap();
         assert_eq!(read(), "a,b\n");
         rows.flush().unwrap();
         rows.flush().unwrap();
         assert_eq!(read(), "a,b\n1,2\n");
-    }
-
-    #[test]
-    fn a_burst_is_written_before_it_grows() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("rows.csv");
-        let mut rows = RowFile::create(&path, b"").unwrap();
         for _ in 0..BURST_BYTES {
-            rows.lines.u64(1);
-            rows.end_line().unwrap();
+            rows.row(&columns, &1).unwrap();
         }
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * BURST_BYTES as u64);
-    }
-
-    #[test]
-    fn an_existing_file_is_never_overwritten() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("rows.csv");
-        std::fs::write(&path, "precious").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 8 + 4 * BURST_BYTES as u64);
+        // An existing file is never overwritten.
         let error = RowFile::create(&path, b"a\n").err().unwrap();
         assert_eq!(error.to_string(), format!("cannot write `{}`: file exists", path.display()));
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     }
 
     #[test]

@@ -15,98 +15,54 @@ use crate::host::{Durability, write_atomically};
 /// Longest folder name that is made from a user's words, in bytes.
 const LONGEST_NAME: usize = 100;
 
-/// The folder of one run, which exists and is this run's alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunDir {
+/// The folder of one run or sweep, which exists and is its alone.
+#[derive(Clone, Debug)]
+pub(crate) struct RunDir {
     path: PathBuf,
 }
 
 impl RunDir {
-    /// Makes `<runs_dir>/<name>/<UTC yyyymmddThhmmssZ>-<hash8>/`; where it exists, `-2`, `-3`, ... is appended.
-    ///
-    /// # Errors
-    /// Where a folder cannot be made, with its path and the system's reason.
+    /// Makes `<runs_dir>/<name>/<UTC yyyymmddThhmmssZ>-<tail>/`; where it exists, `-2`, `-3`, ... is appended. The tail is
+    /// the spec's hash; for a sweep `sweep-` and its hash.
     pub fn create(
         runs_dir: &Path,
         name: &str,
         started: DateTime<Utc>,
-        hash8: &str,
+        tail: &str,
     ) -> Result<Self, RecordError> {
-        let parent = runs_dir.join(folder_name(name));
-        let path = make_new(&parent, &format!("{}-{hash8}", stamp(started)))?;
-        Ok(Self { path })
+        let name = folder_name(name);
+        make_new(&runs_dir.join(name), &format!("{}-{tail}", started.format("%Y%m%dT%H%M%SZ")))
     }
 
-    /// Where it is.
+    /// Makes the folder of a sweep's trial `number` (from 0), named by its axes: `000-devices.num_gpus=0`.
+    pub fn trial(&self, number: usize, axes: &[(String, String)]) -> Result<Self, RecordError> {
+        make_new(&self.path, &trial_name(number, axes))
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Its own name, without the folders above.
     pub fn name(&self) -> String {
-        own_name(&self.path)
-    }
-
-    /// Writes a small file of it whole, such as `spec.toml`. It outlives a kill; waiting for the disk
-    /// would take longer than a small run.
-    ///
-    /// # Errors
-    /// Where it cannot be written; nothing is left then.
-    pub fn write(&self, name: &str, text: &str) -> Result<(), RecordError> {
-        let path = self.file(name);
-        write_atomically(&path, Durability::Process, |file| file.write_all(text.as_bytes()))
-            .map_err(|e| RecordError::write(&path, e))
+        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// The path of a file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
-}
 
-/// The folder of one sweep.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SweepDir {
-    path: PathBuf,
-}
-
-impl SweepDir {
-    /// Makes `<runs_dir>/<name>/<UTC>-sweep-<hash8>/`; where it exists, `-2`, `-3`, ... is appended.
-    ///
-    /// # Errors
-    /// Where a folder cannot be made, with its path and the system's reason.
-    pub fn create(
-        runs_dir: &Path,
-        name: &str,
-        started: DateTime<Utc>,
-        hash8: &str,
-    ) -> Result<Self, RecordError> {
-        let parent = runs_dir.join(folder_name(name));
-        let path = make_new(&parent, &format!("{}-sweep-{hash8}", stamp(started)))?;
-        Ok(Self { path })
-    }
-
-    /// Makes the folder of trial `number` (from 0), named by its axes: `000-devices.num_gpus=0`.
-    ///
-    /// # Errors
-    /// Where the folder cannot be made.
-    pub fn trial(&self, number: usize, axes: &[(String, String)]) -> Result<RunDir, RecordError> {
-        Ok(RunDir { path: make_new(&self.path, &trial_name(number, axes))? })
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Its own name, without the folders above.
-    pub fn name(&self) -> String {
-        own_name(&self.path)
+    /// Writes a small file whole, such as `spec.toml`. It outlives a kill of the process.
+    pub fn write(&self, name: &str, text: &str) -> Result<(), RecordError> {
+        let path = self.file(name);
+        write_atomically(&path, Durability::Process, |file| file.write_all(text.as_bytes()))
+            .map_err(|e| RecordError::write(&path, e))
     }
 }
 
-/// The folder name of a trial; several axes are joined by `+`.
-pub fn trial_name(number: usize, axes: &[(String, String)]) -> String {
+/// Several axes are joined by `+`.
+fn trial_name(number: usize, axes: &[(String, String)]) -> String {
     let axes: Vec<String> = axes.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let name =
         if axes.is_empty() { format!("{number:03}") } else { format!("{number:03}-{}", axes.join("+")) };
@@ -115,7 +71,7 @@ pub fn trial_name(number: usize, axes: &[(String, String)]) -> String {
 
 /// A text as the name of a folder: characters other than ASCII letters, digits and `. _ = + -` become `_`, at most
 /// 100 bytes, never hidden, never a step upwards.
-pub fn folder_name(text: &str) -> String {
+fn folder_name(text: &str) -> String {
     let mut name: String = text
         .chars()
         .take(LONGEST_NAME)
@@ -130,16 +86,8 @@ pub fn folder_name(text: &str) -> String {
     name
 }
 
-fn stamp(time: DateTime<Utc>) -> String {
-    time.format("%Y%m%dT%H%M%SZ").to_string()
-}
-
-fn own_name(path: &Path) -> String {
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
 /// Makes a folder that was not there. Only mkdir itself says whether a name is free: looking first would race.
-fn make_new(parent: &Path, name: &str) -> Result<PathBuf, RecordError> {
+fn make_new(parent: &Path, name: &str) -> Result<RunDir, RecordError> {
     fs::create_dir_all(parent).map_err(|e| RecordError::make_folder(parent, e))?;
     let mut path = parent.join(name);
     for attempt in 2_u64.. {
@@ -151,7 +99,7 @@ fn make_new(parent: &Path, name: &str) -> Result<PathBuf, RecordError> {
             Err(e) => return Err(RecordError::make_folder(&path, e)),
         }
     }
-    Ok(path)
+    Ok(RunDir { path })
 }
 
 #[cfg(test)]
@@ -182,17 +130,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_way_is_named() {
-        let runs = tempfile::tempdir().unwrap();
-        let file = runs.path().join("file");
-        fs::write(&file, "").unwrap();
-        let error = RunDir::create(&file, "a", time(), "0123abcd").unwrap_err();
-        let expected = format!("cannot make the folder `{}`: not a directory", file.join("a").display());
-        assert_eq!(error.to_string(), expected);
-        assert!(error.hint().unwrap().starts_with("a file stands where a folder is needed"));
-    }
-
-    #[test]
     fn trials_are_named_by_their_axes() {
         let axes = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
             pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
@@ -202,10 +139,7 @@ mod tests {
         assert_eq!(trial_name(12, &two), "012-optimizer.sgd.lr=1e-3+devices.use=__gpu_1__");
         assert_eq!(trial_name(7, &[]), "007");
         assert_eq!(trial_name(1, &axes(&[("name", &"é".repeat(200))])).len(), 100);
-    }
-
-    #[test]
-    fn a_name_stays_in_its_folder() {
+        // A name stays in its folder.
         assert_eq!(folder_name("../../etc"), "_._.._etc");
         assert_eq!(folder_name(""), "_");
         assert_eq!(folder_name("a b\n/ü"), "a_b___");

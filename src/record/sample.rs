@@ -91,7 +91,7 @@ pub(super) fn outcome() -> Outcome {
         count,
         noop_count,
         bytes,
-        total_s: Some(total_s),
+        total_s,
     };
     Outcome {
         status: Status::Finished,
@@ -109,10 +109,11 @@ pub(super) fn outcome() -> Outcome {
         peak_device_bytes: 1_572_864,
         timing: vec![phase("step", 6, 0.375), phase("log", 2, 0.005), phase("total", 1, 0.5)],
         transfers: vec![
-            transfer("h2d", "dataset", "cpu", "gpu:0", 2, 0, Some(4000), 0.000_002),
-            transfer("h2d", "parameters", "cpu", "cpu", 0, 3, Some(0), 0.0),
-            transfer("d2h", "log", "gpu:0", "cpu", 2, 0, Some(72), 0.000_001),
-            transfer("sync", "log", "gpu:0", "cpu", 2, 0, None, 0.001),
+            transfer("h2d", "dataset", "cpu", "gpu:0", 2, 0, Some(4000), Some(0.000_002)),
+            transfer("h2d", "parameters", "cpu", "cpu", 0, 3, Some(0), Some(0.0)),
+            transfer("d2h", "log", "gpu:0", "cpu", 2, 0, Some(72), Some(0.000_001)),
+            transfer("sync", "log", "gpu:0", "cpu", 2, 0, None, Some(0.001)),
+            transfer("all_reduce", "gradients", "gpu:0", "gpu:0", 48, 0, Some(960), None),
         ],
         instrument: ClockCost { readings: 10_000, each_s: 41e-9 },
         traces: Vec::new(),

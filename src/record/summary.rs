@@ -2,40 +2,70 @@
 
 use std::{fs, path::Path, time::Instant};
 
-use super::{RecordError, Sink, lines::Lines, row_file::RowFile};
+use super::{
+    RecordError, Sink,
+    lines::Lines,
+    row_file::{Column, RowFile},
+};
 use crate::event::{Event, Header, Outcome};
 
+/// What the row is made of.
+struct Row<'a> {
+    /// The run folder's own name.
+    run: &'a str,
+    header: &'a Header,
+    outcome: &'a Outcome,
+    wall_s: f64,
+    peak_rss_bytes: Option<u64>,
+}
+
+fn columns<'a>() -> [Column<Row<'a>>; 25] {
+    [
+        ("run", |cells, row| cells.text(row.run)),
+        ("name", |cells, row| cells.text(&row.header.name)),
+        ("status", |cells, row| cells.text(row.outcome.status.name())),
+        ("devices_requested", |cells, row| cells.text(&row.header.devices_requested)),
+        ("devices_used", |cells, row| cells.text(&row.header.devices_used.join(";"))),
+        ("virtual", |cells, row| cells.bool(row.header.virtual_devices)),
+        ("scaling", |cells, row| cells.text(&row.header.scaling)),
+        ("precision", |cells, row| cells.text(&row.header.precision)),
+        ("engine", |cells, row| cells.text(&row.header.engine)),
+        ("epochs", |cells, row| cells.option(row.outcome.epochs, Lines::u64)),
+        ("steps", |cells, row| cells.u64(row.outcome.steps)),
+        ("final_train_loss", |cells, row| cells.option(row.outcome.final_train_loss, Lines::f32)),
+        ("final_validation_loss", |cells, row| cells.option(row.outcome.final_validation_loss, Lines::f64)),
+        ("final_validation_accuracy", |cells, row| {
+            cells.option(row.outcome.final_validation_accuracy, Lines::f64)
+        }),
+        ("wall_s", |cells, row| cells.seconds(row.wall_s)),
+        ("train_s", |cells, row| cells.seconds(row.outcome.train_s)),
+        ("steps_per_s", |cells, row| cells.option(row.per_second(Some(row.outcome.steps)), Lines::f64)),
+        ("samples_per_s", |cells, row| cells.option(row.per_second(row.outcome.samples), Lines::f64)),
+        ("logging_s", |cells, row| cells.seconds(row.outcome.logging_s)),
+        ("logging_share", |cells, row| cells.option(logging_share(row.outcome), Lines::f64)),
+        ("syncs", |cells, row| {
+            cells.u64(row.outcome.transfers.iter().filter(|t| t.kind == "sync").map(|t| t.count).sum())
+        }),
+        ("bytes_h2d", |cells, row| cells.u64(bytes_moved(row.outcome, "h2d"))),
+        ("bytes_d2h", |cells, row| cells.u64(bytes_moved(row.outcome, "d2h"))),
+        ("peak_device_bytes", |cells, row| cells.u64(row.outcome.peak_device_bytes)),
+        ("peak_rss_bytes", |cells, row| cells.option(row.peak_rss_bytes, Lines::u64)),
+    ]
+}
+
+impl Row<'_> {
+    fn per_second(&self, count: Option<u64>) -> Option<f64> {
+        per_second(count?, self.outcome.train_s)
+    }
+}
+
 /// The columns of `summary.csv`.
-pub const SUMMARY_COLUMNS: [&str; 25] = [
-    "run",
-    "name",
-    "status",
-    "devices_requested",
-    "devices_used",
-    "virtual",
-    "scaling",
-    "precision",
-    "engine",
-    "epochs",
-    "steps",
-    "final_train_loss",
-    "final_validation_loss",
-    "final_validation_accuracy",
-    "wall_s",
-    "train_s",
-    "steps_per_s",
-    "samples_per_s",
-    "logging_s",
-    "logging_share",
-    "syncs",
-    "bytes_h2d",
-    "bytes_d2h",
-    "peak_device_bytes",
-    "peak_rss_bytes",
-];
+pub fn summary_columns() -> [&'static str; 25] {
+    columns().map(|(name, _)| name)
+}
 
 /// The sink of `summary.csv`: its header at the start, its row at the end.
-pub struct SummaryCsv {
+pub(super) struct SummaryCsv {
     file: RowFile,
     run: String,
     begun: Instant,
@@ -43,13 +73,9 @@ pub struct SummaryCsv {
 }
 
 impl SummaryCsv {
-    /// Creates the file with its header. `run` is the run folder's own name; `wall_s` is counted from `begun`.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
-    pub fn create(path: &Path, run: &str, begun: Instant) -> Result<Self, RecordError> {
-        let file = RowFile::with_columns(path, SUMMARY_COLUMNS)?;
-        Ok(Self { file, run: run.to_owned(), begun, header: None })
+    /// `run` is the run folder's own name; `wall_s` is counted from `begun`.
+    pub fn create(path: &Path, run: String, begun: Instant) -> Result<Self, RecordError> {
+        Ok(Self { file: RowFile::with_columns(path, summary_columns())?, run, begun, header: None })
     }
 }
 
@@ -59,9 +85,9 @@ impl Sink for SummaryCsv {
             Event::Started(header) => self.header = Some(header.clone()),
             Event::Finished(outcome) => {
                 let Some(header) = &self.header else { return Ok(()) };
-                let wall_s = self.begun.elapsed().as_secs_f64();
-                write_row(&mut self.file.lines, &self.run, header, outcome, wall_s, peak_rss_bytes());
-                self.file.end_line()?;
+                let (wall_s, peak_rss_bytes) = (self.begun.elapsed().as_secs_f64(), peak_rss_bytes());
+                self.file
+                    .row(&columns(), &Row { run: &self.run, header, outcome, wall_s, peak_rss_bytes })?;
             }
             _ => {}
         }
@@ -71,31 +97,6 @@ impl Sink for SummaryCsv {
     fn flush(&mut self) -> Result<(), RecordError> {
         self.file.flush()
     }
-}
-
-fn write_row(
-    lines: &mut Lines,
-    run: &str,
-    header: &Header,
-    outcome: &Outcome,
-    wall_s: f64,
-    peak_rss_bytes: Option<u64>,
-) {
-    lines.text(run).text(&header.name).text(outcome.status.name());
-    lines.text(&header.devices_requested).text(&header.devices_used.join(";")).bool(header.virtual_devices);
-    lines.text(&header.scaling).text(&header.precision).text(&header.engine);
-    lines.option(outcome.epochs, Lines::u64).u64(outcome.steps);
-    lines.option(outcome.final_train_loss, Lines::f32);
-    lines.option(outcome.final_validation_loss, Lines::f64);
-    lines.option(outcome.final_validation_accuracy, Lines::f64);
-    lines.seconds(wall_s).seconds(outcome.train_s);
-    lines.option(per_second(outcome.steps, outcome.train_s), Lines::f64);
-    let samples_per_s = outcome.samples.and_then(|samples| per_second(samples, outcome.train_s));
-    lines.option(samples_per_s, Lines::f64);
-    lines.seconds(outcome.logging_s).option(logging_share(outcome), Lines::f64);
-    lines.u64(outcome.transfers.iter().filter(|t| t.kind == "sync").map(|t| t.count).sum());
-    lines.u64(bytes_moved(outcome, "h2d")).u64(bytes_moved(outcome, "d2h"));
-    lines.u64(outcome.peak_device_bytes).option(peak_rss_bytes, Lines::u64);
 }
 
 /// A rate, known once time has passed.
@@ -131,28 +132,22 @@ mod tests {
 
     #[test]
     fn the_whole_row() {
-        let mut lines = Lines::new();
-        write_row(
-            &mut lines,
-            "20270115T080000Z-0123abcd",
-            &sample::header(),
-            &sample::outcome(),
-            0.5,
-            Some(4096),
-        );
-        lines.end();
-        let text = std::str::from_utf8(lines.bytes()).unwrap();
-        assert_eq!(text.trim_end().split(',').count(), SUMMARY_COLUMNS.len());
-        insta::assert_snapshot!(text, @r"
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("summary.csv");
+        let mut file = RowFile::create(&path, b"").unwrap();
+        let (header, outcome) = (&sample::header(), &sample::outcome());
+        let row = Row {
+            run: "20270115T080000Z-0123abcd",
+            header,
+            outcome,
+            wall_s: 0.5,
+            peak_rss_bytes: Some(4096),
+        };
+        file.row(&columns(), &row).unwrap();
+        file.flush().unwrap();
+        insta::assert_snapshot!(fs::read_to_string(&path).unwrap(), @r"
         20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.01,2,4000,72,1572864,4096
         ");
-    }
-
-    #[test]
-    fn a_run_that_never_stepped_has_no_rates() {
-        let outcome = Outcome { steps: 0, train_s: 0.0, loop_s: 0.0, ..sample::outcome() };
-        assert_eq!(per_second(outcome.steps, outcome.train_s), None);
-        assert_eq!(logging_share(&outcome), None);
     }
 
     #[test]

@@ -3,42 +3,27 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    RecordError, SUMMARY_COLUMNS,
+    RecordError,
     durable::{SyncQueue, sync_files},
     row_file::RowFile,
+    summary::summary_columns,
 };
 use crate::event::Status;
 
 /// What became of a trial.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TrialEnd {
+#[derive(Clone, Debug)]
+pub(crate) enum TrialEnd {
     /// It ran, and its folder holds a summary, unless it failed too early for one.
-    Ran {
-        /// How it ended.
-        status: Status,
-        /// Its folder's own name.
-        folder: String,
-        /// Why it ended so, where that needs words.
-        reason: Option<String>,
-    },
+    Ran { status: Status, folder: String, reason: Option<String> },
     /// It could not run.
-    Skipped {
-        /// Why.
-        reason: String,
-    },
-    /// It would equal an earlier trial in all but the request, and was not run again.
-    SameAs {
-        /// The earlier trial's number.
-        trial: usize,
-        /// The earlier trial's folder.
-        folder: String,
-        /// Where it asks for devices that are not there: what it asks for, and what it would use instead.
-        note: Option<String>,
-    },
+    Skipped { reason: String },
+    /// It would equal an earlier trial in all but the request, and was not run again. The note: what it asks for where that
+    /// is not there, and what it would use instead.
+    SameAs { trial: usize, folder: String, note: Option<String> },
 }
 
 /// The writer of `sweep.csv`. Every row is in the file before [`SweepTable::append`] returns.
-pub struct SweepTable {
+pub(crate) struct SweepTable {
     file: RowFile,
     folder: PathBuf,
     axes: usize,
@@ -49,39 +34,31 @@ pub struct SweepTable {
 
 impl SweepTable {
     /// Creates `sweep.csv` in a sweep's folder, with columns for these axes (dotted keys).
-    ///
-    /// # Errors
-    /// Where it cannot be written.
     pub fn create(sweep_folder: &Path, axes: &[String]) -> Result<Self, RecordError> {
         let mut columns = vec!["trial"];
         columns.extend(axes.iter().map(String::as_str));
         columns.extend(["status", "folder", "reason"]);
-        let summary_columns: Vec<_> = SUMMARY_COLUMNS.into_iter().filter(|c| !columns.contains(c)).collect();
+        let summary_columns: Vec<_> =
+            summary_columns().into_iter().filter(|c| !columns.contains(c)).collect();
         columns.extend(&summary_columns);
         let file = RowFile::with_columns(&sweep_folder.join("sweep.csv"), columns)?;
-        Ok(Self {
-            file,
-            folder: sweep_folder.to_owned(),
-            axes: axes.len(),
-            queue: SyncQueue::new(),
-            summary_columns,
-        })
+        let (folder, queue) = (sweep_folder.to_owned(), SyncQueue::new());
+        Ok(Self { file, folder, axes: axes.len(), queue, summary_columns })
     }
 
     /// Adds a trial's row: its number from 0, the values of its axes as the user would write them, and its end. The
     /// figures of a trial that ran are taken from its own `summary.csv`; those of other trials are empty.
-    ///
-    /// # Errors
-    /// Where the row cannot be written, or the trial's summary cannot be read.
     pub fn append(&mut self, trial: usize, axes: &[String], end: &TrialEnd) -> Result<(), RecordError> {
-        let same = |trial: &usize, note: &Option<String>| {
-            let note = note.as_ref().map(|note| format!(": {}", note.replace('`', ""))).unwrap_or_default();
-            format!("equals trial {trial} in all but the request{note}")
-        };
         let (status, folder, reason) = match end {
-            TrialEnd::Ran { status, folder, reason } => (status.name(), folder.as_str(), reason.clone()),
-            TrialEnd::Skipped { reason } => ("skipped", "", Some(reason.clone())),
-            TrialEnd::SameAs { trial, folder, note } => ("same_as", folder.as_str(), Some(same(trial, note))),
+            TrialEnd::Ran { status, folder, reason } => {
+                (status.name(), folder.as_str(), reason.clone().unwrap_or_default())
+            }
+            TrialEnd::Skipped { reason } => ("skipped", "", reason.clone()),
+            TrialEnd::SameAs { trial, folder, note } => {
+                let note = note.as_ref().map(|note| format!(": {}", note.replace('`', "")));
+                let note = note.unwrap_or_default();
+                ("same_as", folder.as_str(), format!("equals trial {trial} in all but the request{note}"))
+            }
         };
         let figures = match end {
             TrialEnd::Ran { folder, .. } => self.figures(folder)?,
@@ -92,7 +69,7 @@ impl SweepTable {
         for axis in 0..self.axes {
             lines.text(axes.get(axis).map_or("", String::as_str));
         }
-        lines.text(status).text(folder).text(&reason.unwrap_or_default());
+        lines.text(status).text(folder).text(&reason);
         for figure in &figures {
             lines.text(figure);
         }
@@ -105,9 +82,6 @@ impl SweepTable {
     }
 
     /// Waits until the disk holds all trials and this table.
-    ///
-    /// # Errors
-    /// Where one of their files could not be written.
     pub fn finish(mut self) -> Result<(), RecordError> {
         self.queue.sync()?;
         sync_files(&self.folder)
@@ -145,12 +119,13 @@ mod tests {
         let read = || fs::read_to_string(&path).unwrap();
         let mut table = SweepTable::create(folder.path(), &["devices.num_gpus".to_owned()]).unwrap();
         let columns = read().trim_end().split(',').count();
-        assert_eq!(columns, 4 + 1 + SUMMARY_COLUMNS.len() - 1);
+        assert_eq!(columns, 4 + 1 + summary_columns().len() - 1);
 
         let run = "000-devices.num_gpus=0".to_owned();
         fs::create_dir(folder.path().join(&run)).unwrap();
         let mut summary =
-            SummaryCsv::create(&folder.path().join(&run).join("summary.csv"), &run, Instant::now()).unwrap();
+            SummaryCsv::create(&folder.path().join(&run).join("summary.csv"), run.clone(), Instant::now())
+                .unwrap();
         for event in sample::events() {
             summary.event(&event).unwrap();
         }

@@ -4,48 +4,39 @@
 //! the end, so the shortest run has two.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::mpsc::{RecvTimeoutError, Sender, channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use super::{RecordError, lines::Lines, row_file::RowFile};
-use crate::host::{self, load, nvml::GpuSample};
+use serde::Serialize;
 
-const COLUMNS: [&str; 16] = [
-    "elapsed_s",
-    "device",
-    "utilization",
-    "process_cores",
-    "rss_bytes",
-    "load_1m",
-    "memory_used_bytes",
-    "memory_available_bytes",
-    "memory_utilization",
-    "temperature_c",
-    "power_w",
-    "energy_j",
-    "sm_clock_mhz",
-    "memory_clock_mhz",
-    "throttled",
-    "throttle_reasons",
-];
+use super::{
+    RecordError,
+    lines::Lines,
+    row_file::{Column, RowFile},
+};
+use crate::host::{
+    self, load,
+    nvml::{GpuSample, Throttle},
+};
 
 /// Samples the GPUs of a run, with their names.
-pub type GpuProbe = Box<dyn Fn() -> Vec<(String, GpuSample)> + Send>;
+pub(crate) type GpuProbe = Box<dyn Fn() -> Vec<(String, GpuSample)> + Send>;
 
-/// Results of sampling, for the run's end.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Findings {
+/// What the samples of the GPUs show at the end of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Findings {
     /// GPUs with reduced clocks and the reason: `gpu:0: power_cap`.
     pub throttled: Vec<String>,
     /// Energy of each GPU in joules, from the first to the last sample.
-    pub energy_j: Vec<(String, f64)>,
+    pub energy_j: BTreeMap<String, f64>,
 }
 
 /// The sampling thread.
-pub struct SystemSampler {
+pub(crate) struct SystemSampler {
     /// Dropping it ends the thread at once, even within an interval.
     stop: Sender<()>,
     thread: JoinHandle<Result<Findings, RecordError>>,
@@ -54,25 +45,23 @@ pub struct SystemSampler {
 impl SystemSampler {
     /// Creates the file with its header and samples at the interval `every`. Without a file only GPUs are sampled, at the
     /// start and the end.
-    ///
-    /// # Errors
-    /// The file cannot be written, or the thread cannot be started.
     pub fn start(path: Option<(&Path, Duration)>, gpus: Option<GpuProbe>) -> Result<Self, RecordError> {
-        let file = path.map(|(path, _)| RowFile::with_columns(path, COLUMNS)).transpose()?;
+        let names = COLUMNS.map(|(name, _)| name);
+        let file = path.map(|(path, _)| RowFile::with_columns(path, names)).transpose()?;
         let every = path.map(|(_, every)| every);
         let (stop, stopped) = channel();
-        let mut looks =
-            Looks { origin: Instant::now(), file, gpus, last: load::sample(), found: Found::default() };
+        let mut sampling =
+            Sampling { origin: Instant::now(), file, gpus, last: load::sample(), seen: BTreeMap::new() };
         let body = move || {
-            looks.take()?;
+            sampling.take()?;
             loop {
                 let ended = match every {
                     Some(every) => stopped.recv_timeout(every) != Err(RecvTimeoutError::Timeout),
                     None => stopped.recv().is_err(),
                 };
-                looks.take()?;
+                sampling.take()?;
                 if ended {
-                    return Ok(looks.found.findings());
+                    return Ok(sampling.findings());
                 }
             }
         };
@@ -82,118 +71,137 @@ impl SystemSampler {
     }
 
     /// Takes the last sample and ends.
-    ///
-    /// # Errors
-    /// A row could not be written.
     pub fn finish(self) -> Result<Findings, RecordError> {
         drop(self.stop);
         self.thread.join().unwrap_or(Err(RecordError::Gone))
     }
 }
 
-struct Looks {
+struct Sampling {
     origin: Instant,
     file: Option<RowFile>,
     gpus: Option<GpuProbe>,
     last: Option<load::Sample>,
-    found: Found,
+    seen: BTreeMap<String, Seen>,
 }
 
-impl Looks {
-    fn take(&mut self) -> Result<(), RecordError> {
-        let elapsed_s = self.origin.elapsed().as_secs_f64();
-        let samples = self.gpus.as_ref().map(|ask| ask()).unwrap_or_default();
-        for (name, sample) in &samples {
-            self.found.take(name, sample);
-        }
-        let Some(file) = &mut self.file else { return Ok(()) };
-        let now = load::sample();
-        let use_of = self.last.zip(now).and_then(|(before, after)| load::Use::between(&before, &after));
-        if use_of.is_some() {
-            // Too short for ticks: the next sample then covers a longer window.
-            self.last = now;
-        }
-        host_row(&mut file.lines, elapsed_s, use_of);
-        file.end_line()?;
-        for (name, sample) in &samples {
-            gpu_row(&mut file.lines, elapsed_s, name, sample);
-            file.end_line()?;
-        }
-        file.flush()
-    }
-}
-
-fn host_row(lines: &mut Lines, elapsed_s: f64, use_of: Option<load::Use>) {
-    let used = host::memory("MemTotal")
-        .zip(host::memory("MemAvailable"))
-        .map(|(total, free)| total - free.min(total));
-    lines.seconds(elapsed_s).text("cpu");
-    lines
-        .option(use_of.map(|u| u.utilization), Lines::f64)
-        .option(use_of.map(|u| u.process_cores), Lines::f64);
-    lines.option(host::process_memory(), Lines::u64).option(load::average_1m(), Lines::f64);
-    lines.option(used, Lines::u64).option(host::memory("MemAvailable"), Lines::u64);
-    for _ in 8..COLUMNS.len() {
-        lines.empty();
-    }
-}
-
-fn gpu_row(lines: &mut Lines, elapsed_s: f64, name: &str, sample: &GpuSample) {
-    let share = |percent: Option<u32>| percent.map(|percent| f64::from(percent) / 100.0);
-    let whole = |value: Option<u32>| value.map(u64::from);
-    let free = sample.memory_total_bytes.zip(sample.memory_used_bytes).map(|(all, used)| all - used.min(all));
-    lines.seconds(elapsed_s).text(name).option(share(sample.utilization_percent), Lines::f64);
-    lines.empty().empty().empty();
-    lines.option(sample.memory_used_bytes, Lines::u64).option(free, Lines::u64);
-    lines.option(share(sample.memory_utilization_percent), Lines::f64);
-    lines.option(whole(sample.temperature_c), Lines::u64);
-    lines.option(sample.power_w, Lines::f64).option(sample.energy_j, Lines::f64);
-    lines.option(whole(sample.sm_clock_mhz), Lines::u64).option(whole(sample.memory_clock_mhz), Lines::u64);
-    lines.option(sample.throttle.map(|t| t.slows()), Lines::bool);
-    let reasons = sample.throttle.map(|t| t.to_string());
-    lines.option(reasons.as_deref(), Lines::text);
-}
-
-/// Observations per GPU name, in the order of the first sample.
-#[derive(Default)]
-struct Found(Vec<Seen>);
-
+/// What was seen of a GPU so far.
 struct Seen {
-    name: String,
     /// NVML's bits over all samples.
-    throttle: host::nvml::Throttle,
+    throttle: Throttle,
     first_j: Option<f64>,
     last_j: Option<f64>,
 }
 
-impl Found {
-    fn take(&mut self, name: &str, sample: &GpuSample) {
-        let place = self.0.iter().position(|seen| seen.name == name).unwrap_or_else(|| {
-            let throttle = host::nvml::Throttle::default();
-            self.0.push(Seen { name: name.to_owned(), throttle, first_j: sample.energy_j, last_j: None });
-            self.0.len() - 1
-        });
-        let seen = &mut self.0[place];
+impl Sampling {
+    fn take(&mut self) -> Result<(), RecordError> {
+        let elapsed_s = self.origin.elapsed().as_secs_f64();
+        let samples = self.gpus.as_ref().map(|ask| ask()).unwrap_or_default();
+        samples.iter().for_each(|(name, sample)| self.see(name, sample));
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let now = load::sample();
+        let load = self.last.zip(now).and_then(|(before, after)| load::Use::between(&before, &after));
+        if load.is_some() {
+            // Too short for ticks: the next sample then covers a longer window.
+            self.last = now;
+        }
+        file.row(&COLUMNS, &Row::of_host(elapsed_s, load))?;
+        for (name, sample) in &samples {
+            file.row(&COLUMNS, &Row::of_gpu(elapsed_s, name, sample))?;
+        }
+        file.flush()
+    }
+
+    fn see(&mut self, name: &str, sample: &GpuSample) {
+        let first = || Seen { throttle: Throttle::default(), first_j: sample.energy_j, last_j: None };
+        let seen = self.seen.entry(name.to_owned()).or_insert_with(first);
         seen.last_j = sample.energy_j.or(seen.last_j);
         seen.throttle.0 |= sample.throttle.unwrap_or_default().0;
     }
 
     fn findings(&self) -> Findings {
-        let throttled = self.0.iter().filter(|seen| seen.throttle.slows());
-        let energy = self.0.iter().filter_map(|seen| Some((seen.name.clone(), seen.last_j? - seen.first_j?)));
+        let throttled = self.seen.iter().filter(|(_, seen)| seen.throttle.slows());
+        let energy =
+            self.seen.iter().filter_map(|(name, seen)| Some((name.clone(), seen.last_j? - seen.first_j?)));
         Findings {
-            throttled: throttled.map(|seen| format!("{}: {}", seen.name, seen.throttle.slowing())).collect(),
+            throttled: throttled.map(|(name, seen)| format!("{name}: {}", seen.throttle.slowing())).collect(),
             energy_j: energy.collect(),
+        }
+    }
+}
+
+/// A device and a sample.
+#[derive(Default)]
+struct Row {
+    elapsed_s: f64,
+    device: String,
+    utilization: Option<f64>,
+    load: Option<load::Use>,
+    rss_bytes: Option<u64>,
+    load_1m: Option<f64>,
+    memory_used_bytes: Option<u64>,
+    memory_available_bytes: Option<u64>,
+    gpu: GpuSample,
+}
+
+const COLUMNS: [Column<Row>; 16] = [
+    ("elapsed_s", |cells, row| cells.seconds(row.elapsed_s)),
+    ("device", |cells, row| cells.text(&row.device)),
+    ("utilization", |cells, row| cells.option(row.utilization, Lines::f64)),
+    ("process_cores", |cells, row| cells.option(row.load.map(|load| load.process_cores), Lines::f64)),
+    ("rss_bytes", |cells, row| cells.option(row.rss_bytes, Lines::u64)),
+    ("load_1m", |cells, row| cells.option(row.load_1m, Lines::f64)),
+    ("memory_used_bytes", |cells, row| cells.option(row.memory_used_bytes, Lines::u64)),
+    ("memory_available_bytes", |cells, row| cells.option(row.memory_available_bytes, Lines::u64)),
+    ("memory_utilization", |cells, row| cells.option(share(row.gpu.memory_utilization_percent), Lines::f64)),
+    ("temperature_c", |cells, row| cells.option(row.gpu.temperature_c.map(u64::from), Lines::u64)),
+    ("power_w", |cells, row| cells.option(row.gpu.power_w, Lines::f64)),
+    ("energy_j", |cells, row| cells.option(row.gpu.energy_j, Lines::f64)),
+    ("sm_clock_mhz", |cells, row| cells.option(row.gpu.sm_clock_mhz.map(u64::from), Lines::u64)),
+    ("memory_clock_mhz", |cells, row| cells.option(row.gpu.memory_clock_mhz.map(u64::from), Lines::u64)),
+    ("throttled", |cells, row| cells.option(row.gpu.throttle.map(Throttle::slows), Lines::bool)),
+    ("throttle_reasons", |cells, row| {
+        cells.option(row.gpu.throttle.map(|reasons| reasons.to_string()), |cells, text| cells.text(&text))
+    }),
+];
+
+fn share(percent: Option<u32>) -> Option<f64> {
+    percent.map(|percent| f64::from(percent) / 100.0)
+}
+
+impl Row {
+    fn of_host(elapsed_s: f64, load: Option<load::Use>) -> Self {
+        let (total, free) = (host::memory("MemTotal"), host::memory("MemAvailable"));
+        Self {
+            elapsed_s,
+            device: "cpu".to_owned(),
+            utilization: load.map(|load| load.utilization),
+            load,
+            rss_bytes: host::process_memory(),
+            load_1m: load::average_1m(),
+            memory_used_bytes: total.zip(free).map(|(total, free)| total - free.min(total)),
+            memory_available_bytes: free,
+            ..Self::default()
+        }
+    }
+
+    fn of_gpu(elapsed_s: f64, name: &str, sample: &GpuSample) -> Self {
+        let (total, used) = (sample.memory_total_bytes, sample.memory_used_bytes);
+        Self {
+            elapsed_s,
+            device: name.to_owned(),
+            utilization: share(sample.utilization_percent),
+            memory_used_bytes: used,
+            memory_available_bytes: total.zip(used).map(|(total, used)| total - used.min(total)),
+            gpu: sample.clone(),
+            ..Self::default()
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
-    use crate::host::nvml::Throttle;
 
     fn gpu(energy_j: f64, throttle: u64) -> GpuSample {
         GpuSample {
@@ -213,51 +221,47 @@ mod tests {
     fn the_first_and_the_last_look_are_always_taken() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("system.csv");
-        let (reported, heard) = mpsc::channel();
-        let probe: GpuProbe = Box::new(move || {
-            let _ = reported.send(());
-            vec![("gpu:0".to_owned(), gpu(10.0, 0))]
-        });
+        let (reported, heard) = channel();
+        let probe = |reported: Sender<()>| -> GpuProbe {
+            Box::new(move || {
+                let _ = reported.send(());
+                vec![("gpu:0".to_owned(), gpu(10.0, 0))]
+            })
+        };
         // Ends without waiting for an interval of an hour.
-        let sampler = SystemSampler::start(Some((&path, Duration::from_secs(3600))), Some(probe)).unwrap();
+        let every = Some((path.as_path(), Duration::from_secs(3600)));
+        let sampler = SystemSampler::start(every, Some(probe(reported))).unwrap();
         heard.recv().unwrap();
         sampler.finish().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], COLUMNS.join(","));
         assert_eq!(lines.len(), 1 + 2 * 2, "{text}");
-        assert!(lines[1..].iter().all(|line| line.matches(',').count() == COLUMNS.len() - 1), "{text}");
+        assert!(lines.iter().all(|line| line.matches(',').count() == COLUMNS.len() - 1), "{text}");
         let devices: Vec<&str> = lines[1..].iter().map(|line| line.split(',').nth(1).unwrap()).collect();
         assert_eq!(devices, ["cpu", "gpu:0", "cpu", "gpu:0"]);
         let (_, cells) = lines[2].split_once(',').unwrap();
         assert_eq!(cells, "gpu:0,0.87,,,,1000,3000,,61,250.5,10.0,1980,,false,none");
+
+        // Without a file GPUs are sampled twice.
+        let (reported, heard) = channel();
+        SystemSampler::start(None, Some(probe(reported))).unwrap().finish().unwrap();
+        assert_eq!(heard.iter().count(), 2);
     }
 
     #[test]
     fn a_throttled_gpu_is_found_and_energy_is_a_difference() {
-        let mut found = Found::default();
+        let mut sampling =
+            Sampling { origin: Instant::now(), file: None, gpus: None, last: None, seen: BTreeMap::new() };
         // Idle clocks do not count as throttling; a power cap and heat do.
-        found.take("gpu:0", &gpu(1000.0, 0x1));
-        found.take("gpu:1", &gpu(50.0, 0x1));
-        found.take("gpu:0", &gpu(1010.0, 0x4));
-        found.take("gpu:0", &gpu(1025.5, 0x21));
-        found.take("gpu:1", &gpu(51.0, 0x2));
+        for (name, joules, bits) in
+            [("gpu:0", 1000.0, 0x1), ("gpu:1", 50.0, 0x1), ("gpu:0", 1025.5, 0x25), ("gpu:1", 51.0, 0x2)]
+        {
+            sampling.see(name, &gpu(joules, bits));
+        }
         let expected = Findings {
             throttled: vec!["gpu:0: power_cap;software_thermal".to_owned()],
-            energy_j: vec![("gpu:0".to_owned(), 25.5), ("gpu:1".to_owned(), 1.0)],
+            energy_j: BTreeMap::from([("gpu:0".to_owned(), 25.5), ("gpu:1".to_owned(), 1.0)]),
         };
-        assert_eq!(found.findings(), expected);
-    }
-
-    #[test]
-    fn without_a_file_gpus_are_asked_twice() {
-        let (reported, heard) = mpsc::channel();
-        let probe: GpuProbe = Box::new(move || {
-            let _ = reported.send(());
-            Vec::new()
-        });
-        let findings = SystemSampler::start(None, Some(probe)).unwrap().finish().unwrap();
-        assert_eq!(findings, Findings::default());
-        assert_eq!(heard.iter().count(), 2);
+        assert_eq!(sampling.findings(), expected);
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{comparison::Comparison, curve::CurveDifference, grid, run::Run};
-use crate::record::SUMMARY_COLUMNS;
+use crate::record::summary_columns;
 
 /// The formats of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Comparison {
     /// Column names, and a row of cells per run.
     fn data(&self) -> (Vec<String>, Vec<Vec<String>>) {
         let figures: Vec<&str> =
-            SUMMARY_COLUMNS.into_iter().filter(|c| !self.axes.iter().any(|a| a == c)).collect();
+            summary_columns().into_iter().filter(|c| !self.axes.iter().any(|a| a == c)).collect();
         let mut names = vec!["path".to_owned()];
         names.extend(self.axes.iter().cloned());
         names.push("reason".to_owned());

@@ -26,7 +26,7 @@ const MODEL: &str = "serial part: Karp and Flatt 1990; break-even: the all-reduc
                      rest grows with the rows";
 
 const VIRTUAL: &str =
-    "no speed-up is told: virtual devices share one processor, so their times say nothing of real ones";
+    "no speed-up is shown: virtual devices share one processor, so their times say nothing about real ones";
 
 /// The verdict on a sweep's trials for a terminal of `width` columns; `None` where no axis chooses devices, or only the
 /// CPU ran.
@@ -177,7 +177,7 @@ fn section(points: &[Point], width: u16) -> String {
     let note = match one {
         _ if any_virtual => VIRTUAL,
         Some(_) => MODEL,
-        None => "no speed-up is told: no trial ran on one GPU, which the others could be held against",
+        None => "no speed-up is shown: no trial ran on one GPU to compare the others with",
     };
     let _ = writeln!(text, "  {note}");
     if one.is_some() {

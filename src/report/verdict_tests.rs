@@ -60,7 +60,7 @@ fn virtual_gpus_have_no_speed_up() {
     virtual:0 virtual:1          256.0  1.45 ms  176.6 k      61.0 %  5.00 %  1.00 %
 
      2 virtual GPUs: all-reduce is 61 % of a step
-     no speed-up is told: virtual devices share one processor, so their times say nothing of real ones
+     no speed-up is shown: virtual devices share one processor, so their times say nothing about real ones
     ");
 }
 
@@ -71,7 +71,7 @@ fn without_one_gpu_nothing_can_be_held_against() {
     gpu:0 gpu:1          256.0  1.45 ms  176.6 k      61.0 %  5.00 %  1.00 %
 
      2 GPUs: all-reduce is 61 % of a step
-     no speed-up is told: no trial ran on one GPU, which the others could be held against
+     no speed-up is shown: no trial ran on one GPU to compare the others with
     ");
 }
 

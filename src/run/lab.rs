@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{ExecuteError, Planned, RunFacts, TrialEnded, lab_sweep};
+use super::{ExecuteError, Planned, RunFacts};
 use crate::{
     event::{Event, Header, Outcome},
     host, lab,
@@ -11,8 +11,10 @@ use crate::{
         lab::{LabTrial, Work, plan},
     },
     record::{EventSender, RunDir, RunFiles, Stopped},
-    spec::{Experiment, Lab, LabSpec, OnMissing, Policy, lab::Norm},
-    tensor::Devices,
+    spec::{
+        Lab, LabSpec, OnMissing, Policy,
+        lab::{Norm, Order},
+    },
     train::{Closed, StopFlag},
     units,
 };
@@ -20,14 +22,15 @@ use crate::{
 impl Planned for LabTrial {
     type Spec = LabSpec;
     type Shared = ();
-    type Ready<'a> = Devices;
+    type Ready<'a> = Vec<lab::Device>;
 
     fn name(spec: &LabSpec) -> &str {
         &spec.name
     }
 
     fn plan(spec: &LabSpec, (): &mut (), machine: &Machine, threads: usize) -> Result<Self, PlanError> {
-        plan(spec, machine, threads)
+        let find_shape = |path: &Path, name: &str| Ok(lab::TensorFile::open(path)?.get(name)?.0);
+        plan(spec, machine, threads, &find_shape)
     }
 
     /// Whether the two differ only in the requested devices, or in the order of a single device.
@@ -42,7 +45,7 @@ impl Planned for LabTrial {
         let without = |spec: &LabSpec| {
             let mut spec = spec.clone();
             spec.devices.request = earlier.spec.devices.request.clone();
-            if alone { lab_sweep::without_order(spec) } else { spec }
+            if alone { without_order(spec) } else { spec }
         };
         // Equal specs are repeats that the user asked for.
         earlier.spec != self.spec && without(&earlier.spec) == without(&self.spec)
@@ -56,11 +59,11 @@ impl Planned for LabTrial {
         self.notes.iter().filter(|note| Some(*note) != self.devices.note.as_ref()).cloned().collect()
     }
 
-    fn ready(&self, (): &mut ()) -> Result<Devices, ExecuteError> {
+    fn ready(&self, (): &mut ()) -> Result<Vec<lab::Device>, ExecuteError> {
         Ok(lab::devices(self)?)
     }
 
-    fn facts<'a>(&'a self, _: &Devices) -> RunFacts<'a> {
+    fn facts<'a>(&'a self, _: &Vec<lab::Device>) -> RunFacts<'a> {
         RunFacts {
             name: &self.spec.name,
             hash8: self.spec.hash8(),
@@ -80,7 +83,7 @@ impl Planned for LabTrial {
 
     fn run(
         &self,
-        devices: Devices,
+        mut devices: Vec<lab::Device>,
         folder: &RunDir,
         stop: &StopFlag,
         sender: &EventSender,
@@ -99,16 +102,16 @@ impl Planned for LabTrial {
         };
         sender.send(Event::Started(Box::new(header)))?;
         let emit = |event| sender.send(event).map_err(|_| Closed);
-        Ok(lab::run(self, &devices, folder.path(), stop, &emit))
+        Ok(lab::run(self, &mut devices, folder.path(), stop, &emit))
     }
+}
 
-    fn sweep_end(
-        experiment: &Experiment<LabSpec>,
-        trials: &[TrialEnded<'_, Self>],
-        folder: &Path,
-    ) -> Option<String> {
-        Some(lab_sweep::text(experiment, trials, folder))
+/// The spec with the default order, which means nothing for a single device.
+fn without_order(mut spec: LabSpec) -> LabSpec {
+    if let Lab::Matmul(matmul) = &mut spec.lab {
+        matmul.order = Order::Sequential;
     }
+    spec
 }
 
 fn logs_norms(trial: &LabTrial) -> bool {
@@ -131,7 +134,7 @@ fn headline(trial: &LabTrial) -> String {
             let (copies, sizes) = (copies.len(), units::counted(transfer.sizes.len() as u64, "size"));
             format!("{copies} {kinds} of copy in {sizes}")
         }
-        (_, Work::Tensors(steps)) => units::counted(steps.len() as u64, "step"),
+        (_, Work::Tensors(plan)) => units::counted(plan.steps.len() as u64, "step"),
         _ => String::new(),
     }
 }

@@ -22,9 +22,9 @@ use terminal_size::terminal_size_of;
 use super::{LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages};
 use crate::event::{Event, Header, Level, Outcome, Progress, ValidationRow};
 
-/// How much is said.
+/// How much is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verbosity {
+pub(crate) enum Verbosity {
     /// `-q`: warnings and, at the end, the folder.
     Quiet,
     /// Progress, warnings and the table.
@@ -33,64 +33,44 @@ pub enum Verbosity {
     Verbose,
 }
 
-/// What the end of a run prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// A table on standard output: a run of its own.
-    Table,
-    /// A line on standard error: a trial of a sweep, whose table comes later.
-    Line,
-}
-
-/// Warnings that were given. The trials of a sweep share one, so that each is given once.
+/// Warnings that were printed. The trials of a sweep share one, so that each is printed once.
 #[derive(Clone, Debug, Default)]
-pub struct Warned(Arc<Mutex<BTreeSet<String>>>);
+pub(crate) struct Warned(Arc<Mutex<BTreeSet<String>>>);
 
 impl Warned {
-    /// Takes note of one that was given elsewhere.
+    /// Takes note of one that was printed elsewhere.
     pub fn note(&self, warning: &str) {
         self.is_new(warning);
     }
 
     /// Whether it is the first time.
     fn is_new(&self, warning: &str) -> bool {
-        // A poisoned set is as good as any: at worst a warning is given twice.
+        // A poisoned set is as good as any: at worst a warning is printed twice.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(warning.to_owned())
     }
 }
 
-/// The console's manners.
 #[derive(Clone, Debug)]
-pub struct ConsoleOptions {
-    /// How much is said.
+pub(crate) struct ConsoleOptions {
     pub verbosity: Verbosity,
     /// Whether standard error is a terminal, so that a bar can be drawn.
     pub terminal: bool,
     /// Whether standard output takes colours.
     pub color: bool,
-    /// What the end prints.
-    pub ending: Ending,
-    /// The number of the trial, where it is one of a sweep.
+    /// The number of the trial, where it is one of a sweep. Its end is a line on standard error, as the sweep's table comes
+    /// later; a run of its own ends with a table on standard output.
     pub trial: Option<usize>,
-    /// Warnings that were given before.
     pub warned: Warned,
-    /// Takes rows of products and copies, for the table at the end.
-    pub table: Arc<Mutex<LabTable>>,
 }
 
-impl ConsoleOptions {
-    /// The table so far.
-    pub fn take_table(&self) -> LabTable {
-        std::mem::take(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// The sink that talks to the user.
-pub struct Console {
+/// The sink that prints.
+pub(crate) struct Console {
     options: ConsoleOptions,
     folder: PathBuf,
     begun: Instant,
     header: Option<Box<Header>>,
+    /// Rows of products and copies.
+    table: LabTable,
     best: Option<closing::Best>,
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
@@ -101,7 +81,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// A console for the run in `folder`. Its time as a whole is counted from `begun`.
+    /// For the run in `folder`, which began at `begun`.
     pub fn new(folder: &Path, begun: Instant, options: ConsoleOptions) -> Self {
         Self::with_streams(folder, begun, options, Box::new(io::stdout()), Box::new(io::stderr()))
     }
@@ -118,6 +98,7 @@ impl Console {
             folder: folder.to_owned(),
             begun,
             header: None,
+            table: LabTable::default(),
             best: None,
             out,
             err,
@@ -153,7 +134,7 @@ impl Console {
         let due = match self.options.verbosity {
             Verbosity::Quiet => false,
             // A bar says enough, and of a trial its last line does.
-            Verbosity::Normal if self.options.terminal || self.options.ending == Ending::Line => false,
+            Verbosity::Normal if self.options.terminal || self.options.trial.is_some() => false,
             Verbosity::Normal => self.pace.validation_is_due(header, row),
             Verbosity::Verbose => true,
         };
@@ -169,22 +150,18 @@ impl Console {
         if self.options.verbosity == Verbosity::Verbose {
             messages::details(&header, outcome).iter().for_each(|line| self.print_line(line));
         }
-        match self.options.ending {
-            Ending::Table if quiet => self.waiting.push_str(&format!("{}\n", self.folder.display())),
-            Ending::Table => {
-                let (wall_s, color) = (self.begun.elapsed().as_secs_f64(), self.options.color);
-                self.waiting.push_str(&if header.lab.is_some() {
-                    let table = self.options.take_table();
-                    closing::lab(&header, outcome, (table, wall_s), &self.folder, color)
-                } else {
-                    closing::table(&header, outcome, self.best, wall_s, &self.folder, color)
-                });
+        let (wall_s, color) = (self.begun.elapsed().as_secs_f64(), self.options.color);
+        if self.options.trial.is_some() {
+            if !quiet {
+                self.print_line(&closing::line(outcome, &self.folder));
             }
-            Ending::Line if quiet => {}
-            Ending::Line => {
-                let line = closing::line(outcome, &self.folder);
-                self.print_line(&line);
-            }
+        } else if quiet {
+            self.waiting.push_str(&format!("{}\n", self.folder.display()));
+        } else if header.lab.is_some() {
+            let table = std::mem::take(&mut self.table);
+            self.waiting.push_str(&closing::lab(&header, outcome, (table, wall_s), &self.folder, color));
+        } else {
+            self.waiting.push_str(&closing::table(&header, outcome, self.best, wall_s, &self.folder, color));
         }
     }
 }
@@ -195,9 +172,9 @@ impl Sink for Console {
             Event::Started(header) => {
                 if self.options.verbosity > Verbosity::Quiet {
                     // A trial is known by its folder, a run of its own by its name.
-                    let name = match self.options.ending {
-                        Ending::Table => header.name.clone(),
-                        Ending::Line => closing::folder_name(&self.folder),
+                    let name = match self.options.trial {
+                        None => header.name.clone(),
+                        Some(_) => closing::folder_name(&self.folder),
                     };
                     self.print_line(&messages::started(&name, header));
                 }
@@ -207,7 +184,6 @@ impl Sink for Console {
             Event::Validation(row) => self.validation(row),
             Event::Notice(Level::Warning, message) => {
                 if self.options.warned.is_new(message) {
-                    // A later trial may find the same.
                     let of = self.options.trial.map(|trial| format!("first in trial {trial}: "));
                     self.print_line(&format!("warning: {}{message}", of.unwrap_or_default()));
                 }
@@ -217,9 +193,7 @@ impl Sink for Console {
                     self.print_line(message);
                 }
             }
-            Event::Product(_) | Event::Together(_) | Event::Copy(_) => {
-                self.options.table.lock().unwrap_or_else(PoisonError::into_inner).take(event);
-            }
+            Event::Product(_) | Event::Together(_) | Event::Copy(_) => self.table.take(event),
             Event::Step(row) if self.options.verbosity > Verbosity::Quiet => {
                 self.waiting.push_str(&step_in_words(row));
             }

@@ -27,16 +27,8 @@ impl Write for Broken {
     }
 }
 
-fn options(verbosity: Verbosity, ending: Ending) -> ConsoleOptions {
-    ConsoleOptions {
-        verbosity,
-        terminal: false,
-        color: false,
-        ending,
-        trial: None,
-        warned: Warned::default(),
-        table: Arc::default(),
-    }
+fn options(verbosity: Verbosity, trial: Option<usize>) -> ConsoleOptions {
+    ConsoleOptions { verbosity, terminal: false, color: false, trial, warned: Warned::default() }
 }
 
 fn printed(options: ConsoleOptions, events: &[Event]) -> String {
@@ -58,7 +50,7 @@ fn printed(options: ConsoleOptions, events: &[Event]) -> String {
 
 #[test]
 fn without_a_terminal_there_are_lines() {
-    let options = options(Verbosity::Normal, Ending::Table);
+    let options = options(Verbosity::Normal, None);
     insta::assert_snapshot!(printed(options, &sample::events()[..5]), @r"
     linreg: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
     warning: `gpu:0` is not there: training on the CPU
@@ -69,10 +61,10 @@ fn without_a_terminal_there_are_lines() {
 
 #[test]
 fn a_trial_has_two_lines_and_repeats_no_warning() {
-    let options = options(Verbosity::Normal, Ending::Line);
+    let options = options(Verbosity::Normal, Some(3));
     insta::assert_snapshot!(printed(options.clone(), &sample::events()), @r"
     20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
-    warning: `gpu:0` is not there: training on the CPU
+    warning: first in trial 3: `gpu:0` is not there: training on the CPU
     20270115T080000Z-0123abcd: finished after 6 steps in 2 epochs, 500 ms
     --
     ");
@@ -85,10 +77,10 @@ fn a_trial_has_two_lines_and_repeats_no_warning() {
 
 #[test]
 fn verbose_tells_every_notice() {
-    let options = options(Verbosity::Verbose, Ending::Line);
+    let options = options(Verbosity::Verbose, Some(3));
     insta::assert_snapshot!(printed(options, &sample::events()), @r"
     20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
-    warning: `gpu:0` is not there: training on the CPU
+    warning: first in trial 3: `gpu:0` is not there: training on the CPU
     epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
     two
     lines
@@ -104,7 +96,7 @@ fn verbose_tells_every_notice() {
 
 #[test]
 fn quiet_tells_warnings_and_the_folder() {
-    let options = options(Verbosity::Quiet, Ending::Table);
+    let options = options(Verbosity::Quiet, None);
     insta::assert_snapshot!(printed(options, &sample::events()), @r"
     warning: `gpu:0` is not there: training on the CPU
     --
@@ -114,14 +106,14 @@ fn quiet_tells_warnings_and_the_folder() {
 
 #[test]
 fn a_run_that_never_started_says_nothing() {
-    let options = options(Verbosity::Normal, Ending::Table);
+    let options = options(Verbosity::Normal, None);
     assert_eq!(printed(options, &sample::events()[2..]), "--\n");
 }
 
 #[test]
 fn a_broken_pipe_is_no_error_and_a_full_disk_is() {
     let flush = |kind| {
-        let options = options(Verbosity::Normal, Ending::Table);
+        let options = options(Verbosity::Normal, None);
         let out = Box::new(Broken(kind));
         let mut console =
             Console::with_streams(Path::new("x"), Instant::now(), options, out, Box::new(Broken(kind)));

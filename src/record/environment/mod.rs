@@ -1,16 +1,13 @@
 //! `environment.toml`: what a run's numbers depend on beside its spec.
 //!
-//! The file is written twice: at the start, so that a run that is killed still tells its machine, and whole again at
-//! the end, with git's answer whether tracked files differ from the commit, and with what else the machine did in the
-//! meantime. Git's answer takes some 10 ms, as long as a small run itself, so it is asked for in the background, by
-//! [`GitQuery`].
+//! The file is written twice: at the start, so that a run that is killed still tells its machine, and again at the end,
+//! with the load of the machine, the state of its GPUs, and git's answer whether tracked files differ from the commit.
+//! That answer takes some 10 ms, as long as a small run, so [`GitQuery`] asks in the background.
 
-mod during;
 mod gpus;
 mod machine;
 
 use std::{
-    collections::BTreeMap,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -18,222 +15,184 @@ use std::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
-use crate::host::{Durability, load::Load, write_atomically};
-
-use self::gpus::gpu_facts;
-pub use self::{
-    during::{During, MachineLoad},
+pub(crate) use self::{
     gpus::GpuFacts,
-    machine::{Cpu, HostOptions, Memory, Os, Versions},
+    machine::{Cpu, Memory, Os, Versions},
 };
 use super::{Findings, RecordError, git::GitQuery};
+use crate::host::{
+    Durability,
+    load::{self, Load},
+    write_atomically,
+};
 
-/// What only the caller knows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EnvironmentFacts {
-    /// When the process began.
-    pub started: DateTime<Utc>,
+/// The content of `environment.toml`. An unknown value is absent.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Environment {
+    /// When the process began: RFC 3339, UTC.
+    pub started: String,
     /// The command line, as [`super::command_line`] writes it.
     pub command: String,
-    /// What the spec asks for: `3`, `all`, `gpu:1;gpu:2`.
-    pub devices_requested: String,
-    /// Names of the devices that train.
-    pub devices_used: Vec<String>,
-    /// Whether those are virtual.
-    pub virtual_devices: bool,
-    /// `--virtual-gpus`, where given.
-    pub virtual_gpus: Option<u32>,
-    /// Threads that compute.
-    pub threads: usize,
-    /// Threads that may: `--threads`, or else all cores.
-    pub available_threads: usize,
-    /// The instruction set in use; it may change the last bits of a product.
-    pub instruction_set: String,
-    /// The number format of the products.
-    pub precision: String,
-    /// Names and UUIDs of the GPUs that train.
-    pub gpus: Vec<(String, String)>,
-    /// How finely steps are timed, and why.
-    pub timed_by: String,
-    /// Names and versions of the libraries that its GPUs need.
-    pub libraries: BTreeMap<String, String>,
-    /// How the devices sum, and why, where GPUs are among several.
-    pub sums: Option<String>,
-}
-
-/// The content of `environment.toml`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Environment {
-    /// RFC 3339, UTC.
-    pub started: String,
-    /// The command line as typed.
-    pub command: String,
-    /// Asked and used.
     pub devices: Devices,
-    /// Options that concern the machine.
     pub host: HostOptions,
-    /// The processor.
     pub cpu: Cpu,
-    /// The host's memory.
     pub memory: Memory,
-    /// The GPUs that train, as the driver's monitor sees them.
+    /// The GPUs that train, as NVML sees them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuFacts>,
-    /// The system.
     pub os: Os,
-    /// Of this program and what it loads.
     pub versions: Versions,
-    /// Where the spec is kept under git.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The repository that the spec is in.
     pub git: Option<Git>,
-    /// What else the machine did; known at the end of a run, where it or the runs before it took long enough to tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Known at the end of a run, if it (with the runs before it) took long enough.
     pub load: Option<MachineLoad>,
-    /// What the GPUs did during the run, where there are some that tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub during: Option<During>,
+    /// Known at the end of a run on GPUs.
+    pub during: Option<Findings>,
 }
 
-/// Devices asked and used.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Devices {
-    /// As in `summary.csv`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Devices {
+    /// What the spec asks for: `3`, `all`, `gpu:1;gpu:2`.
     pub requested: String,
-    /// Those that train.
+    /// Names of the devices that train.
     pub used: Vec<String>,
-    /// Whether they are virtual.
     #[serde(rename = "virtual")]
     pub virtual_devices: bool,
     /// The number format of the products.
     pub precision: String,
     /// How finely steps are timed, and why.
     pub timed_by: String,
-    /// How they sum their gradients, and why, where GPUs are among several.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How the devices sum their gradients, and why, where GPUs are among several.
     pub sums: Option<String>,
 }
 
-/// The repository that the spec is in.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Git {
-    /// The commit.
+/// Options that concern the machine.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct HostOptions {
+    /// `--virtual-gpus`.
+    pub virtual_gpus: Option<u32>,
+    /// Threads that compute.
+    pub threads: usize,
+    /// Available threads: `--threads`, or else all cores.
+    pub available_threads: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Git {
     pub commit: String,
-    /// Whether tracked files differ from it; absent where that is not known (yet).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Whether tracked files differ from it; absent until the end, or if git does not answer.
     pub dirty: Option<bool>,
 }
 
-impl Environment {
-    fn collect(facts: EnvironmentFacts, commit: Option<String>) -> Self {
-        Self {
-            started: facts.started.to_rfc3339_opts(SecondsFormat::Millis, true),
-            command: facts.command,
-            devices: Devices {
-                requested: facts.devices_requested,
-                used: facts.devices_used,
-                virtual_devices: facts.virtual_devices,
-                precision: facts.precision,
-                timed_by: facts.timed_by,
-                sums: facts.sums,
-            },
-            host: HostOptions {
-                virtual_gpus: facts.virtual_gpus,
-                threads: facts.threads,
-                available_threads: facts.available_threads,
-            },
-            cpu: Cpu::here(facts.instruction_set),
-            gpus: gpu_facts(facts.gpus),
-            memory: Memory::here(),
-            os: Os::here(),
-            versions: Versions::here(facts.libraries),
-            git: commit.map(|commit| Git { commit, dirty: None }),
-            load: None,
-            during: None,
-        }
-    }
-
-    fn write(&self, path: &Path) -> Result<(), RecordError> {
-        let text = toml::to_string(self).map_err(|e| RecordError::encode(path, e))?;
-        write_atomically(path, Durability::Process, |file| file.write_all(text.as_bytes()))
-            .map_err(|e| RecordError::write(path, e))
-    }
+/// The machine's load during a run (and, if it was short, the runs before it).
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MachineLoad {
+    #[serde(flatten)]
+    load: Load,
+    /// The one-minute load average, including this process.
+    average_1m: Option<f64>,
 }
 
-/// An `environment.toml` that still lacks git's answer.
-pub struct EnvironmentFile {
+/// A time as `2026-11-21T01:58:14.123Z`.
+pub(crate) fn rfc3339(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// An `environment.toml` that lacks what the end of the run knows.
+pub(crate) struct EnvironmentFile {
     path: PathBuf,
     environment: Environment,
     git: GitQuery,
 }
 
 impl EnvironmentFile {
-    /// Collects the facts and writes the file. `git` was asked about the folder that the spec is in.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
-    pub fn create(path: &Path, facts: EnvironmentFacts, git: GitQuery) -> Result<Self, RecordError> {
-        let environment = Environment::collect(facts, git.commit.clone());
-        environment.write(path)?;
-        Ok(Self { path: path.to_owned(), environment, git })
+    /// Writes the file. `git` was asked about the folder that the spec is in.
+    pub fn create(path: &Path, mut environment: Environment, git: GitQuery) -> Result<Self, RecordError> {
+        environment.git = git.commit.clone().map(|commit| Git { commit, dirty: None });
+        let file = Self { path: path.to_owned(), environment, git };
+        file.write()?;
+        Ok(file)
     }
 
-    /// Takes git's answer, what else the machine did and what its GPUs did, and writes the file whole again.
-    ///
-    /// # Errors
-    /// Where it cannot be written; the first version stays then.
+    /// Writes the file again with git's answer, the machine's load and what was found about its GPUs. On an error the first
+    /// version stays.
     pub fn finish(mut self, load: Option<Load>, findings: Findings) -> Result<(), RecordError> {
-        self.environment.load = load.map(MachineLoad::new);
-        self.environment.during = During::from_findings(findings);
+        self.environment.load = load.map(|load| MachineLoad { load, average_1m: load::average_1m() });
+        self.environment.during = Some(findings).filter(|findings| *findings != Findings::default());
         if let Some(git) = &mut self.environment.git {
             git.dirty = self.git.dirty();
         }
-        self.environment.write(&self.path)
+        self.write()
+    }
+
+    fn write(&self) -> Result<(), RecordError> {
+        let text = toml::to_string(&self.environment).map_err(|e| RecordError::encode(&self.path, e))?;
+        write_atomically(&self.path, Durability::Process, |file| file.write_all(text.as_bytes()))
+            .map_err(|e| RecordError::write(&self.path, e))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeMap;
 
-    fn facts() -> EnvironmentFacts {
-        EnvironmentFacts {
-            started: DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
-            command: "runner 'a b.toml'".to_owned(),
-            devices_requested: "1".to_owned(),
-            devices_used: vec!["cpu".to_owned()],
-            virtual_devices: false,
-            virtual_gpus: None,
-            threads: 2,
-            available_threads: 2,
-            instruction_set: "avx512".to_owned(),
-            precision: "f32".to_owned(),
-            gpus: Vec::new(),
-            timed_by: "phases".to_owned(),
-            libraries: BTreeMap::new(),
-            sums: None,
-        }
-    }
+    use super::*;
 
     #[test]
     fn the_file_of_a_known_machine() {
-        let mut environment = Environment::collect(facts(), None);
-        environment.cpu.model = Some("A \"fast\" one".to_owned());
-        environment.cpu.logical_cores = Some(2);
-        environment.cpu.caches = vec!["L1 data 48K".to_owned()];
-        environment.memory =
-            Memory { total_bytes: Some(8_192_000), available_bytes: Some(4096), limit_bytes: None };
-        environment.os = Os { name: "linux", arch: "x86_64", kernel: Some("6.1".to_owned()) };
-        environment.versions = Versions {
-            runner: "0.1.0",
-            build: "release",
-            libraries: BTreeMap::from([("NVRTC".to_owned(), "13.0".to_owned())]),
+        let some = |text: &str| Some(text.to_owned());
+        let environment = Environment {
+            started: rfc3339(DateTime::from_timestamp(1_800_000_000, 0).unwrap()),
+            command: "runner 'a b.toml'".to_owned(),
+            devices: Devices {
+                requested: "1".to_owned(),
+                used: vec!["cpu".to_owned()],
+                virtual_devices: false,
+                precision: "f32".to_owned(),
+                timed_by: "phases".to_owned(),
+                sums: None,
+            },
+            host: HostOptions { virtual_gpus: None, threads: 2, available_threads: 2 },
+            cpu: Cpu {
+                model: some("A \"fast\" one"),
+                logical_cores: Some(2),
+                instruction_set: "avx512".to_owned(),
+                flags: vec!["avx2".to_owned()],
+                caches: vec!["L1 data 48K".to_owned()],
+                governor: some("performance"),
+                simultaneous_threads: some("off"),
+                numa_nodes: Some(1),
+                quota_cores: Some(1.5),
+            },
+            memory: Memory { total_bytes: Some(8_192_000), available_bytes: Some(4096), limit_bytes: None },
+            gpus: vec![GpuFacts {
+                name: "gpu:0".to_owned(),
+                uuid: "GPU-1".to_owned(),
+                ..GpuFacts::default()
+            }],
+            os: Os { name: "linux", arch: "x86_64", kernel: some("6.1") },
+            versions: Versions {
+                runner: "0.1.0",
+                build: "release",
+                libraries: BTreeMap::from([("NVRTC".to_owned(), "13.0".to_owned())]),
+            },
+            git: Some(Git { commit: "0123".to_owned(), dirty: Some(false) }),
+            load: Some(MachineLoad {
+                load: Load {
+                    window_s: 2.0,
+                    others_cores: 0.5,
+                    stolen_cores: 0.0,
+                    cores: 2,
+                    throttles: 0,
+                    withheld_s: 0.0,
+                },
+                average_1m: None,
+            }),
+            during: Some(Findings {
+                throttled: Vec::new(),
+                energy_j: BTreeMap::from([("gpu:0".to_owned(), 2.5)]),
+            }),
         };
-        environment.cpu.flags = vec!["avx2".to_owned()];
-        environment.cpu.governor = Some("performance".to_owned());
-        environment.cpu.simultaneous_threads = Some("off".to_owned());
-        environment.cpu.numa_nodes = Some(1);
-        environment.cpu.quota_cores = Some(1.5);
-        environment.git = Some(Git { commit: "0123".to_owned(), dirty: Some(false) });
         insta::assert_snapshot!(toml::to_string(&environment).unwrap(), @r#"
         started = "2027-01-15T08:00:00.000Z"
         command = "runner 'a b.toml'"
@@ -264,6 +223,10 @@ mod tests {
         total_bytes = 8192000
         available_bytes = 4096
 
+        [[gpus]]
+        name = "gpu:0"
+        uuid = "GPU-1"
+
         [os]
         name = "linux"
         arch = "x86_64"
@@ -279,20 +242,19 @@ mod tests {
         [git]
         commit = "0123"
         dirty = false
-        "#);
-    }
 
-    #[test]
-    fn outside_of_git_there_is_no_git() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("environment.toml");
-        EnvironmentFile::create(&path, facts(), GitQuery::start(folder.path()))
-            .unwrap()
-            .finish(None, Findings::default())
-            .unwrap();
-        let text = std::fs::read_to_string(path).unwrap();
-        let table: toml::Table = text.parse().unwrap();
-        assert_eq!(table["started"].as_str(), Some("2027-01-15T08:00:00.000Z"));
-        assert!(!table.contains_key("git") && table["cpu"].get("instruction_set").is_some());
+        [load]
+        window_s = 2.0
+        others_cores = 0.5
+        stolen_cores = 0.0
+        throttles = 0
+        withheld_s = 0.0
+
+        [during]
+        throttled = []
+
+        [during.energy_j]
+        "gpu:0" = 2.5
+        "#);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use runner::{record::SUMMARY_COLUMNS, report::compare};
+use runner::{record::summary_columns, report::compare};
 
 mod faults;
 mod lab;
@@ -150,7 +150,7 @@ impl Facts {
             "8192",
             "1048576",
         ];
-        format!("{}\n{}\n", SUMMARY_COLUMNS.join(","), cells.join(","))
+        format!("{}\n{}\n", summary_columns().join(","), cells.join(","))
     }
 }
 
@@ -164,8 +164,8 @@ fn sweep(runs: &Runs) {
         "linreg/S/003-devices.num_gpus=3/metrics.csv",
         "step,epoch,split,rows,loss,elapsed_s\n1,1,train,32,4.0,0.1\n2,2,tr",
     );
-    runs.write("linreg/S/003-devices.num_gpus=3/summary.csv", &format!("{}\n", SUMMARY_COLUMNS.join(",")));
-    let columns: Vec<&str> = SUMMARY_COLUMNS.into_iter().filter(|&column| column != "status").collect();
+    runs.write("linreg/S/003-devices.num_gpus=3/summary.csv", &format!("{}\n", summary_columns().join(",")));
+    let columns: Vec<&str> = summary_columns().into_iter().filter(|&column| column != "status").collect();
     let empty = ",".repeat(columns.len());
     let figures = |facts: &Facts, run: &str| {
         let summary = facts.summary(run);

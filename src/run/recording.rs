@@ -1,0 +1,156 @@
+//! The files of one run, from the first to the last.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::planned::{ExecuteError, Process, RunFacts};
+use crate::{
+    event::{Event, Level, Outcome, Status},
+    host::{load::Watch, nvml::Monitor},
+    plan::{DeviceId, ResolvedDevices},
+    record::{
+        ConsoleOptions, Cpu, Devices, Environment, EnvironmentFile, EventSender, Findings, GpuFacts,
+        GpuProbe, HostOptions, Memory, Os, RecordError, Recorder, RunDir, Stopped, SystemSampler, Versions,
+        command_line, open_sinks, rfc3339,
+    },
+};
+
+/// What records a run while it runs.
+pub struct Recording {
+    environment: EnvironmentFile,
+    recorder: Recorder,
+    sampler: Option<SystemSampler>,
+}
+
+impl Recording {
+    /// Begins all files in `folder`.
+    pub fn begin(
+        process: &Process,
+        devices: &ResolvedDevices,
+        facts: RunFacts<'_>,
+        folder: &RunDir,
+        console: ConsoleOptions,
+    ) -> Result<Self, ExecuteError> {
+        folder.write("spec.toml", &resolved(process, folder, devices, &facts))?;
+        let environment = Environment {
+            started: rfc3339(process.started),
+            command: process.command.clone(),
+            devices: Devices {
+                requested: devices.requested.clone(),
+                used: devices.used_names(),
+                virtual_devices: devices.any_virtual(),
+                precision: facts.precision.to_owned(),
+                timed_by: facts.timed_by.to_owned(),
+                sums: facts.sums,
+            },
+            host: HostOptions {
+                virtual_gpus: process.virtual_gpus,
+                threads: facts.threads,
+                available_threads: process.available_threads,
+            },
+            cpu: Cpu::here(facts.instruction_set.to_owned()),
+            memory: Memory::here(),
+            gpus: GpuFacts::query(facts.gpus),
+            os: Os::here(),
+            versions: Versions::here(libraries(&devices.used, facts.libraries)),
+            git: None,
+            load: None,
+            during: None,
+        };
+        let environment =
+            EnvironmentFile::create(&folder.file("environment.toml"), environment, process.git.clone())?;
+        let recorder = Recorder::start(open_sinks(folder, facts.files, process.begun, console)?)?;
+        let sampler = facts.system.map(|every| sampler(facts.gpus, every, folder)).transpose()?.flatten();
+        Ok(Self { environment, recorder, sampler })
+    }
+
+    pub fn sender(&self) -> EventSender {
+        self.recorder.sender()
+    }
+
+    /// Ends all files; returns how the run ended.
+    pub fn end(self, mut outcome: Result<Outcome, Stopped>, load: &Watch) -> Result<Outcome, ExecuteError> {
+        let sender = self.sender();
+        let findings = self.sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
+        if let Ok(findings) = &findings {
+            let _ = report_findings(findings, &sender); // `recorder.finish` reports the failure
+        }
+        // Everything else is written before the end is: a summary says that the run is recorded in full.
+        let load = load.load();
+        let described = self.environment.finish(load, findings.as_ref().cloned().unwrap_or_default());
+        let fault = described.as_ref().err().or(findings.as_ref().err()).map(ToString::to_string);
+        if let Ok(outcome) = &mut outcome {
+            if fault.is_some() && outcome.status == Status::Finished {
+                (outcome.status, outcome.reason) = (Status::Failed, fault);
+            }
+            outcome.load = load;
+            let _ = sender.send(Event::Finished(Box::new(outcome.clone())));
+        }
+        self.recorder.finish()?;
+        described?;
+        findings?;
+        outcome.map_err(|Stopped| ExecuteError::Record(RecordError::Gone))
+    }
+}
+
+/// Reports throttling and energy, which a reader of the times must know.
+fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Stopped> {
+    for throttled in &findings.throttled {
+        let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
+        sender.send(Event::Notice(Level::Warning, text))?;
+    }
+    for (name, joules) in &findings.energy_j {
+        sender.send(Event::Notice(Level::Info, format!("{name} took {joules:.1} J")))?;
+    }
+    Ok(())
+}
+
+/// Names and versions of the NVIDIA libraries in use; the flags say whether cuBLASLt and NCCL are among them.
+#[cfg(feature = "cuda")]
+fn libraries(used: &[DeviceId], [products, sums]: [bool; 2]) -> BTreeMap<String, String> {
+    use crate::device::cuda;
+
+    let first = used.iter().find_map(|p| if let DeviceId::Gpu(i) = p { Some(*i) } else { None });
+    let gpu = first.and_then(|i| cuda::gpus().ok()?.into_iter().find(|gpu| gpu.ordinal == i));
+    gpu.map_or_else(BTreeMap::new, |gpu| cuda::versions(&gpu, products, sums).into_iter().collect())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn libraries(_: &[DeviceId], _: [bool; 2]) -> BTreeMap<String, String> {
+    BTreeMap::new()
+}
+
+/// Starts the sampling thread if `system.csv` is wanted or a GPU can be monitored.
+fn sampler(
+    gpus: &[(String, String)],
+    every: Option<Duration>,
+    folder: &RunDir,
+) -> Result<Option<SystemSampler>, RecordError> {
+    let (path, gpus) = (folder.file("system.csv"), gpus.to_vec());
+    let monitor = if gpus.is_empty() { None } else { Monitor::open().ok() };
+    let probe = monitor.map(|monitor| -> GpuProbe {
+        let sample = move |(name, uuid): &(String, String)| Some((name.clone(), monitor.sample(uuid)?));
+        Box::new(move || gpus.iter().filter_map(&sample).collect())
+    });
+    if every.is_none() && probe.is_none() {
+        return Ok(None);
+    }
+    SystemSampler::start(every.map(|every| (path.as_path(), every)), probe).map(Some)
+}
+
+/// The resolved spec below comments: the command that repeats the run, and notes.
+fn resolved(process: &Process, folder: &RunDir, devices: &ResolvedDevices, facts: &RunFacts<'_>) -> String {
+    let path = folder.file("spec.toml");
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let mut words = vec!["runner".to_owned(), path.to_string_lossy().into_owned()];
+    if let Some(threads) = process.threads {
+        words.extend(["--threads".to_owned(), threads.to_string()]);
+    }
+    if let Some(gpus) = process.virtual_gpus {
+        words.extend(["--virtual-gpus".to_owned(), gpus.to_string()]);
+    }
+    let posed = devices.any_virtual().then(|| {
+        format!("ran on virtual devices, which the host posed as: {}", devices.used_names().join(", "))
+    });
+    let notes: String = facts.notes.iter().chain(&posed).map(|note| format!("# {note}\n")).collect();
+    format!("# {}\n{notes}{}", command_line(words), facts.toml)
+}
