@@ -1,6 +1,8 @@
 //! What the log and the console say of a run, in the same words.
 
-use super::summary::logging_share;
+use std::path::Path;
+
+use super::{command_line, summary::logging_share};
 use crate::{
     event::{Header, NoModel, Outcome, Status, ValidationRow},
     host::load::Load,
@@ -52,29 +54,30 @@ pub(crate) fn of_build(build: &str) -> Option<&'static str> {
     (build == "debug").then_some("debug: its times say nothing of a release build (`cargo build --release`)")
 }
 
-const NOT_FINITE: &str = "not all weights are finite numbers";
-
-/// Why no model was written and, where there is one, the way to get the last that can be.
-pub(super) fn no_model(outcome: &Outcome) -> Option<String> {
+/// What follows "no model was written": why and, where there is one, the command that writes the last that can be.
+pub(super) fn no_model(outcome: &Outcome, folder: &Path) -> Option<String> {
     let (why, before) = match outcome.no_model? {
-        // The loss of a step is that of the weights before it: the last that is finite is of those before the last step but one.
-        NoModel::Diverged => ("weights that have no finite loss mean nothing", 2),
-        // Every loss was looked at: it is the last update that made them.
-        NoModel::NotFinite if outcome.status == Status::Finished => (NOT_FINITE, 1),
-        NoModel::NotFinite => return Some(NOT_FINITE.to_owned()),
-        NoModel::Device => {
-            return Some(
-                "after a device failure we cannot tell which step its parameters belong to".to_owned(),
-            );
-        }
-        NoModel::Unread => return Some("the device does not give its parameters back".to_owned()),
+        // A step's loss is that of the weights before it, so the last that were good are those before the last step but one.
+        NoModel::Diverged => ("", 2),
+        // Every loss was looked at: the last update made them.
+        NoModel::NotFinite => (": not all weights are finite numbers", 1),
+        NoModel::Device => (": after a device failure we cannot tell which step its parameters belong to", 0),
+        NoModel::Unread => (": the device does not give its parameters back", 0),
     };
-    Some(match outcome.steps.saturating_sub(before) {
-        0 => why.to_owned(),
-        steps => format!(
-            "{why}; the command in `spec.toml` with `trainer.max_steps={steps}` writes the last whose loss is finite"
-        ),
-    })
+    let is_known = match outcome.status {
+        Status::Diverged => true,
+        Status::Finished => outcome.no_model == Some(NoModel::NotFinite),
+        _ => false,
+    };
+    let again = match outcome.steps.saturating_sub(before) {
+        steps if steps > 0 && is_known => {
+            let spec = folder.join("spec.toml").display().to_string();
+            let command = command_line(["runner", &spec, &format!("trainer.max_steps={steps}")]);
+            format!(". For the weights after step {}: {command}", units::count(steps))
+        }
+        _ => String::new(),
+    };
+    Some(format!("{why}{again}"))
 }
 
 /// What bounds a run, in a few words: of one that is over before it has done much, its start and its files.

@@ -1,6 +1,6 @@
 //! `run.log`: what happened, a line each with its UTC time.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use chrono::Utc;
 
@@ -10,13 +10,15 @@ use crate::event::{Event, Header, Level};
 /// The sink of `run.log`.
 pub(super) struct RunLog {
     file: RowFile,
+    folder: PathBuf,
     header: Option<Box<Header>>,
     clock: fn() -> String,
 }
 
 impl RunLog {
     pub fn create(path: &Path) -> Result<Self, RecordError> {
-        Ok(Self { file: RowFile::create(path, b"")?, header: None, clock: || rfc3339(Utc::now()) })
+        let folder = path.parent().unwrap_or(path).to_owned();
+        Ok(Self { file: RowFile::create(path, b"")?, folder, header: None, clock: || rfc3339(Utc::now()) })
     }
 
     fn line(&mut self, level: &str, message: &str) -> Result<(), RecordError> {
@@ -47,8 +49,8 @@ impl Sink for RunLog {
                 let header = self.header.take();
                 let details = header.map(|header| messages::details(&header, outcome)).unwrap_or_default();
                 details.iter().try_for_each(|line| self.line(INFO, line))?;
-                let no_model = messages::no_model(outcome);
-                no_model.map_or(Ok(()), |words| self.line(WARNING, &format!("no model was written: {words}")))
+                let no_model = messages::no_model(outcome, &self.folder);
+                no_model.map_or(Ok(()), |words| self.line(WARNING, &format!("no model was written{words}")))
             }
             Event::Step(row) => {
                 let message = row.message.as_ref().map(|m| format!(": {m}")).unwrap_or_default();

@@ -41,13 +41,12 @@ fn axis_of(key: &Key) -> Option<Key> {
     }
 }
 
-/// The earlier argument that one would take back that deletes `key`, sets it or sweeps it. An axis below a table that is set
-/// or deleted is still one.
+/// The earlier argument that is taken back by one that deletes, sets or sweeps `key`.
 fn taken_back<'a>(given: &'a [Given], key: &Key, sweeps: bool) -> Option<&'a Key> {
     let name = key.dotted();
     let holds_axes = matches!(name.as_str(), "sweep" | "sweep.grid");
     let by = |given: &&Given| {
-        let is_below = if given.is_swept { holds_axes } else { key.is_above(&given.key) };
+        let is_below = key.is_above(&given.key) || (given.is_swept && holds_axes);
         given.key.dotted() == name || (!sweeps && is_below)
     };
     given.iter().find(by).map(|given| &given.key)
@@ -125,13 +124,27 @@ fn apply_one(
     Ok(Some(given))
 }
 
-/// TOML, or else a plain string.
+/// TOML, or else a plain string; within brackets too, so that `[loss, lr]` needs no quotes.
 fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
     let plain = || Node { span, value: Value::String(piece.to_owned()) };
-    Ok(match tree::parse_value(piece, span)? {
-        Some(Node { value: Value::Datetime(_), .. }) | None => plain(),
-        Some(node) => node,
-    })
+    match tree::parse_value(piece, span)? {
+        Some(Node { value: Value::Datetime(_), .. }) => return Ok(plain()),
+        Some(node) => return Ok(node),
+        None => {}
+    }
+    let Some(inner) = piece.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+        return Ok(plain());
+    };
+    let items = split_at_commas(inner);
+    if items.iter().any(|item| item.is_empty()) {
+        return Ok(plain());
+    }
+    let item = |item: &&str| {
+        let start = span.start + (item.as_ptr() as usize - piece.as_ptr() as usize);
+        value(item, Span { start, end: start + item.len(), ..span })
+    };
+    let items = items.iter().map(item).collect::<Result<_, _>>()?;
+    Ok(Node { span, value: Value::Array(items) })
 }
 
 fn grid(root: &mut Table) -> Option<&mut Table> {
@@ -261,6 +274,18 @@ mod tests {
         assert_eq!(applied("", &["a="]).0, r#"{ a = "" }"#);
         assert_eq!(applied("", &["a=2020-01-01"]).0, r#"{ a = "2020-01-01" }"#);
         assert_eq!(applied("a = ['x', 'y']", &["a.1=z"]).0, r#"{ a = ["x", "z"] }"#);
+        for (list, want) in [
+            ("[x, y-1]", r#"["x", "y-1"]"#),
+            ("[x]", r#"["x"]"#),
+            (r#"[x, "y, z", 'w', 1]"#, r#"["x", "y, z", "w", 1]"#),
+            ("[[x, 1], [y], { b = 'z' }]", r#"[["x", 1], ["y"], { b = "z" }]"#),
+            ("[x,,y]", r#""[x,,y]""#),
+            ("[x", r#""[x""#),
+        ] {
+            assert_eq!(applied("", &[&format!("a={list}")]).0, format!("{{ a = {want} }}"), "{list}");
+        }
+        let swept = applied("", &["a=[x],[y, 2]"]).0;
+        assert_eq!(swept, r#"{ sweep = { grid = { a = [["x"], ["y", 2]] } } }"#);
     }
 
     #[test]
@@ -303,11 +328,13 @@ mod tests {
         assert_eq!(reported(&["s=2", "~s"]), ["`~s` deletes what `s` sets"]);
         assert_eq!(reported(&["s=2,3", "~s"]), ["`~s` deletes what `s` sets"]);
         assert_eq!(reported(&["t.a=3", "~t"]), ["`~t` deletes what `t.a` sets"]);
+        assert_eq!(reported(&["t.a=3,4", "~t"]), ["`~t` deletes what `t.a` sets"]);
+        assert_eq!(reported(&["s=2,3", "~sweep"]), ["`~sweep` deletes what `s` sets"]);
         for (fine, want) in [
             (&["t={ b = 1 }", "t.a=3"][..], "{ s = 1, t = { b = 1, a = 3 } }"),
             (&["~s", "s=2"], "{ t = { a = 1, b = 2 }, s = 2 }"),
             (&["~t", "t.a=3"], "{ s = 1, t = { a = 3 } }"),
-            (&["t.a=3,4", "~t"], r#"{ s = 1, sweep = { grid = { "t.a" = [3, 4] } } }"#),
+            (&["~t", "t.a=3,4"], r#"{ s = 1, sweep = { grid = { "t.a" = [3, 4] } } }"#),
         ] {
             assert_eq!(applied(file, fine), (want.to_owned(), vec![]), "{fine:?}");
         }

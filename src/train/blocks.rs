@@ -209,17 +209,27 @@ impl TrainLoop<'_> {
         self.at = Position { step, epoch: epochs + 1, samples: before + rows };
     }
 
+    /// Ends the run at this step, whose `loss` is not a finite number.
+    pub(super) fn diverge(&mut self, loss: &str) {
+        let Position { step, epoch, .. } = self.at;
+        let lr = self.trial.effective_optimizer().0.lr();
+        let here = self.lr_scheduler.lr_at(step.saturating_sub(1), epoch.saturating_sub(1)).lr;
+        let scheduled =
+            if here == lr { String::new() } else { format!(", {} at this step", units::number(here)) };
+        let reason = format!(
+            "the {loss} is not a finite number at step {}; lower the learning rate (it is {}{scheduled}), or clip the \
+             gradients by `trainer.gradient_clip_val`",
+            units::count(step),
+            units::exact(lr),
+        );
+        self.ended = Some((Status::Diverged, Some(reason)));
+    }
+
     pub(super) fn check(&mut self) -> Result<(), Halt> {
         if let Some(step) = self.non_finite {
             // Later steps of this block do not count.
             self.end_at(step);
-            let lr = units::exact(self.trial.effective_optimizer().0.lr());
-            let step = units::count(step);
-            let reason = format!(
-                "the loss is not a finite number at step {step}; lower the learning rate (it is {lr}), or clip the \
-                 gradients by `trainer.gradient_clip_val`"
-            );
-            self.ended = Some((Status::Diverged, Some(reason)));
+            self.diverge("loss");
             return Ok(());
         }
         if self.stop.signal().is_some() {

@@ -45,6 +45,9 @@ impl TrainLoop<'_> {
         if let Some(why) = self.validated.stopper.as_mut().and_then(|p| p.observe(&row)) {
             self.ended = Some((Status::Finished, Some(why)));
         }
+        if !row.loss.is_finite() {
+            self.diverge("validation loss");
+        }
         self.validated.last = Some(row.clone());
         self.outbox.events.extend(self.metric_buffer.hold(row).map(Event::Validation));
         self.clock.record(Phase::Log, end.elapsed());

@@ -151,6 +151,11 @@ fn a_short_name_is_met_with_the_key() {
         ("max_epochs=3", "did you mean `trainer.max_epochs`?"),
         ("patience=3", "did you mean `trainer.early_stopping.patience`?"),
         ("optimizer.batch_size=3", "did you mean `data.batch_size`?"),
+        (
+            "optimizer.sgd.lr=[1e-3,1e-2]",
+            "to try each value, write `optimizer.sgd.lr=0.001,0.01` after the spec, or `[sweep] grid`",
+        ),
+        ("logging.policy=[off,buffered]", "to try each value, write `logging.policy=off,buffered` after"),
         // Several tables have it, and none of them is written.
         ("gamma=0.5", "known here: "),
     ] {

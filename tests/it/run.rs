@@ -313,6 +313,18 @@ fn a_loss_that_is_no_number_ends_the_run() {
     assert_eq!(run("logging.policy=off").metrics().rows.len(), 0);
 }
 
+/// As with a training loss, though the last of those was still a number.
+#[test]
+fn a_validation_loss_that_is_no_number_ends_the_run() {
+    let place = Sandbox::new(LINREG);
+    let folder = place.run(&["optimizer.sgd.lr=1e3"]).ended_by(1);
+    assert_eq!((folder.summary("status"), folder.summary("steps")), ("diverged".into(), "6".into()));
+    assert!(folder.metrics().only("split", "train").f64s("loss").iter().all(|loss| loss.is_finite()));
+    assert!(!folder.metrics().only("split", "validation").f64s("loss").last().unwrap().is_finite());
+    assert!(folder.text("run.log").contains("the validation loss is not a finite number at step 6; lower"));
+    assert!(!folder.files().contains(&"model.safetensors".to_owned()));
+}
+
 /// In a later epoch, on the last and smaller batch: earlier rows and validations are kept.
 #[test]
 fn a_run_may_diverge_late() {

@@ -227,16 +227,16 @@ fn a_run_without_a_model_says_why_and_how_to_get_one() {
     let folder = ran.ended_by(1);
     let diverged: usize = folder.summary("steps").parse().unwrap();
     let good = diverged - 2;
-    let words = format!(
-        "weights that have no finite loss mean nothing; the command in `spec.toml` with `trainer.max_steps={good}` writes \
-         the last whose loss is finite"
-    );
-    let row = format!("\n  model            none was written: {words}\n");
+    let spec = folder.0.join("spec.toml");
+    let words =
+        format!(". For the weights after step {good}: runner {} trainer.max_steps={good}", spec.display());
+    let row = format!("\n  model            none was written{words}\n");
     assert_eq!(ran.ended.stdout.matches(&row).count(), 1, "{}", ran.ended.stdout);
     let log = folder.text("run.log");
-    assert!(log.ends_with(&format!(" WARN  no model was written: {words}\n")), "{log}");
+    assert!(log.ends_with(&format!(" WARN  no model was written{words}\n")), "{log}");
+    let rates = "lower the learning rate (it is 1000, 896.7 at this step)";
+    assert!(ran.ended.stderr.contains(rates), "{}", ran.ended.stderr);
     assert!(!folder.files().contains(&"model.safetensors".to_owned()));
-    let spec = folder.0.join("spec.toml");
     let again = Sandbox::with_spec(&spec);
     let kept = again.run(&[&format!("trainer.max_steps={good}")]).ended_by(0);
     assert!(

@@ -113,7 +113,8 @@ fn rows(
     }
     rows.extend(messages::bound_by(outcome, wall_s).map(|words| ("bound by", words)));
     rows.extend(messages::of_build(header.build).map(|words| ("build", words.to_owned())));
-    rows.extend(messages::no_model(outcome).map(|words| ("model", format!("none was written: {words}"))));
+    let no_model = messages::no_model(outcome, folder);
+    rows.extend(no_model.map(|words| ("model", format!("none was written{words}"))));
     rows.push(("folder", folder.display().to_string()));
     rows
 }
@@ -184,12 +185,11 @@ mod tests {
           steps            5 in 1 epoch, 400 ms
           speed            12.50 steps/s, 400.0 rows/s
           build            debug: its times say nothing of a release build (`cargo build --release`)
-          model            none was written: weights that have no finite loss mean nothing; the command in `spec.toml` with `trainer.max_steps=3` writes the last whose loss is finite
+          model            none was written. For the weights after step 3: runner runs/linreg/20270115T080000Z-0123abcd/spec.toml trainer.max_steps=3
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
         let short = Outcome { steps: 2, ..outcome };
-        let words = "weights that have no finite loss mean nothing";
-        assert_eq!(messages::no_model(&short).as_deref(), Some(words));
+        assert_eq!(messages::no_model(&short, Path::new(FOLDER)).as_deref(), Some(""));
         assert_eq!(
             line(&short, Path::new(FOLDER)),
             "20270115T080000Z-0123abcd: diverged after 2 steps in 1 epoch, 500 ms: the loss of step 5 is NaN: lower \
@@ -199,21 +199,27 @@ mod tests {
 
     #[test]
     fn why_there_is_no_model() {
-        let words = |no_model| messages::no_model(&Outcome { no_model, ..sample::outcome() });
-        assert_eq!(words(None), None);
-        assert_eq!(
-            words(Some(NoModel::NotFinite)).unwrap(),
-            "not all weights are finite numbers; the command in `spec.toml` with `trainer.max_steps=5` writes the last \
-             whose loss is finite"
-        );
-        let failed =
-            Outcome { status: Status::Failed, no_model: Some(NoModel::NotFinite), ..sample::outcome() };
-        assert_eq!(messages::no_model(&failed).unwrap(), "not all weights are finite numbers");
-        assert_eq!(
-            words(Some(NoModel::Device)).unwrap(),
-            "after a device failure we cannot tell which step its parameters belong to"
-        );
-        assert_eq!(words(Some(NoModel::Unread)).unwrap(), "the device does not give its parameters back");
+        let words = |no_model, status| {
+            messages::no_model(&Outcome { no_model, status, ..sample::outcome() }, Path::new(FOLDER))
+        };
+        assert_eq!(words(None, Status::Finished), None);
+        for (no_model, status, want) in [
+            (
+                NoModel::NotFinite,
+                Status::Finished,
+                ": not all weights are finite numbers. For the weights after step 5: runner \
+                 runs/linreg/20270115T080000Z-0123abcd/spec.toml trainer.max_steps=5",
+            ),
+            (NoModel::NotFinite, Status::Failed, ": not all weights are finite numbers"),
+            (
+                NoModel::Device,
+                Status::Failed,
+                ": after a device failure we cannot tell which step its parameters belong to",
+            ),
+            (NoModel::Unread, Status::Failed, ": the device does not give its parameters back"),
+        ] {
+            assert_eq!(words(Some(no_model), status).unwrap(), want);
+        }
     }
 
     #[test]

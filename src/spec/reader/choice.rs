@@ -111,7 +111,10 @@ impl Item<'_> {
             }
             At::Node(_) => {
                 let expected = suggest::listing(names(), "or");
-                self.custom(&expected, serde_json::Value::Null, stand_in, |_| None)
+                self.custom(&expected, serde_json::Value::Null, stand_in, |value| match value {
+                    Value::String(s) => words.iter().find(|w| w.name == s).map(|w| w.value),
+                    _ => None,
+                })
             }
         }
     }

@@ -193,8 +193,12 @@ impl<'a> Fields<'a> {
     fn report_excluded(&mut self, first: &Entry, later: &Entry) {
         let path = |reading: &Reading, entry: &Entry| reading.path_to(Some(&entry.key));
         let (a, b) = (path(self.reading, first), path(self.reading, later));
-        let mut problem = Problem::new(later.key_span.place(), format!("`{b}` and `{a}` exclude each other"))
-            .hint(format!("remove one of them; on the command line: `~{a}`"));
+        let hint = match first.key_span.source {
+            0 => format!("remove one of them; on the command line: `~{a}`"),
+            _ => "leave one of the two arguments out".to_owned(),
+        };
+        let message = format!("`{b}` and `{a}` exclude each other");
+        let mut problem = Problem::new(later.key_span.place(), message).hint(hint);
         problem.related.push((first.key_span.place(), "the other is here".to_owned()));
         self.reading.report(b, problem);
     }

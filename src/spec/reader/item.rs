@@ -251,7 +251,11 @@ impl<'a> Item<'a> {
             }
             At::Absent => stand_in,
             At::Node(node) => read(&node.value).unwrap_or_else(|| {
-                let hint = hint.or_else(|| without_quotes(&node.value, &|value| read(value).is_some()));
+                let is_accepted = |value: &Value| read(value).is_some();
+                let path = self.reading.path_to(None);
+                let hint = hint
+                    .or_else(|| without_quotes(&node.value, &is_accepted))
+                    .or_else(|| as_sweep(&path, &node.value, &is_accepted));
                 self.refuse(node, expected, hint);
                 stand_in
             }),
@@ -280,6 +284,17 @@ impl<'a> Item<'a> {
 fn in_brackets(value: &Value) -> Option<String> {
     let is_item = !matches!(value, Value::Array(_) | Value::Table(_));
     is_item.then(|| format!("a list stands in brackets, be it of one: `[{}]`", value.to_toml()))
+}
+
+/// The way out where a list has several values for a key that takes one.
+fn as_sweep(path: &str, value: &Value, is_accepted: &dyn Fn(&Value) -> bool) -> Option<String> {
+    let Value::Array(items) = value else { return None };
+    let is_axis = !matches!(path, "name" | "kind") && !path.starts_with("sweep.");
+    if items.len() < 2 || !is_axis || !items.iter().all(|item| is_accepted(&item.value)) {
+        return None;
+    }
+    let values: Vec<String> = items.iter().map(|item| item.value.display()).collect();
+    Some(format!("to try each value, write `{path}={}` after the spec, or `[sweep] grid`", values.join(",")))
 }
 
 /// The way out where a string holds what was expected.
