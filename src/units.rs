@@ -13,7 +13,7 @@ pub fn number(value: f64) -> String {
     let exponent: i32 = scientific.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
     match exponent {
         -4..=3 => format!("{value:.*}", usize::try_from(3 - exponent).unwrap_or(0)),
-        4..=8 => format!("{value:.0}"),
+        4..=6 => format!("{value:.0}"),
         _ => scientific,
     }
 }

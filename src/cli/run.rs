@@ -9,7 +9,7 @@ use std::{
 use chrono::Utc;
 
 use super::{
-    args::{RunOptions, meant_command, on_terminal},
+    args::{RunOptions, on_terminal},
     machine::{machine, wants_gpu},
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     plan::{Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line},
     report,
-    run::{Datasets, Ended, Exit, Process, Session, print, print_error, print_stderr, refuse},
+    run::{Datasets, Ended, Exit, Process, Session, print, print_error, refuse},
     spec::{self, Loaded},
     train::StopFlag,
 };
@@ -29,7 +29,7 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
     let git = GitQuery::start(&folder_of(&path));
     let loaded = match spec::read(&path, &options.overrides()) {
         Ok(loaded) => loaded,
-        Err(failure) => return refuse_spec(&path, &failure),
+        Err(failure) => return refuse(&failure),
     };
     let stop = StopFlag::default();
     stop_on_signals(&stop.0);
@@ -83,16 +83,6 @@ fn close(Ended { exit, sweep }: Ended, quiet: bool) -> Exit {
 fn folder_of(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
-}
-
-/// As [`refuse`]; a word that is no file may have been meant as a command.
-fn refuse_spec(path: &Path, failure: &spec::Failure) -> Exit {
-    refuse(failure);
-    let word = path.to_string_lossy();
-    if let Some(command) = meant_command(&word).filter(|_| !path.exists()) {
-        print_stderr(&format!("  = hint: `{word}` was read as a spec; did you mean `runner {command}`?\n"));
-    }
-    Exit::Refused
 }
 
 /// Columns of the terminal, or of a page where there is none.

@@ -24,6 +24,7 @@ use crate::{
     },
     spec::Lab,
     train::{Closed, StopFlag},
+    units,
 };
 
 /// Takes events as they come, from several threads.
@@ -92,7 +93,12 @@ pub fn run(
         Ok(()) => (Status::Finished, None),
         Err(LabError::Interrupted) => {
             let (thing, planned) = planned(trial);
-            let reason = format!("{} after {} of {planned} {thing}", stop.name(), sums.done);
+            let reason = format!(
+                "{} after {} of {} {thing}",
+                stop.name(),
+                units::count(sums.done),
+                units::count(planned)
+            );
             (Status::Interrupted, Some(reason))
         }
         Err(e) => (Status::Failed, Some(e.to_string())),

@@ -35,7 +35,7 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
     match read(path, overrides)? {
         Loaded::Train(experiment) => Ok(*experiment),
         Loaded::Lab(experiment) => {
-            let message = "this is no spec of training";
+            let message = "parity needs `kind = \"train\"`";
             Err(experiment.failure([(0, Problem::at_key("kind", message))]))
         }
     }
@@ -63,6 +63,11 @@ pub(super) fn load_text(
     overrides: &[String],
 ) -> Result<Loaded, Failure> {
     let parsed = tree::parse_document(&text, 0);
+    if parsed.is_err() && path.extension().is_some_and(|end| end == "csv" || end == "tsv") {
+        let message = format!("`{}` is a table, not a spec", path.display());
+        let hint = "`runner new csv` writes a spec for one";
+        return Err(Failure::new(vec![Problem::new(Location::Nowhere, message).hint(hint)]));
+    }
     let sources = Sources::new(path, text, overrides);
     let mut root = match parsed {
         Ok(root) => root,

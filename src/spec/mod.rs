@@ -74,7 +74,7 @@ table! {
         pub kind: Kind = Kind::Train,
         /// Where it runs; absent, the CPU.
         pub devices: Devices [default],
-        /// What it learns from.
+        /// What the run learns from.
         pub data: Data,
         /// What is learned: a Sequential of layers.
         pub model: Model,

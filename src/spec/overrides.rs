@@ -37,6 +37,9 @@ fn axis_of(key: &Key) -> Option<Key> {
         [sweep, grid, axis] if sweep.text == "sweep" && grid.text == "grid" => {
             Key::parse_at(&axis.text, key.span()?).ok()
         }
+        [sweep, grid, axis @ ..] if sweep.text == "sweep" && grid.text == "grid" && !axis.is_empty() => {
+            Some(Key { parts: axis.to_vec() })
+        }
         _ => None,
     }
 }
@@ -120,7 +123,7 @@ fn apply_one(
     }
     let values = pieces.iter().map(|p| value(p, span_of(p))).collect::<Result<_, _>>()?;
     let axis = Node { span: Span { start, ..whole }, value: Value::Array(values) };
-    sweep(root, &key, axis);
+    sweep(root, &given.key, axis);
     Ok(Some(given))
 }
 
@@ -263,6 +266,12 @@ mod tests {
         assert_eq!(applied(file, &["a=5"]).0, "{ a = 5, sweep = { grid = { b = [3] } } }");
         assert_eq!(applied(file, &["a=5,6"]).0, "{ a = 1, sweep = { grid = { a = [5, 6], b = [3] } } }");
         assert_eq!(applied(file, &["~a"]).0, "{ sweep = { grid = { b = [3] } } }");
+        for key in ["a.b", "sweep.grid.a.b", "sweep.grid.\"a.b\""] {
+            assert_eq!(
+                applied("", &[&format!("{key}=x,2")]).0,
+                r#"{ sweep = { grid = { "a.b" = ["x", 2] } } }"#
+            );
+        }
         assert_eq!(applied("", &["a.b=x,2"]).0, r#"{ sweep = { grid = { "a.b" = ["x", 2] } } }"#);
     }
 

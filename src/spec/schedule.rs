@@ -190,7 +190,8 @@ impl Schedule {
 impl Choices for Rule {
     fn choices() -> Vec<Choice<Self>> {
         let mut rules: Vec<_> = Curve::choices().into_iter().map(|curve| curve.map(Self::One)).collect();
-        let doc = "SequentialLR: one curve after the other; all but the last say how many `steps` they last";
+        let doc =
+            "one curve after the other, as SequentialLR; all but the last say how many `steps` they last";
         let chain = |v: Item<'_>| Self::Chain { chain: v.list(1..=1000, Stage::read) };
         rules.push(Choice { name: "chain", doc, how: How::Settings(Box::new(chain)) });
         rules

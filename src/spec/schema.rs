@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{
     Kind, LabSpec, Spec,
     reader::{self, Read},
+    suggest,
 };
 
 /// JSON Schema 2020-12 of a spec file.
@@ -39,23 +40,29 @@ pub fn schema() -> Value {
     schema.into()
 }
 
-/// The one dotted key of that name, or of several the only one whose table is written.
+/// The one dotted key of that name, or of several the only one whose table is written. If there is none, the shortest name
+/// that ends in it.
 pub(super) fn key_named(
     schema: &reader::Json,
     name: &str,
     is_written: impl Fn(&str) -> bool,
 ) -> Option<String> {
-    fn collect(schema: &Value, above: &str, name: &str, found: &mut Vec<(String, String)>) {
+    type Fits<'a> = &'a dyn Fn(&str) -> bool;
+    fn collect(schema: &Value, above: &str, fits: Fits<'_>, found: &mut Vec<(String, String)>) {
         for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
             let path = format!("{above}{key}");
-            if key == name && !above.is_empty() {
+            if fits(key) && !above.is_empty() {
                 found.push((above.trim_end_matches('.').to_owned(), path.clone()));
             }
-            collect(inner, &format!("{path}."), name, found);
+            collect(inner, &format!("{path}."), fits, found);
         }
     }
-    let mut found = Vec::new();
-    collect(&schema.clone().into(), "", name, &mut found);
+    let (schema, mut found) = (schema.clone().into(), Vec::new());
+    collect(&schema, "", &|key| key == name, &mut found);
+    if found.is_empty() {
+        collect(&schema, "", &|key| suggest::ends_in(key, name), &mut found);
+        return found.into_iter().map(|(_, path)| path).min_by_key(String::len);
+    }
     if found.len() > 1 {
         found.retain(|(table, _)| is_written(table));
     }

@@ -149,11 +149,18 @@ impl Value {
     }
 }
 
+const MAX_SYNTAX_PROBLEMS: usize = 5;
+
 /// Parses a whole document, the text of `source`.
 pub(super) fn parse_document(text: &str, source: usize) -> Result<Table, Vec<Problem>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        return Err(errors.iter().map(|e| syntax_problem(e, text, source)).collect());
+        // One slip may make many.
+        return Err(errors
+            .iter()
+            .take(MAX_SYNTAX_PROBLEMS)
+            .map(|e| syntax_problem(e, text, source))
+            .collect());
     }
     let mut problems = Vec::new();
     let table = Converter { source, offset: 0, problems: &mut problems }.table(table.get_ref());
@@ -278,6 +285,8 @@ mod tests {
 
     #[test]
     fn syntax_errors_are_problems_with_places() {
+        let table = "a,b\n".repeat(50);
+        assert_eq!(parse_document(&table, 0).unwrap_err().len(), MAX_SYNTAX_PROBLEMS);
         let problems = parse_document("a = \nb = 1\nb = 2", 0).unwrap_err();
         assert!(problems.len() >= 2, "{problems:?}");
         assert!(

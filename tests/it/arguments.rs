@@ -155,6 +155,16 @@ fn a_short_name_is_met_with_the_key() {
             "optimizer.sgd.lr=[1e-3,1e-2]",
             "to try each value, write `optimizer.sgd.lr=0.001,0.01` after the spec, or `[sweep] grid`",
         ),
+        ("sweep.grid.lr=1,2", "did you mean `optimizer.sgd.lr`?"),
+        ("epochs=3", "did you mean `trainer.max_epochs`?"),
+        ("trainer.epochs=3", "did you mean `max_epochs`?"),
+        ("train.max_epochs=3", "did you mean `trainer`?"),
+        ("optimizer.lr=3", "did you mean `optimizer.sgd.lr`?"),
+        ("data.path=x.csv", "did you mean `data.csv.path`?"),
+        ("optimizer=adam", "write `optimizer = { adam = { ... } }`"),
+        ("schedule=cosine", "write `schedule = { cosine = { ... } }`"),
+        ("model.layers=[{ linear = 16 }]", "write `linear = { out_features = 16 }`"),
+        ("model.layers=[{ dropout = 0.5 }]", "write `dropout = { p = 0.5 }`"),
         ("logging.policy=[off,buffered]", "to try each value, write `logging.policy=off,buffered` after"),
         // Several tables have it, and none of them is written.
         ("gamma=0.5", "known here: "),
@@ -169,11 +179,17 @@ fn a_short_name_is_met_with_the_key() {
 fn a_word_that_is_nearly_a_command() {
     let place = Sandbox::new(LINREG);
     for (typed, line) in [
-        ("chekc", "  = hint: `chekc` was read as a spec; did you mean `runner check`?\n"),
-        ("compar", "  = hint: `compar` was read as a spec; did you mean `runner compare`?\n"),
+        ("chekc", "error: no command `chekc`\n  = hint: did you mean `runner check`?\n"),
+        ("chekc spec.toml", "error: no command `chekc`\n  = hint: did you mean `runner check`?\n"),
+        ("train spec.toml seed=1", "error: no command `train`\n  = hint: did you mean `runner run`?\n"),
+        ("compar", "error: no command `compar`\n  = hint: did you mean `runner compare`?\n"),
         ("list", "error: not in this version: `runner list`\n"),
+        ("check", "error: the spec is missing\n"),
+        ("parity -q", "error: the spec is missing\n"),
+        ("spec.toml --seed 2", "error: no option `--seed`\n  = hint: keys have no dashes: `seed=2`\n"),
+        ("check spec.toml --trainer.max_epochs=3", "  = hint: keys have no dashes: `trainer.max_epochs=3`\n"),
     ] {
-        let ended = place.runner(&[typed]);
+        let ended = place.runner(&typed.split(' ').collect::<Vec<_>>());
         assert_eq!(ended.code, Some(2), "{typed}");
         assert!(ended.stderr.contains(line), "{}", ended.stderr);
     }

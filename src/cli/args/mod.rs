@@ -58,7 +58,11 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     if let Some(later) = later(&arguments) {
         return Err(refuse_later(&later));
     }
-    let cli = Cli::try_parse_from(arguments).map_err(|e| {
+    let cli = Cli::try_parse_from(&arguments).map_err(|e| {
+        if let Some(key) = dashed_key(&e, &arguments) {
+            print_error(&key.0, Some(&key.1));
+            return Exit::Refused;
+        }
         let _ = e.print();
         match e.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Done,
@@ -70,6 +74,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
         Color::Always => anstream::ColorChoice::Always,
         Color::Never => anstream::ColorChoice::Never,
     };
+    let is_named = cli.command.is_some();
     let mut command = cli.command.unwrap_or(Command::Run(cli.run));
     if let Command::Devices(DevicesOptions { virtual_gpus: count @ None, .. }) = &mut command {
         *count = virtual_gpus_of_environment()?;
@@ -79,9 +84,14 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     | Command::Parity(ParityOptions { run: options, .. }) = &mut command
     {
         if options.words.is_empty() {
-            let _ = Cli::command().print_help();
+            if is_named {
+                print_error("the spec is missing", Some("it follows the command: `SPEC.toml`"));
+            } else {
+                let _ = Cli::command().print_help();
+            }
             return Err(Exit::Refused);
         }
+        refuse_command(&options.words[0])?;
         if options.virtual_gpus.is_none() {
             options.virtual_gpus = virtual_gpus_of_environment()?;
         }
@@ -150,12 +160,36 @@ fn later(arguments: &[OsString]) -> Option<String> {
     named.map(|o| (*o).to_owned()).next()
 }
 
-/// The command whose name a word nearly is.
-pub fn meant_command(word: &str) -> Option<String> {
+/// Refuses a first word that is neither a file nor an override, and nearly the name of a command.
+fn refuse_command(word: &str) -> Result<(), Exit> {
+    if Path::new(word).exists() || word.starts_with('~') || word.contains(['=', '.', '/']) {
+        return Ok(());
+    }
     let command = Cli::command();
     let names =
         command.get_subcommands().map(|c| (strsim::damerau_levenshtein(c.get_name(), word), c.get_name()));
-    names.filter(|(distance, _)| *distance <= 2).min().map(|(_, name)| name.to_owned())
+    let near = names.filter(|(distance, _)| *distance <= 2).min().map(|(_, name)| name);
+    let Some(near) = near.or(matches!(word, "train" | "fit" | "start").then_some("run")) else {
+        return Ok(());
+    };
+    print_error(format!("no command `{word}`"), Some(&format!("did you mean `runner {near}`?")));
+    Err(Exit::Refused)
+}
+
+/// What to say of `--seed 2`, which sets a key as if it were an option.
+fn dashed_key(error: &clap::Error, arguments: &[OsString]) -> Option<(String, String)> {
+    use clap::error::{ContextKind, ContextValue};
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    let (key, value) =
+        name.split_once('=').map_or((name, None), |(key, value)| (key, Some(value.to_owned())));
+    let table = key.split('.').next().unwrap_or_default();
+    crate::spec::schema()["properties"].get(table)?;
+    let mut words = arguments.iter().map(|word| word.to_string_lossy());
+    let typed = words.find(|word| word.split('=').next() == Some(&format!("--{key}")[..]))?;
+    let given = typed.split_once('=').map(|(_, value)| value.to_owned());
+    let value = value.or(given).or_else(|| words.next().map(|word| word.into_owned())).unwrap_or_default();
+    Some((format!("no option `--{key}`"), format!("keys have no dashes: `{key}={value}`")))
 }
 
 /// Whether standard error is a terminal.

@@ -68,9 +68,12 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> Page 
     text += &legend(rule, &reference.devices, has_later);
     let counts = others.len() as u64;
     let verdict = match failing {
-        0 if counts == 1 => "the other count of devices does the same mathematics".to_owned(),
-        0 => format!("all {counts} other counts of devices do the same mathematics"),
-        n => format!("{n} of {} do not do the same mathematics", units::counted(counts, "count")),
+        0 => format!("every count of devices gives the results of {}", reference.devices),
+        n => format!(
+            "{n} of {} do not give the results of {}",
+            units::counted(counts, "count"),
+            reference.devices
+        ),
     };
     let _ = writeln!(text, "  {verdict}");
     Page { text, verdict, holds: failing == 0 }
@@ -145,7 +148,7 @@ mod tests {
         let rule = Rule { target_square: 4.0, precision: Precision::F32 };
         let notes = ["the first trial of the sweep".to_owned(), "weak scaling: not here".to_owned()];
         let Page { text, verdict, holds } = page("x", &[cpu.clone(), same, near, far], rule, &notes);
-        assert_eq!(verdict, "1 of 3 counts do not do the same mathematics");
+        assert_eq!(verdict, "1 of 3 counts do not give the results of cpu");
         assert!(!holds);
         insta::assert_snapshot!(text, @r"
         x: 2 steps of 32 rows
@@ -161,7 +164,7 @@ mod tests {
           shown is the step whose loss comes nearest to the limit, or goes furthest beyond it:
           a loss may differ from that of cpu by 1e-5 of it + 1e-9 times 4.000, the mean square of the targets,
           the parameters after the last step, as one vector, by 1e-4 of its length
-          1 of 3 counts do not do the same mathematics
+          1 of 3 counts do not give the results of cpu
         ");
         let Page { text, holds, .. } =
             page("x", &[cpu.clone(), cpu], Rule { target_square: 0.0, precision: Precision::F32 }, &[]);
@@ -176,7 +179,7 @@ mod tests {
           shown is the step whose loss comes nearest to the limit, or goes furthest beyond it:
           a loss may differ from that of cpu by 1e-5 of it,
           the parameters after the last step, as one vector, by 1e-4 of its length
-          the other count of devices does the same mathematics
+          every count of devices gives the results of cpu
         ");
     }
 
@@ -202,7 +205,7 @@ mod tests {
           what rounding sets apart grows with every step: `later` shows by how much of the same limit
           beyond step 200, and `parameters` are those after the last step; neither is judged
           (32 times 2^-11, to which tf32 rounds the operands of products; the CPU computes in f32)
-          the other count of devices does the same mathematics
+          every count of devices gives the results of cpu
         ");
     }
 }

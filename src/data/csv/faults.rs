@@ -161,7 +161,7 @@ impl<'a> Faults<'a> {
                 } else if is_text {
                     out
                 } else {
-                    format!("correct the cell, or {out}")
+                    "correct the cell, or leave it empty and set `data.csv.missing`".into()
                 };
                 at(format!("`{found}` in {whose} is not a number")).hint(hint)
             }
@@ -189,5 +189,5 @@ pub(super) fn no_class(text: &Text, columns: &Columns, record: usize, found: &st
     let name = columns.name(columns.target);
     let message = format!("`{}` in the target column `{name}` is no class", file::printable(found));
     Problem::new(text.cell(record, columns.target), message)
-        .hint(format!("classes are 0, 1, 2, ... or words; {}", labels::NUMBERS_HINT))
+        .hint(format!("classes are integers or words; {}", labels::NUMBERS_HINT))
 }

@@ -65,10 +65,11 @@ impl Words {
     }
 }
 
-/// Whether a cell, already trimmed, counts as missing: empty, or `NA`, `NaN` or `null` in any case.
+/// Whether a cell, already trimmed, counts as missing: empty, or `NA`, `n/a`, `NaN` or `null` in any case.
 fn is_missing(cell: &str) -> bool {
     cell.is_empty()
-        || (cell.len() <= 4 && ["na", "nan", "null"].iter().any(|word| cell.eq_ignore_ascii_case(word)))
+        || (cell.len() <= 4
+            && ["na", "n/a", "nan", "null"].iter().any(|word| cell.eq_ignore_ascii_case(word)))
 }
 
 /// A cell as a finite f32.

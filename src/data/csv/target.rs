@@ -20,6 +20,8 @@ pub(super) enum TargetFit {
     Numbers(Scale),
     /// Labels were 0, 1, ..., k - 1.
     Numbered(usize),
+    /// Labels were other integers, such as 1, 2, ..., k: sorted.
+    Integers(Vec<i64>),
     /// Labels were words: sorted.
     Named(Vec<String>),
 }
@@ -42,17 +44,17 @@ impl TargetFit {
             let sorted: BTreeSet<&str> = words.distinct.iter().map(|word| word.text.as_str()).collect();
             return Ok(Self::Named(sorted.into_iter().map(str::to_owned).collect()));
         };
-        let mut wholes = Vec::with_capacity(numbers.len());
+        let mut integers = BTreeSet::new();
         for (word, number) in words.distinct.iter().zip(numbers) {
-            match labels::whole(number).filter(|&label| label >= 0) {
-                Some(label) => wholes.push(label),
+            match labels::whole(number) {
+                Some(label) => integers.insert(label),
                 None => return Err(no_class(text, columns, word.record, &word.text)),
-            }
+            };
         }
-        labels::count(wholes.into_iter()).map(Self::Numbered).map_err(|message| {
-            let name = columns.name(columns.target);
-            let problem = file::problem(&text.path, format!("target column `{name}`: {message}"));
-            problem.hint(format!("renumber them, or write words; {}", labels::NUMBERS_HINT))
+        let is_numbered = integers.iter().zip(0..).all(|(&label, class)| label == class);
+        Ok(match is_numbered {
+            true => Self::Numbered(integers.len()),
+            false => Self::Integers(integers.into_iter().collect()),
         })
     }
 
@@ -61,6 +63,7 @@ impl TargetFit {
         match self {
             Self::Numbers(_) => None,
             Self::Numbered(count) => Some(*count),
+            Self::Integers(labels) => Some(labels.len()),
             Self::Named(names) => Some(names.len()),
         }
     }
@@ -106,12 +109,14 @@ impl TargetFit {
                 let label = labels::whole(word.parse().ok()?)?;
                 usize::try_from(label).ok().filter(|label| label < count)
             }
+            Self::Integers(labels) => labels.binary_search(&labels::whole(word.parse().ok()?)?).ok(),
             Self::Named(names) => names.binary_search_by(|name| name.as_str().cmp(word)).ok(),
         }
     }
 
     fn known(&self) -> String {
         match self {
+            Self::Integers(labels) => super::fit::known(&names(labels)),
             Self::Named(names) => super::fit::known(names),
             _ => format!("its classes are 0 to {}", self.class_count().unwrap_or(1).saturating_sub(1)),
         }
@@ -125,7 +130,12 @@ impl TargetFit {
                 None => json!({ "name": name }),
             },
             Self::Numbered(count) => json!({ "name": name, "classes": count }),
+            Self::Integers(labels) => json!({ "name": name, "classes": names(labels) }),
             Self::Named(names) => json!({ "name": name, "classes": names }),
         }
     }
+}
+
+fn names(labels: &[i64]) -> Vec<String> {
+    labels.iter().map(i64::to_string).collect()
 }

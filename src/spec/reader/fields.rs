@@ -18,8 +18,8 @@ use crate::spec::{
 /// A table whose fields are being named.
 pub(in crate::spec) struct Fields<'a> {
     at: At<'a>,
-    reading: &'a mut Reading,
-    known: Vec<&'static str>,
+    pub(super) reading: &'a mut Reading,
+    pub(super) known: Vec<&'static str>,
     /// Names of which one would have had to be there, the words for it and the way out; told at the end, unless a mistyped key
     /// explains it.
     missing: Vec<(Vec<&'static str>, String, Option<String>)>,
@@ -50,7 +50,11 @@ impl<'a> Fields<'a> {
         }
         if let (At::Node(_), None) = (&self.at, self.entry(name)) {
             let message = format!("`{}` is missing", self.reading.path_to(Some(name)));
-            self.missing.push((vec![name], message, Some(format!("it must be given: {}", plain(doc)))));
+            self.missing.push((
+                vec![name],
+                message,
+                Some(given(&self.reading.path_to(None), name, &plain(doc))),
+            ));
         }
         self.read(name, doc, None, read)
     }
@@ -329,7 +333,10 @@ impl<'a> Fields<'a> {
         for entry in unknown.take(MAX_PROBLEMS) {
             let near = suggest::nearest(&entry.key, free.iter().copied());
             meant.extend(near);
-            let near = near.or_else(|| suggest::nearest(&entry.key, self.known.iter().copied()));
+            let known = || self.known.iter().copied();
+            let near = near
+                .or_else(|| suggest::nearest(&entry.key, known()))
+                .or_else(|| suggest::longer(&entry.key, known()));
             let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => {
@@ -344,6 +351,14 @@ impl<'a> Fields<'a> {
             self.reading.report(path, problem);
         }
         meant
+    }
+}
+
+/// The way out where a field is missing.
+fn given(table: &str, name: &str, doc: &str) -> String {
+    match doc.starts_with("what ") || doc.starts_with("how ") {
+        true if table.is_empty() => format!("`[{name}]` says {doc}"),
+        _ => format!("it must be given: {doc}"),
     }
 }
 

@@ -196,10 +196,14 @@ impl<'a> Item<'a> {
             fields.finish();
             return value;
         }
-        Item { at, doc, reading: &mut *reading }.custom("a table", serde_json::Value::Null, (), |_| None);
         let mut fields = Fields::new(At::Absent, reading);
         let value = read(&mut fields);
-        fields.finish();
+        let Fields { reading, known, .. } = fields;
+        let hint = match &at {
+            At::Node(node) => in_table(&reading.path_to(None), &node.value, &known),
+            _ => None,
+        };
+        Item { at, doc, reading }.custom_hinted("a table", serde_json::Value::Null, (), hint, |_| None);
         value
     }
 
@@ -295,6 +299,20 @@ fn as_sweep(path: &str, value: &Value, is_accepted: &dyn Fn(&Value) -> bool) -> 
     }
     let values: Vec<String> = items.iter().map(|item| item.value.display()).collect();
     Some(format!("to try each value, write `{path}={}` after the spec, or `[sweep] grid`", values.join(",")))
+}
+
+/// The way out where a value stands for the table that has it: a word for one of its keys, a layer's number for its first.
+fn in_table(path: &str, value: &Value, known: &[&'static str]) -> Option<String> {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    match value {
+        Value::String(word) if known.contains(&word.as_str()) => {
+            Some(format!("write `{name} = {{ {word} = {{ ... }} }}`"))
+        }
+        Value::Integer(_) | Value::Float(_) if path.starts_with("model.layers.") => {
+            Some(format!("write `{name} = {{ {} = {} }}`", known.first()?, value.display()))
+        }
+        _ => None,
+    }
 }
 
 /// The way out where a string holds what was expected.

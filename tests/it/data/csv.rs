@@ -205,16 +205,17 @@ fn numbers_are_classes_from_zero() {
     assert_eq!((made.classes, &made.train.targets[..]), (Some(3), &[2.0, 0.0, 1.0][..]));
     assert_eq!(made.preprocessing["target"], json!({ "name": "k", "classes": 3 }));
 
-    let folder = Folder::new("a,k\n1,1\n2,2\n3,4\n");
-    assert_eq!(
-        folder.problems(folder.spec("k"), Task::Classification),
-        "\
-target column `k`: classes are numbered 0, 1, 2, ... without a gap: found 1, 2, 4
-  --> rows.csv
-  hint: renumber them, or write words; for numbers instead of classes use `loss = \"mse\"`
-"
-    );
-    for bad in ["-1", "0.5"] {
+    // Other integers are mapped as words are.
+    for (labels, targets, classes) in
+        [([10, 2, 4], [2.0, 0.0, 1.0], ["2", "4", "10"]), ([1, -1, 1], [1.0, 0.0, 1.0], ["-1", "1", ""])]
+    {
+        let folder = Folder::new(format!("a,k\n1,{}\n2,{}\n3,{}.0\n", labels[0], labels[1], labels[2]));
+        let made = read(folder.spec("k"), Task::Classification);
+        let classes: Vec<_> = classes.into_iter().filter(|name| !name.is_empty()).collect();
+        assert_eq!((made.classes, &made.train.targets[..]), (Some(classes.len()), &targets[..]));
+        assert_eq!(made.preprocessing["target"], json!({ "name": "k", "classes": classes }));
+    }
+    for bad in ["-1e20", "0.5"] {
         let folder = Folder::new(format!("a,k\n1,0\n2,{bad}\n"));
         assert_eq!(
             folder.problems(folder.spec("k"), Task::Classification),
@@ -222,7 +223,7 @@ target column `k`: classes are numbered 0, 1, 2, ... without a gap: found 1, 2, 
                 "\
 `{bad}` in the target column `k` is no class
   --> rows.csv:3:3 | 2,{bad}
-  hint: classes are 0, 1, 2, ... or words; for numbers instead of classes use `loss = \"mse\"`
+  hint: classes are integers or words; for numbers instead of classes use `loss = \"mse\"`
 "
             )
         );

@@ -62,9 +62,10 @@ fn a_signal_keeps_the_products_that_were_done() {
             ("interrupted".into(), done.to_string())
         );
         let reason = format!("{name} after {done} of 2000000000 products");
-        let log = folder.text("run.log");
+        // Large counts have commas.
+        let log = folder.text("run.log").replace(',', "");
         assert!(log.lines().last().unwrap().ends_with(&reason), "{log}");
-        assert!(ended.stdout.contains(&format!(": {reason}\n")), "{ended:?}");
+        assert!(ended.stdout.replace(',', "").contains(&format!(": {reason}\n")), "{ended:?}");
         let missing = folder.table("transfers.csv").rows.is_empty();
         assert!(!missing, "what was moved is counted");
     }
@@ -88,7 +89,8 @@ fn a_signal_keeps_the_copies_that_were_done() {
     assert!(done < 4000 && counts.len() <= 2, "{counts:?}");
     assert_eq!((folder.summary("status"), folder.summary("steps")), ("interrupted".into(), done.to_string()));
     let reason = format!("SIGTERM after {done} of 4000 copies");
-    assert!(folder.text("run.log").trim_end().ends_with(&reason), "{}", folder.text("run.log"));
+    let log = folder.text("run.log").replace(',', "");
+    assert!(log.trim_end().ends_with(&reason), "{log}");
 }
 
 #[test]
