@@ -195,10 +195,10 @@ mod tests {
 
     #[test]
     fn missing_cells() {
-        for cell in ["", "NA", "na", "NaN", "NAN", "null", "NULL"] {
+        for cell in ["", "n/a", "N/A", "NA", "na", "NaN", "NAN", "null", "NULL"] {
             assert!(is_missing(cell), "{cell}");
         }
-        for cell in ["0", "None", "n/a", "-", "nano", "inf", "NAs"] {
+        for cell in ["0", "None", "-", "nano", "inf", "NAs"] {
             assert!(!is_missing(cell), "{cell}");
         }
     }
