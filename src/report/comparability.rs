@@ -2,31 +2,10 @@
 
 use super::{
     comparison::{Comparison, is_not_run},
-    differences::{self, Difference, Leaves},
+    differing::{AVAILABLE, THREADS},
     run::{Run, SAME_AS},
 };
 use crate::{record::of_build, units};
-
-/// Environment key: threads that computed.
-const THREADS: &str = "host.threads";
-
-/// Environment key: available threads.
-const AVAILABLE: &str = "host.available_threads";
-
-/// Environment keys that always differ and do not matter.
-const NOT_THE_MACHINE: [&str; 10] = [
-    "started",
-    "command",
-    "devices.requested",
-    "devices.used",
-    "devices.virtual",
-    "devices.timed_by",
-    "devices.sums",
-    "memory.available_bytes",
-    // Compared separately, among runs on the CPU.
-    THREADS,
-    AVAILABLE,
-];
 
 /// Environment keys that must be equal for comparable times.
 const DECIDES_TIMES: [&str; 7] = [
@@ -41,33 +20,6 @@ const DECIDES_TIMES: [&str; 7] = [
 
 /// As above, for runs with GPUs.
 const DECIDES_GPU_TIMES: [&str; 5] = ["model", "driver", "pcie", "power_limit_w", "mig"];
-
-/// The differing environment keys that matter. For runs on the CPU these include the threads that computed; the available
-/// threads are only mentioned.
-pub(super) fn differing(runs: &[Run]) -> Vec<Difference> {
-    let of = |so: &dyn Fn(&Run) -> bool| {
-        let so = runs.iter().enumerate().filter(|(_, run)| so(run));
-        let tables: Vec<(usize, &Leaves)> =
-            so.filter_map(|(place, run)| Some((place + 1, run.environment.as_ref()?))).collect();
-        differences::differences(&tables)
-    };
-    let mut environment = of(&|_| true);
-    environment.retain(|difference| {
-        let key = difference.key.as_str();
-        let is_gpu_of_some = key.starts_with("gpus.") && known_values(difference) < 2;
-        !is_gpu_of_some
-            && !NOT_THE_MACHINE.contains(&key)
-            && !key.starts_with("load.")
-            && !key.starts_with("during.")
-    });
-    let mut threads = of(&|run| run.figure("devices_used") == Some("cpu"));
-    threads.retain(|difference| [THREADS, AVAILABLE].contains(&difference.key.as_str()));
-    if threads.iter().any(|difference| difference.key == THREADS) {
-        environment.extend(threads);
-        environment.sort_by(|a, b| a.key.cmp(&b.key));
-    }
-    environment
-}
 
 /// A remark on runs that used equally many of different numbers of available threads: explains to a user who gave more
 /// threads why nothing changed.
@@ -88,11 +40,6 @@ fn idle_threads(runs: &[Run]) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// The distinct values over all runs.
-fn known_values(difference: &Difference) -> usize {
-    difference.values.iter().filter(|(value, _)| value.is_some()).count()
 }
 
 impl Comparison {

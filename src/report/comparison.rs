@@ -1,10 +1,11 @@
 //! The comparison of runs: axes, figures, ratios, curves and differences, before any of it is printed.
 
 use super::{
-    ReportError, comparability,
+    ReportError,
     configurations::{Configuration, configurations},
     curve::{self, Against, CurveDifference},
-    differences::{self, Difference, Leaves},
+    differences::Difference,
+    differing,
     find::{self, Found},
     lab::Findings,
     run::{DAMAGED, Run, SAME_AS},
@@ -66,8 +67,8 @@ pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
 impl Comparison {
     /// Without the curves, whose files may be large.
     pub(super) fn from_runs(runs: Vec<Run>) -> Self {
-        let spec = differing(&runs);
-        let environment = comparability::differing(&runs);
+        let spec = differing::spec(&runs);
+        let environment = differing::environment(&runs);
         Self {
             axes: axes(&runs, &spec),
             ratios: speeds::ratios(&runs.iter().map(speeds::speed).collect::<Vec<_>>()),
@@ -96,29 +97,6 @@ impl Comparison {
 /// Whether a trial was never started.
 pub(super) fn is_not_run(run: &Run) -> bool {
     matches!(run.status.as_str(), "skipped" | SAME_AS | DAMAGED)
-}
-
-/// Keys of the spec that differ. One that belongs to another kind of experiment is no difference of a run.
-fn differing(runs: &[Run]) -> Vec<Difference> {
-    let tables: Vec<(usize, &Leaves)> =
-        runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, run.spec.as_ref()?))).collect();
-    let mut found = differences::differences(&tables);
-    for difference in &mut found {
-        let kind = |place: &usize| runs[place - 1].kind();
-        let (with, without): (Vec<_>, Vec<_>) =
-            difference.values.drain(..).partition(|(value, _)| value.is_some());
-        let has_key =
-            |place: &usize| with.iter().flat_map(|(_, places)| places).any(|p| kind(p) == kind(place));
-        let lack = without.into_iter().flat_map(|(_, places)| places).filter(has_key);
-        let lack: Vec<usize> = lack.collect();
-        difference.values = with;
-        if !lack.is_empty() {
-            difference.values.push((None, lack));
-        }
-        difference.values.sort_by_key(|(_, places)| places.first().copied());
-    }
-    found.retain(|difference| difference.values.len() > 1);
-    found
 }
 
 /// The sweeps' axes in order; where a run of its own is among them, also what differs between the specs.

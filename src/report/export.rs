@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{comparison::Comparison, curve::CurveDifference, grid, run::Run};
+use super::{columns, comparison::Comparison, curve::CurveDifference, run::Run};
 use crate::record::summary_columns;
 
 /// The formats of an export.
@@ -105,7 +105,7 @@ impl Comparison {
     }
 
     fn markdown(&self) -> String {
-        let columns = grid::columns(self, "run", 1);
+        let columns = columns::columns(self, "run", 1);
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let safe = |cell: &String| cell.replace('|', "\\|");
         let mut text = line(columns.iter().map(|column| safe(&column.title)).collect());

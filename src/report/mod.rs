@@ -1,11 +1,13 @@
 //! Tables and comparisons of run folders. Reads files only, never live objects.
 
+mod columns;
 mod comparability;
 mod comparison;
 mod configurations;
 mod csv_file;
 mod curve;
 mod differences;
+mod differing;
 mod error;
 mod export;
 mod find;

@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError, comparability::is_debug, comparison::Comparison, configurations::has_repeats, grid,
+    ReportError, columns, comparability::is_debug, comparison::Comparison, configurations::has_repeats, grid,
     lab::Findings, noise, policies, repeats::Repeats, run::Run, sweep, verdict,
 };
 use crate::{
@@ -26,7 +26,7 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
         Repeats::new(runs, configurations).table(width)
     } else {
         // Numbered as the trials' folders are, from 0.
-        let mut columns = grid::columns(&comparison, "trial", 0);
+        let mut columns = columns::columns(&comparison, "trial", 0);
         columns.retain(|column| !matches!(column.title.as_str(), "h2d" | "d2h" | "logging"));
         // A trial's axes identify it better than its number.
         grid::table(&columns, 1 + comparison.axes.len(), width)

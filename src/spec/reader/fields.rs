@@ -5,10 +5,7 @@ use std::fmt::Display;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{
-    At, Choices, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment,
-    choice::{append_description, plain},
-};
+use super::{At, Choices, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment, append_description, plain};
 use crate::spec::{
     problem::Problem,
     suggest,
@@ -27,8 +24,26 @@ pub(in crate::spec) struct Fields<'a> {
     opaque: bool,
 }
 
+impl<'a> Item<'a> {
+    /// A table whose fields `read` names.
+    pub fn table<T>(self, read: impl FnOnce(&mut Fields<'a>) -> T) -> T {
+        let Self { at, doc, reading } = self;
+        if let At::Node(Node { value: Value::Table(_), .. }) | At::Absent | At::Schema(_) = at {
+            let mut fields = Fields::new(at, reading);
+            let value = read(&mut fields);
+            fields.finish();
+            return value;
+        }
+        Item { at, doc, reading: &mut *reading }.custom("a table", serde_json::Value::Null, (), |_| None);
+        let mut fields = Fields::new(At::Absent, reading);
+        let value = read(&mut fields);
+        fields.finish();
+        value
+    }
+}
+
 impl<'a> Fields<'a> {
-    pub(super) fn new(at: At<'a>, reading: &'a mut Reading) -> Self {
+    fn new(at: At<'a>, reading: &'a mut Reading) -> Self {
         let mut fields = Self { at, reading, known: Vec::new(), missing: Vec::new(), opaque: false };
         if let At::Schema(schema) = &mut fields.at {
             schema.insert("type".into(), "object".into());
@@ -301,7 +316,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Tells what was written and not named, and what was named and not written.
-    pub(super) fn finish(mut self) {
+    fn finish(mut self) {
         let At::Node(Node { value: Value::Table(table), span }) = self.at else { return };
         let meant = if self.opaque { Vec::new() } else { self.report_unknown(table) };
         let path = self.reading.path_to(None);

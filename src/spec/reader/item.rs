@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, path::PathBuf};
 
 use serde_json::json;
 
-use super::{At, Fields, Json, Reading, Segment, choice::plain, range::Range};
+use super::{At, Json, Reading, Segment, plain, range::Range};
 use crate::spec::{
     problem::Problem,
     tree::{self, Node, Span, Value},
@@ -185,22 +185,6 @@ impl<'a> Item<'a> {
             return self.custom(example, serde_json::Value::Null, stand_in, |_| None);
         }
         <[T; N]>::try_from(self.list(N..=N, &mut read)).unwrap_or(stand_in)
-    }
-
-    /// A table whose fields `read` names.
-    pub fn table<T>(self, read: impl FnOnce(&mut Fields<'a>) -> T) -> T {
-        let Self { at, doc, reading } = self;
-        if let At::Node(Node { value: Value::Table(_), .. }) | At::Absent | At::Schema(_) = at {
-            let mut fields = Fields::new(at, reading);
-            let value = read(&mut fields);
-            fields.finish();
-            return value;
-        }
-        Item { at, doc, reading: &mut *reading }.custom("a table", serde_json::Value::Null, (), |_| None);
-        let mut fields = Fields::new(At::Absent, reading);
-        let value = read(&mut fields);
-        fields.finish();
-        value
     }
 
     /// A value that `read` takes or refuses; a refused one is told as not what was `expected`.
