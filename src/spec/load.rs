@@ -44,7 +44,7 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
 /// Reads a spec file, applies `overrides` and reads every trial.
 ///
 /// # Errors
-/// All that is wrong, whether in the file or in an override; problems that several trials share are told once.
+/// All that is wrong, whether in the file or in an override; problems that several trials share are reported once.
 pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
     let text = read_text(path).map_err(|p| Failure::new(vec![*p]))?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -162,7 +162,7 @@ struct Loader<'a> {
     folder: &'a Path,
     base: Table,
     sweep: Sweep,
-    /// Of the kind of spec, where it was needed.
+    /// The schema of this kind of spec, once it was needed.
     schema: OnceCell<reader::Json>,
 }
 

@@ -336,7 +336,7 @@ impl<'a> Fields<'a> {
         let mut meant = Vec::new();
         let free: Vec<&'static str> = self.known.iter().copied().filter(|k| table.get(k).is_none()).collect();
         let unknown = table.entries.iter().filter(|e| !self.known.contains(&e.key.as_str()));
-        // Beyond that nothing is told.
+        // More problems are not reported.
         for entry in unknown.take(MAX_PROBLEMS) {
             let near = suggest::nearest(&entry.key, free.iter().copied());
             meant.extend(near);

@@ -187,7 +187,7 @@ impl<'a> Item<'a> {
         <[T; N]>::try_from(self.list(N..=N, &mut read)).unwrap_or(stand_in)
     }
 
-    /// A value that `read` takes or refuses; a refused one is told as not what was `expected`.
+    /// A value that `read` takes or refuses; a refused one is reported as not what was `expected`.
     pub fn custom<T>(
         self,
         expected: &str,

@@ -5,8 +5,8 @@
 //! its default), and over nothing at all to write the JSON Schema. So what is accepted and what is documented cannot
 //! part.
 //!
-//! **Reading never stops.** A wrong value is told and replaced by a stand-in, so that all problems of a spec come at
-//! once; what was read leaves the reader only where nothing was told.
+//! **Reading never stops.** A wrong value is reported and replaced by a stand-in, so that all problems of a spec come at
+//! once; what was read leaves the reader only where nothing was reported.
 
 mod choice;
 mod declare;
