@@ -5,7 +5,6 @@ use crate::spec::lab::Order;
 /// Norms of consecutive products that have reached the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Norms {
-    /// The device.
     pub device: String,
     /// m, k, n.
     pub shape: [usize; 3],
@@ -18,7 +17,6 @@ pub struct Norms {
 /// All devices have done their products of a shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Together {
-    /// Names of the devices.
     pub devices: Vec<String>,
     /// How they shared the time.
     pub order: Order,
@@ -31,13 +29,11 @@ pub struct Together {
 /// A row of `matmul.csv`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProductRow {
-    /// The device's name.
     pub device: String,
     /// How the devices shared the time.
     pub order: Order,
     /// m, k, n.
     pub shape: [usize; 3],
-    /// Products.
     pub count: u64,
     /// All of them, norms and log included.
     pub total_s: f64,
@@ -63,19 +59,15 @@ impl ProductRow {
 /// A row of `transfer.csv`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyRow {
-    /// The memory that is read.
     pub from: String,
-    /// The memory that is written.
     pub to: String,
     /// What the host's memory is to the device, where it takes part.
     pub memory: Option<&'static str>,
     /// Of one copy.
     pub bytes: u64,
-    /// Copies.
     pub count: u64,
     /// Of one copy, until the device has done it.
     pub mean_s: f64,
-    /// The median.
     pub p50_s: f64,
 }
 
@@ -95,11 +87,9 @@ pub struct StepRow {
     pub op: &'static str,
     /// As a person would write it: `Z = X.copy(virtual:1)`.
     pub expression: String,
-    /// What the result is called.
     pub name: Option<String>,
     /// Where the result lives.
     pub device: Option<String>,
-    /// Its shape.
     pub shape: Option<Vec<usize>>,
     /// The type of its numbers.
     pub dtype: Option<&'static str>,
@@ -107,7 +97,6 @@ pub struct StepRow {
     pub bytes: Option<u64>,
     /// Bytes that the step copied between memories.
     pub copied_bytes: u64,
-    /// How it ended.
     pub status: StepStatus,
     /// The error, or why it was skipped.
     pub message: Option<String>,
@@ -120,7 +109,6 @@ pub struct StepRow {
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepStatus {
-    /// Done.
     Done,
     /// A copy to where the tensor is: the same tensor, nothing moved.
     Same,

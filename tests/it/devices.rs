@@ -247,7 +247,7 @@ fn a_sweep_over_devices_runs_what_is_there_and_nothing_twice() {
     let end = ended.stdout.split("more devices\n").nth(1).unwrap_or_else(|| panic!("{}", ended.stdout));
     for words in [
         "  2 virtual GPUs: all-reduce is ",
-        "  no speed-up is told: virtual devices share one processor, so their times say nothing of real ones\n",
+        "  no speed-up is shown: virtual devices share one processor, so their times say nothing about real ones\n",
     ] {
         assert!(end.contains(words), "{end}");
     }

@@ -187,7 +187,7 @@ fn the_end_of_a_sweep() {
      gpu:0 gpu:1          32.00   400 µs  80.00 k  0.0 %  0.0 %
 
       2 GPUs: the time of its all-reduce is not known: `devices.engine=launch` measures it
-      no speed-up is told: no trial ran on one GPU, which the others could be held against
+      no speed-up is shown: no trial ran on one GPU to compare the others with
 
       trial 1 same_as: equals trial 0 in all but the request
       trial 3 unfinished: still running, or killed
