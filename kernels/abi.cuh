@@ -24,6 +24,7 @@ enum Kind {
     OP_ACCUMULATE,
     OP_WATCH,
     OP_ZERO,
+    OP_ADD,
     OP_LAYER_NORM,
     OP_LAYER_NORM_BACKWARD,
     OP_LAYER_NORM_GRADIENT
@@ -54,6 +55,7 @@ enum Flag {
     FLAG_MOMENTUM = 1 << 6,  // The update keeps a momentum.
     FLAG_NESTEROV = 1 << 7,  // Nesterov's form of it.
     FLAG_DECOUPLED = 1 << 8,  // Weight decay shrinks the weights themselves.
+    FLAG_SQUARED = 1 << 9,  // A norm without its root: the sum of squares.
 };
 
 const u64 NONE = ~0ull;
@@ -127,6 +129,7 @@ static_assert(sizeof(Run) == 128, "as the host has it");
     case OP_ACCUMULATE: return accumulate_op(op, arena, run, s); \
     case OP_WATCH: return watch_op(op, arena, run, s); \
     case OP_ZERO: return zero_op(op, arena, run, s); \
+    case OP_ADD: return add_op(op, arena, run, s); \
     case OP_LAYER_NORM: return layer_norm_op(op, arena, run, s); \
     case OP_LAYER_NORM_BACKWARD: return layer_norm_backward_op(op, arena, run, s); \
     case OP_LAYER_NORM_GRADIENT: return layer_norm_gradient_op(op, arena, run, s);

@@ -297,9 +297,3 @@ extern "C" __global__ void __launch_bounds__(256, 2) op_weight_gradient(Op op, f
     if (c.n > SLIM && c.m > SLIM) tiled<true, false>(c);
     else slim_columns(c);
 }
-
-// C = A B of plain matrices [m, k] and [k, n].
-extern "C" __global__ void __launch_bounds__(256, 2) tensor_matmul(const float* a, const float* b, float* c, int m, int k,
-                                                                int n, int flags) {
-    tiled<false, false>(Product{a, b, m, k, n, flags, k, 1, n, 1, 0, 0, 0, 0, false, 0.0f, c});
-}

@@ -3,13 +3,14 @@
 // The order is that of the scope's `sum`: strided sums of threads, shuffles of warps, warps of a block, blocks in order.
 // No float is added atomically, so equal launches give equal bits.
 
-// Reads n. Places: of, cell. A thread owns every threads-th element.
+// Reads n, flags. Places: of, cell. A thread owns every threads-th element.
 template <class S>
 __device__ void norm_op(const Op& op, float* arena, const Run& run, S s) {
     const float* of = arena + op.at[0];
     float* cell = arena + op.at[1];
+    bool squared = op.flags & FLAG_SQUARED;
     s.sum(run.partial, op.n, [=](u64 i) { return (double)of[i] * of[i]; },
-          [=](double total) { *cell = (float)sqrt(total); });
+          [=](double total) { *cell = (float)(squared ? total : sqrt(total)); });
 }
 
 // Reads n, scale. Places: of, cell. A thread owns every threads-th element.

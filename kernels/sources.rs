@@ -18,6 +18,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("adam.cu", include_str!("adam.cu")),
     ("rmsprop.cu", include_str!("rmsprop.cu")),
     ("zero.cu", include_str!("zero.cu")),
+    ("add.cu", include_str!("add.cu")),
     ("log.cu", include_str!("log.cu")),
     ("tensor.cu", include_str!("tensor.cu")),
     ("peer.cu", include_str!("peer.cu")),

@@ -1,4 +1,4 @@
-// Operations on whole tensors, outside of programs: fill, copy, add, sums, norms, and a digest to compare devices' memory.
+// Operations on whole tensors, outside of programs: fill, copy, and a digest to compare devices' memory.
 
 // A thread owns every threads-th element.
 extern "C" __global__ void tensor_fill(float* x, u64 n, float value) {
@@ -10,25 +10,6 @@ extern "C" __global__ void tensor_fill(float* x, u64 n, float value) {
 extern "C" __global__ void tensor_copy(const float* x, float* y, u64 n) {
     Launch s;
     for (u64 i = s.thread; i < n; i += s.threads) y[i] = x[i];
-}
-
-// y = a + b. A thread owns every threads-th element.
-extern "C" __global__ void tensor_add(const float* a, const float* b, float* y, u64 n) {
-    Launch s;
-    for (u64 i = s.thread; i < n; i += s.threads) y[i] = a[i] + b[i];
-}
-
-// y += bias, to every row. A thread owns every threads-th element.
-extern "C" __global__ void tensor_add_rows(float* y, const float* bias, u64 n, u64 width) {
-    Launch s;
-    for (u64 i = s.thread; i < n; i += s.threads) y[i] += bias[i % width];
-}
-
-// out = the sum of squares of x, the trace of M M^T (mode 0); its root, the Frobenius norm of M (1); or the sum of x (2).
-// `partial` is as in Run. A thread owns every threads-th element.
-extern "C" __global__ void tensor_reduce(const float* x, u64 n, int mode, double* partial, float* out) {
-    Launch().sum(partial, n, [=](u64 i) { return mode == 2 ? (double)x[i] : (double)x[i] * x[i]; },
-                 [=](double total) { *out = (float)(mode == 1 ? sqrt(total) : total); });
 }
 
 // SplitMix64's finalizer over an element's bits and index, as in device::digest: equal memory has equal digests, and

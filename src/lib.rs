@@ -26,7 +26,6 @@
 //! | [`program`] | a training step as data: layers, loss and optimizer lowered to ops over planned buffers |
 //! | [`plan`] | what will happen: devices and engine chosen, shapes inferred, programs lowered, bytes and FLOPs counted |
 //! | [`device`] | memory, copies, running a program; the ledger that counts every transfer and every wait |
-//! | `tensor` | tensors on a device: made, shown, copied, added, multiplied; nothing crosses a device by itself |
 //! | [`data`] | sources (synthetic, csv, idx, npy) and the order of rows |
 //! | `event` | all that the outside may learn about a run |
 //! | [`train`] | the loop: blocks of steps, validation, stopping; it formats nothing |
@@ -59,7 +58,6 @@ pub mod record;
 pub mod report;
 mod run;
 pub mod spec;
-mod tensor;
 pub mod train;
 pub mod units;
 

@@ -36,18 +36,19 @@ pub fn describe(trial: &LabTrial) -> String {
                 format!("{}; each {}", sizes.join(", "), units::counted(transfer.count, "time")),
             );
         }
-        (Lab::Tensors(tour), Work::Tensors(steps)) => {
-            let lines = tour.step.iter().zip(steps).enumerate().map(|(i, (step, plan))| {
+        (Lab::Tensors(tour), Work::Tensors(tensors)) => {
+            let lines = tour.step.iter().zip(&tensors.steps).enumerate().map(|(i, (step, plan))| {
                 let name = step.name.as_deref().map(|name| format!("{name} = ")).unwrap_or_default();
-                let place = plan.place.map(|place| format!(" on {place}")).unwrap_or_default();
-                let shape = plan.shape.as_ref().map(|shape| format!(" {shape:?}")).unwrap_or_default();
+                let value = plan.result.map(|value| &tensors.values[value]);
+                let value = value.map(|value| format!(" {:?} on {}", value.shape, value.device));
+                let value = value.unwrap_or_default();
                 let end = match &plan.outlook {
                     Outlook::Done => String::new(),
-                    Outlook::Raises => ": raises the error that it declares".to_owned(),
+                    Outlook::Raises(_) => ": raises the error that it declares".to_owned(),
                     Outlook::DoesNotRaise => ": declares an error that it will not raise".to_owned(),
                     Outlook::Skipped(reason) => format!(": skipped: {reason}"),
                 };
-                format!("{:>2}. {name}{}{shape}{place}{end}", i + 1, step.op.name())
+                format!("{:>2}. {name}{}{value}{end}", i + 1, step.op.name())
             });
             page.list("steps", lines);
         }

@@ -14,7 +14,6 @@ mod error;
 mod ledger;
 mod probe;
 mod trace;
-mod traffic;
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +22,6 @@ pub use clock::{Clock, ClockCost, PhaseSummary};
 pub use error::DeviceError;
 pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
-pub use traffic::{Route, Traffic};
 
 use crate::program::{Accumulator, BufferId, Hyper, Slice};
 

@@ -1,17 +1,20 @@
 //! Products of random matrices, their norms, and when those are brought to the host.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
-use super::{Emit, LabError, Sums, go_on};
+use super::{Emit, LabError, Sums, device::Device, go_on, tensors::uniform};
 use crate::{
-    device::{Purpose, backend::Reduction},
+    device::{Purpose, backend::Handle},
     event::{Event, Norms, ProductRow, Together},
-    plan::lab::LabTrial,
+    op::{BufferId, Mean, Op, Slice, SquareSum, Zero},
+    plan::lab::{LabTrial, product},
     spec::{
         Lab, Policy,
         lab::{Matmul, Norm, Order},
     },
-    tensor::{Device, Devices, Tensor},
     train::StopFlag,
 };
 
@@ -19,43 +22,41 @@ pub fn run(
     trial: &LabTrial,
     shapes: &[[usize; 3]],
     kept: usize,
-    devices: &Devices,
+    devices: &mut [Device],
     stop: &StopFlag,
     emit: Emit<'_>,
     sums: &mut Sums,
 ) -> Result<(), LabError> {
     let Lab::Matmul(matmul) = &trial.spec.lab else { return Ok(()) };
     let policy = trial.spec.logging.as_ref().map_or(Policy::Off, |logging| logging.policy);
-    let names = trial.devices.used_names();
     for (index, shape) in shapes.iter().enumerate() {
-        let mut jobs = Vec::with_capacity(names.len());
-        for name in &names {
+        let mut jobs: Vec<Job<'_>> = Vec::with_capacity(devices.len());
+        for device in by_use(devices, trial) {
             go_on(stop)?;
-            let job = Job { matmul, policy, kept, seed: trial.spec.seed, index: index as u64, stop, emit };
-            jobs.push(job.ready(devices.get(name)?, *shape)?);
+            let job = Job { device, matmul, policy, kept, shape: *shape, stop, emit, blocks: Vec::new() };
+            jobs.push(job.ready(trial.spec.seed, index as u64)?);
         }
         let begun = Instant::now();
-        let ends: Vec<End> = match matmul.order {
+        let mut ends: Vec<End> = Vec::with_capacity(jobs.len());
+        match matmul.order {
             Order::Sequential => {
-                let mut ends: Vec<End> = Vec::with_capacity(jobs.len());
-                for job in &jobs {
+                for job in &mut jobs {
                     if ends.last().is_none_or(|end| end.halt.is_none()) {
                         ends.push(job.run());
                     }
                 }
-                ends
             }
-            Order::Concurrent => std::thread::scope(|scope| {
-                // Collected first: a lazy one would wait for each thread before it starts the next.
-                let threads: Vec<_> = jobs.iter().map(|job| (job, scope.spawn(|| job.run()))).collect();
-                let lost = |job: &Ready<'_>| LabError::Lost { device: job.device.name().to_owned() };
-                let end = |(job, thread): (&Ready<'_>, std::thread::ScopedJoinHandle<'_, End>)| {
-                    thread.join().unwrap_or_else(|_| End { row: None, halt: Some(lost(job)) })
-                };
-                threads.into_iter().map(end).collect()
+            Order::Concurrent => thread::scope(|scope| {
+                let started: Vec<_> = jobs
+                    .iter_mut()
+                    .map(|job| (job.device.name().to_owned(), scope.spawn(|| job.run())))
+                    .collect();
+                let lost = |device| End { row: None, halt: Some(LabError::Lost { device }) };
+                ends.extend(started.into_iter().map(|(name, t)| t.join().unwrap_or_else(|_| lost(name))));
             }),
-        };
+        }
         let wall = begun.elapsed();
+        devices.iter_mut().for_each(Device::clear);
         sums.work += wall;
         let mut halt = None;
         // One that halted takes nothing from the others.
@@ -70,69 +71,74 @@ pub fn run(
         if let Some(halt) = halt {
             return Err(halt);
         }
-        let wall_s = wall.as_secs_f64();
-        let together = Together { devices: names.clone(), order: matmul.order, shape: *shape, wall_s };
-        emit(Event::Together(together))?;
+        let (devices, wall_s) = (trial.devices.used_names(), wall.as_secs_f64());
+        emit(Event::Together(Together { devices, order: matmul.order, shape: *shape, wall_s }))?;
     }
     Ok(())
 }
 
-/// What is to be done on one device.
+/// The devices in the order in which the spec names them.
+fn by_use<'a>(devices: &'a mut [Device], trial: &LabTrial) -> Vec<&'a mut Device> {
+    let place = |device: &Device| trial.devices.used.iter().position(|id| *id == device.id());
+    let mut used: Vec<_> = devices.iter_mut().filter_map(|device| Some((place(device)?, device))).collect();
+    used.sort_by_key(|(place, _)| *place);
+    used.into_iter().map(|(_, device)| device).collect()
+}
+
+/// The products of a shape on one device.
 struct Job<'a> {
+    device: &'a mut Device,
     matmul: &'a Matmul,
     policy: Policy,
+    /// Norms that the device keeps.
     kept: usize,
-    seed: u64,
-    index: u64,
+    shape: [usize; 3],
     stop: &'a StopFlag,
     emit: Emit<'a>,
+    /// The factors, the product, norms that have not left the device, and one cell for their sum.
+    blocks: Vec<Handle>,
 }
 
-/// The same, with everything on the device.
-struct Ready<'a> {
-    job: Job<'a>,
-    device: Device,
-    shape: [usize; 3],
-    a: Tensor,
-    b: Tensor,
-    product: Tensor,
-    /// Norms that have not left the device.
-    norms: Tensor,
-}
-
-impl<'a> Job<'a> {
-    /// Puts the factors on the device and multiplies once: what only the first product costs is not measured.
-    fn ready(self, device: &Device, [m, k, n]: [usize; 3]) -> Result<Ready<'a>, LabError> {
-        let a = Tensor::rand(device, &[m, k], self.seed, 2 * self.index)?;
-        let b = Tensor::rand(device, &[k, n], self.seed, 2 * self.index + 1)?;
-        let product = a.matmul(&b)?;
-        let norms = Tensor::zeros(device, &[if self.reduction().is_some() { self.kept } else { 0 }])?;
-        device.synchronize(Purpose::Tensor)?;
-        Ok(Ready { job: self, device: device.clone(), shape: [m, k, n], a, b, product, norms })
-    }
-
-    fn reduction(&self) -> Option<Reduction> {
-        match self.matmul.norm {
-            Norm::Frobenius => Some(Reduction::Frobenius),
-            Norm::Trace => Some(Reduction::Trace),
-            Norm::None => None,
-        }
-    }
-}
-
-/// What came of a device's products of a shape.
+/// What became of a device's products of a shape.
 struct End {
     /// Those that were done, where that is known.
     row: Option<ProductRow>,
     halt: Option<LabError>,
 }
 
-impl Ready<'_> {
-    fn run(&self) -> End {
-        let mut log = Log { ready: self, taken: 0, time: Duration::ZERO, sum: 0.0 };
+impl Job<'_> {
+    /// Puts the factors on the device and multiplies once: what only the first product costs is not measured.
+    fn ready(mut self, seed: u64, index: u64) -> Result<Self, LabError> {
+        let [m, k, n] = self.shape;
+        let norms = if self.matmul.norm == Norm::None { 0 } else { self.kept };
+        let (a, b) = (uniform(seed, 2 * index, m * k), uniform(seed, 2 * index + 1, k * n));
+        self.blocks = vec![
+            self.device.holding(Purpose::Tensor, &a)?,
+            self.device.holding(Purpose::Tensor, &b)?,
+            self.device.alloc(m * n, f32::NAN)?,
+            self.device.alloc(norms, 0.0)?,
+            self.device.alloc(1, 0.0)?,
+        ];
+        let product = self.product();
+        self.device.run(&product, &self.blocks)?;
+        self.device.synchronize(Purpose::Tensor)?;
+        Ok(self)
+    }
+
+    /// The whole of a block.
+    fn slice(&self, block: usize) -> Slice {
+        Slice { buffer: BufferId(block), offset: 0, len: self.blocks[block].len }
+    }
+
+    fn product(&self) -> Op {
+        product([0, 1, 2].map(|block| self.slice(block)), self.shape)
+    }
+
+    fn run(&mut self) -> End {
+        let mut log = Log::default();
         let (begun, mut done) = (Instant::now(), 0);
         let ended = self.multiply(&mut log, &mut done);
-        // Of a device that failed nothing more is to be had; a signal takes nothing from what was done before it.
+        // A device that failed gives nothing more; a signal takes nothing from what was done before it.
         let settled = match ended {
             Ok(()) | Err(LabError::Interrupted) => self.settle(&mut log, done),
             Err(e) => return End { row: None, halt: Some(e) },
@@ -141,10 +147,10 @@ impl Ready<'_> {
         if let Err(e) = settled {
             return End { row: None, halt: Some(e) };
         }
-        let logs = self.job.reduction().is_some() && self.job.policy != Policy::Off;
+        let logs = self.matmul.norm != Norm::None && self.policy != Policy::Off;
         let row = ProductRow {
             device: self.device.name().to_owned(),
-            order: self.job.matmul.order,
+            order: self.matmul.order,
             shape: self.shape,
             count: done,
             total_s,
@@ -155,79 +161,70 @@ impl Ready<'_> {
     }
 
     /// The products, and the norm of each; `done` counts them.
-    fn multiply(&self, log: &mut Log<'_>, done: &mut u64) -> Result<(), LabError> {
-        let Self { job, .. } = self;
-        let reduction = job.reduction();
-        while *done < job.matmul.count {
-            go_on(job.stop)?;
-            self.a.matmul_into(&self.b, &self.product)?;
-            if let Some(reduction) = reduction {
-                let slot = if job.policy == Policy::Off { 0 } else { log.taken };
-                self.product.reduce_into(reduction, &self.norms, slot)?;
-            }
+    fn multiply(&mut self, log: &mut Log, done: &mut u64) -> Result<(), LabError> {
+        let product = self.product();
+        let (of, norms, root) = (self.slice(2), self.slice(3), self.matmul.norm == Norm::Frobenius);
+        while *done < self.matmul.count {
+            go_on(self.stop)?;
+            self.device.run(&product, &self.blocks)?;
             *done += 1;
-            if reduction.is_some() {
-                log.take(*done)?;
+            if self.matmul.norm == Norm::None {
+                continue;
+            }
+            let cell = norms.part(log.taken..log.taken + 1);
+            self.device.run(&SquareSum { of, cell, root }.into(), &self.blocks)?;
+            if self.policy != Policy::Off {
+                log.taken += 1;
+            }
+            if log.taken == self.kept {
+                self.device.synchronize(Purpose::Log)?;
+                self.flush(log, *done)?;
             }
         }
         Ok(())
     }
 
     /// Waits for products that are still computed, which is no part of the log, and brings the last norms.
-    fn settle(&self, log: &mut Log<'_>, done: u64) -> Result<(), LabError> {
+    fn settle(&mut self, log: &mut Log, done: u64) -> Result<(), LabError> {
         self.device.synchronize(Purpose::Tensor)?;
-        log.flush(done)
-    }
-}
-
-/// Brings norms to the host, as the policy says.
-struct Log<'a> {
-    ready: &'a Ready<'a>,
-    /// Norms on the device that were not brought yet.
-    taken: usize,
-    time: Duration,
-    sum: f64,
-}
-
-impl Log<'_> {
-    /// One more norm is on the device; `last` is its number.
-    fn take(&mut self, last: u64) -> Result<(), LabError> {
-        if self.ready.job.policy == Policy::Off {
-            return Ok(());
-        }
-        self.taken += 1;
-        if self.taken < self.ready.job.kept {
-            return Ok(());
-        }
-        self.ready.device.synchronize(Purpose::Log)?;
-        self.flush(last)
+        self.flush(log, done)
     }
 
-    /// Brings what has not been brought, and tells it.
-    fn flush(&mut self, last: u64) -> Result<(), LabError> {
-        if self.taken == 0 {
+    /// Brings the norms that the device has kept to the host and reports them; `last` is the number of the last.
+    fn flush(&mut self, log: &mut Log, last: u64) -> Result<(), LabError> {
+        if log.taken == 0 {
             return Ok(());
         }
         let begun = Instant::now();
-        let Ready { job, device, norms, shape, .. } = self.ready;
-        let values = if job.policy == Policy::PerEpoch {
+        let (norms, cell) = (self.slice(3), self.slice(4));
+        let values = if self.policy == Policy::PerEpoch {
             // The rest of the block is 0 and adds nothing.
-            let sum = norms.reduce(Reduction::Sum)?;
-            let mut cell = [0.0];
-            sum.read(Purpose::Log, 0, &mut cell)?;
-            norms.fill(0.0)?;
-            self.sum += f64::from(cell[0]);
-            vec![(f64::from(cell[0]) / self.taken as f64) as f32]
+            self.device.run(&Mean { of: norms, cell, scale: 1.0 }.into(), &self.blocks)?;
+            let sum = f64::from(self.device.values(Purpose::Log, self.blocks[4])?[0]);
+            self.device.run(&Zero { of: norms }.into(), &self.blocks)?;
+            log.sum += sum;
+            vec![(sum / log.taken as f64) as f32]
         } else {
-            let mut values = vec![0.0; self.taken];
-            norms.read(Purpose::Log, 0, &mut values)?;
-            self.sum += values.iter().map(|v| f64::from(*v)).sum::<f64>();
+            let mut values = vec![0.0; log.taken];
+            self.device.read(Purpose::Log, self.blocks[3], &mut values)?;
+            log.sum += values.iter().map(|v| f64::from(*v)).sum::<f64>();
             values
         };
-        self.taken = 0;
-        let norms = Norms { device: device.name().to_owned(), shape: *shape, last, values };
-        (job.emit)(Event::Norms(norms))?;
-        self.time += begun.elapsed();
+        log.taken = 0;
+        let (device, shape) = (self.device.name().to_owned(), self.shape);
+        (self.emit)(Event::Norms(Norms { device, shape, last, values }))?;
+        log.time += begun.elapsed();
         Ok(())
     }
+}
+
+/// Norms on their way to the host.
+#[derive(Default)]
+struct Log {
+    /// On the device, not yet brought.
+    taken: usize,
+    /// Time spent on bringing norms.
+    time: Duration,
+    /// Of all that were brought.
+    sum: f64,
 }

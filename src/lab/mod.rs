@@ -1,23 +1,28 @@
 //! The lab: experiments on the machine itself. Products of matrices and what their log costs, copies between memories,
 //! a tour of tensors. It emits events and formats nothing.
 //!
-//! May use [`crate::tensor`], [`crate::plan`], [`crate::event`] and [`crate::train`]'s stop flag.
+//! May use [`crate::device`], [`crate::plan`], [`crate::event`] and [`crate::train`]'s stop flag.
 
+mod device;
 mod matmul;
+mod show;
+mod tensor_file;
 mod tensors;
 mod transfer;
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
+
+pub use device::Device;
+pub use tensor_file::TensorFile;
 
 use crate::{
-    device::{DeviceError, Route, backend::Backend, cpu::HostBackend},
-    event::{Event, Level, Outcome, Status, Transfer},
+    device::DeviceError,
+    event::{Event, Level, Outcome, Status},
     plan::{
         DeviceId,
         lab::{LabTrial, Work},
     },
     spec::Lab,
-    tensor::{Devices, TensorError},
     train::{Closed, StopFlag},
 };
 
@@ -28,10 +33,16 @@ pub type Emit<'a> = &'a (dyn Fn(Event) -> Result<(), Closed> + Sync);
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     #[error(transparent)]
-    Tensor(#[from] TensorError),
+    Device(#[from] DeviceError),
+    /// A file of tensors cannot be read or written.
+    #[error("{0}")]
+    File(String),
     /// A step did not do what it declares.
     #[error("{0}")]
     Step(String),
+    /// A device of the plan that was not opened; a defect of this program.
+    #[error("`{0}` was not opened")]
+    NoDevice(DeviceId),
     /// A thread of the lab ended unexpectedly.
     #[error("the thread that drives `{device}` ended unexpectedly")]
     Lost { device: String },
@@ -51,43 +62,20 @@ impl From<Closed> for LabError {
 ///
 /// # Errors
 /// Where one cannot be used.
-pub fn devices(trial: &LabTrial) -> Result<Devices, DeviceError> {
-    // The host takes part in every copy, whether or not it computes.
-    let mut places = vec![DeviceId::Cpu];
-    let others = trial.devices.used.iter().chain(trial.memory.iter().map(|(place, _)| place));
-    for place in others {
-        if !places.contains(place) {
-            places.push(*place);
-        }
-    }
-    let backend = |place: DeviceId| -> Result<Box<dyn Backend>, DeviceError> {
-        match place {
-            DeviceId::Cpu => Ok(Box::new(HostBackend::cpu(trial.threads))),
-            DeviceId::Virtual(i) => Ok(Box::new(HostBackend::virtual_gpu(i))),
-            DeviceId::Gpu(ordinal) => gpu(ordinal),
-        }
-    };
-    Ok(Devices::new(places.into_iter().map(backend).collect::<Result<_, _>>()?))
-}
-
-#[cfg(feature = "cuda")]
-fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, DeviceError> {
-    use crate::device::cuda;
-
-    let unusable = |why| DeviceError::Unusable { device: format!("gpu:{ordinal}"), why };
-    let found = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
-    let gpu = found.ok_or_else(|| unusable("it is no longer there".into()))?;
-    Ok(Box::new(cuda::CudaBackend::open(gpu)?))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, DeviceError> {
-    let why = "this program was built without its feature `cuda`".into();
-    Err(DeviceError::Unusable { device: format!("gpu:{ordinal}"), why })
+pub fn devices(trial: &LabTrial) -> Result<Vec<Device>, DeviceError> {
+    let held = trial.memory.iter().map(|(device, _)| device);
+    let all: BTreeSet<DeviceId> = trial.devices.used.iter().chain(held).copied().collect();
+    all.into_iter().map(|device| Device::open(device, trial.threads)).collect()
 }
 
 /// Runs a trial. Files that steps save go to `folder`.
-pub fn run(trial: &LabTrial, devices: &Devices, folder: &Path, stop: &StopFlag, emit: Emit<'_>) -> Outcome {
+pub fn run(
+    trial: &LabTrial,
+    devices: &mut [Device],
+    folder: &Path,
+    stop: &StopFlag,
+    emit: Emit<'_>,
+) -> Outcome {
     let mut sums = Sums::default();
     let result = trial
         .notes
@@ -109,9 +97,6 @@ pub fn run(trial: &LabTrial, devices: &Devices, folder: &Path, stop: &StopFlag, 
         }
         Err(e) => (Status::Failed, Some(e.to_string())),
     };
-    let transfer = |(kind, purpose, route, line): (_, _, Route, _)| {
-        Transfer::new(kind, purpose, route.from, route.to, line)
-    };
     let work_s = sums.work.as_secs_f64();
     Outcome {
         status,
@@ -120,8 +105,8 @@ pub fn run(trial: &LabTrial, devices: &Devices, folder: &Path, stop: &StopFlag, 
         loop_s: work_s,
         train_s: work_s,
         logging_s: sums.logging.as_secs_f64(),
-        peak_device_bytes: devices.iter().map(|device| device.peak_bytes()).max().unwrap_or(0),
-        transfers: devices.traffic().lines().into_iter().map(transfer).collect(),
+        peak_device_bytes: devices.iter().map(Device::peak_bytes).max().unwrap_or(0),
+        transfers: device::transfers(devices),
         ..Outcome::default()
     }
 }
@@ -137,7 +122,7 @@ pub fn planned(trial: &LabTrial) -> (&'static str, u64) {
             let kinds = (transfer.sizes.len() * copies.len()) as u64;
             ("copies", transfer.count.saturating_mul(kinds))
         }
-        (_, Work::Tensors(steps)) => ("steps", steps.len() as u64),
+        (_, Work::Tensors(plan)) => ("steps", plan.steps.len() as u64),
         _ => ("steps", 0),
     }
 }

@@ -1,40 +1,48 @@
-//! The tour: steps done one after the other, each told with its result.
+//! The tour: steps done one after the other, each shown with its result.
 
 use std::{
-    collections::HashMap,
     path::{Path, PathBuf},
     time::Instant,
 };
 
-use super::{Emit, LabError, Sums, go_on};
+use rand_chacha::rand_core::Rng;
+
+use super::{
+    Emit, LabError, Sums,
+    device::{Device, two},
+    go_on,
+    show::show,
+    tensor_file::{self, TensorFile},
+};
 use crate::{
-    device::{Kind, Purpose, Traffic, backend::Reduction},
+    device::{Purpose, backend::Handle},
     event::{Event, StepRow, StepStatus},
-    plan::lab::{LabTrial, Outlook, StepPlan},
+    op::Op,
+    plan::lab::{Action, LabTrial, NetParameter, Outlook, StepPlan, TensorsPlan},
+    program::{exported, initial_parameter},
+    random,
     spec::{
-        Init, Lab,
-        lab::{FileName, Net, Saved, Start, Step, StepOp},
+        Lab,
+        lab::{FileName, Start, Step},
     },
-    tensor::{self, Device, Devices, Sequential, Tensor, TensorError},
     train::StopFlag,
 };
 
 pub fn run(
     trial: &LabTrial,
-    plans: &[StepPlan],
-    devices: &Devices,
+    plan: &TensorsPlan,
+    devices: &mut [Device],
     folder: &Path,
     stop: &StopFlag,
     emit: Emit<'_>,
     sums: &mut Sums,
 ) -> Result<(), LabError> {
     let Lab::Tensors(tour) = &trial.spec.lab else { return Ok(()) };
-    let seed = trial.spec.seed;
-    let mut made = Made { tensors: HashMap::new(), nets: HashMap::new(), folder, devices, seed };
-    for (index, (step, plan)) in tour.step.iter().zip(plans).enumerate() {
+    let mut made = Tour { plan, devices, folder, seed: trial.spec.seed, blocks: Vec::new() };
+    for (index, (step, planned)) in tour.step.iter().zip(&plan.steps).enumerate() {
         go_on(stop)?;
         let begun = Instant::now();
-        let row = made.step(index, step, plan)?;
+        let row = made.step(index, step, planned);
         sums.work += begun.elapsed();
         sums.done += 1;
         let failed = row.message.clone().filter(|_| row.status == StepStatus::Failed);
@@ -46,161 +54,171 @@ pub fn run(
     Ok(())
 }
 
-/// What the steps so far have made.
-struct Made<'a> {
-    tensors: HashMap<String, Tensor>,
-    nets: HashMap<String, Sequential>,
+/// The devices and what the steps so far have made.
+struct Tour<'a> {
+    plan: &'a TensorsPlan,
+    devices: &'a mut [Device],
     folder: &'a Path,
-    devices: &'a Devices,
     seed: u64,
+    /// By value.
+    blocks: Vec<Handle>,
 }
 
-enum Given {
-    Tensor(Tensor),
-    /// The same tensor as the operand.
-    Same(Tensor),
-    Net(Tensor, Sequential),
-    Nothing,
-}
-
-impl Made<'_> {
-    fn step(&mut self, index: usize, step: &Step, plan: &StepPlan) -> Result<StepRow, LabError> {
-        let device = plan.place.map(|place| place.to_string());
-        let mut row = StepRow {
+impl Tour<'_> {
+    fn step(&mut self, index: usize, step: &Step, plan: &StepPlan) -> StepRow {
+        let before = self.copied_bytes();
+        let done = match &plan.outlook {
+            Outlook::Done => self.act(index, plan),
+            _ => Ok(None),
+        };
+        let copied_bytes = self.copied_bytes() - before;
+        let (status, message, shown) = match (done, &plan.outlook) {
+            (Err(e), _) => (StepStatus::Failed, Some(e.to_string()), None),
+            (Ok(_), Outlook::Raises(message)) => (StepStatus::Raised, Some(message.clone()), None),
+            (Ok(_), Outlook::Skipped(reason)) => (StepStatus::Skipped, Some(reason.clone()), None),
+            (Ok(_), Outlook::DoesNotRaise) => {
+                let message = "it declares `device_mismatch`, and nothing was raised";
+                (StepStatus::Failed, Some(message.to_owned()), None)
+            }
+            (Ok(shown), Outlook::Done) if plan.action == Action::Same => (StepStatus::Same, None, shown),
+            (Ok(shown), Outlook::Done) => (StepStatus::Done, None, shown),
+        };
+        let result = plan.result.filter(|_| shown.is_some()).map(|value| &self.plan.values[value]);
+        let parameters = match &plan.action {
+            Action::Net { parameters, .. } if shown.is_some() => parameters.as_slice(),
+            _ => &[],
+        };
+        let parameters = parameters.iter().map(|NetParameter { value, parameter, .. }| {
+            let value = &self.plan.values[*value];
+            (parameter.name.clone(), value.shape.clone(), value.device.to_string())
+        });
+        StepRow {
             step: index + 1,
             op: step.op.name(),
-            expression: expression(step, device.as_deref()),
+            expression: plan.expression.clone(),
             name: step.name.clone(),
-            device: None,
-            shape: None,
-            dtype: None,
-            bytes: None,
-            copied_bytes: 0,
-            status: StepStatus::Done,
-            message: None,
-            shown: None,
-            parameters: Vec::new(),
-        };
-        if let Outlook::Skipped(reason) = &plan.outlook {
-            (row.status, row.message) = (StepStatus::Skipped, Some(reason.clone()));
-            return Ok(row);
+            device: result.map(|value| value.device.to_string()),
+            shape: result.map(|value| value.shape.clone()),
+            dtype: result.map(|_| "f32"),
+            bytes: result.map(|value| 4 * value.len as u64),
+            copied_bytes,
+            status,
+            message,
+            parameters: parameters.collect(),
+            shown,
         }
-        let before = copied(&self.devices.traffic());
-        let given = self.compute(index, step, device.as_deref());
-        row.copied_bytes = copied(&self.devices.traffic()) - before;
-        let given = match given {
-            Ok(_) if step.expect.is_some() => {
-                let message = "it declares `device_mismatch`, and nothing was raised";
-                (row.status, row.message) = (StepStatus::Failed, Some(message.to_owned()));
-                return Ok(row);
-            }
-            Ok(given) => given,
-            Err(e @ TensorError::DeviceMismatch { .. }) if step.expect.is_some() => {
-                (row.status, row.message) = (StepStatus::Raised, Some(e.to_string()));
-                return Ok(row);
-            }
-            Err(e) => {
-                (row.status, row.message) = (StepStatus::Failed, Some(e.to_string()));
-                return Ok(row);
-            }
-        };
-        let name = step.name.clone().unwrap_or_default();
-        let result = match given {
-            Given::Nothing => return Ok(row),
-            Given::Tensor(tensor) => tensor,
-            Given::Same(tensor) => {
-                row.status = StepStatus::Same;
-                tensor
-            }
-            Given::Net(tensor, net) => {
-                for (own, parameter) in net.parameters() {
-                    let (shape, device) = (parameter.shape().axes().to_vec(), parameter.device().name());
-                    row.parameters.push((own.to_owned(), shape, device.to_owned()));
-                    let full = format!("{name}.{own}");
-                    self.tensors.insert(full.clone(), parameter.clone().named(&full));
-                }
-                self.nets.insert(name.clone(), net);
-                tensor
-            }
-        };
-        row.device = Some(result.device().name().to_owned());
-        row.shape = Some(result.shape().axes().to_vec());
-        row.dtype = Some(result.dtype().name());
-        row.bytes = Some(result.bytes());
-        match result.show() {
-            Ok(shown) => row.shown = Some(shown),
-            Err(e) => (row.status, row.message) = (StepStatus::Failed, Some(e.to_string())),
+    }
+
+    /// Does a step; its result as it is shown.
+    fn act(&mut self, index: usize, plan: &StepPlan) -> Result<Option<String>, LabError> {
+        let fill = if let Action::Fill(value) = plan.action { value } else { f32::NAN };
+        for value in plan.makes.clone() {
+            let len = self.plan.values[value].len;
+            let block = self.on(value)?.alloc(len, fill)?;
+            self.blocks.push(block);
         }
-        self.tensors.insert(name.clone(), result.named(&name));
-        Ok(row)
-    }
-
-    fn compute(&self, index: usize, step: &Step, device: Option<&str>) -> Result<Given, TensorError> {
-        let on = || self.devices.get(device.unwrap_or("cpu"));
-        Ok(match &step.op {
-            StepOp::Ones(shape) => Given::Tensor(Tensor::ones(on()?, shape)?),
-            StepOp::Zeros(shape) => Given::Tensor(Tensor::zeros(on()?, shape)?),
-            StepOp::Rand(shape) => Given::Tensor(Tensor::rand(on()?, shape, self.seed, index as u64)?),
-            StepOp::From(numbers) => {
-                Given::Tensor(Tensor::from_values(on()?, &numbers.shape, &numbers.values)?)
-            }
-            StepOp::Copy(name) => {
-                let source = self.tensor(name)?;
-                let copy = if step.force { source.copy_anyway(on()?)? } else { source.copy(on()?)? };
-                if copy.is(source) { Given::Same(copy) } else { Given::Tensor(copy) }
-            }
-            StepOp::Add([a, b]) => Given::Tensor(self.tensor(a)?.add(self.tensor(b)?)?),
-            StepOp::Matmul([a, b]) => Given::Tensor(self.tensor(a)?.matmul(self.tensor(b)?)?),
-            StepOp::Norm(name) => Given::Tensor(self.tensor(name)?.reduce(Reduction::Frobenius)?),
-            StepOp::Net(net) => self.net(net, device)?,
-            StepOp::Save(save) => {
-                let path = self.folder.join(&save.file);
-                match &save.what {
-                    Saved::Net(name) => {
-                        let Some(net) = self.nets.get(name) else { return Err(self.no_tensor(name)) };
-                        net.save(&path)?;
-                    }
-                    Saved::Tensors(names) => {
-                        let named: Result<Vec<(&str, &Tensor)>, TensorError> =
-                            names.iter().map(|name| Ok((name.as_str(), self.tensor(name)?))).collect();
-                        tensor::save(&path, &named?)?;
-                    }
+        if let Some(result) = plan.result {
+            match &plan.action {
+                Action::Random => {
+                    let values = uniform(self.seed, index as u64, self.plan.values[result].len);
+                    self.write(Purpose::Tensor, result, &values)?;
                 }
-                Given::Nothing
+                Action::Numbers(values) => self.write(Purpose::Tensor, result, values)?,
+                Action::Copy(from) => self.copy(*from, result)?,
+                Action::Same => self.on(result)?.count_nothing(),
+                Action::Compute(ops) => self.compute(result, ops)?,
+                Action::Net { parameters, start, ops } => {
+                    self.start(parameters, start)?;
+                    self.compute(result, ops)?;
+                }
+                Action::Load(file, name) => {
+                    let file = TensorFile::open(&self.path(file)).map_err(LabError::File)?;
+                    self.load(&file, name, result)?;
+                }
+                Action::Nothing | Action::Fill(_) | Action::Save(..) => {}
             }
-            StepOp::Load(load) => {
-                let name = load.tensor.as_ref().or(step.name.as_ref());
-                let name = name.map_or("", String::as_str);
-                Given::Tensor(tensor::load(&self.path(&load.file), name, on()?)?)
+        }
+        if let Action::Save(file, tensors) = &plan.action {
+            let mut named = Vec::with_capacity(tensors.len());
+            for (name, value) in tensors {
+                let block = self.blocks[*value];
+                let numbers = self.on(*value)?.values(Purpose::Checkpoint, block)?;
+                named.push((name.clone(), self.plan.values[*value].shape.clone(), numbers));
             }
-        })
+            tensor_file::save(&self.folder.join(file), &named).map_err(LabError::File)?;
+        }
+        let Some(result) = plan.result else { return Ok(None) };
+        let block = self.blocks[result];
+        let values = self.on(result)?.values(Purpose::Log, block)?;
+        let value = &self.plan.values[result];
+        Ok(Some(show(&values, &value.shape, &value.device.to_string())))
     }
 
-    /// The net lives where the plan says, or, where its input is elsewhere, where the step asks.
-    fn net(&self, net: &Net, device: Option<&str>) -> Result<Given, TensorError> {
-        let input = self.tensor(&net.input)?;
-        let own: &Device = match device {
-            Some(name) => self.devices.get(name)?,
-            None => input.device(),
+    fn copied_bytes(&self) -> u64 {
+        self.devices.iter().map(Device::copied_bytes).sum()
+    }
+
+    /// The index of a value's device.
+    fn device_of(&self, value: usize) -> Result<usize, LabError> {
+        let id = self.plan.values[value].device;
+        let found = self.devices.iter().position(|device| device.id() == id);
+        found.ok_or(LabError::NoDevice(id))
+    }
+
+    /// The device of a value.
+    fn on(&mut self, value: usize) -> Result<&mut Device, LabError> {
+        let device = self.device_of(value)?;
+        Ok(&mut self.devices[device])
+    }
+
+    fn write(&mut self, purpose: Purpose, value: usize, numbers: &[f32]) -> Result<(), LabError> {
+        let block = self.blocks[value];
+        Ok(self.on(value)?.write(purpose, block, numbers)?)
+    }
+
+    fn copy(&mut self, from: usize, to: usize) -> Result<(), LabError> {
+        let (own, source) = (self.blocks[to], self.blocks[from]);
+        let places = [self.device_of(to)?, self.device_of(from)?];
+        if places[0] == places[1] {
+            return Ok(self.on(to)?.copy(own, source)?);
+        }
+        let [device, other] = two(self.devices, places)?;
+        Ok(device.copy_from(own, other, source)?)
+    }
+
+    fn compute(&mut self, result: usize, ops: &[Op]) -> Result<(), LabError> {
+        let device = self.device_of(result)?;
+        Ok(ops.iter().try_for_each(|op| self.devices[device].run(op, &self.blocks))?)
+    }
+
+    /// Gives a net's parameters their first numbers: as training does, or from a file.
+    fn start(&mut self, parameters: &[NetParameter], start: &Start) -> Result<(), LabError> {
+        let init = match start {
+            Start::Init(init) => init,
+            Start::Parameters(file) => {
+                let file = TensorFile::open(&self.path(file)).map_err(LabError::File)?;
+                let mut all = parameters.iter();
+                return all.try_for_each(|own| self.load(&file, &own.parameter.name, own.value));
+            }
         };
-        let inputs = input.shape().axes().last().copied().unwrap_or(1);
-        let init = match &net.start {
-            Start::Parameters(file) => Init::File(self.path(file)),
-            Start::Init(init) => init.clone(),
-        };
-        let built = Sequential::new(own, &net.layers, inputs, &init, self.seed)?;
-        let output = built.apply(input)?;
-        Ok(Given::Net(output, built))
+        for (index, NetParameter { value, parameter, inputs }) in parameters.iter().enumerate() {
+            let mut values = vec![0.0; parameter.elements()];
+            initial_parameter(init, parameter, index, *inputs, self.seed, &mut values);
+            let (_, values) = exported(parameter, &values);
+            self.write(Purpose::Parameters, *value, &values)?;
+        }
+        Ok(())
     }
 
-    fn tensor(&self, name: &str) -> Result<&Tensor, TensorError> {
-        self.tensors.get(name).ok_or_else(|| self.no_tensor(name))
-    }
-
-    fn no_tensor(&self, name: &str) -> TensorError {
-        let mut there: Vec<_> = self.tensors.keys().map(|name| format!("`{name}`")).collect();
-        there.sort();
-        TensorError::NoTensor { name: name.to_owned(), there: there.join(", ") }
+    fn load(&mut self, file: &TensorFile, name: &str, to: usize) -> Result<(), LabError> {
+        let (shape, values) = file.get(name).map_err(LabError::File)?;
+        let wanted = &self.plan.values[to].shape;
+        if shape != *wanted {
+            let message =
+                format!("`{name}` has the shape {shape:?}, and had {wanted:?} when this was planned");
+            return Err(LabError::File(message));
+        }
+        self.write(Purpose::Checkpoint, to, &values)
     }
 
     /// A file that an earlier step saved lies in the run's folder.
@@ -209,34 +227,8 @@ impl Made<'_> {
     }
 }
 
-/// Bytes that were copied between memories; those that were copied to be shown are not counted.
-fn copied(traffic: &Traffic) -> u64 {
-    let lines = traffic.lines();
-    lines.iter().filter(|line| line.0 != Kind::Sync && line.1 != Purpose::Log).map(|line| line.3.bytes).sum()
-}
-
-/// The step as a person would write it.
-fn expression(step: &Step, device: Option<&str>) -> String {
-    let device = device.map(str::to_owned).or_else(|| Some(step.device?.to_string())).unwrap_or_default();
-    let what = match &step.op {
-        StepOp::Ones(shape) => format!("ones({shape:?}) on {device}"),
-        StepOp::Zeros(shape) => format!("zeros({shape:?}) on {device}"),
-        StepOp::Rand(shape) => format!("rand({shape:?}) on {device}"),
-        StepOp::From(numbers) => format!("from numbers of the host, {:?}, on {device}", numbers.shape),
-        StepOp::Copy(name) if step.force => format!("{name}.copy({device}), forced"),
-        StepOp::Copy(name) => format!("{name}.copy({device})"),
-        StepOp::Add([a, b]) => format!("{a} + {b}"),
-        StepOp::Matmul([a, b]) => format!("{a} @ {b}"),
-        StepOp::Norm(name) => format!("norm({name})"),
-        StepOp::Net(net) => format!("net({})", net.input),
-        StepOp::Save(save) => match &save.what {
-            Saved::Net(name) => format!("save the parameters of {name}'s net to {}", save.file),
-            Saved::Tensors(names) => format!("save {} to {}", names.join(", "), save.file),
-        },
-        StepOp::Load(load) => format!("load from {} to {device}", load.file.text),
-    };
-    match &step.name {
-        Some(name) => format!("{name} = {what}"),
-        None => what,
-    }
+/// Uniform in [0, 1), a function of seed and index only: 24 bits, so that each value is exact in f32 and below 1.
+pub(super) fn uniform(seed: u64, index: u64, len: usize) -> Vec<f32> {
+    let mut stream = random::stream(seed, random::Purpose::Tensor, index);
+    (0..len).map(|_| (stream.next_u32() >> 8) as f32 * (1.0 / 16_777_216.0)).collect()
 }

@@ -2,9 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Emit, LabError, Sums, go_on};
+use super::{
+    Emit, LabError, Sums,
+    device::{Device, two},
+    go_on,
+};
 use crate::{
-    device::{Purpose, backend::Staging},
+    device::Purpose,
     event::{CopyRow, Event},
     plan::{
         DeviceId,
@@ -14,24 +18,23 @@ use crate::{
         Lab,
         lab::{Memory, Transfer},
     },
-    tensor::{Device, Devices, Tensor},
     train::StopFlag,
 };
 
 pub fn run(
     trial: &LabTrial,
     copies: &[CopyPlan],
-    devices: &Devices,
+    devices: &mut [Device],
     stop: &StopFlag,
     emit: Emit<'_>,
     sums: &mut Sums,
 ) -> Result<(), LabError> {
     let Lab::Transfer(transfer) = &trial.spec.lab else { return Ok(()) };
     for copy in copies {
-        let from = devices.get(&copy.from.to_string())?;
-        let to = devices.get(&copy.to.to_string())?;
         for bytes in &transfer.sizes {
-            let row = measure(copy, [from, to], *bytes, transfer, stop, sums)?;
+            let row = measure(copy, devices, *bytes, transfer, stop, sums);
+            devices.iter_mut().for_each(Device::clear);
+            let row = row?;
             if row.count > 0 {
                 emit(Event::Copy(row))?;
             }
@@ -44,33 +47,39 @@ pub fn run(
 /// One size of one copy; a signal ends it early.
 fn measure(
     copy: &CopyPlan,
-    [from, to]: [&Device; 2],
+    devices: &mut [Device],
     bytes: u64,
     transfer: &Transfer,
     stop: &StopFlag,
     sums: &mut Sums,
 ) -> Result<CopyRow, LabError> {
     let len = (bytes / 4) as usize;
+    let find = |id| devices.iter().position(|device| device.id() == id).ok_or(LabError::NoDevice(id));
+    let [from, to] = [find(copy.from)?, find(copy.to)?];
+    let host_reads = copy.memory.is_some() && copy.to == DeviceId::Cpu;
+    let host_writes = copy.memory.is_some() && copy.from == DeviceId::Cpu;
     let device = if copy.from == DeviceId::Cpu { to } else { from };
-    let mut host: Option<Box<dyn Staging>> =
-        copy.memory.map(|memory| device.staging(memory, len)).transpose()?;
-    let source =
-        Tensor::full(from, &[if copy.from == DeviceId::Cpu && host.is_some() { 0 } else { len }], 1.0)?;
-    let target = Tensor::zeros(to, &[if copy.to == DeviceId::Cpu && host.is_some() { 0 } else { len }])?;
+    let mut host = copy.memory.map(|memory| devices[device].staging(memory, len)).transpose()?;
+    let source = devices[from].alloc(if host_writes { 0 } else { len }, 1.0)?;
+    let target = devices[to].alloc(if host_reads { 0 } else { len }, 0.0)?;
     // The first copy is not counted: it touches memory that nobody has touched.
     let mut samples = Vec::with_capacity(transfer.count as usize);
-    device.synchronize(Purpose::Tensor)?;
+    devices[device].synchronize(Purpose::Tensor)?;
     for done in 0..=transfer.count {
         if stop.signal().is_some() {
             break;
         }
         let begun = Instant::now();
         match &mut host {
-            Some(host) if copy.from == DeviceId::Cpu => target.write(host.values())?,
-            Some(host) => source.read(Purpose::Tensor, 0, host.values_mut())?,
-            None => target.copy_numbers(&source, Purpose::Tensor)?,
+            Some(host) if host_writes => devices[to].write(Purpose::Tensor, target, host)?,
+            Some(host) => devices[from].read(Purpose::Tensor, source, host)?,
+            None if from == to => devices[to].copy(target, source)?,
+            None => {
+                let [to, from] = two(devices, [to, from])?;
+                to.copy_from(target, from, source)?;
+            }
         }
-        to.synchronize(Purpose::Tensor)?;
+        devices[to].synchronize(Purpose::Tensor)?;
         if done > 0 {
             samples.push(begun.elapsed());
         }
@@ -81,8 +90,8 @@ fn measure(
     sums.done += count;
     sums.work += total;
     Ok(CopyRow {
-        from: from.name().to_owned(),
-        to: to.name().to_owned(),
+        from: copy.from.to_string(),
+        to: copy.to.to_string(),
         memory: copy.memory.map(Memory::name),
         bytes,
         count,

@@ -10,6 +10,7 @@
 mod access;
 mod activation;
 mod adam;
+mod add;
 mod all_reduce;
 mod bias_gradient;
 mod clip;
@@ -40,6 +41,7 @@ mod zero;
 pub use access::{Access, NON_FINITE, PARTIAL_SUMS, Window, barriers};
 pub use activation::{Activate, ActivateBackward, Activation, activate};
 pub use adam::Adam;
+pub use add::Add;
 pub use all_reduce::AllReduce;
 pub use bias_gradient::BiasGradient;
 pub use clip::Clip;
@@ -58,7 +60,7 @@ pub use record::{
     Encoder, FLAG_BF16, FLAG_TF32, FLAG_UPDATE, Hyper, MOST_COUNTED, NONE, PARTIALS, Precision, Record,
     Refused, RunRecord, SUMS, Size, counted, encode, header,
 };
-pub use reduce::{Mean, Norm, sum, sum_of_squares};
+pub use reduce::{Mean, Norm, SquareSum};
 pub use rmsprop::Rmsprop;
 pub use rows::{FileChange, Reads, RowReader, Store, make_room};
 pub use sgd::Sgd;
@@ -143,8 +145,8 @@ macro_rules! ops {
 }
 
 ops! {
-    Gather, Linear, Activate, Dropout, Loss, InputGradient, ActivateBackward, DropoutBackward, WeightGradient,
-    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, Clip, Update, Mean, LogAppend, Accumulate, Watch,
+    Gather, Linear, Activate, Add, Dropout, Loss, InputGradient, ActivateBackward, DropoutBackward, WeightGradient,
+    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, SquareSum, Clip, Update, Mean, LogAppend, Accumulate, Watch,
 }
 
 macro_rules! jobs {
@@ -179,7 +181,7 @@ macro_rules! jobs {
 jobs! {
     Gather(gather::Job), Pack(product::Pack), Product(product::Job), PartialSums(weight_gradient::PartialSums),
     Columns(bias_gradient::Columns), Activation(activation::Job), Dropout(dropout::Job), LayerNorm(layer_norm::Job),
-    Loss(loss::Job),
+    Loss(loss::Job), Add(add::Job),
     AllReduce(all_reduce::Job), Zero(zero::Job), Reduce(reduce::Job), Clip(clip::Job), Update(UpdateRule),
     Log(log::Job),
 }
@@ -241,6 +243,7 @@ kinds! {
     Accumulate, "op_accumulate", "accumulate_op", Size::of_a_warp;
     Watch, "op_watch", "watch_op", Size::of_a_warp;
     Zero, "op_zero", "zero_op", Size::of_numbers;
+    Add, "op_add", "add_op", Size::of_numbers;
     LayerNorm, "op_layer_norm", "layer_norm_op", layer_norm::size;
     LayerNormBackward, "op_layer_norm_backward", "layer_norm_backward_op", layer_norm::size;
     LayerNormGradient, "op_layer_norm_gradient", "layer_norm_gradient_op", layer_norm::gradient_size;

@@ -37,6 +37,7 @@ flags! {
     FLAG_MOMENTUM = 6, "The update keeps a momentum.";
     FLAG_NESTEROV = 7, "Nesterov's form of it.";
     FLAG_DECOUPLED = 8, "Weight decay shrinks the weights themselves.";
+    FLAG_SQUARED = 9, "A norm without its root: the sum of squares.";
 }
 
 macro_rules! shared {

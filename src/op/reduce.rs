@@ -2,6 +2,7 @@
 
 use super::{
     Access, Cost, Encoder, Kind, Operation, PARTIAL_SUMS, PARTIALS, Record, Refused, Size, Slice,
+    record::FLAG_SQUARED,
     reference::Memory,
     run::{Context, Slices, WorkerState},
     split::Split,
@@ -13,6 +14,17 @@ use crate::vector::vectorized;
 pub struct Norm {
     pub of: Slice,
     pub cell: Slice,
+}
+
+/// cell = the sum of squares of `of`, or its root, summed by one thread without a rounding on the way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SquareSum {
+    /// Of these numbers.
+    pub of: Slice,
+    /// One number.
+    pub cell: Slice,
+    /// Whether the root is taken: then it is the Frobenius norm, else tr(M Mᵀ).
+    pub root: bool,
 }
 
 /// cell = scale times the sum of `of`, in double precision.
@@ -63,6 +75,31 @@ impl Operation for Norm {
     }
 }
 
+impl Operation for SquareSum {
+    fn access(&self) -> Access {
+        access(self.of, self.cell)
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::new(2 * self.of.len, self.of.len)
+    }
+
+    fn reference(&self, memory: &mut Memory) {
+        let total = memory.get(self.of).iter().map(|v| v * v).sum::<f64>();
+        memory.set(self.cell, &[if self.root { total.sqrt() } else { total }]);
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        split.single(Job::SquareSum { root: self.root }, Access::new([self.of], [self.cell]));
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        let flags = if self.root { 0 } else { FLAG_SQUARED };
+        let at = e.places([self.of, self.cell])?;
+        Ok(Record { n: e.int(self.of.len)?, flags, at, ..Record::new(Kind::Norm) })
+    }
+}
+
 impl Operation for Mean {
     fn access(&self) -> Access {
         access(self.of, self.cell)
@@ -102,6 +139,9 @@ pub enum Job {
     /// A sum of squares per chunk.
     Squares,
     Root,
+    SquareSum {
+        root: bool,
+    },
     Mean {
         scale: f64,
     },
@@ -118,6 +158,10 @@ impl Job {
         match *self {
             Self::Squares => squares(of, to),
             Self::Root => to[0] = sum(of).sqrt() as f32,
+            Self::SquareSum { root } => {
+                let total = sum_of_squares(of);
+                to[0] = if root { total.sqrt() } else { total } as f32;
+            }
             Self::Mean { scale } => to[0] = (sum(of) * scale) as f32,
         }
         Ok(())
@@ -130,7 +174,7 @@ const CHUNK: usize = 4096;
 const LANES: usize = 16;
 
 /// The sum in double precision: 16 running sums, joined in order.
-pub fn sum(values: &[f32]) -> f64 {
+pub(super) fn sum(values: &[f32]) -> f64 {
     vectorized(
         #[inline(always)]
         || lanes(values, |v| v),
@@ -138,7 +182,7 @@ pub fn sum(values: &[f32]) -> f64 {
 }
 
 /// The sum of squares in double precision: 16 running sums, joined in order.
-pub fn sum_of_squares(values: &[f32]) -> f64 {
+fn sum_of_squares(values: &[f32]) -> f64 {
     vectorized(
         #[inline(always)]
         || lanes(values, |v| v * v),
@@ -148,10 +192,7 @@ pub fn sum_of_squares(values: &[f32]) -> f64 {
 /// Sums of squares of each chunk of [`CHUNK`] numbers.
 fn squares(values: &[f32], partial: &mut [f32]) {
     for (chunk, partial) in values.chunks(CHUNK).zip(partial) {
-        *partial = vectorized(
-            #[inline(always)]
-            || lanes(chunk, |v| v * v),
-        ) as f32;
+        *partial = sum_of_squares(chunk) as f32;
     }
 }
 

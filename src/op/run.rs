@@ -112,7 +112,7 @@ impl BoundData {
 }
 
 /// Where a thread is within a block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     pub seed: u64,
     pub step: u64,

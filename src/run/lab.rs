@@ -12,7 +12,6 @@ use crate::{
     },
     record::{EventSender, RunDir, RunFiles, Stopped},
     spec::{Experiment, Lab, LabSpec, OnMissing, Policy, lab::Norm},
-    tensor::Devices,
     train::{Closed, StopFlag},
     units,
 };
@@ -20,14 +19,15 @@ use crate::{
 impl Planned for LabTrial {
     type Spec = LabSpec;
     type Shared = ();
-    type Ready<'a> = Devices;
+    type Ready<'a> = Vec<lab::Device>;
 
     fn name(spec: &LabSpec) -> &str {
         &spec.name
     }
 
     fn plan(spec: &LabSpec, (): &mut (), machine: &Machine, threads: usize) -> Result<Self, PlanError> {
-        plan(spec, machine, threads)
+        let find_shape = |path: &Path, name: &str| Ok(lab::TensorFile::open(path)?.get(name)?.0);
+        plan(spec, machine, threads, &find_shape)
     }
 
     /// Whether the two differ only in the requested devices, or in the order of a single device.
@@ -56,11 +56,11 @@ impl Planned for LabTrial {
         self.notes.iter().filter(|note| Some(*note) != self.devices.note.as_ref()).cloned().collect()
     }
 
-    fn ready(&self, (): &mut ()) -> Result<Devices, ExecuteError> {
+    fn ready(&self, (): &mut ()) -> Result<Vec<lab::Device>, ExecuteError> {
         Ok(lab::devices(self)?)
     }
 
-    fn facts<'a>(&'a self, _: &Devices) -> RunFacts<'a> {
+    fn facts<'a>(&'a self, _: &Vec<lab::Device>) -> RunFacts<'a> {
         RunFacts {
             name: &self.spec.name,
             hash8: self.spec.hash8(),
@@ -80,7 +80,7 @@ impl Planned for LabTrial {
 
     fn run(
         &self,
-        devices: Devices,
+        mut devices: Vec<lab::Device>,
         folder: &RunDir,
         stop: &StopFlag,
         sender: &EventSender,
@@ -99,7 +99,7 @@ impl Planned for LabTrial {
         };
         sender.send(Event::Started(Box::new(header)))?;
         let emit = |event| sender.send(event).map_err(|_| Closed);
-        Ok(lab::run(self, &devices, folder.path(), stop, &emit))
+        Ok(lab::run(self, &mut devices, folder.path(), stop, &emit))
     }
 
     fn sweep_end(
@@ -131,7 +131,7 @@ fn headline(trial: &LabTrial) -> String {
             let (copies, sizes) = (copies.len(), units::counted(transfer.sizes.len() as u64, "size"));
             format!("{copies} {kinds} of copy in {sizes}")
         }
-        (_, Work::Tensors(steps)) => units::counted(steps.len() as u64, "step"),
+        (_, Work::Tensors(plan)) => units::counted(plan.steps.len() as u64, "step"),
         _ => String::new(),
     }
 }

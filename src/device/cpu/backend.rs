@@ -1,37 +1,39 @@
-//! A backend in the host's memory: the CPU itself, or a virtual GPU, which has a memory of its own and is not to be
-//! reached but by copies.
+//! A backend in the host's memory: the CPU itself, or a virtual GPU, whose memory only copies reach.
 //!
-//! Fresh memory is NaN, so that whoever reads what nobody wrote sees it. All work is done when a call returns.
+//! All work is done when a call returns.
 
-use std::{any::Any, collections::HashMap, mem};
+use std::{any::Any, collections::HashMap, mem, ops::Range};
 
 use crate::{
     device::{
         DeviceError, Moved,
-        backend::{Backend, Handle, Linear, Reduction, Staging, check_overlap, misfit, unknown},
+        backend::{Backend, Handle, Staging, misfit, unknown},
     },
-    op::{Activation, activate, sum, sum_of_squares},
+    op::{
+        Buffer, InputGradient, Layout, Linear, Op, Role, Slice,
+        run::{BoundData, Context, Cursor, WorkerState},
+        split::{Draft, Scratch, Split, Step},
+    },
     spec::lab::Memory,
-    vector::matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
+    vector::matmul::Kernel,
 };
 
-/// Multiplications below which a product is one thread's: starting others takes some 30 µs each.
+/// Multiplications below which one thread computes a product: starting others takes some 30 µs each.
 const SHARED_PRODUCT: usize = 1 << 24;
 
-/// A place in the host's memory.
-#[derive(Debug)]
+/// A device in the host's memory.
 pub struct HostBackend {
     name: String,
     is_host: bool,
-    threads: usize,
-    kernel: Kernel,
     blocks: HashMap<u64, Vec<f32>>,
-    /// The right operand of a product as the kernel wants it.
-    packed: Vec<f32>,
+    /// Scratch of each thread's tasks.
+    scratch: Vec<Vec<Vec<f32>>>,
+    kernel: Kernel,
+    no_data: BoundData,
 }
 
 impl HostBackend {
-    /// The CPU; large products are shared by `threads` threads.
+    /// The CPU; `threads` threads share large products.
     pub fn cpu(threads: usize) -> Self {
         Self::new("cpu".to_owned(), true, threads)
     }
@@ -42,89 +44,93 @@ impl HostBackend {
     }
 
     fn new(name: String, is_host: bool, threads: usize) -> Self {
-        Self {
-            name,
-            is_host,
-            threads: threads.max(1),
-            kernel: Kernel::detect(),
-            blocks: HashMap::new(),
-            packed: Vec::new(),
-        }
+        let scratch = vec![Vec::new(); threads.max(1)];
+        let (blocks, no_data) = (HashMap::new(), BoundData::default());
+        Self { name, is_host, blocks, scratch, kernel: Kernel::detect(), no_data }
     }
 
     fn moved(&self, numbers: usize) -> Moved {
         if self.is_host { Moved::Nothing } else { Moved::Bytes(4 * numbers as u64) }
     }
 
-    fn block(&self, handle: Handle) -> Result<&[f32], DeviceError> {
+    /// A block of exactly `expected` numbers.
+    fn sized(&self, handle: Handle, expected: usize) -> Result<&[f32], DeviceError> {
+        handle.check(&self.name, expected)?;
         self.blocks.get(&handle.block).map(Vec::as_slice).ok_or_else(|| unknown(&self.name))
     }
 
-    /// A block of exactly so many numbers.
-    fn sized(&self, handle: Handle, expected: usize) -> Result<&[f32], DeviceError> {
+    fn sized_mut(&mut self, handle: Handle, expected: usize) -> Result<&mut [f32], DeviceError> {
         handle.check(&self.name, expected)?;
-        self.block(handle)
+        self.blocks.get_mut(&handle.block).map(Vec::as_mut_slice).ok_or_else(|| unknown(&self.name))
     }
 
-    /// Takes a result's block out while its operands are read, and puts it back: what is an operand, too, is missing then.
-    fn into<R>(
-        &mut self,
-        out: Handle,
-        operands: &[Handle],
-        work: impl FnOnce(&mut Self, &mut [f32]) -> Result<R, DeviceError>,
-    ) -> Result<R, DeviceError> {
-        self.block(out)?;
-        check_overlap(&self.name, out, operands)?;
-        let mut block = self.blocks.get_mut(&out.block).map(mem::take).unwrap_or_default();
-        let result = work(self, &mut block);
-        self.blocks.insert(out.block, block);
-        result
-    }
-
-    /// `out[m, n] = a[m, k] b[k, n] + bias`, or with bᵀ for b; the rows are shared by threads where that pays. The bits
-    /// do not depend on it.
-    fn multiply(
-        &mut self,
-        a: Handle,
-        (b, is_transposed): (Handle, bool),
-        [m, k, n]: [usize; 3],
+    /// Runs a part of an op on the calling thread. `out` is all that it writes, which `blocks` lack meanwhile.
+    fn part(
+        &self,
+        op: &Op,
+        blocks: &[Handle],
         out: &mut [f32],
-        bias: Option<Handle>,
+        scratch: &mut Vec<Vec<f32>>,
     ) -> Result<(), DeviceError> {
-        let mut packed = mem::take(&mut self.packed);
-        let kernel = self.kernel;
-        let (left, right) = (self.sized(a, m * k)?, self.sized(b, k * n)?);
-        let bias = bias.map(|bias| self.sized(bias, n)).transpose()?;
-        let epilogue = match bias {
-            Some(_) => Epilogue::Bias { bias, relu: false },
-            None => Epilogue::Store,
-        };
-        let rhs = if is_transposed || kernel.worth_packing(m, n) {
-            let source = if is_transposed { Source::Transposed(right) } else { Source::Rows(right) };
-            packed.resize(kernel.packed_len(k, n), 0.0);
-            kernel.pack(source, [k, n], 0..kernel.units(k, n), &mut packed);
-            Rhs::Packed(&packed)
-        } else {
-            Rhs::Rows(right)
-        };
-        let threads = if m * k * n < SHARED_PRODUCT { 1 } else { self.threads.min(m) };
-        let share = |first: usize, rows: usize, out: &mut [f32]| {
-            let lhs = Lhs::Rows { data: left.get(first * k..).unwrap_or_default(), stride: k };
-            kernel.multiply(lhs, rhs, [rows, k, n], out, epilogue);
-        };
-        if threads <= 1 {
-            share(0, m, out);
-        } else {
-            let rows = m.div_ceil(threads);
-            std::thread::scope(|scope| {
-                for (i, out) in out.chunks_mut((rows * n).max(1)).enumerate() {
-                    let share = &share;
-                    scope.spawn(move || share(i * rows, out.len() / n, out));
-                }
-            });
+        let first = op.access().writes[0];
+        let layout = Layout::bare(blocks.iter().map(|block| unnamed(block.len)).collect());
+        let mut needed = Scratch::default();
+        let mut split = Split::new(&layout, 1, self.kernel, &mut needed);
+        op.split(&mut split);
+        let steps = split.steps;
+        scratch.resize_with(scratch.len().max(needed.lens.len()), Vec::new);
+        scratch.iter_mut().zip(needed.lens).for_each(|(own, len)| own.resize(len, 0.0));
+        let context = Context { kernel: self.kernel, bound: &self.no_data, at: Cursor::default() };
+        let outside = || misfit(&self.name, "an op that reaches beyond its buffers");
+        // With one thread every step is one task.
+        let tasks = steps.into_iter().filter_map(|step| match step {
+            Step::Each(drafts) => drafts.into_iter().next().flatten(),
+            Step::Shared(_) => None,
+        });
+        for Draft { job, access, .. } in tasks {
+            let to = access.writes[0];
+            let own = to.buffer.0.checked_sub(blocks.len());
+            let mut taken = own.and_then(|own| scratch.get_mut(own)).map(mem::take).unwrap_or_default();
+            let mut reads: [&[f32]; 4] = [&[]; 4];
+            for (read, from) in reads.iter_mut().zip(access.reads).filter(|(_, from)| from.len > 0) {
+                let whole = match blocks.get(from.buffer.0) {
+                    Some(block) => self.blocks.get(&block.block),
+                    None => scratch.get(from.buffer.0 - blocks.len()),
+                };
+                *read = whole.and_then(|whole| whole.get(from.offset..from.end())).ok_or_else(outside)?;
+            }
+            let write = match own {
+                Some(_) => taken.get_mut(to.offset..to.end()),
+                None => out.get_mut(to.offset - first.offset..to.end() - first.offset),
+            };
+            let writes = [write.ok_or_else(outside)?, &mut [], &mut [], &mut []];
+            let done = job.run((reads, writes), &context, &mut WorkerState::default());
+            done.map_err(|source| DeviceError::Rows { done: 0, source })?;
+            if let Some(own) = own.and_then(|own| scratch.get_mut(own)) {
+                *own = taken;
+            }
         }
-        self.packed = packed;
         Ok(())
+    }
+}
+
+fn unnamed(len: usize) -> Buffer {
+    Buffer { name: String::new(), len, role: Role::Activation }
+}
+
+/// Some rows of a product; the bits do not depend on how it is cut.
+fn rows_of(op: &Op, rows: &Range<usize>) -> Option<Op> {
+    let (cut, count) = (|slice: Slice, width: usize| slice.rows(rows, width), rows.len());
+    match op {
+        Op::Linear(l) => {
+            let (x, y) = (cut(l.x, l.inputs), cut(l.y, l.outputs));
+            Some(Linear { x, y, rows: count, ..l.clone() }.into())
+        }
+        Op::InputGradient(g) => {
+            let (dy, dx) = (cut(g.dy, g.outputs), cut(g.dx, g.inputs));
+            Some(InputGradient { dy, dx, rows: count, ..g.clone() }.into())
+        }
+        _ => None,
     }
 }
 
@@ -137,27 +143,27 @@ impl Backend for HostBackend {
         self.is_host
     }
 
-    fn alloc(&mut self, len: usize) -> Result<Handle, DeviceError> {
+    fn alloc(&mut self, len: usize, value: f32) -> Result<Handle, DeviceError> {
         let mut values = Vec::new();
         let bytes = (len as u64).saturating_mul(4);
         values
             .try_reserve_exact(len)
             .map_err(|_| DeviceError::OutOfMemory { device: self.name.clone(), bytes })?;
-        values.resize(len, f32::NAN);
+        values.resize(len, value);
         let handle = Handle::unique(len);
         self.blocks.insert(handle.block, values);
         Ok(handle)
     }
 
-    fn free(&mut self, memory: Handle) {
-        self.blocks.remove(&memory.block);
+    fn clear(&mut self) {
+        self.blocks.clear();
     }
 
     fn bytes(&self) -> u64 {
         self.blocks.values().map(|block| 4 * block.len() as u64).sum()
     }
 
-    fn staging(&mut self, memory: Memory, len: usize) -> Result<Box<dyn Staging>, DeviceError> {
+    fn staging(&mut self, memory: Memory, len: usize) -> Result<Staging, DeviceError> {
         match memory {
             Memory::Pageable => Ok(Box::new(vec![0.0; len])),
             Memory::Pinned => {
@@ -168,102 +174,63 @@ impl Backend for HostBackend {
     }
 
     fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, DeviceError> {
-        to.check(&self.name, from.len())?;
-        self.into(to, &[], |place, to| {
-            to.copy_from_slice(from);
-            Ok(place.moved(from.len()))
-        })
+        self.sized_mut(to, from.len())?.copy_from_slice(from);
+        Ok(self.moved(from.len()))
     }
 
-    fn read(&mut self, from: Handle, first: usize, to: &mut [f32]) -> Result<Moved, DeviceError> {
-        let needed = first.saturating_add(to.len());
-        let part = self.block(from)?.get(first..needed);
-        let missing = || misfit(&self.name, format!("{} numbers where {needed} are needed", from.len));
-        to.copy_from_slice(part.ok_or_else(missing)?);
+    fn read(&mut self, from: Handle, to: &mut [f32]) -> Result<Moved, DeviceError> {
+        let first = self.sized(from, from.len)?.get(..to.len());
+        to.copy_from_slice(first.ok_or_else(|| misfit(&self.name, "a block that is too short"))?);
         Ok(self.moved(to.len()))
     }
 
     fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, DeviceError> {
-        self.into(to, &[from], |place, to| {
-            to.copy_from_slice(place.sized(from, to.len())?);
-            Ok(Moved::Bytes(4 * to.len() as u64))
-        })
+        self.sized(to, from.len)?;
+        let [to, from] = self.blocks.get_disjoint_mut([&to.block, &from.block]);
+        let (Some(to), Some(from)) = (to, from) else { return Err(unknown(&self.name)) };
+        to.copy_from_slice(from);
+        Ok(Moved::Bytes(4 * to.len() as u64))
     }
 
-    fn host_values(&self, of: Handle) -> Result<Option<&[f32]>, DeviceError> {
-        Ok(Some(self.block(of)?).filter(|_| self.is_host))
-    }
-
-    fn host_values_mut(&mut self, of: Handle) -> Result<Option<&mut [f32]>, DeviceError> {
-        self.block(of)?;
-        let is_host = self.is_host;
-        Ok(self.blocks.get_mut(&of.block).map(Vec::as_mut_slice).filter(|_| is_host))
-    }
-
-    fn copy_from(
-        &mut self,
-        to: Handle,
-        peer: &mut dyn Backend,
-        from: Handle,
-    ) -> Result<Option<Moved>, DeviceError> {
-        let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Ok(None) };
-        self.into(to, &[], |_, to| {
-            to.copy_from_slice(peer.sized(from, to.len())?);
-            Ok(Some(Moved::Bytes(4 * to.len() as u64)))
-        })
+    fn copy_from(&mut self, to: Handle, peer: &mut dyn Backend, from: Handle) -> Result<Moved, DeviceError> {
+        let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Err(unknown(&self.name)) };
+        self.sized_mut(to, from.len)?.copy_from_slice(peer.sized(from, from.len)?);
+        Ok(Moved::Bytes(4 * to.len as u64))
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }
 
-    fn fill(&mut self, to: Handle, value: f32) -> Result<(), DeviceError> {
-        self.into(to, &[], |_, to| {
-            to.fill(value);
-            Ok(())
-        })
-    }
-
-    fn add(&mut self, a: Handle, b: Handle, out: Handle) -> Result<(), DeviceError> {
-        self.into(out, &[a, b], |place, out| {
-            let (a, b) = (place.sized(a, out.len())?, place.sized(b, out.len())?);
-            out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = a + b);
-            Ok(())
-        })
-    }
-
-    fn product(&mut self, a: Handle, b: Handle, out: Handle, mkn: [usize; 3]) -> Result<(), DeviceError> {
-        out.check(&self.name, mkn[0] * mkn[2])?;
-        self.into(out, &[a, b], |place, out| place.multiply(a, (b, false), mkn, out, None))
-    }
-
-    fn linear(&mut self, linear: Linear) -> Result<(), DeviceError> {
-        let Linear { x, weight, bias, y, shape } = linear;
-        y.check(&self.name, shape[0] * shape[2])?;
-        let operands: Vec<Handle> = [x, weight].into_iter().chain(bias).collect();
-        self.into(y, &operands, |place, y| place.multiply(x, (weight, true), shape, y, bias))
-    }
-
-    fn activate(&mut self, activation: Activation, x: Handle, y: Handle) -> Result<(), DeviceError> {
-        self.into(y, &[x], |place, y| {
-            activate(activation, place.sized(x, y.len())?, y);
-            Ok(())
-        })
-    }
-
-    fn reduce(&mut self, reduction: Reduction, of: Handle, to: Handle, at: usize) -> Result<(), DeviceError> {
-        self.into(to, &[of], |place, to| {
-            let values = place.block(of)?;
-            let value = match reduction {
-                Reduction::Frobenius => sum_of_squares(values).sqrt(),
-                Reduction::Trace => sum_of_squares(values),
-                Reduction::Sum => sum(values),
-            };
-            let found = to.len();
-            let missing = || misfit(&place.name, format!("{found} numbers where {} are needed", at + 1));
-            *to.get_mut(at).ok_or_else(missing)? = value as f32;
-            Ok(())
-        })
+    fn run(&mut self, op: &Op, blocks: &[Handle]) -> Result<(), DeviceError> {
+        let out = op.access().writes[0];
+        let Some(handle) = blocks.get(out.buffer.0) else { return Err(unknown(&self.name)) };
+        let Some(block) = self.blocks.get_mut(&handle.block) else { return Err(unknown(&self.name)) };
+        let (mut block, mut scratch) = (mem::take(block), mem::take(&mut self.scratch));
+        let (m, threads) = match op.product() {
+            Some([m, k, n]) if m * k * n >= SHARED_PRODUCT => (m, scratch.len().min(m)),
+            _ => (1, 1),
+        };
+        let done = match block.get_mut(out.offset..out.end()) {
+            None => Err(misfit(&self.name, "an op that reaches beyond its result")),
+            Some(to) if threads <= 1 => self.part(op, blocks, to, &mut scratch[0]),
+            Some(to) => std::thread::scope(|scope| {
+                let (rows, width) = (m.div_ceil(threads), to.len() / m);
+                let parts = to.chunks_mut(rows * width).zip(&mut scratch).enumerate();
+                let started: Vec<_> = parts
+                    .map(|(i, (to, scratch))| {
+                        let part = rows_of(op, &(i * rows..i * rows + to.len() / width));
+                        let this = &*self;
+                        scope.spawn(move || this.part(part.as_ref().unwrap_or(op), blocks, to, scratch))
+                    })
+                    .collect();
+                let lost = |_| Err(misfit(&self.name, "a product that its thread did not finish"));
+                started.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(lost))
+            }),
+        };
+        self.scratch = scratch;
+        self.blocks.insert(handle.block, block);
+        done
     }
 
     fn synchronize(&mut self) -> Result<(), DeviceError> {

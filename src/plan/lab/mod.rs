@@ -1,5 +1,7 @@
 //! What an experiment of the lab will do, before anything is done: devices found, shapes checked, memory counted.
 
+mod net;
+mod step;
 mod tensors;
 mod transfer;
 
@@ -17,7 +19,8 @@ use crate::{
     units,
 };
 
-pub use tensors::{Outlook, StepPlan};
+pub use step::{Action, NetParameter, Outlook, StepPlan, TensorsPlan};
+pub use tensors::{FindShape, product};
 pub use transfer::CopyPlan;
 
 /// Norms that a device keeps at most, however long `flush_every` is.
@@ -57,14 +60,19 @@ pub enum Work {
     /// Copies.
     Transfer(Vec<CopyPlan>),
     /// Tensors, step by step.
-    Tensors(Vec<StepPlan>),
+    Tensors(TensorsPlan),
 }
 
-/// Plans one trial. `threads` is what the host may use.
+/// Plans one trial. `threads` is what the host may use; `find_shape` looks into files that steps load.
 ///
 /// # Errors
 /// What is wrong with the spec on this machine, or a device that is missing.
-pub fn plan(spec: &LabSpec, machine: &Machine, threads: usize) -> Result<LabTrial, PlanError> {
+pub fn plan(
+    spec: &LabSpec,
+    machine: &Machine,
+    threads: usize,
+    find_shape: FindShape<'_>,
+) -> Result<LabTrial, PlanError> {
     let mut spec = spec.clone();
     let mut devices =
         choose_of(&spec.devices.request, spec.devices.on_missing, machine).map_err(PlanError::Missing)?;
@@ -103,10 +111,10 @@ pub fn plan(spec: &LabSpec, machine: &Machine, threads: usize) -> Result<LabTria
             (Work::Transfer(copies), memory.into_iter().collect(), key)
         }
         Lab::Tensors(tensors) => {
-            let planned = tensors::steps(tensors, &spec.devices, &devices, machine)?;
+            let planned = tensors::steps(tensors, &spec.devices, &devices, machine, find_shape)?;
             notes.extend(planned.note);
             (devices.requested, devices.used) = (planned.requested, planned.used);
-            (Work::Tensors(planned.steps), planned.memory, planned.largest)
+            (Work::Tensors(planned.plan), planned.memory, planned.largest)
         }
     };
     check_memory(&memory, machine, &key).map_err(|problem| PlanError::Problems(vec![problem]))?;

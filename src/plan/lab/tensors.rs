@@ -1,40 +1,28 @@
-//! Plans a tensor experiment without memory: each tensor's device and shape, and each expected error. Steps that cannot work
-//! are reported at their location in the spec.
+//! Lowers the steps of a tensor experiment to what devices do: every tensor's device and shape, every op, every error that
+//! a step declares. Steps that cannot work are reported at their location in the spec; a run repeats none of these checks.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::{DeviceId, Machine, PlanError, ResolvedDevices, gpus_in_words};
-use crate::spec::{
-    DeviceName, Layer, OnMissing, Problem,
-    lab::{Expect, LabDevices, Net, Saved, Step, StepOp, Tensors},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
 };
 
-/// What a step will come to.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StepPlan {
-    /// Where its result will live; `None` where it has none.
-    pub place: Option<DeviceId>,
-    /// The shape, where it is known before a file is read.
-    pub shape: Option<Vec<usize>>,
-    /// How it will end.
-    pub outlook: Outlook,
-}
+use super::{
+    DeviceId, Machine, PlanError, ResolvedDevices, gpus_in_words,
+    step::{Action, Outlook, StepPlan, TensorsPlan, Value, expression},
+};
+use crate::{
+    program::{Add, BufferId, Linear, Op, Slice, SquareSum},
+    spec::{
+        DeviceName, OnMissing, Problem,
+        lab::{Expect, FileName, LabDevices, Saved, Step, StepOp, Tensors},
+    },
+};
 
-/// How a step will end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outlook {
-    /// It is done.
-    Done,
-    /// It raises the error that it declares.
-    Raises,
-    /// It declares an error that it does not raise.
-    DoesNotRaise,
-    /// It declares an error that this machine cannot raise, and why.
-    Skipped(String),
-}
+/// Finds the shape of a tensor in a safetensors file.
+pub type FindShape<'a> = &'a dyn Fn(&Path, &str) -> Result<Vec<usize>, String>;
 
 pub(super) struct Planned {
-    pub steps: Vec<StepPlan>,
+    pub plan: TensorsPlan,
     pub requested: String,
     pub used: Vec<DeviceId>,
     pub memory: Vec<(DeviceId, u64)>,
@@ -43,36 +31,38 @@ pub(super) struct Planned {
     pub note: Option<String>,
 }
 
-/// A tensor that a step will have made.
-#[derive(Clone)]
-struct Made {
-    place: DeviceId,
-    /// What the spec asked for.
-    asked: DeviceName,
-    shape: Option<Vec<usize>>,
+/// What a name stands for.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    pub value: usize,
+    /// The device that the spec asked for.
+    pub asked: DeviceName,
 }
 
-struct Tour<'a> {
+pub(super) struct Tour<'a> {
     machine: &'a Machine,
+    find_shape: FindShape<'a>,
     all_on_cpu: bool,
     first: (DeviceName, DeviceId),
-    made: BTreeMap<String, Made>,
+    pub made: BTreeMap<String, Made>,
+    pub values: Vec<Value>,
     /// Files that were saved, with their tensors.
-    saved: BTreeMap<String, BTreeMap<String, Option<Vec<usize>>>>,
+    saved: BTreeMap<String, Vec<(String, usize)>>,
     memory: BTreeMap<DeviceId, u64>,
     /// Bytes of the largest tensor, and the key of the step that makes it.
     largest: (u64, String),
     asked: Vec<DeviceName>,
     used: Vec<DeviceId>,
-    problems: Vec<Problem>,
+    pub problems: Vec<Problem>,
 }
 
-/// Plays all steps through.
+/// Lowers all steps.
 pub(super) fn steps(
     tensors: &Tensors,
     devices: &LabDevices,
     choice: &ResolvedDevices,
     machine: &Machine,
+    find_shape: FindShape<'_>,
 ) -> Result<Planned, PlanError> {
     let missing: BTreeSet<DeviceName> = tensors
         .step
@@ -98,9 +88,11 @@ pub(super) fn steps(
     };
     let mut tour = Tour {
         machine,
+        find_shape,
         all_on_cpu: devices.on_missing == OnMissing::Cpu && !missing.is_empty(),
         first: (name, place),
         made: BTreeMap::new(),
+        values: Vec::new(),
         saved: BTreeMap::new(),
         memory: BTreeMap::new(),
         largest: (0, "tensors.step".to_owned()),
@@ -124,86 +116,113 @@ pub(super) fn steps(
         tour.used.push(place);
     }
     let (memory, (_, largest)) = (tour.memory.into_iter().collect(), tour.largest);
-    Ok(Planned { steps, requested, used: tour.used, memory, largest, note })
+    let plan = TensorsPlan { steps, values: tour.values };
+    Ok(Planned { plan, requested, used: tour.used, memory, largest, note })
 }
 
 impl Tour<'_> {
     fn step(&mut self, index: usize, step: &Step) -> StepPlan {
-        let at = |key: &str| format!("tensors.step.{index}.{key}");
-        let op = step.op.name();
-        let (made, outlook) = match &step.op {
-            StepOp::Ones(shape) | StepOp::Zeros(shape) | StepOp::Rand(shape) => {
-                (Some(self.make(step.device, Some(shape.clone()), &at(op))), Outlook::Done)
-            }
+        let outlook = self.outlook(index, step);
+        let before = self.values.len();
+        let lowered = match outlook {
+            Outlook::Done => self.lower(index, step),
+            _ => None,
+        };
+        let (action, made) = lowered.unwrap_or((Action::Nothing, None));
+        if let (Some(made), Some(name)) = (made, &step.name) {
+            self.made.insert(name.clone(), made);
+        }
+        let result = made.map(|made| made.value);
+        let device = result.map(|value| self.values[value].device);
+        StepPlan {
+            expression: expression(step, device),
+            makes: before..self.values.len(),
+            result,
+            action,
+            outlook,
+        }
+    }
+
+    /// What a step does and makes; `None` where it cannot work, which has been reported.
+    fn lower(&mut self, index: usize, step: &Step) -> Option<(Action, Option<Made>)> {
+        let key = format!("tensors.step.{index}.{}", step.op.name());
+        let (asked, device) = step.device.map_or(self.first, |name| (name, self.find(name)));
+        let (action, made) = match &step.op {
+            StepOp::Ones(shape) => (Action::Fill(1.0), self.put(asked, device, shape.clone(), &key)?),
+            StepOp::Zeros(shape) => (Action::Fill(0.0), self.put(asked, device, shape.clone(), &key)?),
+            StepOp::Rand(shape) => (Action::Random, self.put(asked, device, shape.clone(), &key)?),
             StepOp::From(numbers) => {
-                (Some(self.make(step.device, Some(numbers.shape.clone()), &at(op))), Outlook::Done)
+                let made = self.put(asked, device, numbers.shape.clone(), &key)?;
+                (Action::Numbers(numbers.values.clone()), made)
             }
             StepOp::Load(load) => {
-                let name = load.tensor.as_ref().or(step.name.as_ref());
-                let mut shape = None;
-                if load.file.is_saved
-                    && let (Some(file), Some(name)) = (self.saved.get(&load.file.text), name)
-                {
-                    match file.get(name) {
-                        Some(there) => shape = there.clone(),
-                        None => {
-                            let there: Vec<_> = file.keys().map(|n| format!("`{n}`")).collect();
-                            let message = format!("`{}` will hold no tensor `{name}`", load.file.text);
-                            let hint = format!("it will hold {}", there.join(", "));
-                            self.problems.push(Problem::at_key(at("load.file"), message).hint(hint));
-                        }
-                    }
-                }
-                (Some(self.make(step.device, shape, &at(op))), Outlook::Done)
+                let name = load.tensor.as_ref().or(step.name.as_ref())?;
+                let shape = self.stored(&load.file, name, &format!("tensors.step.{index}.load.file"))?;
+                let made = self.put(asked, device, shape, &key)?;
+                (Action::Load(load.file.clone(), name.clone()), made)
             }
             StepOp::Copy(name) => {
-                let shape = self.made.get(name).and_then(|made| made.shape.clone());
-                (Some(self.make(step.device, shape, &at(op))), Outlook::Done)
+                let source = *self.made.get(name)?;
+                let Value { device: own, shape, .. } = self.values[source.value].clone();
+                if own == device && !step.force {
+                    (Action::Same, Made { asked, ..source })
+                } else {
+                    (Action::Copy(source.value), self.put(asked, device, shape, &key)?)
+                }
             }
             StepOp::Norm(name) => {
-                let source = self.made.get(name).cloned();
-                let made =
-                    source.map(|source| self.put(source.asked, source.place, Some(Vec::new()), &at(op)));
-                (made, Outlook::Done)
+                let source = *self.made.get(name)?;
+                let made = self.put_beside(source, Vec::new(), &key)?;
+                let (of, cell) = (self.slice(source.value), self.slice(made.value));
+                (Action::Compute(vec![SquareSum { of, cell, root: true }.into()]), made)
             }
-            StepOp::Add(names) => self.meet(step, names, &at(op), |a, b| (a == b).then(|| a.to_vec())),
-            StepOp::Matmul(names) => self.meet(step, names, &at(op), |a, b| match (a, b) {
-                ([m, k], [l, n]) if k == l => Some(vec![*m, *n]),
-                _ => None,
-            }),
-            StepOp::Net(net) => self.net(step, net, index),
+            StepOp::Add(names) => {
+                let (a, b) = (*self.made.get(&names[0])?, *self.made.get(&names[1])?);
+                let shape = self.values[a.value].shape.clone();
+                if shape != self.values[b.value].shape {
+                    return self.misfit(names, [a, b], &key, "added", "the shapes must be equal");
+                }
+                let made = self.put_beside(a, shape, &key)?;
+                let [a, b, y] = [a, b, made].map(|made| self.slice(made.value));
+                (Action::Compute(vec![Add { a, b, y }.into()]), made)
+            }
+            StepOp::Matmul(names) => {
+                let (a, b) = (*self.made.get(&names[0])?, *self.made.get(&names[1])?);
+                let (rows, inputs, outputs) = match [a, b].map(|made| &self.values[made.value].shape[..]) {
+                    [[m, k], [l, n]] if k == l => (*m, *k, *n),
+                    _ => {
+                        let rule = "they must be [m, k] and [k, n]";
+                        return self.misfit(names, [a, b], &key, "multiplied", rule);
+                    }
+                };
+                let made = self.put_beside(a, vec![rows, outputs], &key)?;
+                let [x, weight, y] = [a, b, made].map(|made| self.slice(made.value));
+                (Action::Compute(vec![product([x, weight, y], [rows, inputs, outputs])]), made)
+            }
+            StepOp::Net(net) => self.net(index, step, net)?,
             StepOp::Save(save) => {
-                let tensors = match &save.what {
-                    Saved::Tensors(names) => names
-                        .iter()
-                        .filter_map(|name| Some((name.clone(), self.made.get(name)?.shape.clone())))
-                        .collect(),
+                let tensors: Vec<(String, usize)> = match &save.what {
+                    Saved::Tensors(names) => {
+                        let value = |name: &String| Some((name.clone(), self.made.get(name)?.value));
+                        names.iter().filter_map(value).collect()
+                    }
                     Saved::Net(name) => {
                         let prefix = format!("{name}.");
                         let own = |(key, made): (&String, &Made)| {
-                            Some((key.strip_prefix(&prefix)?.to_owned(), made.shape.clone()))
+                            Some((key.strip_prefix(&prefix)?.to_owned(), made.value))
                         };
                         self.made.iter().filter_map(own).collect()
                     }
                 };
-                self.saved.insert(save.file.clone(), tensors);
-                (None, Outlook::Done)
+                self.saved.insert(save.file.clone(), tensors.clone());
+                return Some((Action::Save(save.file.clone(), tensors), None));
             }
         };
-        let plan = StepPlan {
-            place: made.as_ref().map(|made| made.place),
-            shape: made.as_ref().and_then(|made| made.shape.clone()),
-            outlook,
-        };
-        // A declared error leaves nothing behind.
-        if let (Some(made), Some(name), None) = (made, &step.name, step.expect) {
-            self.made.insert(name.clone(), made);
-        }
-        plan
+        Some((action, Some(made)))
     }
 
     /// Where a name of the spec is on this machine.
-    fn find(&self, name: DeviceName) -> DeviceId {
+    pub(super) fn find(&self, name: DeviceName) -> DeviceId {
         if self.all_on_cpu {
             DeviceId::Cpu
         } else {
@@ -211,145 +230,129 @@ impl Tour<'_> {
         }
     }
 
-    fn make(&mut self, device: Option<DeviceName>, shape: Option<Vec<usize>>, key: &str) -> Made {
-        let (asked, place) = device.map_or(self.first, |name| (name, self.find(name)));
-        self.put(asked, place, shape, key)
+    /// The whole of a value.
+    pub(super) fn slice(&self, value: usize) -> Slice {
+        Slice { buffer: BufferId(value), offset: 0, len: self.values[value].len }
     }
 
-    fn put(&mut self, asked: DeviceName, place: DeviceId, shape: Option<Vec<usize>>, key: &str) -> Made {
-        let elements = shape.iter().flatten().try_fold(1u64, |n, axis| n.checked_mul(*axis as u64));
-        match elements.and_then(|n| n.checked_mul(4)) {
-            Some(bytes) => {
-                let held = self.memory.entry(place).or_insert(0);
-                *held = held.saturating_add(bytes);
-                if bytes > self.largest.0 {
-                    self.largest = (bytes, key.to_owned());
-                }
-            }
-            None => {
-                let shape = shape.as_deref().unwrap_or_default();
-                let message = format!("a tensor of shape {shape:?} has more numbers than any memory");
-                self.problems.push(Problem::at_key(key, message).hint("make it smaller"));
-            }
+    /// A new value on the device of another one.
+    fn put_beside(&mut self, other: Made, shape: Vec<usize>, key: &str) -> Option<Made> {
+        self.put(other.asked, self.values[other.value].device, shape, key)
+    }
+
+    /// A new value.
+    pub(super) fn put(
+        &mut self,
+        asked: DeviceName,
+        device: DeviceId,
+        shape: Vec<usize>,
+        key: &str,
+    ) -> Option<Made> {
+        let elements = shape.iter().try_fold(1usize, |n, axis| n.checked_mul(*axis));
+        let Some(len) = elements.filter(|n| n.checked_mul(8).is_some()) else {
+            let message = format!("a tensor of shape {shape:?} has more numbers than any memory");
+            self.problems.push(Problem::at_key(key, message).hint("make it smaller"));
+            return None;
+        };
+        let bytes = 4 * len as u64;
+        let held = self.memory.entry(device).or_insert(0);
+        *held = held.saturating_add(bytes);
+        if bytes > self.largest.0 {
+            self.largest = (bytes, key.to_owned());
         }
         if !self.asked.contains(&asked) {
             self.asked.push(asked);
         }
-        if !self.used.contains(&place) {
-            self.used.push(place);
+        if !self.used.contains(&device) {
+            self.used.push(device);
         }
-        Made { place, asked, shape }
+        self.values.push(Value { device, shape, len });
+        Some(Made { value: self.values.len() - 1, asked })
     }
 
-    /// Two operands that must be on one device, of shapes that `result` accepts.
-    fn meet(
+    /// The shape of a tensor in a file that an earlier step saved, or in one that is there.
+    pub(super) fn stored(&mut self, file: &FileName, name: &str, key: &str) -> Option<Vec<usize>> {
+        let problem = if let Some(saved) = self.saved.get(&file.text).filter(|_| file.is_saved) {
+            if let Some((_, value)) = saved.iter().find(|(own, _)| own == name) {
+                return Some(self.values[*value].shape.clone());
+            }
+            let there: Vec<_> = saved.iter().map(|(own, _)| format!("`{own}`")).collect();
+            let message = format!("`{}` will hold no tensor `{name}`", file.text);
+            Problem::at_key(key, message).hint(format!("it will hold {}", there.join(", ")))
+        } else {
+            match (self.find_shape)(&file.path, name) {
+                Ok(shape) => return Some(shape),
+                Err(message) => Problem::at_key(key, message),
+            }
+        };
+        self.problems.push(problem);
+        None
+    }
+
+    /// Reports operands whose shapes do not fit.
+    fn misfit<T>(
         &mut self,
-        step: &Step,
         names: &[String; 2],
+        operands: [Made; 2],
         key: &str,
-        result: impl FnOnce(&[usize], &[usize]) -> Option<Vec<usize>>,
-    ) -> (Option<Made>, Outlook) {
-        let (Some(a), Some(b)) = (self.made.get(&names[0]).cloned(), self.made.get(&names[1]).cloned())
-        else {
-            return (None, Outlook::Done);
-        };
-        let outlook = self.outlook(step, [&names[0], &names[1]], [&a, &b], key);
-        if outlook == Outlook::Raises {
-            return (None, outlook);
-        }
-        let shape = match (&a.shape, &b.shape) {
-            (Some(x), Some(y)) => {
-                let shape = result(x, y);
-                if shape.is_none() {
-                    let (verb, rule) = match step.op {
-                        StepOp::Matmul(_) => ("multiplied", "they must be [m, k] and [k, n]"),
-                        _ => ("added", "the shapes must be equal"),
-                    };
-                    let message = format!(
-                        "`{}` of shape {x:?} and `{}` of shape {y:?} cannot be {verb}: {rule}",
-                        names[0], names[1]
-                    );
-                    self.problems.push(Problem::at_key(key, message));
-                }
-                shape
-            }
-            _ => None,
-        };
-        (Some(self.put(a.asked, a.place, shape, key)), outlook)
+        verb: &str,
+        rule: &str,
+    ) -> Option<T> {
+        let [x, y] = operands.map(|made| &self.values[made.value].shape);
+        let [a, b] = names;
+        let message = format!("`{a}` of shape {x:?} and `{b}` of shape {y:?} cannot be {verb}: {rule}");
+        self.problems.push(Problem::at_key(key, message));
+        None
     }
 
-    fn net(&mut self, step: &Step, net: &Net, index: usize) -> (Option<Made>, Outlook) {
-        let key = format!("tensors.step.{index}.net");
-        let Some(input) = self.made.get(&net.input).cloned() else { return (None, Outlook::Done) };
-        let (asked, place) = step.device.map_or((input.asked, input.place), |name| (name, self.find(name)));
-        let own = Made { place, asked, shape: None };
-        let first = net.parameter_names().next();
-        let outlook = match &first {
-            Some(first) => self.outlook(step, [&net.input, first], [&input, &own], &key),
-            None => Outlook::Done,
+    /// Whether operands are on one device; if they are not and the step does not declare it, that is reported.
+    fn outlook(&mut self, index: usize, step: &Step) -> Outlook {
+        let parameter;
+        let (left, right) = match &step.op {
+            StepOp::Add([a, b]) | StepOp::Matmul([a, b]) => (a, b),
+            StepOp::Net(net) => {
+                let Some(first) = net.parameter_names().next() else { return Outlook::Done };
+                parameter = first;
+                (&net.input, &parameter)
+            }
+            _ => return Outlook::Done,
         };
-        let (rows, mut width) = match input.shape.as_deref() {
-            Some([rows, width]) => (Some(*rows), Some(*width)),
-            None => (None, None),
-            Some(shape) => {
-                let message = format!("`{}` has the shape {shape:?}: a net takes [rows, in]", net.input);
-                self.problems.push(Problem::at_key(format!("{key}.input"), message));
-                (None, None)
-            }
+        let Some(a) = self.made.get(left) else { return Outlook::Done };
+        let of_left = (a.asked, self.values[a.value].device);
+        let of_right = match (&step.op, self.made.get(right)) {
+            (StepOp::Net(_), _) => step.device.map_or(of_left, |name| (name, self.find(name))),
+            (_, Some(b)) => (b.asked, self.values[b.value].device),
+            (_, None) => return Outlook::Done,
         };
-        for (i, layer) in net.layers.iter().enumerate() {
-            let Layer::Linear(linear) = layer else { continue };
-            if let (Some(given), Some(width)) = (linear.in_features, width)
-                && given != width
-            {
-                let message =
-                    format!("`in_features = {given}` does not fit layer {i}: its input has {width}");
-                let problem = Problem::at_key(format!("{key}.layers.{i}.linear.in_features"), message);
-                self.problems.push(problem.hint("leave `in_features` out: it is inferred"));
-            }
-            let name = step.name.clone().unwrap_or_default();
-            let outputs = linear.out_features;
-            let weight = width.map(|width| vec![outputs, width]);
-            let parameters = [("weight", weight), ("bias", Some(vec![outputs]))];
-            for (what, shape) in parameters.into_iter().take(if linear.bias { 2 } else { 1 }) {
-                let made = self.put(asked, place, shape, &key);
-                if step.expect.is_none() {
-                    self.made.insert(format!("{name}.{i}.{what}"), made);
-                }
-            }
-            width = Some(outputs);
-        }
-        if outlook == Outlook::Raises {
-            return (Some(own), outlook);
-        }
-        let shape = rows.zip(width).map(|(rows, width)| vec![rows, width]);
-        (Some(self.put(asked, place, shape, &key)), outlook)
-    }
-
-    /// Whether operands meet; where they do not and the step does not declare it, that is a problem of the spec.
-    fn outlook(&mut self, step: &Step, names: [&str; 2], [a, b]: [&Made; 2], key: &str) -> Outlook {
-        let expected = step.expect == Some(Expect::DeviceMismatch);
-        match (a.place == b.place, expected) {
+        let ((a_asked, a), (b_asked, b)) = (of_left, of_right);
+        let message = format!("`{left}` is on {a} and `{right}` on {b}");
+        match (a == b, step.expect == Some(Expect::DeviceMismatch)) {
             (true, false) => Outlook::Done,
-            (false, true) => Outlook::Raises,
-            (true, true) if a.asked != b.asked => Outlook::Skipped(format!(
-                "it takes two devices: {} and {} are both {} here",
-                a.asked, b.asked, a.place
-            )),
+            (false, true) => {
+                let mut free = ["Z", "Y", "X"].into_iter().filter(|name| left != name && right != name);
+                let free = free.next().unwrap_or("Z");
+                Outlook::Raises(format!("{message}; copy one: `{free} = {left}.copy({b})`"))
+            }
+            (true, true) if a_asked != b_asked => {
+                Outlook::Skipped(format!("it takes two devices: {a_asked} and {b_asked} are both {a} here"))
+            }
             (true, true) => Outlook::DoesNotRaise,
             (false, false) => {
-                let [left, right] = names;
-                let message = format!("`{left}` is on {} and `{right}` on {}", a.place, b.place);
-                let free = ["Z", "Y", "X"].into_iter().find(|name| !self.made.contains_key(*name));
-                let free = free.unwrap_or("copied");
+                let mut free = ["Z", "Y", "X"].into_iter().filter(|name| !self.made.contains_key(*name));
+                let free = free.next().unwrap_or("copied");
                 let hint = format!(
-                    "copy one: `name = \"{free}\"`, `copy = \"{left}\"`, `device = \"{}\"`; or declare it: `expect = \
-                     \"device_mismatch\"`",
-                    b.asked
+                    "copy one: `name = \"{free}\"`, `copy = \"{left}\"`, `device = \"{b_asked}\"`; or declare it: `expect = \
+                     \"device_mismatch\"`"
                 );
-                self.problems.push(Problem::at_key(key, message).hint(hint));
-                Outlook::Raises
+                let key = format!("tensors.step.{index}.{}", step.op.name());
+                self.problems.push(Problem::at_key(key, &message).hint(hint));
+                Outlook::Raises(message)
             }
         }
     }
+}
+
+/// y[m, n] = x[m, k] w[k, n].
+pub fn product([x, weight, y]: [Slice; 3], [rows, inputs, outputs]: [usize; 3]) -> Op {
+    Linear { x, weight, bias: None, activation: None, pre: None, y, rows, inputs, outputs }.into()
 }

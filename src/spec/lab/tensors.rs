@@ -100,12 +100,9 @@ impl Tensors {
 impl super::steps::Net {
     /// `0.weight`, `0.bias`, ...
     pub fn parameter_names(&self) -> impl Iterator<Item = String> {
-        self.layers.iter().enumerate().flat_map(|(i, layer)| match layer {
-            crate::spec::Layer::Linear(linear) => {
-                let bias = linear.bias.then(|| format!("{i}.bias"));
-                std::iter::once(format!("{i}.weight")).chain(bias).collect::<Vec<_>>()
-            }
-            _ => Vec::new(),
-        })
+        let named = |(i, layer): (usize, &crate::spec::Layer)| {
+            layer.parameters(1).into_iter().map(move |parameter| format!("{i}.{}", parameter.name))
+        };
+        self.layers.iter().enumerate().flat_map(named)
     }
 }

@@ -3,10 +3,11 @@
 use runner::{
     device::PassKind,
     program::{
-        Accumulate, Accumulator, Activate, ActivateBackward, Activation, Adam, BiasGradient, BufferId, Clip,
-        Dropout, DropoutBackward, Gather, Hyper, InputGradient, Instruction, LayerNorm, LayerNormBackward,
-        LayerNormGradient, Linear, LogAppend, Loss, LossKind, Mean, Norm, Op, Phase, Program, Programs,
-        Rmsprop, RowSource, Sgd, Slice, Update, UpdateRule, Watch, WeightGradient, Zero, reference::Memory,
+        Accumulate, Accumulator, Activate, ActivateBackward, Activation, Adam, Add, BiasGradient, BufferId,
+        Clip, Dropout, DropoutBackward, Gather, Hyper, InputGradient, Instruction, LayerNorm,
+        LayerNormBackward, LayerNormGradient, Linear, LogAppend, Loss, LossKind, Mean, Norm, Op, Phase,
+        Program, Programs, Rmsprop, RowSource, Sgd, Slice, SquareSum, Update, UpdateRule, Watch,
+        WeightGradient, Zero, reference::Memory,
     },
 };
 
@@ -93,6 +94,10 @@ impl Suite {
             self.push(Activate { activation, x, y, rows, width });
             let (saved, dy) = (self.random(rows * width), self.random(rows * width));
             self.push(ActivateBackward { activation, saved, dy, rows, width });
+        }
+        for len in [rows * width, width] {
+            let (b, y) = (self.random(len), self.random(rows * width));
+            self.push(Add { a: x, b, y });
         }
         for (p, layer) in [(0.1, 0), (0.5, 3), (0.9, 3)] {
             let y = self.random(rows * width);
@@ -187,6 +192,10 @@ impl Suite {
         }
         let (of, cell) = (self.random(len), self.random(1));
         self.push(Norm { of, cell });
+        for root in [true, false] {
+            let cell = self.random(1);
+            self.push(SquareSum { of, cell, root });
+        }
         let (of, cell) = (self.random(len), self.random(1));
         self.push(Mean { of, cell, scale: 1.0 / len as f64 });
         let of = self.random(len);

@@ -138,24 +138,6 @@ fn a_signal_ends_a_sweep_and_says_why_in_its_table() {
     assert_eq!(own.table("matmul.csv").cell(0, "count"), own.summary("steps"));
 }
 
-#[test]
-fn a_step_that_fails_keeps_those_before_it_and_the_reason() {
-    let place = Sandbox::new(
-        "kind = \"tensors\"\nname = \"tour\"\n[[tensors.step]]\nname = \"X\"\nones = [2]\n[[tensors.step]]\n\
-         name = \"Y\"\nload = { file = \"nothing.safetensors\" }\n[[tensors.step]]\nname = \"never\"\nones = [1]\n",
-    );
-    let ran = place.run(&[]);
-    let folder = ran.ended_by(1);
-    let table = folder.table("tensors.csv");
-    assert_eq!(table.column("status"), ["done", "failed"]);
-    let message = table.cell(1, "message");
-    assert!(message.contains("nothing.safetensors"), "{message}");
-    assert_eq!((folder.summary("status"), folder.summary("steps")), ("failed".into(), "2".into()));
-    let end = format!(": step 2: {message}");
-    assert!(folder.text("run.log").trim_end().ends_with(&end), "{}", folder.text("run.log"));
-    assert!(ran.ended.stderr.ends_with(&format!("error: step 2: {message}\n")), "{:?}", ran.ended);
-}
-
 /// From before the folder exists to the end, by a signal that can be handled and by one that cannot.
 #[test]
 fn at_whatever_moment_it_ends_nothing_is_half_written() {

@@ -62,7 +62,7 @@ impl Stream {
     ///
     /// # Safety
     /// `from` must stay as it is until the stream was waited for.
-    pub unsafe fn upload_from(&self, to: u64, from: &[f32]) -> Result<(), DeviceError> {
+    pub unsafe fn upload_from<T: Copy>(&self, to: u64, from: &[T]) -> Result<(), DeviceError> {
         let bytes = size_of_val(from);
         if bytes == 0 {
             return Ok(());

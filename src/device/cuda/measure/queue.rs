@@ -2,15 +2,18 @@
 
 use std::time::Instant;
 
-use crate::device::{
-    DeviceError,
-    cuda::{
-        all_reduce::{Communicator, PeerAllReduce},
-        engines::{GpuContext, LaunchKind},
-        ffi::{Context, Gpu},
-        launch::{Event, Shape, argument},
-        memory::{DeviceMemory, Staging},
+use crate::{
+    device::{
+        DeviceError,
+        cuda::{
+            all_reduce::{Communicator, PeerAllReduce},
+            engines::{GpuContext, LaunchKind},
+            ffi::{Context, Gpu},
+            launch::{Event, shape},
+            memory::{DeviceMemory, Staging},
+        },
     },
+    op::{Kind, Record, counted},
 };
 
 const ROUNDS: usize = 5;
@@ -93,17 +96,11 @@ impl Bench {
 
     /// Queues `y = a + b` over the first three vectors of the arena.
     pub fn add(&self, elements: usize) -> Result<(), DeviceError> {
-        let gpu = &self.gpu;
-        let function = gpu.kernels.function("tensor_add")?;
-        let bytes = 4 * elements as u64;
-        let (mut a, mut b, mut y) = (gpu.arena.at, gpu.arena.at + bytes, gpu.arena.at + 2 * bytes);
-        let mut count = elements as u64;
-        let mut arguments = [argument(&mut a), argument(&mut b), argument(&mut y), argument(&mut count)];
-        let most = 4 * gpu.context.gpu.multiprocessors.max(1);
-        let blocks = u32::try_from(elements.div_ceil(256)).unwrap_or(most).clamp(1, most);
-        let shape = Shape::new(u64::from(blocks), most);
-        // SAFETY: (const float*, const float*, float*, u64); the arena has three such vectors.
-        unsafe { gpu.launch(function, shape, &mut arguments, "tensor_add") }
+        let (n, at) = (counted(elements).unwrap_or(0), |i: usize| (i * elements) as u64);
+        let mut record = Record { n, inputs: n, ..Record::new(Kind::Add) };
+        record.at[..3].copy_from_slice(&[at(0), at(1), at(2)]);
+        let shape = shape(&record, self.gpu.context.gpu.multiprocessors);
+        self.gpu.queue(&LaunchKind::Kernel { record, shape })
     }
 
     /// Seconds of `count` sums over all GPUs, of `elements` each.
