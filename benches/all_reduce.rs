@@ -1,6 +1,8 @@
 //! Cost of an all-reduce within one process, by number of threads and bytes: medians of single calls on the first rank. Run
 //! it on an idle machine; with more ranks than cores it measures the system's scheduler.
 
+#![allow(clippy::too_many_lines)]
+
 use std::{
     thread,
     time::{Duration, Instant},

@@ -4,6 +4,8 @@
 //! every run, so for them the printed cost is avoided. `--check` fails if a job whose steps are timed by phases pays more
 //! than 1 %.
 
+#![allow(clippy::too_many_lines)]
+
 #[path = "support/trial.rs"]
 mod trial;
 

@@ -1,6 +1,8 @@
 //! The parts of a run, each for itself: products, the order of rows, synthetic rows, whole steps, `metrics.csv`, and
 //! what each logging policy costs.
 
+#![allow(clippy::too_many_lines)]
+
 #[path = "support/products.rs"]
 #[allow(unsafe_code)] // Raw pointers to operands, as `gemm-f32` takes them.
 mod products;

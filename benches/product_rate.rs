@@ -1,6 +1,8 @@
 //! How fast the products of a training step are with nothing between them: what a step of a wide network is held
 //! against. Each product is a program of its own, run as a step runs it. `cargo bench --bench product_rate -- [--json] [--threads N] [W2 | W3]`
 
+#![allow(clippy::too_many_lines)]
+
 #[path = "support/products.rs"]
 #[allow(unsafe_code)] // Raw pointers to operands, as `gemm-f32` takes them.
 mod products;

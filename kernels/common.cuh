@@ -3,7 +3,7 @@
 // The clever part. An op is written once, as a `__device__` function over a scope: a set of threads that share its work.
 // Three engines run the same text. A stand-alone kernel is one op over a whole launch (`Launch`). `interpret` runs whole
 // programs in one block whose arena lies in shared memory (`Solo`). `interpret_grid` runs them in all blocks of a cooperative
-// launch (`Team`). An op never meets its threads by itself; where a sum needs all of them, the scope's `sum` does it.
+// launch (`Team`). An op has no barriers of its own; where a sum needs all threads, the scope's `sum` has them.
 //
 // No CUDA header is included and none is needed, so that a machine without a toolkit can compile this at run time, and
 // so that a C++ compiler can run it on the processor (tests/cuda_sim; CUSIM is defined there). The host joins this file
@@ -68,7 +68,7 @@ __device__ __forceinline__ void relax() {
 // `sum(run, n, term, finish)`: adds term(i) of all i below n in double precision, in an order that depends on nothing
 // but n and the launch; then one thread calls finish(total). Called by all threads of the scope.
 
-// All threads of a stand-alone launch. They cannot meet: the last block to arrive finishes a sum.
+// All threads of a stand-alone launch. They have no barrier: the last block to arrive finishes a sum.
 struct Launch {
     unsigned thread, threads;
 
@@ -109,7 +109,7 @@ struct Solo {
 
     template <class Term, class Finish>
     __device__ void sum(double*, unsigned n, Term term, Finish finish) const {
-        if (n <= 512) {   // one warp is done sooner than a block meets twice
+        if (n <= 512) {   // one warp is faster than two barriers of a block
             if (thread >= 32) return;
             double own = 0.0;
             for (unsigned i = thread; i < n; i += 32) own += term(i);
@@ -143,7 +143,7 @@ __device__ __forceinline__ void meet(unsigned* barrier) {
     __syncthreads();
 }
 
-const int TEAM_SUM = 8192;   // up to so many numbers the first block is done sooner than all meet
+const int TEAM_SUM = 8192;   // up to this many elements one block is faster than a barrier of all
 
 // All threads of a cooperative launch.
 struct Team {

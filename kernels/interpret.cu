@@ -1,12 +1,12 @@
 // Whole programs in one launch: the interpreters.
 //
-// `interpret`, for what is bound by the cost of a launch: one block keeps all of a trial in shared memory and walks its program
-// hundreds of times. Three things keep a step short. Records are read once into shared memory. Threads meet only where an
-// op touches what another has written since they met last: the host has found out where (`barrier` of a record). Ops
-// between two meetings start at different warps, so that small ones run at once. And every thread keeps the run's
-// counters for itself, so that nobody waits for them.
+// `interpret`, for what is bound by the cost of a launch: one block keeps all of a trial in shared memory and runs its program
+// hundreds of times. Three things keep a step short. Records are read once into shared memory. A barrier stands only where an
+// op touches what another has written since the last one: the host decides where (`barrier` of a record). Ops between two
+// barriers start at different warps, so that small ones run at once. And every thread keeps its own copy of the run's
+// counters, so that none waits for them.
 // `interpret_grid`, for what does not fit one multiprocessor: the same over all blocks of a cooperative launch, whose arena
-// lies in global memory and whose meetings are a barrier of the grid.
+// lies in global memory and whose barriers are those of the grid.
 
 const int MOST_OPS = 64;      // records in shared memory; longer programs read them from global memory
 const int HYPER_AHEAD = 64;   // steps whose hyperparameters are fetched at once
@@ -30,7 +30,7 @@ __device__ __forceinline__ const Op* records(const Op* ops, int count, Op* own) 
 extern "C" __global__ void __launch_bounds__(512, 1) interpret(const Op* ops, int count, float* arena, int arena_floats,
                                                        Run* run, int steps, int rows, int own_rows) {
     if (blockIdx.x > 0) return;
-    extern __shared__ __align__(16) unsigned char dyn_smem[];   // four numbers at a time are read
+    extern __shared__ __align__(16) unsigned char dyn_smem[];   // four elements are read at a time
     __shared__ Op own_ops[MOST_OPS];
     __shared__ Hyper hyper[HYPER_AHEAD];
     __shared__ double sums[2 * SUMS];

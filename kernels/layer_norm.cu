@@ -1,10 +1,10 @@
 // LayerNorm over the last dimension, with a weight and a bias.
 //
-// A row is shared by as many lanes of a warp as it has work for, which meet by shuffles only, as in loss.cu. The backward
+// A row is shared by as many lanes of a warp as it has work for, which communicate by shuffles only, as in loss.cu. The backward
 // pass reads the mean and 1 / deviation that the forward pass kept for each row.
 
-// Rows of lanes: `lanes` consecutive lanes own a row; lane l of them its numbers l, l + lanes, ... Whole warps stay in the
-// loop: a lane outside has no numbers, but meets the others.
+// Rows of lanes: `lanes` consecutive lanes own a row; lane l of them its elements l, l + lanes, ... Whole warps stay in the
+// loop: a lane outside has no elements, but takes part in the shuffles.
 struct RowLanes {
     int lanes, part, mine;
     u64 row;

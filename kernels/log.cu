@@ -1,7 +1,7 @@
 // What a step leaves for the host: a row of the log, running sums, the flag of a loss that is not finite; and the counters
 // by which the next step knows itself.
 //
-// All of it stays on the device until the host asks. One warp does each of these: they are a handful of numbers.
+// All of it stays on the device until the host asks. One warp does each of these: there are only a few values.
 
 __device__ __forceinline__ void raise_unless_finite(float loss, const Run& run) {
     if (!finite(loss) && *run.non_finite == 0) *run.non_finite = run.step + 1;

@@ -1,4 +1,4 @@
-// The optimizer's step: one launch over the flat buffers of all parameters, four numbers at a time.
+// The optimizer's step: one launch over the flat buffers of all parameters, four elements at a time.
 //
 // The rules are PyTorch's in its order of operations (torch.optim); each is a type with `states`, the numbers of state per
 // parameter, `MOST` of them at most, and a call for one parameter: weight, gradient, states. What changes from step to step is read from the run's

@@ -13,7 +13,7 @@ mod signals;
 use std::{
     fs::{self, File},
     io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 pub use atomic::{Durability, sync_path, write_atomically};
@@ -84,24 +84,29 @@ pub fn memory_limit(total: Option<u64>) -> Option<u64> {
     limit_in(&groups, Path::new("/sys/fs/cgroup")).filter(|&limit| total.is_none_or(|total| limit < total))
 }
 
-/// The lowest limit of the cgroup and its ancestors (cgroup v2, or v1's memory tree). In a container the group's own path
-/// may be hidden; the root of the tree is then used.
+/// The lowest limit of the cgroup and its ancestors.
 fn limit_in(groups: &str, mount: &Path) -> Option<u64> {
-    let limits = groups.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':');
-        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let (tree, file) = match controllers {
-            "" => (mount.to_owned(), "memory.max"),
-            c if c.split(',').any(|c| c == "memory") => (mount.join("memory"), "memory.limit_in_bytes"),
+    let folders = cgroup_folders(groups, mount, "memory").into_iter();
+    let files =
+        folders.flat_map(|folder| ["memory.max", "memory.limit_in_bytes"].map(|file| folder.join(file)));
+    files.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).min()
+}
+
+/// The folders of the cgroup and its ancestors (cgroup v2, or v1's tree of `controller`). In a container the group's own
+/// path may be hidden; the root of the tree is then there.
+fn cgroup_folders(groups: &str, mount: &Path, controller: &str) -> Vec<PathBuf> {
+    let folders = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let tree = match parts.next()? {
+            "" => mount.to_owned(),
+            list if list.split(',').any(|name| name == controller) => mount.join(controller),
             _ => return None,
         };
-        let group = tree.join(path.trim_start_matches('/'));
+        let group = tree.join(parts.next()?.trim_start_matches('/'));
         let folders = group.ancestors().take_while(|folder| folder.starts_with(&tree));
-        folders
-            .filter_map(|folder| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok())
-            .min()
+        Some(folders.map(Path::to_owned).collect::<Vec<_>>())
     });
-    limits.min()
+    folders.flatten().collect()
 }
 
 /// Bytes that this process may still allocate: the least of available memory, cgroup limit and address space limit.

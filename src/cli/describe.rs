@@ -11,7 +11,7 @@ use crate::{
     host,
     plan::{DeviceId, Machine, Movement, Trial, transfers},
     program::Role,
-    record::{cause, devices_in_words, of_build},
+    record::{self, cause, devices_in_words, of_build},
     report::Estimate,
     spec::Rule,
     units,
@@ -31,7 +31,7 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     page.row("optimizer", optimizer(trial));
     steps(&mut page, trial);
     cost(&mut page, trial, dataset);
-    page.row("engine", format!("{}: {}", trial.engine.name(), trial.engine_reason));
+    page.row("engine", record::engine(trial));
     moves(&mut page, trial);
     memory(&mut page, trial, machine);
     page.build();
@@ -60,8 +60,8 @@ fn shares(page: &mut Page, trial: &Trial) {
     let bytes = layout.buffers.iter().filter(|b| b.role == Role::Gradients).map(|b| 4 * b.len as u64);
     let bytes = units::bytes(bytes.sum());
     page.more([format!("all-reduce of {bytes} per step: the gradients, and the step's loss and metrics")]);
-    page.more(trial.sums.as_ref().map(|sums| format!("summed {}", sums.in_words())));
-    page.more(trial.scaling_in_words());
+    page.more(trial.sums.as_ref().map(|sums| format!("summed {}", record::all_reduce(sums))));
+    page.more(record::weak_scaling(trial));
 }
 
 fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {

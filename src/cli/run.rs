@@ -66,17 +66,16 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
 
 /// Prints what became of a sweep.
 fn close(Ended { exit, sweep }: Ended, quiet: bool) -> Exit {
-    let Some((folder, text)) = sweep else { return exit };
-    exit.more_severe(match text {
-        _ if quiet => print(&format!("{}\n", folder.display())),
-        Some(text) => print(&text),
-        None => match report::sweep_end(&folder, terminal_width()) {
-            Ok(text) => print(&text),
-            Err(e) => {
-                print_error(&e, e.hint());
-                Exit::Failed
-            }
-        },
+    let Some(folder) = sweep else { return exit };
+    if quiet {
+        return exit.more_severe(print(&format!("{}\n", folder.display())));
+    }
+    exit.more_severe(match report::sweep_end(&folder, terminal_width()) {
+        Ok(text) => print(&text),
+        Err(e) => {
+            print_error(&e, e.hint());
+            Exit::Failed
+        }
     })
 }
 

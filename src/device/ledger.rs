@@ -6,17 +6,13 @@ use std::{
 };
 
 use super::Moved;
-
 use crate::op::Reads;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Host to device.
     HostToDevice,
-    /// Device to host.
     DeviceToHost,
-    /// Device to device.
     DeviceToDevice,
     /// A sum over devices.
     AllReduce,
@@ -54,7 +50,6 @@ pub enum Purpose {
     Parameters,
     /// Metrics of training steps.
     Log,
-    /// Gradients over devices.
     Gradients,
     /// Metrics of validation.
     Validation,
@@ -87,7 +82,6 @@ pub struct Line {
     pub count: u64,
     /// Copies to where the data already was.
     pub noop_count: u64,
-    /// Bytes moved.
     pub bytes: u64,
     /// Time the host spent in them.
     pub time: Duration,

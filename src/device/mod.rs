@@ -28,23 +28,18 @@ use crate::program::{Accumulator, BufferId, Hyper, Slice};
 /// Whether a copy moved anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// So many bytes.
     Bytes(u64),
-    /// So many bytes, after the host has waited for the device.
+    /// After the host has waited for the device.
     AfterWait {
-        /// How many.
         bytes: u64,
-        /// How long.
         wait: Duration,
     },
-    /// Nothing: the data already was where it was wanted.
+    /// The data already was there.
     Nothing,
 }
 
-/// Which kind of step is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassKind {
-    /// Optimizer steps.
     Train,
     /// Chunks of validation rows.
     Validate,
@@ -53,7 +48,6 @@ pub enum PassKind {
 /// Consecutive steps that run without the host: one unit of dispatch.
 #[derive(Clone, Debug)]
 pub struct Block<'a> {
-    /// Which programs.
     pub work: PassKind,
     /// Optimizer steps done before this block.
     pub step: u64,
@@ -63,7 +57,6 @@ pub struct Block<'a> {
     pub offset: usize,
     /// Rows in the epoch (or the validation rows); the last step takes what is left.
     pub rows: usize,
-    /// Steps to run.
     pub steps: usize,
     /// One per step, for training.
     pub hyper: &'a [Hyper],
@@ -78,15 +71,13 @@ pub struct Ran {
     pub non_finite: Option<u64>,
     /// How long a step takes, where something new is known of it.
     pub step_time: Option<Duration>,
-    /// How long the host has waited for steps since it was last told.
+    /// How long the host has waited for steps since the last report.
     pub waited: Duration,
 }
 
-/// Where a device writes down what it does.
+/// Where a device records what it does.
 pub struct Meters<'a> {
-    /// Times by phase.
     pub clock: &'a mut Clock,
-    /// Copies and waits.
     pub ledger: &'a mut Ledger,
     /// Seconds since the clock's origin at the end of each training step, in order, as they become known.
     pub ends: &'a mut Vec<f64>,
@@ -108,9 +99,7 @@ pub trait Executor: Send {
     }
     /// Makes `order` the order of the epoch's rows.
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError>;
-    /// Host to device.
     fn write(&mut self, to: Slice, from: &[f32]) -> Result<Moved, DeviceError>;
-    /// Device to host.
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError>;
     /// Reads the running sums and sets them to zero.
     fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError>;
@@ -141,22 +130,18 @@ impl Device {
         Self { name: name.into(), executor, ledger: Ledger::default() }
     }
 
-    /// The device's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes this trial holds on the device.
     pub fn bytes(&self) -> u64 {
         self.executor.bytes()
     }
 
-    /// See [`Executor::warm_up`].
     pub fn warm_up(&mut self) -> Result<(), DeviceError> {
         self.executor.warm_up()
     }
 
-    /// See [`Executor::bind`].
     pub fn bind(
         &mut self,
         purpose: Purpose,
@@ -166,27 +151,23 @@ impl Device {
         self.counted(Kind::HostToDevice, purpose, |e| e.bind(buffer, rows))
     }
 
-    /// See [`Executor::bind_file`]; nothing is moved.
+    /// Moves nothing.
     pub fn bind_file(&mut self, buffer: BufferId, rows: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
         self.executor.bind_file(buffer, rows)
     }
 
-    /// See [`Executor::bind_order`].
     pub fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<(), DeviceError> {
         self.counted(Kind::HostToDevice, Purpose::Batch, |e| e.bind_order(order))
     }
 
-    /// Host to device.
     pub fn write(&mut self, purpose: Purpose, to: Slice, from: &[f32]) -> Result<(), DeviceError> {
         self.counted(Kind::HostToDevice, purpose, |e| e.write(to, from))
     }
 
-    /// Device to host.
     pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut [f32]) -> Result<(), DeviceError> {
         self.counted(Kind::DeviceToHost, purpose, |e| e.read(from, to))
     }
 
-    /// Reads running sums and sets them to zero.
     pub fn take_sums(
         &mut self,
         purpose: Purpose,
@@ -196,7 +177,6 @@ impl Device {
         self.counted(Kind::DeviceToHost, purpose, |e| e.take_sums(sums, to))
     }
 
-    /// See [`Executor::digest`].
     pub fn digest(&mut self, of: Slice) -> Result<u64, DeviceError> {
         let mut digest = 0;
         self.counted(Kind::DeviceToHost, Purpose::Parameters, |e| {
@@ -207,7 +187,6 @@ impl Device {
         Ok(digest)
     }
 
-    /// Runs a block of steps.
     pub fn run(
         &mut self,
         block: &Block<'_>,
@@ -217,7 +196,6 @@ impl Device {
         self.executor.run(block, &mut Meters { clock, ledger: &mut self.ledger, ends })
     }
 
-    /// See [`Executor::settle`].
     pub fn settle(
         &mut self,
         purpose: Purpose,

@@ -18,9 +18,7 @@ pub struct Norms {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Together {
     pub devices: Vec<String>,
-    /// How they shared the time.
     pub order: Order,
-    /// m, k, n.
     pub shape: [usize; 3],
     /// Seconds from the first product's begin to the last one's end.
     pub wall_s: f64,
@@ -30,9 +28,7 @@ pub struct Together {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProductRow {
     pub device: String,
-    /// How the devices shared the time.
     pub order: Order,
-    /// m, k, n.
     pub shape: [usize; 3],
     pub count: u64,
     /// All of them, norms and log included.
@@ -88,10 +84,8 @@ pub struct StepRow {
     /// As a person would write it: `Z = X.copy(virtual:1)`.
     pub expression: String,
     pub name: Option<String>,
-    /// Where the result lives.
     pub device: Option<String>,
     pub shape: Option<Vec<usize>>,
-    /// The type of its numbers.
     pub dtype: Option<&'static str>,
     /// What it takes on its device.
     pub bytes: Option<u64>,

@@ -60,22 +60,10 @@ pub fn quota_cores() -> Option<f64> {
     quota_in(&groups, Path::new("/sys/fs/cgroup"))
 }
 
-/// The lowest quota of the cgroup and its ancestors (cgroup v2, or v1's cpu tree).
+/// The lowest quota of the cgroup and its ancestors.
 fn quota_in(groups: &str, mount: &Path) -> Option<f64> {
-    let quotas = groups.lines().flat_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let is_cpu = controllers.split(',').any(|c| c == "cpu");
-        let tree = match controllers {
-            "" => mount.to_owned(),
-            _ if is_cpu => mount.join("cpu"),
-            _ => return Vec::new(),
-        };
-        let group = tree.join(path.trim_start_matches('/'));
-        let folders = group.ancestors().take_while(|folder| folder.starts_with(&tree)).map(Path::to_owned);
-        folders.filter_map(|folder| quota_of(&folder)).collect::<Vec<f64>>()
-    });
-    quotas.min_by(f64::total_cmp)
+    let folders = super::cgroup_folders(groups, mount, "cpu");
+    folders.iter().filter_map(|folder| quota_of(folder)).min_by(f64::total_cmp)
 }
 
 fn quota_of(folder: &Path) -> Option<f64> {

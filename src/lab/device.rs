@@ -83,8 +83,8 @@ impl Device {
     pub fn write(&mut self, purpose: Purpose, to: Handle, from: &[f32]) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let moved = self.backend.write(to, from)?;
-        let route = [HOST, &self.name().to_owned()];
-        self.count(Kind::HostToDevice, purpose, route, moved, begun);
+        let name = self.name().to_owned();
+        self.count(Kind::HostToDevice, purpose, [HOST, &name], moved, begun);
         Ok(())
     }
 
@@ -92,8 +92,8 @@ impl Device {
     pub fn read(&mut self, purpose: Purpose, from: Handle, to: &mut [f32]) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let moved = self.backend.read(from, to)?;
-        let route = [&self.name().to_owned(), HOST];
-        self.count(Kind::DeviceToHost, purpose, route, moved, begun);
+        let name = self.name().to_owned();
+        self.count(Kind::DeviceToHost, purpose, [&name, HOST], moved, begun);
         Ok(())
     }
 
@@ -135,8 +135,8 @@ impl Device {
             }
             _ => {
                 let moved = self.backend.copy_from(to, &mut *source.backend, from)?;
-                let route = [source.name(), &self.name().to_owned()];
-                self.count(Kind::DeviceToDevice, Purpose::Tensor, route, moved, begun);
+                let (from, to) = (source.name(), self.name().to_owned());
+                self.count(Kind::DeviceToDevice, Purpose::Tensor, [from, &to], moved, begun);
                 Ok(())
             }
         }

@@ -65,6 +65,7 @@ struct Tour<'a> {
 }
 
 impl Tour<'_> {
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind of step")]
     fn step(&mut self, index: usize, step: &Step, plan: &StepPlan) -> StepRow {
         let before = self.copied_bytes();
         let done = match &plan.outlook {

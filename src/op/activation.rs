@@ -3,7 +3,7 @@
 use super::{
     Access, Backward, Cost, Encoder, FUNCTION, Kind, Lowering, Operation, Record, Refused, Slice,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 use crate::{
@@ -26,7 +26,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// All, in the order of their numbers in kernels, from 1; 0 is none.
+    /// In the order of `kernels/abi.cuh`, where 0 is none.
     pub const ALL: [Self; 4] = [Self::Relu, Self::Gelu, Self::Tanh, Self::Sigmoid];
 
     /// Its number in kernels.
@@ -172,17 +172,11 @@ pub enum Job {
 
 impl Job {
     #[inline]
-    pub(super) fn run(
-        &self,
-        ([from, ..], [to, ..]): Slices<'_>,
-        _: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, ([from, ..], [to, ..]): Slices<'_>, _: &mut Context<'_>) {
         match *self {
             Self::Forward(f) => activate(f, from, to),
             Self::Backward(f) => activate_backward(f, from, to),
         }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     Access, Cost, Encoder, Kind, Operation, Record, Refused, Slice,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 
@@ -55,15 +55,9 @@ impl Operation for Add {
 pub struct Job;
 
 impl Job {
-    pub(super) fn run(
-        &self,
-        ([a, b, ..], [y, ..]): Slices<'_>,
-        _: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, ([a, b, ..], [y, ..]): Slices<'_>, _: &mut Context<'_>) {
         for (y, a) in y.chunks_mut(b.len().max(1)).zip(a.chunks(b.len().max(1))) {
             y.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = a + b);
         }
-        Ok(())
     }
 }

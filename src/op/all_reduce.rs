@@ -3,7 +3,7 @@
 use super::{
     Access, Cost, Encoder, Operation, Record, Refused, Slice,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 
@@ -41,13 +41,7 @@ impl Operation for AllReduce {
 pub struct Job;
 
 impl Job {
-    pub(super) fn run(
-        &self,
-        (_, [of, ..]): Slices<'_>,
-        context: &Context<'_>,
-        tally: &mut WorkerState,
-    ) -> std::io::Result<()> {
-        tally.all_reduce(of, context.at.step);
-        Ok(())
+    pub(super) fn run(&self, (_, [of, ..]): Slices<'_>, context: &mut Context<'_>) {
+        context.worker.all_reduce(of, context.at.step);
     }
 }

@@ -4,7 +4,7 @@ use super::{
     Access, Cost, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice,
     reduce::sum,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 use crate::vector::vectorized;
@@ -74,12 +74,7 @@ pub struct Columns {
 
 impl Columns {
     #[inline]
-    pub(super) fn run(
-        &self,
-        ([of, ..], [to, scratch, ..]): Slices<'_>,
-        context: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, ([of, ..], [to, scratch, ..]): Slices<'_>, context: &mut Context<'_>) {
         let Self { stride, first, update } = *self;
         if update {
             columns(of, stride, first, scratch);
@@ -87,7 +82,6 @@ impl Columns {
         } else {
             columns(of, stride, first, to);
         }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     Access, Cost, Encoder, Kind, Operation, Record, Refused, Slice,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 use crate::vector::vectorized;
@@ -52,12 +52,7 @@ pub struct Job {
 }
 
 impl Job {
-    pub(super) fn run(
-        &self,
-        ([norm, ..], [gradients, ..]): Slices<'_>,
-        _: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, ([norm, ..], [gradients, ..]): Slices<'_>, _: &mut Context<'_>) {
         let factor = self.max_norm / (norm[0] + 1e-6);
         // PyTorch multiplies by a clamped factor: below the limit by exactly 1, and a NaN norm makes every gradient NaN.
         if factor < 1.0 || factor.is_nan() {
@@ -66,6 +61,5 @@ impl Job {
                 || gradients.iter_mut().for_each(|g| *g *= factor),
             );
         }
-        Ok(())
     }
 }

@@ -11,12 +11,12 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Operations, and f32 numbers read or written.
+    /// `numbers`: f32 elements read or written.
     pub fn new(flops: usize, numbers: usize) -> Self {
         Self { flops: flops as f64, bytes: numbers as f64 * 4.0 }
     }
 
-    /// A matrix product of that shape, and all the numbers that it reads or writes.
+    /// A matrix product `[m, k, n]`; `numbers` as for [`new`](Self::new).
     pub fn product([m, k, n]: [usize; 3], numbers: usize) -> Self {
         Self { flops: 2.0 * m as f64 * k as f64 * n as f64, ..Self::new(0, numbers) }
     }

@@ -3,10 +3,10 @@
 use super::{
     Access, Backward, Cost, Encoder, Kind, Lowering, Operation, Record, Refused, Size, Slice,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
-use crate::vector::vectorized;
+use crate::{random::mix, vector::vectorized};
 
 /// y = x m / (1 - p), with m = 0 with probability p: a pure function of (seed, layer, step, row of the epoch, unit).
 #[derive(Clone, Debug, PartialEq)]
@@ -70,12 +70,9 @@ impl Operation for Dropout {
 
     fn split(&self, split: &mut Split<'_>) {
         let Self { x, y, width, .. } = *self;
-        let draws = self.backward_op(y).draws();
+        let job = self.backward_op(y).job();
         split.each(self.rows, |rows| {
-            (
-                Job { draws: draws.from(rows.start) },
-                Access::new([x.rows(&rows, width)], [y.rows(&rows, width)]),
-            )
+            (job.from(rows.start), Access::new([x.rows(&rows, width)], [y.rows(&rows, width)]))
         });
     }
 
@@ -91,8 +88,8 @@ impl Operation for Dropout {
 }
 
 impl DropoutBackward {
-    fn draws(&self) -> Draws {
-        Draws { p: self.p, layer: self.layer, width: self.width, first: self.first }
+    fn job(&self) -> Job {
+        Job { p: self.p, layer: self.layer, width: self.width, first: self.first }
     }
 }
 
@@ -122,10 +119,8 @@ impl Operation for DropoutBackward {
     }
 
     fn split(&self, split: &mut Split<'_>) {
-        let (dy, width, draws) = (self.dy, self.width, self.draws());
-        split.each(self.rows, |rows| {
-            (Job { draws: draws.from(rows.start) }, Access::new([], [dy.rows(&rows, width)]))
-        });
+        let (dy, width, job) = (self.dy, self.width, self.job());
+        split.each(self.rows, |rows| (job.from(rows.start), Access::new([], [dy.rows(&rows, width)])));
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
@@ -143,93 +138,47 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::of_threads(r.product(r.rows, r.inputs), multiprocessors)
 }
 
+/// Which rows of the mask a share takes. Reads x and writes y; or writes dy in place, where nothing is read.
 #[derive(Clone, Copy, Debug)]
-struct Draws {
+pub struct Job {
     p: f32,
     layer: u32,
     width: usize,
     first: usize,
 }
 
-impl Draws {
+impl Job {
     fn from(self, row: usize) -> Self {
         Self { first: self.first + row, ..self }
     }
-}
 
-/// Reads x and writes y; or writes dy in place, where nothing is read.
-#[derive(Clone, Copy, Debug)]
-pub struct Job {
-    draws: Draws,
-}
-
-impl Job {
     #[inline]
-    pub(super) fn run(
-        &self,
-        ([x, ..], [y, ..]): Slices<'_>,
-        context: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
-        let (Draws { p, layer, width, first }, at) = (self.draws, &context.at);
-        let first_row = (at.position + first) as u64;
-        let mask = Mask { seed: at.seed, layer, step: at.step, first_row, p, width };
-        if x.is_empty() {
-            dropout_in_place(mask, y)
-        } else {
-            dropout(mask, x, y)
+    pub(super) fn run(&self, ([x, ..], [y, ..]): Slices<'_>, context: &mut Context<'_>) {
+        let (Self { p, layer, width, first }, at) = (*self, &context.at);
+        let (threshold, scale) = (threshold_of(p), 1.0 / (1.0 - p));
+        for (row, y) in y.chunks_exact_mut(width).enumerate() {
+            let key = key_of_row(at.seed, layer, at.step, (at.position + first + row) as u64);
+            if x.is_empty() {
+                vectorized(
+                    #[inline(always)]
+                    || {
+                        for (unit, d) in y.iter_mut().enumerate() {
+                            *d = if draw(key, unit as u32) >= threshold { *d * scale } else { 0.0 };
+                        }
+                    },
+                );
+                continue;
+            }
+            let x = &x[row * width..][..width];
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (unit, (y, x)) in y.iter_mut().zip(x).enumerate() {
+                        *y = if draw(key, unit as u32) >= threshold { x * scale } else { 0.0 };
+                    }
+                },
+            );
         }
-        Ok(())
-    }
-}
-
-/// Which draws a share of rows takes.
-#[derive(Clone, Copy, Debug)]
-struct Mask {
-    seed: u64,
-    /// Index of the layer in the Sequential.
-    layer: u32,
-    step: u64,
-    /// Number, within the epoch, of the share's first row.
-    first_row: u64,
-    p: f32,
-    width: usize,
-}
-
-/// y = x m / (1 - p).
-fn dropout(mask: Mask, x: &[f32], y: &mut [f32]) {
-    for (row, (x, y)) in x.chunks_exact(mask.width).zip(y.chunks_exact_mut(mask.width)).enumerate() {
-        let (key, threshold, scale) = mask.row(row);
-        vectorized(
-            #[inline(always)]
-            || {
-                for (unit, (y, x)) in y.iter_mut().zip(x).enumerate() {
-                    *y = if draw(key, unit as u32) >= threshold { x * scale } else { 0.0 };
-                }
-            },
-        );
-    }
-}
-
-/// dy becomes dy m / (1 - p).
-fn dropout_in_place(mask: Mask, dy: &mut [f32]) {
-    for (row, dy) in dy.chunks_exact_mut(mask.width).enumerate() {
-        let (key, threshold, scale) = mask.row(row);
-        vectorized(
-            #[inline(always)]
-            || {
-                for (unit, d) in dy.iter_mut().enumerate() {
-                    *d = if draw(key, unit as u32) >= threshold { *d * scale } else { 0.0 };
-                }
-            },
-        );
-    }
-}
-
-impl Mask {
-    fn row(&self, row: usize) -> (u32, u32, f32) {
-        let key = key_of_row(self.seed, self.layer, self.step, self.first_row + row as u64);
-        (key, threshold_of(self.p), 1.0 / (1.0 - self.p))
     }
 }
 
@@ -244,10 +193,7 @@ pub fn keeps(seed: u64, layer: u32, step: u64, row: u64, unit: u32, p: f32) -> b
 fn key_of_row(seed: u64, layer: u32, step: u64, row: u64) -> u32 {
     let mut z = seed ^ (u64::from(layer) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for coordinate in [step, row] {
-        z = (z ^ coordinate).wrapping_add(0x9E37_79B9_7F4A_7C15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^= z >> 31;
+        z = mix((z ^ coordinate).wrapping_add(0x9E37_79B9_7F4A_7C15));
     }
     (z >> 32) as u32 ^ z as u32
 }

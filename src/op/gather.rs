@@ -4,7 +4,7 @@ use super::{
     Access, BufferId, Cost, Encoder, Kind, Operation, Record, Refused, Size, Slice, Store,
     record::{FLAG_CHUNK, FLAG_ORDERED, FLAG_VALIDATION},
     reference::Memory,
-    run::{Context, RowFetch, Slices, WorkerState},
+    run::{Context, Failure, RowFetch, Slices},
     split::Split,
 };
 use crate::vector::prefetch;
@@ -92,7 +92,7 @@ impl Operation for Gather {
     }
 }
 
-/// Four numbers per thread where rows are whole quads.
+/// Four elements per thread where rows are whole quads.
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::of_threads((r.product(r.rows, r.inputs) / 4).max(r.product(r.rows, r.outputs)), multiprocessors)
 }
@@ -108,36 +108,39 @@ pub struct Job {
 
 impl Job {
     #[inline]
-    pub(super) fn run(
-        &self,
-        (_, [x, y, ..]): Slices<'_>,
-        context: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, (_, [x, y, ..]): Slices<'_>, context: &mut Context<'_>) {
         let Self { fetch, width, target_width, in_place } = *self;
         let (bound, start, rows) = (context.bound, context.at.start(fetch), x.len() / width);
         let part = bound.part(fetch.validation);
         let order = matches!(fetch.source, RowSource::Order(_)).then(|| &bound.order[start..start + rows]);
-        match (&part.features, order) {
-            (Store::File(file), Some(order)) => file.read_rows(order, x)?,
-            (Store::File(file), None) => file.read_range(start as u32, x)?,
-            (Store::Memory(_), _) if in_place => {}
-            (Store::Memory(all), Some(order)) => gather(all, order, width, x),
-            (Store::Memory(all), None) => x.copy_from_slice(&all[start * width..][..x.len()]),
+        let read = match (&part.features, order) {
+            (Store::File(file), Some(order)) => file.read_rows(order, x),
+            (Store::File(file), None) => file.read_range(start as u32, x),
+            (Store::Memory(all), order) => {
+                match order {
+                    _ if in_place => {}
+                    Some(order) => gather(all, order, width, x),
+                    None => x.copy_from_slice(&all[start * width..][..x.len()]),
+                }
+                Ok(())
+            }
+        };
+        if let Err(source) = read {
+            context.worker.failure = Some(Failure::Rows(source));
+            return;
         }
         match order {
             Some(order) => gather(&part.targets, order, target_width, y),
             None => y.copy_from_slice(&part.targets[start * target_width..][..y.len()]),
         }
-        Ok(())
     }
 }
 
-/// How far ahead rows are asked for, in numbers: 24 KiB, a small part of the second-level cache, and several times what a
-/// core has under way from memory at a time.
+/// Prefetch distance in elements: 24 KiB, a small part of the L2 cache, and several times what a core can have in flight
+/// from memory.
 const AHEAD: usize = 6144;
 
-/// And in rows: at least of long ones, at most of short ones.
+/// And in rows: the least, for long rows, and the most, for short ones.
 const ROWS_AHEAD: [usize; 2] = [2, 48];
 
 /// Copies rows `order[0], order[1], ...` of `from` (`[_, width]`) to `to`.

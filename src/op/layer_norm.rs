@@ -3,7 +3,7 @@
 use super::{
     Access, Backward, Cost, Encoder, FLAG_UPDATE, Kind, Lowering, Operation, Record, Refused, Size, Slice,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 use crate::vector::vectorized;
@@ -238,12 +238,7 @@ pub enum Job {
 
 impl Job {
     #[inline]
-    pub(super) fn run(
-        &self,
-        ([a, b, c, d], [w0, w1, w2, w3]): Slices<'_>,
-        context: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, ([a, b, c, d], [w0, w1, w2, w3]): Slices<'_>, context: &mut Context<'_>) {
         match *self {
             Self::Forward { eps, width } => vectorized(
                 #[inline(always)]
@@ -262,7 +257,6 @@ impl Job {
                 }
             }
         }
-        Ok(())
     }
 }
 

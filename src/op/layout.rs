@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// The alignment of every parameter and buffer, in numbers: one cache line.
+/// The alignment of every parameter and buffer, in elements: one cache line.
 pub const ALIGN: usize = 16;
 
 pub fn aligned(len: usize) -> usize {
@@ -12,7 +12,7 @@ pub fn aligned(len: usize) -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufferId(pub usize);
 
-/// A run of numbers within a buffer. Scratch of the CPU's tasks has buffers of its own, behind the layout's.
+/// A range of elements within a buffer. Scratch of the CPU's tasks has buffers of its own, behind the layout's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
     pub buffer: BufferId,
@@ -55,7 +55,7 @@ pub enum Role {
     Log,
 }
 
-/// A named run of f32 numbers (u32 for the order of rows).
+/// A named array of f32 (u32 for the order of rows).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
     pub name: String,
@@ -128,11 +128,6 @@ impl Layout {
 
     pub fn whole(&self, buffer: BufferId) -> Slice {
         Slice { buffer, offset: 0, len: self.buffers[buffer.0].len }
-    }
-
-    /// Bytes of all buffers but the data.
-    pub fn arena_bytes(&self) -> u64 {
-        self.buffers.iter().fold(0, |sum, b| (aligned(b.len) as u64).saturating_mul(4).saturating_add(sum))
     }
 
     pub fn parameter_count(&self) -> u64 {

@@ -4,33 +4,28 @@ use super::{
     Access, BufferId, Cost, Encoder, Kind, NON_FINITE, Operation, Record, Refused, Slice,
     record::FLAG_VALIDATION,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 
-/// Appends the cells to the log at the device's slot counter, and raises the non-finite flag by the first (the loss).
+/// Hands a step's scalars on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LogAppend {
-    /// `[log_width]`.
+pub struct Log {
+    /// The first is the loss.
     pub cells: Slice,
-    pub log: BufferId,
+    pub to: LogTarget,
 }
 
-/// Adds to the device's sums in double precision. The epoch's raise the non-finite flag by the first cell, and take
-/// nothing more once it is raised; those of the validation know nothing of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Accumulate {
-    /// Cells to add, each times `rows`.
-    pub cells: Slice,
-    /// The weight: the rows that the cells are means of, 1 where they are sums.
-    pub rows: usize,
-    pub sums: Accumulator,
-}
-
-/// Raises the non-finite flag if the cell is not finite.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Watch {
-    pub cell: Slice,
+/// All but the sums of the validation raise the non-finite flag by the first cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LogTarget {
+    /// A row of this buffer, at the device's slot counter.
+    Row(BufferId),
+    /// The device's sums in double precision, each cell times `rows`: the rows that the cells are means of, 1 where they
+    /// are sums. The epoch's take nothing more once the flag is raised.
+    Sums { rows: usize, sums: Accumulator },
+    /// The flag alone.
+    Flag,
 }
 
 /// The sets of running sums that a device keeps.
@@ -41,131 +36,80 @@ pub enum Accumulator {
     Validation,
 }
 
-impl Operation for LogAppend {
+impl Operation for Log {
     fn access(&self) -> Access {
         Access::new([self.cells], [NON_FINITE])
     }
 
     fn cost(&self) -> Cost {
-        Cost::new(0, 2 * self.cells.len)
+        let copies = if self.to == LogTarget::Flag { 1 } else { 2 };
+        Cost::new(0, copies * self.cells.len)
     }
 
     fn reference(&self, memory: &mut Memory) {
         let v = memory.get(self.cells);
-        memory.non_finite |= !v[0].is_finite();
-        memory.set(Slice { buffer: self.log, offset: memory.slot * v.len(), len: v.len() }, &v);
-        memory.slot += 1;
-    }
-
-    fn split(&self, split: &mut Split<'_>) {
-        let log = split.layout.whole(self.log);
-        split.single(Job::Append, Access::new([self.cells], [log]));
-    }
-
-    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record { n: e.int(self.cells.len)?, at: e.places([self.cells])?, ..Record::new(Kind::LogAppend) })
-    }
-}
-
-impl Operation for Accumulate {
-    fn access(&self) -> Access {
-        Access::new([self.cells], [NON_FINITE])
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::new(0, 2 * self.cells.len)
-    }
-
-    fn reference(&self, memory: &mut Memory) {
-        let v = memory.get(self.cells);
-        if self.sums == Accumulator::Epoch {
-            if memory.non_finite {
-                return;
-            }
-            memory.non_finite = !v[0].is_finite();
+        let watched = memory.non_finite;
+        if !matches!(self.to, LogTarget::Sums { sums: Accumulator::Validation, .. }) {
+            memory.non_finite |= !v[0].is_finite();
         }
-        let to = &mut memory.sums[usize::from(self.sums == Accumulator::Validation)];
-        to.resize(v.len(), 0.0);
-        to.iter_mut().zip(v).for_each(|(s, v)| *s += v * self.rows as f64);
-    }
-
-    fn split(&self, split: &mut Split<'_>) {
-        let job = Job::Accumulate { rows: self.rows, sums: self.sums };
-        split.single(job, Access::new([self.cells], []));
-    }
-
-    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record {
-            n: e.int(self.cells.len)?,
-            rows: e.int(self.rows)?,
-            flags: if self.sums == Accumulator::Validation { FLAG_VALIDATION } else { 0 },
-            at: e.places([self.cells])?,
-            ..Record::new(Kind::Accumulate)
-        })
-    }
-}
-
-impl Operation for Watch {
-    fn access(&self) -> Access {
-        Access::new([self.cell], [NON_FINITE])
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::new(0, 1)
-    }
-
-    fn reference(&self, memory: &mut Memory) {
-        memory.non_finite |= !memory.get(self.cell)[0].is_finite();
-    }
-
-    fn split(&self, split: &mut Split<'_>) {
-        split.single(Job::Watch, Access::new([self.cell], []));
-    }
-
-    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record { at: e.places([self.cell])?, ..Record::new(Kind::Watch) })
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub enum Job {
-    Append,
-    /// Adds to sums that the first thread keeps.
-    Accumulate {
-        rows: usize,
-        sums: Accumulator,
-    },
-    Watch,
-}
-
-impl Job {
-    #[inline]
-    pub(super) fn run(
-        &self,
-        ([cells, ..], [log, ..]): Slices<'_>,
-        context: &Context<'_>,
-        tally: &mut WorkerState,
-    ) -> std::io::Result<()> {
-        let at = &context.at;
-        match *self {
-            Self::Append => {
-                log[at.slot * cells.len()..][..cells.len()].copy_from_slice(cells);
-                tally.watch(cells[0], at.step);
+        match self.to {
+            LogTarget::Row(buffer) => {
+                memory.set(Slice { buffer, offset: memory.slot * v.len(), len: v.len() }, &v);
+                memory.slot += 1;
             }
-            Self::Accumulate { rows, sums } => {
+            LogTarget::Sums { sums: Accumulator::Epoch, .. } if watched => {}
+            LogTarget::Sums { rows, sums } => {
+                let to = &mut memory.sums[sums as usize];
+                to.resize(v.len(), 0.0);
+                to.iter_mut().zip(v).for_each(|(s, v)| *s += v * rows as f64);
+            }
+            LogTarget::Flag => {}
+        }
+    }
+
+    fn split(&self, split: &mut Split<'_>) {
+        let log = match self.to {
+            LogTarget::Row(log) => split.layout.whole(log),
+            _ => Slice::default(),
+        };
+        split.single(self.to, Access::new([self.cells], [log]));
+    }
+
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        let (kind, rows, flags) = match self.to {
+            LogTarget::Row(_) => (Kind::LogAppend, 0, 0),
+            LogTarget::Sums { rows, sums: Accumulator::Epoch } => (Kind::Accumulate, rows, 0),
+            LogTarget::Sums { rows, .. } => (Kind::Accumulate, rows, FLAG_VALIDATION),
+            LogTarget::Flag => (Kind::Watch, 0, 0),
+        };
+        let (n, rows, at) = (e.int(self.cells.len)?, e.int(rows)?, e.places([self.cells])?);
+        Ok(Record { n, rows, flags, at, ..Record::new(kind) })
+    }
+}
+
+impl LogTarget {
+    /// Reads cells, writes the log.
+    #[inline]
+    pub(super) fn run(&self, ([cells, ..], [log, ..]): Slices<'_>, context: &mut Context<'_>) {
+        let (at, worker) = (&context.at, &mut *context.worker);
+        match *self {
+            Self::Row(_) => {
+                log[at.slot * cells.len()..][..cells.len()].copy_from_slice(cells);
+                worker.watch(cells[0], at.step);
+            }
+            Self::Sums { rows, sums } => {
                 if sums == Accumulator::Epoch {
                     // What comes after the first loss that is not finite never happened.
-                    if tally.non_finite.is_some() {
-                        return Ok(());
+                    if worker.non_finite.is_some() {
+                        return;
                     }
-                    tally.watch(cells[0], at.step);
+                    worker.watch(cells[0], at.step);
                 }
-                let to = &mut tally.sums[usize::from(sums == Accumulator::Validation)];
+                let to = &mut worker.sums[sums as usize];
                 to.resize(cells.len(), 0.0);
                 to.iter_mut().zip(cells).for_each(|(s, v)| *s += f64::from(*v) * rows as f64);
             }
-            Self::Watch => tally.watch(cells[0], at.step),
+            Self::Flag => worker.watch(cells[0], at.step),
         }
-        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Access, Cost, Encoder, FUNCTION, Kind, Operation, Record, Refused, Size, Slice,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 use crate::vector::{functions::exp, vectorized};
@@ -11,7 +11,7 @@ use crate::vector::{functions::exp, vectorized};
 /// What is minimized; definitions in [`crate::spec::Loss`].
 pub type LossKind = crate::spec::Loss;
 
-/// All, in the order of their numbers in kernels.
+/// In the order of `kernels/abi.cuh`.
 pub(super) const KINDS: [LossKind; 4] =
     [LossKind::Mse, LossKind::L1, LossKind::Huber, LossKind::CrossEntropy];
 
@@ -104,9 +104,8 @@ impl Job {
     pub(super) fn run(
         &self,
         ([prediction, target, ..], [per_row, hits, gradient, _]): Slices<'_>,
-        _: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+        _: &mut Context<'_>,
+    ) {
         let Self { kind, width, total_rows } = *self;
         let mut out = Out { per_row, hits, gradient };
         if kind.classifies() {
@@ -114,7 +113,6 @@ impl Job {
         } else {
             regression(kind, prediction, target, width, (total_rows * width) as f32, &mut out);
         }
-        Ok(())
     }
 }
 
@@ -172,7 +170,7 @@ struct Out<'a> {
     gradient: &'a mut [f32],
 }
 
-/// Losses of numbers. `terms` is what the mean is over: all rows of the batch times the width.
+/// Losses of regression. `terms` is what the mean is over: all rows of the batch times the width.
 fn regression(
     kind: LossKind,
     prediction: &[f32],

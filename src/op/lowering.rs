@@ -7,7 +7,7 @@ use super::{BufferId, Instruction, Layout, Op, Phase, Role, Slice, layout::Buffe
 /// A program in the making. Gradients of parameters are kept apart: they come behind all gradients of activations.
 pub struct Lowering {
     pub layout: Layout,
-    /// Of these, the ones made at their first use.
+    /// Those made at their first use.
     named: HashMap<String, BufferId>,
     /// Rows of the largest program: buffers have room for it.
     most_rows: usize,

@@ -52,7 +52,7 @@ pub use input_gradient::InputGradient;
 pub use layer_norm::{LayerNorm, LayerNormBackward, LayerNormGradient};
 pub use layout::{ALIGN, Buffer, BufferId, Layout, Parameter, Role, Slice, aligned};
 pub use linear::Linear;
-pub use log::{Accumulate, Accumulator, LogAppend, Watch};
+pub use log::{Accumulator, Log, LogTarget};
 pub use loss::{Loss, LossKind};
 pub use lowering::{Backward, Lowering};
 pub use phase::Phase;
@@ -68,7 +68,7 @@ pub use update::{Update, UpdateRule};
 pub use weight_gradient::{SUM_ROWS, WeightGradient};
 pub use zero::Zero;
 
-use run::{Context, Slices, WorkerState};
+use run::{Context, Slices};
 use split::Split;
 
 /// What every op must say of itself.
@@ -146,7 +146,7 @@ macro_rules! ops {
 
 ops! {
     Gather, Linear, Activate, Add, Dropout, Loss, InputGradient, ActivateBackward, DropoutBackward, WeightGradient,
-    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, SquareSum, Clip, Update, Mean, LogAppend, Accumulate, Watch,
+    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, SquareSum, Clip, Update, Mean, Log,
 }
 
 macro_rules! jobs {
@@ -164,14 +164,11 @@ macro_rules! jobs {
         })*
 
         impl Job {
-            /// Runs a task on its slices.
-            ///
-            /// # Errors
-            /// Where rows cannot be read.
+            /// Runs a task on its slices; a failure is in the context then.
             #[inline]
-            pub fn run(&self, slices: Slices<'_>, context: &Context<'_>, tally: &mut WorkerState) -> std::io::Result<()> {
+            pub fn run(&self, slices: Slices<'_>, context: &mut Context<'_>) {
                 match self {
-                    $(Self::$job(job) => job.run(slices, context, tally),)*
+                    $(Self::$job(job) => job.run(slices, context),)*
                 }
             }
         }
@@ -183,12 +180,12 @@ jobs! {
     Columns(bias_gradient::Columns), Activation(activation::Job), Dropout(dropout::Job), LayerNorm(layer_norm::Job),
     Loss(loss::Job), Add(add::Job),
     AllReduce(all_reduce::Job), Zero(zero::Job), Reduce(reduce::Job), Clip(clip::Job), Update(UpdateRule),
-    Log(log::Job),
+    Log(LogTarget),
 }
 
 macro_rules! kinds {
     ($($kind:ident, $kernel:literal, $function:literal, $size:path;)*) => {
-        /// The GPU kernels of ops, by their numbers there.
+        /// The GPU kernels of ops; the discriminants are those of `kernels/abi.cuh`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(i32)]
         pub enum Kind {

@@ -1,62 +1,46 @@
 //! What a run's time is spent on.
 
-/// The parts of a run that `timing.csv` tells apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Phase {
-    /// Fetching the rows of a batch, where they are copied.
-    Data,
-    Upload,
-    /// From features to predictions.
-    Forward,
-    Loss,
-    /// Gradients of all parameters.
-    Backward,
-    /// Summing gradients over devices.
-    AllReduce,
-    Optimizer,
-    /// A full step, if its phases cannot be separated.
-    Step,
-    Validation,
-    /// Metrics: computing, appending, moving, handing over.
-    Log,
-    Checkpoint,
-    /// All else within the loop.
-    Other,
+macro_rules! phases {
+    ($($(#[$doc:meta])* $phase:ident = $name:literal,)*) => {
+        /// The parts of a run that `timing.csv` tells apart, in its order.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Phase {
+            $($(#[$doc])* $phase,)*
+        }
+
+        impl Phase {
+            pub const ALL: [Phase; [$($name),*].len()] = [$(Phase::$phase),*];
+
+            /// The word in `timing.csv`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$phase => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Phase {
-    /// All phases in the order of `timing.csv`.
-    pub const ALL: [Phase; 12] = [
-        Phase::Data,
-        Phase::Upload,
-        Phase::Forward,
-        Phase::Loss,
-        Phase::Backward,
-        Phase::AllReduce,
-        Phase::Optimizer,
-        Phase::Step,
-        Phase::Validation,
-        Phase::Log,
-        Phase::Checkpoint,
-        Phase::Other,
-    ];
-
-    /// The word in `timing.csv`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Data => "data",
-            Self::Upload => "upload",
-            Self::Forward => "forward",
-            Self::Loss => "loss",
-            Self::Backward => "backward",
-            Self::AllReduce => "all_reduce",
-            Self::Optimizer => "optimizer",
-            Self::Step => "step",
-            Self::Validation => "validation",
-            Self::Log => "log",
-            Self::Checkpoint => "checkpoint",
-            Self::Other => "other",
-        }
-    }
+phases! {
+    /// Fetching the rows of a batch, where they are copied.
+    Data = "data",
+    Upload = "upload",
+    /// From features to predictions.
+    Forward = "forward",
+    /// The loss and its gradient.
+    Loss = "loss",
+    Backward = "backward",
+    /// Summing gradients over devices.
+    AllReduce = "all_reduce",
+    /// Clipping and the update.
+    Optimizer = "optimizer",
+    /// A full step, if its phases cannot be separated.
+    Step = "step",
+    Validation = "validation",
+    /// Metrics: computing, appending, moving, handing over.
+    Log = "log",
+    Checkpoint = "checkpoint",
+    /// All else within the loop.
+    Other = "other",
 }

@@ -5,12 +5,12 @@ use std::ops::Range;
 use super::{
     Access, Activation, Record, Size, Slice,
     activation::{activate, activate_backward, activate_in_place},
-    run::{Context, NextRows, RowFetch, Slices, WorkerState},
+    run::{Context, NextRows, RowFetch, Slices},
     split::{Draft, Shared, Split, Step},
 };
 use crate::vector::matmul::{Epilogue, Lhs, Lines, Rhs, Source};
 
-/// A product's tiles are shared by whoever is free where each thread has at least this many, ...
+/// Idle threads take tiles from others where each thread has at least this many, ...
 const SHARED_TILES: usize = 4;
 
 /// ... as wide as two of the widest tiles, ...
@@ -22,7 +22,7 @@ const SHARED_TERMS: usize = 3 << 20;
 /// Columns up to which a GPU's products have ways of their own (`SLIM` of kernels/product.cu).
 pub const SLIM: i32 = 16;
 
-/// Adds a product's tasks: its tiles for whoever is free, where there are enough of them, or else shares of `unit` rows.
+/// Adds a product's tasks: a pool of tiles where there are enough of them, else shares of `unit` rows.
 pub(super) fn split(
     split: &mut Split<'_>,
     shape: [usize; 3],
@@ -96,15 +96,9 @@ pub struct Pack {
 
 impl Pack {
     #[inline]
-    pub(super) fn run(
-        &self,
-        ([right, ..], [to, ..]): Slices<'_>,
-        context: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, ([right, ..], [to, ..]): Slices<'_>, context: &mut Context<'_>) {
         let source = if self.transposed { Source::Transposed(right) } else { Source::Rows(right) };
         context.kernel.pack(source, self.shape, self.units.0..self.units.1, to);
-        Ok(())
     }
 }
 
@@ -146,12 +140,7 @@ pub struct Operands<'a> {
 impl Job {
     /// One thread's share, of whole rows.
     #[inline]
-    pub(super) fn run(
-        &self,
-        (reads, [w0, w1, ..]): Slices<'_>,
-        context: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, (reads, [w0, w1, ..]): Slices<'_>, context: &mut Context<'_>) {
         let (kernel, at) = (context.kernel, &context.at);
         // One output: a layer of dot products, where nothing is to be laid out for tiles.
         match *self {
@@ -165,7 +154,7 @@ impl Job {
             Job::WeightGradient { shape: [_, _, 1], first, stride, update, .. } => {
                 let rate = update.then_some(at.hyper.rate);
                 kernel.weigh_rows(Lines::new(&reads[0][first..], stride), reads[1], rate, w0);
-                return Ok(());
+                return;
             }
             _ => {
                 let Operands { lhs, rhs, shape, epilogue } = self.operands(reads, at.hyper.rate);
@@ -174,7 +163,6 @@ impl Job {
             }
         }
         self.finish(reads[2], w0, w1);
-        Ok(())
     }
 
     /// Whether the sums are kept beside what the activation makes of them.

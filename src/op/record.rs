@@ -192,7 +192,7 @@ pub fn counted(n: usize) -> Option<i32> {
 pub struct Encoder<'a> {
     pub layout: &'a Layout,
     pub precision: Precision,
-    /// The place of each slice in numbers from the arena's base.
+    /// The offset of each slice in elements from the arena's base.
     pub place: &'a dyn Fn(Slice) -> Option<u64>,
 }
 
@@ -270,7 +270,7 @@ impl Size {
         Self::of_threads(r.product(r.n, 1), multiprocessors)
     }
 
-    /// Four numbers per thread.
+    /// Four elements per thread.
     pub(super) fn of_quads(r: &Record, multiprocessors: u32) -> Self {
         Self::of_threads(r.product(r.n, 1).div_ceil(4), multiprocessors)
     }

@@ -4,7 +4,7 @@ use super::{
     Access, Cost, Encoder, Kind, Operation, PARTIAL_SUMS, PARTIALS, Record, Refused, Size, Slice,
     record::FLAG_SQUARED,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 use crate::vector::vectorized;
@@ -37,7 +37,7 @@ pub struct Mean {
     pub scale: f64,
 }
 
-/// Up to this many numbers one block of a GPU sums alone (`TEAM_SUM` of kernels/common.cuh).
+/// One block of a GPU sums up to this many elements alone (`TEAM_SUM` of kernels/common.cuh).
 const ONE_BLOCK: usize = 8192;
 
 fn access(of: Slice, cell: Slice) -> Access {
@@ -133,7 +133,7 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::new(r.product(r.n, 1).div_ceil(4096), multiprocessors.min(PARTIALS as u32))
 }
 
-/// Reads numbers, writes one or several sums.
+/// Reads elements, writes one or several sums.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
     /// A sum of squares per chunk.
@@ -149,12 +149,7 @@ pub enum Job {
 
 impl Job {
     #[inline]
-    pub(super) fn run(
-        &self,
-        ([of, ..], [to, ..]): Slices<'_>,
-        _: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, ([of, ..], [to, ..]): Slices<'_>, _: &mut Context<'_>) {
         match *self {
             Self::Squares => squares(of, to),
             Self::Root => to[0] = sum(of).sqrt() as f32,
@@ -164,7 +159,6 @@ impl Job {
             }
             Self::Mean { scale } => to[0] = (sum(of) * scale) as f32,
         }
-        Ok(())
     }
 }
 
@@ -189,7 +183,7 @@ fn sum_of_squares(values: &[f32]) -> f64 {
     )
 }
 
-/// Sums of squares of each chunk of [`CHUNK`] numbers.
+/// Sums of squares of each chunk of [`CHUNK`] elements.
 fn squares(values: &[f32], partial: &mut [f32]) {
     for (chunk, partial) in values.chunks(CHUNK).zip(partial) {
         *partial = sum_of_squares(chunk) as f32;

@@ -22,7 +22,7 @@ pub struct Rmsprop {
 }
 
 impl Rmsprop {
-    /// From the spec; a schedule that moves the momentum gives it one, as PyTorch's OneCycleLR does.
+    /// A schedule that moves the momentum gives it one, as PyTorch's OneCycleLR does.
     pub fn new(o: &spec::Rmsprop, moves_momentum: bool) -> Self {
         Self {
             alpha: o.alpha as f32,

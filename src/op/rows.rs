@@ -78,6 +78,19 @@ pub enum Store {
     File(Arc<dyn RowReader>),
 }
 
+impl Store {
+    /// The rows in memory, none of them where they are in a file.
+    pub fn in_memory(&mut self) -> &mut Arc<Vec<f32>> {
+        match self {
+            Self::Memory(rows) => rows,
+            file => {
+                *file = Self::default();
+                file.in_memory()
+            }
+        }
+    }
+}
+
 impl Default for Store {
     fn default() -> Self {
         Self::Memory(Arc::default())

@@ -1,6 +1,7 @@
 //! What tasks of the CPU run on: the data, where a thread is within a block, and what the first thread keeps.
 
 use std::{
+    io,
     ops::Range,
     sync::Arc,
     time::{Duration, Instant},
@@ -21,6 +22,7 @@ pub struct Context<'a> {
     pub kernel: Kernel,
     pub bound: &'a BoundData,
     pub at: Cursor,
+    pub worker: &'a mut WorkerState,
 }
 
 /// Which rows of the data a share of the batch is.
@@ -49,7 +51,7 @@ impl RowFetch {
 /// The training rows that the next step fetches by the epoch's order.
 #[derive(Clone, Copy, Debug)]
 pub struct NextRows {
-    /// How far behind this step's first row they begin.
+    /// Rows from this step's first row to their first.
     pub first: usize,
     pub rows: usize,
     pub width: usize,
@@ -66,21 +68,20 @@ pub struct Part {
 /// Data bound to the device: the host's own memory, or its files.
 #[derive(Default)]
 pub struct BoundData {
-    pub train: Part,
-    pub validation: Part,
+    /// Training rows, then validation rows.
+    pub parts: [Part; 2],
     pub order: Arc<Vec<u32>>,
 }
 
-/// Numbers that are brought near while a product computes at most, half a MiB: more would drive out of the second-level
-/// cache what it works on.
+/// Maximum elements prefetched while a product computes, half a MiB: more would evict its operands from the L2 cache.
 const MOST_UPCOMING: usize = 1 << 17;
 
 impl BoundData {
     pub(super) fn part(&self, validation: bool) -> &Part {
-        if validation { &self.validation } else { &self.train }
+        &self.parts[usize::from(validation)]
     }
 
-    /// So many rows of that width where they lie; their copies where that is in a file, or where copies were made anyway.
+    /// `rows` rows of `width` in place; their copies if they are in a file or were copied anyway.
     pub fn lines<'a>(
         &'a self,
         in_place: Option<RowFetch>,
@@ -103,7 +104,7 @@ impl BoundData {
 
     /// A part of the next step's rows, as far as the epoch goes; none where they lie in a file.
     pub fn upcoming(&self, next: NextRows, part: Range<usize>, at: &Cursor) -> UpcomingRows<'_> {
-        let Store::Memory(data) = &self.train.features else { return UpcomingRows::default() };
+        let Store::Memory(data) = &self.parts[0].features else { return UpcomingRows::default() };
         let (first, most) = (at.position + next.first, MOST_UPCOMING / next.width.max(1));
         let end = (first + part.end.min(part.start + most)).min(self.order.len());
         let order = self.order.get(first + part.start..end);
@@ -132,13 +133,21 @@ impl Cursor {
     }
 }
 
-/// What only the first thread keeps: it alone runs the tasks that touch it.
+/// Why a step cannot go on.
+#[derive(Debug)]
+pub enum Failure {
+    /// Its rows could not be read.
+    Rows(io::Error),
+    /// The sum over devices did not come about.
+    Sum(CollectiveError),
+}
+
+/// What a thread keeps from step to step. All but the failure is the first thread's: it alone runs the tasks that touch it.
 #[derive(Default)]
 pub struct WorkerState {
     /// The way to the other devices, where there are any.
     pub collective: Option<Box<dyn Collective>>,
-    /// At which step (1-based) a sum over devices did not come about, and why.
-    pub fault: Option<(u64, CollectiveError)>,
+    pub failure: Option<Failure>,
     /// Sums over devices so far, and the time they took.
     pub all_reduces: (u64, Duration),
     pub all_reduce_bytes: u64,
@@ -153,7 +162,7 @@ impl WorkerState {
         let Some(collective) = &mut self.collective else { return };
         let start = Instant::now();
         if let Err(e) = collective.all_reduce(numbers, step + 1) {
-            self.fault = Some((step + 1, e));
+            self.failure = Some(Failure::Sum(e));
             return;
         }
         self.all_reduces.0 += 1;

@@ -15,7 +15,7 @@ pub struct Sgd {
 }
 
 impl Sgd {
-    /// Of the spec; a schedule that moves the momentum gives it one, as PyTorch's OneCycleLR does.
+    /// A schedule that moves the momentum gives it one, as PyTorch's OneCycleLR does.
     pub fn new(o: &spec::Sgd, moves_momentum: bool) -> Self {
         let momentum = o.momentum != 0.0 || moves_momentum;
         Self { momentum, nesterov: o.nesterov, weight_decay: o.weight_decay as f32 }

@@ -1,5 +1,5 @@
 //! How an op's work is split over the threads of the CPU: one way that suits it, by rows of the batch, by rows of a weight,
-//! by columns, by elements, or not at all; the tiles of a large product are shared by whoever is free.
+//! by columns, by elements, or not at all; idle threads take the tiles of a large product.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub struct Draft {
 pub enum Step {
     /// At most one draft per thread.
     Each(Vec<Option<Draft>>),
-    /// A product whose tiles are for whoever is free.
+    /// A product whose tiles idle threads take.
     Shared(Box<Shared>),
 }
 

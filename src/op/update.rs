@@ -4,7 +4,7 @@ use super::{
     Access, Adam, Cost, Encoder, Kind, Operation, Record, Refused, Rmsprop, Sgd, Slice,
     record::Hyper,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 use crate::spec::Optimizer;
@@ -14,7 +14,7 @@ pub struct Update {
     pub rule: UpdateRule,
     pub values: Slice,
     pub gradients: Slice,
-    /// The rule's numbers per parameter, in place: all first ones, then all second ones, and so on.
+    /// The rule's state, in place: the first number of every parameter, then the second of every one, and so on.
     pub state: Option<Slice>,
 }
 
@@ -52,16 +52,10 @@ macro_rules! rules {
             }
 
             #[inline]
-            pub(super) fn run(
-                &self,
-                ([gradients, ..], [values, a, b, c]): Slices<'_>,
-                context: &Context<'_>,
-                _: &mut WorkerState,
-            ) -> std::io::Result<()> {
+            pub(super) fn run(&self, ([gradients, ..], [values, a, b, c]): Slices<'_>, context: &mut Context<'_>) {
                 match self {
                     $(Self::$rule(rule) => rule.run(&context.at.hyper, values, gradients, [a, b, c]),)*
                 }
-                Ok(())
             }
         }
     };

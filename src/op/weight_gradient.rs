@@ -4,7 +4,7 @@ use super::{
     Access, Cost, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice, bias_gradient,
     product,
     reference::{Memory, product_of, transposed},
-    run::{Context, RowFetch, Slices, WorkerState},
+    run::{Context, RowFetch, Slices},
     split::{GRAIN, Split},
 };
 
@@ -112,17 +112,11 @@ pub struct PartialSums {
 
 impl PartialSums {
     #[inline]
-    pub(super) fn run(
-        &self,
-        ([x, dy, ..], [to, ..]): Slices<'_>,
-        context: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, ([x, dy, ..], [to, ..]): Slices<'_>, context: &mut Context<'_>) {
         let Self { inputs, stride, in_place } = *self;
         let x = context.bound.lines(in_place, x, [dy.len(), inputs], &context.at);
         for (i, (dy, sums)) in dy.chunks(SUM_ROWS).zip(to.chunks_exact_mut(stride)).enumerate() {
             context.kernel.weigh_rows(x.part(i * SUM_ROWS, dy.len()), dy, None, &mut sums[..inputs]);
         }
-        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Access, Cost, Encoder, Kind, Operation, Record, Refused, Slice,
     reference::Memory,
-    run::{Context, Slices, WorkerState},
+    run::{Context, Slices},
     split::Split,
 };
 
@@ -38,13 +38,7 @@ impl Operation for Zero {
 pub struct Job;
 
 impl Job {
-    pub(super) fn run(
-        &self,
-        (_, [of, ..]): Slices<'_>,
-        _: &Context<'_>,
-        _: &mut WorkerState,
-    ) -> std::io::Result<()> {
+    pub(super) fn run(&self, (_, [of, ..]): Slices<'_>, _: &mut Context<'_>) {
         of.fill(0.0);
-        Ok(())
     }
 }

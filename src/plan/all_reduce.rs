@@ -1,15 +1,15 @@
 //! How the devices of a run sum their gradients, and why.
 
-use super::{DeviceId, Machine};
-use crate::{
-    program::{Op, Program},
-    units,
+use super::{
+    devices::DeviceId,
+    machine::{Gpu, Machine},
 };
+use crate::program::{Op, Program};
 
-/// How.
+/// How devices sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllReduceMethod {
-    /// A kernel of ours on each GPU reads what all have laid down in their own memories.
+    /// A kernel of ours on each GPU reads the buffers of all others.
     PeerKernel,
     /// NCCL, queued among the kernels.
     Nccl,
@@ -18,62 +18,51 @@ pub enum AllReduceMethod {
 }
 
 impl AllReduceMethod {
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PeerKernel => "a peer kernel",
-            Self::Nccl => "NCCL",
-            Self::Host => "the host's memory, with a wait in every step",
-        }
-    }
-
     /// Whether a sum is queued like a kernel, so that the host does not wait for it.
     pub fn is_queued(self) -> bool {
         self != Self::Host
     }
 }
 
-/// What is said where it is missing.
-pub const NO_NCCL: &str = "NCCL is not there";
+/// Whether a peer kernel can sum, or what is against it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerAccess {
+    /// Every GPU reads the memory of all others, and the sum is small enough.
+    Fits {
+        bytes: u64,
+        /// Bytes that a peer kernel sums at most.
+        most: u64,
+    },
+    TooLarge {
+        bytes: u64,
+        /// Bytes that a peer kernel sums at most.
+        most: u64,
+    },
+    Mixed,
+    TooManyGpus(usize),
+    /// The first GPU cannot access the memory of the second.
+    Unreached(DeviceId, DeviceId),
+    NotCooperative(DeviceId),
+    Failed(String),
+}
 
-/// A way, and why that one.
+/// Why NCCL cannot sum where a peer kernel cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NcclFailure {
+    /// It is not there; why, if a run has tried.
+    Missing(Option<String>),
+    Failed(String),
+}
+
+/// A method and the reasons for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllReducePlan {
-    /// The way.
     pub by: AllReduceMethod,
-    /// Why.
-    pub reason: String,
+    pub peers: PeerAccess,
+    pub nccl: Option<NcclFailure>,
 }
 
-impl AllReducePlan {
-    /// A way for a reason.
-    pub fn new(by: AllReduceMethod, reason: impl Into<String>) -> Self {
-        Self { by, reason: reason.into() }
-    }
-
-    /// The reason but for that.
-    pub fn without_nccl(&self) -> &str {
-        let rest = self.reason.strip_prefix(NO_NCCL).and_then(|rest| rest.strip_prefix("; "));
-        rest.unwrap_or(&self.reason)
-    }
-
-    /// `by NCCL: ...`.
-    pub fn in_words(&self) -> String {
-        let through = if self.by == AllReduceMethod::Host { "through" } else { "by" };
-        format!("{through} {}: {}", self.by.name(), self.reason)
-    }
-}
-
-/// GPUs that a peer kernel serves at most.
-pub const MOST_PEERS: usize = 8;
-
-/// Bytes up to which the peer kernel sums over so many GPUs: every GPU reads all that the others have, so that large sums
-/// go better by parts. These are the sizes below which vLLM (csrc/custom_all_reduce.cuh) takes its one-stage kernel.
-pub fn peer_bytes(gpus: usize) -> u64 {
-    if gpus <= 4 { 512 << 10 } else { 256 << 10 }
-}
-
-/// Numbers that a step sums over devices.
+/// Elements that a step sums over devices.
 pub fn summed(program: &Program) -> usize {
     let sums = program.instructions.iter().map(|i| match &i.op {
         Op::AllReduce(op) => op.of.len,
@@ -82,101 +71,86 @@ pub fn summed(program: &Program) -> usize {
     sums.max().unwrap_or(0)
 }
 
-/// How devices sum so many numbers; `None` where no GPU is among them, or nobody else.
-pub fn among(used: &[DeviceId], machine: &Machine, numbers: usize) -> Option<AllReducePlan> {
+/// How devices sum `elements` numbers; `None` for a single device, and without GPUs.
+pub fn among(used: &[DeviceId], machine: &Machine, elements: usize) -> Option<AllReducePlan> {
     let gpus: Vec<_> = used.iter().filter_map(|place| Some((*place, place.real_gpu(machine)?))).collect();
     if used.len() < 2 || gpus.is_empty() {
         return None;
     }
-    if gpus.len() < used.len() {
-        return Some(AllReducePlan::new(AllReduceMethod::Host, "not all of the devices are GPUs"));
-    }
-    let (bytes, most) = (4 * numbers as u64, peer_bytes(gpus.len()));
-    let [size, room] = units::two_sizes(bytes, most);
-    let unreached = gpus.iter().find_map(|(place, gpu)| {
-        let other = gpus
-            .iter()
-            .map(|(other, _)| other)
-            .find(|other| *other != place && !matches!(other, DeviceId::Gpu(i) if gpu.reaches.contains(i)))?;
-        Some(format!("`{place}` cannot access the memory of `{other}`"))
-    });
-    let alone = gpus.iter().find(|(_, gpu)| !gpu.limits.cooperative);
-    let alone =
-        alone.map(|(place, _)| format!("`{place}` has no cooperative launches, which a peer kernel is"));
-    let refused = (gpus.len() > MOST_PEERS)
-        .then(|| format!("a peer kernel is for {MOST_PEERS} GPUs at most"))
-        .or_else(|| (bytes > most).then(|| format!("{size} is more than the {room} of a peer kernel")))
-        .or(unreached)
-        .or(alone);
+    let peers = if gpus.len() < used.len() { PeerAccess::Mixed } else { peers(&gpus, 4 * elements as u64) };
     let queued = gpus.iter().all(|(_, gpu)| gpu.limits.queued_sums);
-    Some(match refused {
-        None => {
-            let reason = format!("each GPU reads the others' memory, and {size} is no more than {room}");
-            AllReducePlan::new(AllReduceMethod::PeerKernel, reason)
-        }
-        Some(why) if queued => AllReducePlan::new(AllReduceMethod::Nccl, why),
-        Some(why) => AllReducePlan::new(AllReduceMethod::Host, format!("{NO_NCCL}; {why}")),
-    })
+    let (by, nccl) = match peers {
+        PeerAccess::Fits { .. } => (AllReduceMethod::PeerKernel, None),
+        PeerAccess::Mixed => (AllReduceMethod::Host, None),
+        _ if queued => (AllReduceMethod::Nccl, None),
+        _ => (AllReduceMethod::Host, Some(NcclFailure::Missing(None))),
+    };
+    Some(AllReducePlan { by, peers, nccl })
+}
+
+fn peers(gpus: &[(DeviceId, &Gpu)], bytes: u64) -> PeerAccess {
+    let table = gpus.iter().map(|(_, gpu)| gpu.limits.peer_bytes).min_by_key(|t| t.len()).unwrap_or_default();
+    let Some(&most) = table.get(gpus.len()) else {
+        return PeerAccess::TooManyGpus(table.len().saturating_sub(1));
+    };
+    if bytes > most {
+        return PeerAccess::TooLarge { bytes, most };
+    }
+    let reaches = |gpu: &Gpu, other| matches!(other, DeviceId::Gpu(i) if gpu.reaches.contains(&i));
+    let pairs = gpus.iter().flat_map(|from| gpus.iter().map(move |to| (from, to)));
+    let mut others = pairs.filter(|((place, _), (other, _))| place != other);
+    if let Some(((from, _), (to, _))) = others.find(|((_, gpu), (other, _))| !reaches(gpu, *other)) {
+        return PeerAccess::Unreached(*from, *to);
+    }
+    match gpus.iter().find(|(_, gpu)| !gpu.limits.cooperative) {
+        Some((place, _)) => PeerAccess::NotCooperative(*place),
+        None => PeerAccess::Fits { bytes, most },
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Gpu, GpuLimits, MachineRates};
+    use crate::plan::GpuLimits;
 
-    /// So many GPUs that all reach each other.
+    /// GPUs that all reach each other.
     fn machine(count: u32, nccl: bool) -> Machine {
         let gpu = |i: u32| {
             let reaches = (0..count).filter(|other| *other != i).collect();
-            let limits = GpuLimits { cooperative: true, queued_sums: nccl, ..GpuLimits::default() };
+            let peer_bytes = &[0, 0, 512, 512, 256];
+            let limits =
+                GpuLimits { cooperative: true, queued_sums: nccl, peer_bytes, ..GpuLimits::default() };
             Gpu { is_virtual: false, reaches, limits, ..Gpu::virtual_of(1 << 30) }
         };
-        Machine {
-            gpus: (0..count).map(gpu).collect(),
-            no_gpu: String::new(),
-            memory_available: 1 << 30,
-            cache_bytes: 1 << 20,
-            rates: MachineRates::typical("avx2"),
-            sum_rates: None,
-            instruction_set: "avx2".into(),
-        }
+        Machine::typical((0..count).map(gpu).collect(), 1 << 30)
     }
 
-    fn words(machine: &Machine, numbers: usize) -> String {
+    fn planned(machine: &Machine, elements: usize) -> Option<AllReducePlan> {
         let used: Vec<_> = (0..machine.gpus.len() as u32).map(DeviceId::Gpu).collect();
-        among(&used, machine, numbers).map_or_else(|| "none".into(), |sums| sums.in_words())
+        among(&used, machine, elements)
     }
 
     #[test]
-    fn small_sums_go_from_memory_to_memory_and_large_ones_by_nccl() {
-        let four = machine(4, true);
-        assert_eq!(
-            words(&four, 131_072),
-            "by a peer kernel: each GPU reads the others' memory, and 512 KiB is no more than 512 KiB"
-        );
-        assert_eq!(words(&four, 131_073), "by NCCL: 524,292 B is more than the 524,288 B of a peer kernel");
-        assert_eq!(
-            words(&machine(8, true), 65_537),
-            "by NCCL: 262,148 B is more than the 262,144 B of a peer kernel"
-        );
-        assert_eq!(words(&machine(9, true), 1), "by NCCL: a peer kernel is for 8 GPUs at most");
-        assert_eq!(words(&machine(1, true), 1), "none");
-    }
-
-    #[test]
-    fn one_pair_that_cannot_is_enough_to_be_refused() {
-        let mut three = machine(3, true);
-        three.gpus[2].reaches = vec![0];
-        assert_eq!(words(&three, 1), "by NCCL: `gpu:2` cannot access the memory of `gpu:1`");
-        let mut two = machine(2, false);
-        two.gpus[0].limits.cooperative = false;
-        assert_eq!(
-            words(&two, 1),
-            "through the host's memory, with a wait in every step: NCCL is not there; `gpu:0` has no cooperative \
-             launches, which a peer kernel is"
-        );
-        let mixed = among(&[DeviceId::Cpu, DeviceId::Gpu(0)], &two, 1);
-        assert_eq!(mixed, Some(AllReducePlan::new(AllReduceMethod::Host, "not all of the devices are GPUs")));
-        assert_eq!(among(&[DeviceId::Virtual(0), DeviceId::Virtual(1)], &two, 1), None);
+    fn a_peer_kernel_sums_what_it_can() {
+        use AllReduceMethod::{Host, Nccl, PeerKernel};
+        let mut unreached = machine(3, true);
+        unreached.gpus[2].reaches = vec![0];
+        let mut alone = machine(2, false);
+        alone.gpus[0].limits.cooperative = false;
+        for (machine, elements, by, peers) in [
+            (machine(3, true), 128, PeerKernel, PeerAccess::Fits { bytes: 512, most: 512 }),
+            (machine(3, true), 129, Nccl, PeerAccess::TooLarge { bytes: 516, most: 512 }),
+            (machine(4, true), 65, Nccl, PeerAccess::TooLarge { bytes: 260, most: 256 }),
+            (machine(5, true), 1, Nccl, PeerAccess::TooManyGpus(4)),
+            (unreached, 1, Nccl, PeerAccess::Unreached(DeviceId::Gpu(2), DeviceId::Gpu(1))),
+            (alone.clone(), 1, Host, PeerAccess::NotCooperative(DeviceId::Gpu(0))),
+        ] {
+            let nccl = (by == Host).then_some(NcclFailure::Missing(None));
+            assert_eq!(planned(&machine, elements), Some(AllReducePlan { by, peers, nccl }));
+        }
+        assert_eq!(planned(&machine(1, true), 1), None);
+        let mixed = among(&[DeviceId::Cpu, DeviceId::Gpu(0)], &alone, 1).map(|plan| (plan.by, plan.peers));
+        assert_eq!(mixed, Some((Host, PeerAccess::Mixed)));
+        assert_eq!(among(&[DeviceId::Virtual(0), DeviceId::Virtual(1)], &alone, 1), None);
     }
 }

@@ -1,13 +1,13 @@
 //! Rows that are brought to where they are computed with in chunks, because they do not stay there: how many at a time.
 
-use super::{DatasetInfo, run_length::RunLength};
+use super::{dataset_info::DatasetInfo, run_length::RunLength};
 use crate::program::Shard;
 
 /// Bytes of a chunk for a device with a memory of its own, about.
 const CHUNK_BYTES: u64 = 8 << 20;
 
-/// The same for the CPU, which has chunks only where it pays to read the rows of many steps together: the more of them,
-/// the closer they lie in their file.
+/// Bytes of a chunk for the CPU, which has chunks only where it pays to read the rows of many steps together: the more of
+/// them, the closer they lie in their file.
 const TOGETHER_BYTES: u64 = 64 << 20;
 
 /// The part of the memory that is free which one of those may fill.
@@ -16,7 +16,7 @@ const TOGETHER_PART: u64 = 16;
 /// Maximum chunks in host memory per split when devices work on copies.
 const ON_THE_HOST: u64 = 3;
 
-/// The same on a GPU: one is computed with, one is on its way. Each has its like in pinned memory.
+/// Chunks on a GPU: one is computed with, one is on its way. Each has a copy in pinned memory.
 pub(super) const ON_A_GPU: u64 = 2;
 
 /// Rows that are brought together, of all devices.
@@ -24,63 +24,57 @@ pub(super) const ON_A_GPU: u64 = 2;
 pub struct Chunks {
     /// Rows to train on: whole batches, but for the last of an epoch.
     pub train: usize,
-    /// Rows to validate on, the same.
     pub validation: usize,
     train_batch: usize,
     validation_batch: usize,
     /// Chunks of a pass over either, and passes.
     passes: [[u64; 2]; 2],
-    /// Bytes of a row.
     row_bytes: u64,
 }
 
 impl Chunks {
-    /// For devices with a memory of their own, where rows are validated so many at a time.
-    pub(super) fn new(facts: DatasetInfo, course: &RunLength, validation_batch: usize) -> Self {
-        Self::with_chunk_bytes(facts, course, validation_batch, CHUNK_BYTES)
+    /// For devices with a memory of their own.
+    pub(super) fn new(facts: DatasetInfo, length: &RunLength, validation_batch: usize) -> Self {
+        Self::with_chunk_bytes(facts, length, validation_batch, CHUNK_BYTES)
     }
 
-    /// The same for the CPU, which has that much memory.
+    /// For the CPU, which has that much memory.
     pub(super) fn together(
         facts: DatasetInfo,
-        course: &RunLength,
+        length: &RunLength,
         validation_batch: usize,
         memory_available: u64,
     ) -> Self {
-        Self::with_chunk_bytes(
-            facts,
-            course,
-            validation_batch,
-            TOGETHER_BYTES.min(memory_available / TOGETHER_PART),
-        )
+        let chunk_bytes = TOGETHER_BYTES.min(memory_available / TOGETHER_PART);
+        Self::with_chunk_bytes(facts, length, validation_batch, chunk_bytes)
     }
 
     fn with_chunk_bytes(
         facts: DatasetInfo,
-        course: &RunLength,
+        length: &RunLength,
         validation_batch: usize,
         chunk_bytes: u64,
     ) -> Self {
         let row_bytes = facts.row_bytes().max(1);
-        let [train_batch, validation_batch] = [course.batch, validation_batch].map(|batch| batch.max(1));
+        let [train_batch, validation_batch] = [length.batch, validation_batch].map(|batch| batch.max(1));
         let train = usize::try_from(chunk_bytes / row_bytes.saturating_mul(train_batch as u64)).unwrap_or(1);
         // No more than steps take of an epoch.
-        let train = train.max(1).saturating_mul(train_batch).min(course.epoch_rows());
-        // Those follow each other: there is nothing to be had by many of them.
+        let train = train.max(1).saturating_mul(train_batch).min(length.epoch_rows());
+        // Validation rows are in file order, so a large chunk gains nothing.
         let in_order = usize::try_from(CHUNK_BYTES.min(chunk_bytes) / row_bytes).unwrap_or(1);
         let validation = (in_order / validation_batch).max(1).saturating_mul(validation_batch);
         let validation = validation.min(facts.validation_rows);
         let of_pass = |rows: usize, chunk: usize| rows.div_ceil(chunk.max(1)) as u64;
         let passes = [
-            [of_pass(course.epoch_rows(), train), course.epochs()],
-            [of_pass(facts.validation_rows, validation), course.validations],
+            [of_pass(length.epoch_rows(), train), length.epochs()],
+            [of_pass(facts.validation_rows, validation), length.validations],
         ];
         Self { train, validation, train_batch, validation_batch, passes, row_bytes }
     }
 
-    /// How many of either kind are in the host's memory at the same time at most: one is computed with, one is ready, one is
-    /// being read, as far as there are so many. `is_held` says whether a device computes with the host's own: it has the last
-    /// one until it is given the next, which is read meanwhile, be it of the next pass.
+    /// The most chunks of either kind in the host's memory at one time: one in use, one ready, one being read. `is_held`:
+    /// whether a device computes with the host's own. It then holds the last one until it gets the next, even of the next
+    /// pass.
     pub(super) fn on_the_host(&self, is_held: bool) -> [u64; 2] {
         self.passes.map(|[chunks, passes]| match (is_held, passes) {
             (_, 0) => 0,
@@ -90,12 +84,7 @@ impl Chunks {
         })
     }
 
-    /// Bytes of a chunk to train on and of one to validate on: what that device has of both, where it validates.
-    pub(super) fn bytes(&self, shard: Shard, validates: bool) -> u64 {
-        self.bytes_of(shard, validates, [1, 1])
-    }
-
-    /// Bytes of so many of either.
+    /// Bytes of a device's share of these numbers of chunks of either kind.
     pub(super) fn bytes_of(&self, shard: Shard, validates: bool, counts: [u64; 2]) -> u64 {
         let rows = self.shares(shard, validates);
         let rows = rows[0].saturating_mul(counts[0]).saturating_add(rows[1].saturating_mul(counts[1]));

@@ -1,18 +1,12 @@
 //! The facts about the data that planning needs.
 
-/// Bytes of an element.
 const NUMBER_BYTES: u64 = 4;
 
-/// Sizes of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatasetInfo {
-    /// Rows to train on.
     pub train_rows: usize,
-    /// Rows to validate on.
     pub validation_rows: usize,
-    /// Features per row.
     pub features: usize,
-    /// Elements per target.
     pub targets: usize,
     /// Number of classes, for a classification.
     pub classes: Option<usize>,
@@ -21,12 +15,10 @@ pub struct DatasetInfo {
 }
 
 impl DatasetInfo {
-    /// Whether features stay in their file.
     pub fn in_file(&self) -> bool {
         self.file_row_bytes.is_some()
     }
 
-    /// Training and validation rows.
     pub(super) fn rows(&self) -> u64 {
         (self.train_rows as u64).saturating_add(self.validation_rows as u64)
     }

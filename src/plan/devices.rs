@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Gpu, Machine};
+use super::machine::{Gpu, Machine};
 use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
 
 /// Lists up to this length are spelled out.
@@ -11,9 +11,7 @@ const MOST_NAMES: usize = 8;
 /// A device of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DeviceId {
-    /// The host's processor and memory.
     Cpu,
-    /// A GPU by ordinal.
     Gpu(u32),
     /// A virtual GPU by ordinal: the CPU with separate memory.
     Virtual(u32),
@@ -30,7 +28,6 @@ impl fmt::Display for DeviceId {
 }
 
 impl DeviceId {
-    /// The real GPU, if it is one.
     pub fn real_gpu(self, machine: &Machine) -> Option<&Gpu> {
         match self {
             Self::Gpu(i) => machine.gpus.get(i as usize),
@@ -50,12 +47,10 @@ impl DeviceId {
     }
 }
 
-/// The requested and the used devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedDevices {
     /// The request: `3`, `all`, `gpu:1;gpu:2`.
     pub requested: String,
-    /// The devices that train.
     pub used: Vec<DeviceId>,
     /// A sentence on why the two differ, if they do.
     pub note: Option<String>,
@@ -73,7 +68,6 @@ impl ResolvedDevices {
         self.used.iter().map(DeviceId::to_string).collect()
     }
 
-    /// Whether any of them is virtual.
     pub fn any_virtual(&self) -> bool {
         self.used.iter().any(|place| matches!(place, DeviceId::Virtual(_)))
     }
@@ -168,7 +162,6 @@ fn gpu_list(n: u32) -> Vec<DeviceName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::MachineRates;
     use crate::spec::{EngineChoice, LrScaling, Precision, Scaling};
 
     fn asked(request: Request, on_missing: OnMissing) -> Devices {
@@ -184,15 +177,8 @@ mod tests {
 
     fn machine(gpus: u32) -> Machine {
         let gpu = Gpu { is_virtual: false, ..Gpu::virtual_of(1 << 30) };
-        Machine {
-            gpus: vec![gpu; gpus as usize],
-            no_gpu: "no NVIDIA driver is here".into(),
-            memory_available: 1 << 30,
-            cache_bytes: 1 << 20,
-            instruction_set: "avx2".into(),
-            rates: MachineRates::typical("avx2"),
-            sum_rates: None,
-        }
+        let no_gpu = "no NVIDIA driver is here".into();
+        Machine { no_gpu, ..Machine::typical(vec![gpu; gpus as usize], 1 << 30) }
     }
 
     fn used(request: Request, on_missing: OnMissing, gpus: u32) -> String {
@@ -225,26 +211,5 @@ mod tests {
         ] {
             assert_eq!(used(request.clone(), on_missing, gpus), want, "{request:?} {on_missing:?} of {gpus}");
         }
-    }
-    #[test]
-    fn the_note_says_what_was_asked_what_is_there_and_what_is_used() {
-        let note = |request, gpus| choose(&asked(request, OnMissing::Clamp), &machine(gpus)).unwrap().note;
-        let n = |n| Request::NumGpus(GpuCount::Exactly(n));
-        assert_eq!(note(n(0), 0), None);
-        assert_eq!(note(n(2), 2), None);
-        assert_eq!(
-            note(n(1), 0).unwrap(),
-            "`devices.num_gpus` asks for 1 GPU, but no GPU can be used (no NVIDIA driver is here): the run uses the \
-             CPU"
-        );
-        assert_eq!(
-            note(n(4), 1).unwrap(),
-            "`devices.num_gpus` asks for 4 GPUs, but this machine has 1 GPU: the run uses gpu:0"
-        );
-        let named = Request::Use(vec![DeviceName::Gpu(0), DeviceName::Gpu(3)]);
-        assert_eq!(
-            note(named, 2).unwrap(),
-            "`devices.use` asks for `gpu:0`, `gpu:3`, but this machine has 2 GPUs: the run uses gpu:0"
-        );
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! Constant parts are not counted: stacks, code, staging buffers of a few megabytes.
 
-use super::{Chunks, DatasetInfo, DeviceId, chunks::ON_A_GPU, gpu};
-use crate::program::{Programs, Shard};
+use super::{
+    chunks::{Chunks, ON_A_GPU},
+    dataset_info::DatasetInfo,
+    devices::DeviceId,
+};
+use crate::program::{MemoryPlan, Programs, Role, Shard};
 
-/// Bytes of a row index.
 const NUMBER: u64 = 4;
 
 /// Bytes kept per row of a chunk from a file, to read its rows in file order: its index and its position in the chunk.
@@ -15,17 +18,15 @@ const SORTED: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
     pub facts: DatasetInfo,
-    /// Whether every epoch has its own order.
     pub shuffle: bool,
     /// Whether training and validation rows share a file, so that their indices are kept.
     pub are_split: bool,
-    /// The chunks of streamed rows.
     pub chunks: Option<Chunks>,
-    /// Whether the devices validate.
     pub validates: bool,
+    /// Bytes of any job on a GPU beside its buffers.
+    pub gpu_fixed_bytes: u64,
 }
 
-/// Bytes of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
     /// Per device, in the order of [`super::ResolvedDevices::used`]. The CPU and virtual devices use host memory.
@@ -77,14 +78,24 @@ impl Rows {
     }
 
     pub fn on_device(&self, place: DeviceId, programs: &Programs, shard: Shard) -> u64 {
-        let chunk = || self.chunks.map_or(0, |chunks| chunks.bytes(shard, self.validates));
+        let chunk = || self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
         match place {
             // Computes on the host's rows.
-            DeviceId::Cpu => programs.layout.arena_bytes(),
+            DeviceId::Cpu => programs.arena_bytes(),
             DeviceId::Virtual(_) => {
-                programs.layout.arena_bytes().saturating_add(self.resident()).saturating_add(chunk())
+                programs.arena_bytes().saturating_add(self.resident()).saturating_add(chunk())
             }
-            DeviceId::Gpu(_) => gpu::bytes(programs, self.resident(), ON_A_GPU.saturating_mul(chunk())),
+            DeviceId::Gpu(_) => {
+                let layout = &programs.layout;
+                let log = layout.buffers.iter().filter(|b| b.role == Role::Log);
+                let log =
+                    log.fold(0, |sum: u64, b| sum.saturating_add((b.len as u64).saturating_mul(NUMBER)));
+                let arena = NUMBER * MemoryPlan::new(programs).elements() as u64;
+                let chunks = ON_A_GPU.saturating_mul(chunk());
+                [log, self.gpu_fixed_bytes, self.resident(), chunks]
+                    .into_iter()
+                    .fold(arena, u64::saturating_add)
+            }
         }
     }
 
@@ -98,7 +109,7 @@ impl Rows {
         let world_size = places.len();
         for (rank, place) in places.iter().enumerate() {
             let shard = Shard { rank, world_size };
-            let chunk = self.chunks.map_or(0, |chunks| chunks.bytes(shard, self.validates));
+            let chunk = self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
             let more = match place {
                 DeviceId::Cpu | DeviceId::Virtual(_) => 0,
                 // Pinned.

@@ -13,46 +13,33 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, MachineRates, Origin, Processor, Speed};
+use super::{
+    engine::Engine,
+    rates::{MachineRates, Origin, Processor, Speed, are_sane},
+};
 use crate::spec::Precision;
-
-/// Bytes per clock of a multiprocessor's shared memory: 32 banks of four bytes (CUDA C++ programming guide, shared
-/// memory).
-const SHARED_BYTES_PER_CLOCK: f64 = 128.0;
 
 /// Measured rates of a GPU, per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuRates {
-    /// FLOPs of large products in f32.
     pub f32_flops_per_s: f64,
-    /// FLOPs of large products in tf32.
     pub tf32_flops_per_s: f64,
-    /// FLOPs of large products in bf16.
     pub bf16_flops_per_s: f64,
     /// FLOPs of this program's products in a cooperative grid over all multiprocessors.
     pub grid_flops_per_s: f64,
     /// FLOPs of this program's products in one persistent block.
     pub block_flops_per_s: f64,
-    /// Operations of elementwise functions.
     pub elementwise_per_s: f64,
-    /// Bytes from the L2 cache.
     pub cache_bytes_per_s: f64,
-    /// Bytes from memory.
     pub memory_bytes_per_s: f64,
     /// Bytes of shared memory: computed from clock and banks, not measured.
     pub shared_bytes_per_s: f64,
-    /// Bytes from pinned host memory to the device.
     pub h2d_bytes_per_s: f64,
-    /// Bytes from the device to pinned host memory.
     pub d2h_bytes_per_s: f64,
-    /// Seconds of a small copy to the device.
     pub h2d_latency_s: f64,
-    /// Seconds of a small copy to the host.
     pub d2h_latency_s: f64,
-    /// Seconds per launch in a stream.
     pub launch_s: f64,
-    /// Seconds per node of a graph.
     pub node_s: f64,
     /// Seconds per instruction of a cooperative grid, with its barrier.
     pub barrier_s: f64,
@@ -62,17 +49,10 @@ pub struct GpuRates {
     pub sync_s: f64,
     /// Seconds to hand over a block of one step and read its loss, without the step.
     pub block_s: f64,
-    /// Size of the L2 cache in bytes.
     pub cache_bytes: u64,
 }
 
 impl GpuRates {
-    /// Bandwidth of shared memory at a clock rate.
-    pub fn shared_of(clock_hz: u64) -> f64 {
-        SHARED_BYTES_PER_CLOCK * clock_hz as f64
-    }
-
-    /// FLOPs per second of large products.
     pub fn product(&self, precision: Precision) -> f64 {
         match precision {
             Precision::F32 => self.f32_flops_per_s,
@@ -81,26 +61,8 @@ impl GpuRates {
         }
     }
 
-    /// The rates of an engine, without all-reduce.
+    /// The speed of an engine, without all-reduce.
     pub fn speed(&self, engine: Engine, precision: Precision) -> Speed {
-        Speed {
-            rates: self.by(engine, precision),
-            rows_bytes_per_s: self.rows(engine),
-            cache_bytes: self.cache_bytes,
-            sums: None,
-            upload_bytes_per_s: Some(self.h2d_bytes_per_s),
-            fetch: None,
-        }
-    }
-
-    /// Bandwidths for the data's rows: from the L2 cache and from memory.
-    fn rows(&self, engine: Engine) -> [f64; 2] {
-        let most = if engine == Engine::Persistent { self.shared_bytes_per_s } else { f64::INFINITY };
-        [self.cache_bytes_per_s, self.memory_bytes_per_s].map(|rate| rate.min(most))
-    }
-
-    /// The rates of an engine, except for the data's rows.
-    pub fn by(&self, engine: Engine, precision: Precision) -> MachineRates {
         let library = self.product(precision);
         let (processor, flops_per_s, instruction_s) = match engine {
             Engine::Persistent => (Processor::GpuWalk, self.block_flops_per_s, self.meeting_s),
@@ -109,78 +71,53 @@ impl GpuRates {
             Engine::Launch | Engine::Serial | Engine::Team => (Processor::Gpu, library, self.launch_s),
             Engine::Graph => (Processor::Gpu, library, self.node_s),
         };
-        let (cache, memory) = match engine {
-            Engine::Persistent => (self.shared_bytes_per_s, self.shared_bytes_per_s),
-            _ => (self.cache_bytes_per_s, self.memory_bytes_per_s),
+        let (whole, shared) = ([self.cache_bytes_per_s, self.memory_bytes_per_s], self.shared_bytes_per_s);
+        let ([cache_bytes_per_s, memory_bytes_per_s], rows_bytes_per_s) = match engine {
+            Engine::Persistent => ([shared; 2], whole.map(|rate| rate.min(shared))),
+            _ => (whole, whole),
         };
-        MachineRates {
+        let rates = MachineRates {
             origin: Origin::Measured,
             processor,
             flops_per_s,
             elementwise_per_s: self.elementwise_per_s,
-            cache_bytes_per_s: cache,
-            memory_bytes_per_s: memory,
+            cache_bytes_per_s,
+            memory_bytes_per_s,
             product_scaling: 0.0,
             memory_scaling: 0.0,
             instruction_s,
             barrier_s: 0.0,
             block_s: self.block_s,
-        }
+        };
+        let upload_bytes_per_s = Some(self.h2d_bytes_per_s);
+        Speed { rates, rows_bytes_per_s, cache_bytes: self.cache_bytes, sums: None, upload_bytes_per_s }
     }
 
-    /// Whether all figures are plausible.
     pub fn is_sane(&self) -> bool {
-        let speeds = [
-            self.f32_flops_per_s,
-            self.tf32_flops_per_s,
-            self.bf16_flops_per_s,
-            self.grid_flops_per_s,
-            self.block_flops_per_s,
-            self.elementwise_per_s,
-            self.cache_bytes_per_s,
-            self.memory_bytes_per_s,
-            self.shared_bytes_per_s,
-            self.h2d_bytes_per_s,
-            self.d2h_bytes_per_s,
-        ];
-        let times = [
-            self.h2d_latency_s,
-            self.d2h_latency_s,
-            self.launch_s,
-            self.node_s,
-            self.barrier_s,
-            self.meeting_s,
-            self.sync_s,
-            self.block_s,
-        ];
-        speeds.iter().all(|v| v.is_finite() && *v > 0.0) && times.iter().all(|v| v.is_finite() && *v >= 0.0)
-    }
-}
-
-/// The cost of an all-reduce over several GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AllReduceRates {
-    /// Number of GPUs.
-    pub gpus: u32,
-    /// Seconds for a few elements.
-    pub small_s: f64,
-    /// Bytes of the result per second, for large buffers.
-    pub bytes_per_s: f64,
-}
-
-impl AllReduceRates {
-    /// Seconds for a buffer of `bytes` bytes.
-    pub fn seconds(&self, bytes: u64) -> f64 {
-        self.small_s.max(bytes as f64 / self.bytes_per_s)
-    }
-
-    /// Whether both figures are plausible.
-    pub fn is_sane(&self) -> bool {
-        self.gpus > 1
-            && self.small_s.is_finite()
-            && self.small_s >= 0.0
-            && self.bytes_per_s.is_finite()
-            && self.bytes_per_s > 0.0
+        are_sane(
+            &[
+                self.f32_flops_per_s,
+                self.tf32_flops_per_s,
+                self.bf16_flops_per_s,
+                self.grid_flops_per_s,
+                self.block_flops_per_s,
+                self.elementwise_per_s,
+                self.cache_bytes_per_s,
+                self.memory_bytes_per_s,
+                self.shared_bytes_per_s,
+                self.h2d_bytes_per_s,
+                self.d2h_bytes_per_s,
+            ],
+            &[
+                self.h2d_latency_s,
+                self.d2h_latency_s,
+                self.launch_s,
+                self.node_s,
+                self.barrier_s,
+                self.meeting_s,
+                self.sync_s,
+                self.block_s,
+            ],
+        )
     }
 }

@@ -1,6 +1,12 @@
 //! Whether a trial fits the available memory, and which batch would.
 
-use super::{DeviceId, Machine, ResolvedDevices, chunk_policy::ChunkPolicy, global_batch, programs};
+use super::{
+    chunk_policy::ChunkPolicy,
+    devices::{DeviceId, ResolvedDevices},
+    lower::programs,
+    machine::Machine,
+    run_length::global_batch,
+};
 use crate::{
     program::{Programs, Shard},
     spec::{Layer, Placement, Problem, Request, Source, Spec},
@@ -9,15 +15,13 @@ use crate::{
 
 /// A trial's parts that its memory depends on.
 pub(super) struct Need<'a> {
-    pub cut: ChunkPolicy<'a>,
+    pub policy: ChunkPolicy<'a>,
     /// Whether updates may be fused into products, which needs no gradient buffers.
     pub fold_update: bool,
     pub devices: &'a ResolvedDevices,
-    /// Bytes of resident data.
     pub data_bytes: u64,
 }
 
-/// A memory that is too small.
 struct Lack {
     /// The GPU; `None` for the host's memory, which virtual devices share.
     gpu: Option<DeviceId>,
@@ -44,12 +48,12 @@ impl Need<'_> {
                 self.of_the_host(&lack, batch)
             ),
         };
-        let spec = self.cut.spec;
+        let spec = self.policy.spec;
         let parameters = largest.layout.parameter_count() * 4;
         if parameters.saturating_mul(3) > lack.free {
             return Err(Problem::at_key(widest_layer(spec), message).hint("make the model smaller"));
         }
-        let rows = if lack.gpu.is_some() { self.data_bytes } else { self.cut.facts.resident_bytes() };
+        let rows = if lack.gpu.is_some() { self.data_bytes } else { self.policy.facts.resident_bytes() };
         let (key, hint) = match self.largest_batch() {
             Some(batch) => ("data.batch_size".to_owned(), format!("`data.batch_size = {batch}` would fit")),
             None if rows > lack.free / 2 => (rows_key(spec).to_owned(), self.fewer_rows().to_owned()),
@@ -63,7 +67,7 @@ impl Need<'_> {
 
     /// The hint if rows take most of the memory.
     fn fewer_rows(&self) -> &'static str {
-        let ChunkPolicy { spec, facts, on_cpu, .. } = self.cut;
+        let ChunkPolicy { spec, facts, on_cpu, .. } = self.policy;
         let is_npy = matches!(spec.data.source, Source::Npy(_));
         let streamed = spec.data.placement == Placement::Streamed;
         match () {
@@ -78,7 +82,7 @@ impl Need<'_> {
 
     /// The first memory that is too small for devices that all run `programs`.
     fn lack(&self, programs: &Programs, batch: usize) -> Option<Lack> {
-        let rows = self.cut.rows(programs, self.cut.chunks(batch));
+        let rows = self.policy.rows(programs, self.policy.chunks(batch));
         let used = &self.devices.used;
         // The last device has the largest share.
         let last = Shard { rank: used.len().saturating_sub(1), world_size: used.len() };
@@ -87,7 +91,7 @@ impl Need<'_> {
         let host = rows.on_host(used);
         for place in used {
             if let DeviceId::Gpu(i) = place {
-                let free = self.cut.machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free);
+                let free = self.policy.machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free);
                 let needed = of(*place);
                 if needed > free {
                     return Some(Lack { gpu: Some(*place), needed, free, each, host });
@@ -96,14 +100,14 @@ impl Need<'_> {
         }
         let in_host = used.iter().filter(|place| !matches!(place, DeviceId::Gpu(_)));
         let needed = in_host.fold(host, |sum, place| sum.saturating_add(of(*place)));
-        let free = self.cut.machine.memory_available;
+        let free = self.policy.machine.memory_available;
         (needed > free).then_some(Lack { gpu: None, needed, free, each, host })
     }
 
     /// ` for parameters, activations and data`, and their location.
     fn of_the_host(&self, lack: &Lack, batch: usize) -> String {
         let [each, host] = [lack.each, lack.host].map(units::bytes);
-        let rows = match self.cut.chunks(batch) {
+        let rows = match self.policy.chunks(batch) {
             None => "the data once more on the host".to_owned(),
             Some(_) => format!("{host} on the host for rows on their way there"),
         };
@@ -119,9 +123,8 @@ impl Need<'_> {
         format!("{place} for parameters, activations and data")
     }
 
-    /// The largest `batch_size` that fits.
     fn largest_batch(&self) -> Option<usize> {
-        let ChunkPolicy { spec, facts, .. } = self.cut;
+        let ChunkPolicy { spec, facts, .. } = self.policy;
         let world_size = self.devices.used.len();
         // The last device has the largest share.
         let last = Shard { rank: world_size.saturating_sub(1), world_size };
@@ -129,7 +132,7 @@ impl Need<'_> {
             let mut spec = spec.clone();
             spec.data.batch_size = batch_size;
             let batch = global_batch(&spec, world_size).min(facts.train_rows);
-            let streamed = self.cut.chunks(batch).is_some();
+            let streamed = self.policy.chunks(batch).is_some();
             let programs = programs(&spec, facts, batch, streamed, last, self.fold_update);
             self.lack(&programs, batch).is_none()
         };
@@ -178,7 +181,6 @@ fn rows_key(spec: &Spec) -> &'static str {
     }
 }
 
-/// The spec key that requests several devices.
 fn devices_key(spec: &Spec) -> &'static str {
     match spec.devices.request {
         Request::NumGpus(_) => "devices.num_gpus",

@@ -1,8 +1,7 @@
-//! Speeds of a processor that computes: measured on this machine, or typical of its kind. A GPU is one more set of them.
+//! Speeds of processors: measured on this machine, or typical of their kind. A GPU is one more set of them.
 
 use serde::{Deserialize, Serialize};
 
-/// Where rates come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
     /// Figures that such processors have, from data sheets and machines that were measured.
@@ -22,23 +21,27 @@ impl Origin {
     }
 }
 
-/// Whose speeds they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processor {
-    /// The host's.
     #[default]
     Cpu,
     /// A GPU's, to which every instruction is a launch.
     Gpu,
-    /// A GPU's, where one launch walks the whole program and its threads meet behind every instruction.
+    /// A GPU's, where one launch interprets the whole program, with a barrier after every instruction.
     GpuWalk,
 }
 
 impl Processor {
-    /// Whether it is a GPU's.
     pub fn is_gpu(self) -> bool {
         self != Self::Cpu
     }
+}
+
+/// Whether figures are finite, speeds above zero and times not below it.
+pub(super) fn are_sane(speeds: &[f64], times: &[f64]) -> bool {
+    speeds.iter().chain(times).all(|v| v.is_finite())
+        && speeds.iter().all(|v| *v > 0.0)
+        && times.iter().all(|v| *v >= 0.0)
 }
 
 /// Speeds of one thread (of a GPU: of the whole device, which has no threads to the plan), and how they grow with threads.
@@ -48,16 +51,12 @@ pub struct MachineRates {
     /// Where they come from; those in a file were measured on a CPU.
     #[serde(skip)]
     pub origin: Origin,
-    /// Whose they are.
     #[serde(skip)]
     pub processor: Processor,
-    /// Large products, operations per second.
     pub flops_per_s: f64,
     /// Functions of single numbers, operations per second.
     pub elementwise_per_s: f64,
-    /// From its own caches.
     pub cache_bytes_per_s: f64,
-    /// From memory.
     pub memory_bytes_per_s: f64,
     /// What each further thread adds to products, as a part of the first one's speed.
     pub product_scaling: f64,
@@ -65,7 +64,6 @@ pub struct MachineRates {
     pub memory_scaling: f64,
     /// Cost of an instruction beside its work.
     pub instruction_s: f64,
-    /// Cost of one meeting of a team.
     pub barrier_s: f64,
     /// Cost of handing over a block of steps and waiting for it, beside the steps: what reading the loss after every step
     /// adds to it.
@@ -97,15 +95,13 @@ impl MachineRates {
 
     /// Whether every figure can be one of a machine.
     pub fn is_sane(&self) -> bool {
-        let speeds =
-            [self.flops_per_s, self.elementwise_per_s, self.cache_bytes_per_s, self.memory_bytes_per_s];
-        let others =
-            [self.instruction_s, self.barrier_s, self.block_s, self.product_scaling, self.memory_scaling];
-        speeds.iter().all(|v| v.is_finite() && *v > 0.0) && others.iter().all(|v| v.is_finite() && *v >= 0.0)
+        are_sane(
+            &[self.flops_per_s, self.elementwise_per_s, self.cache_bytes_per_s, self.memory_bytes_per_s],
+            &[self.instruction_s, self.barrier_s, self.block_s, self.product_scaling, self.memory_scaling],
+        )
     }
 
-    /// How many times as fast as one thread `threads` of them are at products (and at what they have in their own
-    /// caches).
+    /// How many times as fast as one thread `threads` of them are at products, and at what they have in their own caches.
     pub fn product_speedup(&self, threads: usize) -> f64 {
         1.0 + self.product_scaling * (threads.max(1) - 1) as f64
     }
@@ -113,5 +109,40 @@ impl MachineRates {
     /// How many times as fast as one thread `threads` of them read memory.
     pub fn memory_speedup(&self, threads: usize) -> f64 {
         1.0 + self.memory_scaling * (threads.max(1) - 1) as f64
+    }
+}
+
+/// What the steps of a program take on a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    pub rates: MachineRates,
+    /// Bytes per second of the data's rows, from the cache and from memory.
+    pub rows_bytes_per_s: [f64; 2],
+    pub cache_bytes: u64,
+    /// Rates of all-reduce; where unknown, a sum counts as any other work.
+    pub sums: Option<AllReduceRates>,
+    /// Rate of rows on their way to a device with a memory of its own.
+    pub upload_bytes_per_s: Option<f64>,
+}
+
+/// The cost of an all-reduce over several GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AllReduceRates {
+    pub gpus: u32,
+    /// Seconds for a few elements.
+    pub small_s: f64,
+    /// Bytes of the result per second, for large buffers.
+    pub bytes_per_s: f64,
+}
+
+impl AllReduceRates {
+    /// Seconds for a buffer of `bytes` bytes.
+    pub(super) fn seconds(&self, bytes: u64) -> f64 {
+        self.small_s.max(bytes as f64 / self.bytes_per_s)
+    }
+
+    pub fn is_sane(&self) -> bool {
+        self.gpus > 1 && are_sane(&[self.bytes_per_s], &[self.small_s])
     }
 }

@@ -1,42 +1,56 @@
 //! How a run goes over its rows, if nothing ends it early: its epochs, their steps, and how often it validates.
 
-use super::DatasetInfo;
-use crate::spec::Spec;
+use super::dataset_info::DatasetInfo;
+use crate::spec::{Scaling, Spec};
 
-/// See the module.
+/// Minimum rows of a validation chunk, if the data have as many.
+const VALIDATION_ROWS: usize = 256;
+
+/// Maximum rows of a validation chunk: f32 counts every row up to here.
+const MOST_VALIDATION_ROWS: usize = 1 << 24;
+
+/// Rows of a step over all devices, before the training rows cap it.
+pub fn global_batch(spec: &Spec, devices: usize) -> usize {
+    match spec.devices.scaling {
+        Scaling::Strong => spec.data.batch_size,
+        Scaling::Weak => spec.data.batch_size.saturating_mul(devices.max(1)),
+    }
+}
+
+/// Rows that are validated at once.
+pub(super) fn validation_chunk(facts: DatasetInfo, batch: usize) -> usize {
+    batch.clamp(VALIDATION_ROWS, MOST_VALIDATION_ROWS).min(facts.validation_rows)
+}
+
+/// The number of steps, and of the rows that they take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunLength {
-    /// Rows of a step.
     pub batch: usize,
-    /// Optimizer steps.
     pub steps: u64,
     /// Those of an epoch, the last of them perhaps on fewer rows.
     pub steps_per_epoch: u64,
-    /// Passes over the validation rows.
     pub validations: u64,
-    /// Rows of an epoch.
     rows: u64,
 }
 
 impl RunLength {
-    /// Of a trial whose steps take so many rows.
+    /// For steps on `batch` rows.
     pub fn new(spec: &Spec, facts: DatasetInfo, batch: usize) -> Self {
         let trainer = &spec.trainer;
         let steps_per_epoch = facts.train_rows.div_ceil(batch.max(1)) as u64;
         let of_epochs = steps_per_epoch.saturating_mul(trainer.max_epochs);
         let steps = trainer.max_steps.map_or(of_epochs, |most| most.min(of_epochs));
-        let mut course =
+        let mut length =
             Self { batch, steps, steps_per_epoch, validations: 0, rows: facts.train_rows as u64 };
         let every = trainer.validate_every_epochs;
         if facts.validation_rows > 0 && every > 0 {
-            // After every so many epochs, and after the last.
-            let epochs = course.epochs();
-            course.validations = epochs / every + u64::from(!epochs.is_multiple_of(every));
+            // The last epoch always ends with one.
+            let epochs = length.epochs();
+            length.validations = epochs / every + u64::from(!epochs.is_multiple_of(every));
         }
-        course
+        length
     }
 
-    /// Epochs begun.
     pub fn epochs(&self) -> u64 {
         self.steps.div_ceil(self.steps_per_epoch.max(1))
     }
@@ -65,20 +79,20 @@ impl RunLength {
 mod tests {
     use super::*;
 
-    fn course(rows: u64, batch: usize, steps: u64) -> RunLength {
-        RunLength { batch, steps, steps_per_epoch: rows.div_ceil(batch as u64), validations: 0, rows }
+    impl RunLength {
+        /// A run that ends after `steps`.
+        pub fn with_steps(batch: usize, rows: usize, steps: u64) -> Self {
+            let steps_per_epoch = rows.div_ceil(batch) as u64;
+            Self { batch, steps, steps_per_epoch, validations: 0, rows: rows as u64 }
+        }
     }
 
     /// 100 rows by 8 are 13 steps.
     #[test]
     fn rows_of_epochs_and_of_parts_of_one_are_counted() {
-        let three = course(100, 8, 39);
-        assert_eq!((three.epochs(), three.train_rows(), three.epoch_rows()), (3, 300, 100));
-        // Two epochs and 40 rows of the third.
-        let some = course(100, 8, 31);
-        assert_eq!((some.epochs(), some.train_rows(), some.epoch_rows()), (3, 240, 100));
-        // Less than one.
-        let few = course(100, 8, 3);
-        assert_eq!((few.epochs(), few.train_rows(), few.epoch_rows()), (1, 24, 24));
+        for (steps, counts) in [(39, (3, 300, 100)), (31, (3, 240, 100)), (3, (1, 24, 24))] {
+            let length = RunLength::with_steps(8, 100, steps);
+            assert_eq!((length.epochs(), length.train_rows(), length.epoch_rows()), counts);
+        }
     }
 }

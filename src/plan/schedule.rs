@@ -82,7 +82,7 @@ fn moves_momentum(schedule: &Schedule) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Anneal, Exponential, Location, OneCycle, Stage};
+    use crate::spec::{Anneal, OneCycle, Stage};
 
     fn one_cycle(pct_start: f64, three_phase: bool) -> Curve {
         Curve::OneCycle(OneCycle {
@@ -99,53 +99,36 @@ mod tests {
         })
     }
 
-    /// Key, message and hint of each problem.
-    fn reported(problems: &[Problem]) -> Vec<[&str; 3]> {
-        fn key(problem: &Problem) -> &str {
-            match &problem.place {
-                Location::Key(key) => key,
-                _ => "",
-            }
-        }
-        problems.iter().map(|p| [key(p), &p.message, p.hint.as_deref().unwrap_or("")]).collect()
-    }
-
     /// Where `torch.optim.lr_scheduler.OneCycleLR` raises a ZeroDivisionError, and nowhere else.
     #[test]
     fn a_rise_of_no_length_is_refused() {
         for three_phase in [false, true] {
-            for (counts, pct_start) in [(10, 0.1), (4, 0.25), (2, 0.5), (1, 1.0)] {
+            let found = |counts, pct_start| {
                 let mut problems = Vec::new();
                 fill(&mut one_cycle(pct_start, three_phase), counts, "schedule", &mut problems);
+                problems
+            };
+            for (counts, pct_start) in [(10, 0.1), (4, 0.25), (2, 0.5), (1, 1.0)] {
                 let message = format!(
                     "`pct_start = {pct_start:?}` of {counts} counts is one count, in which no rate can rise"
                 );
                 let hint = "let it rise for longer, or not at all: `pct_start = 0.0`";
-                assert_eq!(reported(&problems), [["schedule.one_cycle.pct_start", message.as_str(), hint]]);
+                let problem = Problem::at_key("schedule.one_cycle.pct_start", message).hint(hint);
+                assert_eq!(found(counts, pct_start), [problem]);
             }
             for (counts, pct_start) in [(1, 0.3), (10, 0.0), (10, 0.05), (10, 0.11), (10, 0.55), (10, 1.0)] {
-                let mut problems = Vec::new();
-                fill(&mut one_cycle(pct_start, three_phase), counts, "schedule", &mut problems);
-                assert_eq!(problems, []);
+                assert_eq!(found(counts, pct_start), []);
             }
         }
     }
 
     #[test]
     fn a_chain_takes_no_one_cycle() {
-        let first = Curve::Exponential(Exponential { gamma: 0.5 });
-        let chain =
-            vec![Stage { steps: Some(3), curve: first }, Stage { steps: None, curve: one_cycle(0.3, false) }];
-        let mut rule = Rule::Chain { chain };
+        let chain = vec![Stage { steps: None, curve: one_cycle(0.3, false) }];
         let mut problems = Vec::new();
-        resolve_rule(&mut rule, 10, &mut problems);
-        assert_eq!(
-            reported(&problems),
-            [[
-                "schedule.chain.1.one_cycle",
-                "not in this version: `schedule.chain.1.one_cycle`",
-                "a `one_cycle` is the whole schedule: `[schedule.one_cycle]`"
-            ]]
-        );
+        resolve_rule(&mut Rule::Chain { chain }, 10, &mut problems);
+        let key = "schedule.chain.0.one_cycle";
+        let problem = Problem::at_key(key, format!("not in this version: `{key}`"));
+        assert_eq!(problems, [problem.hint("a `one_cycle` is the whole schedule: `[schedule.one_cycle]`")]);
     }
 }

@@ -1,6 +1,6 @@
 //! Shapes: each layer's input is what the one before puts out; the last must fit the targets.
 
-use super::DatasetInfo;
+use super::dataset_info::DatasetInfo;
 use crate::{
     spec::{Layer, Model, Problem},
     units,
@@ -12,13 +12,10 @@ const MOST_PARAMETERS: u64 = 1 << 38;
 /// A layer as `runner check` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerRow {
-    /// Its place in the Sequential.
     pub index: usize,
     /// `Linear`, `ReLU`, ... as PyTorch names it.
     pub name: &'static str,
-    /// Width of its input.
     pub inputs: usize,
-    /// Width of its output.
     pub outputs: usize,
     /// Numbers it learns.
     pub parameters: u64,

@@ -5,7 +5,7 @@
 //! would wait for a disk comes on top: whether they would, only the run knows. A GPU's counters, 128 bytes for
 //! each block of steps, come on top: how many blocks there are depends on the time that steps take.
 
-use super::{DeviceId, Trial, run_length::RunLength};
+use super::{devices::DeviceId, run_length::RunLength, trial::Trial};
 use crate::{
     program::{Hyper, Op},
     spec::Policy,
@@ -18,14 +18,11 @@ pub struct Movement {
     pub kind: &'static str,
     /// `dataset`, `batch`, `parameters`, `log`, `validation` or `gradients`.
     pub purpose: &'static str,
-    /// How many.
     pub bytes: u64,
 }
 
-/// Bytes of a number.
 const NUMBER: u64 = 4;
 
-/// Bytes of a sum.
 const SUM: u64 = 8;
 
 /// Bytes before the sums of an epoch on a GPU: whether a loss was not finite, apart from the sums.
@@ -33,11 +30,11 @@ pub(crate) const FLAG: u64 = 64;
 
 /// All that moves, in the order of `transfers.csv`; what would be zero is left out.
 pub fn transfers(trial: &Trial) -> Vec<Movement> {
-    let course = RunLength::new(&trial.spec, trial.facts, trial.programs.train.batch);
-    let mut all = to_devices(trial, &course);
+    let length = RunLength::new(&trial.spec, trial.facts, trial.programs.train.batch);
+    let mut all = to_devices(trial, &length);
     let row_bytes = trial.facts.file_row_bytes.unwrap_or(0);
-    let validation_rows = course.validations * trial.facts.validation_rows as u64;
-    all.push(movement("read", "batch", course.train_rows().saturating_mul(row_bytes)));
+    let validation_rows = length.validations * trial.facts.validation_rows as u64;
+    all.push(movement("read", "batch", length.train_rows().saturating_mul(row_bytes)));
     all.push(movement("read", "validation", validation_rows.saturating_mul(row_bytes)));
     all.retain(|movement| movement.bytes > 0);
     all
@@ -47,25 +44,24 @@ fn movement(kind: &'static str, purpose: &'static str, bytes: u64) -> Movement {
     Movement { kind, purpose, bytes }
 }
 
-fn to_devices(trial: &Trial, course: &RunLength) -> Vec<Movement> {
+fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let devices = trial.devices.used.iter().filter(|place| **place != DeviceId::Cpu).count() as u64;
     if devices == 0 {
         return Vec::new();
     }
-    // What is said of one device alone is said of the first: it keeps the log, and the parameters are read from it.
+    // The first device keeps the log, and the final parameters are read from it.
     let each = |bytes: u64| devices.saturating_mul(bytes);
-    // Of features and targets.
     let row_bytes = (trial.facts.features + trial.facts.targets) as u64 * NUMBER;
-    let (epochs, passes) = (course.epochs(), course.validations);
+    let (epochs, passes) = (length.epochs(), length.validations);
     let steps = trial.steps;
     let (train_rows, validation_rows) = (trial.facts.train_rows as u64, trial.facts.validation_rows as u64);
     let validates = if trial.programs.validate.is_some() { 1 } else { 0 };
     let resident = if trial.chunks.is_some() { 0 } else { 1 };
     let streamed = 1 - resident;
-    // Every device has all resident rows; of streamed ones each has its share.
+    // Each device has all resident rows, but only its share of streamed ones.
     let dataset = resident * each((train_rows + validates * validation_rows) * row_bytes);
     let order = if trial.spec.data.shuffle { resident * each(epochs * train_rows * NUMBER) } else { 0 };
-    let batches = order + streamed * course.train_rows() * row_bytes;
+    let batches = order + streamed * length.train_rows() * row_bytes;
     let validation_batches = streamed * passes * validation_rows * row_bytes;
     let layout = &trial.programs.layout;
     let values = layout.buffers[layout.values.0].len as u64 * NUMBER;

@@ -1,36 +1,36 @@
 //! A planned trial.
 
 use super::{
-    AllReducePlan, Chunks, DatasetInfo, Engine, Footprint, LayerRow, LowerBound, ResolvedDevices, gpu,
+    all_reduce::AllReducePlan,
+    chunks::Chunks,
+    dataset_info::DatasetInfo,
+    devices::ResolvedDevices,
+    engine::{Engine, EngineReason},
+    footprint::Footprint,
+    lower_bound::LowerBound,
+    shapes::LayerRow,
 };
-use crate::{program::Programs, spec::Spec};
+use crate::{
+    program::{Programs, is_large},
+    spec::{Optimizer, Schedule, Spec},
+};
 
-/// One trial, ready to run.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The spec with all values that depend on data and model.
     pub spec: Spec,
-    /// The requested and the used devices.
     pub devices: ResolvedDevices,
     /// Names and UUIDs of the used GPUs.
     pub gpus: Vec<(String, String)>,
-    /// The engine.
     pub engine: Engine,
-    /// The reason for the engine.
-    pub engine_reason: String,
+    pub engine_reason: EngineReason,
     /// The all-reduce method, for several devices with GPUs among them.
     pub sums: Option<AllReducePlan>,
-    /// CPU threads that run steps.
     pub threads: usize,
-    /// Instruction set of the CPU's products.
     pub instruction_set: String,
-    /// The layers with their shapes.
     pub layers: Vec<LayerRow>,
-    /// Sizes of the dataset.
     pub facts: DatasetInfo,
-    /// The first device's programs.
     pub programs: Programs,
-    /// The further devices' programs.
     pub peers: Vec<Programs>,
     /// Optimizer steps per epoch; the last may have fewer rows.
     pub steps_per_epoch: u64,
@@ -38,31 +38,54 @@ pub struct Trial {
     pub steps: u64,
     /// The chunks of streamed rows; `None` for resident rows, or if each step reads its own.
     pub chunks: Option<Chunks>,
-    /// Threads that read a chunk of rows.
     pub readers: usize,
-    /// The lower bound of a step's time.
     pub lower_bound: LowerBound,
-    /// Bytes of resident data.
     pub data_bytes: u64,
-    /// Its memory use.
     pub footprint: Footprint,
     /// Its memory use with resident rows, if that is less.
     pub resident: Option<Footprint>,
 }
 
 impl Trial {
-    /// Steps of `trainer.max_epochs`.
     pub fn steps_of_epochs(&self) -> u64 {
         self.steps_per_epoch.saturating_mul(self.spec.trainer.max_epochs)
     }
 
     /// Whether a step has a product that the GPU's library computes.
     pub fn has_large_product(&self) -> bool {
-        gpu::has_large_product(&self.programs)
+        has_large_product(&self.programs)
+    }
+
+    pub fn world_size(&self) -> usize {
+        self.devices.used.len()
+    }
+
+    /// Rows of a step, over all devices and on one: under weak scaling the step's rows grow with the devices, if there are
+    /// enough rows.
+    pub fn batches(&self) -> [usize; 2] {
+        [self.programs.train.batch, self.spec.data.batch_size.min(self.facts.train_rows)]
+    }
+
+    /// The factor of the learning rate for the number of devices.
+    pub fn lr_factor(&self) -> f64 {
+        let [all, one] = self.batches();
+        let ratio = if self.world_size() == 1 { 1.0 } else { all as f64 / one as f64 };
+        self.spec.devices.lr_scaling.factor(ratio)
+    }
+
+    /// The optimizer and the schedule with scaled learning rates.
+    pub fn effective_optimizer(&self) -> (Optimizer, Schedule) {
+        let factor = self.lr_factor();
+        (self.spec.optimizer.clone().with_lr_times(factor), self.spec.schedule.clone().with_lr_times(factor))
     }
 
     /// Each device's programs, in the order of [`ResolvedDevices::used`].
     pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
         std::iter::once(&self.programs).chain(&self.peers)
     }
+}
+
+/// Whether a step has a product that the GPU's library computes, so that its update must stand apart from it.
+pub(super) fn has_large_product(programs: &Programs) -> bool {
+    programs.train.instructions.iter().any(|i| i.op.product().is_some_and(is_large))
 }

@@ -1,4 +1,4 @@
-//! How a parameter's numbers begin, and how they are turned between the programs' order of axes and PyTorch's.
+//! Initial values of parameters, and their transposition between the programs' order of axes and PyTorch's.
 
 use rand_chacha::{ChaCha8Rng, rand_core::Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -9,8 +9,8 @@ use crate::{
     spec::Init,
 };
 
-/// Draws the initial numbers of the parameter of that index into `to`, in the programs' order of axes. `inputs` is the
-/// width of its layer's input. Numbers that no rule draws (biases, mostly; a file's) stay as they are.
+/// Draws the initial values of parameter `index` into `to`, in the programs' order of axes. `inputs` is the width of its
+/// layer's input. Values that no rule draws (most biases; those of a file) stay as they are.
 pub fn initial_parameter(
     init: &Init,
     parameter: &Parameter,
@@ -44,13 +44,13 @@ pub fn initial_parameter(
     }
 }
 
-/// Fills a parameter with numbers that are in PyTorch's order of axes.
+/// Fills a parameter from values in PyTorch's order of axes.
 pub fn imported(parameter: &Parameter, values: &[f32], to: &mut [f32]) {
     let mut elements = values.iter().copied();
     draw(to, parameter, || elements.next().unwrap_or(0.0));
 }
 
-/// A parameter's numbers and shape in PyTorch's order of axes.
+/// A parameter's shape and values in PyTorch's order of axes.
 pub fn exported(parameter: &Parameter, values: &[f32]) -> (Vec<usize>, Vec<f32>) {
     let own = &values[parameter.offset..parameter.offset + parameter.elements()];
     match parameter.shape[..] {

@@ -1,9 +1,9 @@
-//! Where each buffer of a trial lies in a GPU's one block of memory, the arena.
+//! Where each buffer of a trial lies in a device's one block of memory, the arena.
 //!
-//! What lasts from step to step comes first: parameters, the optimizer's state, and gradients, whose gaps between
-//! parameters stay zero. What is made anew in every step lies
-//! behind it, once as training needs it and once, over the same memory, as validation does: the two never run at the
-//! same time. So a small model's training needs no room for validation's larger chunks, and fits a multiprocessor.
+//! What lasts from step to step comes first: parameters, the optimizer's state, gradients, whose gaps between parameters
+//! stay zero, and the scalars of a step. What every step makes anew lies behind it, once as training needs it and once, over the same
+//! memory, as validation does: the two never run at the same time. So a small model's training needs no room for
+//! validation's larger chunks, and fits a multiprocessor.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// Of a slice; `None` where its buffer has none, or a shorter one.
+    /// First number of a slice; `None` where its buffer has none, or a shorter one.
     pub fn offset(&self, slice: Slice) -> Option<u64> {
         let (base, len) = *self.bases.get(&slice.buffer)?;
         (slice.offset.checked_add(slice.len)? <= len).then_some((base + slice.offset) as u64)
@@ -31,7 +31,7 @@ impl Offsets {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
     pub train: Offsets,
     pub validate: Offsets,
@@ -42,7 +42,7 @@ impl MemoryPlan {
         let layout = &programs.layout;
         let mut lasting = Offsets::default();
         for (i, buffer) in layout.buffers.iter().enumerate() {
-            if matches!(buffer.role, Role::Values | Role::Gradients | Role::State) {
+            if matches!(buffer.role, Role::Values | Role::Gradients | Role::State | Role::Cells) {
                 lasting.add(BufferId(i), buffer.len);
             }
         }
@@ -59,7 +59,7 @@ impl MemoryPlan {
         };
         // With no validation nothing is sized for it: every buffer is there as a whole.
         let whole = |(i, buffer): (usize, &Buffer)| {
-            let lies_here = matches!(buffer.role, Role::Activation | Role::Cells);
+            let lies_here = buffer.role == Role::Activation;
             lies_here.then_some((BufferId(i), buffer.len))
         };
         let alone = programs.validate.is_none();
@@ -72,6 +72,20 @@ impl MemoryPlan {
 
     pub fn elements(&self) -> usize {
         self.train.elements.max(self.validate.elements)
+    }
+
+    /// Adds a buffer behind all others, at one place for training and validation.
+    pub fn add(&mut self, buffer: BufferId, elements: usize) {
+        let end = self.elements();
+        for offsets in [&mut self.train, &mut self.validate] {
+            offsets.elements = end;
+            offsets.add(buffer, elements);
+        }
+    }
+
+    /// First number and length of a buffer's places.
+    pub fn places(&self, buffer: BufferId) -> impl Iterator<Item = (usize, usize)> + use<'_> {
+        [&self.train, &self.validate].into_iter().filter_map(move |o| o.bases.get(&buffer).copied())
     }
 
     /// Where the host reads and writes a slice.

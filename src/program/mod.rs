@@ -16,9 +16,9 @@ pub use memory_plan::{MemoryPlan, Offsets};
 /// The instructions of one kind of step, for one number of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// Rows of the global batch: by so many the position moves on.
+    /// Rows of the global batch, by which the position advances.
     pub batch: usize,
-    /// Of these, the rows of this device.
+    /// This device's rows of the batch.
     pub rows: usize,
     pub instructions: Vec<Instruction>,
 }
@@ -42,4 +42,12 @@ pub struct Programs {
     pub validate: Option<Program>,
     /// The last chunk, where that is smaller.
     pub validate_last: Option<Program>,
+}
+
+impl Programs {
+    /// Bytes of all buffers but the data, as [`MemoryPlan`] lays them out.
+    pub fn arena_bytes(&self) -> u64 {
+        let log = self.layout.buffers.get(self.layout.log.0).map_or(0, |log| aligned(log.len));
+        (MemoryPlan::new(self).elements() as u64).saturating_add(log as u64).saturating_mul(4)
+    }
 }

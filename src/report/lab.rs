@@ -44,7 +44,7 @@ impl Table {
         self.rows.iter_mut().for_each(|(_, figures)| figures.resize(before + 1, None));
     }
 
-    fn draw(&self, keys: &[&str], width: u16) -> String {
+    fn draw(&self, keys: &[&str], (thing, first): (&str, usize), width: u16) -> String {
         let mut columns: Vec<Column> = Vec::new();
         for (place, title) in keys.iter().enumerate() {
             let cells = self.rows.iter().map(|(key, _)| key[place].clone()).collect();
@@ -56,7 +56,7 @@ impl Table {
         for (place, run) in self.runs.iter().enumerate() {
             let word = |figure: Option<f64>| figure.map(units::number).unwrap_or_default();
             let cells = self.rows.iter().map(|(_, figures)| word(figures[place]));
-            columns.push(Column::of_numbers(&format!("run {run}"), cells));
+            columns.push(Column::of_numbers(&format!("{thing} {}", run - 1 + first), cells));
         }
         grid::table(&columns, keys, width)
     }
@@ -87,16 +87,21 @@ impl Findings {
         findings
     }
 
-    /// A table per kind of measurement, for a terminal of `width` columns.
-    pub(super) fn text(&self, width: u16) -> String {
+    /// Whether something was measured.
+    pub(super) fn has_figures(&self) -> bool {
+        !self.products.rows.is_empty() || !self.copies.rows.is_empty()
+    }
+
+    /// A table per kind of measurement, for a terminal of `width` columns. Runs are called `thing`, and counted from `first`.
+    pub(super) fn text(&self, thing: &str, first: usize, width: u16) -> String {
         let mut text = String::new();
         if !self.products.rows.is_empty() {
             text += "\nproducts, GFLOP/s\n\n";
-            text += &self.products.draw(&["device", "order", "product"], width);
+            text += &self.products.draw(&["device", "order", "product"], (thing, first), width);
         }
         if !self.copies.rows.is_empty() {
             text += "\ncopies, GB/s\n\n";
-            text += &self.copies.draw(&["from", "to", "memory of the host", "size"], width);
+            text += &self.copies.draw(&["from", "to", "memory of the host", "size"], (thing, first), width);
         }
         if !self.tours.is_empty() {
             let runs = units::numbers(&self.tours);

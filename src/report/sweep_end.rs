@@ -4,9 +4,12 @@ use std::{fmt::Write, path::Path};
 
 use super::{
     ReportError, comparability::is_debug, comparison::Comparison, configurations::has_repeats, grid,
-    grouping::grouped, noise, policies, repeats::Repeats, run::Run, sweep, verdict,
+    grouping::grouped, lab::Findings, noise, policies, repeats::Repeats, run::Run, sweep, verdict,
 };
-use crate::{record::of_build, units};
+use crate::{
+    record::{VIRTUAL, of_build},
+    units,
+};
 
 /// The final report of the sweep in `folder` for a terminal of `width` columns: trials with axes, status and key figures,
 /// scaling if the number of devices is an axis, reasons of unfinished trials, and the folder.
@@ -14,7 +17,9 @@ use crate::{record::of_build, units};
 /// # Errors
 /// A file of the sweep is malformed.
 pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
-    let comparison = Comparison::from_runs(sweep::read(folder, &mut None)?);
+    let mut runs = sweep::read(folder, &mut None)?;
+    let findings = Findings::read(&mut runs, &mut None);
+    let comparison = Comparison::from_runs(runs);
     let Comparison { runs, configurations, .. } = &comparison;
     let table = if has_repeats(configurations) {
         // Single repeats say little: `sweep.csv` has them, and `runner compare` lists them.
@@ -29,6 +34,12 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     let mut text = format!("{}\n\n{table}\n", headline(folder, runs));
     if let Some(costs) = policies::costs(runs, configurations) {
         let _ = writeln!(text, "{}\n\n{}", costs.title, costs.table(width)); // a String takes every write
+    }
+    if findings.has_figures() {
+        let _ = writeln!(text, "{}", findings.text("trial", 0, width).trim_start()); // a String takes every write
+        if runs.iter().any(Run::is_virtual) {
+            let _ = writeln!(text, "  {VIRTUAL}"); // a String takes every write
+        }
     }
     for line in noise::warnings(runs, configurations, "trial", 0) {
         let _ = writeln!(text, "  noise: {line}");

@@ -8,7 +8,7 @@ use crate::{
     event::{Event, Header, Level},
     host,
     plan::{AllReduceMethod, AllReducePlan, Engine, Trial},
-    record::{EventSender, Stopped},
+    record::{self, EventSender, Stopped},
     spec::{Layer, Policy},
     train, units,
 };
@@ -52,13 +52,13 @@ pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(
     if let Some(note) = &trial.devices.note {
         sender.send(Event::Notice(Level::Warning, note.clone()))?;
     }
-    info(format!("engine {}: {}", trial.engine.name(), trial.engine_reason))?;
+    info(format!("engine {}", record::engine(trial)))?;
     if !trial.engine.is_gpu() {
         info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
     }
     info(format!("steps are timed by {}", timed_by(trial)))?;
-    trial.scaling_in_words().map_or(Ok(()), info)?;
-    for remark in trial.remarks() {
+    record::weak_scaling(trial).map_or(Ok(()), info)?;
+    for remark in record::remarks(trial) {
         sender.send(Event::Notice(Level::Warning, remark))?;
     }
     dataset.notes.iter().try_for_each(|note| info(note.clone()))
@@ -84,7 +84,7 @@ pub fn report_devices(
     // With GPUs only, nobody expects sums through the host.
     let unexpected = sums.by == AllReduceMethod::Host && trial.gpus.len() == trial.world_size();
     let level = if unexpected { Level::Warning } else { Level::Info };
-    sender.send(Event::Notice(level, format!("gradients are summed {}", sums.in_words())))
+    sender.send(Event::Notice(level, format!("gradients are summed {}", record::all_reduce(sums))))
 }
 
 /// For synthetic data and a single linear layer: the largest error of the trained weights.

@@ -9,8 +9,9 @@ use crate::{
         Device, DeviceError, Executor,
         cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
     },
-    plan::{AllReduceMethod, AllReducePlan, DeviceId, Engine, Trial},
+    plan::{AllReduceMethod, AllReducePlan, DeviceId, Engine, NcclFailure, Trial},
     program::Programs,
+    record::all_reduce,
     spec::EngineChoice,
     train::DeviceGroup,
 };
@@ -48,7 +49,7 @@ pub fn device_group(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>
     if let Some(sums) = sums.as_ref().filter(|sums| !sums.by.is_queued() && trial.engine == Engine::Graph) {
         // The method that the plan chose is not available.
         let device = trial.devices.used.first().map_or_else(String::new, DeviceId::to_string);
-        let way = sums.in_words();
+        let way = all_reduce(sums);
         let why = format!(
             "gradients would be summed {way}; that cannot be part of the engine `graph`: set `devices.engine = \"launch\"`"
         );
@@ -95,60 +96,60 @@ fn links(trial: &Trial, limit: Duration) -> Links {
     if let (Some(planned), true) = (&trial.sums, ordinals.len() == used.len()) {
         match among_gpus(trial, planned, &ordinals, limit) {
             Ok((links, abort, sums)) => return (links, abort, Some(sums)),
-            Err(why) => sums = Some(AllReducePlan::new(AllReduceMethod::Host, why)),
+            Err(failed) => sums = Some(failed),
         }
     }
     let (ranks, abort) = collective::shared(trial.devices.used_names(), limit);
     (ranks.into_iter().map(|rank| RankLink::Host(Box::new(rank))).collect(), abort, sums)
 }
 
-/// Connects GPUs as planned, or else by NCCL.
+/// Connects GPUs as planned, or else by NCCL; on failure, the plan to sum through the host.
 #[cfg(feature = "cuda")]
 fn among_gpus(
     trial: &Trial,
     planned: &AllReducePlan,
     ordinals: &[u32],
     limit: Duration,
-) -> Result<(Vec<RankLink>, Abort, AllReducePlan), String> {
+) -> Result<(Vec<RankLink>, Abort, AllReducePlan), AllReducePlan> {
     use crate::{
         device::cuda::{self, Nccl},
-        plan::{NO_NCCL, summed},
+        plan::{PeerAccess, summed},
     };
 
-    let mut why = planned.without_nccl().to_owned();
-    let gpus = cuda::gpus()?;
+    let mut plan = AllReducePlan { nccl: None, ..planned.clone() };
+    let through_host = |plan: &AllReducePlan, failure| AllReducePlan {
+        by: AllReduceMethod::Host,
+        nccl: Some(failure),
+        ..plan.clone()
+    };
+    let gpus = cuda::gpus().map_err(|why| through_host(&plan, NcclFailure::Failed(why)))?;
     let used = ordinals.iter().filter_map(|i| gpus.iter().find(|gpu| gpu.ordinal == *i).cloned());
     let used: Vec<_> = used.collect();
     if planned.by == AllReduceMethod::PeerKernel {
         match cuda::connect(&used, summed(&trial.programs.train), limit) {
             Ok((ranks, abort)) => {
-                return Ok((
-                    ranks.into_iter().map(|rank| RankLink::Peers(Box::new(rank))).collect(),
-                    abort,
-                    planned.clone(),
-                ));
+                let links = ranks.into_iter().map(|rank| RankLink::Peers(Box::new(rank)));
+                return Ok((links.collect(), abort, plan));
             }
-            Err(refused) => why = format!("no peer kernel, since {refused}"),
+            Err(refused) => plan.peers = PeerAccess::Failed(refused),
         }
     }
-    let missing = |reason: String| format!("{NO_NCCL}: {reason}; {why}");
-    let nccl = Nccl::open().map_err(missing)?;
-    let (ranks, abort) = nccl.communicators(&used, limit)?;
-    Ok((
-        ranks.into_iter().map(RankLink::Nccl).collect(),
-        abort,
-        AllReducePlan::new(AllReduceMethod::Nccl, why),
-    ))
+    let nccl = Nccl::open().map_err(|why| through_host(&plan, NcclFailure::Missing(Some(why))))?;
+    let connected = nccl.communicators(&used, limit);
+    let (ranks, abort) = connected.map_err(|why| through_host(&plan, NcclFailure::Failed(why)))?;
+    plan.by = AllReduceMethod::Nccl;
+    Ok((ranks.into_iter().map(RankLink::Nccl).collect(), abort, plan))
 }
 
 #[cfg(not(feature = "cuda"))]
 fn among_gpus(
     _: &Trial,
-    _: &AllReducePlan,
+    planned: &AllReducePlan,
     _: &[u32],
     _: Duration,
-) -> Result<(Vec<RankLink>, Abort, AllReducePlan), String> {
-    Err("this program was built without its feature `cuda`".into())
+) -> Result<(Vec<RankLink>, Abort, AllReducePlan), AllReducePlan> {
+    let why = NcclFailure::Failed("this program was built without its feature `cuda`".into());
+    Err(AllReducePlan { by: AllReduceMethod::Host, nccl: Some(why), ..planned.clone() })
 }
 
 /// A device with a trial loaded.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{ExecuteError, Planned, RunFacts, TrialEnded, lab_sweep};
+use super::{ExecuteError, Planned, RunFacts};
 use crate::{
     event::{Event, Header, Outcome},
     host, lab,
@@ -11,7 +11,10 @@ use crate::{
         lab::{LabTrial, Work, plan},
     },
     record::{EventSender, RunDir, RunFiles, Stopped},
-    spec::{Experiment, Lab, LabSpec, OnMissing, Policy, lab::Norm},
+    spec::{
+        Lab, LabSpec, OnMissing, Policy,
+        lab::{Norm, Order},
+    },
     train::{Closed, StopFlag},
     units,
 };
@@ -42,7 +45,7 @@ impl Planned for LabTrial {
         let without = |spec: &LabSpec| {
             let mut spec = spec.clone();
             spec.devices.request = earlier.spec.devices.request.clone();
-            if alone { lab_sweep::without_order(spec) } else { spec }
+            if alone { without_order(spec) } else { spec }
         };
         // Equal specs are repeats that the user asked for.
         earlier.spec != self.spec && without(&earlier.spec) == without(&self.spec)
@@ -101,14 +104,14 @@ impl Planned for LabTrial {
         let emit = |event| sender.send(event).map_err(|_| Closed);
         Ok(lab::run(self, &mut devices, folder.path(), stop, &emit))
     }
+}
 
-    fn sweep_end(
-        experiment: &Experiment<LabSpec>,
-        trials: &[TrialEnded<'_, Self>],
-        folder: &Path,
-    ) -> Option<String> {
-        Some(lab_sweep::text(experiment, trials, folder))
+/// The spec with the default order, which means nothing for a single device.
+fn without_order(mut spec: LabSpec) -> LabSpec {
+    if let Lab::Matmul(matmul) = &mut spec.lab {
+        matmul.order = Order::Sequential;
     }
+    spec
 }
 
 fn logs_norms(trial: &LabTrial) -> bool {

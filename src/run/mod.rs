@@ -1,7 +1,7 @@
 //! `run`: plans, executes and records the trials of an experiment, the same way for every kind.
 //!
 //! ```text
-//! prepare (plan every trial) -> Session (one run or a sweep) -> execute (one run folder) -> Planned::run (the work)
+//! prepare (plan every trial) -> Session (one run or a sweep, each recorded in its folder) -> Planned::run (the work)
 //! ```
 //!
 //! A kind implements [`Planned`]: see [`training`] and [`lab`]. May use all layers but [`crate::report`] and
@@ -10,150 +10,18 @@
 mod announce;
 mod datasets;
 mod device_group;
-mod execute;
 mod exit;
 mod lab;
-mod lab_sweep;
+mod planned;
 mod prepare;
+mod recording;
 mod session;
 mod training;
 mod warnings;
 
-use std::{path::PathBuf, time::Duration, time::Instant};
-
-use chrono::{DateTime, Utc};
-
 pub use datasets::Datasets;
 pub use device_group::{RankLink, executor};
-pub use execute::ExecuteError;
 pub use exit::{Exit, print, print_error, print_stderr, refuse};
+pub use planned::{ExecuteError, Planned, Process, RunFacts};
 pub use prepare::{Prepared, first_run, prepare, warnings};
-pub use session::{Ended, Session, TrialEnded};
-pub use warnings::Warnings;
-
-use crate::{
-    event::Outcome,
-    host::load::Watch,
-    plan::{Machine, PlanError, ResolvedDevices},
-    record::{EventSender, GitQuery, RunDir, RunFiles, Stopped, Verbosity},
-    spec::Experiment,
-    train::StopFlag,
-};
-
-/// Options and state that all runs of the process share.
-pub struct Process {
-    pub begun: Instant,
-    pub started: DateTime<Utc>,
-    /// The command line as typed.
-    pub command: String,
-    /// Where run folders are made.
-    pub runs_dir: PathBuf,
-    pub verbosity: Verbosity,
-    /// Whether standard error is a terminal.
-    pub terminal: bool,
-    /// `--threads`, where given.
-    pub threads: Option<u32>,
-    /// Threads that may compute.
-    pub available_threads: usize,
-    /// `--virtual-gpus`, where given.
-    pub virtual_gpus: Option<u32>,
-    /// The pending query about the spec's folder.
-    pub git: GitQuery,
-    pub stop: StopFlag,
-    /// Measures how much CPU time other processes use.
-    pub load: Watch,
-}
-
-/// What the files of a run folder say about a planned trial.
-pub struct RunFacts<'a> {
-    /// Names the folder of the runs.
-    pub name: &'a str,
-    /// First 8 hex digits of SHA-256 of the resolved spec.
-    pub hash8: String,
-    /// The resolved spec.
-    pub toml: String,
-    /// Comments above the resolved spec.
-    pub notes: Vec<String>,
-    /// Names and UUIDs of the GPUs.
-    pub gpus: &'a [(String, String)],
-    /// Threads that compute.
-    pub threads: usize,
-    /// The CPU's, for matrix products.
-    pub instruction_set: &'a str,
-    /// The number format of the products.
-    pub precision: &'static str,
-    /// How finely steps are timed, and why.
-    pub timed_by: &'static str,
-    /// How gradients are summed, and why; only with several devices that include GPUs.
-    pub sums: Option<String>,
-    /// Whether cuBLASLt and NCCL are used.
-    pub libraries: [bool; 2],
-    /// The outer option: sample the machine at all. The inner one: the interval of the rows in `system.csv`.
-    pub system: Option<Option<Duration>>,
-    /// The kind's own files.
-    pub files: RunFiles<'a>,
-}
-
-/// A planned trial of any kind.
-pub trait Planned: Sized {
-    type Spec: serde::Serialize;
-    /// State that the trials of an experiment share, such as loaded data sets.
-    type Shared;
-    /// Resources acquired before the run folder exists, since acquiring them can fail: memory, threads, rows.
-    type Ready<'a>
-    where
-        Self: 'a;
-
-    fn name(spec: &Self::Spec) -> &str;
-
-    /// Plans a trial.
-    ///
-    /// # Errors
-    /// Problems of the spec or its data, or a missing device.
-    fn plan(
-        spec: &Self::Spec,
-        shared: &mut Self::Shared,
-        machine: &Machine,
-        threads: usize,
-    ) -> Result<Self, PlanError>;
-
-    /// Whether running it would only repeat `earlier`.
-    fn repeats(&self, earlier: &Self) -> bool;
-
-    /// Requested and used devices.
-    fn devices(&self) -> &ResolvedDevices;
-
-    /// Planned steps and the engine, for the table of trials.
-    fn steps_and_engine(&self) -> Option<(u64, &'static str)> {
-        None
-    }
-
-    /// Warnings besides the note on its devices.
-    fn remarks(&self) -> Vec<String>;
-
-    /// Acquires its resources.
-    ///
-    /// # Errors
-    /// A resource is missing, or data changed since the trial was planned.
-    fn ready(&self, shared: &mut Self::Shared) -> Result<Self::Ready<'_>, ExecuteError>;
-
-    fn facts<'a>(&'a self, ready: &Self::Ready<'_>) -> RunFacts<'a>;
-
-    /// Does the work and sends its events, except [`crate::event::Event::Finished`].
-    fn run(
-        &self,
-        ready: Self::Ready<'_>,
-        folder: &RunDir,
-        stop: &StopFlag,
-        sender: &EventSender,
-    ) -> Result<Outcome, Stopped>;
-
-    /// The text at the end of a sweep; `None` if [`crate::report`] makes it from the sweep's files.
-    fn sweep_end(
-        _: &Experiment<Self::Spec>,
-        _: &[TrialEnded<'_, Self>],
-        _folder: &std::path::Path,
-    ) -> Option<String> {
-        None
-    }
-}
+pub use session::{Ended, Session};

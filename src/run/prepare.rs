@@ -1,6 +1,6 @@
 //! Every trial of an experiment planned before anything starts.
 
-use super::{Planned, Warnings};
+use super::{planned::Planned, warnings::Warnings};
 use crate::{
     plan::{Machine, PlanError, ResolvedDevices},
     spec::{Experiment, Problem},

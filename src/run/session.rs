@@ -5,12 +5,15 @@ use std::{path::PathBuf, time::Instant};
 use chrono::Utc;
 
 use super::{
-    ExecuteError, Exit, Planned, Prepared, Process, execute::execute, prepare, print_error, refuse, warnings,
+    exit::{Exit, print_error, refuse},
+    planned::{ExecuteError, Planned, Process, RunFacts},
+    prepare::{self, Prepared, warnings},
+    recording::Recording,
 };
 use crate::{
     event::{Outcome, Status},
     plan::Machine,
-    record::{ConsoleOptions, LabTable, RecordError, RunDir, SweepTable, TrialEnd, Verbosity, Warned},
+    record::{ConsoleOptions, RecordError, RunDir, SweepTable, TrialEnd, Verbosity, Warned},
     spec::{Experiment, Problem},
 };
 
@@ -25,21 +28,14 @@ pub struct Session<'a, P: Planned> {
 
 pub struct Ended {
     pub exit: Exit,
-    /// The sweep's folder and the text of [`Planned::sweep_end`].
-    pub sweep: Option<(PathBuf, Option<String>)>,
+    /// The sweep's folder.
+    pub sweep: Option<PathBuf>,
 }
 
 impl From<Exit> for Ended {
     fn from(exit: Exit) -> Self {
         Self { exit, sweep: None }
     }
-}
-
-/// A finished trial of a sweep.
-pub struct TrialEnded<'a, P> {
-    pub end: TrialEnd,
-    /// Its plan, outcome and table rows, if it ran to a recorded end.
-    pub ran: Option<(&'a P, Outcome, LabTable)>,
 }
 
 impl<'a, P: Planned> Session<'a, P> {
@@ -84,10 +80,22 @@ impl<'a, P: Planned> Session<'a, P> {
         let facts = planned.facts(&ready);
         let Process { runs_dir, started, .. } = &self.process;
         let folder = RunDir::create(runs_dir, facts.name, *started, &facts.hash8);
-        let result = folder.map_err(ExecuteError::from).and_then(|folder| {
-            execute(&self.process, (&**planned, ready, facts), &folder, self.console(None))
-        });
+        let result = folder
+            .map_err(ExecuteError::from)
+            .and_then(|folder| self.record((&**planned, ready, facts), &folder, self.console(None)));
         self.ended(result.as_ref(), None)
+    }
+
+    /// Runs a trial in `folder`.
+    fn record<'p>(
+        &self,
+        (planned, ready, facts): (&'p P, P::Ready<'p>, RunFacts<'p>),
+        folder: &RunDir,
+        console: ConsoleOptions,
+    ) -> Result<Outcome, ExecuteError> {
+        let recording = Recording::begin(&self.process, planned.devices(), facts, folder, console)?;
+        let outcome = planned.run(ready, folder, &self.process.stop, &recording.sender());
+        recording.end(outcome, &self.process.load)
     }
 
     /// `trial` is its number in a sweep.
@@ -127,7 +135,6 @@ impl<'a, P: Planned> Session<'a, P> {
             color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
             trial,
             warned: self.warned.clone(),
-            table: std::sync::Arc::default(),
         }
     }
 
@@ -142,15 +149,14 @@ impl<'a, P: Planned> Session<'a, P> {
         let warnings = warnings(experiment, prepared, "");
         warnings.print();
         warnings.texts().for_each(|text| self.warned.note(text));
-        let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnded<'_, P>>::new());
+        let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnd>::new());
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
-            let mut ran = None;
             let end = match prepared {
                 _ if self.process.stop.signal().is_some() => {
                     TrialEnd::Skipped { reason: "the sweep was interrupted before it began".into() }
                 }
                 Prepared::SameAs(earlier, devices) => {
-                    let folder = match ended.get(*earlier).map(|earlier| &earlier.end) {
+                    let folder = match ended.get(*earlier) {
                         Some(TrialEnd::Ran { folder, .. }) => folder.clone(),
                         _ => String::new(),
                     };
@@ -161,22 +167,20 @@ impl<'a, P: Planned> Session<'a, P> {
                     self.skip(trial.index, problem)
                 }
                 Prepared::Run(planned) => {
-                    let (end, exit, outcome) = self.trial(planned, &folder, (trial.index, &trial.axes))?;
+                    let (end, exit) = self.trial(planned, &folder, (trial.index, &trial.axes))?;
                     worst = worst.more_severe(exit);
-                    ran = outcome.map(|(outcome, table)| (&**planned, outcome, table));
                     end
                 }
             };
             let values: Vec<_> = trial.axes.iter().map(|(_, value)| value.clone()).collect();
             table.append(trial.index, &values, &end)?;
-            ended.push(TrialEnded { end, ran });
+            ended.push(end);
         }
         table.finish()?;
         if self.process.stop.signal().is_some() {
             worst = self.signal();
         }
-        let text = P::sweep_end(experiment, &ended, folder.path());
-        Ok(Ended { exit: worst, sweep: Some((folder.path().to_owned(), text)) })
+        Ok(Ended { exit: worst, sweep: Some(folder.path().to_owned()) })
     }
 
     fn skip(&self, index: usize, problem: &Problem) -> TrialEnd {
@@ -188,13 +192,12 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// Runs one trial of a sweep in its own folder.
-    #[expect(clippy::type_complexity)]
     fn trial(
         &mut self,
         planned: &P,
         sweep: &RunDir,
         (index, axes): (usize, &[(String, String)]),
-    ) -> Result<(TrialEnd, Exit, Option<(Outcome, LabTable)>), RecordError> {
+    ) -> Result<(TrialEnd, Exit), RecordError> {
         (self.process.begun, self.process.started) = (Instant::now(), Utc::now());
         self.process.load.mark();
         let console = self.console(Some(index));
@@ -204,7 +207,7 @@ impl<'a, P: Planned> Session<'a, P> {
                 let folder = sweep.trial(index, axes)?;
                 name = folder.name();
                 let facts = planned.facts(&ready);
-                execute(&self.process, (planned, ready, facts), &folder, console.clone())
+                self.record((planned, ready, facts), &folder, console)
             }
             Err(e) => Err(e),
         };
@@ -213,8 +216,7 @@ impl<'a, P: Planned> Session<'a, P> {
             Ok(outcome) => (outcome.status, outcome.reason.clone()),
             Err(e) => (Status::Failed, Some(e.to_string())),
         };
-        let end = TrialEnd::Ran { status, folder: name, reason };
-        Ok((end, exit, result.ok().map(|outcome| (outcome, console.take_table()))))
+        Ok((TrialEnd::Ran { status, folder: name, reason }, exit))
     }
 }
 

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     data::{Dataset, FileFingerprint, Weights, read_weights},
     event::{Event, Outcome, Status},
-    plan::{self, AllReduceMethod, AllReducePlan, DatasetInfo, Machine, PlanError, ResolvedDevices, Trial},
-    record::{EventSender, RecordError, RunDir, RunFiles, Stopped, write_model},
+    plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
+    record::{self, EventSender, RecordError, RunDir, RunFiles, Stopped, write_model},
     spec::{GpuCount, Init, OnMissing, Problem, Request, Spec},
     train::{self, Closed, DeviceGroup, StopFlag, Trained, exported, initial_values},
 };
@@ -93,7 +93,7 @@ impl Planned for Trial {
     }
 
     fn remarks(&self) -> Vec<String> {
-        self.remarks()
+        record::remarks(self)
     }
 
     fn ready(&self, datasets: &mut Datasets) -> Result<Ready<'_>, ExecuteError> {
@@ -102,8 +102,8 @@ impl Planned for Trial {
             ExecuteError::Data(problems.into_iter().map(|p| p.message).next().unwrap_or_default())
         };
         let dataset = datasets.open(&self.spec).map_err(unreadable)?;
-        if let Some(difference) = difference(self.facts, dataset.facts()) {
-            return Err(ExecuteError::Data(difference));
+        if self.facts != dataset.facts() {
+            return Err(ExecuteError::Data("they have other sizes now".to_owned()));
         }
         let weights = initial_weights(self, datasets).map_err(unreadable)?;
         let begun = Instant::now();
@@ -120,13 +120,13 @@ impl Planned for Trial {
             name: &self.spec.name,
             hash8: self.spec.hash8(),
             toml: self.spec.to_toml(),
-            notes: self.scaling_in_words().into_iter().collect(),
+            notes: record::weak_scaling(self).into_iter().collect(),
             gpus: &self.gpus,
             threads: self.threads,
             instruction_set: &self.instruction_set,
             precision: self.spec.devices.precision.name(),
             timed_by: timed_by(self),
-            sums: ready.sums.as_ref().map(AllReducePlan::in_words),
+            sums: ready.sums.as_ref().map(record::all_reduce),
             libraries: [self.engine.is_gpu() && self.has_large_product(), nccl],
             system: Some(self.spec.logging.system_every_s.map(Duration::from_secs_f64)),
             files: RunFiles::Training(&self.spec.logging),
@@ -156,24 +156,6 @@ impl Planned for Trial {
         }
         Ok(outcome)
     }
-}
-
-/// How data differ from those that the trial was planned for.
-fn difference(then: DatasetInfo, now: DatasetInfo) -> Option<String> {
-    let numbers = [
-        ("rows to train on", then.train_rows, now.train_rows),
-        ("rows to validate on", then.validation_rows, now.validation_rows),
-        ("features", then.features, now.features),
-        ("targets per row", then.targets, now.targets),
-        ("classes", then.classes.unwrap_or(0), now.classes.unwrap_or(0)),
-    ];
-    let differs = numbers.into_iter().find(|(_, then, now)| then != now);
-    differs.map(|(what, then, now)| format!("there were {then} {what}, and now there are {now}")).or_else(
-        || {
-            (then != now)
-                .then(|| "their features are no longer where they were, in memory or in their file".into())
-        },
-    )
 }
 
 /// The weights of `init = { file = ... }`.
@@ -211,33 +193,4 @@ fn save(
         metadata.insert("preprocessing".to_owned(), dataset.preprocessing.to_string());
     }
     write_model(&folder.file("model.safetensors"), &tensors, &metadata)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn data_are_held_against_the_plan() {
-        let then = DatasetInfo {
-            train_rows: 80,
-            validation_rows: 20,
-            features: 4,
-            targets: 1,
-            classes: Some(3),
-            file_row_bytes: None,
-        };
-        assert_eq!(difference(then, then), None);
-        for (now, words) in [
-            (DatasetInfo { train_rows: 79, ..then }, "there were 80 rows to train on, and now there are 79"),
-            (DatasetInfo { features: 5, ..then }, "there were 4 features, and now there are 5"),
-            (DatasetInfo { classes: Some(4), ..then }, "there were 3 classes, and now there are 4"),
-            (
-                DatasetInfo { file_row_bytes: Some(16), ..then },
-                "their features are no longer where they were, in memory or in their file",
-            ),
-        ] {
-            assert_eq!(difference(then, now).as_deref(), Some(words));
-        }
-    }
 }

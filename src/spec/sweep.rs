@@ -122,6 +122,7 @@ impl Sweep {
     }
 }
 
+#[allow(clippy::too_many_lines, reason = "one refusal after another")]
 fn read_axes(grid: &Table, problems: &mut Vec<Problem>) -> Vec<GridAxis> {
     let mut axes: Vec<GridAxis> = Vec::new();
     for entry in &grid.entries {

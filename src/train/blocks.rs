@@ -1,15 +1,12 @@
 //! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two blocks.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io, sync::Arc, time::Instant};
 
 use super::{
     feed::{Chunk, Stream},
     metric_buffer::Steps,
     prefetch::{self, Prefetch},
+    state::{BLOCK, Position},
     train_loop::{Halt, Source, TrainLoop},
 };
 use crate::{
@@ -21,9 +18,6 @@ use crate::{
     units,
 };
 
-/// The longest block, about.
-pub(super) const BLOCK: Duration = Duration::from_millis(50);
-
 impl TrainLoop<'_> {
     pub(super) fn begin_epoch(&mut self, source: &Source, order: &mut Arc<Vec<u32>>) -> Result<(), Halt> {
         let start = Instant::now();
@@ -32,14 +26,14 @@ impl TrainLoop<'_> {
         if shuffle {
             let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
             make_room(&mut numbers, rows, "their order")?;
-            epoch_order(self.trial.spec.seed, self.epoch, rows as u32, &mut numbers);
+            epoch_order(self.trial.spec.seed, self.at.epoch, rows as u32, &mut numbers);
             *order = Arc::new(numbers);
-            self.ordering += start.elapsed();
+            self.inputs.ordering += start.elapsed();
         }
         let shuffled = || shuffle.then(|| Arc::clone(order));
         // Only rows that steps use are read.
         let batch = self.trial.programs.train.batch as u64;
-        let wanted = (self.trial.steps - self.step).saturating_mul(batch).min(rows as u64) as usize;
+        let wanted = (self.trial.steps - self.at.step).saturating_mul(batch).min(rows as u64) as usize;
         if let Source::Stream(stream) = source {
             stream.begin(shuffled(), wanted)?;
         } else if shuffle {
@@ -105,7 +99,7 @@ impl TrainLoop<'_> {
     }
 
     fn may_go_on(&self) -> bool {
-        self.step < self.trial.steps && self.ended.is_none()
+        self.at.step < self.trial.steps && self.ended.is_none()
     }
 
     /// Runs the steps of rows `position..end` of the epoch; the bound data begin at its row `origin`.
@@ -121,22 +115,21 @@ impl TrainLoop<'_> {
         while position < end && self.may_go_on() {
             let left = (end - position).div_ceil(batch);
             let steps = left
-                .min(usize::try_from(self.trial.steps - self.step).unwrap_or(usize::MAX))
+                .min(usize::try_from(self.trial.steps - self.at.step).unwrap_or(usize::MAX))
                 .min(self.metric_buffer.room())
-                .min(self.slice())
+                .min(self.pacing.steps())
                 .min(self.most_rows() / batch)
                 .max(1);
             let start = Instant::now();
-            self.lrs.clear();
-            self.lr_scheduler.fill(self.step, self.epoch - 1, steps, &mut self.hyper, &mut self.lrs);
+            self.lr_scheduler.fill(self.at.step, self.at.epoch - 1, steps);
             let block = Block {
                 work: PassKind::Train,
-                step: self.step,
+                step: self.at.step,
                 position,
                 offset: position - origin,
                 rows: total,
                 steps,
-                hyper: &self.hyper,
+                hyper: &self.lr_scheduler.hyper,
                 slot: self.metric_buffer.slot(),
             };
             let ran = match self.group.run(&block, &mut self.clock, &mut self.metric_buffer.ends) {
@@ -146,7 +139,7 @@ impl TrainLoop<'_> {
                 }
                 ran => ran?,
             };
-            self.step_time = ran.step_time.unwrap_or(self.step_time);
+            self.pacing.step_time = ran.step_time.unwrap_or(self.pacing.step_time);
             self.non_finite = ran.non_finite;
             position += self.steps_ended(position, steps, start);
             if let Some(prefetch) = prefetch {
@@ -174,25 +167,26 @@ impl TrainLoop<'_> {
             return 0;
         }
         let time = start.elapsed();
-        self.warmup.get_or_insert(time);
+        self.pacing.warmup.get_or_insert(time);
         let (batch, total) = (self.trial.programs.train.batch, self.trial.facts.train_rows);
         let last_rows = batch.min(total - (position + (steps - 1) * batch));
         let rows = (steps - 1) * batch + last_rows;
         let ended = Steps {
-            epoch: self.epoch,
-            first: self.step + 1,
+            epoch: self.at.epoch,
+            first: self.at.step + 1,
             count: steps,
             rows: batch as u32,
             last_rows: last_rows as u32,
         };
-        self.metric_buffer.ran(ended, self.lrs.get(..steps).unwrap_or(&self.lrs));
+        let lrs = &self.lr_scheduler.lrs;
+        self.metric_buffer.ran(ended, lrs.get(..steps).unwrap_or(lrs));
         self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
         if self.clock.grain == Grain::Blocks {
             self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
         }
-        self.before = steps;
-        self.step += steps as u64;
-        self.samples += rows as u64;
+        self.pacing.before = steps;
+        self.at.step += steps as u64;
+        self.at.samples += rows as u64;
         rows
     }
 
@@ -201,19 +195,6 @@ impl TrainLoop<'_> {
         let facts = self.trial.facts;
         let fetched = facts.in_file() && self.trial.chunks.is_none();
         if fetched { prefetch::window(facts.features) } else { usize::MAX }
-    }
-
-    /// Steps that fit a block's time; the first step is the warm-up and runs alone.
-    fn slice(&self) -> usize {
-        if self.warmup.is_none() {
-            return 1;
-        }
-        if self.step_time.is_zero() {
-            // A device that is not waited for has not reported yet.
-            return self.before.saturating_mul(2);
-        }
-        let ns = self.step_time.as_nanos().max(1);
-        usize::try_from(BLOCK.as_nanos() / ns).unwrap_or(usize::MAX).max(1)
     }
 
     /// Ends the run at `step`: later steps do not count.
@@ -225,7 +206,7 @@ impl TrainLoop<'_> {
         let within = step - epochs * self.trial.steps_per_epoch;
         let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
         self.metric_buffer.cut_epoch(rows);
-        (self.step, self.samples, self.epoch) = (step, before + rows, epochs + 1);
+        self.at = Position { step, epoch: epochs + 1, samples: before + rows };
     }
 
     pub(super) fn check(&mut self) -> Result<(), Halt> {
@@ -242,7 +223,7 @@ impl TrainLoop<'_> {
             return Ok(());
         }
         if self.stop.signal().is_some() {
-            let reason = format!("{} after step {}", self.stop.name(), units::count(self.step));
+            let reason = format!("{} after step {}", self.stop.name(), units::count(self.at.step));
             self.ended = Some((Status::Interrupted, Some(reason)));
         } else if self.trial.spec.trainer.max_time.is_some_and(|most| self.clock.origin().elapsed() >= most) {
             self.ended = Some((Status::Finished, Some("`trainer.max_time` is over".into())));

@@ -18,7 +18,6 @@ use crate::{
     program::Shard,
 };
 
-/// Consecutive rows of an epoch.
 pub struct Chunk {
     /// Position of its first row within the epoch.
     pub first: usize,
@@ -231,39 +230,6 @@ mod tests {
     use std::sync::{Condvar, Mutex};
 
     use super::*;
-
-    /// One chunk per pass, each pass shorter than the one before: a reused buffer has spare capacity.
-    #[test]
-    fn buffers_are_used_again_once_no_device_has_them() {
-        let numbers: Vec<f32> = (0..8).map(|i| i as f32).collect();
-        let part = Part {
-            rows: 8,
-            features: Store::Memory(Arc::new(numbers.clone())),
-            targets: Arc::new(numbers.clone()),
-        };
-        let cut = ChunkShape { features: 1, targets: 1, batch: 8, chunk: 8, world_size: 1, readers: 1 };
-        for (is_held, capacities) in [(false, [8, 8, 8, 8, 8]), (true, [8, 7, 8, 7, 8])] {
-            let stream = Stream::new(part.clone(), cut, is_held).expect("a thread");
-            // The chunk that a device holds.
-            let mut bound = None;
-            let passes = [8, 7, 6, 5, 4].map(|rows| {
-                stream.begin(None, rows).expect("a thread that reads");
-                let chunk = stream.next(Duration::MAX).expect("rows").expect("in time");
-                let features = Arc::clone(&chunk.features[0]);
-                assert_eq!(features[..], numbers[..rows]);
-                let capacity = features.capacity();
-                if is_held {
-                    bound = Some(features);
-                } else {
-                    drop(features);
-                }
-                stream.recycle(chunk);
-                capacity
-            });
-            assert_eq!(passes, capacities, "{is_held}");
-            drop(bound);
-        }
-    }
 
     /// A file that counts the reads that were begun.
     #[derive(Default)]

@@ -16,7 +16,7 @@ impl TrainLoop<'_> {
         match self.dataset.change() {
             Some(FileChange::Written(what)) => Err(Halt::Changed(self.written(&what))),
             Some(FileChange::Replaced(_)) | None => {
-                self.files_seen = self.step;
+                self.inputs.unchanged_at = self.at.step;
                 Ok(())
             }
         }
@@ -39,11 +39,11 @@ impl TrainLoop<'_> {
                 what
             }
         };
-        self.outbox.push(Event::Notice(Level::Warning, warning));
+        self.outbox.events.push(Event::Notice(Level::Warning, warning));
     }
 
     fn written(&self, what: &str) -> String {
-        let since = match self.files_seen {
+        let since = match self.inputs.unchanged_at {
             0 => "rows may be of either content from the first step on".to_owned(),
             step => format!("rows may be of either content after step {}", units::count(step)),
         };

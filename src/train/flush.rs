@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::train_loop::{Halt, TrainLoop};
+use super::{
+    state::Position,
+    train_loop::{Halt, TrainLoop},
+};
 use crate::{
     device::{DeviceError, Purpose},
     event::{Event, Progress},
@@ -32,9 +35,9 @@ impl TrainLoop<'_> {
                 let mut sums = vec![0.0; self.trial.programs.layout.log_width];
                 self.group.take_sums(Purpose::Log, Accumulator::Epoch, &mut sums)?;
                 let waited = self.settle(Purpose::Log)?;
-                let lr = self.lr_scheduler.lr_at(self.step.saturating_sub(1), self.epoch - 1).lr;
-                let row = self.metric_buffer.epoch_mean(self.epoch, self.step, lr, &sums);
-                self.outbox.extend(row);
+                let lr = self.lr_scheduler.lr_at(self.at.step.saturating_sub(1), self.at.epoch - 1).lr;
+                let row = self.metric_buffer.epoch_mean(self.at.epoch, self.at.step, lr, &sums);
+                self.outbox.events.extend(row);
                 self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
             }
         }
@@ -51,14 +54,14 @@ impl TrainLoop<'_> {
         let start = Instant::now();
         let digests = self.group.digests(self.values())?;
         self.group.settle(Purpose::Parameters, &mut self.clock, &mut self.metric_buffer.ends)?;
-        self.comparing.0 += 1;
-        self.comparing.1 += start.elapsed();
+        self.replicas.count += 1;
+        self.replicas.time += start.elapsed();
         match digests.iter().position(|d| Some(d) != digests.first()) {
             None => Ok(()),
             Some(rank) => {
-                self.comparing.0 = 0;
+                self.replicas.count = 0;
                 let [first, device] = [0, rank].map(|rank| self.group.names()[rank].clone());
-                Err(DeviceError::Replicas { device, first, step: self.step }.into())
+                Err(DeviceError::Replicas { device, first, step: self.at.step }.into())
             }
         }
     }
@@ -67,11 +70,11 @@ impl TrainLoop<'_> {
     pub(super) fn rescue(&mut self) -> Result<(), Halt> {
         self.settle(Purpose::Log)?;
         match self.metric_buffer.done() {
-            done if done >= self.step => {}
-            0 => (self.step, self.samples) = (0, 0),
+            done if done >= self.at.step => {}
+            0 => self.at = Position { epoch: self.at.epoch, ..Position::default() },
             done => self.end_at(done),
         }
-        self.flush_until(self.step)
+        self.flush_until(self.at.step)
     }
 
     /// Reads the log from the device and hands its rows over.
@@ -85,15 +88,16 @@ impl TrainLoop<'_> {
         let mut waited = Duration::ZERO;
         let layout = &self.trial.programs.layout;
         let len = self.metric_buffer.pending();
-        self.read.resize(len, 0.0);
+        let mut read = std::mem::take(&mut self.metric_buffer.read);
+        read.resize(len, 0.0);
         if len > 0 {
             let rows = Slice { buffer: layout.log, offset: 0, len };
-            self.group.read(Purpose::Log, rows, &mut self.read)?;
+            self.group.read(Purpose::Log, rows, &mut read)?;
             waited = self.settle(Purpose::Log)?;
         }
-        let events =
-            self.metric_buffer.flush(&self.read, self.non_finite.map_or(until, |step| step.min(until)));
-        self.outbox.extend(events);
+        let until = self.non_finite.map_or(until, |step| step.min(until));
+        self.outbox.events.extend(self.metric_buffer.flush(&read, until));
+        self.metric_buffer.read = read;
         if len > 0 {
             self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
         }
@@ -104,7 +108,7 @@ impl TrainLoop<'_> {
     pub(super) fn settle(&mut self, purpose: Purpose) -> Result<Duration, Halt> {
         let ran = self.group.settle(purpose, &mut self.clock, &mut self.metric_buffer.ends)?;
         self.non_finite = ran.non_finite;
-        self.step_time = ran.step_time.unwrap_or(self.step_time);
+        self.pacing.step_time = ran.step_time.unwrap_or(self.pacing.step_time);
         self.clock.extend(Phase::Step, ran.waited);
         Ok(ran.waited)
     }
@@ -112,22 +116,22 @@ impl TrainLoop<'_> {
     /// Hands over events if it is time; called after every block.
     pub(super) fn report_progress(&mut self) -> Result<(), Halt> {
         let now = Instant::now();
-        if now - self.last_report < REPORT_INTERVAL {
+        if now - self.outbox.last_report < REPORT_INTERVAL {
             return Ok(());
         }
-        self.last_report = now;
+        self.outbox.last_report = now;
         self.check_files()?;
         let elapsed_s = self.clock.elapsed_s();
         let progress = Progress {
-            step: self.step,
-            epoch: self.epoch,
-            samples: self.samples,
+            step: self.at.step,
+            epoch: self.at.epoch,
+            samples: self.at.samples,
             train_s: elapsed_s - self.clock.total(Phase::Validation).as_secs_f64(),
             elapsed_s,
             loss: self.metric_buffer.last_loss,
         };
-        self.outbox.push(Event::Progress(progress));
-        (self.emit)(std::mem::take(&mut self.outbox))?;
+        self.outbox.events.push(Event::Progress(progress));
+        self.outbox.send()?;
         self.clock.record(Phase::Log, now.elapsed());
         Ok(())
     }

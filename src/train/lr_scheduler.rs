@@ -22,10 +22,13 @@ pub struct LrScheduler {
     interval: Interval,
     /// First count and curve, in order; empty for a constant rate.
     links: Vec<(u64, Curve)>,
+    /// Values of the steps last filled in.
+    pub hyper: Vec<Hyper>,
+    /// Their learning rates.
+    pub lrs: Vec<f64>,
 }
 
 impl LrScheduler {
-    /// From a resolved schedule.
     pub fn new(optimizer: &Optimizer, schedule: &Schedule) -> Self {
         let mut links = Vec::new();
         match &schedule.rule {
@@ -39,7 +42,8 @@ impl LrScheduler {
                 }
             }
         }
-        Self { optimizer: optimizer.clone(), interval: schedule.interval, links }
+        let (hyper, lrs) = (Vec::new(), Vec::new());
+        Self { optimizer: optimizer.clone(), interval: schedule.interval, links, hyper, lrs }
     }
 
     /// The values of step `step` (from 0) of epoch `epoch` (from 0).
@@ -55,19 +59,20 @@ impl LrScheduler {
         }
     }
 
-    /// The values of `steps` updates from `step` on, in epoch `epoch`; their learning rates are appended to `lr`.
-    pub fn fill(&self, step: u64, epoch: u64, steps: usize, hyper: &mut Vec<Hyper>, lr: &mut Vec<f64>) {
-        hyper.clear();
+    /// Fills in the values of `steps` updates from `step` on, in epoch `epoch`.
+    pub fn fill(&mut self, step: u64, epoch: u64, steps: usize) {
+        self.hyper.clear();
+        self.lrs.clear();
         if self.links.is_empty() && matches!(self.optimizer, Optimizer::Sgd(_)) {
             let rates = self.lr_at(step, epoch);
-            hyper.resize(steps, self.hyper(rates, step));
-            lr.extend(std::iter::repeat_n(rates.lr, steps));
+            self.hyper.resize(steps, self.hyper(rates, step));
+            self.lrs.resize(steps, rates.lr);
             return;
         }
         for step in step..step + steps as u64 {
             let rates = self.lr_at(step, epoch);
-            hyper.push(self.hyper(rates, step));
-            lr.push(rates.lr);
+            self.hyper.push(self.hyper(rates, step));
+            self.lrs.push(rates.lr);
         }
     }
 

@@ -5,7 +5,8 @@
 
 use crate::{
     event::{Event, TrainRows, ValidationRow},
-    spec::Policy,
+    program::Layout,
+    spec::{Logging, Metric, Policy},
 };
 
 /// Consecutive steps of an epoch whose rows are still on the device.
@@ -33,6 +34,8 @@ pub struct MetricBuffer {
     lrs: Vec<f64>,
     /// Seconds at which steps ended, as devices report them; complete when their rows are read.
     pub ends: Vec<f64>,
+    /// Room for rows that are read from the device.
+    pub read: Vec<f32>,
     /// Steps whose ends are no longer in `ends`.
     done: u64,
     /// Rows of the epoch so far.
@@ -44,17 +47,17 @@ pub struct MetricBuffer {
 }
 
 impl MetricBuffer {
-    /// For a device log of `slots` rows of `width` numbers.
-    pub fn new(policy: Policy, lr: bool, width: usize, slots: usize) -> Self {
+    pub fn new(logging: &Logging, layout: &Layout) -> Self {
         Self {
-            policy,
-            lr,
-            width,
-            slots,
+            policy: logging.policy,
+            lr: logging.metrics.contains(&Metric::Lr),
+            width: layout.log_width,
+            slots: layout.log_slots,
             used: 0,
             waiting: Vec::new(),
             lrs: Vec::new(),
             ends: Vec::new(),
+            read: Vec::new(),
             done: 0,
             epoch_rows: 0,
             last_loss: None,

@@ -14,10 +14,10 @@ use crate::{
 impl TrainLoop<'_> {
     /// Hands over what is left, and adds up.
     pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
-        self.outbox.extend(self.comparisons().map(|text| Event::Notice(Level::Info, text)));
-        self.outbox.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
+        self.outbox.events.extend(self.comparisons().map(|text| Event::Notice(Level::Info, text)));
+        self.outbox.events.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
         // A listener that is gone is noticed with the last event, which the caller emits.
-        let _ = (self.emit)(std::mem::take(&mut self.outbox));
+        let _ = self.outbox.send();
         let loop_s = loop_time.as_secs_f64();
         let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
         let rows = self.rows();
@@ -30,13 +30,14 @@ impl TrainLoop<'_> {
             };
             let host = |phase| of(Clock::total, phase);
             let device = |phase| of(Clock::device_total, phase);
-            let work = RunTimes { device: &device, host: &host, ordering: self.ordering, rows };
+            let ordering_s = self.inputs.ordering.as_secs_f64();
+            let work = RunTimes { device: &device, host: &host, ordering_s, rows };
             let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
             let train_s = train_time.as_secs_f64();
             let log_waits = log_waits(&first.device);
-            let full_steps = self.step - last_steps;
+            let full_steps = self.at.step - last_steps;
             let measured = Measured { full_steps, last_steps, train_s, log_waits, ..work };
-            // Virtual devices share one processor: nothing can be said of what bounds real ones.
+            // Virtual devices share one processor: their times say nothing about real ones.
             let known = !self.trial.devices.any_virtual();
             TimeAccount::new(self.trial, &measured).filter(|_| known)
         });
@@ -44,23 +45,24 @@ impl TrainLoop<'_> {
             status,
             reason,
             // One that was begun and had no step yet is none.
-            epochs: Some(self.step.div_ceil(self.trial.steps_per_epoch.max(1))),
-            steps: self.step,
-            samples: Some(self.samples),
+            epochs: Some(self.at.step.div_ceil(self.trial.steps_per_epoch.max(1))),
+            steps: self.at.step,
+            samples: Some(self.at.samples),
             final_train_loss: self.metric_buffer.last_loss,
             final_train_rows: self.metric_buffer.last_loss_rows,
-            final_validation_loss: self.last_validation.as_ref().map(|v| v.loss),
-            final_validation_accuracy: self.last_validation.as_ref().and_then(|v| v.accuracy),
+            final_validation_loss: self.validated.last.as_ref().map(|v| v.loss),
+            final_validation_accuracy: self.validated.last.as_ref().and_then(|v| v.accuracy),
             loop_s,
             train_s: train_time.as_secs_f64(),
             logging_s: self.clock.total(Phase::Log).as_secs_f64(),
             peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0),
-            timing: timings(&self.clock, &ranks, loop_time, self.warmup),
+            timing: timings(&self.clock, &ranks, loop_time, self.pacing.warmup),
             transfers: ranks
                 .iter()
                 .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock)))
                 .chain(
-                    self.reads
+                    self.inputs
+                        .reads
                         .iter()
                         .filter_map(|(kind, purpose, reads)| read(*kind, *purpose, Line::from(&**reads))),
                 )
@@ -77,7 +79,7 @@ impl TrainLoop<'_> {
 impl TrainLoop<'_> {
     /// How often replicas were compared; `None` where they were not.
     fn comparisons(&self) -> Option<String> {
-        let (count @ 1.., time) = self.comparing else { return None };
+        let (count @ 1.., time) = (self.replicas.count, self.replicas.time) else { return None };
         let time = units::seconds(time.as_secs_f64());
         let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
         Some(format!("replicas compared {times} in {time}, equal"))
@@ -86,26 +88,25 @@ impl TrainLoop<'_> {
     /// Steps on the fewer rows that an epoch ends with.
     fn last_steps(&self) -> u64 {
         match self.trial.programs.train_last {
-            Some(_) => self.step / self.trial.steps_per_epoch.max(1),
+            Some(_) => self.at.step / self.trial.steps_per_epoch.max(1),
             None => 0,
         }
     }
 
-    /// How rows came to the steps. Where phases are timed, one of them is that of the rows; else every thread of a team
-    /// fetches its share, all of them at the same time.
+    /// How rows came to the steps. If phases are not timed, fetching takes the mean over the threads of a team.
     fn rows(&self) -> RowsCame {
         match (self.trial.chunks, self.trial.facts.in_file()) {
             (Some(_), _) => RowsCame::InChunks,
             (None, false) => RowsCame::Resident,
             (None, true) if self.clock.grain == Grain::Phases => {
-                let fetched = self.clock.total(Phase::Data).saturating_sub(self.ordering);
+                let fetched = self.clock.total(Phase::Data).saturating_sub(self.inputs.ordering);
                 RowsCame::Fetched(fetched.as_secs_f64())
             }
             (None, true) => {
                 let fetched = |(kind, purpose, _): &&(Kind, Purpose, Arc<Reads>)| {
                     *kind == Kind::Read && *purpose == Purpose::Batch
                 };
-                let reads = self.reads.iter().filter(fetched).map(|(_, _, reads)| reads.total().2);
+                let reads = self.inputs.reads.iter().filter(fetched).map(|(_, _, reads)| reads.total().2);
                 RowsCame::Fetched(reads.sum::<Duration>().as_secs_f64() / self.trial.threads as f64)
             }
         }
@@ -137,20 +138,8 @@ fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
     host.into_iter().chain(devices).collect()
 }
 
-/// Seconds by phase, of which what the training time went into is made.
-struct RunTimes<'a> {
-    /// By the device's clock.
-    device: &'a dyn Fn(Phase) -> f64,
-    /// By the host's.
-    host: &'a dyn Fn(Phase) -> f64,
-    /// The part of the time of rows in which the orders of epochs were made.
-    ordering: Duration,
-    /// How rows came to the steps.
-    rows: RowsCame,
-}
-
 /// How rows came to the steps.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum RowsCame {
     /// They were there.
     Resident,
@@ -160,30 +149,31 @@ enum RowsCame {
     Fetched(f64),
 }
 
-impl RunTimes<'_> {
-    const PHASES: [Phase; 5] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
+/// Seconds of each phase over all steps.
+struct RunTimes<'a> {
+    device: &'a dyn Fn(Phase) -> f64,
+    host: &'a dyn Fn(Phase) -> f64,
+    /// The part of [`Phase::Data`] in which the orders of epochs were made.
+    ordering_s: f64,
+    rows: RowsCame,
+}
 
+const COMPUTING: [Phase; 5] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
+
+impl RunTimes<'_> {
     fn of_cpu(&self) -> Measured {
-        let compute_s = Self::PHASES.into_iter().map(self.host).sum::<f64>();
-        let data_s = (self.host)(Phase::Data);
-        // Rows that are there are fetched by the step itself, as are those from a file; others are waited for. Their order
-        // is made in any case.
-        let (rows_s, waited_s) = match self.rows {
-            RowsCame::Resident | RowsCame::Fetched(_) => (data_s, 0.0),
-            RowsCame::InChunks => {
-                let order_s = self.ordering.as_secs_f64().min(data_s);
-                (order_s, data_s - order_s)
-            }
-        };
-        let all_s = compute_s + rows_s;
+        let (host, data_s) = (self.host, (self.host)(Phase::Data));
+        // A step fetches rows itself if they are resident or in a file; it waits for chunks. Orders are made in any case.
+        let order_s = if self.rows == RowsCame::InChunks { self.ordering_s.min(data_s) } else { data_s };
+        let all_s = COMPUTING.into_iter().map(host).sum::<f64>() + order_s;
         let fetch_s = if let RowsCame::Fetched(seconds) = self.rows { seconds.min(all_s) } else { 0.0 };
         Measured {
             compute_s: all_s - fetch_s,
             fetch_s,
-            wait_s: waited_s,
-            upload_s: (self.host)(Phase::Upload),
-            log_s: (self.host)(Phase::Log),
-            all_reduce_s: (self.host)(Phase::AllReduce),
+            wait_s: data_s - order_s,
+            upload_s: host(Phase::Upload),
+            log_s: host(Phase::Log),
+            all_reduce_s: host(Phase::AllReduce),
             ..Measured::default()
         }
     }
@@ -191,18 +181,14 @@ impl RunTimes<'_> {
     /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
     /// that they append to.
     fn of_gpu(&self) -> Measured {
-        let work = Self::PHASES.into_iter().chain([Phase::Data, Phase::Log]).map(self.device);
-        let waited_s = match self.rows {
-            RowsCame::Resident | RowsCame::Fetched(_) => 0.0,
-            RowsCame::InChunks => (self.host)(Phase::Data),
-        };
+        let (host, device) = (self.host, self.device);
         Measured {
-            compute_s: work.sum(),
-            wait_s: waited_s,
+            compute_s: COMPUTING.into_iter().chain([Phase::Data, Phase::Log]).map(device).sum(),
+            wait_s: if self.rows == RowsCame::InChunks { host(Phase::Data) } else { 0.0 },
             // Chunks are copied while the host is elsewhere.
-            upload_s: (self.host)(Phase::Upload).max((self.device)(Phase::Upload)),
-            log_s: (self.host)(Phase::Log),
-            all_reduce_s: (self.device)(Phase::AllReduce),
+            upload_s: host(Phase::Upload).max(device(Phase::Upload)),
+            log_s: host(Phase::Log),
+            all_reduce_s: device(Phase::AllReduce),
             ..Measured::default()
         }
     }

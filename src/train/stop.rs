@@ -16,12 +16,10 @@ use crate::{
 pub struct StopFlag(pub Arc<AtomicUsize>);
 
 impl StopFlag {
-    /// The number of the caught signal.
     pub fn signal(&self) -> Option<usize> {
         Some(self.0.load(Ordering::Relaxed)).filter(|s| *s != 0)
     }
 
-    /// The signal's name.
     pub fn name(&self) -> &'static str {
         match self.signal() {
             Some(1) => "SIGHUP",

@@ -1,10 +1,6 @@
 //! One run from the first step to the last.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io, sync::Arc, time::Instant};
 
 use super::{
     device_group::DeviceGroup,
@@ -12,35 +8,26 @@ use super::{
     lr_scheduler::LrScheduler,
     metric_buffer::MetricBuffer,
     prefetch::Prefetch,
-    stop::{EarlyStopper, StopFlag},
+    state::{Closed, Emit, Inputs, Outbox, Pacing, Position, ReplicaChecks, Validated},
+    stop::StopFlag,
 };
 use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
-    event::{Event, NoModel, Outcome, Status, ValidationRow},
+    event::{NoModel, Outcome, Status},
     plan::{DeviceId, Trial},
-    program::{Hyper, Phase, Slice},
-    spec::Metric,
+    program::{Phase, Slice},
 };
-
-/// Nobody listens any more: the recorder has failed, and knows why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed;
 
 /// All that a run needs.
 pub struct TrainSetup<'a> {
-    /// The plan.
     pub trial: &'a Trial,
-    /// The rows.
     pub dataset: &'a Dataset,
-    /// Where it runs.
     pub group: DeviceGroup,
     /// The flat buffer of initial values.
     pub initial: &'a [f32],
-    /// Asks to stop.
     pub stop: &'a StopFlag,
-    /// Takes events in order.
-    pub emit: &'a mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
+    pub emit: Emit<'a>,
 }
 
 /// What a run leaves behind.
@@ -56,7 +43,7 @@ pub(super) enum Halt {
     Closed,
     Device(DeviceError),
     Data(io::Error),
-    /// A file of rows is not what it was, in words.
+    /// A file of rows has changed: how.
     Changed(String),
 }
 
@@ -89,11 +76,14 @@ pub fn grain(trial: &Trial) -> Grain {
     if blocks { Grain::Blocks } else { Grain::Phases }
 }
 
-/// Trains; an error only where nobody listens. The last event is the caller's to emit, with what it adds.
+/// Trains. The caller emits the last event.
+///
+/// # Errors
+/// Nobody takes events any more.
 pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
-    let grain = grain(job.trial);
-    let mut training = TrainLoop::new(job, grain);
-    let ran = training.run();
+    let TrainSetup { trial, dataset, group, initial, stop, emit } = job;
+    let mut training = TrainLoop::new(trial, dataset, group, stop, emit);
+    let ran = training.run(initial);
     // The rows of the steps before the fault are the run's own. That there was a fault is known already. A device's
     // running sums may hold steps of the block that failed, so that a mean is no longer known.
     let _ = match ran {
@@ -117,9 +107,9 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
     }
     training.check_inputs(&mut status, &mut reason, unread);
     let loop_time = training.clock.origin().elapsed();
-    let mut values =
-        vec![0.0; training.trial.programs.layout.buffers[training.trial.programs.layout.values.0].len];
-    let read = training.group.read(Purpose::Parameters, training.values(), &mut values);
+    let slice = training.values();
+    let mut values = vec![0.0; slice.len];
+    let read = training.group.read(Purpose::Parameters, slice, &mut values);
     let no_model = match read {
         _ if status == Status::Diverged => Some(NoModel::Diverged),
         _ if !known => Some(NoModel::Device),
@@ -146,77 +136,48 @@ pub(super) struct TrainLoop<'a> {
     pub(super) trial: &'a Trial,
     pub(super) dataset: &'a Dataset,
     pub(super) group: DeviceGroup,
-    pub(super) initial: &'a [f32],
     pub(super) stop: &'a StopFlag,
-    pub(super) emit: &'a mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
     pub(super) clock: Clock,
+    pub(super) outbox: Outbox<'a>,
     pub(super) lr_scheduler: LrScheduler,
     pub(super) metric_buffer: MetricBuffer,
-    pub(super) patience: Option<EarlyStopper>,
-    pub(super) hyper: Vec<Hyper>,
-    pub(super) lrs: Vec<f64>,
-    pub(super) read: Vec<f32>,
-    pub(super) step: u64,
-    pub(super) epoch: u64,
-    pub(super) samples: u64,
+    pub(super) validated: Validated,
+    pub(super) at: Position,
+    pub(super) pacing: Pacing,
+    pub(super) inputs: Inputs,
+    pub(super) replicas: ReplicaChecks,
+    /// The first step whose loss is not finite.
     pub(super) non_finite: Option<u64>,
-    pub(super) warmup: Option<Duration>,
-    /// Comparisons of the devices' parameters that found them equal, and the time they took.
-    pub(super) comparing: (u64, Duration),
-    /// Estimate of a step's time, for the length of blocks; zero while nothing is known of it.
-    pub(super) step_time: Duration,
-    /// Steps of the block before.
-    pub(super) before: usize,
-    /// Events that wait to be handed over.
-    pub(super) outbox: Vec<Event>,
-    pub(super) last_report: Instant,
-    pub(super) last_validation: Option<ValidationRow>,
-    /// The time that the orders of epochs took.
-    pub(super) ordering: Duration,
-    /// What is read from files, as it is counted.
-    pub(super) reads: Vec<(Kind, Purpose, Arc<Reads>)>,
     /// An end that is not the planned one.
     pub(super) ended: Option<(Status, Option<String>)>,
-    /// The last step at which the files of rows were found as they were.
-    pub(super) files_seen: u64,
 }
 
 impl<'a> TrainLoop<'a> {
-    fn new(job: TrainSetup<'a>, grain: Grain) -> Self {
-        let TrainSetup { trial, dataset, group, initial, stop, emit } = job;
-        let spec = &trial.spec;
-        let layout = &trial.programs.layout;
-        let lr = spec.logging.metrics.contains(&Metric::Lr);
+    fn new(
+        trial: &'a Trial,
+        dataset: &'a Dataset,
+        group: DeviceGroup,
+        stop: &'a StopFlag,
+        emit: Emit<'a>,
+    ) -> Self {
+        let logging = &trial.spec.logging;
         let (optimizer, schedule) = trial.effective_optimizer();
         Self {
             trial,
             dataset,
             group,
-            initial,
             stop,
-            emit,
-            clock: Clock::new(grain).traced(spec.logging.trace),
+            clock: Clock::new(grain(trial)).traced(logging.trace),
+            outbox: Outbox::new(emit),
             lr_scheduler: LrScheduler::new(&optimizer, &schedule),
-            metric_buffer: MetricBuffer::new(spec.logging.policy, lr, layout.log_width, layout.log_slots),
-            patience: spec.trainer.early_stopping.clone().map(EarlyStopper::new),
-            hyper: Vec::new(),
-            lrs: Vec::new(),
-            read: Vec::new(),
-            step: 0,
-            epoch: 0,
-            samples: 0,
+            metric_buffer: MetricBuffer::new(logging, &trial.programs.layout),
+            validated: Validated::new(&trial.spec.trainer),
+            at: Position::default(),
+            pacing: Pacing::default(),
+            inputs: Inputs::default(),
+            replicas: ReplicaChecks::default(),
             non_finite: None,
-            warmup: None,
-            comparing: (0, Duration::ZERO),
-            step_time: Duration::ZERO,
-            before: 1,
-            outbox: Vec::new(),
-            last_report: Instant::now(),
-            last_validation: None,
-            ordering: Duration::ZERO,
-            reads: Vec::new(),
             ended: None,
-            files_seen: 0,
         }
     }
 
@@ -224,10 +185,10 @@ impl<'a> TrainLoop<'a> {
         self.trial.programs.layout.whole(self.trial.programs.layout.values)
     }
 
-    fn run(&mut self) -> Result<(), Halt> {
+    fn run(&mut self, initial: &[f32]) -> Result<(), Halt> {
         let start = Instant::now();
         self.group.start(&self.clock)?;
-        self.group.write(Purpose::Parameters, self.values(), self.initial)?;
+        self.group.write(Purpose::Parameters, self.values(), initial)?;
         let train = self.open(&self.dataset.train, PassKind::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
             (Some(part), Some(_)) => Some((part.rows, self.open(part, PassKind::Validate)?)),
@@ -236,23 +197,23 @@ impl<'a> TrainLoop<'a> {
         self.clock.record(Phase::Upload, start.elapsed());
         let trainer = &self.trial.spec.trainer;
         let mut order = Arc::new(Vec::new());
-        while self.step < self.trial.steps && self.ended.is_none() {
-            self.epoch += 1;
+        while self.at.step < self.trial.steps && self.ended.is_none() {
+            self.at.epoch += 1;
             self.begin_epoch(&train, &mut order)?;
             self.steps_of_epoch(&train)?;
             self.end_epoch()?;
-            let due =
-                trainer.validate_every_epochs > 0 && self.epoch.is_multiple_of(trainer.validate_every_epochs);
+            let due = trainer.validate_every_epochs > 0
+                && self.at.epoch.is_multiple_of(trainer.validate_every_epochs);
             // `max_time` ends a run as `max_steps` does: with a validation.
             let in_order = !matches!(self.ended, Some((ref status, _)) if *status != Status::Finished);
-            let last = self.step >= self.trial.steps || self.ended.is_some();
+            let last = self.at.step >= self.trial.steps || self.ended.is_some();
             if let Some((rows, source)) = validation.as_ref().filter(|_| in_order && (due || last)) {
                 self.validate(*rows, source)?;
             }
             self.report_progress()?;
         }
         self.flush()?;
-        self.last_report = self.clock.origin();
+        self.outbox.last_report = self.clock.origin();
         self.report_progress()
     }
 
@@ -303,7 +264,7 @@ impl<'a> TrainLoop<'a> {
     /// The same rows, for a reader whose reads have a line of their own in `transfers.csv`.
     fn counted(&mut self, kind: Kind, purpose: Purpose, rows: &dyn RowReader) -> Arc<dyn RowReader> {
         let reads = Arc::<Reads>::default();
-        self.reads.push((kind, purpose, Arc::clone(&reads)));
+        self.inputs.reads.push((kind, purpose, Arc::clone(&reads)));
         rows.counted(reads)
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::{
-    blocks::BLOCK,
     feed::Stream,
+    state::BLOCK,
     train_loop::{Halt, Source, TrainLoop},
 };
 use crate::{
@@ -33,8 +33,8 @@ impl TrainLoop<'_> {
         }
         let classifies = self.trial.spec.model.loss.classifies();
         let row = ValidationRow {
-            step: self.step,
-            epoch: self.epoch,
+            step: self.at.step,
+            epoch: self.at.epoch,
             rows: rows as u64,
             loss: sums[0] / rows as f64,
             accuracy: classifies.then(|| sums[1] / rows as f64),
@@ -42,11 +42,11 @@ impl TrainLoop<'_> {
         };
         let end = Instant::now();
         self.clock.record_between(Phase::Validation, start, end);
-        if let Some(why) = self.patience.as_mut().and_then(|p| p.observe(&row)) {
+        if let Some(why) = self.validated.stopper.as_mut().and_then(|p| p.observe(&row)) {
             self.ended = Some((Status::Finished, Some(why)));
         }
-        self.last_validation = Some(row.clone());
-        self.outbox.extend(self.metric_buffer.hold(row).map(Event::Validation));
+        self.validated.last = Some(row.clone());
+        self.outbox.events.extend(self.metric_buffer.hold(row).map(Event::Validation));
         self.clock.record(Phase::Log, end.elapsed());
         Ok(())
     }
@@ -86,7 +86,7 @@ impl TrainLoop<'_> {
             let steps = (end - position).div_ceil(chunk).min(slice).min(self.most_rows() / chunk).max(1);
             let block = Block {
                 work: PassKind::Validate,
-                step: self.step,
+                step: self.at.step,
                 position,
                 offset: position - origin,
                 rows,

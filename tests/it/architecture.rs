@@ -1,7 +1,7 @@
 //! The rules of the house, held by reading the sources.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -128,6 +128,47 @@ fn few_functions_are_long() {
     assert!(count < 10, "{count} functions may be longer than clippy.toml allows");
 }
 
+#[test]
+fn files_side_by_side_do_not_use_each_other_in_a_circle() {
+    let files: Vec<_> = sources()
+        .into_iter()
+        .map(|(path, text)| (path, code(text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default())))
+        .collect();
+    for folder in ["device", "plan", "record", "run", "train"] {
+        let inside = Path::new("src").join(folder);
+        let child = |path: &Path| {
+            let first = path.strip_prefix(&inside).ok()?.iter().next()?.to_str()?;
+            Some(first.trim_end_matches(".rs").to_owned()).filter(|name| name != "mod")
+        };
+        let children: BTreeSet<_> = files.iter().filter_map(|(path, _)| child(path)).collect();
+        // The file of each item that `mod.rs` re-exports.
+        let mut owners = BTreeMap::new();
+        let parent = files.iter().find(|(path, _)| *path == inside.join("mod.rs")).unwrap();
+        for (_, reexport) in parent.1.split(';').filter_map(|statement| statement.split_once("pub use ")) {
+            let mut path = words(reexport);
+            let owner = path.next().unwrap_or_default();
+            owners.extend(path.map(|item| (item, owner)));
+        }
+        let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (path, text) in &files {
+            let Some(name) = child(path) else { continue };
+            let mut used = names_after(&format!("crate::{folder}::"), text);
+            if path.parent() == Some(&inside) || path.ends_with("mod.rs") {
+                used.extend(names_after("super::", text));
+            }
+            let files = used.iter().map(|used| owners.get(used.as_str()).copied().unwrap_or(used));
+            let others = files.filter(|used| children.contains(*used) && **used != name).map(str::to_owned);
+            uses.entry(name.clone()).or_default().extend(others);
+        }
+        // What uses none of the others is in no circle.
+        while let Some(leaf) = uses.iter().find(|(_, used)| used.is_empty()).map(|(name, _)| name.clone()) {
+            uses.remove(&leaf);
+            uses.values_mut().for_each(|used| used.retain(|name| *name != leaf));
+        }
+        assert!(uses.is_empty(), "a circle in {folder}, or before one: {uses:?}");
+    }
+}
+
 /// The layer a file belongs to; `None` for `lib.rs` and `main.rs`, which see all, and for crates below this one.
 fn layer_of(path: &Path) -> Option<String> {
     let inner = path.strip_prefix("src").ok()?;
@@ -138,13 +179,17 @@ fn layer_of(path: &Path) -> Option<String> {
 
 /// First names after `crate::`, also those in braces, as in `use crate::{spec, data::Task}`.
 fn used_modules(code: &str) -> BTreeSet<String> {
+    names_after("crate::", code)
+}
+
+fn names_after(prefix: &str, code: &str) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
-    for (at, _) in code.match_indices("crate::") {
+    for (at, _) in code.match_indices(prefix) {
         // `$crate::` and `other_crate::` are other paths.
         if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
             continue;
         }
-        let rest = &code[at + "crate::".len()..];
+        let rest = &code[at + prefix.len()..];
         match rest.strip_prefix('{') {
             None => used.extend(words(rest).next().map(str::to_owned)),
             Some(inner) => {

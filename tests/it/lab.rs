@@ -336,6 +336,30 @@ fn a_mismatch_that_is_not_declared_is_refused_before_anything_runs() {
 }
 
 #[test]
+fn a_net_takes_every_layer_that_training_does() {
+    let steps = "[[tensors.step]]\nname = \"X\"\nfrom = [[1, 2, 3], [5, 3, 1]]\n[[tensors.step]]\nname = \"Y\"\n\
+                 net = { layers = [{ layer_norm = {} }, { dropout = { p = 0.5 } }, \"relu\"], input = \"X\" }\n";
+    let (_, ended) = tour(steps, &[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let shown = "2. Y = net(X)\n   0.weight [3] on cpu\n   0.bias [3] on cpu\ntensor([[0.0000, 0.0000, 1.2247],\n        \
+                 [1.2247, 0.0000, 0.0000]], shape=[2, 3]";
+    assert!(ended.stdout.contains(shown), "{}", ended.stdout);
+}
+
+#[test]
+fn a_file_that_cannot_be_loaded_is_refused_before_anything_runs() {
+    let steps = "[[tensors.step]]\nname = \"Y\"\nload = { file = \"nothing.safetensors\" }\n";
+    let (place, ended) = tour(steps, &[]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let message = format!(
+        "error: cannot read `{}/nothing.safetensors`: no such file or directory\n --> spec.toml:5:17\n",
+        place.path().canonicalize().unwrap().display()
+    );
+    assert!(ended.stderr.starts_with(&message), "{}", ended.stderr);
+    assert!(!place.path().join("runs").exists());
+}
+
+#[test]
 fn a_declared_error_that_is_not_raised_fails_the_run() {
     let steps = "[[tensors.step]]\nname = \"X\"\nones = [2]\n[[tensors.step]]\nname = \"S\"\nadd = [\"X\", \"X\"]\nexpect = \"device_mismatch\"\n[[tensors.step]]\nname = \"never\"\nones = [1]\n";
     let (place, ended) = tour(steps, &[]);

@@ -1,5 +1,7 @@
 //! One integration binary: every test drives the program or the library as a user would.
 
+#![allow(clippy::too_many_lines)]
+
 mod architecture;
 mod arguments;
 mod bad_specs;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use runner::{
     data::{self, Task},
-    plan::{Gpu, Machine, MachineRates, plan, transfers},
+    plan::{Gpu, Machine, plan, transfers},
     spec,
 };
 
@@ -39,15 +39,7 @@ pub fn predicted(place: &Sandbox, overrides: &[&str], gpus: Vec<Gpu>) -> BTreeMa
     let experiment = spec::load(Path::new(&path), &overrides).unwrap();
     let spec = &experiment.trials[0].spec;
     let dataset = data::open(&spec.data, Task::Regression, spec.seed, u64::MAX).unwrap();
-    let machine = Machine {
-        gpus,
-        no_gpu: String::new(),
-        memory_available: 1 << 40,
-        cache_bytes: 1 << 20,
-        instruction_set: "avx2".into(),
-        rates: MachineRates::typical("avx2"),
-        sum_rates: None,
-    };
+    let machine = Machine::typical(gpus, 1 << 40);
     let trial = plan(spec, dataset.facts(), &machine, 2).unwrap();
     let movements = transfers(&trial).into_iter();
     movements.map(|m| ((m.kind.to_owned(), m.purpose.to_owned()), m.bytes)).collect()

@@ -65,6 +65,19 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> Page 
         rows.push(cells);
     }
     text += &table::text(&header, rows, |place| (1..header.len() - 1).contains(&place));
+    text += &legend(rule, &reference.devices, has_later);
+    let counts = others.len() as u64;
+    let verdict = match failing {
+        0 if counts == 1 => "the other count of devices does the same mathematics".to_owned(),
+        0 => format!("all {counts} other counts of devices do the same mathematics"),
+        n => format!("{n} of {} do not do the same mathematics", units::counted(counts, "count")),
+    };
+    let _ = writeln!(text, "  {verdict}");
+    Page { text, verdict, holds: failing == 0 }
+}
+
+/// What the table shows, and the limits.
+fn legend(rule: Rule, reference: &str, has_later: bool) -> String {
     let [of_loss, of_targets] = rule.parts();
     let targets = match rule.target_square {
         0.0 => String::new(),
@@ -75,7 +88,7 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> Page 
         }
     };
     let of_loss = format!("{of_loss:.3e}").replace(".000e", "e");
-    let reference = &reference.devices;
+    let mut text = String::new();
     let _ = writeln!(
         text,
         "\n  shown is the step whose loss comes nearest to the limit, or goes furthest beyond it:"
@@ -98,14 +111,7 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> Page 
     if let Some(words) = rounding(rule.precision) {
         let _ = writeln!(text, "  {words}");
     }
-    let counts = others.len() as u64;
-    let verdict = match failing {
-        0 if counts == 1 => "the other count of devices does the same mathematics".to_owned(),
-        0 => format!("all {counts} other counts of devices do the same mathematics"),
-        n => format!("{n} of {} do not do the same mathematics", units::counted(counts, "count")),
-    };
-    let _ = writeln!(text, "  {verdict}");
-    Page { text, verdict, holds: failing == 0 }
+    text
 }
 
 /// Why the limits are wide.

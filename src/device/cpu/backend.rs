@@ -10,9 +10,9 @@ use crate::{
         backend::{Backend, Handle, Staging, misfit, unknown},
     },
     op::{
-        Buffer, InputGradient, Layout, Linear, Op, Role, Slice,
+        Access, Buffer, InputGradient, Job, Layout, Linear, Op, Role, Slice,
         run::{BoundData, Context, Cursor, WorkerState},
-        split::{Draft, Scratch, Split, Step},
+        split::{Scratch, Split, Step},
     },
     spec::lab::Memory,
     vector::matmul::Kernel,
@@ -26,8 +26,8 @@ pub struct HostBackend {
     name: String,
     is_host: bool,
     blocks: HashMap<u64, Vec<f32>>,
-    /// Scratch of each thread's tasks.
-    scratch: Vec<Vec<Vec<f32>>>,
+    /// One per thread.
+    workers: Vec<Worker>,
     kernel: Kernel,
     no_data: BoundData,
 }
@@ -44,9 +44,9 @@ impl HostBackend {
     }
 
     fn new(name: String, is_host: bool, threads: usize) -> Self {
-        let scratch = vec![Vec::new(); threads.max(1)];
+        let workers = (0..threads.max(1)).map(|_| Worker::default()).collect();
         let (blocks, no_data) = (HashMap::new(), BoundData::default());
-        Self { name, is_host, blocks, scratch, kernel: Kernel::detect(), no_data }
+        Self { name, is_host, blocks, workers, kernel: Kernel::detect(), no_data }
     }
 
     fn moved(&self, numbers: usize) -> Moved {
@@ -70,24 +70,15 @@ impl HostBackend {
         op: &Op,
         blocks: &[Handle],
         out: &mut [f32],
-        scratch: &mut Vec<Vec<f32>>,
+        worker: &mut Worker,
     ) -> Result<(), DeviceError> {
         let first = op.access().writes[0];
-        let layout = Layout::bare(blocks.iter().map(|block| unnamed(block.len)).collect());
-        let mut needed = Scratch::default();
-        let mut split = Split::new(&layout, 1, self.kernel, &mut needed);
-        op.split(&mut split);
-        let steps = split.steps;
-        scratch.resize_with(scratch.len().max(needed.lens.len()), Vec::new);
-        scratch.iter_mut().zip(needed.lens).for_each(|(own, len)| own.resize(len, 0.0));
-        let context = Context { kernel: self.kernel, bound: &self.no_data, at: Cursor::default() };
+        let mut state = WorkerState::default();
+        let (bound, at) = (&self.no_data, Cursor::default());
+        let mut context = Context { kernel: self.kernel, bound, at, worker: &mut state };
         let outside = || misfit(&self.name, "an op that reaches beyond its buffers");
-        // With one thread every step is one task.
-        let tasks = steps.into_iter().filter_map(|step| match step {
-            Step::Each(drafts) => drafts.into_iter().next().flatten(),
-            Step::Shared(_) => None,
-        });
-        for Draft { job, access, .. } in tasks {
+        let Worker { scratch, compiled } = worker;
+        for (job, access) in tasks(compiled, scratch, op, blocks.len(), self.kernel) {
             let to = access.writes[0];
             let own = to.buffer.0.checked_sub(blocks.len());
             let mut taken = own.and_then(|own| scratch.get_mut(own)).map(mem::take).unwrap_or_default();
@@ -104,8 +95,7 @@ impl HostBackend {
                 None => out.get_mut(to.offset - first.offset..to.end() - first.offset),
             };
             let writes = [write.ok_or_else(outside)?, &mut [], &mut [], &mut []];
-            let done = job.run((reads, writes), &context, &mut WorkerState::default());
-            done.map_err(|source| DeviceError::Rows { done: 0, source })?;
+            job.run((reads, writes), &mut context);
             if let Some(own) = own.and_then(|own| scratch.get_mut(own)) {
                 *own = taken;
             }
@@ -114,8 +104,56 @@ impl HostBackend {
     }
 }
 
-fn unnamed(len: usize) -> Buffer {
-    Buffer { name: String::new(), len, role: Role::Activation }
+/// What a thread keeps between ops.
+#[derive(Default)]
+struct Worker {
+    /// Scratch of its tasks.
+    scratch: Vec<Vec<f32>>,
+    /// The last ops.
+    compiled: Vec<Compiled>,
+}
+
+/// An op over that many blocks, and its tasks.
+struct Compiled {
+    op: Op,
+    blocks: usize,
+    tasks: Vec<(Job, Access)>,
+}
+
+/// Ops whose tasks are kept.
+const MOST_COMPILED: usize = 16;
+
+/// The tasks of an op over that many blocks, for one thread.
+fn tasks<'a>(
+    compiled: &'a mut Vec<Compiled>,
+    scratch: &mut Vec<Vec<f32>>,
+    op: &Op,
+    blocks: usize,
+    kernel: Kernel,
+) -> &'a [(Job, Access)] {
+    let known = compiled.iter().position(|own| own.op == *op && own.blocks == blocks);
+    let at = known.unwrap_or_else(|| {
+        if compiled.len() >= MOST_COMPILED {
+            compiled.clear();
+        }
+        let unnamed = Buffer { name: String::new(), len: 0, role: Role::Activation };
+        let (layout, mut needed) = (Layout::bare(vec![unnamed; blocks]), Scratch::default());
+        let mut split = Split::new(&layout, 1, kernel, &mut needed);
+        op.split(&mut split);
+        // With one thread every step is one task.
+        let task = |step| match step {
+            Step::Each(drafts) => drafts.into_iter().next().flatten().map(|draft| (draft.job, draft.access)),
+            Step::Shared(_) => None,
+        };
+        let tasks = split.steps.into_iter().filter_map(task).collect();
+        compiled.push(Compiled { op: op.clone(), blocks, tasks });
+        scratch.resize_with(scratch.len().max(needed.lens.len()), Vec::new);
+        for (own, len) in scratch.iter_mut().zip(needed.lens).filter(|(own, len)| own.len() < *len) {
+            own.resize(len, 0.0);
+        }
+        compiled.len() - 1
+    });
+    &compiled[at].tasks
 }
 
 /// Some rows of a product; the bits do not depend on how it is cut.
@@ -206,29 +244,29 @@ impl Backend for HostBackend {
         let out = op.access().writes[0];
         let Some(handle) = blocks.get(out.buffer.0) else { return Err(unknown(&self.name)) };
         let Some(block) = self.blocks.get_mut(&handle.block) else { return Err(unknown(&self.name)) };
-        let (mut block, mut scratch) = (mem::take(block), mem::take(&mut self.scratch));
+        let (mut block, mut workers) = (mem::take(block), mem::take(&mut self.workers));
         let (m, threads) = match op.product() {
-            Some([m, k, n]) if m * k * n >= SHARED_PRODUCT => (m, scratch.len().min(m)),
+            Some([m, k, n]) if m * k * n >= SHARED_PRODUCT => (m, workers.len().min(m)),
             _ => (1, 1),
         };
         let done = match block.get_mut(out.offset..out.end()) {
             None => Err(misfit(&self.name, "an op that reaches beyond its result")),
-            Some(to) if threads <= 1 => self.part(op, blocks, to, &mut scratch[0]),
+            Some(to) if threads <= 1 => self.part(op, blocks, to, &mut workers[0]),
             Some(to) => std::thread::scope(|scope| {
                 let (rows, width) = (m.div_ceil(threads), to.len() / m);
-                let parts = to.chunks_mut(rows * width).zip(&mut scratch).enumerate();
+                let parts = to.chunks_mut(rows * width).zip(&mut workers).enumerate();
                 let started: Vec<_> = parts
-                    .map(|(i, (to, scratch))| {
+                    .map(|(i, (to, worker))| {
                         let part = rows_of(op, &(i * rows..i * rows + to.len() / width));
                         let this = &*self;
-                        scope.spawn(move || this.part(part.as_ref().unwrap_or(op), blocks, to, scratch))
+                        scope.spawn(move || this.part(part.as_ref().unwrap_or(op), blocks, to, worker))
                     })
                     .collect();
                 let lost = |_| Err(misfit(&self.name, "a product that its thread did not finish"));
                 started.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(lost))
             }),
         };
-        self.scratch = scratch;
+        self.workers = workers;
         self.blocks.insert(handle.block, block);
         done
     }

@@ -17,7 +17,10 @@ use crate::{
         Block, Clock, DeviceError, Executor, Grain, Kind, Lane, Ledger, Meters, Moved, PassKind, Purpose,
         Ran, RowReader, Store, digest,
     },
-    op::{Accumulator, BufferId, Layout, Phase, Slice, run::WorkerState},
+    op::{
+        Accumulator, BufferId, Layout, Phase, Slice,
+        run::{BoundData, Cursor, Failure, WorkerState},
+    },
     program::Programs,
     vector,
 };
@@ -58,7 +61,7 @@ pub struct CpuExecutor {
     state: Arc<RwLock<State>>,
     team: Option<Team>,
     tuner: ThreadTuner,
-    tally: WorkerState,
+    worker: WorkerState,
     layout: Layout,
     /// Rows of a step and of a validation chunk: of the global batch, and of this device.
     batch: [[usize; 2]; 2],
@@ -94,9 +97,9 @@ impl CpuExecutor {
         let tuner = ThreadTuner::new(job.threads, job.sharing);
         let Programs { layout, train, validate, .. } = job.programs;
         let batch = [[train.batch, train.rows], validate.map_or([1, 0], |p| [p.batch, p.rows])];
-        let tally = WorkerState { collective: job.collective, ..WorkerState::default() };
+        let worker = WorkerState { collective: job.collective, ..WorkerState::default() };
         let (device, memory) = (job.device, job.memory);
-        Ok(Self { device, memory, state, team, tuner, tally, layout, batch, bytes, rows_bytes: [0; 5] })
+        Ok(Self { device, memory, state, team, tuner, worker, layout, batch, bytes, rows_bytes: [0; 5] })
     }
 
     /// The state between blocks, when no thread reads it. A poisoned lock only means that a worker panicked, which the team
@@ -120,13 +123,14 @@ impl CpuExecutor {
         let position = block.position + first * batch;
         // A chunk holds only this device's rows and starts with a batch.
         let offset = (block.offset / batch + first) * own;
+        let hyper = block.hyper.get(first..first + steps).unwrap_or_default();
         self.exclusive(|state| {
             let a = &mut state.assignment;
-            (a.work, a.step) = (block.work, block.step + first as u64);
-            (a.position, a.offset, a.rows) = (position, offset, block.rows);
-            (a.steps, a.slot) = (steps, block.slot + first);
+            let (step, slot) = (block.step + first as u64, block.slot + first);
+            a.at = Cursor { step, position, offset, slot, ..a.at };
+            (a.work, a.rows, a.steps) = (block.work, block.rows, steps);
             a.hyper.clear();
-            a.hyper.extend_from_slice(block.hyper.get(first..first + steps).unwrap_or_default());
+            a.hyper.extend_from_slice(hyper);
         });
         let timed = block.work == PassKind::Train && clock.grain == Grain::Phases;
         if timed {
@@ -139,16 +143,24 @@ impl CpuExecutor {
         }
     }
 
+    fn memory_of<R>(&mut self, slice: Slice, f: impl FnOnce(&mut [f32]) -> R) -> Result<R, DeviceError> {
+        let done = self.exclusive(|state| state.arena.get_mut(slice).map(f));
+        done.ok_or_else(|| DeviceError::Unusable {
+            device: self.device.clone(),
+            why: format!("buffer {} has no place in its memory", slice.buffer.0),
+        })
+    }
+
     fn run_tasks(&mut self, together: bool, watcher: &mut impl Watcher) -> Result<(), Lost> {
-        let tally = &mut self.tally;
+        let worker = &mut self.worker;
         match self.team.as_mut().filter(|_| together) {
             None => {
                 let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-                state.walk_alone(tally, watcher)
+                state.walk_alone(worker, watcher)
             }
             Some(team) => {
                 let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-                team.run(|seat| state.walk_together(seat, tally, watcher))
+                team.run(|seat| state.walk_together(seat, worker, watcher))
             }
         }
     }
@@ -157,13 +169,6 @@ impl CpuExecutor {
         match self.memory {
             Memory::Host => Moved::Nothing,
             Memory::Separate => Moved::Bytes(bytes as u64),
-        }
-    }
-
-    /// Records the size of a buffer of rows in elements.
-    fn holds(&mut self, place: Option<usize>, numbers: usize) {
-        if let Some(bytes) = place.and_then(|place| self.rows_bytes.get_mut(place)) {
-            *bytes = (*bytes).max(4 * numbers as u64);
         }
     }
 
@@ -177,22 +182,53 @@ impl CpuExecutor {
     }
 
     /// Why the tasks ended early; they began `first` steps into their block.
-    fn lost(&mut self, step: u64, first: usize) -> DeviceError {
-        let rows =
+    fn lost(&mut self, block: &Block<'_>, first: usize) -> DeviceError {
+        let fault =
             self.exclusive(|state| state.fault.get_mut().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some(Fault { step, source, .. }) = rows {
-            return DeviceError::Rows { done: first + step, source };
-        }
         let device = self.device.clone();
-        match self.tally.fault.take() {
-            Some((step, source)) => DeviceError::Collective { device, step, source },
-            None => DeviceError::Lost { device, step },
+        let Some(Fault { step, failure, .. }) = fault else {
+            return DeviceError::Lost { device, step: block.step + 1 };
+        };
+        let done = first + step;
+        match failure {
+            Failure::Rows(source) => DeviceError::Rows { done, source },
+            Failure::Sum(source) => {
+                DeviceError::Collective { device, step: block.step + done as u64 + 1, source }
+            }
         }
     }
 
+    /// Replaces rows, of which a device with memory of its own holds a copy. `place` is that of `rows_bytes`.
+    fn hold<T: Copy>(
+        &mut self,
+        place: usize,
+        rows: &Arc<Vec<T>>,
+        slot: impl FnOnce(&mut BoundData) -> &mut Arc<Vec<T>>,
+    ) -> Result<Moved, DeviceError> {
+        let (memory, bytes) = (self.memory, size_of_val(&rows[..]));
+        let held = self.exclusive(|state| {
+            let held = slot(&mut state.bound);
+            if memory == Memory::Host {
+                *held = Arc::clone(rows);
+                return Ok(());
+            }
+            // Copied rows are not shared.
+            let mut own = Arc::try_unwrap(std::mem::take(held)).unwrap_or_default();
+            own.clear();
+            own.try_reserve_exact(rows.len())?;
+            own.extend_from_slice(rows);
+            *held = Arc::new(own);
+            Ok::<_, std::collections::TryReserveError>(())
+        });
+        let device = || self.device.clone();
+        held.map_err(|_| DeviceError::OutOfMemory { device: device(), bytes: bytes as u64 })?;
+        self.rows_bytes[place] = self.rows_bytes[place].max(bytes as u64);
+        Ok(self.moved(bytes))
+    }
+
     fn count_sums(&mut self, ledger: &mut Ledger) {
-        let (count, time) = std::mem::take(&mut self.tally.all_reduces);
-        let bytes = count * self.tally.all_reduce_bytes;
+        let (count, time) = std::mem::take(&mut self.worker.all_reduces);
+        let bytes = count * self.worker.all_reduce_bytes;
         ledger.copies(Kind::AllReduce, Purpose::Gradients, count, bytes, time);
     }
 }
@@ -200,90 +236,47 @@ impl CpuExecutor {
 impl Executor for CpuExecutor {
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
         let l = &self.layout;
-        let places = [l.train_features, l.train_targets, l.validation_features, l.validation_targets];
-        let place = places.iter().position(|p| *p == buffer);
-        let memory = self.memory;
-        let before = self.exclusive(|state| {
-            let bound = &mut state.bound;
-            let features = |store: &mut Store| match std::mem::take(store) {
-                Store::Memory(before) => before,
-                Store::File(_) => Arc::default(),
-            };
-            match place {
-                Some(0) => features(&mut bound.train.features),
-                Some(1) => std::mem::take(&mut bound.train.targets),
-                Some(2) => features(&mut bound.validation.features),
-                Some(_) => std::mem::take(&mut bound.validation.targets),
-                None => Arc::default(),
-            }
-        });
-        let own = held(memory, before, rows)
-            .map_err(|bytes| DeviceError::OutOfMemory { device: self.device.clone(), bytes })?;
-        self.exclusive(|state| {
-            let bound = &mut state.bound;
-            match place {
-                Some(0) => bound.train.features = Store::Memory(own),
-                Some(1) => bound.train.targets = own,
-                Some(2) => bound.validation.features = Store::Memory(own),
-                Some(_) => bound.validation.targets = own,
-                None => {}
-            }
-        });
-        self.holds(place, rows.len());
-        Ok(self.moved(4 * rows.len()))
+        let buffers = [l.train_features, l.train_targets, l.validation_features, l.validation_targets];
+        let Some(place) = buffers.iter().position(|b| *b == buffer) else { return Ok(Moved::Nothing) };
+        self.hold(place, rows, |bound| {
+            let part = &mut bound.parts[place / 2];
+            if place % 2 == 0 { part.features.in_memory() } else { &mut part.targets }
+        })
     }
 
     fn bind_file(&mut self, buffer: BufferId, rows: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
         if self.memory == Memory::Separate {
             return Err(DeviceError::RowsInFile);
         }
-        let (training, rows) = (buffer == self.layout.train_features, Store::File(Arc::clone(rows)));
-        self.exclusive(|state| match training {
-            true => state.bound.train.features = rows,
-            false => state.bound.validation.features = rows,
-        });
+        let validation = buffer != self.layout.train_features;
+        let rows = Store::File(Arc::clone(rows));
+        self.exclusive(|state| state.bound.parts[usize::from(validation)].features = rows);
         Ok(())
     }
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
-        let memory = self.memory;
-        let before = self.exclusive(|state| std::mem::take(&mut state.bound.order));
-        let own = held(memory, before, order)
-            .map_err(|bytes| DeviceError::OutOfMemory { device: self.device.clone(), bytes })?;
-        self.exclusive(|state| state.bound.order = own);
-        self.holds(Some(4), order.len());
-        Ok(self.moved(4 * order.len()))
+        self.hold(4, order, |bound| &mut bound.order)
     }
 
     fn write(&mut self, to: Slice, from: &[f32]) -> Result<Moved, DeviceError> {
-        self.exclusive(|state| {
-            let span = state.arena.span(to);
-            state.arena.get_mut(span).copy_from_slice(from);
-        });
+        self.memory_of(to, |to| to.copy_from_slice(from))?;
         Ok(self.moved(4 * from.len()))
     }
 
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError> {
-        self.exclusive(|state| {
-            let span = state.arena.span(from);
-            to.copy_from_slice(state.arena.get_mut(span));
-        });
+        self.memory_of(from, |from| to.copy_from_slice(from))?;
         Ok(self.moved(4 * to.len()))
     }
 
     fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError> {
-        let own = &mut self.tally.sums[usize::from(sums == Accumulator::Validation)];
+        let own = &mut self.worker.sums[sums as usize];
         to.fill(0.0);
         to.iter_mut().zip(own.iter_mut()).for_each(|(to, own)| *to = std::mem::take(own));
         Ok(self.moved(8 * to.len()))
     }
 
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
-        let digest = self.exclusive(|state| {
-            let span = state.arena.span(of);
-            digest(state.arena.get_mut(span))
-        });
-        Ok((digest, self.moved(8)))
+        Ok((self.memory_of(of, |numbers| digest(numbers))?, self.moved(8)))
     }
 
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
@@ -300,7 +293,7 @@ impl Executor for CpuExecutor {
             let result = self.part(block, first, steps, together, meters.clock, meters.ends);
             if let Err(Lost) = result {
                 self.count_sums(meters.ledger);
-                let error = self.lost(block.step + 1, first);
+                let error = self.lost(block, first);
                 if let DeviceError::Rows { done, .. } = error {
                     self.report_ends(block.work, done, [start, Instant::now()], meters);
                 }
@@ -314,30 +307,14 @@ impl Executor for CpuExecutor {
         self.report_ends(block.work, block.steps, [start, end], meters);
         let time = end - start;
         let step_time = Some(time / block.steps.max(1) as u32);
-        Ok(Ran { non_finite: self.tally.non_finite, step_time, waited: Duration::ZERO })
+        Ok(Ran { non_finite: self.worker.non_finite, step_time, waited: Duration::ZERO })
     }
 
     fn settle(&mut self, _: Purpose, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
-        Ok(Ran { non_finite: self.tally.non_finite, ..Ran::default() })
+        Ok(Ran { non_finite: self.worker.non_finite, ..Ran::default() })
     }
 
     fn bytes(&self) -> u64 {
         self.bytes + self.rows_bytes.iter().sum::<u64>()
     }
-}
-
-/// The host's rows as a device with `memory` holds them, replacing `before`.
-///
-/// # Errors
-/// The number of bytes that could not be allocated.
-fn held<T: Copy>(memory: Memory, before: Arc<Vec<T>>, rows: &Arc<Vec<T>>) -> Result<Arc<Vec<T>>, u64> {
-    if memory == Memory::Host {
-        return Ok(Arc::clone(rows));
-    }
-    // Copied rows are not shared.
-    let mut own = Arc::try_unwrap(before).unwrap_or_default();
-    own.clear();
-    own.try_reserve_exact(rows.len()).map_err(|_| size_of_val(&rows[..]) as u64)?;
-    own.extend_from_slice(rows);
-    Ok(Arc::new(own))
 }

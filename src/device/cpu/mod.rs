@@ -1,10 +1,9 @@
-//! The CPU: programs walked by one thread or a team, over one arena of memory.
+//! The CPU: one thread or a team runs programs over one arena of memory.
 
 // `unsafe` is denied to the crate but for the modules so marked.
 #[allow(unsafe_code)]
 mod arena;
 mod backend;
-mod compile;
 mod executor;
 #[allow(unsafe_code)]
 mod pool;

@@ -1,11 +1,15 @@
-//! Every turn once, in the order of its tile's passes, whoever is slow, gone, or has come by often.
+//! Every turn is taken once, in the order of its tile's passes, also if a member is slow or gone.
 
 use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::{
-    device::cpu::team::{Team, WorkerToken},
-    op::{Access, Buffer, BufferId, Layout, Role},
+    device::cpu::{
+        arena::Prover,
+        team::{Team, WorkerToken},
+    },
+    op::{Access, BufferId, Slice},
+    program::MemoryPlan,
     vector::matmul::Kernel,
 };
 
@@ -26,13 +30,11 @@ impl Shared {
 }
 
 fn shared(threads: usize) -> Shared {
-    let id = BufferId(0);
-    let layout = Layout::bare(vec![Buffer { name: "out".into(), len: ROWS * WIDTH, role: Role::Activation }]);
-    let arena = Arena::new(&layout, &[]).expect("memory");
-    let access = Access::new([], [layout.whole(id)]);
-    let idle = vec![vec![]; threads];
-    let stage = idle.into_iter().chain([vec![access]]).collect();
-    let access = arena.verify(&[stage]).expect("no conflict")[0][threads][0];
+    let mut plan = MemoryPlan::default();
+    plan.add(BufferId(1), ROWS * WIDTH);
+    let arena = Arena::new(plan).expect("memory");
+    let access = Access::new([], [Slice { buffer: BufferId(1), offset: 0, len: ROWS * WIDTH }]);
+    let access = Prover::new(&arena, false).verify(threads, &access).expect("no conflict");
     // Three blocks of terms, each a pass.
     let grid = Kernel::portable().grid([ROWS, 900, 64], true, threads);
     assert_eq!(grid.passes(), 3);

@@ -11,14 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{CpuExecutor, CpuSetup, Memory, ThreadMode, team::Team};
+use super::{CpuExecutor, CpuSetup, ThreadMode, team::Team};
 use crate::{
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind,
-        probe::{SHORT_AND_LONG, STEPS, hyper, tiny},
+        Clock, DeviceError, Grain, Ledger, Meters,
+        probe::{Probe, SHORT_AND_LONG, STEPS, tiny},
     },
     host,
-    op::{Activation, activate},
+    op::{Activation, FUNCTION, activate},
     plan::{MachineRates, Origin},
     program::Programs,
     vector::{
@@ -32,9 +32,6 @@ use crate::{
 const ROUNDS: usize = 6;
 
 const ROUND: Duration = Duration::from_millis(40);
-
-/// Operations of a hyperbolic tangent, as ops' costs count them.
-const FUNCTION: f64 = crate::op::FUNCTION as f64;
 
 /// Elements of the measured function: they stay in the L1 cache.
 const FEW: usize = 2048;
@@ -153,7 +150,7 @@ fn function() -> Repeated {
         activate(Activation::Tanh, black_box(&x), &mut y);
         black_box(&mut y);
     };
-    (Box::new(work), FUNCTION * FEW as f64)
+    (Box::new(work), (FUNCTION * FEW) as f64)
 }
 
 /// STREAM's triad over three arrays of `numbers` elements each; the amount is in bytes.
@@ -187,32 +184,11 @@ fn instruction() -> Result<(f64, f64), DeviceError> {
 
 /// Seconds of a step among many, and the extra time of a block of one step.
 fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
-    let layout = programs.layout.clone();
-    let mut executor = CpuExecutor::new(CpuSetup {
-        device: "cpu".into(),
-        memory: Memory::Host,
-        collective: None,
-        programs,
-        threads: 1,
-        seed: 0,
-        sharing: ThreadMode::Team,
-    })?;
-    executor.bind(layout.train_features, &vec![0.5; STEPS].into())?;
-    executor.bind(layout.train_targets, &vec![0.25; STEPS].into())?;
-    executor.bind_order(&(0..STEPS as u32).collect::<Vec<_>>().into())?;
-    let hyper = hyper();
+    let executor = CpuExecutor::new(CpuSetup::cpu(programs.clone(), 1, 0, ThreadMode::Team))?;
+    let mut probe = Probe::new(executor, &programs)?;
     let (mut clock, mut ledger, mut ends) = (Clock::new(Grain::Blocks), Ledger::default(), Vec::new());
+    let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
     let mut least = |steps: usize| -> Result<f64, DeviceError> {
-        let block = Block {
-            work: PassKind::Train,
-            step: 0,
-            position: 0,
-            offset: 0,
-            rows: STEPS,
-            steps,
-            hyper: &hyper[..steps],
-            slot: 0,
-        };
         // Equal numbers of steps, so that interrupts affect both equally.
         let blocks = (STEPS / steps) as u32;
         let mut least = f64::INFINITY;
@@ -220,9 +196,8 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
         while begun.elapsed() < 2 * ROUND {
             let start = Instant::now();
             for _ in 0..blocks {
-                executor
-                    .run(&block, &mut Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends })?;
-                ends.clear();
+                probe.run(steps, &mut meters)?;
+                meters.ends.clear();
             }
             least = least.min((start.elapsed() / blocks).as_secs_f64());
         }

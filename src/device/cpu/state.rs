@@ -1,15 +1,11 @@
 //! What the threads of a trial share, and one thread's way through a block of steps.
 
-use std::{
-    io,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use super::{
     arena::Arena,
-    compile::Compiler,
     pool::TileQueue,
-    stage::{Share, Stages, Task},
+    stage::{Share, Task, split, tasks},
     team::{Lost, WorkerToken},
     watch::Watcher,
 };
@@ -17,52 +13,47 @@ use crate::{
     device::{DeviceError, PassKind},
     op::{
         Hyper, Job, product,
-        run::{BoundData, Context, Cursor, WorkerState},
-        split::Scratch,
+        run::{BoundData, Context, Cursor, Failure, WorkerState},
+        split::{Scratch, Step},
     },
-    program::{Program, Programs},
+    program::{BufferId, MemoryPlan, Program, Programs},
     vector::matmul::{Kernel, Scratch as TileScratch, UpcomingRows},
 };
 
+/// A program's tasks by thread.
 struct Compiled {
     batch: usize,
     rows: usize,
     tasks: Vec<Vec<Task>>,
 }
 
-/// All programs of a trial, compiled for one number of threads: full and last of each kind of work.
-pub struct Set {
-    train: [Option<Compiled>; 2],
-    validate: [Option<Compiled>; 2],
-}
+/// All programs of a trial, compiled for one number of threads: of training and of validation, the full and the last one.
+pub struct Set([[Option<Compiled>; 2]; 2]);
 
 /// The part of a block that threads need; a copy, so that they need not borrow the host's.
-#[derive(Clone)]
 pub struct Assignment {
     pub work: PassKind,
-    pub step: u64,
-    /// First row within the epoch.
-    pub position: usize,
-    /// First row within a streamed chunk.
-    pub offset: usize,
+    /// Where its first step is.
+    pub at: Cursor,
+    /// Rows of the epoch.
     pub rows: usize,
     pub steps: usize,
-    pub slot: usize,
+    /// One per step.
     pub hyper: Vec<Hyper>,
 }
 
-/// Rows that could not be read; of several members' the first one's.
+/// Why a block ended early; where several members failed, the first one's reason.
 pub struct Fault {
     /// In which step of the assignment, from 0.
     pub step: usize,
     member: usize,
-    pub source: io::Error,
+    pub failure: Failure,
 }
 
 /// What the team shares. Threads read it while a block runs; the host writes it in between.
 pub struct State {
+    /// The products' instruction set.
     pub kernel: Kernel,
-    pub seed: u64,
     /// All memory but the data.
     pub arena: Arena,
     pub bound: BoundData,
@@ -75,91 +66,71 @@ pub struct State {
 }
 
 impl State {
-    /// Plans memory and compiles the programs for one thread and for `threads`. Both have the same results to the bit.
+    /// Takes memory and compiles the programs for one thread and for `threads`. Both have the same results to the bit.
     pub fn new(programs: &Programs, threads: usize, seed: u64) -> Result<Self, DeviceError> {
-        let kernel = Kernel::detect();
-        let layout = &programs.layout;
+        let (kernel, layout) = (Kernel::detect(), &programs.layout);
         let mut scratch = Scratch::default();
-        let [alone, together] = [1, threads].map(|threads| {
-            let compiler = Compiler { layout, threads, kernel };
-            all(programs).map(|program| Some((program?, compiler.stages(program?, &mut scratch))))
-        });
-        let arena = Arena::new(layout, &scratch.lens)
-            .ok_or_else(|| DeviceError::OutOfMemory { device: "cpu".into(), bytes: layout.arena_bytes() })?;
-        let alone = Set::new(alone, &arena)?;
-        let together = if threads > 1 { Some(Set::new(together, &arena)?) } else { None };
-        let assignment = Assignment {
-            work: PassKind::Train,
-            step: 0,
-            position: 0,
-            offset: 0,
-            rows: 0,
-            steps: 0,
-            slot: 0,
-            hyper: Vec::new(),
+        let Programs { train, train_last, validate, validate_last, .. } = programs;
+        let all = [[Some(train), train_last.as_ref()], [validate.as_ref(), validate_last.as_ref()]];
+        let mut compile = |threads| {
+            let mut compile =
+                |program| Some((program?, split(program?, layout, threads, kernel, &mut scratch)));
+            all.map(|pair| pair.map(&mut compile))
         };
-        Ok(Self {
-            kernel,
-            seed,
-            arena,
-            bound: BoundData::default(),
-            alone,
-            together,
-            assignment,
-            fault: Mutex::default(),
-        })
+        let (alone, together) = (compile(1), compile(threads));
+        let mut plan = MemoryPlan::new(programs);
+        plan.add(layout.log, layout.buffers.get(layout.log.0).map_or(0, |log| log.len));
+        (layout.buffers.len()..).zip(scratch.lens).for_each(|(id, len)| plan.add(BufferId(id), len));
+        let bytes = 4 * plan.elements() as u64;
+        let arena =
+            Arena::new(plan).ok_or_else(|| DeviceError::OutOfMemory { device: "cpu".into(), bytes })?;
+        let alone = Set::new(alone, 1, &arena)?;
+        let together = if threads > 1 { Some(Set::new(together, threads, &arena)?) } else { None };
+        let at = Cursor { seed, ..Cursor::default() };
+        let assignment = Assignment { work: PassKind::Train, at, rows: 0, steps: 0, hyper: Vec::new() };
+        let (bound, fault) = (BoundData::default(), Mutex::default());
+        Ok(Self { kernel, arena, bound, alone, together, assignment, fault })
     }
+
     /// One thread's way through the whole of a block, with the state to itself.
-    pub fn walk_alone(&mut self, tally: &mut WorkerState, watcher: &mut impl Watcher) -> Result<(), Lost> {
+    pub fn walk_alone(&mut self, worker: &mut WorkerState, watcher: &mut impl Watcher) -> Result<(), Lost> {
         let set = &self.alone;
         // SAFETY: `&mut self` excludes every other thread, and the set's tasks were verified by this arena.
-        unsafe { self.run_tasks(set, None, tally, watcher) }
+        unsafe { self.run_tasks(set, None, worker, watcher) }
     }
 
     /// One member's way through its share of a block.
     pub fn walk_together(
         &self,
         seat: WorkerToken<'_>,
-        tally: &mut WorkerState,
+        worker: &mut WorkerState,
         watcher: &mut impl Watcher,
     ) -> Result<(), Lost> {
         let Some(set) = &self.together else { return Ok(()) };
         // SAFETY: the set was verified by this arena for as many members as the team has, and the seat, which is spent
         // here, is the only one of its member in this run of the team. A state has one team, which shares it behind a
         // lock: while a member reads it nobody has it alone.
-        unsafe { self.run_tasks(set, Some(&seat), tally, watcher) }
+        unsafe { self.run_tasks(set, Some(&seat), worker, watcher) }
     }
 
     /// # Safety
-    /// Of all that walk this state at the same time, each has another seat of the team for which the set was compiled; it
-    /// has none where it walks alone, a set for one.
+    /// Threads that run tasks of this state at the same time each have another token of the team for which the set was
+    /// compiled. Without a token the caller is alone, and the set was compiled for one thread.
     unsafe fn run_tasks(
         &self,
         set: &Set,
         seat: Option<&WorkerToken<'_>>,
-        tally: &mut WorkerState,
+        worker: &mut WorkerState,
         watcher: &mut impl Watcher,
     ) -> Result<(), Lost> {
         let member = seat.map_or(0, WorkerToken::member);
-        let a = &self.assignment;
-        let [full, last] = match a.work {
-            PassKind::Train => &set.train,
-            PassKind::Validate => &set.validate,
-        };
-        let Some(full) = full else { return Ok(()) };
-        let at = Cursor {
-            seed: self.seed,
-            step: a.step,
-            position: a.position,
-            offset: a.offset,
-            slot: a.slot,
-            hyper: Hyper::default(),
-        };
-        let mut context = Context { kernel: self.kernel, bound: &self.bound, at };
-        for step in 0..a.steps {
-            let left = a.rows - context.at.position;
+        let Assignment { work, at, rows, steps, ref hyper } = self.assignment;
+        let [Some(full), last] = &set.0[work as usize] else { return Ok(()) };
+        let mut context = Context { kernel: self.kernel, bound: &self.bound, at, worker };
+        for step in 0..steps {
+            let left = rows - context.at.position;
             let program = if left >= full.batch { full } else { last.as_ref().unwrap_or(full) };
-            if let Some(hyper) = a.hyper.get(step) {
+            if let Some(hyper) = hyper.get(step) {
                 context.at.hyper = *hyper;
             }
             watcher.begin_step();
@@ -183,16 +154,13 @@ impl State {
                 // SAFETY: the task was verified by this arena for this member, which has just met the others before its
                 // stage if it has to, and drops the slices with the next line. Steps are parted by barriers, too: each
                 // begins with one.
-                let slices = unsafe { access.borrow(&self.arena) };
-                if let Err(e) = job.run(slices, &context, tally) {
+                job.run(unsafe { access.borrow(&self.arena) }, &mut context);
+                if let Some(failure) = context.worker.failure.take() {
                     // Fetching is the first that a step does, and the others wait for it before they change a parameter.
                     let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
                     if fault.as_ref().is_none_or(|other| member < other.member) {
-                        *fault = Some(Fault { step, member, source: e });
+                        *fault = Some(Fault { step, member, failure });
                     }
-                    return Err(Lost);
-                }
-                if matches!(job, Job::AllReduce(_)) && tally.fault.is_some() {
                     return Err(Lost);
                 }
             }
@@ -206,21 +174,24 @@ impl State {
     }
 }
 
-fn all(programs: &Programs) -> [Option<&Program>; 4] {
-    let Programs { train, train_last, validate, validate_last, .. } = programs;
-    [Some(train), train_last.as_ref(), validate.as_ref(), validate_last.as_ref()]
-}
+type Steps<'a> = (&'a Program, Vec<Step>);
 
 impl Set {
-    fn new(programs: [Option<(&Program, Stages)>; 4], arena: &Arena) -> Result<Self, DeviceError> {
-        let prove = |program: Option<(&Program, Stages)>| {
-            let Some((program, stages)) = program else { return Ok(None) };
-            let tasks = stages.tasks(arena);
-            let tasks = tasks.map_err(|conflict| DeviceError::Schedule { conflict: conflict.to_string() })?;
-            Ok(Some(Compiled { batch: program.batch, rows: program.rows, tasks }))
-        };
-        let [train, train_last, validate, validate_last] = programs.map(prove);
-        Ok(Self { train: [train?, train_last?], validate: [validate?, validate_last?] })
+    fn new(
+        programs: [[Option<Steps<'_>>; 2]; 2],
+        threads: usize,
+        arena: &Arena,
+    ) -> Result<Self, DeviceError> {
+        let mut set = Self([[None, None], [None, None]]);
+        for (pass, (compiled, programs)) in set.0.iter_mut().zip(programs).enumerate() {
+            for (compiled, program) in compiled.iter_mut().zip(programs) {
+                let Some((program, steps)) = program else { continue };
+                let tasks = tasks(steps, threads, arena, pass == PassKind::Validate as usize)
+                    .map_err(|conflict| DeviceError::Schedule { conflict })?;
+                *compiled = Some(Compiled { batch: program.batch, rows: program.rows, tasks });
+            }
+        }
+        Ok(set)
     }
 }
 

@@ -89,14 +89,14 @@ pub struct ThreadTuner {
     threads: usize,
     sharing: ThreadMode,
     turn: bool,
-    train: Selection,
-    validate: Selection,
+    /// By kind of pass.
+    selections: [Selection; 2],
 }
 
 impl ThreadTuner {
     /// `threads` is the team's size; 1 means no team.
     pub fn new(threads: usize, sharing: ThreadMode) -> Self {
-        Self { threads, sharing, turn: false, train: Selection::default(), validate: Selection::default() }
+        Self { threads, sharing, turn: false, selections: Default::default() }
     }
 
     /// Whether the team runs next, and how many of `steps` steps until the next call.
@@ -111,7 +111,7 @@ impl ThreadTuner {
             ThreadMode::Adaptive => {}
         }
         let threads = self.threads;
-        let choice = self.selection(work);
+        let choice = &mut self.selections[work as usize];
         let Some(seconds) = choice.seconds(threads) else { return (true, steps) };
         let is_team = is_team(seconds);
         let part = steps.div_ceil(PROBE_DIVISOR).max(SHORTEST_PROBE).min(steps);
@@ -122,7 +122,7 @@ impl ThreadTuner {
 
     pub fn took(&mut self, work: PassKind, together: bool, steps: usize, time: Duration) {
         let threads = self.threads;
-        let choice = self.selection(work);
+        let choice = &mut self.selections[work as usize];
         let seen = &mut choice.seen[usize::from(together)];
         if choice.trying {
             // Measurements of an earlier probe are out of date.
@@ -140,13 +140,6 @@ impl ThreadTuner {
                 (2 * choice.interval).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
             };
             choice.trying = false;
-        }
-    }
-
-    fn selection(&mut self, work: PassKind) -> &mut Selection {
-        match work {
-            PassKind::Train => &mut self.train,
-            PassKind::Validate => &mut self.validate,
         }
     }
 }

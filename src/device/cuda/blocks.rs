@@ -24,9 +24,9 @@ impl CudaExecutor {
         }
         let trains = block.work == PassKind::Train;
         match &mut self.validate {
-            Some(validate) if !trains => validate.loaded_engine(&self.gpu)?,
-            _ => self.train.loaded_engine(&self.gpu)?,
-        };
+            Some(validate) if !trains => validate.load(&self.gpu)?,
+            _ => self.train.load(&self.gpu)?,
+        }
         let loaded = if trains { &self.train } else { self.validate.as_ref().unwrap_or(&self.train) };
         let batch = usize::try_from(loaded.full.rows).unwrap_or(1).max(1);
         let own = u64::try_from(loaded.full.own_rows).unwrap_or(0);
@@ -62,16 +62,13 @@ impl CudaExecutor {
         meters.ledger.copy(Kind::HostToDevice, Purpose::Parameters, bytes, start.elapsed());
         // Only the last step may have fewer rows.
         let whole = (block.rows.saturating_sub(position) / batch).min(steps);
-        let last = loaded.last.as_ref().filter(|_| whole < steps);
         let phases = if self.train.engine == Engine::Launch && (trains || loaded.full.reduces()) {
             self.launch_marked(block, whole, whole < steps, first, meters.ledger)?
         } else {
-            let loaded_engine = loaded.loaded_engine.as_ref();
-            loaded_engine
-                .map_or(Ok(()), |loaded_engine| loaded_engine.queue(&self.gpu, &loaded.full, whole, last))?;
+            loaded.queue(&self.gpu, whole, whole < steps)?;
             Vec::new()
         };
-        if trains && self.gpu.queues_sums() {
+        if trains && self.gpu.sums.is_some() {
             // Only the device knows their times.
             let bytes = (steps * 4 * self.reduced) as u64;
             meters.ledger.queued(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes);
@@ -89,8 +86,8 @@ impl CudaExecutor {
         first: usize,
         ledger: &mut Ledger,
     ) -> Result<Vec<Phase>, DeviceError> {
-        let loaded = match (block.work, &self.validate) {
-            (PassKind::Validate, Some(validate)) => validate,
+        let loaded = match &self.validate {
+            Some(validate) if block.work == PassKind::Validate => validate,
             _ => &self.train,
         };
         let mut phases = Vec::new();

@@ -82,7 +82,7 @@ fn moved(bytes: usize, wait: Duration) -> Moved {
 
 impl Executor for CudaExecutor {
     fn warm_up(&mut self) -> Result<(), DeviceError> {
-        if self.gpu.others.is_none() {
+        if self.gpu.nccl().is_none() {
             return Ok(());
         }
         let _inside = self.enter()?;
@@ -90,9 +90,9 @@ impl Executor for CudaExecutor {
         // that.
         self.train.sum_zeros(&self.gpu)?;
         self.progress.in_flight.anchor(&self.gpu, "connecting the GPUs")?;
-        self.train.loaded_engine(&self.gpu)?;
+        self.train.load(&self.gpu)?;
         if let Some(validate) = &mut self.validate {
-            validate.loaded_engine(&self.gpu)?;
+            validate.load(&self.gpu)?;
         }
         Ok(())
     }

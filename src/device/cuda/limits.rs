@@ -1,10 +1,20 @@
 //! What a GPU reports to the plan before anything was measured on it.
 
-use super::ffi::Gpu;
-use crate::plan::GpuLimits;
+use super::{MOST_PEERS, ffi::Gpu};
+use crate::{op::MOST_COUNTED, plan::GpuLimits};
 
 /// Shared memory that the persistent kernel needs beside the job's own (kernels/interpret.cu).
 const INTERPRETER_BYTES: u64 = 12 << 10;
+
+/// Memory of any job: tables of counters and rates, and up to 32 MiB that cuBLASLt works in.
+const FIXED_BYTES: u64 = 40 << 20;
+
+/// Bytes that the peer kernel sums at most, by the number of GPUs: every GPU reads all that the others have, so large sums
+/// are faster by parts. vLLM (csrc/custom_all_reduce.cuh) takes its one-stage kernel below these sizes.
+const PEER_BYTES: [u64; MOST_PEERS + 1] = {
+    let (four, more) = (512 << 10, 256 << 10);
+    [four, four, four, four, four, more, more, more, more]
+};
 
 /// Typical seconds of an instruction beside its work: in the persistent block a few hundred cycles with the barrier behind
 /// it; in a grid its barrier, reported as 0.7 to 2 µs; as a node of a graph 1.3 µs between dependent kernels, as reported
@@ -27,12 +37,13 @@ impl Gpu {
     pub fn limits(&self, queued_sums: bool) -> GpuLimits {
         let clock_hz = u64::from(self.clock_khz) * 1000;
         GpuLimits {
-            capability: self.capability,
             multiprocessors: self.multiprocessors,
             shared_bytes: self.job_shared_bytes(),
-            l2_bytes: u64::from(self.cache_bytes),
+            fixed_bytes: FIXED_BYTES,
+            most_elements: MOST_COUNTED,
             cooperative: self.cooperative,
             queued_sums,
+            peer_bytes: &PEER_BYTES,
             multiprocessor_flops_per_s: 2.0 * FMA_PER_CLOCK * clock_hz.max(1) as f64,
             instruction_s: INSTRUCTION_S,
             product_shares: PRODUCT_SHARES,

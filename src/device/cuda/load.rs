@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     all_reduce::{GradientReducer, HostAllReduce},
-    engines::{GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, Steps},
+    engines::{GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, QueuedSums, Steps},
     executor::CudaExecutor,
     ffi::{Context, Gpu},
     launch::HangTimeout,
@@ -77,8 +77,8 @@ impl Loader<'_> {
             self.gpu.stream.fill(arena.at, 0, arena.bytes)?;
         }
         for loaded in [Some(&mut train), validate.as_mut()].into_iter().flatten() {
-            if !loaded.full.reduces() || self.gpu.peers.is_some() {
-                loaded.loaded_engine(self.gpu)?;
+            if !loaded.full.reduces() || self.gpu.peers().is_some() {
+                loaded.load(self.gpu)?;
             }
         }
         Ok((train, validate))
@@ -99,8 +99,8 @@ impl CudaExecutor {
         let mut sums = None;
         match way {
             GradientReducer::Alone => {}
-            GradientReducer::Peers(ranks) => gpu.peers = Some(*ranks),
-            GradientReducer::Nccl(ranks) => gpu.others = Some(ranks),
+            GradientReducer::Peers(ranks) => gpu.sums = Some(QueuedSums::Peers(ranks)),
+            GradientReducer::Nccl(ranks) => gpu.sums = Some(QueuedSums::Nccl(ranks)),
             GradientReducer::Host(collective) => {
                 sums = Some(HostAllReduce::new(&context, collective, reduced)?);
             }

@@ -7,13 +7,11 @@
 //! | `memory` | memory of the device and of the host, what goes to the device and what comes back |
 //! | `launch` | kernels, streams, graphs; every wait of the host, and for how long |
 //! | `all_reduce` | sums over the devices of a run |
-//! | `abi` | programs as records that kernels read |
 //! | `engines` | the four ways to run steps |
 //! | `measure` | a GPU's speeds, measured, and what it did when, for a trace |
 //! | `backend` | a GPU's memory and kernels below tensors |
 //! | `load`, `blocks`, `progress`, `executor` | all of it behind the [`Executor`](super::Executor) of every device |
 
-mod abi;
 mod all_reduce;
 mod backend;
 mod blocks;
@@ -27,6 +25,7 @@ mod measure;
 mod memory;
 mod progress;
 
+use all_reduce::MOST_PEERS;
 pub use all_reduce::{Communicator, GradientReducer, PeerAllReduce, connect, reaches};
 pub(crate) use backend::CudaBackend;
 pub use executor::CudaExecutor;

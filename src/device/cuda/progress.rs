@@ -17,7 +17,7 @@ pub struct Progress {
     pub timeline: Timeline,
     /// Seconds of the validation that is under way.
     validation_s: Option<f64>,
-    /// Of the last block, until it is reported.
+    /// The last block's, until it is reported.
     pub step_time: Option<Duration>,
     /// How long the host has waited for steps since the last report.
     pub waited: Duration,
@@ -104,21 +104,20 @@ impl Progress {
         purpose: Purpose,
         meters: &mut Meters<'_>,
     ) -> Result<(), DeviceError> {
-        if gpu.context.is_given_up() {
-            let finished = self.in_flight.finished()?;
-            finished.iter().for_each(|done| self.learn(done, gpu, meters));
-            return Ok(());
-        }
+        let given_up = gpu.context.is_given_up();
         // Where nothing was read, as under `off`, steps may still run.
-        if self.in_flight.unfinished()?.is_some() {
+        if !given_up && self.in_flight.unfinished()?.is_some() {
             let start = Instant::now();
             self.in_flight.wait(gpu)?;
             let wait = start.elapsed();
             meters.ledger.sync(purpose, wait);
             self.waited += wait;
         }
-        let all = self.in_flight.all()?;
-        all.iter().for_each(|done| self.learn(done, gpu, meters));
+        let finished = self.in_flight.finished()?;
+        finished.iter().for_each(|done| self.learn(done, gpu, meters));
+        if given_up {
+            return Ok(());
+        }
         // A whole validation is one sample, as it is by the host's clock.
         if let Some(seconds) = self.validation_s.take() {
             meters.clock.record_device(Phase::Validation, Duration::from_secs_f64(seconds), 1);

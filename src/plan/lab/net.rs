@@ -5,14 +5,16 @@ use super::{
     tensors::{Made, Tour},
 };
 use crate::{
+    plan::DeviceId,
     program::{Activate, Activation, Add, InputGradient, LayerNorm, Parameter, Slice},
     spec::{
-        Layer, Problem,
+        self, DeviceName, Layer, Problem,
         lab::{Net, Start, Step},
     },
 };
 
 impl Tour<'_> {
+    #[allow(clippy::too_many_lines, reason = "a check per operand, then an op per layer")]
     pub(super) fn net(&mut self, index: usize, step: &Step, net: &Net) -> Option<(Action, Made)> {
         let key = format!("tensors.step.{index}.net");
         let mut now = *self.made.get(&net.input)?;
@@ -37,26 +39,11 @@ impl Tour<'_> {
                 self.problems.push(problem.hint("leave `in_features` out: it is inferred"));
             }
             let outputs = layer.outputs(width);
-            let mut own: Vec<Slice> = Vec::new();
-            for parameter in layer.parameters(width) {
-                let name = format!("{i}.{}", parameter.name);
-                let turned: Vec<usize> = parameter.shape.iter().rev().copied().collect();
-                if let Start::Parameters(file) = &net.start {
-                    let key = format!("{key}.parameters");
-                    let stored = self.stored(file, &name, &key)?;
-                    if stored != turned {
-                        let message = format!("`{name}` has the shape {stored:?}, the net's has {turned:?}");
-                        self.problems.push(Problem::at_key(key, message));
-                        return None;
-                    }
-                }
-                let made = self.put(asked, device, turned, &key)?;
-                self.made.insert(format!("{}.{name}", step.name.as_deref().unwrap_or_default()), made);
-                own.push(self.slice(made.value));
-                let (shape, constant) = (parameter.shape, parameter.constant);
-                let parameter = Parameter { name, shape, offset: 0, constant };
-                parameters.push(NetParameter { value: made.value, parameter, inputs: width });
-            }
+            let place = (asked, device);
+            let learned = self.learned(step, net, (i, layer.parameters(width)), place, &key)?;
+            let own: Vec<Slice> = learned.iter().map(|(value, _)| self.slice(*value)).collect();
+            let parameter = |(value, parameter)| NetParameter { value, parameter, inputs: width };
+            parameters.extend(learned.into_iter().map(parameter));
             let x = self.slice(now.value);
             let mut output = |tour: &mut Self| -> Option<Slice> {
                 now = tour.put(asked, device, vec![rows, outputs], &key)?;
@@ -85,5 +72,34 @@ impl Tour<'_> {
             width = outputs;
         }
         Some((Action::Net { parameters, start: net.start.clone(), ops }, now))
+    }
+
+    /// The values of a layer's parameters; their shapes are checked where a file holds them.
+    fn learned(
+        &mut self,
+        step: &Step,
+        net: &Net,
+        (layer, parameters): (usize, Vec<spec::Parameter>),
+        (asked, device): (DeviceName, DeviceId),
+        key: &str,
+    ) -> Option<Vec<(usize, Parameter)>> {
+        let mut learned = Vec::new();
+        for spec::Parameter { name, shape, constant } in parameters {
+            let name = format!("{layer}.{name}");
+            let turned: Vec<usize> = shape.iter().rev().copied().collect();
+            if let Start::Parameters(file) = &net.start {
+                let key = format!("{key}.parameters");
+                let stored = self.stored(file, &name, &key)?;
+                if stored != turned {
+                    let message = format!("`{name}` has the shape {stored:?}, the net's has {turned:?}");
+                    self.problems.push(Problem::at_key(key, message));
+                    return None;
+                }
+            }
+            let made = self.put(asked, device, turned, key)?;
+            self.made.insert(format!("{}.{name}", step.name.as_deref().unwrap_or_default()), made);
+            learned.push((made.value, Parameter { name, shape, offset: 0, constant }));
+        }
+        Some(learned)
     }
 }

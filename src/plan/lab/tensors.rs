@@ -144,6 +144,7 @@ impl Tour<'_> {
     }
 
     /// What a step does and makes; `None` where it cannot work, which has been reported.
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind of step")]
     fn lower(&mut self, index: usize, step: &Step) -> Option<(Action, Option<Made>)> {
         let key = format!("tensors.step.{index}.{}", step.op.name());
         let (asked, device) = step.device.map_or(self.first, |name| (name, self.find(name)));
@@ -176,49 +177,54 @@ impl Tour<'_> {
                 let (of, cell) = (self.slice(source.value), self.slice(made.value));
                 (Action::Compute(vec![SquareSum { of, cell, root: true }.into()]), made)
             }
-            StepOp::Add(names) => {
-                let (a, b) = (*self.made.get(&names[0])?, *self.made.get(&names[1])?);
-                let shape = self.values[a.value].shape.clone();
-                if shape != self.values[b.value].shape {
-                    return self.misfit(names, [a, b], &key, "added", "the shapes must be equal");
-                }
-                let made = self.put_beside(a, shape, &key)?;
-                let [a, b, y] = [a, b, made].map(|made| self.slice(made.value));
-                (Action::Compute(vec![Add { a, b, y }.into()]), made)
-            }
-            StepOp::Matmul(names) => {
-                let (a, b) = (*self.made.get(&names[0])?, *self.made.get(&names[1])?);
-                let (rows, inputs, outputs) = match [a, b].map(|made| &self.values[made.value].shape[..]) {
-                    [[m, k], [l, n]] if k == l => (*m, *k, *n),
-                    _ => {
-                        let rule = "they must be [m, k] and [k, n]";
-                        return self.misfit(names, [a, b], &key, "multiplied", rule);
-                    }
-                };
-                let made = self.put_beside(a, vec![rows, outputs], &key)?;
-                let [x, weight, y] = [a, b, made].map(|made| self.slice(made.value));
-                (Action::Compute(vec![product([x, weight, y], [rows, inputs, outputs])]), made)
-            }
+            StepOp::Add(names) | StepOp::Matmul(names) => self.pair(&step.op, names, &key)?,
             StepOp::Net(net) => self.net(index, step, net)?,
             StepOp::Save(save) => {
-                let tensors: Vec<(String, usize)> = match &save.what {
-                    Saved::Tensors(names) => {
-                        let value = |name: &String| Some((name.clone(), self.made.get(name)?.value));
-                        names.iter().filter_map(value).collect()
-                    }
-                    Saved::Net(name) => {
-                        let prefix = format!("{name}.");
-                        let own = |(key, made): (&String, &Made)| {
-                            Some((key.strip_prefix(&prefix)?.to_owned(), made.value))
-                        };
-                        self.made.iter().filter_map(own).collect()
-                    }
-                };
+                let tensors = self.named(&save.what);
                 self.saved.insert(save.file.clone(), tensors.clone());
                 return Some((Action::Save(save.file.clone(), tensors), None));
             }
         };
         Some((action, Some(made)))
+    }
+
+    /// The sum or the product of two values.
+    fn pair(&mut self, op: &StepOp, names: &[String; 2], key: &str) -> Option<(Action, Made)> {
+        let (a, b) = (*self.made.get(&names[0])?, *self.made.get(&names[1])?);
+        let shapes = [a, b].map(|made| self.values[made.value].shape.clone());
+        let (made, lowered) = match (op, &shapes[0][..], &shapes[1][..]) {
+            (StepOp::Matmul(_), &[rows, inputs], &[height, outputs]) if inputs == height => {
+                let made = self.put_beside(a, vec![rows, outputs], key)?;
+                let [x, weight, y] = [a, b, made].map(|made| self.slice(made.value));
+                (made, product([x, weight, y], [rows, inputs, outputs]))
+            }
+            (StepOp::Matmul(_), ..) => {
+                return self.misfit(names, [a, b], key, "multiplied", "they must be [m, k] and [k, n]");
+            }
+            (_, x, y) if x == y => {
+                let made = self.put_beside(a, x.to_vec(), key)?;
+                let [a, b, y] = [a, b, made].map(|made| self.slice(made.value));
+                (made, Add { a, b, y }.into())
+            }
+            _ => return self.misfit(names, [a, b], key, "added", "the shapes must be equal"),
+        };
+        Some((Action::Compute(vec![lowered]), made))
+    }
+
+    /// What is saved, each value under its name.
+    fn named(&self, what: &Saved) -> Vec<(String, usize)> {
+        match what {
+            Saved::Tensors(names) => {
+                let value = |name: &String| Some((name.clone(), self.made.get(name)?.value));
+                names.iter().filter_map(value).collect()
+            }
+            Saved::Net(name) => {
+                let prefix = format!("{name}.");
+                let own =
+                    |(key, made): (&String, &Made)| Some((key.strip_prefix(&prefix)?.to_owned(), made.value));
+                self.made.iter().filter_map(own).collect()
+            }
+        }
     }
 
     /// Where a name of the spec is on this machine.

@@ -2,7 +2,7 @@
 
 use super::{Builder, LossParts};
 use crate::{
-    program::{Accumulate, Accumulator, Clip, LogAppend, Mean, Norm, Phase, Slice, Update, Watch},
+    program::{Accumulator, Clip, Log, LogTarget, Mean, Norm, Phase, Slice, Update},
     spec::{Metric, Policy},
 };
 
@@ -49,11 +49,11 @@ impl Builder<'_> {
 
     pub(super) fn log(&mut self, rows: usize) {
         let cells = Slice { len: self.l.layout.log_width, ..self.cell(0) };
-        let (log, cell) = (self.l.layout.log, self.cell(0));
-        match self.o.policy {
-            Policy::Immediate | Policy::Buffered => self.l.push(LogAppend { cells, log }, Phase::Log),
-            Policy::PerEpoch => self.l.push(Accumulate { cells, rows, sums: Accumulator::Epoch }, Phase::Log),
-            Policy::Off => self.l.push(Watch { cell }, Phase::Log),
-        }
+        let log = match self.o.policy {
+            Policy::Immediate | Policy::Buffered => Log { cells, to: LogTarget::Row(self.l.layout.log) },
+            Policy::PerEpoch => Log { cells, to: LogTarget::Sums { rows, sums: Accumulator::Epoch } },
+            Policy::Off => Log { cells: self.cell(0), to: LogTarget::Flag },
+        };
+        self.l.push(log, Phase::Log);
     }
 }

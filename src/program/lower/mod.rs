@@ -1,8 +1,8 @@
 //! Lowering: a Sequential, its loss and its optimizer become the programs of a trial.
 //!
 //! The backward pass is laid out so that all gradients of activations come first, then all gradients of parameters:
-//! the first kind needs only its own rows, the second needs all of them, so that a team of threads that share rows
-//! meets but once in between.
+//! the first kind needs only its own rows, the second needs all of them, so a team of threads that share rows needs only
+//! one barrier in between.
 
 mod finish;
 mod forward;
@@ -12,8 +12,8 @@ use std::ops::Range;
 use forward::LossParts;
 
 use super::{
-    Accumulate, Accumulator, AllReduce, Backward, Buffer, BufferId, Layout, Lowering, Mean, Op, Parameter,
-    Phase, Program, Programs, Role, Slice, UpdateRule, Zero, aligned,
+    Accumulator, AllReduce, Backward, Buffer, BufferId, Layout, Log, LogTarget, Lowering, Mean, Op,
+    Parameter, Phase, Program, Programs, Role, Slice, UpdateRule, Zero, aligned,
 };
 use crate::spec::{self, Layer, Loss, Metric, Policy};
 
@@ -175,7 +175,8 @@ impl<'a> Builder<'a> {
             cells.len = 2;
             self.l.push(Mean { of: hits, cell: self.cell(9), scale: 1.0 }, Phase::Log);
         }
-        self.l.push(Accumulate { cells, rows: 1, sums: Accumulator::Validation }, Phase::Log);
+        let to = LogTarget::Sums { rows: 1, sums: Accumulator::Validation };
+        self.l.push(Log { cells, to }, Phase::Log);
         self.end(batch)
     }
 
@@ -206,7 +207,7 @@ impl<'a> Builder<'a> {
             self.norm_before_update();
         }
         self.update();
-        // All devices have the same numbers then: the first one keeps them.
+        // All devices hold equal cells here; the first one logs them.
         if self.o.shard.rank == 0 {
             self.log(batch);
         }

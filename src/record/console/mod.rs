@@ -61,15 +61,6 @@ pub(crate) struct ConsoleOptions {
     /// later; a run of its own ends with a table on standard output.
     pub trial: Option<usize>,
     pub warned: Warned,
-    /// Takes rows of products and copies, for the table at the end.
-    pub table: Arc<Mutex<LabTable>>,
-}
-
-impl ConsoleOptions {
-    /// The table so far.
-    pub fn take_table(&self) -> LabTable {
-        std::mem::take(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 /// The sink that prints.
@@ -78,6 +69,8 @@ pub(crate) struct Console {
     folder: PathBuf,
     begun: Instant,
     header: Option<Box<Header>>,
+    /// Rows of products and copies.
+    table: LabTable,
     best: Option<closing::Best>,
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
@@ -105,6 +98,7 @@ impl Console {
             folder: folder.to_owned(),
             begun,
             header: None,
+            table: LabTable::default(),
             best: None,
             out,
             err,
@@ -164,7 +158,7 @@ impl Console {
         } else if quiet {
             self.waiting.push_str(&format!("{}\n", self.folder.display()));
         } else if header.lab.is_some() {
-            let table = self.options.take_table();
+            let table = std::mem::take(&mut self.table);
             self.waiting.push_str(&closing::lab(&header, outcome, (table, wall_s), &self.folder, color));
         } else {
             self.waiting.push_str(&closing::table(&header, outcome, self.best, wall_s, &self.folder, color));
@@ -199,9 +193,7 @@ impl Sink for Console {
                     self.print_line(message);
                 }
             }
-            Event::Product(_) | Event::Together(_) | Event::Copy(_) => {
-                self.options.table.lock().unwrap_or_else(PoisonError::into_inner).take(event);
-            }
+            Event::Product(_) | Event::Together(_) | Event::Copy(_) => self.table.take(event),
             Event::Step(row) if self.options.verbosity > Verbosity::Quiet => {
                 self.waiting.push_str(&step_in_words(row));
             }

@@ -28,14 +28,7 @@ impl Write for Broken {
 }
 
 fn options(verbosity: Verbosity, trial: Option<usize>) -> ConsoleOptions {
-    ConsoleOptions {
-        verbosity,
-        terminal: false,
-        color: false,
-        trial,
-        warned: Warned::default(),
-        table: Arc::default(),
-    }
+    ConsoleOptions { verbosity, terminal: false, color: false, trial, warned: Warned::default() }
 }
 
 fn printed(options: ConsoleOptions, events: &[Event]) -> String {

@@ -2,8 +2,8 @@
 
 mod table;
 
-pub use table::LabTable;
 pub(super) use table::step_in_words;
+pub use table::{LabTable, VIRTUAL};
 
 use super::{RecordError, RunDir, Sink, lines::Lines, row_file::RowFile};
 use crate::{

@@ -11,12 +11,12 @@ use crate::{
     units,
 };
 
-/// Said below figures of virtual devices.
-const VIRTUAL: &str =
+/// Stands below figures of virtual devices.
+pub const VIRTUAL: &str =
     "virtual devices share the host's processor and memory: their times say nothing of GPUs";
 
 /// Rows that share a header.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Default)]
 pub struct LabTable {
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -80,28 +80,6 @@ impl LabTable {
             self.notes.extend(any_virtual.then(|| VIRTUAL.to_owned()));
             self.notes.extend(messages::of_build(build).map(|words| format!("build {words}")));
         }
-    }
-
-    /// Puts a trial's axes before every row, and its name before every note.
-    pub fn of_trial(mut self, trial: usize, axes: &[(String, String)]) -> Self {
-        let names = ["trial".to_owned()].into_iter().chain(axes.iter().map(|(key, _)| key.clone()));
-        self.columns.splice(0..0, names);
-        for row in &mut self.rows {
-            let values = [trial.to_string()].into_iter().chain(axes.iter().map(|(_, value)| value.clone()));
-            row.splice(0..0, values);
-        }
-        self.words += 1 + axes.len();
-        self.notes.iter_mut().for_each(|note| *note = format!("trial {trial}, {note}"));
-        self
-    }
-
-    /// Adds the rows of another trial.
-    pub fn extend(&mut self, other: Self) {
-        if self.columns.len() <= 1 + self.words {
-            (self.columns, self.words) = (other.columns, other.words);
-        }
-        self.rows.extend(other.rows);
-        self.notes.extend(other.notes);
     }
 
     fn head(&mut self, words: usize, columns: &[&str]) {

@@ -38,12 +38,10 @@ impl DeviceGroup {
         Ok(Self { alone, workers: Workers::new(ranks, abort, limit)? })
     }
 
-    /// How many devices there are.
     pub fn size(&self) -> usize {
         self.names().len()
     }
 
-    /// Their names, in order.
     pub fn names(&self) -> Vec<String> {
         let alone = self.alone.iter().map(|rank| rank.device.name());
         alone.chain(self.workers.names()).map(str::to_owned).collect()

@@ -3,11 +3,11 @@
 use runner::{
     device::PassKind,
     program::{
-        Accumulate, Accumulator, Activate, ActivateBackward, Activation, Adam, Add, BiasGradient, BufferId,
-        Clip, Dropout, DropoutBackward, Gather, Hyper, InputGradient, Instruction, LayerNorm,
-        LayerNormBackward, LayerNormGradient, Linear, LogAppend, Loss, LossKind, Mean, Norm, Op, Phase,
-        Program, Programs, Rmsprop, RowSource, Sgd, Slice, SquareSum, Update, UpdateRule, Watch,
-        WeightGradient, Zero, reference::Memory,
+        Accumulator, Activate, ActivateBackward, Activation, Adam, Add, BiasGradient, BufferId, Clip,
+        Dropout, DropoutBackward, Gather, Hyper, InputGradient, Instruction, LayerNorm, LayerNormBackward,
+        LayerNormGradient, Linear, Log, LogTarget, Loss, LossKind, Mean, Norm, Op, Phase, Program, Programs,
+        Rmsprop, RowSource, Sgd, Slice, SquareSum, Update, UpdateRule, WeightGradient, Zero,
+        reference::Memory,
     },
 };
 
@@ -220,9 +220,9 @@ impl Suite {
 
     pub fn log(&mut self, rows: usize) {
         let cells = self.random(2);
-        self.push(LogAppend { cells, log: BufferId(6) });
-        self.push(Accumulate { cells, rows, sums: Accumulator::Epoch });
-        self.push(Watch { cell: Slice { len: 1, ..cells } });
+        self.push(Log { cells, to: LogTarget::Row(BufferId(6)) });
+        self.push(Log { cells, to: LogTarget::Sums { rows, sums: Accumulator::Epoch } });
+        self.push(Log { cells: Slice { len: 1, ..cells }, to: LogTarget::Flag });
     }
 
     /// Checks products; rounding adds up over the longest sum.

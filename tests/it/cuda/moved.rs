@@ -44,7 +44,12 @@ fn gpus_move_what_was_predicted_to_the_byte_and_their_counters() {
 
 /// A GPU that takes every engine.
 fn gpu() -> Gpu {
-    let limits =
-        GpuLimits { multiprocessors: 2, shared_bytes: 1 << 18, cooperative: true, ..GpuLimits::default() };
+    let limits = GpuLimits {
+        multiprocessors: 2,
+        shared_bytes: 1 << 18,
+        most_elements: usize::MAX,
+        cooperative: true,
+        ..GpuLimits::default()
+    };
     Gpu { is_virtual: false, limits, ..Gpu::virtual_of(1 << 40) }
 }

@@ -85,6 +85,13 @@ fn words(line: &str) -> Vec<Word> {
         // The model's figures are those of the instruction set.
         return Vec::new();
     }
+    if let Some((product, figures)) = line.rsplit_once(']')
+        && product.contains("] x [")
+        && figures.split_whitespace().all(|figure| figure.parse::<f64>().is_ok())
+    {
+        // Speeds of a product, a column per trial.
+        return product.split_whitespace().map(|word| Word::Exact(word.to_owned())).collect();
+    }
     let mut found: Vec<Word> = Vec::new();
     for word in line.split_whitespace() {
         let bare = word.trim_end_matches([',', ';', ':']);
@@ -143,6 +150,8 @@ fn lines_are_compared_by_what_they_say() {
     assert!(!same("validation loss  0.1", "validation loss  0.2"));
     assert!(same("  64  off  92.4 ms  75.9 to 95.0 ms  10.8 k", "  64  off  1.5 s  626 ms to 4.6 s  665.3"));
     assert!(!same("  64  off  92.4 ms  75.9 to 95.0 ms", "  1  off  92.4 ms  75.9 to 95.0 ms"));
+    assert!(same("  cpu  [2, 2] x [2, 2]  52.77", "  cpu  [2, 2] x [2, 2]  4.562"));
+    assert!(!same("  cpu  [2, 2] x [2, 2]  52.77", "  cpu  [2, 3] x [3, 2]  52.77"));
     assert!(same("folder  runs/a/20270115T080000Z-0123abcd", "folder runs/a/20280115T080000Z-ffffffff"));
     assert!(!same("folder  runs/a/20270115T080000Z-0123abcd", "folder runs/b/20270115T080000Z-0123abcd"));
 }

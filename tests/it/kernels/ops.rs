@@ -1,6 +1,6 @@
 //! Every op by itself in every engine, at sizes around those of warps and tiles.
 
-use runner::program::{Accumulate, Op, Precision, Slice, Watch};
+use runner::program::{Accumulator, Log, LogTarget, Op, Precision, Slice};
 
 use super::{
     driver::{Driver, Order},
@@ -192,7 +192,7 @@ fn losses_that_are_not_finite_are_flagged() {
             let mut suite = Suite::new();
             let cells = suite.bench.holding(vec![loss, 2.0]);
             let cell = Slice { len: 1, ..cells };
-            suite.ops = vec![Watch { cell }.into()];
+            suite.ops = vec![Log { cells: cell, to: LogTarget::Flag }.into()];
             let (program, _) = suite.reference(1);
             let mut machine = Machine::new(driver, &suite.bench);
             machine.at.step = 41;
@@ -201,14 +201,14 @@ fn losses_that_are_not_finite_are_flagged() {
             assert_eq!(machine.non_finite(), 42, "the first step, counted from 1");
 
             // The epoch's sums take the loss that raises the flag, and nothing after it.
-            suite.ops = vec![Accumulate { cells, rows: 3, sums: runner::program::Accumulator::Epoch }.into()];
+            let sums = |sums| Op::from(Log { cells, to: LogTarget::Sums { rows: 3, sums } });
+            suite.ops = vec![sums(Accumulator::Epoch)];
             let (program, _) = suite.reference(1);
             let mut machine = Machine::new(driver, &suite.bench);
             machine.run(engine, &program, 2, &[HYPER; 2]);
             assert_eq!(machine.sums()[1], 6.0, "{engine:?}");
             assert_eq!(machine.non_finite(), 1, "{engine:?}");
-            suite.ops =
-                vec![Accumulate { cells, rows: 3, sums: runner::program::Accumulator::Validation }.into()];
+            suite.ops = vec![sums(Accumulator::Validation)];
             let (program, _) = suite.reference(1);
             let mut machine = Machine::new(driver, &suite.bench);
             machine.run(engine, &program, 2, &[HYPER; 2]);

@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::compile;
 use super::vector::Vector;
+use super::{compile, hints};
 
 compile!(#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi2")] __m512, 16, 8, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
 
@@ -32,11 +32,7 @@ impl Vector for __m512 {
     unsafe fn stream(self, to: *mut f32) {
         unsafe { _mm512_stream_ps(to, self) }
     }
-    #[inline(always)]
-    fn fence() {
-        // SAFETY: part of SSE, which every x86-64 has.
-        unsafe { _mm_sfence() }
-    }
+    hints!();
     #[inline(always)]
     unsafe fn load_some(from: *const f32, mask: __mmask16) -> Self {
         unsafe { _mm512_maskz_loadu_ps(mask, from) }
@@ -64,26 +60,6 @@ impl Vector for __m512 {
     #[inline(always)]
     unsafe fn sum(self) -> f32 {
         unsafe { _mm512_reduce_add_ps(self) }
-    }
-    // The assembly is empty: the pointer is passed through, not read.
-    #[allow(clippy::pointers_in_nomem_asm_block)]
-    #[inline(always)]
-    fn opaque(mut pointer: *const f32) -> *const f32 {
-        // SAFETY: no instruction.
-        unsafe {
-            std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags))
-        };
-        pointer
-    }
-    #[inline(always)]
-    fn prefetch_far(at: *const f32) {
-        // SAFETY: a prefetch of an address that is not mapped does nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
-    }
-    #[inline(always)]
-    fn prefetch(at: *const f32) {
-        // SAFETY: a prefetch of an address that is not mapped does nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self) {

@@ -111,6 +111,40 @@ macro_rules! compile {
 }
 use compile;
 
+/// What all x86-64 vectors do alike, none of which computes anything.
+#[cfg(target_arch = "x86_64")]
+macro_rules! hints {
+    () => {
+        #[inline(always)]
+        fn fence() {
+            // SAFETY: part of SSE, which every x86-64 has.
+            unsafe { _mm_sfence() }
+        }
+        // The assembly is empty: the pointer is passed through, not read.
+        #[allow(clippy::pointers_in_nomem_asm_block)]
+        #[inline(always)]
+        fn opaque(mut pointer: *const f32) -> *const f32 {
+            // SAFETY: no instruction.
+            unsafe {
+                std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags))
+            };
+            pointer
+        }
+        #[inline(always)]
+        fn prefetch_far(at: *const f32) {
+            // SAFETY: a prefetch of an address that is not mapped does nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+        }
+        #[inline(always)]
+        fn prefetch(at: *const f32) {
+            // SAFETY: a prefetch of an address that is not mapped does nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+use hints;
+
 /// The vector instructions in use. Values exist only for instructions that this machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InstructionSet(Set);

@@ -202,6 +202,7 @@ macro_rules! for_rows {
 ///
 /// # Safety
 /// As for [`tiles`]; `rhs` and `out` are at the tile's first column.
+#[allow(clippy::too_many_lines, reason = "one register tile: its sums live in registers from load to store")]
 #[inline(always)]
 unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, const PART: bool>(
     s: &Strip<'_>,

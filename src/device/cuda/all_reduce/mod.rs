@@ -8,4 +8,4 @@ mod peer;
 pub use access::reaches;
 pub use communicator::{Communicator, Lost};
 pub use host_all_reduce::{GradientReducer, HostAllReduce};
-pub use peer::{PeerAllReduce, connect};
+pub use peer::{MOST_PEERS, PeerAllReduce, connect};

@@ -21,12 +21,14 @@ use crate::{
         DeviceError,
         cuda::{
             ffi::{Context, Gpu},
-            launch::{Kernels, Shape, Stream, argument, launch},
-            memory::{DeviceMemory, Pinned, Plain},
+            launch::{Kernels, Shape, Stream, arguments, launch},
+            memory::{DeviceMemory, Pinned},
         },
     },
-    plan::MOST_PEERS,
 };
+
+/// GPUs that the kernel serves at most.
+pub const MOST_PEERS: usize = 8;
 
 const THREADS: u32 = 256;
 /// Blocks of a sum at most: some 36 are best, with twice the threads, by vLLM's search (csrc/custom_all_reduce.cuh).
@@ -34,7 +36,7 @@ const MOST_BLOCKS: usize = 32;
 /// `STOPPED` of kernels/peer.cu.
 const STOPPED: u64 = 0xff;
 const WORD: usize = size_of::<u64>();
-/// Words before the numbers: of each block its own calls, then those of every rank's.
+/// Words before the elements: each block's own calls, then those of every rank.
 const WORDS: usize = MOST_BLOCKS * (1 + MOST_PEERS);
 
 /// `Peers` of kernels/peer.cu.
@@ -53,7 +55,7 @@ struct Peers {
 const _: () = assert!(size_of::<Peers>() == 160, "kernels/peer.cu has the same");
 
 // SAFETY: whole numbers, without a gap between them.
-unsafe impl Plain for Peers {}
+unsafe impl bytemuck::NoUninit for Peers {}
 
 struct Peer {
     context: Arc<Context>,
@@ -227,19 +229,12 @@ impl PeerAllReduce {
             let why = format!("a sum of {elements} numbers finds no room for more than {}", self.shared.room);
             return Err(DeviceError::Unusable { device: context.name.clone(), why });
         }
-        let (mut at, mut elements, mut table, mut run) = (at, elements as u64, table.at, run);
-        let mut limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        let mut arguments = [
-            argument(&mut at),
-            argument(&mut elements),
-            argument(&mut table),
-            argument(&mut run),
-            argument(&mut limit_ns),
-        ];
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let arguments = arguments![at, elements as u64, table.at, run, limit_ns];
         let shape = Shape { blocks: self.shared.blocks, threads: THREADS, shared_bytes: 0, together: true };
-        // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the numbers, and what the table names lives as
+        // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the elements, and what the table names lives as
         // long as this does.
-        unsafe { launch(context, stream, self.kernels.peer_sum, shape, &mut arguments, "peer_sum") }
+        unsafe { launch(context, stream, self.kernels.peer_sum, shape, arguments, "peer_sum") }
     }
 
     pub(crate) fn limit(&self) -> Duration {

@@ -6,13 +6,14 @@ use std::ffi::c_void;
 use cudarc::driver::sys::CUfunction;
 
 use super::{
-    gpu_context::GpuContext,
+    gpu_context::{GpuContext, QueuedSums},
+    loaded::Loaded,
     steps::{Launch, LaunchKind, Steps},
 };
 use crate::{
     device::{
         DeviceError,
-        cuda::launch::{Graph, Shape, argument, launch},
+        cuda::launch::{Graph, Shape, arguments, launch},
     },
     op::{Record, RunRecord},
     plan,
@@ -40,28 +41,28 @@ impl GpuContext {
             }
             LaunchKind::AllReduce { at, len } => {
                 let at = self.arena.at + 4 * at;
-                if let Some(peers) = &self.peers {
-                    return peers.all_reduce(&self.stream, at, *len, self.run.at);
+                match &self.sums {
+                    Some(QueuedSums::Peers(peers)) => peers.all_reduce(&self.stream, at, *len, self.run.at),
+                    Some(QueuedSums::Nccl(nccl)) => nccl
+                        .all_reduce(&self.stream, at, *len)
+                        .map_err(|lost| self.lost(lost, "queuing a sum over GPUs".into())),
+                    None => Ok(()),
                 }
-                let Some(others) = &self.others else { return Ok(()) };
-                let queued = others.all_reduce(&self.stream, at, *len);
-                queued.map_err(|lost| self.lost(lost, "queuing a sum over GPUs".into()))
             }
         }
     }
 
     fn kernel(&self, record: Record, shape: Shape) -> Result<(), DeviceError> {
-        let (kind, mut record, mut arena, mut run) = (record.kind(), record, self.arena.at, self.run.at);
-        let mut arguments = [argument(&mut record), argument(&mut arena), argument(&mut run)];
+        let (kind, arena, run) = (record.kind(), self.arena.at, self.run.at);
+        let function = self.kernels.get(kind);
         // SAFETY: (Op, float*, Run*); the record's offsets lie within the arena.
-        unsafe { self.launch(self.kernels.get(kind), shape, &mut arguments, kind.kernel()) }
+        unsafe { self.launch(function, shape, arguments![record, arena, run], kind.kernel()) }
     }
 
     pub fn advance(&self, steps: &Steps) -> Result<(), DeviceError> {
-        let (mut run, mut rows, mut own_rows) = (self.run.at, steps.rows, steps.own_rows);
-        let mut arguments = [argument(&mut run), argument(&mut rows), argument(&mut own_rows)];
+        let arguments = arguments![self.run.at, steps.rows, steps.own_rows];
         // SAFETY: (Run*, int, int).
-        unsafe { self.launch(self.kernels.advance, Shape::WARP, &mut arguments, "advance") }
+        unsafe { self.launch(self.kernels.advance, Shape::WARP, arguments, "advance") }
     }
 
     /// Runs `count` steps in one block, which keeps `elements` of the arena in shared memory.
@@ -73,41 +74,21 @@ impl GpuContext {
         elements: usize,
     ) -> Result<(), DeviceError> {
         let shape = Shape { threads, shared_bytes: 4 * elements as u32, ..Shape::WARP };
-        let (mut records, mut ops, mut arena) = (steps.records.at, steps.count, self.arena.at);
-        let (mut elements, mut run, mut count) = (elements as i32, self.run.at, count as i32);
-        let (mut rows, mut own) = (steps.rows, steps.own_rows);
-        let mut arguments = [
-            argument(&mut records),
-            argument(&mut ops),
-            argument(&mut arena),
-            argument(&mut elements),
-            argument(&mut run),
-            argument(&mut count),
-            argument(&mut rows),
-            argument(&mut own),
-        ];
+        let Steps { records, count: ops, rows, own_rows, .. } = steps;
+        let (arena, run, count) = (self.arena.at, self.run.at, count as i32);
+        let arguments = arguments![records.at, *ops, arena, elements as i32, run, count, *rows, *own_rows];
         // SAFETY: (const Op*, int, float*, int, Run*, int, int, int).
-        unsafe { self.launch(self.kernels.interpret, shape, &mut arguments, "interpret") }
+        unsafe { self.launch(self.kernels.interpret, shape, arguments, "interpret") }
     }
 
     /// Runs `count` steps in a cooperative grid.
     fn interpret_grid(&self, steps: &Steps, count: usize, blocks: u32) -> Result<(), DeviceError> {
         let shape = Shape { blocks, threads: GRID_THREADS, shared_bytes: 0, together: true };
-        let (mut records, mut ops, mut arena) = (steps.records.at, steps.count, self.arena.at);
-        let (mut run, mut barrier, mut count) = (self.run.at, self.barrier.at, count as i32);
-        let (mut rows, mut own) = (steps.rows, steps.own_rows);
-        let mut arguments = [
-            argument(&mut records),
-            argument(&mut ops),
-            argument(&mut arena),
-            argument(&mut run),
-            argument(&mut barrier),
-            argument(&mut count),
-            argument(&mut rows),
-            argument(&mut own),
-        ];
+        let Steps { records, count: ops, rows, own_rows, .. } = steps;
+        let (arena, run, barrier) = (self.arena.at, self.run.at, self.barrier.at);
+        let arguments = arguments![records.at, *ops, arena, run, barrier, count as i32, *rows, *own_rows];
         // SAFETY: (const Op*, int, float*, Run*, unsigned*, int, int, int).
-        unsafe { self.launch(self.kernels.interpret_grid, shape, &mut arguments, "interpret_grid") }
+        unsafe { self.launch(self.kernels.interpret_grid, shape, arguments, "interpret_grid") }
     }
 
     /// Queues a kernel.
@@ -131,11 +112,10 @@ impl GpuContext {
     }
 }
 
-/// An engine over the programs of one kind: training or validation.
+/// How the programs of one kind run: those of training or of validation.
 pub enum LoadedEngine {
     Persistent {
         threads: u32,
-        elements: usize,
     },
     Cooperative {
         blocks: u32,
@@ -149,20 +129,14 @@ pub enum LoadedEngine {
     Launch,
 }
 
-impl LoadedEngine {
-    /// Prepares an engine for a full program and a last one, over an arena of `elements`.
-    pub fn new(
-        engine: plan::Engine,
-        gpu: &GpuContext,
-        full: &Steps,
-        last: Option<&Steps>,
-        elements: usize,
-    ) -> Result<Self, DeviceError> {
-        let context = &gpu.context;
+impl Loaded {
+    /// Prepares the engine.
+    pub(super) fn load_engine(&self, gpu: &GpuContext) -> Result<LoadedEngine, DeviceError> {
+        let (context, engine, full) = (&gpu.context, self.engine, &self.full);
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
-        let queued = gpu.queues_sums() && engine == plan::Engine::Graph;
+        let queued = gpu.sums.is_some() && engine == plan::Engine::Graph;
         if full.reduces() && engine != plan::Engine::Launch && !queued {
-            let way = if gpu.queues_sums() { "" } else { " through the host" };
+            let way = if gpu.sums.is_some() { "" } else { " through the host" };
             return Err(unusable(format!(
                 "sums over devices{way} cannot be part of the engine `{}`; set `devices.engine = \"launch\"`",
                 engine.name()
@@ -170,8 +144,7 @@ impl LoadedEngine {
         }
         match engine {
             plan::Engine::Persistent => {
-                let bytes = 4 * elements as u64;
-                let room = context.gpu.job_shared_bytes();
+                let (bytes, room) = (4 * self.elements as u64, context.gpu.job_shared_bytes());
                 if bytes > room {
                     return Err(unusable(format!(
                         "the engine `persistent` keeps {bytes} bytes of this job in shared memory, and a block has \
@@ -183,7 +156,7 @@ impl LoadedEngine {
                 // SAFETY: the kernel belongs to a module of this context, which is current; the attribute is a number.
                 let status = unsafe { set(gpu.kernels.interpret, MOST_DYNAMIC_SHARED, room as i32) };
                 context.check(status, || format!("giving `interpret` {room} bytes of shared memory"))?;
-                Ok(Self::Persistent { threads: interpreter_threads(full.widest), elements })
+                Ok(LoadedEngine::Persistent { threads: interpreter_threads(full.widest) })
             }
             plan::Engine::Cooperative => {
                 if !context.gpu.cooperative {
@@ -195,57 +168,36 @@ impl LoadedEngine {
                 // Blocks without work only make the barrier slower.
                 let useful = full.widest.div_ceil(u64::from(GRID_THREADS));
                 let blocks = useful.min(at_once).clamp(1, MOST_BLOCKS) as u32;
-                Ok(Self::Cooperative { blocks })
+                Ok(LoadedEngine::Cooperative { blocks })
             }
             plan::Engine::Graph => {
                 let capture = |steps: &Steps, count: usize| {
                     Graph::capture(context, &gpu.stream, || (0..count).try_for_each(|_| gpu.step(steps)))
                 };
-                Ok(Self::Graph {
-                    many: capture(full, GRAPH_STEPS)?,
-                    one: capture(full, 1)?,
-                    last: last.map(|last| capture(last, 1)).transpose()?,
-                })
+                let (many, one) = (capture(full, GRAPH_STEPS)?, capture(full, 1)?);
+                let last = self.last.as_ref().map(|last| capture(last, 1)).transpose()?;
+                Ok(LoadedEngine::Graph { many, one, last })
             }
-            _ => Ok(Self::Launch),
+            _ => Ok(LoadedEngine::Launch),
         }
     }
 
-    /// Queues `full_steps` full steps and then, perhaps, the last one.
-    pub fn queue(
-        &self,
-        gpu: &GpuContext,
-        full: &Steps,
-        full_steps: usize,
-        last: Option<&Steps>,
-    ) -> Result<(), DeviceError> {
-        match self {
-            Self::Persistent { threads, elements } => parts(full, full_steps, last)
-                .try_for_each(|(steps, count)| gpu.interpret(steps, count, *threads, *elements)),
-            Self::Cooperative { blocks } => parts(full, full_steps, last)
-                .try_for_each(|(steps, count)| gpu.interpret_grid(steps, count, *blocks)),
-            Self::Graph { many, one, last: end } => {
-                (0..full_steps / GRAPH_STEPS).try_for_each(|_| many.launch(&gpu.stream))?;
-                (0..full_steps % GRAPH_STEPS).try_for_each(|_| one.launch(&gpu.stream))?;
-                match (last, end) {
-                    (Some(_), Some(end)) => end.launch(&gpu.stream),
-                    _ => Ok(()),
-                }
-            }
-            Self::Launch => parts(full, full_steps, last)
-                .try_for_each(|(steps, count)| (0..count).try_for_each(|_| gpu.step(steps))),
+    /// Queues `count` full steps and then, perhaps, the last one. The engine is loaded.
+    pub fn queue(&self, gpu: &GpuContext, count: usize, has_last: bool) -> Result<(), DeviceError> {
+        let Some(engine) = &self.loaded_engine else { return Ok(()) };
+        if let LoadedEngine::Graph { many, one, last } = engine {
+            (0..count / GRAPH_STEPS).try_for_each(|_| many.launch(&gpu.stream))?;
+            (0..count % GRAPH_STEPS).try_for_each(|_| one.launch(&gpu.stream))?;
+            return last.iter().filter(|_| has_last).try_for_each(|last| last.launch(&gpu.stream));
         }
+        let last = self.last.as_ref().filter(|_| has_last).map(|last| (last, 1));
+        let full = (count > 0).then_some((&self.full, count));
+        full.into_iter().chain(last).try_for_each(|(steps, count)| match engine {
+            LoadedEngine::Persistent { threads } => gpu.interpret(steps, count, *threads, self.elements),
+            LoadedEngine::Cooperative { blocks } => gpu.interpret_grid(steps, count, *blocks),
+            _ => (0..count).try_for_each(|_| gpu.step(steps)),
+        })
     }
-}
-
-/// A program and how often it runs.
-fn parts<'a>(
-    full: &'a Steps,
-    full_steps: usize,
-    last: Option<&'a Steps>,
-) -> impl Iterator<Item = (&'a Steps, usize)> {
-    let full = (full_steps > 0).then_some((full, full_steps));
-    full.into_iter().chain(last.map(|last| (last, 1)))
 }
 
 /// Threads of the persistent block: about four elements of the widest instruction per thread, since more threads make

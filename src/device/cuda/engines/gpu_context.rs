@@ -19,11 +19,16 @@ use crate::{
     op::{Hyper, PARTIALS, RunRecord},
 };
 
+pub enum QueuedSums {
+    Nccl(Communicator),
+    /// By our kernel.
+    Peers(Box<PeerAllReduce>),
+}
+
 /// Fields are dropped in this order: each before what it uses.
 pub struct GpuContext {
-    pub others: Option<Communicator>,
-    /// Sums over GPUs by our kernel; `others`: by NCCL.
-    pub peers: Option<PeerAllReduce>,
+    /// Sums over GPUs that are queued like kernels.
+    pub sums: Option<QueuedSums>,
     pub stream: Stream,
     /// Parameters and what steps make.
     pub arena: DeviceMemory,
@@ -48,8 +53,7 @@ impl GpuContext {
         let stream = Stream::new(&context)?;
         let zeros = |bytes, what| zeros(&context, &stream, bytes, what);
         Ok(Self {
-            others: None,
-            peers: None,
+            sums: None,
             arena: zeros(arena_bytes, "parameters and activations")?,
             run: zeros(size_of::<RunRecord>() + most_steps * size_of::<Hyper>(), "learning rates")?,
             barrier: zeros(2 * size_of::<u32>(), "the barrier of a grid")?,
@@ -70,17 +74,26 @@ impl GpuContext {
     /// Bytes of its memory that belong to the job.
     pub fn bytes(&self) -> usize {
         let own = self.arena.bytes + self.run.bytes + self.partial.bytes;
-        own + self.peers.as_ref().map_or(0, PeerAllReduce::bytes)
+        own + self.peers().map_or(0, PeerAllReduce::bytes)
     }
 
     /// Fails if a sum by the peer kernel was given up.
     pub fn check_peers(&self) -> Result<(), DeviceError> {
-        self.peers.as_ref().map_or(Ok(()), PeerAllReduce::fault)
+        self.peers().map_or(Ok(()), PeerAllReduce::fault)
     }
 
-    /// Whether sums over devices are queued like kernels.
-    pub fn queues_sums(&self) -> bool {
-        self.others.is_some() || self.peers.is_some()
+    pub fn nccl(&self) -> Option<&Communicator> {
+        match &self.sums {
+            Some(QueuedSums::Nccl(nccl)) => Some(nccl),
+            _ => None,
+        }
+    }
+
+    pub fn peers(&self) -> Option<&PeerAllReduce> {
+        match &self.sums {
+            Some(QueuedSums::Peers(peers)) => Some(peers),
+            _ => None,
+        }
     }
 
     /// Records that a block was queued, with its worst-case seconds.
@@ -91,8 +104,12 @@ impl GpuContext {
 
     /// How long queued work may take. A wait for other GPUs has a limit of its own, after which it ends or is ended.
     fn limit(&self) -> Duration {
-        let sums = self.others.as_ref().map(Communicator::limit);
-        self.hang_timeout.limit() + sums.or(self.peers.as_ref().map(PeerAllReduce::limit)).unwrap_or_default()
+        let sums = match &self.sums {
+            Some(QueuedSums::Nccl(nccl)) => nccl.limit(),
+            Some(QueuedSums::Peers(peers)) => peers.limit(),
+            None => Duration::ZERO,
+        };
+        self.hang_timeout.limit() + sums
     }
 
     /// Waits for an event, with sleeps in between: the host only keeps the queue short. Returns the time that took;
@@ -116,9 +133,15 @@ impl GpuContext {
         doing: &impl Fn() -> String,
     ) -> Result<Duration, DeviceError> {
         let wait = Wait { context: &self.context, eager, limit: self.limit(), step: self.step };
-        let still = |waited| match &self.others {
-            Some(others) => others.under_way(waited).map(drop).map_err(|lost| self.lost(lost, doing())),
-            None => self.peers_still_there(waited),
+        let still = |waited| match &self.sums {
+            Some(QueuedSums::Nccl(nccl)) => {
+                nccl.under_way(waited).map(drop).map_err(|lost| self.lost(lost, doing()))
+            }
+            // The peer kernel returns when it is stopped; other work of the GPU may still hang.
+            Some(QueuedSums::Peers(peers)) if peers.ended() && waited > GRACE => {
+                Err(self.lost(Lost::Ended, String::new()))
+            }
+            _ => Ok(()),
         };
         let waited = wait.until(happened, still, doing)?;
         self.together(doing).and_then(|()| self.check_peers()).map(|()| waited)
@@ -136,16 +159,8 @@ impl GpuContext {
 
     /// Fails if the sums over GPUs were ended: results since then are undefined.
     pub fn together(&self, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
-        match &self.others {
-            Some(others) if others.ended() => Err(self.lost(Lost::Ended, doing())),
-            _ => Ok(()),
-        }
-    }
-
-    /// The peer kernel returns when it is stopped; other work of the GPU may still hang.
-    fn peers_still_there(&self, waited: Duration) -> Result<(), DeviceError> {
-        match &self.peers {
-            Some(peers) if peers.ended() && waited > GRACE => Err(self.lost(Lost::Ended, String::new())),
+        match self.nccl() {
+            Some(nccl) if nccl.ended() => Err(self.lost(Lost::Ended, doing())),
             _ => Ok(()),
         }
     }
@@ -173,8 +188,8 @@ impl GpuContext {
             if self.ask(PACING, || stream.is_done(doing), &doing).is_ok() {
                 continue;
             }
-            if let Some(others) = &self.others {
-                others.abort();
+            if let Some(nccl) = self.nccl() {
+                nccl.abort();
             }
             let ended = || self.context.is_given_up() || !matches!(stream.is_done(doing), Ok(false));
             if !soon(ended) {
@@ -189,8 +204,8 @@ impl GpuContext {
     /// After sums over GPUs were ended, waits until NCCL has released the streams. It may in turn wait until no graph
     /// holds a sum.
     pub fn leave_others(&self) {
-        if let Some(others) = self.others.as_ref().filter(|others| others.ended())
-            && !within(others.limit(), || others.is_over())
+        if let Some(nccl) = self.nccl().filter(|nccl| nccl.ended())
+            && !within(nccl.limit(), || nccl.is_over())
         {
             self.context.give_up();
         }

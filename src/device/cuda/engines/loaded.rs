@@ -31,12 +31,12 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    pub fn loaded_engine(&mut self, gpu: &GpuContext) -> Result<&LoadedEngine, DeviceError> {
-        let (engine, full, last) = (self.engine, &self.full, self.last.as_ref());
-        Ok(match &mut self.loaded_engine {
-            Some(loaded) => loaded,
-            empty => empty.insert(LoadedEngine::new(engine, gpu, full, last, self.elements)?),
-        })
+    /// Loads the engine, unless it is.
+    pub fn load(&mut self, gpu: &GpuContext) -> Result<(), DeviceError> {
+        if self.loaded_engine.is_none() {
+            self.loaded_engine = Some(self.load_engine(gpu)?);
+        }
+        Ok(())
     }
 
     /// The largest number of steps in a block.

@@ -6,7 +6,7 @@ mod loaded;
 mod product;
 mod steps;
 
-pub use gpu_context::GpuContext;
+pub use gpu_context::{GpuContext, QueuedSums};
 pub use loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS};
 pub use product::Products;
 pub use steps::{LaunchKind, Steps};

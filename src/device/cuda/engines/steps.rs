@@ -8,7 +8,6 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            abi::bytes_of,
             launch::{Shape, shape},
             memory::{DeviceMemory, Staging},
         },
@@ -101,9 +100,8 @@ impl Steps {
             };
             launches.push(Launch { phase, work });
         }
-        let bytes = bytes_of(&records);
-        let memory = DeviceMemory::new(context, bytes.len(), "the records of a program")?;
-        staging.upload(gpu, memory.at, bytes)?;
+        let memory = DeviceMemory::new(context, size_of_val(&records[..]), "the records of a program")?;
+        staging.upload(gpu, memory.at, &records)?;
         Ok(Self {
             rows: rows(program.batch)?,
             own_rows: rows(program.rows)?,
@@ -130,7 +128,7 @@ fn too_large(n: usize) -> String {
     )
 }
 
-/// Numbers that an instruction makes.
+/// Elements that an instruction writes.
 fn elements(r: &Record) -> u64 {
     r.product(r.rows, r.inputs).max(r.product(r.rows, r.outputs)).max(r.product(r.n, 1))
 }

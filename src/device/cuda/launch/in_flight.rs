@@ -13,7 +13,7 @@ use super::stream::{Event, Stream};
 use crate::{
     device::{
         DeviceError,
-        cuda::{abi::bytes_of, engines::GpuContext, ffi::Context, memory::Pinned},
+        cuda::{engines::GpuContext, ffi::Context, memory::Pinned},
     },
     op::{Hyper, Phase, RunRecord},
     units,
@@ -110,10 +110,9 @@ impl InFlightQueue {
         hyper: &[Hyper],
     ) -> Result<u64, DeviceError> {
         let place = &mut self.places[self.next];
-        let (head, table) = (bytes_of(std::slice::from_ref(&run)), bytes_of(hyper));
-        place.staging.write(0, head);
-        place.staging.write(head.len(), table);
-        let bytes = head.len() + table.len();
+        place.staging.write(0, &[run]);
+        place.staging.write(size_of_val(&run), hyper);
+        let bytes = size_of_val(&run) + size_of_val(hyper);
         stream.upload(to, &place.staging, 0, bytes)?;
         place.begin.record(stream)?;
         Ok(bytes as u64)
@@ -166,15 +165,6 @@ impl InFlightQueue {
             }
             None => Ok(()),
         }
-    }
-
-    /// All blocks, in order; all must be done.
-    pub fn all(&mut self) -> Result<Vec<Done>, DeviceError> {
-        let mut done = Vec::new();
-        for i in 0..PLACES {
-            done.extend(self.take((self.next + i) % PLACES)?);
-        }
-        Ok(done)
     }
 
     /// The blocks that are done, in order.

@@ -79,6 +79,13 @@ pub unsafe fn launch(
     context.check(status, || format!("launching the kernel `{name}`"))
 }
 
+/// Pointers to copies of a kernel's arguments. The copies live as long as the array: casts extend the life of what they
+/// borrow, as a call would not.
+macro_rules! arguments {
+    ($($value:expr),* $(,)?) => { &mut [$(&mut { $value } as *mut _ as *mut std::ffi::c_void),*] };
+}
+pub(in crate::device::cuda) use arguments;
+
 pub fn argument<T>(value: &mut T) -> *mut c_void {
     ptr::from_mut(value).cast()
 }

@@ -13,6 +13,7 @@ pub use graph::Graph;
 pub use hang_timeout::HangTimeout;
 pub use heartbeat::{CallGuard, Heartbeat, Watch};
 pub use in_flight::{Done, InFlightQueue, Queued};
+pub(in crate::device::cuda) use kernel::arguments;
 pub use kernel::{Shape, argument, is_large_product, launch, shape};
 pub use kernels::Kernels;
 pub use stream::{Event, Stream};

@@ -52,10 +52,9 @@ impl Stream {
 
     /// Copies pinned memory to the device; it must not change before this is done.
     pub fn upload(&self, to: u64, from: &Pinned, offset: usize, bytes: usize) -> Result<(), DeviceError> {
-        let Some(from) = from.pointer(offset, bytes).filter(|_| bytes > 0) else { return Ok(()) };
-        // SAFETY: the range lies within the allocation; the caller owns as many bytes at `to`.
-        let status = unsafe { (self.context.driver.cuMemcpyHtoDAsync_v2)(to, from, bytes, self.handle) };
-        self.context.check(status, || format!("copying {bytes} bytes to it"))
+        let Some(from) = from.pointer(offset, bytes) else { return Ok(()) };
+        // SAFETY: the range lies within the allocation.
+        unsafe { self.copy_in(to, from, bytes) }
     }
 
     /// Copies any memory to the device. The driver stages memory that is not pinned, and may wait for that.
@@ -63,23 +62,26 @@ impl Stream {
     /// # Safety
     /// `from` must stay as it is until the stream was waited for.
     pub unsafe fn upload_from<T: Copy>(&self, to: u64, from: &[T]) -> Result<(), DeviceError> {
-        let bytes = size_of_val(from);
+        // SAFETY: the caller keeps the slice alive.
+        unsafe { self.copy_in(to, from.as_ptr().cast(), size_of_val(from)) }
+    }
+
+    /// # Safety
+    /// The bytes at `from` stay as they are until the stream was waited for; the caller owns as many at `to`.
+    unsafe fn copy_in(&self, to: u64, from: *const c_void, bytes: usize) -> Result<(), DeviceError> {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the caller keeps the slice alive and owns as many bytes at `to`.
-        let status = unsafe {
-            (self.context.driver.cuMemcpyHtoDAsync_v2)(to, from.as_ptr().cast(), bytes, self.handle)
-        };
+        // SAFETY: the caller's.
+        let status = unsafe { (self.context.driver.cuMemcpyHtoDAsync_v2)(to, from, bytes, self.handle) };
         self.context.check(status, || format!("copying {bytes} bytes to it"))
     }
 
     /// Copies from the device to pinned memory.
     pub fn download(&self, to: &Pinned, offset: usize, from: u64, bytes: usize) -> Result<(), DeviceError> {
         let Some(to) = to.pointer(offset, bytes).filter(|_| bytes > 0) else { return Ok(()) };
-        // SAFETY: the range lies within the allocation; the caller owns as many bytes at `from`.
-        let status = unsafe { (self.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle) };
-        self.context.check(status, || format!("copying {bytes} bytes from it"))
+        // SAFETY: the range lies within the allocation.
+        unsafe { self.copy_out(to, from, bytes) }
     }
 
     /// Copies from the device to any memory; the caller waits before it reads.
@@ -87,9 +89,14 @@ impl Stream {
     /// # Safety
     /// `to` must stay as it is until the stream was waited for.
     pub unsafe fn download_into(&self, to: &mut [f32], from: u64) -> Result<(), DeviceError> {
-        let bytes = size_of_val(to);
-        let to: *mut c_void = to.as_mut_ptr().cast();
-        // SAFETY: the caller keeps the slice alive; as many bytes are at `from`.
+        // SAFETY: the caller keeps the slice alive.
+        unsafe { self.copy_out(to.as_mut_ptr().cast(), from, size_of_val(to)) }
+    }
+
+    /// # Safety
+    /// The bytes at `to` are nobody else's until the stream was waited for; as many are at `from`.
+    unsafe fn copy_out(&self, to: *mut c_void, from: u64, bytes: usize) -> Result<(), DeviceError> {
+        // SAFETY: the caller's.
         let status = unsafe { (self.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle) };
         self.context.check(status, || format!("copying {bytes} bytes from it"))
     }

@@ -1,17 +1,17 @@
 //! The cost of an instruction in each engine, the rate of its products, and the cost of handing over a block, measured
 //! by small programs that run as training does.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use super::queue::median;
 use crate::{
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose,
+        Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose,
         cuda::{CudaExecutor, CudaSetup, Gpu, GradientReducer},
-        probe::{self, SHORT_AND_LONG, STEPS},
+        probe::{self, Probe, SHORT_AND_LONG, STEPS},
     },
     plan::Engine,
-    program::{MemoryPlan, Phase, Programs},
+    program::{MemoryPlan, Phase, Programs, Slice},
     spec::Precision,
 };
 
@@ -80,7 +80,7 @@ fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64) -> Result<f64, Dev
 
 /// The median time of a step among many, by the device's clock.
 fn step_s(gpu: &Gpu, engine: Engine, programs: Programs) -> Result<f64, DeviceError> {
-    let mut probe = Probe::new(gpu, engine, programs)?;
+    let mut probe = GpuProbe::new(gpu, engine, programs)?;
     // The first warms up.
     let mut times = Vec::with_capacity(ROUNDS);
     for round in 0..=ROUNDS {
@@ -94,7 +94,7 @@ fn step_s(gpu: &Gpu, engine: Engine, programs: Programs) -> Result<f64, DeviceEr
 
 /// The time to hand over one step and read its loss, without the step.
 fn block_s(gpu: &Gpu) -> Result<f64, DeviceError> {
-    let mut probe = Probe::new(gpu, Engine::Graph, probe::tiny(SHORT_AND_LONG[0]))?;
+    let mut probe = GpuProbe::new(gpu, Engine::Graph, probe::tiny(SHORT_AND_LONG[0]))?;
     let mut times = Vec::with_capacity(BLOCKS);
     for block in 0..=BLOCKS {
         let start = Instant::now();
@@ -107,16 +107,15 @@ fn block_s(gpu: &Gpu) -> Result<f64, DeviceError> {
     Ok(median(times))
 }
 
-struct Probe {
-    executor: CudaExecutor,
-    programs: Programs,
-    rows: usize,
+struct GpuProbe {
+    probe: Probe<CudaExecutor>,
+    log: Slice,
 }
 
-impl Probe {
+impl GpuProbe {
     fn new(gpu: &Gpu, engine: Engine, programs: Programs) -> Result<Self, DeviceError> {
-        let (rows, layout) = (STEPS * programs.train.batch, programs.layout.clone());
-        let mut executor = CudaExecutor::new(CudaSetup {
+        let log = Slice { buffer: programs.layout.log, offset: 0, len: programs.layout.log_width };
+        let executor = CudaExecutor::new(CudaSetup {
             gpu: gpu.clone(),
             programs: programs.clone(),
             engine,
@@ -124,33 +123,18 @@ impl Probe {
             seed: 0,
             way: GradientReducer::Alone,
         })?;
-        let width = programs.train.batch;
-        executor.bind(layout.train_features, &Arc::new(vec![0.5; rows * width]))?;
-        executor.bind(layout.train_targets, &Arc::new(vec![0.25; rows * width]))?;
-        executor.bind_order(&Arc::new((0..rows as u32).collect()))?;
-        Ok(Self { executor, programs, rows })
+        Ok(Self { probe: Probe::new(executor, &programs)?, log })
     }
 
     /// Runs a block as under `immediate`: reading its losses yields its times.
     fn run(&mut self, steps: usize) -> Result<Clock, DeviceError> {
-        let hyper = probe::hyper();
         let (mut clock, mut ledger, mut ends) = (Clock::new(Grain::Blocks), Ledger::default(), Vec::new());
         let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
-        let block = Block {
-            work: PassKind::Train,
-            step: 0,
-            position: 0,
-            offset: 0,
-            rows: self.rows,
-            steps,
-            hyper: &hyper[..steps],
-            slot: 0,
-        };
-        self.executor.run(&block, &mut meters)?;
-        let layout = &self.programs.layout;
-        let log = crate::program::Slice { buffer: layout.log, offset: 0, len: steps * layout.log_width };
-        self.executor.read(log, &mut vec![0.0; log.len])?;
-        self.executor.settle(Purpose::Log, &mut meters)?;
+        self.probe.run(steps, &mut meters)?;
+        let executor = &mut self.probe.executor;
+        let log = Slice { len: steps * self.log.len, ..self.log };
+        executor.read(log, &mut vec![0.0; log.len])?;
+        executor.settle(Purpose::Log, &mut meters)?;
         Ok(clock)
     }
 }

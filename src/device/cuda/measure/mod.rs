@@ -19,13 +19,16 @@ use crate::{
             memory::{DeviceMemory, Pinned},
         },
     },
-    op::{FLAG_BF16, FLAG_TF32, Kind, NONE, Record},
+    op::{FLAG_BF16, FLAG_TF32, FUNCTION, Kind, NONE, Record},
     plan::GpuRates,
 };
 use queue::Bench;
 
 pub use sums::measure as measure_sums;
 
+/// Bytes per clock of a multiprocessor's shared memory: 32 banks of four bytes (CUDA C++ programming guide, shared
+/// memory).
+const SHARED_BYTES_PER_CLOCK: f64 = 128.0;
 /// Long enough to be timed.
 const LONG_S: f64 = 1e-3;
 /// Side of the smallest product: large enough for the library.
@@ -36,12 +39,10 @@ const LEAST: usize = 1 << 19;
 /// Bytes of the largest of both.
 const MOST_BYTES: usize = 1 << 30;
 const NODES: usize = 128;
-/// Operations of a hyperbolic tangent, as `Operation::cost` counts them.
-const FUNCTION: f64 = 20.0;
 
 /// Measures a GPU, which takes some seconds.
 pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
-    let mut bench = Bench::open(gpu.clone())?;
+    let mut bench = Bench::open(gpu.clone(), None)?;
     let f32_flops_per_s = products(&mut bench, 0)?;
     // Before compute capability 8 both formats are computed as f32.
     let (tf32_flops_per_s, bf16_flops_per_s) = if gpu.capability.0 >= 8 {
@@ -53,7 +54,7 @@ pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
     let elementwise_per_s = functions(&mut bench, gpu.cache_bytes as usize)?;
     let (launch_s, node_s) = launches(&mut bench)?;
     let [h2d_bytes_per_s, d2h_bytes_per_s] = copies(&bench)?;
-    let [h2d_latency_s, d2h_latency_s] = latencies(&bench)?;
+    let [h2d_latency_s, d2h_latency_s] = copies_s(&bench, 4)?;
     let sync_s = bench.wait_s()?;
     drop(bench);
     let engines = engines::measure(gpu)?;
@@ -66,7 +67,7 @@ pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
         elementwise_per_s,
         cache_bytes_per_s: cache_bytes_per_s.max(memory_bytes_per_s),
         memory_bytes_per_s,
-        shared_bytes_per_s: GpuRates::shared_of(u64::from(gpu.clock_khz.max(1)) * 1000),
+        shared_bytes_per_s: SHARED_BYTES_PER_CLOCK * f64::from(gpu.clock_khz.max(1)) * 1000.0,
         h2d_bytes_per_s,
         d2h_bytes_per_s,
         h2d_latency_s,
@@ -137,7 +138,7 @@ fn functions(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> 
     let shape = shape(&record, bench.gpu.context.gpu.multiprocessors);
     let work = LaunchKind::Kernel { record, shape };
     let seconds = bench.seconds(|| bench.gpu.queue(&work))?;
-    Ok(FUNCTION * elements as f64 / seconds)
+    Ok((FUNCTION * elements) as f64 / seconds)
 }
 
 /// Seconds of a nearly empty kernel: behind another in a stream, and as a node of a graph.
@@ -152,33 +153,23 @@ fn launches(bench: &mut Bench) -> Result<(f64, f64), DeviceError> {
 
 /// Bytes per second from and to pinned memory.
 fn copies(bench: &Bench) -> Result<[f64; 2], DeviceError> {
-    let gpu = &bench.gpu;
-    let rate = |to_device: bool| -> Result<f64, DeviceError> {
-        let mut bytes = LEAST;
-        loop {
-            let host = Pinned::new(&gpu.context, bytes, "measuring copies")?;
-            let device = DeviceMemory::new(&gpu.context, bytes, "measuring copies")?;
-            gpu.stream.fill(device.at, 0, bytes)?;
-            let seconds = bench.seconds(|| match to_device {
-                true => gpu.stream.upload(device.at, &host, 0, bytes),
-                false => gpu.stream.download(&host, 0, device.at, bytes),
-            })?;
-            if seconds >= LONG_S || 2 * bytes > MOST_BYTES / 4 {
-                return Ok(bytes as f64 / seconds);
-            }
-            bytes *= 2;
+    let mut bytes = LEAST;
+    loop {
+        let seconds = copies_s(bench, bytes)?;
+        if seconds.iter().all(|s| *s >= LONG_S) || 2 * bytes > MOST_BYTES / 4 {
+            return Ok(seconds.map(|s| bytes as f64 / s));
         }
-    };
-    Ok([rate(true)?, rate(false)?])
+        bytes *= 2;
+    }
 }
 
-/// Seconds of a copy of four bytes from and to pinned memory.
-fn latencies(bench: &Bench) -> Result<[f64; 2], DeviceError> {
+/// Seconds of a copy from and to pinned memory.
+fn copies_s(bench: &Bench, bytes: usize) -> Result<[f64; 2], DeviceError> {
     let gpu = &bench.gpu;
-    let host = Pinned::new(&gpu.context, 4, "measuring copies")?;
-    let device = DeviceMemory::new(&gpu.context, 4, "measuring copies")?;
-    gpu.stream.fill(device.at, 0, 4)?;
-    let up = bench.seconds(|| gpu.stream.upload(device.at, &host, 0, 4))?;
-    let down = bench.seconds(|| gpu.stream.download(&host, 0, device.at, 4))?;
+    let host = Pinned::new(&gpu.context, bytes, "measuring copies")?;
+    let device = DeviceMemory::new(&gpu.context, bytes, "measuring copies")?;
+    gpu.stream.fill(device.at, 0, bytes)?;
+    let up = bench.seconds(|| gpu.stream.upload(device.at, &host, 0, bytes))?;
+    let down = bench.seconds(|| gpu.stream.download(&host, 0, device.at, bytes))?;
     Ok([up, down])
 }

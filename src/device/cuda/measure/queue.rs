@@ -6,8 +6,7 @@ use crate::{
     device::{
         DeviceError,
         cuda::{
-            all_reduce::{Communicator, PeerAllReduce},
-            engines::{GpuContext, LaunchKind},
+            engines::{GpuContext, LaunchKind, QueuedSums},
             ffi::{Context, Gpu},
             launch::{Event, shape},
             memory::{DeviceMemory, Staging},
@@ -34,26 +33,9 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn open(gpu: Gpu) -> Result<Self, DeviceError> {
-        Self::with(gpu, None, None)
-    }
-
-    /// With sums over GPUs by NCCL.
-    pub fn by_nccl(gpu: Gpu, others: Communicator) -> Result<Self, DeviceError> {
-        Self::with(gpu, Some(others), None)
-    }
-
-    /// With sums over GPUs by our kernel.
-    pub fn by_peers(gpu: Gpu, peers: PeerAllReduce) -> Result<Self, DeviceError> {
-        Self::with(gpu, None, Some(peers))
-    }
-
-    fn with(
-        gpu: Gpu,
-        others: Option<Communicator>,
-        peers: Option<PeerAllReduce>,
-    ) -> Result<Self, DeviceError> {
-        let gpu = GpuContext { others, peers, ..GpuContext::new(Context::open(gpu)?, 16, 0)? };
+    /// `sums`: over several GPUs.
+    pub fn open(gpu: Gpu, sums: Option<QueuedSums>) -> Result<Self, DeviceError> {
+        let gpu = GpuContext { sums, ..GpuContext::new(Context::open(gpu)?, 16, 0)? };
         let mut state = 1u32;
         let mut next = || {
             // Numerical Recipes' generator modulo 2^32: any values will do.

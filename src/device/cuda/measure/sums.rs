@@ -9,10 +9,11 @@ use crate::{
         DeviceError,
         cuda::{
             connect,
+            engines::QueuedSums,
             ffi::{Gpu, Nccl},
         },
     },
-    plan::{AllReduceRates, peer_bytes},
+    plan::AllReduceRates,
 };
 
 /// Elements of the small sum, and sums per round.
@@ -45,13 +46,14 @@ type Figures = (f64, f64);
 fn by_nccl(gpus: &[Gpu]) -> Result<Figures, String> {
     let nccl = Nccl::open().map_err(|why| format!("NCCL is not there: {why}"))?;
     let (ranks, abort) = nccl.communicators(gpus, LIMIT)?;
-    measured(gpus, (ranks, &abort), LARGE, Bench::by_nccl)
+    measured(gpus, (ranks, &abort), LARGE, QueuedSums::Nccl)
 }
 
 fn by_peers(gpus: &[Gpu]) -> Result<Figures, String> {
-    let most = ((peer_bytes(gpus.len()) / 4) as usize, LARGE.1);
+    let bytes = gpus.first().and_then(|gpu| gpu.limits(false).peer_bytes.get(gpus.len()).copied());
+    let most = ((bytes.unwrap_or(0) / 4) as usize, LARGE.1);
     let (ranks, abort) = connect(gpus, most.0, LIMIT)?;
-    measured(gpus, (ranks, &abort), most, Bench::by_peers)
+    measured(gpus, (ranks, &abort), most, |peers| QueuedSums::Peers(Box::new(peers)))
 }
 
 /// Every GPU takes its memory before the first sum: allocation may wait for a GPU that is in a sum.
@@ -59,10 +61,10 @@ fn measured<W>(
     gpus: &[Gpu],
     (ranks, abort): (Vec<W>, &Abort),
     large: (usize, usize),
-    bench: fn(Gpu, W) -> Result<Bench, DeviceError>,
+    sums: fn(W) -> QueuedSums,
 ) -> Result<Figures, String> {
     let ready = |(gpu, rank): (&Gpu, W)| {
-        let mut bench = bench(gpu.clone(), rank)?;
+        let mut bench = Bench::open(gpu.clone(), Some(sums(rank)))?;
         bench.take(SMALL.0.max(large.0))?;
         Ok(bench)
     };

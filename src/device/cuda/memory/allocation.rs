@@ -2,7 +2,12 @@
 
 use std::{ffi::c_void, ptr, sync::Arc};
 
-use crate::device::{DeviceError, cuda::ffi::Context};
+use bytemuck::{AnyBitPattern, NoUninit};
+
+use crate::{
+    device::{DeviceError, cuda::ffi::Context},
+    op::{Hyper, Record, RunRecord},
+};
 
 pub struct DeviceMemory {
     context: Arc<Context>,
@@ -19,9 +24,7 @@ impl DeviceMemory {
         context.check(status, || format!("taking {bytes} bytes for {what}"))?;
         Ok(Self { context: Arc::clone(context), at, bytes })
     }
-}
 
-impl DeviceMemory {
     /// False for a GPU that hangs: nothing of it is freed.
     pub fn may_be_freed(&self) -> bool {
         self.context.enter_to_free()
@@ -74,7 +77,7 @@ impl Pinned {
     }
 
     /// Writes values; those out of bounds are dropped, which no caller lets happen.
-    pub fn write<T: Plain>(&mut self, offset: usize, from: &[T]) {
+    pub fn write<T: NoUninit>(&mut self, offset: usize, from: &[T]) {
         if let Some(to) = self.pointer(offset, size_of_val(from)) {
             // SAFETY: within the allocation, which no reference points into; plain numbers have no invalid bits. An
             // offset needs no alignment for a copy of bytes.
@@ -82,7 +85,7 @@ impl Pinned {
         }
     }
 
-    pub fn read<T: Plain>(&self, offset: usize, to: &mut [T]) {
+    pub fn read<T: AnyBitPattern>(&self, offset: usize, to: &mut [T]) {
         if let Some(from) = self.pointer(offset, size_of_val(to)) {
             // SAFETY: as in `write`.
             unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), to.as_mut_ptr().cast(), size_of_val(to)) };
@@ -109,18 +112,14 @@ impl Drop for Pinned {
     }
 }
 
-/// Types that are plain bits.
-///
-/// # Safety
-/// Every bit pattern must be a value, without padding.
-pub unsafe trait Plain: Copy {}
-// SAFETY: numbers are their bits.
-unsafe impl Plain for u8 {}
-// SAFETY: as above.
-unsafe impl Plain for u32 {}
-// SAFETY: as above.
-unsafe impl Plain for u64 {}
-// SAFETY: as above.
-unsafe impl Plain for f32 {}
-// SAFETY: as above.
-unsafe impl Plain for f64 {}
+// SAFETY: twelve times 4 bytes, six times 4, then fields of 8: none is padded.
+unsafe impl NoUninit for Record {}
+// SAFETY: fields of 8 bytes, then two of 4.
+unsafe impl NoUninit for RunRecord {}
+// SAFETY: four times 4 bytes.
+unsafe impl NoUninit for Hyper {}
+
+const _: () = {
+    assert!(std::mem::offset_of!(Record, f) == 48 && std::mem::offset_of!(Record, scale) == 72);
+    assert!(std::mem::offset_of!(Record, at) == 80 && std::mem::offset_of!(RunRecord, index) == 120);
+};

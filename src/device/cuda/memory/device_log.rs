@@ -13,7 +13,7 @@ use crate::{
         cuda::{ffi::Context, launch::Stream},
     },
     plan::FLAG,
-    program::{Accumulator, Layout, Op, Programs, SUMS},
+    program::{Accumulator, Layout, LogTarget, Op, Programs, SUMS},
 };
 
 /// The flag, padded to keep it apart from the sums.
@@ -35,7 +35,8 @@ impl DeviceLog {
         let device = DeviceMemory::new(context, bytes, "the log")?;
         let host = Pinned::new(context, bytes, "the log")?;
         stream.fill(device.at, 0, bytes)?;
-        let reads = |op: &Op| matches!(op, Op::Accumulate(op) if op.sums == Accumulator::Epoch);
+        let epoch = |to: LogTarget| matches!(to, LogTarget::Sums { sums: Accumulator::Epoch, .. });
+        let reads = |op: &Op| matches!(op, Op::Log(log) if epoch(log.to));
         let flag_on_host = !programs.train.instructions.iter().any(|i| reads(&i.op));
         Ok(Self { device, host, flag_on_host, seen: 0 })
     }

@@ -5,7 +5,7 @@ use crate::device::{
     DeviceError,
     cuda::{
         engines::GpuContext,
-        launch::{Shape, argument},
+        launch::{Shape, arguments},
     },
 };
 
@@ -23,12 +23,11 @@ impl Digest {
     /// Queues the digest of `len` values at `at` and its copy to the host.
     pub fn queue(&self, gpu: &GpuContext, at: u64, len: usize) -> Result<(), DeviceError> {
         let GpuContext { context, stream, kernels, .. } = gpu;
-        let (mut at, mut count, mut to) = (at, len as u64, self.device.at);
+        let to = self.device.at;
         stream.fill(to, 0, self.device.bytes)?;
-        let mut arguments = [argument(&mut at), argument(&mut count), argument(&mut to)];
         let shape = Shape::new(len.div_ceil(1024) as u64, 4 * context.gpu.multiprocessors);
         // SAFETY: (const float*, u64, u64*); the caller's values lie within the arena.
-        unsafe { gpu.launch(kernels.digest, shape, &mut arguments, "digest")? };
+        unsafe { gpu.launch(kernels.digest, shape, arguments![at, len as u64, to], "digest")? };
         stream.download(&self.host, 0, to, size_of::<u64>())
     }
 

@@ -7,7 +7,7 @@ mod input_buffer;
 mod inputs;
 mod staging;
 
-pub use allocation::{DeviceMemory, Pinned, Plain};
+pub use allocation::{DeviceMemory, Pinned};
 pub use device_log::DeviceLog;
 pub use digest::Digest;
 pub use inputs::Inputs;

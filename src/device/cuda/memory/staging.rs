@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use super::allocation::{Pinned, Plain};
+use bytemuck::NoUninit;
+
+use super::allocation::Pinned;
 use crate::device::{
     DeviceError,
     cuda::{engines::GpuContext, launch::Event},
@@ -30,7 +32,7 @@ pub struct Staging {
 
 impl Staging {
     /// Queues a copy to the device. `from` may change when this returns. Returns how long the host waited for a slot.
-    pub fn upload<T: Plain>(
+    pub fn upload<T: NoUninit>(
         &mut self,
         gpu: &GpuContext,
         to: u64,

@@ -1,12 +1,11 @@
-//! One run from its folder to its last file.
+//! The files of one run, from the first to the last.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Planned, Process, RunFacts};
+use super::planned::{ExecuteError, Process, RunFacts};
 use crate::{
-    device::DeviceError,
     event::{Event, Level, Outcome, Status},
-    host::nvml::Monitor,
+    host::{load::Watch, nvml::Monitor},
     plan::{DeviceId, ResolvedDevices},
     record::{
         ConsoleOptions, Cpu, Devices, Environment, EnvironmentFile, EventSender, Findings, GpuFacts,
@@ -15,79 +14,82 @@ use crate::{
     },
 };
 
-/// Why a run did not come to its recorded end.
-#[derive(Debug, thiserror::Error)]
-pub enum ExecuteError {
-    /// The run folder cannot be written.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// A device cannot be used, or cannot hold the run.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// Data that was read during planning is unreadable or different now.
-    #[error("the data have changed since the start: {0}")]
-    Data(String),
+/// What records a run while it runs.
+pub struct Recording {
+    environment: EnvironmentFile,
+    recorder: Recorder,
+    sampler: Option<SystemSampler>,
 }
 
-/// Runs a trial in `folder`.
-pub fn execute<'a, P: Planned + 'a>(
-    process: &Process,
-    (planned, ready, facts): (&'a P, P::Ready<'a>, RunFacts<'a>),
-    folder: &RunDir,
-    console: ConsoleOptions,
-) -> Result<Outcome, ExecuteError> {
-    let devices = planned.devices();
-    folder.write("spec.toml", &resolved(process, folder, devices, &facts))?;
-    let environment = Environment {
-        started: rfc3339(process.started),
-        command: process.command.clone(),
-        devices: Devices {
-            requested: devices.requested.clone(),
-            used: devices.used_names(),
-            virtual_devices: devices.any_virtual(),
-            precision: facts.precision.to_owned(),
-            timed_by: facts.timed_by.to_owned(),
-            sums: facts.sums.clone(),
-        },
-        host: HostOptions {
-            virtual_gpus: process.virtual_gpus,
-            threads: facts.threads,
-            available_threads: process.available_threads,
-        },
-        cpu: Cpu::here(facts.instruction_set.to_owned()),
-        memory: Memory::here(),
-        gpus: GpuFacts::query(facts.gpus),
-        os: Os::here(),
-        versions: Versions::here(libraries(&devices.used, facts.libraries)),
-        git: None,
-        load: None,
-        during: None,
-    };
-    let environment =
-        EnvironmentFile::create(&folder.file("environment.toml"), environment, process.git.clone())?;
-    let recorder = Recorder::start(open_sinks(folder, facts.files, process.begun, console)?)?;
-    let sender = recorder.sender();
-    let sampler = facts.system.map(|every| sampler(facts.gpus, every, folder)).transpose()?.flatten();
-    let mut outcome = planned.run(ready, folder, &process.stop, &sender);
-    let findings = sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
-    if let Ok(findings) = &findings {
-        let _ = report_findings(findings, &sender); // `recorder.finish` reports the failure
+impl Recording {
+    /// Begins all files in `folder`.
+    pub fn begin(
+        process: &Process,
+        devices: &ResolvedDevices,
+        facts: RunFacts<'_>,
+        folder: &RunDir,
+        console: ConsoleOptions,
+    ) -> Result<Self, ExecuteError> {
+        folder.write("spec.toml", &resolved(process, folder, devices, &facts))?;
+        let environment = Environment {
+            started: rfc3339(process.started),
+            command: process.command.clone(),
+            devices: Devices {
+                requested: devices.requested.clone(),
+                used: devices.used_names(),
+                virtual_devices: devices.any_virtual(),
+                precision: facts.precision.to_owned(),
+                timed_by: facts.timed_by.to_owned(),
+                sums: facts.sums,
+            },
+            host: HostOptions {
+                virtual_gpus: process.virtual_gpus,
+                threads: facts.threads,
+                available_threads: process.available_threads,
+            },
+            cpu: Cpu::here(facts.instruction_set.to_owned()),
+            memory: Memory::here(),
+            gpus: GpuFacts::query(facts.gpus),
+            os: Os::here(),
+            versions: Versions::here(libraries(&devices.used, facts.libraries)),
+            git: None,
+            load: None,
+            during: None,
+        };
+        let environment =
+            EnvironmentFile::create(&folder.file("environment.toml"), environment, process.git.clone())?;
+        let recorder = Recorder::start(open_sinks(folder, facts.files, process.begun, console)?)?;
+        let sampler = facts.system.map(|every| sampler(facts.gpus, every, folder)).transpose()?.flatten();
+        Ok(Self { environment, recorder, sampler })
     }
-    // Everything else is written before the end is: a summary says that the run is recorded in full.
-    let load = process.load.load();
-    let described = environment.finish(load, findings.as_ref().cloned().unwrap_or_default());
-    let fault = described.as_ref().err().or(findings.as_ref().err()).map(ToString::to_string);
-    if let Ok(outcome) = &mut outcome {
-        if fault.is_some() && outcome.status == Status::Finished {
-            (outcome.status, outcome.reason) = (Status::Failed, fault);
+
+    pub fn sender(&self) -> EventSender {
+        self.recorder.sender()
+    }
+
+    /// Ends all files; returns how the run ended.
+    pub fn end(self, mut outcome: Result<Outcome, Stopped>, load: &Watch) -> Result<Outcome, ExecuteError> {
+        let sender = self.sender();
+        let findings = self.sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
+        if let Ok(findings) = &findings {
+            let _ = report_findings(findings, &sender); // `recorder.finish` reports the failure
         }
-        outcome.load = load;
-        let _ = sender.send(Event::Finished(Box::new(outcome.clone())));
+        // Everything else is written before the end is: a summary says that the run is recorded in full.
+        let load = load.load();
+        let described = self.environment.finish(load, findings.as_ref().cloned().unwrap_or_default());
+        let fault = described.as_ref().err().or(findings.as_ref().err()).map(ToString::to_string);
+        if let Ok(outcome) = &mut outcome {
+            if fault.is_some() && outcome.status == Status::Finished {
+                (outcome.status, outcome.reason) = (Status::Failed, fault);
+            }
+            outcome.load = load;
+            let _ = sender.send(Event::Finished(Box::new(outcome.clone())));
+        }
+        self.recorder.finish()?;
+        described?;
+        findings?;
+        outcome.map_err(|Stopped| ExecuteError::Record(RecordError::Gone))
     }
-    recorder.finish()?;
-    described?;
-    findings?;
-    outcome.map_err(|Stopped| ExecuteError::Record(RecordError::Gone))
 }
 
 /// Reports throttling and energy, which a reader of the times must know.

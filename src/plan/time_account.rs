@@ -8,13 +8,17 @@
 //! charged with no more than the time in which the GPU stood idle. Resident rows are moved before the first step, so they
 //! come first there; streamed ones come after the log. The rest is idle time that nothing explains.
 
-use super::{DeviceId, LowerBound, Origin, Processor, TimeBreakdown, Trial};
+use super::{
+    devices::DeviceId,
+    lower_bound::{Bottleneck, LowerBound, TimeBreakdown},
+    rates::{Origin, Processor},
+    trial::Trial,
+};
 use crate::spec::Policy;
 
 /// What a run spent its training time on, in seconds over all its steps, as measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Steps on a full batch.
     pub full_steps: u64,
     /// Steps on the fewer rows that an epoch ends with.
     pub last_steps: u64,
@@ -24,11 +28,11 @@ pub struct Measured {
     pub compute_s: f64,
     /// Fetching rows from their file, by the steps themselves.
     pub fetch_s: f64,
-    /// The host waiting for chunks of rows: a GPU may compute meanwhile.
+    /// The host waiting for chunks of rows, while a GPU may compute.
     pub wait_s: f64,
-    /// The host moving rows to the device, likewise.
+    /// The host moving rows to the device, while a GPU may compute.
     pub upload_s: f64,
-    /// Reading metrics and handing them over, likewise.
+    /// Reading metrics and handing them over, while a GPU may compute.
     pub log_s: f64,
     /// All-reduce, where it is timed by itself.
     pub all_reduce_s: f64,
@@ -36,35 +40,10 @@ pub struct Measured {
     pub log_waits: u64,
 }
 
-/// What time goes into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bottleneck {
-    /// Multiplications and additions.
-    Arithmetic,
-    /// Moving bytes between memory and processor.
-    Memory,
-    /// The fixed cost of instructions.
-    Overhead,
-    /// Sums over devices.
-    AllReduce,
-    /// Rows on their way to the device.
-    Transfer,
-    /// Rows on their way out of their file.
-    File,
-    /// Metrics on their way to the host.
-    Log,
-    /// A GPU that has nothing to do, for no measured reason.
-    Idle,
-    /// Nothing that was measured.
-    Unexplained,
-}
-
 /// Seconds of a run and what they went into.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeShare {
-    /// What.
     pub cause: Bottleneck,
-    /// Over all steps.
     pub seconds: f64,
 }
 
@@ -84,7 +63,6 @@ pub struct FewerReads {
 pub struct TimeAccount {
     /// The largest first; they add up to the training time.
     pub shares: Vec<TimeShare>,
-    /// Seconds of training per step.
     pub step_s: f64,
     /// The least that a step could take, as the mean over full and last batches.
     pub least_s: f64,
@@ -97,8 +75,8 @@ pub struct TimeAccount {
 }
 
 impl TimeAccount {
-    /// The account of a trial. `None` where nothing was trained, and where the lower bound is that of another processor: a virtual GPU's
-    /// speed says nothing, and that of a real one may not be known.
+    /// The account of a trial. `None` without steps, and if the lower bound is that of another processor: the speed of a
+    /// virtual GPU says nothing, and a real one may not have been measured.
     pub fn new(trial: &Trial, measured: &Measured) -> Option<Self> {
         let steps = (measured.full_steps + measured.last_steps) as f64;
         let lower_bound = &trial.lower_bound;
@@ -157,7 +135,7 @@ fn rows_cause(from_file: bool) -> Bottleneck {
     if from_file { Bottleneck::File } else { Bottleneck::Transfer }
 }
 
-/// The time of computing by what it needs at least, and the hand-over of blocks as far as it explains what is longer.
+/// The time of computing, divided as the lower bound is; what takes longer goes to the hand-over of blocks, up to its cost.
 fn step_shares(lower_bound: &LowerBound, least: TimeBreakdown, measured: &Measured) -> Vec<TimeShare> {
     let mut least = least;
     if measured.all_reduce_s > 0.0 {
@@ -219,9 +197,9 @@ fn fewer_reads(trial: &Trial, steps: u64, reads: u64) -> Option<FewerReads> {
 }
 
 #[cfg(test)]
-#[path = "bound_tests.rs"]
+#[path = "time_account_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "bound_gpu_tests.rs"]
+#[path = "time_account_gpu_tests.rs"]
 mod gpu_tests;

@@ -1,0 +1,161 @@
+//! The choice of the engine, on the CPU and on GPUs.
+
+use super::{
+    all_reduce::AllReducePlan,
+    devices::DeviceId,
+    engine::{Engine, EngineReason},
+    gpu_rates::GpuRates,
+    lower_bound::LowerBound,
+    machine::{Gpu, GpuLimits},
+    rates::Speed,
+};
+use crate::{
+    program::{MemoryPlan, Programs},
+    spec::{EngineChoice, Precision, Problem, Spec},
+    units,
+};
+
+/// A team must promise at least this much, since it suffers from every other process on the machine.
+const TEAM_MARGIN: f64 = 0.75;
+
+const LEAVE_OUT: &str = "leave `devices.engine` out: the plan picks one that fits";
+
+/// An engine and why it was chosen.
+pub type Chosen = (Engine, EngineReason);
+
+fn refused(message: impl Into<String>, hint: &str) -> Problem {
+    Problem::at_key("devices.engine", message).hint(hint)
+}
+
+/// A team pays if its barriers cost less than sharing the work saves.
+pub fn on_the_cpu(choice: EngineChoice, lower_bound: &LowerBound, threads: usize) -> Chosen {
+    // Work beside a step is not shared.
+    let [alone_s, together_s] = [1, threads].map(|threads| lower_bound.settled_s(threads));
+    let reads_file = lower_bound.fetch.is_some_and(|fetch| fetch.in_step);
+    match choice {
+        EngineChoice::Serial => (Engine::Serial, EngineReason::Spec),
+        _ if threads <= 1 => (Engine::Serial, EngineReason::OneThread),
+        EngineChoice::Team => (Engine::Team, EngineReason::Spec),
+        _ => {
+            let pays = together_s < TEAM_MARGIN * alone_s;
+            let engine = if pays { Engine::Team } else { Engine::Serial };
+            (engine, EngineReason::Threads { alone_s, together_s, threads, reads_file })
+        }
+    }
+}
+
+/// Picks the engine of real GPUs; for several, `sums` decides.
+pub fn on_gpus(
+    spec: &Spec,
+    programs: &Programs,
+    gpus: &[&Gpu],
+    (sums, data_bytes): (Option<&AllReducePlan>, u64),
+) -> Result<Chosen, Problem> {
+    let choice = spec.devices.engine;
+    if let Some(sums) = sums {
+        return among_several(choice, sums.by.is_queued());
+    }
+    let limits = gpus.first().map(|gpu| gpu.limits).unwrap_or_default();
+    let needed = 4 * MemoryPlan::new(programs).train.elements as u64;
+    let fits = needed <= limits.shared_bytes;
+    let engine = match choice {
+        EngineChoice::Serial | EngineChoice::Team => {
+            let message = format!("the engine `{}` runs on the CPU, and this run uses a GPU", choice.name());
+            return Err(refused(message, LEAVE_OUT));
+        }
+        EngineChoice::Persistent if !fits => {
+            let [needed, room] = [needed, limits.shared_bytes].map(units::bytes);
+            let message = format!(
+                "the engine `persistent` keeps {needed} of this job in shared memory, and a block of this GPU has {room}"
+            );
+            return Err(refused(message, LEAVE_OUT));
+        }
+        EngineChoice::Cooperative if !limits.cooperative => {
+            return Err(refused("this GPU has no cooperative launches", LEAVE_OUT));
+        }
+        EngineChoice::Persistent => Engine::Persistent,
+        EngineChoice::Cooperative => Engine::Cooperative,
+        EngineChoice::Graph => Engine::Graph,
+        EngineChoice::Launch => Engine::Launch,
+        EngineChoice::Auto => {
+            let rates = gpus.first().and_then(|gpu| gpu.speed);
+            return Ok(fastest(spec.devices.precision, programs, (rates, limits), (fits, data_bytes)));
+        }
+    };
+    Ok((engine, EngineReason::Spec))
+}
+
+/// `queued`: whether sums over GPUs are queued like kernels.
+fn among_several(choice: EngineChoice, queued: bool) -> Result<Chosen, Problem> {
+    match choice {
+        EngineChoice::Auto if queued => Ok((Engine::Graph, EngineReason::QueuedSums)),
+        EngineChoice::Auto => Ok((Engine::Launch, EngineReason::SumsOnHost)),
+        EngineChoice::Launch => Ok((Engine::Launch, EngineReason::Spec)),
+        EngineChoice::Graph if queued => Ok((Engine::Graph, EngineReason::Spec)),
+        other => {
+            let message = format!("the engine `{}` cannot sum over several devices", other.name());
+            let hint = match other {
+                EngineChoice::Graph => {
+                    "it needs NCCL, which is not there; `runner devices` says what was looked for"
+                }
+                _ => LEAVE_OUT,
+            };
+            Err(refused(message, hint))
+        }
+    }
+}
+
+/// The engine with the shortest step, by measured rates or else as estimated from limits.
+fn fastest(
+    precision: Precision,
+    programs: &Programs,
+    (rates, limits): (Option<GpuRates>, GpuLimits),
+    (fits, data_bytes): (bool, u64),
+) -> Chosen {
+    let by_rates = |rates: GpuRates, engine| {
+        // Streamed rows take as long with any engine.
+        let speed = Speed { upload_bytes_per_s: None, ..rates.speed(engine, precision) };
+        LowerBound::new(programs, speed, (data_bytes, None)).serial_s()
+    };
+    let estimate = |i: usize| {
+        let instructions = programs.train.instructions.len() as f64;
+        let multiprocessors = if i == 0 { 1.0 } else { f64::from(limits.multiprocessors.max(1)) };
+        let peak = limits.multiprocessor_flops_per_s * multiprocessors;
+        instructions * limits.instruction_s[i]
+            + programs.train.cost().flops / (peak * limits.product_shares[i])
+    };
+    let engines =
+        [(Engine::Persistent, fits), (Engine::Cooperative, limits.cooperative), (Engine::Graph, true)];
+    let able = engines.into_iter().enumerate().filter(|(_, (_, able))| *able);
+    let mut steps_s: Vec<_> = able
+        .map(|(i, (engine, _))| (engine, rates.map_or_else(|| estimate(i), |rates| by_rates(rates, engine))))
+        .rev()
+        .collect();
+    steps_s.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let engine = steps_s.first().map_or(Engine::Graph, |(engine, _)| *engine);
+    (engine, EngineReason::Fastest { steps_s, measured: rates.is_some() })
+}
+
+/// An explicit choice that only GPUs have is refused on the CPU, which virtual GPUs compute on: nothing is changed
+/// silently.
+pub fn refuse_on_cpu(spec: &Spec, used: &[DeviceId]) -> Result<(), Problem> {
+    let devices = &spec.devices;
+    let is_virtual = used.iter().any(|place| matches!(place, DeviceId::Virtual(_)));
+    let (real, why) = match is_virtual {
+        true => ("real ", "virtual GPUs compute on the CPU"),
+        false => ("", "this run uses the CPU"),
+    };
+    if devices.precision != Precision::F32 {
+        let precision = devices.precision.name();
+        let message = format!("`precision = \"{precision}\"` needs a {real}GPU, and {why}");
+        let problem = Problem::at_key("devices.precision", message);
+        return Err(problem.hint("leave it out: the CPU computes in f32"));
+    }
+    match devices.engine {
+        EngineChoice::Auto | EngineChoice::Serial | EngineChoice::Team => Ok(()),
+        other => {
+            let message = format!("the engine `{}` runs on a {real}GPU, and {why}", other.name());
+            Err(refused(message, "leave it out: the plan picks one of the CPU's"))
+        }
+    }
+}

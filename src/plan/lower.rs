@@ -1,0 +1,118 @@
+//! A spec lowered to the programs of each device, with the engine of GPUs, on which they depend.
+
+use super::{
+    all_reduce::{self, AllReducePlan, summed},
+    chunk_policy::ChunkPolicy,
+    dataset_info::DatasetInfo,
+    devices::ResolvedDevices,
+    engine::Engine,
+    engine_choice::{self, Chosen},
+    machine::Gpu,
+    run_length::validation_chunk,
+    schedule::update_rule,
+    trial::has_large_product,
+};
+use crate::{
+    program::{Options, Programs, Shard, lower},
+    spec::{Policy, Problem, Spec},
+};
+
+/// Steps that a device's log holds at most, however long `flush_every` or an epoch is.
+const MOST_LOG_SLOTS: u64 = 1 << 20;
+
+/// What each device runs.
+pub(super) struct Lowered {
+    pub programs: Programs,
+    pub peers: Vec<Programs>,
+    /// Whether updates are folded into products.
+    pub fold_update: bool,
+    pub chosen: Option<Chosen>,
+    pub sums: Option<AllReducePlan>,
+}
+
+impl Lowered {
+    pub fn new(
+        policy: &ChunkPolicy<'_>,
+        devices: &ResolvedDevices,
+        batch: usize,
+        data_bytes: u64,
+    ) -> Result<Self, Problem> {
+        let ChunkPolicy { spec, facts, machine, .. } = *policy;
+        let streamed = policy.chunks(batch).is_some();
+        let world_size = devices.used.len();
+        let lower = |rank, fold_update| {
+            programs(spec, facts, batch, streamed, Shard { rank, world_size }, fold_update)
+        };
+        let mut first = lower(0, true);
+        let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
+        let (mut chosen, mut sums, mut fold_update) = (None, None, true);
+        if gpus.is_empty() {
+            engine_choice::refuse_on_cpu(spec, &devices.used)?;
+        } else {
+            countable(&first, gpus.iter().map(|gpu| gpu.limits.most_elements).min().unwrap_or(0))?;
+            sums = all_reduce::among(&devices.used, machine, summed(&first.train));
+            let (engine, reason) = engine_choice::on_gpus(spec, &first, &gpus, (sums.as_ref(), data_bytes))?;
+            if matches!(engine, Engine::Graph | Engine::Launch) && has_large_product(&first) {
+                fold_update = false;
+                first = lower(0, fold_update);
+            }
+            chosen = Some((engine, reason));
+        }
+        let peers = (1..world_size).map(|rank| lower(rank, fold_update)).collect();
+        Ok(Self { programs: first, peers, fold_update, chosen, sums })
+    }
+}
+
+pub(super) fn programs(
+    spec: &Spec,
+    facts: DatasetInfo,
+    batch: usize,
+    streamed: bool,
+    shard: Shard,
+    fold_update: bool,
+) -> Programs {
+    let remainder = |rows: usize, chunk: usize| Some(rows % chunk).filter(|r| *r > 0);
+    let log_slots = match spec.logging.policy {
+        Policy::Buffered => spec.logging.flush_every.unwrap_or(1).min(MOST_LOG_SLOTS) as usize,
+        _ => 1,
+    };
+    let chunk = validation_chunk(facts, batch);
+    let validates = chunk > 0 && spec.trainer.validate_every_epochs > 0;
+    let clip = spec.trainer.gradient_clip_val;
+    lower(&Options {
+        layers: &spec.model.layers,
+        loss: spec.model.loss,
+        features: facts.features,
+        targets: facts.targets,
+        rule: update_rule(&spec.optimizer, &spec.schedule),
+        clip: (clip > 0.0).then_some(clip as f32),
+        metrics: &spec.logging.metrics,
+        policy: spec.logging.policy,
+        log_slots,
+        batch,
+        last: remainder(facts.train_rows, batch),
+        validation: validates.then(|| (chunk, remainder(facts.validation_rows, chunk))),
+        ordered: spec.data.shuffle && !streamed,
+        streamed,
+        shard,
+        fold_update,
+    })
+}
+
+/// Refuses an instruction with more elements than kernels count.
+fn countable(programs: &Programs, limit: usize) -> Result<(), Problem> {
+    let all = [Some(&programs.train), programs.validate.as_ref()];
+    let mut most = 0;
+    for instruction in all.into_iter().flatten().flat_map(|program| &program.instructions) {
+        instruction.op.access().touched().for_each(|slice| most = most.max(slice.len));
+    }
+    if most <= limit {
+        return Ok(());
+    }
+    let message = format!("the kernels of a GPU count to {limit}, and an instruction has {most} numbers");
+    Err(if programs.layout.parameter_count() > limit as u64 {
+        Problem::at_key("model.layers", message).hint("make the model smaller")
+    } else {
+        Problem::at_key("data.batch_size", message).hint("lower it")
+    })
+}

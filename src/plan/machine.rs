@@ -1,0 +1,94 @@
+//! What devices report to the plan: the host, and each GPU with its limits.
+
+use super::{
+    gpu_rates::GpuRates,
+    rates::{AllReduceRates, MachineRates, Speed},
+};
+
+/// What planning must know of a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// GPUs that can be used, by ordinal.
+    pub gpus: Vec<Gpu>,
+    /// Why there is no GPU, in words.
+    pub no_gpu: String,
+    /// Bytes that a run may take.
+    pub memory_available: u64,
+    /// Bytes of one core's second-level cache.
+    pub cache_bytes: u64,
+    /// Instruction set of matrix products.
+    pub instruction_set: String,
+    pub rates: MachineRates,
+    /// Cost of all-reduce over its GPUs, if measured.
+    pub sum_rates: Option<AllReduceRates>,
+}
+
+impl Machine {
+    /// A host with typical rates of AVX2 and these GPUs.
+    pub fn typical(gpus: Vec<Gpu>, memory_available: u64) -> Self {
+        let instruction_set = "avx2".to_owned();
+        Self {
+            gpus,
+            no_gpu: String::new(),
+            memory_available,
+            cache_bytes: 1 << 20,
+            rates: MachineRates::typical(&instruction_set),
+            instruction_set,
+            sum_rates: None,
+        }
+    }
+
+    /// The speed of one thread of the host.
+    pub(super) fn speed(&self) -> Speed {
+        let Self { rates, cache_bytes, .. } = *self;
+        let rows_bytes_per_s = [rates.cache_bytes_per_s, rates.memory_bytes_per_s];
+        Speed { rates, rows_bytes_per_s, cache_bytes, sums: None, upload_bytes_per_s: None }
+    }
+}
+
+/// A GPU, as planning must know it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gpu {
+    /// Whether the host only poses as it.
+    pub is_virtual: bool,
+    pub model: String,
+    /// As `nvidia-smi` prints it, with `GPU-` or `MIG-` before it; `None` for a virtual one.
+    pub uuid: Option<String>,
+    /// Bytes of its memory that are free.
+    pub memory_free: u64,
+    /// Ordinals of the GPUs whose memory it can access.
+    pub reaches: Vec<u32>,
+    pub limits: GpuLimits,
+    pub speed: Option<GpuRates>,
+}
+
+impl Gpu {
+    /// A virtual GPU with this part of the host's memory.
+    pub fn virtual_of(memory_free: u64) -> Self {
+        let (model, limits) = ("virtual GPU".to_owned(), GpuLimits::default());
+        Self { is_virtual: true, model, uuid: None, memory_free, reaches: Vec::new(), limits, speed: None }
+    }
+}
+
+/// Limits that a GPU's device reports. Arrays are by engine: `persistent`, `cooperative`, `graph`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GpuLimits {
+    pub multiprocessors: u32,
+    /// Shared memory of a block that a job may fill.
+    pub shared_bytes: u64,
+    pub fixed_bytes: u64,
+    /// Elements of an instruction that kernels can count.
+    pub most_elements: usize,
+    /// Whether a kernel may have a barrier over its whole grid.
+    pub cooperative: bool,
+    /// Whether a sum over GPUs can be queued like a kernel: NCCL is there.
+    pub queued_sums: bool,
+    /// Bytes that a peer kernel sums at most, by the number of GPUs (from 0).
+    pub peer_bytes: &'static [u64],
+    /// Peak rate of one multiprocessor in f32.
+    pub multiprocessor_flops_per_s: f64,
+    /// Typical seconds of an instruction beside its work.
+    pub instruction_s: [f64; 3],
+    /// Share of the peak that small products reach.
+    pub product_shares: [f64; 3],
+}

@@ -1,0 +1,173 @@
+//! Accounts of runs on GPUs.
+
+use super::{tests::largest, *};
+use crate::{
+    plan::{
+        AllReduceRates, Engine, GpuRates, Machine, Speed, lower,
+        testing::{LINE, WIDE, facts, gpus, of_layers},
+    },
+    program::Shard,
+    spec::Precision,
+};
+
+/// About an H100's.
+fn rates() -> GpuRates {
+    GpuRates {
+        f32_flops_per_s: 50e12,
+        tf32_flops_per_s: 350e12,
+        bf16_flops_per_s: 650e12,
+        grid_flops_per_s: 12e12,
+        block_flops_per_s: 0.1e12,
+        elementwise_per_s: 10e12,
+        cache_bytes_per_s: 5e12,
+        memory_bytes_per_s: 3e12,
+        shared_bytes_per_s: 253e9,
+        h2d_bytes_per_s: 50e9,
+        d2h_bytes_per_s: 50e9,
+        h2d_latency_s: 2e-6,
+        d2h_latency_s: 2e-6,
+        launch_s: 3e-6,
+        node_s: 1.5e-6,
+        barrier_s: 1.2e-6,
+        meeting_s: 0.3e-6,
+        sync_s: 8e-6,
+        block_s: 15e-6,
+        cache_bytes: 50 << 20,
+    }
+}
+
+fn planned(layers: &str, batch: usize, features: usize, rows: usize) -> Trial {
+    of_layers(layers, &[&format!("data.batch_size={batch}")], facts(rows, features, false), 1)
+}
+
+/// The trial as a GPU of these rates runs it.
+fn on_gpu(trial: &Trial, rates: GpuRates, engine: Engine, precision: Precision) -> Trial {
+    let mut trial = trial.clone();
+    let sums = Some(AllReduceRates { gpus: 2, small_s: 20e-6, bytes_per_s: 100e9 });
+    let speed = Speed { sums, ..rates.speed(engine, precision) };
+    trial.lower_bound = LowerBound::new(&trial.programs, speed, (trial.data_bytes, None));
+    (trial.engine, trial.devices.used) = (engine, vec![DeviceId::Gpu(0)]);
+    trial
+}
+
+/// Steps that take `slower` times what the device must do.
+fn busy(trial: &Trial, steps: u64, slower: f64) -> Measured {
+    let compute_s = trial.lower_bound.by(1).device_s() * steps as f64 * slower;
+    Measured { full_steps: steps, train_s: compute_s, compute_s, ..Measured::default() }
+}
+
+/// A GPU is one more set of rates: a tiny step is bound by its instructions on each engine, a large one by arithmetic in
+/// its precision, and one of large weights and few rows by memory.
+#[test]
+fn the_bound_of_a_step_follows_engine_and_precision() {
+    let tiny = planned(LINE, 32, 2, 1000);
+    let instructions = tiny.programs.train.instructions.len() as f64;
+    for (engine, each_s, more) in [
+        (Engine::Launch, 3e-6, 1.0),
+        (Engine::Graph, 1.5e-6, 1.0),
+        (Engine::Cooperative, 1.2e-6, 0.0),
+        (Engine::Persistent, 0.3e-6, 0.0),
+    ] {
+        let trial = on_gpu(&tiny, rates(), engine, Precision::F32);
+        let overhead_s = (instructions + more) * each_s;
+        assert!((trial.lower_bound.by(1).overhead_s / overhead_s - 1.0).abs() < 1e-9, "{engine:?}");
+        let account = TimeAccount::new(&trial, &busy(&trial, 320, 1.5)).unwrap();
+        assert_eq!(account.shares[0].cause, Bottleneck::Overhead);
+        assert!((account.distance().unwrap() - 1.5).abs() < 1e-9, "{account:?}");
+    }
+    let large = planned(WIDE, 4096, 512, 8192);
+    let of = |precision| on_gpu(&large, rates(), Engine::Graph, precision);
+    let (f32, bf16) = (of(Precision::F32), of(Precision::Bf16));
+    assert_eq!(largest(&f32, &busy(&f32, 40, 1.3)).0, Bottleneck::Arithmetic);
+    let [f32_s, bf16_s] = [f32, bf16].map(|trial| trial.lower_bound.full.arithmetic_s);
+    let part = f32_s / (large.programs.train.cost().flops / 50e12);
+    assert!((0.9..=1.0).contains(&part) && bf16_s < 0.1 * f32_s, "{part} {f32_s} {bf16_s}");
+    let wide = planned(&WIDE.replace("2048", "16384"), 2, 512, 4096);
+    let wide = on_gpu(&wide, rates(), Engine::Graph, Precision::F32);
+    assert_eq!(largest(&wide, &busy(&wide, 40, 1.2)).0, Bottleneck::Memory);
+}
+
+/// The host's work beside a computing GPU costs nothing: rows and log are charged with the GPU's idle time at most.
+#[test]
+fn idle_time_is_charged_to_the_log_and_to_rows() {
+    let trial = on_gpu(&planned(LINE, 32, 2, 1000), rates(), Engine::Persistent, Precision::F32);
+    let steps = busy(&trial, 320, 1.1);
+    // A hand-over per step; 2 µs of it on the host.
+    let logging =
+        Measured { train_s: steps.train_s + 320.0 * 14e-6, log_s: 320.0 * 2e-6, log_waits: 320, ..steps };
+    assert_eq!(largest(&trial, &logging).0, Bottleneck::Log);
+    let trial = on_gpu(&planned(WIDE, 1024, 512, 4096), rates(), Engine::Graph, Precision::F32);
+    let steps = busy(&trial, 40, 1.2);
+    // The host moves rows for most of the run, beside the steps; the GPU is idle for a twentieth of it.
+    let hidden = Measured {
+        train_s: steps.compute_s / 0.95,
+        upload_s: 0.9 * steps.train_s,
+        log_s: 0.8 * steps.train_s,
+        log_waits: 40,
+        ..steps
+    };
+    assert_eq!(largest(&trial, &hidden).0, Bottleneck::Arithmetic);
+    let account = TimeAccount::new(&trial, &hidden).unwrap();
+    let of = |cause| account.shares.iter().filter(|s| s.cause == cause).map(|s| s.seconds).sum::<f64>();
+    let beside = of(Bottleneck::Transfer) + of(Bottleneck::Log) + of(Bottleneck::Idle);
+    assert!((beside - 0.05 * hidden.train_s).abs() < 1e-12, "{account:?}");
+    // A large data set is moved before the first step, and the GPU waits for it.
+    let waiting = Measured { train_s: 3.0 * steps.train_s, upload_s: 1.9 * steps.train_s, ..steps };
+    assert_eq!(largest(&trial, &waiting), (Bottleneck::Transfer, 633));
+    for (from_file, waited) in [(false, Bottleneck::Transfer), (true, Bottleneck::File)] {
+        let overrides = ["devices.num_gpus=1", "data.placement=streamed", "data.batch_size=32"];
+        let trial = of_layers(WIDE, &overrides, facts(4_000_000, 512, from_file), 1);
+        let on = |rates| on_gpu(&trial, rates, Engine::Graph, Precision::F32);
+        let trial = on(rates());
+        let steps = busy(&trial, 40, 1.1);
+        // Nothing was measured that the GPU could have waited for.
+        let idle = Measured { train_s: 2.5 * steps.train_s, log_waits: 1, ..steps };
+        assert_eq!(largest(&trial, &idle).0, Bottleneck::Idle);
+        // A wait longer than the idle time is hidden behind the steps.
+        let waits = Measured { wait_s: 3.0 * steps.train_s, ..idle };
+        assert_eq!(largest(&trial, &waits).0, waited);
+        let copies = Measured { upload_s: 3.0 * steps.train_s, ..idle };
+        assert_eq!(largest(&trial, &copies).0, Bottleneck::Transfer);
+        // The bound knows it beforehand if the link is slow.
+        let slow = on(GpuRates { h2d_bytes_per_s: 1e8, ..rates() });
+        assert_eq!(slow.lower_bound.by(1).bound(), Bottleneck::Transfer);
+        assert_eq!(slow.lower_bound.serial_s(), (32 * 513 * 4) as f64 / 1e8);
+    }
+}
+
+#[test]
+fn the_slowest_gpu_bounds_all() {
+    let trial = planned(WIDE, 1024, 512, 4096);
+    let slow = GpuRates { f32_flops_per_s: 5e12, ..rates() };
+    let lower_bound = |speeds: [Option<GpuRates>; 2]| {
+        let mut all = gpus(false, 2, 1 << 36);
+        all.iter_mut().zip(speeds).for_each(|(gpu, speed)| gpu.speed = speed);
+        let machine = Machine::typical(all, 1 << 36);
+        let places = [DeviceId::Gpu(0), DeviceId::Gpu(1)];
+        let ranks = places.iter().map(|place| (place, &trial.programs));
+        let data = (trial.data_bytes, None);
+        LowerBound::of_gpus(&machine, ranks, (Engine::Graph, Precision::F32, true), data)
+    };
+    let both = lower_bound([Some(rates()), Some(slow)]).unwrap();
+    assert_eq!(both.rates.flops_per_s, 5e12);
+    assert_eq!(lower_bound([Some(slow), Some(rates())]), Some(both));
+    assert_eq!(lower_bound([Some(rates()), None]), None, "one was not measured");
+}
+
+/// In a graph a sum has no time of its own: it takes its part of the step. Timed by itself it is not counted twice.
+#[test]
+fn sums_over_gpus_bound_small_steps() {
+    let mut trial = planned(LINE, 32, 2, 1000);
+    let shard = Shard { rank: 0, world_size: 2 };
+    trial.programs = lower::programs(&trial.spec, trial.facts, 32, false, shard, true);
+    let graph = on_gpu(&trial, rates(), Engine::Graph, Precision::F32);
+    assert_eq!(graph.lower_bound.full.all_reduce_s, 20e-6, "a small sum takes its latency");
+    assert_eq!(largest(&graph, &busy(&graph, 100, 1.4)).0, Bottleneck::AllReduce);
+    let launch = on_gpu(&trial, rates(), Engine::Launch, Precision::F32);
+    let all_reduce_s = 100.0 * 60e-6;
+    let compute_s = 100.0 * (launch.lower_bound.by(1).device_s() - 20e-6) * 1.1;
+    let train_s = all_reduce_s + compute_s;
+    let measured = Measured { full_steps: 100, train_s, compute_s, all_reduce_s, ..Measured::default() };
+    let part = (1000.0 * all_reduce_s / train_s).round() as u32;
+    assert_eq!(largest(&launch, &measured), (Bottleneck::AllReduce, part));
+}

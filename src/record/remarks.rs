@@ -1,0 +1,217 @@
+//! Warnings about keys without effect, or with less effect than they seem to have. Shown by `runner check` and at the start
+//! of a run.
+
+use crate::{
+    plan::{DeviceId, Footprint, Trial, global_batch},
+    spec::{Curve, Interval, Placement, Policy, Rule, Scaling},
+    units::{self, count, counted},
+};
+
+/// One sentence per remark.
+pub fn remarks(trial: &Trial) -> Vec<String> {
+    let all = [
+        batch(trial),
+        placement(trial),
+        outputs(trial),
+        validation(trial),
+        max_steps(trial),
+        validate_every(trial),
+        patience(trial),
+        flush_every(trial),
+        chain(trial),
+    ];
+    all.into_iter().flatten().chain(milestones(trial)).collect()
+}
+
+/// A batch larger than the training rows.
+fn batch(trial: &Trial) -> Option<String> {
+    let (devices, rows) = (trial.world_size(), trial.facts.train_rows);
+    if global_batch(&trial.spec, devices) <= rows {
+        return None;
+    }
+    let each = match trial.spec.devices.scaling {
+        Scaling::Weak if devices > 1 => format!(" for each of {devices} devices"),
+        _ => String::new(),
+    };
+    let rows = match rows {
+        1 => "there is 1 training row: a step takes it".to_owned(),
+        rows => format!("there are {} training rows: a step takes them all", count(rows as u64)),
+    };
+    Some(format!("`data.batch_size` is {}{each}, and {rows}", count(trial.spec.data.batch_size as u64)))
+}
+
+/// Rows to be streamed to a device that already holds them.
+fn placement(trial: &Trial) -> Option<String> {
+    if trial.spec.data.placement != Placement::Streamed {
+        return None;
+    }
+    let used = &trial.devices.used;
+    if *used == [DeviceId::Cpu] && !trial.facts.in_file() {
+        let nothing = "`data.placement = \"streamed\"` changes nothing here: the CPU computes in the memory that holds \
+                       the rows";
+        return Some(nothing.to_owned());
+    }
+    let of = |footprint: &Footprint| footprint.in_host_memory(used);
+    let [streamed, resident] = units::two_sizes(of(&trial.footprint), of(trial.resident.as_ref()?));
+    Some(format!(
+        "`data.placement = \"streamed\"` saves no memory here: chunks of rows make it {streamed}, and with all rows in \
+         memory it would be {resident}"
+    ))
+}
+
+/// Outputs without a class.
+fn outputs(trial: &Trial) -> Option<String> {
+    let classes = trial.facts.classes?;
+    let last = trial.layers.iter().rfind(|layer| layer.parameters > 0)?;
+    let others = last.outputs.checked_sub(classes).filter(|others| *others > 0)?;
+    let verb = if others == 1 { "stands" } else { "stand" };
+    let numbers = counted(last.outputs as u64, "number");
+    let have = match classes {
+        1 => "1 class".to_owned(),
+        classes => format!("{} classes", count(classes as u64)),
+    };
+    Some(format!(
+        "the model puts out {numbers} per row, and the data have {have}: the other {} {verb} for none; `out_features = \
+         {classes}` in the last linear layer fits",
+        count(others as u64)
+    ))
+}
+
+/// A validation fraction of less than one row.
+fn validation(trial: &Trial) -> Option<String> {
+    let (key, fraction) = trial.spec.data.source.validation_fraction()?;
+    let nothing = fraction > 0.0 && trial.facts.validation_rows == 0;
+    nothing.then(|| {
+        let rows = counted(trial.facts.train_rows as u64, "row");
+        format!("`{key}` is {fraction}, which of {rows} is none: nothing is validated")
+    })
+}
+
+/// `max_steps` beyond the epochs' steps.
+fn max_steps(trial: &Trial) -> Option<String> {
+    let (most, of_epochs) = (trial.spec.trainer.max_steps?, trial.steps_of_epochs());
+    (most > of_epochs).then(|| {
+        let (epochs, steps) = (counted(trial.spec.trainer.max_epochs, "epoch"), counted(of_epochs, "step"));
+        let most = count(most);
+        format!(
+            "`trainer.max_steps` is {most}, and `trainer.max_epochs` ends the run before, after {epochs}, {steps}"
+        )
+    })
+}
+
+/// Epochs with at least one step, if nothing ends the run early.
+fn epochs(trial: &Trial) -> u64 {
+    trial.steps.div_ceil(trial.steps_per_epoch)
+}
+
+/// Validations further apart than the run is long, or without rows. No warning for the default of one per epoch.
+fn validate_every(trial: &Trial) -> Option<String> {
+    let (every, epochs) = (trial.spec.trainer.validate_every_epochs, epochs(trial));
+    let why = match trial.facts.validation_rows {
+        0 if every > 1 => "there is no row to validate on: nothing is validated".to_owned(),
+        1.. if every > epochs => {
+            format!("the run takes {}: it validates once, at its end", counted(epochs, "epoch"))
+        }
+        _ => return None,
+    };
+    Some(format!("`trainer.validate_every_epochs` is {}, and {why}", count(every)))
+}
+
+/// Patience of more validations than the run has: the first counts as an improvement, and the last ends the run anyway.
+fn patience(trial: &Trial) -> Option<String> {
+    let patience = trial.spec.trainer.early_stopping.as_ref()?.patience;
+    let validations = epochs(trial).div_ceil(trial.spec.trainer.validate_every_epochs.max(1));
+    if patience.max(1).saturating_add(1) < validations {
+        return None;
+    }
+    let times = match validations {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        more => format!("{} times", count(more)),
+    };
+    let patience = count(patience);
+    Some(format!(
+        "`trainer.early_stopping.patience` is {patience}, and the run validates {times}: it is never stopped early"
+    ))
+}
+
+/// Blocks for a policy without blocks.
+fn flush_every(trial: &Trial) -> Option<String> {
+    let logging = &trial.spec.logging;
+    let words = "`logging.flush_every` changes nothing here: only `logging.policy = \"buffered\"` moves blocks of steps";
+    (logging.flush_every.is_some() && logging.policy != Policy::Buffered).then(|| words.to_owned())
+}
+
+/// The schedule's unit: its number in the run, and its name.
+fn counts(trial: &Trial) -> (u64, &'static str) {
+    match trial.spec.schedule.interval {
+        Interval::Step => (trial.steps, "step"),
+        Interval::Epoch => (epochs(trial), "epoch"),
+    }
+}
+
+/// Drops of the rate after the end of the run or of their stage.
+fn milestones(trial: &Trial) -> Vec<String> {
+    let (counts, thing) = counts(trial);
+    match &trial.spec.schedule.rule {
+        Rule::Constant => Vec::new(),
+        Rule::One(curve) => {
+            let ends = format!("the run takes {}", counted(counts, thing));
+            never_dropped(curve, "schedule", (counts, thing), &ends).into_iter().collect()
+        }
+        Rule::Chain { chain } => {
+            let mut left = counts;
+            let parts = chain.iter().enumerate().filter_map(|(index, link)| {
+                let own = link.steps.unwrap_or(left).min(left);
+                left -= own;
+                let ends = format!("this part of the chain lasts {}", counted(own, thing));
+                // A stage that is never reached has its own warning.
+                let key = format!("schedule.chain.{index}");
+                (own > 0).then(|| never_dropped(&link.curve, &key, (own, thing), &ends))?
+            });
+            parts.collect()
+        }
+    }
+}
+
+/// A stage that starts after the run's end.
+fn chain(trial: &Trial) -> Option<String> {
+    let Rule::Chain { chain } = &trial.spec.schedule.rule else { return None };
+    let (counts, thing) = counts(trial);
+    let mut first = 0_u64;
+    let index = chain.iter().position(|link| {
+        let begins = first;
+        if begins < counts {
+            first = first.saturating_add(link.steps.unwrap_or(u64::MAX));
+        }
+        begins >= counts
+    })?;
+    let more = if index + 1 < chain.len() { " (and what comes after it)" } else { "" };
+    let (first, counts) = (counted(first, thing), count(counts));
+    Some(format!(
+        "`schedule.chain.{index}`{more} is never reached: it begins after {first}, and the run takes {counts}"
+    ))
+}
+
+/// A curve's drops that are not within the counts; the first count is 0.
+fn never_dropped(curve: &Curve, key: &str, (counts, thing): (u64, &str), ends: &str) -> Option<String> {
+    match curve {
+        Curve::Step(step) if step.step_size >= counts => {
+            let size = counted(step.step_size, thing);
+            Some(format!("`{key}.step` never changes the rate: it would after {size}, and {ends}"))
+        }
+        Curve::MultiStep(steps) => {
+            let beyond: Vec<u64> = steps.milestones.iter().copied().filter(|at| *at >= counts).collect();
+            let list = beyond.iter().map(|at| count(*at)).collect::<Vec<_>>().join(" and ");
+            let what = match beyond.len() {
+                0 => return None,
+                all if all == steps.milestones.len() => "any milestone".to_owned(),
+                1 => format!("the milestone {list}"),
+                2 => format!("the milestones {list}"),
+                more => format!("its last {more} milestones"),
+            };
+            Some(format!("`{key}.multi_step` never reaches {what}: {ends}"))
+        }
+        _ => None,
+    }
+}

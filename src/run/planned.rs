@@ -1,0 +1,140 @@
+//! What a kind of trial does for a session.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use chrono::{DateTime, Utc};
+
+use crate::{
+    device::DeviceError,
+    event::Outcome,
+    host::load::Watch,
+    plan::{Machine, PlanError, ResolvedDevices},
+    record::{EventSender, GitQuery, RecordError, RunDir, RunFiles, Stopped, Verbosity},
+    train::StopFlag,
+};
+
+/// Options and state that all runs of the process share.
+pub struct Process {
+    pub begun: Instant,
+    pub started: DateTime<Utc>,
+    /// The command line as typed.
+    pub command: String,
+    /// Where run folders are made.
+    pub runs_dir: PathBuf,
+    pub verbosity: Verbosity,
+    /// Whether standard error is a terminal.
+    pub terminal: bool,
+    /// `--threads`, where given.
+    pub threads: Option<u32>,
+    /// Threads that may compute.
+    pub available_threads: usize,
+    /// `--virtual-gpus`, where given.
+    pub virtual_gpus: Option<u32>,
+    /// The pending query about the spec's folder.
+    pub git: GitQuery,
+    pub stop: StopFlag,
+    /// Measures how much CPU time other processes use.
+    pub load: Watch,
+}
+
+/// What the files of a run folder say about a planned trial.
+pub struct RunFacts<'a> {
+    /// Names the folder of the runs.
+    pub name: &'a str,
+    /// First 8 hex digits of SHA-256 of the resolved spec.
+    pub hash8: String,
+    /// The resolved spec.
+    pub toml: String,
+    /// Comments above the resolved spec.
+    pub notes: Vec<String>,
+    /// Names and UUIDs of the GPUs.
+    pub gpus: &'a [(String, String)],
+    /// Threads that compute.
+    pub threads: usize,
+    /// The CPU's, for matrix products.
+    pub instruction_set: &'a str,
+    /// The number format of the products.
+    pub precision: &'static str,
+    /// How finely steps are timed, and why.
+    pub timed_by: &'static str,
+    /// How gradients are summed, and why; only with several devices that include GPUs.
+    pub sums: Option<String>,
+    /// Whether cuBLASLt and NCCL are used.
+    pub libraries: [bool; 2],
+    /// The outer option: sample the machine at all. The inner one: the interval of the rows in `system.csv`.
+    pub system: Option<Option<Duration>>,
+    /// The kind's own files.
+    pub files: RunFiles<'a>,
+}
+
+/// Why a run did not come to its recorded end.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// The run folder cannot be written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A device cannot be used, or cannot hold the run.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Data that was read during planning is unreadable or different now.
+    #[error("the data have changed since the start: {0}")]
+    Data(String),
+}
+
+/// A planned trial of any kind.
+pub trait Planned: Sized {
+    type Spec: serde::Serialize;
+    /// State that the trials of an experiment share, such as loaded data sets.
+    type Shared;
+    /// Resources acquired before the run folder exists, since acquiring them can fail: memory, threads, rows.
+    type Ready<'a>
+    where
+        Self: 'a;
+
+    fn name(spec: &Self::Spec) -> &str;
+
+    /// Plans a trial.
+    ///
+    /// # Errors
+    /// Problems of the spec or its data, or a missing device.
+    fn plan(
+        spec: &Self::Spec,
+        shared: &mut Self::Shared,
+        machine: &Machine,
+        threads: usize,
+    ) -> Result<Self, PlanError>;
+
+    /// Whether running it would only repeat `earlier`.
+    fn repeats(&self, earlier: &Self) -> bool;
+
+    /// Requested and used devices.
+    fn devices(&self) -> &ResolvedDevices;
+
+    /// Planned steps and the engine, for the table of trials.
+    fn steps_and_engine(&self) -> Option<(u64, &'static str)> {
+        None
+    }
+
+    /// Warnings besides the note on its devices.
+    fn remarks(&self) -> Vec<String>;
+
+    /// Acquires its resources.
+    ///
+    /// # Errors
+    /// A resource is missing, or data changed since the trial was planned.
+    fn ready(&self, shared: &mut Self::Shared) -> Result<Self::Ready<'_>, ExecuteError>;
+
+    fn facts<'a>(&'a self, ready: &Self::Ready<'_>) -> RunFacts<'a>;
+
+    /// Does the work and sends its events, except [`crate::event::Event::Finished`].
+    fn run(
+        &self,
+        ready: Self::Ready<'_>,
+        folder: &RunDir,
+        stop: &StopFlag,
+        sender: &EventSender,
+    ) -> Result<Outcome, Stopped>;
+}
