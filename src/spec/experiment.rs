@@ -1,6 +1,9 @@
 //! A spec with all its trials.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -63,27 +66,45 @@ impl<S> Experiment<S> {
     /// Problems that later layers found in trials (by index), with their places found in the texts; those that several
     /// trials share are told once.
     pub fn failure(&self, problems: impl IntoIterator<Item = (usize, Problem)>) -> Failure {
-        let points = self.sweep.points();
-        let mut found: Vec<(Problem, Vec<usize>)> = Vec::new();
+        let mut found = Found::default();
         for (trial, problem) in problems {
             // Repeats of a point share its tree.
-            let point = trial % points;
+            let point = trial % self.sweep.points();
             let (tree, _) = self.sweep.apply(&self.base, point);
-            let problem = locate(problem, &tree, &self.path);
-            match found.iter().position(|(p, _)| *p == problem) {
-                Some(at) if !found[at].1.contains(&point) => found[at].1.push(point),
-                Some(_) => {}
-                None if found.len() < MAX_PROBLEMS => found.push((problem, vec![point])),
-                None => {}
-            }
+            found.add(locate(problem, &tree, &self.path), point);
         }
-        let name_trial = |(problem, in_points): (Problem, Vec<usize>)| match &problem.place {
-            // What is wrong in a data file, or in all trials, is wrong whatever the trial.
-            Location::File { line: Some(_), .. } => problem,
-            _ if in_points.len() >= points => problem,
-            _ => self.sweep.name_trial(problem, in_points[0]),
-        };
-        Failure::from_problems(found.into_iter().map(name_trial).collect(), self.sources.clone())
+        Failure::from_problems(found.into_problems(&self.sweep), self.sources.clone())
+    }
+}
+
+/// Problems of a sweep's points, each with the points that have it.
+#[derive(Default)]
+pub(super) struct Found(Vec<(Problem, BTreeSet<usize>)>);
+
+impl Found {
+    pub fn add(&mut self, problem: Problem, point: usize) {
+        let is_full = self.is_full();
+        match self.0.iter_mut().find(|(known, _)| *known == problem) {
+            Some((_, points)) => drop(points.insert(point)),
+            None if is_full => {}
+            None => self.0.push((problem, BTreeSet::from([point]))),
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= MAX_PROBLEMS
+    }
+
+    /// The problems; one that not all points have names the first that does.
+    pub fn into_problems(self, sweep: &Sweep) -> Vec<Problem> {
+        let name_trial =
+            |(problem, points): (Problem, BTreeSet<usize>)| match (&problem.place, points.first()) {
+                // What is wrong in a data file, or in all trials, is wrong whatever the trial.
+                (Location::File { line: Some(_), .. }, _) => problem,
+                (_, Some(first)) if points.len() < sweep.points() => sweep.name_trial(problem, *first),
+                _ => problem,
+            };
+        self.0.into_iter().map(name_trial).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Dotted keys: reading them, and walking the tree by them.
 
 use super::{
-    problem::Problem,
+    problem::{Location, Problem},
     tree::{Node, Span, Table, Value},
 };
 
@@ -69,6 +69,11 @@ impl Key {
     pub fn is_above(&self, other: &Key) -> bool {
         self.parts.len() < other.parts.len()
             && self.parts.iter().zip(&other.parts).all(|(a, b)| a.text == b.text)
+    }
+
+    /// Where it stands.
+    pub fn place(&self) -> Location {
+        self.span().map_or(Location::Nowhere, Span::place)
     }
 
     /// The whole key's place.
@@ -190,23 +195,8 @@ pub(super) fn remove(root: &mut Table, key: &Key) -> Option<Node> {
     }
 }
 
-/// Whether what stood at `key` was taken away from an array.
-pub(super) fn is_gap(root: &Table, key: &Key) -> bool {
-    let Some((first, rest)) = key.parts.split_first() else { return false };
-    let mut node = root.get(&first.text).map(|entry| &entry.node);
-    for part in rest {
-        node = match node.map(|node| &node.value) {
-            Some(Value::Table(table)) => table.get(&part.text).map(|entry| &entry.node),
-            Some(Value::Array(items)) => part.text.parse::<usize>().ok().and_then(|i| items.get(i)),
-            _ => None,
-        };
-    }
-    node.is_some_and(|node| matches!(node.value, Value::Deleted))
-}
-
-/// The place of a dotted key, or of the nearest table above it that is written; `None` where that is the whole file.
-pub(super) fn nearest(root: &Table, key: &str) -> Option<Span> {
-    let mut parts = key.split('.');
+/// The node of the longest beginning of a key that is written, and whether that is the whole key.
+fn find<'a, 'k>(root: &'a Table, mut parts: impl Iterator<Item = &'k str>) -> Option<(&'a Node, bool)> {
     let mut node = &root.get(parts.next()?)?.node;
     for part in parts {
         let next = match &node.value {
@@ -216,10 +206,26 @@ pub(super) fn nearest(root: &Table, key: &str) -> Option<Span> {
         };
         match next {
             Some(next) => node = next,
-            None => break,
+            None => return Some((node, false)),
         }
     }
-    Some(node.span)
+    Some((node, true))
+}
+
+/// Whether what stood at `key` was taken away from an array.
+pub(super) fn is_gap(root: &Table, key: &Key) -> bool {
+    let found = find(root, key.parts.iter().map(|part| part.text.as_str()));
+    found.is_some_and(|(node, is_whole)| is_whole && matches!(node.value, Value::Deleted))
+}
+
+/// Whether a dotted key is written.
+pub(super) fn is_written(root: &Table, key: &str) -> bool {
+    find(root, key.split('.')).is_some_and(|(_, is_whole)| is_whole)
+}
+
+/// The place of a dotted key, or of the nearest table above it that is written; `None` where that is the whole file.
+pub(super) fn nearest(root: &Table, key: &str) -> Option<Span> {
+    find(root, key.split('.')).map(|(node, _)| node.span)
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! From a file and overrides to an experiment: every trial read and checked.
 
-use std::{fs::File, io::Read, path::Path};
+use std::{cell::OnceCell, fs::File, io::Read as _, path::Path};
 
 use super::{
     Kind, LabSpec, Spec,
     diagnostic::{Failure, Sources},
-    experiment::{Experiment, TrialSpec, axes, locate},
-    overrides,
+    experiment::{Experiment, Found, TrialSpec, axes, locate},
+    key, overrides,
     problem::{Location, Problem},
-    reader::{self, Fields, MAX_PROBLEMS, Reading},
-    sweep::{MAX_TRIALS, Sweep},
+    reader::{self, Item, Read, Reading},
+    schema,
+    sweep::{self, MAX_TRIALS, Sweep},
     tree::{self, Node, Span, Table, Value},
 };
 use crate::host;
@@ -71,17 +72,39 @@ pub(super) fn load_text(
     let sweep = take_sweep(&mut root, folder, &mut problems);
     sweep.check_overrides(&keys, &mut problems);
     let kind = kind_of(&root);
-    let loader = Loader { path, folder, base: root, sweep, found: Vec::new() };
-    match kind {
-        Kind::Train => {
-            let experiment = loader.finish(Spec::read, |spec| &mut spec.seed, problems, sources)?;
-            Ok(Loaded::Train(Box::new(experiment)))
-        }
+    let loader = Loader { path, folder, base: root, sweep, schema: OnceCell::new() };
+    Ok(match kind {
+        Kind::Train => Loaded::Train(Box::new(loader.finish(Spec::read, problems, sources)?)),
         lab => {
-            let read = |t: &mut Fields<'_>, name: &str| LabSpec::read(t, lab, name);
-            let experiment = loader.finish(read, |spec| &mut spec.seed, problems, sources)?;
-            Ok(Loaded::Lab(Box::new(experiment)))
+            let read = |v: Item<'_>| v.table(|t| LabSpec::read(t, lab, ""));
+            Loaded::Lab(Box::new(loader.finish(read, problems, sources)?))
         }
+    })
+}
+
+/// What a spec of any kind has.
+trait AnySpec: Clone {
+    fn name(&mut self) -> &mut String;
+    fn seed(&mut self) -> &mut u64;
+}
+
+impl AnySpec for Spec {
+    fn name(&mut self) -> &mut String {
+        &mut self.name
+    }
+
+    fn seed(&mut self) -> &mut u64 {
+        &mut self.seed
+    }
+}
+
+impl AnySpec for LabSpec {
+    fn name(&mut self) -> &mut String {
+        &mut self.name
+    }
+
+    fn seed(&mut self) -> &mut u64 {
+        &mut self.seed
     }
 }
 
@@ -121,8 +144,8 @@ fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> S
     entry.node.value.close_gaps();
     let table = Table { entries: vec![entry] };
     let mut reading = Reading::new(folder);
-    let sweep = reader::read(&node(table), &mut reading, |t| {
-        t.section("sweep", "many trials from one spec", |v| v.table(|t| Sweep::read(t, problems)))
+    let sweep = reader::read(&node(table), &mut reading, |v| {
+        v.table(|t| t.section("sweep", sweep::DOC, |v| v.table(|t| Sweep::read(t, problems))))
     });
     problems.extend(reading.into_problems());
     sweep
@@ -148,20 +171,19 @@ struct Loader<'a> {
     folder: &'a Path,
     base: Table,
     sweep: Sweep,
-    /// What was found in trials: the problem, the first point that has it, how many have it.
-    found: Vec<(Problem, usize, usize)>,
+    /// Of the kind of spec, where it was needed.
+    schema: OnceCell<reader::Json>,
 }
 
 impl Loader<'_> {
-    /// Reads every trial with `read`; `seed` is where its seed stands.
-    fn finish<S: Clone>(
-        mut self,
-        read: impl Fn(&mut Fields<'_>, &str) -> S,
-        seed: fn(&mut S) -> &mut u64,
+    /// Reads every trial with `read`.
+    fn finish<S: AnySpec>(
+        self,
+        read: impl Fn(Item<'_>) -> S,
         mut problems: Vec<Problem>,
         sources: Sources,
     ) -> Result<Experiment<S>, Failure> {
-        let trials = self.read_trials(&read, seed, &mut problems);
+        let trials = self.read_trials(&read, &mut problems);
         if !problems.is_empty() {
             return Err(Failure::from_problems(problems, sources));
         }
@@ -176,57 +198,54 @@ impl Loader<'_> {
         })
     }
 
-    fn read_trials<S: Clone>(
-        &mut self,
-        read: &impl Fn(&mut Fields<'_>, &str) -> S,
-        seed: fn(&mut S) -> &mut u64,
+    fn read_trials<S: AnySpec>(
+        &self,
+        read: &impl Fn(Item<'_>) -> S,
         problems: &mut Vec<Problem>,
     ) -> Vec<TrialSpec<S>> {
-        let (points, repeats) = (self.sweep.points(), self.sweep.repeats);
-        if points.saturating_mul(repeats as usize) > MAX_TRIALS {
-            let message =
-                format!("the sweep has {points} points and {repeats} repeats, more than {MAX_TRIALS} trials");
-            let place =
-                self.sweep.axes.first().and_then(|a| a.key.span()).map_or(Location::Nowhere, Span::place);
-            problems.push(Problem::new(place, message).hint("run it in parts: fewer values per axis"));
-            return Vec::new();
-        }
-        let values = count_values(&self.base);
-        if points > 1 && points.saturating_mul(values) > MAX_VALUES {
-            let message =
-                format!("the sweep has {points} points of a spec with {values} values: too many to plan");
-            let place =
-                self.sweep.axes.first().and_then(|a| a.key.span()).map_or(Location::Nowhere, Span::place);
-            problems.push(Problem::new(place, message).hint("run it in parts: fewer values per axis"));
+        let (points, repeats, values) = (self.sweep.points(), self.sweep.repeats, count_values(&self.base));
+        let too_many = if points.saturating_mul(repeats as usize) > MAX_TRIALS {
+            format!("the sweep has {points} points and {repeats} repeats, more than {MAX_TRIALS} trials")
+        } else if points > 1 && points.saturating_mul(values) > MAX_VALUES {
+            format!("the sweep has {points} points of a spec with {values} values: too many to plan")
+        } else {
+            String::new()
+        };
+        if !too_many.is_empty() {
+            let place = self.sweep.axes.first().map_or(Location::Nowhere, |axis| axis.key.place());
+            problems.push(Problem::new(place, too_many).hint("run it in parts: fewer values per axis"));
             return Vec::new();
         }
         let name = default_name(self.path);
-        let mut specs = Vec::new();
+        let (mut specs, mut found) = (Vec::new(), Found::default());
         for point in 0..points {
-            match self.read_point(read, point, &name) {
-                Ok(spec) => specs.push(spec),
-                Err(found) => found.into_iter().for_each(|p| self.note(p, point)),
+            match self.read_point(read, point) {
+                Ok(mut spec) => {
+                    if spec.name().is_empty() {
+                        spec.name().clone_from(&name);
+                    }
+                    specs.push(spec);
+                }
+                Err(problems) => problems.into_iter().for_each(|problem| found.add(problem, point)),
             }
-            if self.found.len() >= MAX_PROBLEMS {
+            if found.is_full() {
                 break;
             }
         }
-        for (problem, point, count) in std::mem::take(&mut self.found) {
-            problems.push(if count < points { self.sweep.name_trial(problem, point) } else { problem });
-        }
-        if specs.len() < points { Vec::new() } else { expand(&self.sweep, &specs, seed, problems) }
+        problems.extend(found.into_problems(&self.sweep));
+        if specs.len() < points { Vec::new() } else { expand(&self.sweep, &specs, problems) }
     }
 
-    fn read_point<S>(
-        &self,
-        read: &impl Fn(&mut Fields<'_>, &str) -> S,
-        point: usize,
-        name: &str,
-    ) -> Result<S, Vec<Problem>> {
+    fn read_point<S>(&self, read: &impl Fn(Item<'_>) -> S, point: usize) -> Result<S, Vec<Problem>> {
         let (tree, mut problems) = self.sweep.apply(&self.base, point);
         let mut reading = Reading::new(self.folder);
         let root = node(tree);
-        let spec = reader::read(&root, &mut reading, |t| read(t, name));
+        let spec = reader::read(&root, &mut reading, read);
+        reading.suggest_elsewhere(|name| {
+            let schema = self.schema.get_or_init(|| reader::describe(read));
+            let Value::Table(tree) = &root.value else { return None };
+            schema::key_named(schema, name, |table| key::is_written(tree, table))
+        });
         problems.extend(reading.into_problems());
         if problems.is_empty() {
             return Ok(spec);
@@ -234,29 +253,15 @@ impl Loader<'_> {
         let Value::Table(tree) = &root.value else { return Err(problems) };
         Err(problems.into_iter().map(|p| locate(p, tree, self.path)).collect())
     }
-
-    fn note(&mut self, problem: Problem, point: usize) {
-        match self.found.iter_mut().find(|(p, ..)| *p == problem) {
-            Some((_, _, count)) => *count += 1,
-            None => self.found.push((problem, point, 1)),
-        }
-    }
 }
 
 /// The trials of every repeat.
-fn expand<S: Clone>(
-    sweep: &Sweep,
-    specs: &[S],
-    seed: fn(&mut S) -> &mut u64,
-    problems: &mut Vec<Problem>,
-) -> Vec<TrialSpec<S>> {
+fn expand<S: AnySpec>(sweep: &Sweep, specs: &[S], problems: &mut Vec<Problem>) -> Vec<TrialSpec<S>> {
     let seeds = sweep.axes.iter().find(|a| a.key.dotted() == "seed").filter(|_| sweep.repeats > 1);
     if let Some(axis) = seeds.filter(|_| sweep.repeat_seeds) {
         let message = "an axis on `seed` and repeats that count seeds up would run the same seeds twice";
-        let place = axis.key.span().map_or(Location::Nowhere, Span::place);
-        problems.push(
-            Problem::new(place, message).hint("set `sweep.repeat_seeds = false`, or leave the axis out"),
-        );
+        let hint = "set `sweep.repeat_seeds = false`, or leave the axis out";
+        problems.push(Problem::new(axis.key.place(), message).hint(hint));
         return Vec::new();
     }
     let mut trials = Vec::with_capacity(specs.len() * sweep.repeats as usize);
@@ -264,13 +269,11 @@ fn expand<S: Clone>(
         for (point, spec) in specs.iter().enumerate() {
             let mut spec = spec.clone();
             if sweep.repeat_seeds {
-                *seed(&mut spec) += u64::from(repeat);
+                *spec.seed() += u64::from(repeat);
             }
-            if *seed(&mut spec) > super::MAX_SEED {
-                problems.push(Problem::new(
-                    Location::Nowhere,
-                    "`seed` plus `sweep.repeats` is too large for a seed",
-                ));
+            if *spec.seed() > super::MAX_SEED {
+                let message = "`seed` plus `sweep.repeats` is too large for a seed";
+                problems.push(Problem::new(Location::Nowhere, message));
                 return Vec::new();
             }
             let mut axes = sweep.pairs(point);

@@ -1,6 +1,6 @@
 //! `[logging]`: what is recorded of a step, and when it leaves the device.
 
-use super::reader::{Fields, Item, Range, count, some, table, words};
+use super::reader::{Fields, count, interval, some, table, words};
 
 table! {
     /// The table `[logging]`.
@@ -57,8 +57,4 @@ impl Logging {
         self.metrics.retain(|m| *m != Metric::Loss);
         self.metrics.insert(0, Metric::Loss);
     }
-}
-
-fn interval(v: Item<'_>) -> f64 {
-    v.float(Range::Interval)
 }

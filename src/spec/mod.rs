@@ -52,8 +52,7 @@ pub use schedule::{
 pub use schema::schema;
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
-use reader::{Fields, Item, Read, words};
-use serde::Serialize;
+use reader::{Fields, Item, table, words};
 use tree::Value;
 
 /// TOML's integers end here.
@@ -62,32 +61,33 @@ const MAX_SEED: u64 = i64::MAX as u64;
 /// Leaves room for what a run's folder adds to it.
 const MAX_NAME_BYTES: usize = 100;
 
-/// A whole experiment of kind `train`, with every default filled in that does not depend on the data.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Spec {
-    /// Names the folder of the runs; the file's stem by default.
-    pub name: String,
-    /// Free text, kept with the run.
-    pub description: String,
-    /// The source of every random number: initial weights, order of rows, dropout, synthetic data, the split.
-    pub seed: u64,
-    /// What is run.
-    pub kind: Kind,
-    /// Where it runs.
-    pub devices: Devices,
-    /// What it learns from.
-    pub data: Data,
-    /// What is learned.
-    pub model: Model,
-    /// How weights are updated.
-    pub optimizer: Optimizer,
-    /// How the learning rate moves.
-    #[serde(skip_serializing_if = "Schedule::is_constant")]
-    pub schedule: Schedule,
-    /// How long, and what happens around the steps.
-    pub trainer: Trainer,
-    /// What is recorded, and when it leaves the device.
-    pub logging: Logging,
+table! {
+    /// A whole experiment of kind `train`, with every default filled in that does not depend on the data.
+    pub struct Spec {
+        /// Names the folder of the runs (the file's stem).
+        pub name: String => read_name, else String::new(),
+        /// Free text, kept with the run.
+        pub description: String = String::new(),
+        /// The source of every random number: weights, order of rows, dropout, synthetic data, the split.
+        pub seed: u64 = 0 => read_seed,
+        /// What is run.
+        pub kind: Kind = Kind::Train,
+        /// Where it runs; absent, the CPU.
+        pub devices: Devices [default],
+        /// What it learns from.
+        pub data: Data,
+        /// What is learned: a Sequential of layers.
+        pub model: Model,
+        /// How weights are updated.
+        pub optimizer: Optimizer => |v| v.table(|t| t.one_of(None)),
+        /// How the learning rate moves; absent, it is constant.
+        pub schedule: Schedule [skip_serializing_if = "Schedule::is_constant"], else Schedule::CONSTANT,
+        /// How long, and what happens around the steps.
+        pub trainer: Trainer [default],
+        /// What is recorded, and when it leaves the device.
+        pub logging: Logging [default],
+    }
+    check check
 }
 
 words! {
@@ -110,53 +110,22 @@ impl Kind {
 }
 
 impl Spec {
-    /// Reads a trial. Rules that span tables stand at the end.
-    fn read(t: &mut Fields<'_>, default_name: &str) -> Self {
-        let name = t.optional("name", "names the folder of the runs (the file's stem)", read_name);
-        let description =
-            t.default("description", "free text, kept with the run", String::new(), |v| v.string());
-        let doc =
-            "the source of every random number: weights, order of rows, dropout, synthetic data, the split";
-        let seed = t.default("seed", doc, 0, |v| v.integer(0..=MAX_SEED));
+    /// Rules that span tables, and tables that are none of a trial.
+    fn check(&mut self, t: &mut Fields<'_>) {
+        // The loader has taken the table out; it is named here for the schema.
+        t.optional("sweep", sweep::DOC, |v| v.table(|t| sweep::Sweep::read(t, &mut Vec::new())));
         // A spec of another kind is read elsewhere; here they are known to be suggested.
-        let kind = t.default("kind", "what is run", Kind::Train, Kind::read);
         if t.is_sound("kind") {
             t.later(&["checkpoint"]);
-            Kind::LABS.iter().for_each(|lab| t.foreign(lab.name(), lab.name(), kind.name()));
+            Kind::LABS.iter().for_each(|lab| t.foreign(lab.name(), lab.name(), self.kind.name()));
         } else {
             t.ignore_the_rest();
         }
-        let devices = t.section("devices", "where it runs; absent, the CPU", Devices::read);
-        let data = t.required("data", "what it learns from", Data::read);
-        let model = t.required("model", "what is learned: a Sequential of layers", |v| {
-            v.table(|t| Model::read(t, &data.source))
-        });
-        let optimizer = t.required("optimizer", "how weights are updated", |v| v.table(|t| t.one_of(None)));
-        let doc = "how the learning rate moves; absent, it is constant";
-        let schedule = t.optional("schedule", doc, Schedule::read).unwrap_or(Schedule::CONSTANT);
-        let trainer = t.section("trainer", "how long, and what happens around the steps", Trainer::read);
-        let logging = t.section("logging", "what is recorded, and when it leaves the device", Logging::read);
-        // The loader has taken the table out; it is named here for the schema.
-        t.optional("sweep", "many trials from one spec", |v| {
-            v.table(|t| sweep::Sweep::read(t, &mut Vec::new()))
-        });
-        let name = name.unwrap_or_else(|| default_name.to_owned());
-        let spec = Self {
-            name,
-            description,
-            seed,
-            kind,
-            devices,
-            data,
-            model,
-            optimizer,
-            schedule,
-            trainer,
-            logging,
-        };
-        spec.check_classes(t);
-        spec.check_validation(t);
-        spec
+        if !t.has("model.loss") && matches!(self.data.source, Source::Idx(_)) {
+            self.model.loss = Loss::CrossEntropy;
+        }
+        self.check_classes(t);
+        self.check_validation(t);
     }
 
     /// Classes need a loss over classes, and data that has them.
@@ -219,6 +188,10 @@ impl Spec {
 /// Whether a character may stand in a name that becomes a folder's.
 fn fits_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '_' | '=' | '+' | '-')
+}
+
+fn read_seed(v: Item<'_>) -> u64 {
+    v.integer(0..=MAX_SEED)
 }
 
 fn read_name(v: Item<'_>) -> String {

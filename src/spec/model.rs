@@ -2,37 +2,20 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
-
-use super::{
-    data::Source,
-    reader::{Fields, Item, Read, below_one, choices, non_negative, size, some, table, words},
-};
+use super::reader::{Item, below_one, choices, non_negative, size, some, table, words};
 
 /// More layers than any Sequential needs; a longer list is a slip, and would be planned for minutes.
 const MAX_LAYERS: usize = 10_000;
 
-/// The table `[model]`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Model {
-    /// The layers, first to last.
-    pub layers: Vec<Layer>,
-    /// What is minimized.
-    pub loss: Loss,
-    /// How weights begin.
-    pub init: Init,
-}
-
-impl Model {
-    /// `source` decides the loss where none is given.
-    pub(super) fn read(t: &mut Fields<'_>, source: &Source) -> Self {
-        let layers =
-            t.required("layers", "the layers, first to last", |v| v.list(1..=MAX_LAYERS, Layer::read));
-        let doc = "what is minimized (mse; cross_entropy where the data source is idx)";
-        let loss = t.default("loss", doc, None, Option::<Loss>::read);
-        let init = t.default("init", "how weights begin", Init::Pytorch, Init::read);
-        let default_loss = if matches!(source, Source::Idx(_)) { Loss::CrossEntropy } else { Loss::Mse };
-        Self { layers, loss: loss.unwrap_or(default_loss), init }
+table! {
+    /// The table `[model]`.
+    pub struct Model {
+        /// The layers, first to last.
+        pub layers: Vec<Layer> => |v| v.list(1..=MAX_LAYERS, Layer::read),
+        /// What is minimized (mse; cross_entropy where the data source is idx).
+        pub loss: Loss, else Loss::Mse,
+        /// How weights begin.
+        pub init: Init = Init::Pytorch,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::{
     key::{self, Key},
-    problem::{Location, Problem},
+    problem::Problem,
     suggest,
     tree::{self, Node, Span, Table, Value},
 };
@@ -31,11 +31,24 @@ struct Given {
     is_swept: bool,
 }
 
+/// The key that an axis of the grid sweeps: `seed` for `sweep.grid.seed`.
+fn axis_of(key: &Key) -> Option<Key> {
+    match &key.parts[..] {
+        [sweep, grid, axis] if sweep.text == "sweep" && grid.text == "grid" => {
+            Key::parse_at(&axis.text, key.span()?).ok()
+        }
+        _ => None,
+    }
+}
+
 /// The earlier argument that one would take back that deletes `key`, sets it or sweeps it. An axis below a table that is set
 /// or deleted is still one.
 fn taken_back<'a>(given: &'a [Given], key: &Key, sweeps: bool) -> Option<&'a Key> {
+    let name = key.dotted();
+    let holds_axes = matches!(name.as_str(), "sweep" | "sweep.grid");
     let by = |given: &&Given| {
-        given.key.dotted() == key.dotted() || (!sweeps && !given.is_swept && key.is_above(&given.key))
+        let is_below = if given.is_swept { holds_axes } else { key.is_above(&given.key) };
+        given.key.dotted() == name || (!sweeps && is_below)
     };
     given.iter().find(by).map(|given| &given.key)
 }
@@ -52,9 +65,8 @@ fn refuse_twice(given: &[Given], key: &Key, sweeps: bool) -> Result<(), Box<Prob
 }
 
 fn clash(key: &Key, message: String, earlier: &Key, words: &str) -> Problem {
-    let place = |key: &Key| key.span().map_or(Location::Nowhere, Span::place);
-    let mut problem = Problem::new(place(key), message);
-    problem.related.push((place(earlier), words.to_owned()));
+    let mut problem = Problem::new(key.place(), message);
+    problem.related.push((earlier.place(), words.to_owned()));
     problem
 }
 
@@ -66,7 +78,10 @@ fn apply_one(
 ) -> Result<Option<Given>, Box<Problem>> {
     if let Some(name) = text.strip_prefix('~') {
         let key = Key::parse(name, Span { start: whole.start + 1, ..whole })?;
-        if let Some(earlier) = taken_back(given, &key, false) {
+        let axis = axis_of(&key);
+        let swept = |axis: &Key| given.iter().find(|g| g.is_swept && g.key.dotted() == axis.dotted());
+        let earlier = axis.as_ref().map_or(taken_back(given, &key, false), |axis| Some(&swept(axis)?.key));
+        if let Some(earlier) = earlier {
             let message = format!("`~{}` deletes what `{}` sets", key.dotted(), earlier.dotted());
             return Err(clash(&key, message, earlier, "set here")
                 .hint("leave one of the two arguments out, or delete first")
@@ -86,15 +101,18 @@ fn apply_one(
         let start = start + (piece.as_ptr() as usize - values.as_ptr() as usize);
         Span { start, end: start + piece.len(), ..whole }
     };
-    let is_swept = pieces.len() > 1;
-    refuse_twice(given, &key, is_swept)?;
+    let axis = axis_of(&key);
+    let is_swept = pieces.len() > 1 || axis.is_some();
+    let meant = axis.unwrap_or_else(|| key.clone());
+    refuse_twice(given, &meant, is_swept)?;
+    let given = Given { key: meant, is_swept };
     if let [piece] = pieces[..] {
         key::set(root, &key, value(piece, span_of(piece))?)?;
         // One value for a swept key: it is swept no more.
         if let Some(grid) = grid(root) {
             grid.entries.retain(|e| e.key != key.dotted());
         }
-        return Ok(Some(Given { key, is_swept }));
+        return Ok(Some(given));
     }
     if let Some(empty) = pieces.iter().find(|p| p.is_empty()) {
         let message = format!("a value of `{}` is empty", key.dotted());
@@ -104,7 +122,7 @@ fn apply_one(
     let values = pieces.iter().map(|p| value(p, span_of(p))).collect::<Result<_, _>>()?;
     let axis = Node { span: Span { start, ..whole }, value: Value::Array(values) };
     sweep(root, &key, axis);
-    Ok(Some(Given { key, is_swept }))
+    Ok(Some(given))
 }
 
 /// TOML, or else a plain string.
@@ -146,7 +164,7 @@ fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
         return Ok(());
     }
     let name = key.dotted();
-    let place = key.span().map_or(Location::Nowhere, Span::place);
+    let place = key.place();
     if key::is_gap(root, key) {
         let message = format!("`{name}` was deleted by an earlier argument");
         return Err(Problem::new(place, message).hint("indexes mean the spec as it is written").into());
@@ -274,6 +292,13 @@ mod tests {
         {
             assert_eq!(reported(&twice), ["`s` is given twice"], "{twice:?}");
         }
+        for twice in
+            [["s=1,2", "sweep.grid.s=[3]"], ["sweep.grid.\"s\"=[3]", "s=1,2"], ["sweep.grid.s=[3]", "s=1"]]
+        {
+            assert_eq!(reported(&twice), ["`s` is given twice"], "{twice:?}");
+        }
+        assert_eq!(reported(&["s=1,2", "sweep.grid={ s = [3] }"]), ["`sweep.grid` replaces what `s` sets"]);
+        assert_eq!(reported(&["s=1,2", "~sweep.grid.s"]), ["`~sweep.grid.s` deletes what `s` sets"]);
         assert_eq!(reported(&["t.a=3", "t={ b = 1 }"]), ["`t` replaces what `t.a` sets"]);
         assert_eq!(reported(&["s=2", "~s"]), ["`~s` deletes what `s` sets"]);
         assert_eq!(reported(&["s=2,3", "~s"]), ["`~s` deletes what `s` sets"]);

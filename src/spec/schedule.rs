@@ -3,18 +3,19 @@
 use serde::Serialize;
 
 use super::reader::{
-    Choice, Choices, Fields, How, Item, Range, Read, below_one, choices, count, non_negative, positive, some,
-    table, unit, words,
+    Choice, Choices, Fields, How, Item, Read, below_one, choices, count, non_negative, positive,
+    positive_unit, some, table, unit, words,
 };
 
-/// The table `[schedule]`; absent, the rate is constant.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Schedule {
-    /// What one count of the schedule is.
-    pub interval: Interval,
-    /// The curve or chain of curves.
-    #[serde(flatten)]
-    pub rule: Rule,
+table! {
+    /// The table `[schedule]`; absent, the rate is constant.
+    pub struct Schedule {
+        /// What one count of the schedule is.
+        pub interval: Interval = Interval::Step,
+        /// The curve or chain of curves.
+        pub rule: Rule [flatten],
+    }
+    check check_chain
 }
 
 impl Schedule {
@@ -136,7 +137,7 @@ table! {
     /// A straight ramp of the factor.
     pub struct LinearRamp {
         /// Factor at the start.
-        pub start_factor: f64 = 1.0 / 3.0 => |v| v.float(Range::PositiveUnit),
+        pub start_factor: f64 = 1.0 / 3.0 => positive_unit,
         /// Factor at the end.
         pub end_factor: f64 = 1.0 => unit,
         /// Counts of the ramp.
@@ -186,36 +187,30 @@ impl Schedule {
     pub(super) const CONSTANT: Self = Self { interval: Interval::Step, rule: Rule::Constant };
 }
 
-impl Read for Schedule {
-    fn read(v: Item<'_>) -> Self {
-        v.table(|t| {
-            let doc = "what one count of the schedule is";
-            let interval = t.default("interval", doc, Interval::Step, Interval::read);
-            let mut rules: Vec<_> = Curve::choices().into_iter().map(|curve| curve.map(Rule::One)).collect();
-            let doc =
-                "SequentialLR: one curve after the other; all but the last say how many `steps` they last";
-            let chain = |v: Item<'_>| Rule::Chain { chain: v.list(1..=1000, Stage::read) };
-            rules.push(Choice { name: "chain", doc, how: How::Settings(Box::new(chain)) });
-            let rule = t.one_of_these(None, &rules);
-            if let Rule::Chain { chain } = &rule {
-                check_chain(t, chain);
-            }
-            Self { interval, rule }
-        })
+impl Choices for Rule {
+    fn choices() -> Vec<Choice<Self>> {
+        let mut rules: Vec<_> = Curve::choices().into_iter().map(|curve| curve.map(Self::One)).collect();
+        let doc = "SequentialLR: one curve after the other; all but the last say how many `steps` they last";
+        let chain = |v: Item<'_>| Self::Chain { chain: v.list(1..=1000, Stage::read) };
+        rules.push(Choice { name: "chain", doc, how: How::Settings(Box::new(chain)) });
+        rules
     }
 }
 
-fn check_chain(t: &mut Fields<'_>, chain: &[Stage]) {
-    for (i, link) in chain.iter().enumerate() {
-        if i + 1 < chain.len() && link.steps.is_none() {
-            t.refuse_item("chain", i, "every curve but the last needs `steps`", "add `steps = ...`");
-        } else if i + 1 == chain.len() && link.steps.is_some() {
-            t.refuse_item(
-                "chain",
-                i,
-                "the last curve lasts to the end, so it takes no `steps`",
-                "remove its `steps`",
-            );
+impl Schedule {
+    fn check_chain(&mut self, t: &mut Fields<'_>) {
+        let Rule::Chain { chain } = &self.rule else { return };
+        for (i, link) in chain.iter().enumerate() {
+            if i + 1 < chain.len() && link.steps.is_none() {
+                t.refuse_item("chain", i, "every curve but the last needs `steps`", "add `steps = ...`");
+            } else if i + 1 == chain.len() && link.steps.is_some() {
+                t.refuse_item(
+                    "chain",
+                    i,
+                    "the last curve lasts to the end, so it takes no `steps`",
+                    "remove its `steps`",
+                );
+            }
         }
     }
 }

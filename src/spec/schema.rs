@@ -5,7 +5,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Kind, LabSpec, Spec, reader};
+use super::{
+    Kind, LabSpec, Spec,
+    reader::{self, Read},
+};
 
 /// JSON Schema 2020-12 of a spec file.
 pub fn schema() -> Value {
@@ -16,8 +19,9 @@ pub fn schema() -> Value {
         "description".into(),
         json!("A declarative experiment: data, model, optimizer, devices, sweep; or one of the lab"),
     );
-    let train = reader::describe(|t| Spec::read(t, "name"));
-    let labs = Kind::LABS.map(|kind| (kind, reader::describe(|t| LabSpec::read(t, kind, "name"))));
+    let train = reader::describe(Spec::read);
+    let labs =
+        Kind::LABS.map(|kind| (kind, reader::describe(|v| v.table(|t| LabSpec::read(t, kind, "name")))));
     let mut all = properties(&train);
     for (_, lab) in &labs {
         for (name, property) in properties(lab) {
@@ -33,6 +37,29 @@ pub fn schema() -> Value {
     schema.insert("properties".into(), all.into());
     schema.insert("allOf".into(), rules.into());
     schema.into()
+}
+
+/// The one dotted key of that name, or of several the only one whose table is written.
+pub(super) fn key_named(
+    schema: &reader::Json,
+    name: &str,
+    is_written: impl Fn(&str) -> bool,
+) -> Option<String> {
+    fn collect(schema: &Value, above: &str, name: &str, found: &mut Vec<(String, String)>) {
+        for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{above}{key}");
+            if key == name && !above.is_empty() {
+                found.push((above.trim_end_matches('.').to_owned(), path.clone()));
+            }
+            collect(inner, &format!("{path}."), name, found);
+        }
+    }
+    let mut found = Vec::new();
+    collect(&schema.clone().into(), "", name, &mut found);
+    if found.len() > 1 {
+        found.retain(|(table, _)| is_written(table));
+    }
+    found.pop().filter(|_| found.is_empty()).map(|(_, path)| path)
 }
 
 fn properties(schema: &reader::Json) -> reader::Json {

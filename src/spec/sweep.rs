@@ -9,6 +9,9 @@ use super::{
     tree::{Node, Span, Table, Value},
 };
 
+/// What the table is for.
+pub(super) const DOC: &str = "many trials from one spec";
+
 /// More trials than anyone waits for; a larger grid is a slip.
 pub(super) const MAX_TRIALS: usize = 100_000;
 
@@ -115,8 +118,7 @@ impl Sweep {
                 let (name, axis) = (key.dotted(), axis.key.dotted());
                 let message = format!("`{name}` would be replaced by every value of the axis `{axis}`");
                 let hint = format!("set `{axis}` instead, or change the values of the axis");
-                let place = key.span().map_or(Location::Nowhere, |s| s.place());
-                problems.push(Problem::new(place, message).hint(hint));
+                problems.push(Problem::new(key.place(), message).hint(hint));
             }
         }
     }
@@ -133,61 +135,58 @@ fn read_axes(grid: &Table, problems: &mut Vec<Problem>) -> Vec<GridAxis> {
                 continue;
             }
         };
-        let name = key.dotted();
-        let mut refuse = |place: Location, message: String, hint: String| {
-            problems.push(Problem::new(place, message).hint(hint));
-        };
-        let at_key = || entry.key_span.place();
-        let Value::Array(values) = &entry.node.value else {
-            let found = entry.node.value.found();
-            let hint = match &entry.node.value {
-                Value::Table(_) => format!("write the whole key in quotes: `\"{name}...\" = [...]`"),
-                _ => format!("one value needs no axis: set `{name}` itself"),
-            };
-            refuse(
-                entry.node.span.place(),
-                format!("the axis `{name}`: expected an array of values, found {found}"),
-                hint,
-            );
-            continue;
-        };
-        let first = key.parts.first().map_or("", |p| p.text.as_str());
-        if matches!(first, "name" | "sweep") {
-            let hint = "trials are named by their axes".to_owned();
-            refuse(at_key(), format!("`{name}` cannot be an axis"), hint);
-            continue;
+        if let Some(values) = check_axis(&key, &entry.node, &axes, problems) {
+            axes.push(GridAxis { key, values });
         }
-        if first == "kind" {
-            let hint = "a sweep has trials of one kind: write a spec for each".to_owned();
-            refuse(at_key(), format!("`{name}` cannot be an axis"), hint);
-            continue;
-        }
-        if let Some(below) = axes.iter().find(|a| key.is_above(&a.key)) {
-            let hint = format!("write `{name}` first");
-            refuse(
-                at_key(),
-                format!("the axis `{name}` replaces what the axis `{}` sets", below.key.dotted()),
-                hint,
-            );
-        }
-        if axes.iter().any(|a| a.key.dotted() == name) {
-            refuse(at_key(), format!("`{name}` is an axis twice"), "write one list".to_owned());
-        }
-        if values.is_empty() {
-            let hint = format!("give it values, or delete it: `~sweep.grid.\"{name}\"`");
-            refuse(entry.node.span.place(), format!("the axis `{name}` has no values"), hint);
-            continue;
-        }
-        if values.len() > MAX_TRIALS {
-            let message =
-                format!("the axis `{name}` has {} values, more than {MAX_TRIALS} trials", values.len());
-            refuse(entry.node.span.place(), message, "run it in parts".to_owned());
-            continue;
-        }
-        report_repeated(&name, values, &mut refuse);
-        axes.push(GridAxis { key, values: values.clone() });
     }
     axes
+}
+
+/// The values of an axis, and reports what is wrong with it.
+fn check_axis(key: &Key, node: &Node, axes: &[GridAxis], problems: &mut Vec<Problem>) -> Option<Vec<Node>> {
+    let name = key.dotted();
+    let mut refuse = |place: Location, message: String, hint: String| {
+        problems.push(Problem::new(place, message).hint(hint));
+    };
+    let Value::Array(values) = &node.value else {
+        let hint = match &node.value {
+            Value::Table(_) => format!("write the whole key in quotes: `\"{name}...\" = [...]`"),
+            _ => format!("one value needs no axis: set `{name}` itself"),
+        };
+        let found = node.value.found();
+        let message = format!("the axis `{name}`: expected an array of values, found {found}");
+        refuse(node.span.place(), message, hint);
+        return None;
+    };
+    let no_axis = match key.parts.first().map_or("", |part| &part.text) {
+        "name" | "sweep" => "trials are named by their axes",
+        "kind" => "a sweep has trials of one kind: write a spec for each",
+        _ => "",
+    };
+    if !no_axis.is_empty() {
+        refuse(key.place(), format!("`{name}` cannot be an axis"), no_axis.to_owned());
+        return None;
+    }
+    if let Some(below) = axes.iter().find(|a| key.is_above(&a.key)) {
+        let below = below.key.dotted();
+        let message = format!("the axis `{name}` replaces what the axis `{below}` sets");
+        refuse(key.place(), message, format!("write `{name}` first"));
+    }
+    if axes.iter().any(|a| a.key.dotted() == name) {
+        refuse(key.place(), format!("`{name}` is an axis twice"), "write one list".to_owned());
+    }
+    if values.is_empty() {
+        let hint = format!("give it values, or delete it: `~sweep.grid.\"{name}\"`");
+        refuse(node.span.place(), format!("the axis `{name}` has no values"), hint);
+        return None;
+    }
+    if values.len() > MAX_TRIALS {
+        let message = format!("the axis `{name}` has {} values, more than {MAX_TRIALS} trials", values.len());
+        refuse(node.span.place(), message, "run it in parts".to_owned());
+        return None;
+    }
+    report_repeated(&name, values, &mut refuse);
+    Some(values.clone())
 }
 
 fn report_repeated(name: &str, values: &[Node], refuse: &mut impl FnMut(Location, String, String)) {

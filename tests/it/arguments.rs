@@ -40,6 +40,34 @@ fn a_key_that_is_given_twice() {
       |
       = hint: leave one of the two arguments out
     ");
+    insta::assert_snapshot!(reported(&["seed=1,2,3", "sweep.grid.seed=[1,2]"]), @r"
+    error: `seed` is given twice
+     --> argument:1:1
+      |
+    1 | sweep.grid.seed=[1,2]
+      | ^^^^^^^^^^^^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | seed=1,2,3
+      | ---- first given here
+      |
+      = hint: leave one of the two arguments out
+    ");
+    insta::assert_snapshot!(reported(&["sweep.grid.seed=[1,2]", "seed=1,2,3"]), @r"
+    error: `seed` is given twice
+     --> argument:1:1
+      |
+    1 | seed=1,2,3
+      | ^^^^
+      |
+     ::: argument:1:1
+      |
+    1 | sweep.grid.seed=[1,2]
+      | --------------- first given here
+      |
+      = hint: leave one of the two arguments out
+    ");
     insta::assert_snapshot!(reported(&["trainer.max_epochs=5", "trainer={ max_steps = 7 }"]), @r"
     error: `trainer` replaces what `trainer.max_epochs` sets
      --> argument:1:1
@@ -113,4 +141,35 @@ fn indexes_of_layers_mean_the_spec_as_it_is_written() {
     assert_eq!(names(&["~model.layers.0", "model.layers.2=gelu"]), ["Linear", "GELU", "Sigmoid", "Linear"]);
     let swept = ["~model.layers.0", "~model.layers.2", "model.layers.1.linear.out_features=4,8"];
     assert_eq!(names(&swept), ["Linear", "Sigmoid", "Linear"]);
+}
+
+#[test]
+fn a_short_name_is_met_with_the_key() {
+    let place = Sandbox::new(LINREG);
+    for (typed, hint) in [
+        ("lr=0.1", "did you mean `optimizer.sgd.lr`?"),
+        ("max_epochs=3", "did you mean `trainer.max_epochs`?"),
+        ("patience=3", "did you mean `trainer.early_stopping.patience`?"),
+        ("optimizer.batch_size=3", "did you mean `data.batch_size`?"),
+        // Several tables have it, and none of them is written.
+        ("gamma=0.5", "known here: "),
+    ] {
+        let ended = place.runner(&["check", "spec.toml", typed]);
+        assert_eq!(ended.code, Some(2), "{typed}");
+        assert!(ended.stderr.contains(&format!("= hint: {hint}")), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_word_that_is_nearly_a_command() {
+    let place = Sandbox::new(LINREG);
+    for (typed, line) in [
+        ("chekc", "  = hint: `chekc` was read as a spec; did you mean `runner check`?\n"),
+        ("compar", "  = hint: `compar` was read as a spec; did you mean `runner compare`?\n"),
+        ("list", "error: not in this version: `runner list`\n"),
+    ] {
+        let ended = place.runner(&[typed]);
+        assert_eq!(ended.code, Some(2), "{typed}");
+        assert!(ended.stderr.contains(line), "{}", ended.stderr);
+    }
 }

@@ -165,6 +165,16 @@ fn overrides_set_delete_and_index() {
 }
 
 #[test]
+fn the_name_of_a_layer_stands_for_its_defaults() {
+    let layers = |layer: &str| one(SMALL, &[&format!("model.layers=[{layer}]")]).model.layers;
+    assert_eq!(layers("'layer_norm'"), layers("{ layer_norm = {} }"));
+    assert_eq!(layers("'layer_norm'"), [Layer::LayerNorm { eps: 1e-5 }]);
+    let refused = load(SMALL, &["model.layers=['layer_norm', 'dropout']"]).unwrap_err();
+    assert_eq!(refused.problems.len(), 1);
+    assert_eq!(refused.problems[0].message, "`model.layers.1`: `dropout` needs its settings");
+}
+
+#[test]
 fn a_grid_is_the_product_and_the_first_key_is_slowest() {
     let grid =
         format!("{SMALL}\n[sweep.grid]\n'devices.num_gpus' = [0, 'all']\n'optimizer.sgd.lr' = [0.1, 1e-6]\n");
@@ -316,7 +326,7 @@ fn the_schema_says_what_is_accepted() {
     assert_eq!(root("data")["properties"]["batch_size"]["default"], 32);
     assert_eq!(root("logging")["properties"]["policy"]["enum"][3], "off");
     assert_eq!(root("optimizer")["allOf"][0]["oneOf"][2]["required"][0], "adamw");
-    let linear = &root("model")["properties"]["layers"]["items"]["oneOf"][4]["properties"]["linear"];
+    let linear = &root("model")["properties"]["layers"]["items"]["oneOf"][5]["properties"]["linear"];
     assert_eq!(linear["required"], serde_json::json!(["out_features"]));
     let text = schema.to_string();
     for later in ["zip", "tensorboard", "checkpoint"] {

@@ -2,7 +2,7 @@
 
 mod options;
 
-use std::{ffi::OsString, io::IsTerminal};
+use std::{ffi::OsString, io::IsTerminal, path::Path};
 
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use clap_complete::Shell;
@@ -43,7 +43,10 @@ enum Color {
 }
 
 /// Commands and options that are specified but not built yet.
-const LATER_COMMANDS: [&str; 1] = ["report"];
+const LATER_COMMANDS: [&str; 15] = [
+    "cancel", "clean", "diff", "evaluate", "export", "latest", "list", "plot", "predict", "report", "serve",
+    "show", "status", "tag", "watch",
+];
 const LATER_OPTIONS: [&str; 6] = ["--resume", "--jobs", "--fail-fast", "--by", "--metric", "--fail-if"];
 
 /// Stands for `--virtual-gpus` where that is not given.
@@ -138,7 +141,8 @@ fn refuse_later(name: &str) -> Exit {
 
 fn later(arguments: &[OsString]) -> Option<String> {
     let words: Vec<_> = arguments.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
-    if let Some(command) = words.first().filter(|w| LATER_COMMANDS.contains(&w.as_str())) {
+    let is_later = |word: &&String| LATER_COMMANDS.contains(&word.as_str()) && !Path::new(word).is_file();
+    if let Some(command) = words.first().filter(is_later) {
         return Some(format!("runner {command}"));
     }
     let options = words.iter().take_while(|w| *w != "--");
@@ -149,8 +153,9 @@ fn later(arguments: &[OsString]) -> Option<String> {
 /// The command whose name a word nearly is.
 pub fn meant_command(word: &str) -> Option<String> {
     let command = Cli::command();
-    let names = command.get_subcommands().map(|c| c.get_name());
-    names.filter(|n| strsim::damerau_levenshtein(n, word) <= 2).map(str::to_owned).next()
+    let names =
+        command.get_subcommands().map(|c| (strsim::damerau_levenshtein(c.get_name(), word), c.get_name()));
+    names.filter(|(distance, _)| *distance <= 2).min().map(|(_, name)| name.to_owned())
 }
 
 /// Whether standard error is a terminal.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{At, Item, Json, Segment};
+use super::{At, Item, Json, Reading, Segment};
 use crate::spec::{
     problem::Problem,
     suggest,
@@ -68,6 +68,17 @@ impl<T: 'static> Choice<T> {
     fn is_word(&self) -> bool {
         matches!(self.how, How::Word(_))
     }
+
+    /// Its settings.
+    fn describe(&self, reading: &mut Reading) -> Json
+    where
+        T: Clone,
+    {
+        let mut schema = Json::new();
+        schema.insert("description".into(), plain(self.doc).into());
+        self.read(Item { at: At::Schema(&mut schema), doc: self.doc, reading });
+        schema
+    }
 }
 
 impl Item<'_> {
@@ -105,26 +116,29 @@ impl Item<'_> {
         }
     }
 
-    /// A string of `choices`, or a table with one key of them. `noun` is what is chosen, such as "layer".
+    /// A string of `choices`, or a table with one key of them; the name alone of one whose settings all have defaults.
+    /// `noun` is what is chosen, such as "layer".
     pub fn variant<T: Clone + 'static>(self, noun: &str, choices: &[Choice<T>]) -> T {
         let Self { at, doc, reading } = self;
         let find = |name: &str, is_word| choices.iter().find(|c| c.name == name && c.is_word() == is_word);
         let stand_in = |reading| choices[0].read(Item { at: At::Absent, doc, reading });
         let node = match at {
             At::Schema(schema) => {
-                let describe = |choice: &Choice<T>| {
-                    if choice.is_word() {
-                        return json!({ "const": choice.name, "description": plain(choice.doc) });
+                let (mut one_of, mut tables) = (Vec::new(), Vec::new());
+                for choice in choices {
+                    let inner = choice.describe(reading);
+                    if choice.is_word() || has_defaults(&inner) {
+                        one_of.push(json!({ "const": choice.name, "description": plain(choice.doc) }));
                     }
-                    let mut inner = Json::new();
-                    inner.insert("description".into(), plain(choice.doc).into());
-                    choice.read(Item { at: At::Schema(&mut inner), doc: choice.doc, reading });
-                    json!({
-                        "type": "object", "properties": { choice.name: inner },
-                        "required": [choice.name], "additionalProperties": false,
-                    })
-                };
-                schema.insert("oneOf".into(), choices.iter().map(describe).collect());
+                    if !choice.is_word() {
+                        tables.push(json!({
+                            "type": "object", "properties": { choice.name: inner },
+                            "required": [choice.name], "additionalProperties": false,
+                        }));
+                    }
+                }
+                one_of.append(&mut tables);
+                schema.insert("oneOf".into(), one_of.into());
                 return stand_in(reading);
             }
             At::Absent => return stand_in(reading),
@@ -137,16 +151,19 @@ impl Item<'_> {
             },
             _ => None,
         };
-        let given = match (&node.value, entry) {
-            (Value::String(s), _) => find(s, true).map(|choice| (choice, node)),
-            (_, Some(entry)) => find(&entry.key, false).map(|choice| (choice, &entry.node)),
-            _ => None,
-        };
+        if let Value::String(name) = &node.value {
+            let with_defaults = |reading: &mut Reading| {
+                find(name, false).filter(|choice| has_defaults(&choice.describe(reading)))
+            };
+            if let Some(choice) = find(name, true).or_else(|| with_defaults(reading)) {
+                return choice.read(Item { at: At::Absent, doc, reading });
+            }
+        }
+        let given = entry.and_then(|entry| Some((find(&entry.key, false)?, &entry.node)));
         if let Some((choice, node)) = given {
-            let is_table = entry.is_some();
-            reading.path.extend(is_table.then_some(Segment::Key(choice.name)));
+            reading.path.push(Segment::Key(choice.name));
             let value = choice.read(Item { at: At::Node(node), doc: choice.doc, reading });
-            reading.path.truncate(reading.path.len() - usize::from(is_table));
+            reading.path.pop();
             return value;
         }
         let item = Item { at: At::Node(node), doc, reading: &mut *reading };
@@ -192,6 +209,11 @@ impl Item<'_> {
         };
         self.report(|p| Problem { message, ..p }.hint(hint));
     }
+}
+
+/// Whether these are settings that may all be left out, so that the choice's name alone will do.
+fn has_defaults(settings: &Json) -> bool {
+    settings.get("type") == Some(&"object".into()) && !settings.contains_key("required")
 }
 
 /// A doc comment as part of a sentence: no capital, no period.

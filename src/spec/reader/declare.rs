@@ -7,7 +7,9 @@
 //! words!    enum Scaling { Strong = "strong", ... }            one of several strings
 //! choices!  enum Layer as "layer" { Relu = "relu", ... }       a string, or a table with one key
 //! table!    struct Step { step_size: u64 => count,             a field that must be given
-//!                         gamma: f64 = 0.1 => positive }       a field with a default
+//!                         gamma: f64 = 0.1 => positive,        a field with a default
+//!                         loss: Loss, else Loss::Mse,          one whose default the schema does not state
+//!                         trainer: Trainer [default] }         a table that may be left out, as all its fields have defaults
 //! ```
 
 /// An enum of strings.
@@ -115,6 +117,7 @@ macro_rules! table {
             $(
                 $(#[doc = $doc:literal])+
                 $field_vis:vis $field:ident: $type:ty $([$($serde:tt)+])? $(= $default:expr)? $(=> $read:expr)?
+                    $(, else $unstated:expr)?
             ),+ $(,)?
         }
         $(check $check:ident)?
@@ -130,7 +133,7 @@ macro_rules! table {
                     let mut table = Self {
                         $($field: $crate::spec::reader::table!(
                             @field [t, stringify!($field), concat!($($doc),+), $type] [$($($serde)+)?]
-                            $(= $default)? $(=> $read)?
+                            $(else $unstated)? $(= $default)? $(=> $read)?
                         )),+
                     };
                     $(table.$check(t);)?
@@ -141,18 +144,20 @@ macro_rules! table {
     };
     (@field [$t:ident, $name:expr, $doc:expr, $type:ty] [flatten]) => { $t.one_of::<$type>(None) };
     (@field [$t:ident, $name:expr, $doc:expr, $type:ty] [flatten] = $default:expr) => { $t.one_of(Some($default)) };
-    (@field [$t:ident, $name:expr, $doc:expr, $type:ty] [$($serde:tt)*]) => {
-        $t.required($name, $doc, <$type as $crate::spec::reader::Read>::read)
+    (@field [$t:ident, $name:expr, $doc:expr, $type:ty] [default]) => {
+        $t.section($name, $doc, $crate::spec::reader::table!(@read $type))
     };
-    (@field [$t:ident, $name:expr, $doc:expr, $type:ty] [$($serde:tt)*] => $read:expr) => {
-        $t.required($name, $doc, $read)
+    (@field [$t:ident, $name:expr, $doc:expr, $type:ty] [$($serde:tt)*] else $unstated:expr $(=> $read:expr)?) => {
+        $t.optional($name, $doc, $crate::spec::reader::table!(@read $type $(=> $read)?)).unwrap_or($unstated)
     };
-    (@field [$t:ident, $name:expr, $doc:expr, $type:ty] [$($serde:tt)*] = $default:expr) => {
-        $t.default($name, $doc, $default, <$type as $crate::spec::reader::Read>::read)
+    (@field [$t:ident, $name:expr, $doc:expr, $type:ty] [$($serde:tt)*] $(=> $read:expr)?) => {
+        $t.required($name, $doc, $crate::spec::reader::table!(@read $type $(=> $read)?))
     };
-    (@field [$t:ident, $name:expr, $doc:expr, $type:ty] [$($serde:tt)*] = $default:expr => $read:expr) => {
-        $t.default($name, $doc, $default, $read)
+    (@field [$t:ident, $name:expr, $doc:expr, $type:ty] [$($serde:tt)*] = $default:expr $(=> $read:expr)?) => {
+        $t.default($name, $doc, $default, $crate::spec::reader::table!(@read $type $(=> $read)?))
     };
+    (@read $type:ty) => { <$type as $crate::spec::reader::Read>::read };
+    (@read $type:ty => $read:expr) => { $read };
 }
 
 pub(in crate::spec) use {choices, table, words};

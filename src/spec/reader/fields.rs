@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    At, Choice, Choices, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment,
+    At, Choices, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment,
     choice::{append_description, plain},
 };
 use crate::spec::{
@@ -127,15 +127,11 @@ impl<'a> Fields<'a> {
 
     /// Exactly one of the choices of a type, or `default` where none is given.
     pub fn one_of<T: Choices + Clone + 'static>(&mut self, default: Option<T>) -> T {
-        self.one_of_these(default, &T::choices())
-    }
-
-    /// As [`Fields::one_of`], for choices that no single type declares.
-    pub fn one_of_these<T: Clone + 'static>(&mut self, default: Option<T>, choices: &[Choice<T>]) -> T {
+        let choices = T::choices();
         let names: Vec<&'static str> = choices.iter().map(|c| c.name).collect();
         let mut one_of = Vec::new();
         let mut given: Vec<(Entry, T)> = Vec::new();
-        for choice in choices {
+        for choice in &choices {
             if matches!(self.at, At::Schema(_)) {
                 self.read(choice.name, choice.doc, None, |v| choice.read(v));
                 one_of.push(json!({ "required": [choice.name] }));
@@ -203,9 +199,15 @@ impl<'a> Fields<'a> {
         self.reading.report(b, problem);
     }
 
-    /// Whether a field was written.
+    /// Whether a field was written; a dotted name leads into tables.
     pub fn has(&self, name: &str) -> bool {
-        self.entry(name).is_some()
+        let mut parts = name.split('.');
+        let field = parts.next().and_then(|first| self.entry(first));
+        let inner = |entry: &'a Entry, part: &str| match &entry.node.value {
+            Value::Table(table) => table.get(part),
+            _ => None,
+        };
+        field.and_then(|field| parts.try_fold(field, inner)).is_some()
     }
 
     /// Refuses the value of a field for a reason that lies in another one. Told only where `because`, the other fields
@@ -327,6 +329,7 @@ impl<'a> Fields<'a> {
             let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => {
+                    self.reading.unknown.push((self.reading.problems.len(), entry.key.clone()));
                     let mut names = self.known.clone();
                     names.dedup();
                     format!("known here: {}", suggest::listing(names.into_iter(), "and"))

@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, path::PathBuf};
 
 use serde_json::json;
 
-use super::{At, Fields, Json, Range, Reading, Segment, choice::plain};
+use super::{At, Fields, Json, Reading, Segment, choice::plain, range::Range};
 use crate::spec::{
     problem::Problem,
     tree::{self, Node, Span, Value},

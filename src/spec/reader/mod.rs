@@ -21,7 +21,7 @@ pub(super) use choice::{Choice, Choices, How, Word, Words};
 pub(super) use declare::{choices, table, words};
 pub(super) use fields::Fields;
 pub(super) use item::{Fault, Item};
-pub(super) use range::{Range, Rule};
+pub(super) use range::Rule;
 pub(super) use read::*;
 
 use super::{key, problem::Problem, tree::Node};
@@ -57,6 +57,8 @@ pub(super) struct Reading {
     problems: Vec<Problem>,
     /// Dotted keys at which something was told.
     reported: Vec<String>,
+    /// Unknown keys that resemble no known one beside them, each with the number of its problem.
+    unknown: Vec<(usize, String)>,
     path: Vec<Segment>,
     folder: PathBuf,
 }
@@ -70,12 +72,22 @@ enum Segment {
 impl Reading {
     /// A reading of a spec whose relative paths are taken from `folder`.
     pub fn new(folder: &Path) -> Self {
-        Self { problems: Vec::new(), reported: Vec::new(), path: Vec::new(), folder: folder.to_owned() }
+        let (problems, reported, unknown, path) = Default::default();
+        Self { problems, reported, unknown, path, folder: folder.to_owned() }
     }
 
     /// All that was told.
     pub fn into_problems(self) -> Vec<Problem> {
         self.problems
+    }
+
+    /// Suggests the keys of other tables that unknown ones are the names of.
+    pub fn suggest_elsewhere(&mut self, find: impl Fn(&str) -> Option<String>) {
+        for (problem, name) in &self.unknown {
+            if let (Some(problem), Some(key)) = (self.problems.get_mut(*problem), find(name)) {
+                problem.hint = Some(format!("did you mean `{key}`?"));
+            }
+        }
     }
 
     /// Tells a problem about the dotted key.
@@ -112,14 +124,14 @@ impl std::fmt::Display for Segment {
 }
 
 /// Reads a whole document with `read`.
-pub(super) fn read<T>(root: &Node, reading: &mut Reading, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
-    Item { at: At::Node(root), doc: "", reading }.table(read)
+pub(super) fn read<T>(root: &Node, reading: &mut Reading, read: impl FnOnce(Item<'_>) -> T) -> T {
+    read(Item { at: At::Node(root), doc: "", reading })
 }
 
 /// The JSON Schema of a document that `read` reads.
-pub(super) fn describe<T>(read: impl FnOnce(&mut Fields<'_>) -> T) -> Json {
+pub(super) fn describe<T>(read: impl FnOnce(Item<'_>) -> T) -> Json {
     let mut schema = Json::new();
     let mut reading = Reading::new(Path::new("/"));
-    Item { at: At::Schema(&mut schema), doc: "", reading: &mut reading }.table(read);
+    read(Item { at: At::Schema(&mut schema), doc: "", reading: &mut reading });
     schema
 }

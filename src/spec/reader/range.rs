@@ -1,27 +1,18 @@
 //! The numbers that a field takes, in words, as a test and as JSON Schema.
 
-use std::fmt;
+use std::{
+    fmt,
+    ops::{
+        Bound::{self, Excluded, Included, Unbounded},
+        RangeBounds,
+    },
+};
 
 use super::Json;
 
 /// The real numbers that a field takes.
 #[derive(Clone, Copy)]
-pub(in crate::spec) enum Range {
-    /// Any finite number.
-    Finite,
-    /// Above zero.
-    Positive,
-    /// At least zero.
-    NonNegative,
-    /// In [0, 1).
-    BelowOne,
-    /// In [0, 1].
-    Unit,
-    /// In (0, 1].
-    PositiveUnit,
-    /// Seconds between two looks at something: from a hundredth to a day.
-    Interval,
-}
+pub(in crate::spec) struct Range(pub Bound<f64>, pub Bound<f64>);
 
 /// Numbers become f32 on the devices; one that overflows there would train nothing.
 const LARGEST: f64 = f32::MAX as f64;
@@ -31,56 +22,43 @@ const SMALLEST: f64 = f32::MIN_POSITIVE as f64;
 
 impl Range {
     /// Whether it is a number that f32 has no normal one for: too large, or taken for 0.
-    pub(super) fn is_beyond_f32(x: f64) -> bool {
+    pub fn is_beyond_f32(x: f64) -> bool {
         x.is_finite() && (x.abs() > LARGEST || (x != 0.0 && x.abs() < SMALLEST))
     }
 
-    pub(super) fn contains(self, x: f64) -> bool {
-        x.is_finite()
-            && x.abs() <= LARGEST
-            && match self {
-                Self::Finite => true,
-                Self::Positive => x >= SMALLEST,
-                Self::NonNegative => x >= 0.0,
-                Self::BelowOne => (0.0..1.0).contains(&x),
-                Self::Unit => (0.0..=1.0).contains(&x),
-                Self::PositiveUnit => x > 0.0 && x <= 1.0,
-                Self::Interval => (0.01..=86_400.0).contains(&x),
-            }
+    pub fn contains(self, x: f64) -> bool {
+        let is_zero_in_f32 = matches!(self, Self(Excluded(_), Unbounded)) && x < SMALLEST;
+        x.is_finite() && x.abs() <= LARGEST && (self.0, self.1).contains(&x) && !is_zero_in_f32
     }
 
-    pub(super) fn describe(self, schema: &mut Json) {
-        let bounds: &[(&str, f64)] = match self {
-            Self::Finite => &[],
-            Self::Positive => &[("exclusiveMinimum", 0.0)],
-            Self::NonNegative => &[("minimum", 0.0)],
-            Self::BelowOne => &[("minimum", 0.0), ("exclusiveMaximum", 1.0)],
-            Self::Unit => &[("minimum", 0.0), ("maximum", 1.0)],
-            Self::PositiveUnit => &[("exclusiveMinimum", 0.0), ("maximum", 1.0)],
-            Self::Interval => &[("minimum", 0.01), ("maximum", 86_400.0)],
-        };
-        schema.extend(bounds.iter().map(|(name, bound)| ((*name).to_owned(), (*bound).into())));
+    pub fn describe(self, schema: &mut Json) {
+        let ends = [(self.0, ["minimum", "exclusiveMinimum"]), (self.1, ["maximum", "exclusiveMaximum"])];
+        for (bound, [included, excluded]) in ends {
+            match bound {
+                Included(x) => schema.insert(included.into(), x.into()),
+                Excluded(x) => schema.insert(excluded.into(), x.into()),
+                Unbounded => None,
+            };
+        }
     }
 }
 
+/// The alternate form says that f32 has to hold the number, where that is news: see `Item::float`.
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Finite => "a finite number",
-            Self::Positive => "a number above 0",
-            Self::NonNegative => "a number of at least 0",
-            Self::BelowOne => "a number of at least 0 and below 1",
-            Self::Unit => "a number from 0 to 1",
-            Self::PositiveUnit => "a number above 0 and at most 1",
-            Self::Interval => "a number from 0.01 to 86400",
-        })?;
-        if matches!(self, Self::Finite | Self::Positive | Self::NonNegative) {
-            // Said only where it is news: see `Item::float`.
-            if f.alternate() {
-                f.write_str(" that fits f32")?;
-            }
+        match (self.0, self.1) {
+            (Unbounded, _) => f.write_str("a finite number")?,
+            (Included(least), Included(most)) => write!(f, "a number from {least} to {most}")?,
+            (Included(least), _) => write!(f, "a number of at least {least}")?,
+            (Excluded(least), _) => write!(f, "a number above {least}")?,
         }
-        Ok(())
+        match (self.0, self.1) {
+            (Included(_), Included(_)) => Ok(()),
+            (_, Included(most)) => write!(f, " and at most {most}"),
+            (_, Excluded(most)) => write!(f, " and below {most}"),
+            (_, Unbounded) if f.alternate() => f.write_str(" that fits f32"),
+            (_, Unbounded) => Ok(()),
+        }
     }
 }
 

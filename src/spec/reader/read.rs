@@ -1,8 +1,11 @@
 //! Readers by type, and those of numbers in a range.
 
-use std::path::PathBuf;
+use std::{
+    ops::Bound::{Excluded, Included, Unbounded},
+    path::PathBuf,
+};
 
-use super::{Item, Range};
+use super::{Item, range::Range};
 
 /// A type that has one way to be read.
 pub(in crate::spec) trait Read: Sized {
@@ -38,29 +41,29 @@ pub(in crate::spec) fn some<T>(read: impl Fn(Item<'_>) -> T) -> impl Fn(Item<'_>
     move |v| Some(read(v))
 }
 
-/// Any finite number.
-pub(in crate::spec) fn finite(v: Item<'_>) -> f64 {
-    v.float(Range::Finite)
+macro_rules! numbers {
+    ($($(#[$doc:meta])+ $name:ident = $least:expr, $most:expr;)+) => {
+        $($(#[$doc])+ pub(in crate::spec) fn $name(v: Item<'_>) -> f64 {
+            v.float(Range($least, $most))
+        })+
+    };
 }
 
-/// A number above 0.
-pub(in crate::spec) fn positive(v: Item<'_>) -> f64 {
-    v.float(Range::Positive)
-}
-
-/// A number of at least 0.
-pub(in crate::spec) fn non_negative(v: Item<'_>) -> f64 {
-    v.float(Range::NonNegative)
-}
-
-/// A number in [0, 1).
-pub(in crate::spec) fn below_one(v: Item<'_>) -> f64 {
-    v.float(Range::BelowOne)
-}
-
-/// A number in [0, 1].
-pub(in crate::spec) fn unit(v: Item<'_>) -> f64 {
-    v.float(Range::Unit)
+numbers! {
+    /// Any finite number.
+    finite = Unbounded, Unbounded;
+    /// A number above 0.
+    positive = Excluded(0.0), Unbounded;
+    /// A number of at least 0.
+    non_negative = Included(0.0), Unbounded;
+    /// A number in [0, 1).
+    below_one = Included(0.0), Excluded(1.0);
+    /// A number in [0, 1].
+    unit = Included(0.0), Included(1.0);
+    /// A number in (0, 1].
+    positive_unit = Excluded(0.0), Included(1.0);
+    /// Seconds between two looks at something: from a hundredth to a day.
+    interval = Included(0.01), Included(86_400.0);
 }
 
 /// An integer of at least 1, such as a number of epochs.
