@@ -251,17 +251,21 @@ impl<'a> Item<'a> {
             }
             At::Absent => stand_in,
             At::Node(node) => read(&node.value).unwrap_or_else(|| {
-                let path = self.reading.path_to(None);
-                let label = plain(self.doc);
-                let hint = hint.or_else(|| without_quotes(&node.value, &read));
-                self.report(|p| {
-                    let message = format!("`{path}`: expected {expected}, found {}", node.value.found());
-                    let p = Problem { message, hint, ..p };
-                    if label.is_empty() { p } else { p.label(label) }
-                });
+                let hint = hint.or_else(|| without_quotes(&node.value, &|value| read(value).is_some()));
+                self.refuse(node, expected, hint);
                 stand_in
             }),
         }
+    }
+
+    /// Apart from [`Item::custom_hinted`], which is compiled for every type.
+    fn refuse(self, node: &Node, expected: &str, hint: Option<String>) {
+        let path = self.reading.path_to(None);
+        let message = format!("`{path}`: expected {expected}, found {}", node.value.found());
+        let label = plain(self.doc);
+        let problem = Problem { hint, ..Problem::new(node.span.place(), message) };
+        let problem = if label.is_empty() { problem } else { problem.label(label) };
+        self.reading.report(path, problem);
     }
 
     pub(super) fn report(self, make: impl FnOnce(Problem) -> Problem) {
@@ -279,8 +283,8 @@ fn in_brackets(value: &Value) -> Option<String> {
 }
 
 /// The way out where a string holds what was expected.
-fn without_quotes<T>(value: &Value, read: impl Fn(&Value) -> Option<T>) -> Option<String> {
+fn without_quotes(value: &Value, is_accepted: &dyn Fn(&Value) -> bool) -> Option<String> {
     let Value::String(text) = value else { return None };
     let inner = tree::parse_value(text, Span { source: 0, start: 0, end: 0 }).ok()??;
-    read(&inner.value).map(|_| format!("write it without quotes: `{text}`"))
+    is_accepted(&inner.value).then(|| format!("write it without quotes: `{text}`"))
 }

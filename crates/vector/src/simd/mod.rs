@@ -20,6 +20,7 @@ mod avx512;
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::is_x86_feature_detected;
+use std::sync::OnceLock;
 
 pub use denormals::{Flushed, denormals_flushed, flush_denormals};
 pub(super) use layout::{Matrix, MatrixMut};
@@ -193,9 +194,11 @@ impl InstructionSet {
         all.into_iter().filter(|&(_, there)| there).map(|(set, _)| Self(set))
     }
 
-    /// The best set of this machine.
+    /// The best set of this machine. Elementwise loops of some nanoseconds ask for it, so it is found out once.
+    #[inline]
     pub fn detect() -> Self {
-        Self::all().next().unwrap_or(Self::portable())
+        static BEST: OnceLock<InstructionSet> = OnceLock::new();
+        *BEST.get_or_init(|| Self::all().next().unwrap_or(Self::portable()))
     }
 
     /// The compiler's baseline target only.
