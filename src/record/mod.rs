@@ -42,7 +42,6 @@ use crate::{
     spec::{Kind, Logging},
 };
 
-pub use error::RecordError;
 pub use metrics::MetricsCsv;
 pub use summary::summary_columns;
 
@@ -51,6 +50,7 @@ pub(crate) use console::{Console, ConsoleOptions, Verbosity, Warned};
 pub(crate) use environment::{
     Cpu, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions, rfc3339,
 };
+pub(crate) use error::RecordError;
 pub(crate) use git::GitQuery;
 use lab::LabTable;
 pub(crate) use lab::VIRTUAL;

@@ -22,6 +22,16 @@ pub(super) fn done(kinds: &[&str]) -> [&'static str; 3] {
 /// Runs that may stand side by side, a column each.
 const MOST_SIDE_BY_SIDE: usize = 4;
 
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    pub(super) title: String,
+    /// Whether it holds numbers, to stand on the right.
+    pub(super) numeric: bool,
+    /// One per row.
+    pub(super) cells: Vec<String>,
+}
+
 impl Column {
     /// Characters across, with the space around it.
     fn width(&self) -> usize {
@@ -35,15 +45,39 @@ impl Column {
     }
 }
 
-/// A column of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Column {
-    /// Its heading.
-    pub(super) title: String,
-    /// Whether it holds numbers, to stand on the right.
-    pub(super) numeric: bool,
-    /// One per run.
-    pub(super) cells: Vec<String>,
+/// Columns over rows, as they are added.
+pub(super) struct Columns<'a, T> {
+    rows: &'a [T],
+    columns: Vec<Column>,
+}
+
+impl<'a, T> Columns<'a, T> {
+    pub(super) fn new(rows: &'a [T]) -> Self {
+        Self { rows, columns: Vec::new() }
+    }
+
+    pub(super) fn numbers(&mut self, title: &str, cell: impl Fn(&T) -> String) {
+        self.columns.push(Column::of_numbers(title, self.rows.iter().map(cell)));
+    }
+
+    pub(super) fn words(&mut self, title: &str, cell: impl Fn(&T) -> String) {
+        let cells = self.rows.iter().map(cell).collect();
+        self.columns.push(Column { title: title.to_owned(), numeric: false, cells });
+    }
+
+    pub(super) fn extend(&mut self, columns: impl IntoIterator<Item = Column>) {
+        self.columns.extend(columns);
+    }
+
+    pub(super) fn all(self) -> Vec<Column> {
+        self.columns
+    }
+
+    /// Those that some row has a cell for.
+    pub(super) fn known(mut self) -> Vec<Column> {
+        self.columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
+        self.columns
+    }
 }
 
 /// Runs down and figures across. Where that is too wide, few runs stand side by side, and of many the columns are folded:
