@@ -86,7 +86,9 @@ impl Need<'_> {
         let used = &self.devices.used;
         // The last device has the largest share.
         let last = Shard { rank: used.len().saturating_sub(1), world_size: used.len() };
-        let of = |place: DeviceId| rows.on_device(place, programs, last);
+        // The first device may have a share as large, and keeps the best weights too.
+        let best = rows.best(programs);
+        let of = |place: DeviceId| rows.on_device(place, programs, last).saturating_add(best);
         let each = of(DeviceId::Virtual(0));
         let host = rows.on_host(used);
         for place in used {
