@@ -223,7 +223,7 @@ pub struct Outcome {
     pub instrument: ClockCost,
     /// `trace.json`; empty where it was not asked for.
     pub traces: Vec<TraceLane>,
-    /// What its training time went into; `None` where nothing can be said.
+    /// What its training time went into; `None` where that is not known.
     pub account: Option<TimeAccount>,
     /// What others took of the machine meanwhile, where that is known.
     pub load: Option<Load>,
@@ -277,7 +277,7 @@ pub struct Transfer {
     pub noop_count: u64,
     /// Bytes moved; `None` for a wait.
     pub bytes: Option<u64>,
-    /// Time that the host spent, or the device where it tells; 0 for no-ops, `None` where nobody knows: a sum that is queued
+    /// Time that the host spent, or the device where it is timed; 0 for no-ops, `None` where nobody knows: a sum that is queued
     /// among a device's own work.
     pub total_s: Option<f64>,
 }

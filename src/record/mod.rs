@@ -41,7 +41,6 @@ use crate::{
     spec::{Kind, Logging},
 };
 
-pub use error::RecordError;
 pub use metrics::MetricsCsv;
 pub use summary::summary_columns;
 
@@ -50,6 +49,7 @@ pub(crate) use console::{Console, ConsoleOptions, Verbosity, Warned};
 pub(crate) use environment::{
     Cpu, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions, rfc3339,
 };
+pub(crate) use error::RecordError;
 pub(crate) use git::GitQuery;
 pub(crate) use lab::VIRTUAL;
 use lab::{LabCsv, LabTable};

@@ -1,13 +1,16 @@
 //! `summary.csv`: the run in numbers, one row.
 
-use std::{fs, path::Path, time::Instant};
+use std::{path::Path, time::Instant};
 
 use super::{
     RecordError, Sink,
     lines::Lines,
     row_file::{Column, RowFile},
 };
-use crate::event::{Event, Header, Outcome};
+use crate::{
+    event::{Event, Header, Outcome},
+    host::process_memory,
+};
 
 /// What the row is made of.
 struct Row<'a> {
@@ -88,7 +91,8 @@ impl Sink for SummaryCsv {
             Event::Started(header) => self.header = Some(header.clone()),
             Event::Finished(outcome) => {
                 let Some(header) = &self.header else { return Ok(()) };
-                let (wall_s, peak_rss_bytes) = (self.begun.elapsed().as_secs_f64(), peak_rss_bytes());
+                let wall_s = self.begun.elapsed().as_secs_f64();
+                let peak_rss_bytes = process_memory("VmHWM");
                 self.file
                     .row(&columns(), &Row { run: &self.run, header, outcome, wall_s, peak_rss_bytes })?;
             }
@@ -117,17 +121,6 @@ fn bytes_moved(outcome: &Outcome, kind: &str) -> u64 {
     outcome.transfers.iter().filter(|t| t.kind == kind).filter_map(|t| t.bytes).sum()
 }
 
-/// The most memory this process has had at once, where the system tells.
-pub(super) fn peak_rss_bytes() -> Option<u64> {
-    peak_rss_in(&fs::read_to_string("/proc/self/status").ok()?)
-}
-
-fn peak_rss_in(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,14 +141,8 @@ mod tests {
         };
         file.row(&columns(), &row).unwrap();
         file.flush().unwrap();
-        insta::assert_snapshot!(fs::read_to_string(&path).unwrap(), @r"
+        insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap(), @r"
         20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.01,2,4000,72,1572864,4096,0.05,1,3
         ");
-    }
-
-    #[test]
-    fn peak_memory_is_read_from_the_status() {
-        assert_eq!(peak_rss_in("Name:\tx\nVmHWM:\t    1536 kB\n"), Some(1536 * 1024));
-        assert_eq!(peak_rss_in("Name:\tx\n"), None);
     }
 }

@@ -10,6 +10,7 @@ mod error;
 mod export;
 mod find;
 mod grid;
+mod grouping;
 mod lab;
 mod noise;
 mod policies;
@@ -24,8 +25,7 @@ mod text;
 mod verdict;
 
 pub use comparison::{Comparison, compare};
-pub use curve::{CurveDifference, CurveParting};
-pub use error::ReportError;
+pub(crate) use error::ReportError;
 pub use export::Format;
 pub use statistics::Estimate;
 pub use sweep_end::sweep_end;

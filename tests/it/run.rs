@@ -194,6 +194,19 @@ fn the_folder_holds_every_file_with_its_header() {
          final_train_loss,final_validation_loss,final_validation_accuracy,wall_s,train_s,steps_per_s,samples_per_s,\
          logging_s,logging_share,syncs,bytes_h2d,bytes_d2h,peak_device_bytes,peak_rss_bytes,best_value,best_epoch,best_step"
     );
+    let environment: toml::Table = run.text("environment.toml").parse().unwrap();
+    for (table, keys) in [
+        ("devices", &["requested", "used", "virtual", "precision", "timed_by"][..]),
+        ("host", &["threads", "available_threads"]),
+        ("cpu", &["logical_cores", "instruction_set", "flags", "caches"]),
+        ("memory", &["total_bytes", "available_bytes"]),
+        ("os", &["name", "arch", "kernel"]),
+        ("versions", &["runner", "build"]),
+    ] {
+        assert!(keys.iter().all(|key| environment[table].get(key).is_some()), "{environment}");
+    }
+    let started = environment["started"].as_str().unwrap();
+    assert!(started.len() == "2027-01-15T08:00:00.000Z".len() && started.ends_with('Z'), "{started}");
     let metrics = run.metrics();
     assert_eq!(metrics.rows.len(), 4 * (6 + 1));
     let train = run.metrics().only("split", "train");

@@ -32,7 +32,7 @@ pub(super) fn lab(
     color: bool,
 ) -> String {
     table.note_doubts(header.virtual_devices, header.build);
-    // Why a run failed is said as an error.
+    // The reason of a failure is printed as an error.
     let reason = outcome.reason.as_ref().filter(|_| outcome.status == Status::Interrupted);
     let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     format!(
