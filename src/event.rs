@@ -8,7 +8,7 @@ use crate::{
     device::{ClockCost, Kind, LaneTrace, Line, Purpose},
     host::load::Load,
     plan::TimeAccount,
-    spec::Metric,
+    spec::{Metric, Monitor},
 };
 
 /// One thing that happened.
@@ -118,6 +118,27 @@ pub struct ValidationRow {
     pub elapsed_s: f64,
 }
 
+impl ValidationRow {
+    /// The metric's value, where the row has it.
+    pub fn value(&self, monitor: Monitor) -> Option<f64> {
+        match monitor {
+            Monitor::ValidationLoss => Some(self.loss),
+            Monitor::ValidationAccuracy => self.accuracy,
+        }
+    }
+}
+
+/// The validation whose weights a run keeps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Best {
+    pub monitor: Monitor,
+    pub value: f64,
+    pub epoch: u64,
+    pub step: u64,
+    /// Whether `model.safetensors` holds its weights, too.
+    pub is_restored: bool,
+}
+
 /// How far the run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
@@ -187,6 +208,8 @@ pub struct Outcome {
     pub final_train_rows: u64,
     pub final_validation_loss: Option<f64>,
     pub final_validation_accuracy: Option<f64>,
+    /// What `best.safetensors` holds.
+    pub best: Option<Best>,
     /// The training loop: steps, validation, log.
     pub loop_s: f64,
     /// The training loop without validation.
