@@ -8,7 +8,7 @@ use crate::{
     device::{ClockCost, Kind, LaneTrace, Line, Purpose},
     host::load::Load,
     plan::TimeAccount,
-    spec::Metric,
+    spec::{Metric, Monitor},
 };
 
 /// One thing that happened.
@@ -118,6 +118,27 @@ pub struct ValidationRow {
     pub elapsed_s: f64,
 }
 
+impl ValidationRow {
+    /// The metric's value, where the row has it.
+    pub fn value(&self, monitor: Monitor) -> Option<f64> {
+        match monitor {
+            Monitor::ValidationLoss => Some(self.loss),
+            Monitor::ValidationAccuracy => self.accuracy,
+        }
+    }
+}
+
+/// The validation whose weights a run keeps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Best {
+    pub monitor: Monitor,
+    pub value: f64,
+    pub epoch: u64,
+    pub step: u64,
+    /// Whether `model.safetensors` holds its weights, too.
+    pub is_restored: bool,
+}
+
 /// How far the run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
@@ -187,6 +208,8 @@ pub struct Outcome {
     pub final_train_rows: u64,
     pub final_validation_loss: Option<f64>,
     pub final_validation_accuracy: Option<f64>,
+    /// What `best.safetensors` holds.
+    pub best: Option<Best>,
     /// The training loop: steps, validation, log.
     pub loop_s: f64,
     /// The training loop without validation.
@@ -200,7 +223,7 @@ pub struct Outcome {
     pub instrument: ClockCost,
     /// `trace.json`; empty where it was not asked for.
     pub traces: Vec<TraceLane>,
-    /// What its training time went into; `None` where nothing can be said.
+    /// What its training time went into; `None` where that is not known.
     pub account: Option<TimeAccount>,
     /// What others took of the machine meanwhile, where that is known.
     pub load: Option<Load>,
@@ -254,7 +277,7 @@ pub struct Transfer {
     pub noop_count: u64,
     /// Bytes moved; `None` for a wait.
     pub bytes: Option<u64>,
-    /// Time that the host spent, or the device where it tells; 0 for no-ops, `None` where nobody knows: a sum that is queued
+    /// Time that the host spent, or the device where it is timed; 0 for no-ops, `None` where nobody knows: a sum that is queued
     /// among a device's own work.
     pub total_s: Option<f64>,
 }

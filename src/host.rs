@@ -73,10 +73,9 @@ fn meminfo(text: &str, what: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// This process's resident memory in bytes.
-pub fn process_memory() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    meminfo(&status, "VmRSS")
+/// An entry of this process's `/proc/self/status`, in bytes: `VmRSS`, its resident memory, or `VmHWM`, the most so far.
+pub fn process_memory(what: &str) -> Option<u64> {
+    meminfo(&fs::read_to_string("/proc/self/status").ok()?, what)
 }
 
 /// This process's cgroup memory limit in bytes, if it is below `total`.

@@ -5,10 +5,10 @@ use super::{
     describe::describe,
     describe_lab,
     machine::{machine, wants_gpu},
-    table,
 };
 use crate::{
     plan::{Machine, Trial, lab::LabTrial},
+    record::text_table,
     run::{self, Datasets, Exit, Planned, Prepared, first_run, prepare, print, refuse},
     spec::{self, Experiment, Loaded, Problem},
     units,
@@ -77,8 +77,8 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
     let mut header = vec!["trial"];
     header.extend(experiment.axes.iter().map(|axis| axis.key.as_str()));
     header.extend(["steps", "devices", "engine", "becomes"]);
-    let mut numeric = header.len() - 3;
-    let (mut rows, mut any_engine) = (Vec::new(), false);
+    let numeric = header.len() - 3;
+    let mut rows = Vec::new();
     for (trial, prepared) in experiment.trials.iter().zip(prepared) {
         let mut cells = vec![trial.index.to_string()];
         cells.extend(trial.axes.iter().map(|(_, value)| value.clone()));
@@ -86,7 +86,6 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
         cells.extend(match prepared {
             Prepared::Run(planned) => {
                 let (steps, engine) = planned.steps_and_engine().unzip();
-                any_engine |= engine.is_some();
                 let steps = steps.map(units::count).unwrap_or_default();
                 let devices = planned.devices().used_names().join(" ");
                 [steps, devices, engine.unwrap_or_default().to_owned(), "run".into()]
@@ -101,15 +100,7 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
         });
         rows.push(cells);
     }
-    if !any_engine {
-        let [steps, engine] = [numeric - 1, numeric + 1];
-        for hidden in [engine, steps] {
-            header.remove(hidden);
-            rows.iter_mut().for_each(|row: &mut Vec<String>| drop(row.remove(hidden)));
-        }
-        numeric -= 1;
-    }
-    let table = table::text(&header, rows, |place| place < numeric);
+    let table = text_table::text(&header, &rows, |place| place < numeric);
     let runs = prepared.iter().filter(|p| matches!(p, Prepared::Run(_))).count();
     let all = units::counted(prepared.len() as u64, "trial");
     let name = experiment.trials.first().map_or("", |t| P::name(&t.spec));

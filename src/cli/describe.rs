@@ -2,16 +2,13 @@
 
 use std::fmt::Write;
 
-use super::{
-    measure::{self, MeasuredOn, Measurement},
-    table,
-};
+use super::measure::{self, MeasuredOn, Measurement};
 use crate::{
     data::Dataset,
     host,
     plan::{DeviceId, Machine, Movement, Trial, transfers},
     program::Role,
-    record::{self, cause, devices_in_words, of_build},
+    record::{self, cause, devices_in_words, of_build, text_table},
     report::Estimate,
     spec::Rule,
     units,
@@ -192,7 +189,7 @@ fn model(page: &mut Page, trial: &Trial) {
         ]
     });
     let header = ["layer", "", "input", "output", "parameters"];
-    page.more(table::lines(&header, rows.collect(), |place| place != 1));
+    page.more(text_table::lines(&header, &rows.collect::<Vec<_>>(), |place| place != 1));
 }
 
 fn steps(page: &mut Page, trial: &Trial) {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::table;
 use crate::{
     host::nvml::{Gpu, GpuSample, Monitor},
+    record::text_table,
     units,
 };
 
@@ -72,7 +72,7 @@ pub fn describe() -> String {
         (Ok(usable), listed) if listed.is_empty() => usable.iter().map(plain_row).collect(),
         (Ok(_), listed) => listed,
     };
-    text.push_str(&table::text(&HEADER, rows, |_| false));
+    text.push_str(&text_table::text(&HEADER, &rows, |_| false));
     match &monitor {
         Ok(monitor) => text.push_str(&links(monitor, &cuda.usable)),
         Err(why) => {
@@ -104,7 +104,8 @@ pub fn describe_virtual(count: u32, memory_available: u64, measured: bool) -> St
         ]
     };
     let header = ["device", "in a spec", "memory"];
-    let mut text = format!("gpu\n{}", table::text(&header, (0..count).map(row).collect(), |_| false));
+    let mut text =
+        format!("gpu\n{}", text_table::text(&header, &(0..count).map(row).collect::<Vec<_>>(), |_| false));
     text.push_str("\n  virtual: the host poses as a machine with exactly these; real ones are hidden\n");
     text.push_str(if measured {
         "  nothing of them is measured: they share the host's processor, so their times say nothing of GPUs\n"

@@ -8,7 +8,7 @@ use crate::{
     vector::matmul::Kernel,
 };
 
-/// Asks the host, which may pose as a machine with so many virtual GPUs. Real ones are looked for only where that is
+/// Asks the host, which may pose as a machine with `virtual_gpus` GPUs. Real ones are looked for only where that is
 /// wanted: to ask the driver takes longer than a small run.
 pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
     let memory_available = host::usable_memory();

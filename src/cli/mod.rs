@@ -15,7 +15,6 @@ mod parity;
 mod rate_cache;
 mod rates;
 mod run;
-mod table;
 mod templates;
 
 pub use crate::run::Exit;

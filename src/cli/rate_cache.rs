@@ -50,7 +50,7 @@ pub struct Cached<F> {
 #[serde(deny_unknown_fields)]
 struct File<K, F> {
     measured: String,
-    /// Of the key and the figures: a file that was cut or changed is not believed.
+    /// SHA-256 of key and figures: a file that was cut or changed is not used.
     checksum: String,
     key: K,
     rates: F,

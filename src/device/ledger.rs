@@ -53,6 +53,8 @@ pub enum Purpose {
     Gradients,
     /// Metrics of validation.
     Validation,
+    /// The weights that had the best validation.
+    Best,
     /// State saved during the run.
     Checkpoint,
     /// A tensor that the user moved.
@@ -69,6 +71,7 @@ impl Purpose {
             Self::Log => "log",
             Self::Gradients => "gradients",
             Self::Validation => "validation",
+            Self::Best => "best",
             Self::Checkpoint => "checkpoint",
             Self::Tensor => "tensor",
         }

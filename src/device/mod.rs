@@ -101,6 +101,8 @@ pub trait Executor: Send {
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError>;
     fn write(&mut self, to: Slice, from: &[f32]) -> Result<Moved, DeviceError>;
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError>;
+    /// Copies between two slices of equal length on the device, after all work so far.
+    fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError>;
     /// Reads the running sums and sets them to zero.
     fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError>;
     /// A number made of the bits of `from`: equal for equal contents; see [`digest()`].
@@ -166,6 +168,10 @@ impl Device {
 
     pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut [f32]) -> Result<(), DeviceError> {
         self.counted(Kind::DeviceToHost, purpose, |e| e.read(from, to))
+    }
+
+    pub fn copy(&mut self, purpose: Purpose, from: Slice, to: Slice) -> Result<(), DeviceError> {
+        self.counted(Kind::DeviceToDevice, purpose, |e| e.copy(from, to))
     }
 
     pub fn take_sums(

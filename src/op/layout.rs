@@ -53,6 +53,8 @@ pub enum Role {
     Cells,
     /// Rows of metrics that wait to be read by the host.
     Log,
+    /// A copy of the values that had the best validation; no instruction touches it.
+    Best,
 }
 
 /// A named array of f32 (u32 for the order of rows).
@@ -99,6 +101,8 @@ pub struct Layout {
     /// The epoch's order of rows, u32.
     pub order: BufferId,
     pub values: BufferId,
+    /// On the first device, where the run validates.
+    pub best: Option<BufferId>,
     /// `[slots, log_width]`.
     pub log: BufferId,
     /// Numbers per logged step: the metrics but `lr`.
@@ -120,6 +124,7 @@ impl Layout {
             validation_targets: id(3),
             order: id(4),
             values: id(5),
+            best: None,
             log: id(6),
             log_width: 1,
             log_slots: 1,

@@ -43,7 +43,8 @@ impl Footprint {
         let ranks: Vec<_> = ranks.collect();
         let world_size = ranks.len();
         let device = |(rank, (place, programs)): (usize, &(&DeviceId, &Programs))| {
-            rows.on_device(**place, programs, Shard { rank, world_size })
+            let best = if rank == 0 { rows.best(programs) } else { 0 };
+            rows.on_device(**place, programs, Shard { rank, world_size }).saturating_add(best)
         };
         let places: Vec<DeviceId> = ranks.iter().map(|(place, _)| **place).collect();
         let chunks = rows.held(&places);
@@ -77,6 +78,13 @@ impl Rows {
         if self.shuffle { (self.facts.train_rows as u64).saturating_mul(NUMBER) } else { 0 }
     }
 
+    /// Bytes of the best weights, which the first device keeps.
+    pub fn best(&self, programs: &Programs) -> u64 {
+        let values = programs.layout.whole(programs.layout.values).len as u64;
+        if self.validates { values.saturating_mul(NUMBER) } else { 0 }
+    }
+
+    /// Bytes on one device, without the best weights.
     pub fn on_device(&self, place: DeviceId, programs: &Programs, shard: Shard) -> u64 {
         let chunk = || self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
         match place {

@@ -86,20 +86,23 @@ impl Need<'_> {
         let used = &self.devices.used;
         // The last device has the largest share.
         let last = Shard { rank: used.len().saturating_sub(1), world_size: used.len() };
+        // The first device may have a share as large, and keeps the best weights too.
+        let best = rows.best(programs);
         let of = |place: DeviceId| rows.on_device(place, programs, last);
         let each = of(DeviceId::Virtual(0));
         let host = rows.on_host(used);
         for place in used {
             if let DeviceId::Gpu(i) = place {
                 let free = self.policy.machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free);
-                let needed = of(*place);
+                let needed = of(*place).saturating_add(best);
                 if needed > free {
                     return Some(Lack { gpu: Some(*place), needed, free, each, host });
                 }
             }
         }
         let in_host = used.iter().filter(|place| !matches!(place, DeviceId::Gpu(_)));
-        let needed = in_host.fold(host, |sum, place| sum.saturating_add(of(*place)));
+        let kept = if matches!(used.first(), Some(DeviceId::Gpu(_))) { 0 } else { best };
+        let needed = in_host.fold(host.saturating_add(kept), |sum, place| sum.saturating_add(of(*place)));
         let free = self.policy.machine.memory_available;
         (needed > free).then_some(Lack { gpu: None, needed, free, each, host })
     }

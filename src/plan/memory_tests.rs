@@ -65,8 +65,11 @@ fn chunks_are_counted_where_they_are() {
     let shuffled = two(true, "data.shuffle=true", MUCH).expect("it fits");
     let chunks = shuffled.chunks.expect("chunks");
     assert_eq!((chunks.train, chunks.validation), (20_000, 3_000));
-    let devices = [&shuffled.programs, &shuffled.peers[0]]
+    let mut devices = [&shuffled.programs, &shuffled.peers[0]]
         .map(|programs| programs.arena_bytes() + train / 2 + validation / 2);
+    // The first device keeps the best weights.
+    let layout = &shuffled.programs.layout;
+    devices[0] += 4 * layout.whole(layout.best.expect("it validates")).len as u64;
     let host = held + 50_000 * 4;
     assert_eq!((&shuffled.footprint.devices[..], shuffled.footprint.host), (&devices[..], host));
     let needed = host + devices[0] + devices[1];

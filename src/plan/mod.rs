@@ -142,11 +142,11 @@ impl Resolved {
         let batch = global_batch(&spec, devices).min(facts.train_rows);
         let length = RunLength::new(&spec, facts, batch);
         schedule::resolve(&mut spec, length.steps, length.steps_per_epoch, &mut problems);
-        if spec.trainer.early_stopping.is_some()
-            && (facts.validation_rows == 0 || spec.trainer.validate_every_epochs == 0)
-        {
-            let message = "early stopping watches the validation, and there is none";
-            let problem = Problem::at_key("trainer.early_stopping", message);
+        let has_validation = facts.validation_rows > 0 && spec.trainer.validate_every_epochs > 0;
+        if let Some(key) = spec.trainer.needs_validation().filter(|_| !has_validation) {
+            let what =
+                if spec.trainer.early_stopping.is_some() { "early stopping watches" } else { "it needs" };
+            let problem = Problem::at_key(key, format!("{what} the validation, and there is none"));
             problems.push(problem.hint("give the data validation rows, and validate every epoch"));
         }
         if !problems.is_empty() {

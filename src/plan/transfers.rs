@@ -3,7 +3,8 @@
 //!
 //! To a device whose memory is the host's nothing moves. A run that ends early moves less. What is read ahead of steps that
 //! would wait for a disk comes on top: whether they would, only the run knows. A GPU's counters, 128 bytes for
-//! each block of steps, come on top: how many blocks there are depends on the time that steps take.
+//! each block of steps, come on top: how many blocks there are depends on the time that steps take. So do copies of the best
+//! weights on the device: how often a validation is better, only the run knows.
 
 use super::{devices::DeviceId, run_length::RunLength, trial::Trial};
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
 pub struct Movement {
     /// `h2d`, `d2h`, `all_reduce` or `read`.
     pub kind: &'static str,
-    /// `dataset`, `batch`, `parameters`, `log`, `validation` or `gradients`.
+    /// `dataset`, `batch`, `parameters`, `log`, `validation`, `best` or `gradients`.
     pub purpose: &'static str,
     pub bytes: u64,
 }
@@ -88,6 +89,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
         movement("d2h", "log", log),
         // Loss and hits.
         movement("d2h", "validation", each(passes * 2 * SUM)),
+        movement("d2h", "best", validates * passes.min(1) * values),
         movement("all_reduce", "gradients", each(steps * summed.sum::<u64>())),
     ]
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ALIGN, Buffer, BufferId, Program, Programs, Role, Slice};
+use super::{ALIGN, Buffer, BufferId, Layout, Program, Programs, Role, Slice};
 
 /// The places of one kind of program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +70,12 @@ impl MemoryPlan {
         }
     }
 
+    /// With room for the best values, behind what steps touch.
+    pub fn with_best(mut self, layout: &Layout) -> Self {
+        layout.best.into_iter().for_each(|best| self.add(best, layout.whole(best).len));
+        self
+    }
+
     pub fn elements(&self) -> usize {
         self.train.elements.max(self.validate.elements)
     }
@@ -111,7 +117,7 @@ fn extents(programs: [Option<&Program>; 2], buffers: usize) -> BTreeMap<BufferId
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Gather, Instruction, Layout, Op, Phase, RowSource, Zero};
+    use crate::program::{Gather, Instruction, Op, Phase, RowSource, Zero};
 
     #[test]
     fn validation_lies_over_what_training_makes_anew() {
@@ -133,6 +139,7 @@ mod tests {
             validation_targets: BufferId(1),
             order: BufferId(0),
             values: BufferId(2),
+            best: None,
             log: BufferId(1),
             log_width: 1,
             log_slots: 1,

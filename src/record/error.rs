@@ -13,42 +13,19 @@ pub(super) const STANDARD_OUTPUT: &str = "standard output";
 /// Why something could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// A folder cannot be made.
     #[error("cannot make the folder `{}`: {}", path.display(), reason(source))]
-    MakeFolder {
-        /// The folder.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    MakeFolder { path: PathBuf, source: io::Error },
     /// A file cannot be created, written or renamed.
     #[error("cannot write `{}`: {}", path.display(), reason(source))]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
     /// A file of the record cannot be read back.
     #[error("cannot read `{}`: {}", path.display(), reason(source))]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A file's content cannot be expressed in its format.
     #[error("cannot write `{}`: {message}", path.display())]
-    Encode {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        message: String,
-    },
-    /// The recording thread cannot be started.
+    Encode { path: PathBuf, message: String },
     #[error("cannot start the thread that writes the run folder: {}", reason(.0))]
     Start(#[source] io::Error),
-    /// The recording thread ended without an error.
     #[error("the thread that writes the run folder ended before the run did")]
     Gone,
 }
@@ -96,19 +73,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_named_with_its_way_out() {
-        let error = RecordError::write(Path::new("runs/a/metrics.csv"), io::Error::from_raw_os_error(28));
+    fn errors_are_named_with_their_way_out() {
+        let full = |path: &str| RecordError::write(Path::new(path), io::Error::from_raw_os_error(28));
+        let error = full("runs/a/metrics.csv");
         assert_eq!(error.to_string(), "cannot write `runs/a/metrics.csv`: no space left on device");
         assert_eq!(error.hint(), Some("free some space, or choose another disk with `--runs-dir DIR`"));
         // The user chose where standard output goes.
-        let printed = RecordError::write(Path::new(STANDARD_OUTPUT), io::Error::from_raw_os_error(28));
-        assert_eq!(printed.hint(), None);
-    }
-
-    #[test]
-    fn a_forbidden_folder_is_named_with_its_way_out() {
+        assert_eq!(full(STANDARD_OUTPUT).hint(), None);
         let error = RecordError::make_folder(Path::new("/proc/x"), io::Error::from_raw_os_error(13));
         assert_eq!(error.to_string(), "cannot make the folder `/proc/x`: permission denied");
         assert_eq!(error.hint(), Some("choose a folder that can be written with `--runs-dir DIR`"));
+        let error = RecordError::make_folder(Path::new("a/b"), io::Error::from_raw_os_error(20));
+        assert!(error.hint().unwrap().starts_with("a file stands where a folder is needed"));
     }
 }

@@ -74,7 +74,7 @@ fn is_hash(text: &str) -> bool {
 /// A question to git, asked in the background: best at the very start, so that the answer is there at the end. All runs
 /// of a process share one.
 #[derive(Clone)]
-pub struct GitQuery {
+pub(crate) struct GitQuery {
     pub(super) commit: Option<String>,
     dirty: Option<Arc<Mutex<Dirty>>>,
 }
@@ -93,11 +93,11 @@ impl GitQuery {
         let root = work_tree(folder);
         let commit = root.as_deref().and_then(commit);
         let (Some(root), Some(commit)) = (root, commit) else { return Self { commit: None, dirty: None } };
-        let (tell, coming) = sync_channel(1);
+        let (answer, coming) = sync_channel(1);
         let child = Arc::new(Mutex::new(None));
         let dirty = Dirty { coming, came: None, child: Arc::clone(&child) };
         let thread = thread::Builder::new().name("git".to_owned()).spawn(move || {
-            let _ = tell.send(ask_git(&root, &child)); // nobody may be waiting any more
+            let _ = answer.send(ask_git(&root, &child)); // nobody may be waiting any more
         });
         Self { commit: Some(commit), dirty: thread.is_ok().then(|| Arc::new(Mutex::new(dirty))) }
     }
@@ -178,44 +178,30 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_loose_packed_and_detached() {
+    fn a_branch_loose_packed_detached_and_linked() {
         let folder = tempfile::tempdir().unwrap();
-        let (root, git) = (folder.path(), folder.path().join(".git"));
+        let (root, git) = (folder.path().join("main"), folder.path().join("main/.git"));
         let inner = root.join("a/b");
         fs::create_dir_all(&inner).unwrap();
-        write(&git.join("HEAD"), "ref: refs/heads/main\n");
-        let commit = |folder: &Path| super::commit(&work_tree(folder).unwrap());
-        assert_eq!(commit(&inner), None);
-        write(&git.join("packed-refs"), &format!("# pack-refs\n{HASH} refs/heads/main\n"));
-        assert_eq!(commit(&inner).as_deref(), Some(HASH));
+        let commit = |folder: &Path| GitQuery::start(folder).commit;
+        assert_eq!(commit(folder.path()), None);
         let newer = HASH.replace('0', "9");
-        write(&git.join("refs/heads/main"), &format!("{newer}\n"));
-        assert_eq!(commit(&inner), Some(newer));
-        write(&git.join("HEAD"), &format!("{HASH}\n"));
-        assert_eq!(commit(&inner).as_deref(), Some(HASH));
-    }
-
-    #[test]
-    fn a_linked_worktree_shares_its_branches() {
-        let folder = tempfile::tempdir().unwrap();
-        let main = folder.path().join("main/.git");
-        let linked = main.join("worktrees/w");
-        write(&linked.join("HEAD"), "ref: refs/heads/w\n");
+        let packed = format!("# pack-refs\n{HASH} refs/heads/main\n");
+        for (file, text, expected) in [
+            ("HEAD", "ref: refs/heads/main\n", None),
+            ("packed-refs", &packed, Some(HASH)),
+            ("refs/heads/main", &newer, Some(&newer)),
+            ("HEAD", HASH, Some(HASH)),
+        ] {
+            write(&git.join(file), text);
+            assert_eq!(commit(&inner).as_deref(), expected, "{file}");
+        }
+        // A linked worktree shares the branches.
+        let linked = git.join("worktrees/w");
+        write(&linked.join("HEAD"), "ref: refs/heads/main\n");
         write(&linked.join("commondir"), "../..\n");
-        write(&main.join("refs/heads/w"), HASH);
         write(&folder.path().join("w/.git"), &format!("gitdir: {}\n", linked.display()));
-        assert_eq!(commit(&folder.path().join("w")).as_deref(), Some(HASH));
-        assert_eq!(GitQuery::start(&folder.path().join("w")).commit.as_deref(), Some(HASH));
-        assert!(GitQuery::start(folder.path()).commit.is_none());
-    }
-
-    #[test]
-    fn one_answer_serves_all_who_ask() {
-        let (tell, coming) = sync_channel(1);
-        tell.send(Some(true)).unwrap();
-        let dirty = Dirty { coming, came: None, child: Arc::default() };
-        let query = GitQuery { commit: None, dirty: Some(Arc::new(Mutex::new(dirty))) };
-        assert_eq!([query.clone().dirty(), query.dirty()], [Some(true); 2]);
+        assert_eq!(commit(&folder.path().join("w")), Some(newer));
     }
 
     /// Runs git in a folder; `None` where there is no git.
@@ -245,7 +231,9 @@ mod tests {
         }
         assert_eq!(GitQuery::start(folder.path()).dirty(), Some(false));
         fs::write(folder.path().join("a"), "longer").unwrap();
-        assert_eq!(GitQuery::start(folder.path()).dirty(), Some(true));
+        // One answer serves all who ask.
+        let query = GitQuery::start(folder.path());
+        assert_eq!([query.clone().dirty(), query.dirty()], [Some(true); 2]);
     }
 
     #[test]

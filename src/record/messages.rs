@@ -49,7 +49,7 @@ pub(super) fn ended(outcome: &Outcome) -> String {
     format!("{status} after {epochs}{}{reason}", units::seconds(outcome.loop_s))
 }
 
-/// What is to be said wherever times are shown of a program that was built so.
+/// The warning wherever times of such a build are shown.
 pub(crate) fn of_build(build: &str) -> Option<&'static str> {
     (build == "debug").then_some("debug: its times say nothing of a release build (`cargo build --release`)")
 }

@@ -111,25 +111,4 @@ mod tests {
         6,2,validation,20,0.1,,0.95,,0.5
         ");
     }
-
-    #[test]
-    fn every_line_is_whole_after_every_event() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metrics.csv");
-        let mut sink = MetricsCsv::create(&path, &sample::header().metrics).unwrap();
-        let mut rows = 0;
-        for event in sample::events() {
-            sink.event(&event).unwrap();
-            sink.flush().unwrap();
-            rows += match &event {
-                Event::Train(block) => block.len(),
-                Event::Validation(_) => 1,
-                _ => 0,
-            };
-            let text = std::fs::read_to_string(&path).unwrap();
-            assert!(text.ends_with('\n'));
-            let cells: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
-            assert_eq!(cells, vec![9; rows + 1]);
-        }
-    }
 }

@@ -31,17 +31,17 @@ mod summary;
 mod sweep_table;
 mod system;
 mod tables;
+pub(crate) mod text_table;
 mod trace;
 
 use std::time::Instant;
 
-use self::{durable::DiskSync, run_log::RunLog, summary::SummaryCsv, tables::OutcomeCsv, trace::TraceJson};
+use self::{durable::DiskSync, run_log::RunLog, summary::SummaryCsv, tables::EventCsv, trace::TraceJson};
 use crate::{
     event::Event,
     spec::{Kind, Logging},
 };
 
-pub use error::RecordError;
 pub use metrics::MetricsCsv;
 pub use summary::summary_columns;
 
@@ -50,9 +50,10 @@ pub(crate) use console::{Console, ConsoleOptions, Verbosity, Warned};
 pub(crate) use environment::{
     Cpu, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions, rfc3339,
 };
+pub(crate) use error::RecordError;
 pub(crate) use git::GitQuery;
+use lab::LabTable;
 pub(crate) use lab::VIRTUAL;
-use lab::{LabCsv, LabTable};
 pub(crate) use lines::Lines;
 pub(crate) use messages::{cause, devices_in_words, of_build};
 pub(crate) use model_file::write_model;
@@ -101,14 +102,14 @@ pub(crate) fn open_sinks(
     match files {
         RunFiles::Training(logging) => {
             sinks.push(Box::new(MetricsCsv::create(&run.file("metrics.csv"), &logging.metrics)?));
-            sinks.push(Box::new(OutcomeCsv::timing(&run.file("timing.csv"))?));
+            sinks.push(Box::new(EventCsv::timing(&run.file("timing.csv"))?));
             if logging.trace {
                 sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
             }
         }
-        RunFiles::Lab(kind, logs_norms) => sinks.push(Box::new(LabCsv::create(run, kind, logs_norms)?)),
+        RunFiles::Lab(kind, logs_norms) => sinks.extend(lab::sinks(run, kind, logs_norms)?),
     }
-    sinks.push(Box::new(OutcomeCsv::transfers(&run.file("transfers.csv"))?));
+    sinks.push(Box::new(EventCsv::transfers(&run.file("transfers.csv"))?));
     sinks.push(Box::new(RunLog::create(&run.file("run.log"))?));
     let (is_alone, summary) = (console.trial.is_none(), run.file("summary.csv"));
     if is_alone {

@@ -1,4 +1,4 @@
-//! The folder of a run and of a sweep: names that tell when and what, made by an exclusive mkdir, so that no two runs
+//! The folder of a run and of a sweep: named by time and spec, made by an exclusive mkdir, so that no two runs
 //! ever share one and nothing is ever overwritten.
 
 use std::{

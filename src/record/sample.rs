@@ -2,9 +2,11 @@
 
 use crate::{
     device::ClockCost,
-    event::{Event, Header, Level, Outcome, PhaseTime, Progress, Status, TrainRows, Transfer, ValidationRow},
+    event::{
+        Best, Event, Header, Level, Outcome, PhaseTime, Progress, Status, TrainRows, Transfer, ValidationRow,
+    },
     plan::{Bottleneck, FewerReads, Origin, Processor, TimeAccount, TimeShare},
-    spec::Metric,
+    spec::{Metric, Monitor},
 };
 
 pub(super) fn header() -> Header {
@@ -103,6 +105,13 @@ pub(super) fn outcome() -> Outcome {
         final_train_rows: 16,
         final_validation_loss: Some(0.1),
         final_validation_accuracy: Some(0.95),
+        best: Some(Best {
+            monitor: Monitor::ValidationLoss,
+            value: 0.05,
+            epoch: 1,
+            step: 3,
+            is_restored: false,
+        }),
         loop_s: 0.5,
         train_s: 0.4,
         logging_s: 0.005,

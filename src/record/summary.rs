@@ -1,13 +1,16 @@
 //! `summary.csv`: the run in numbers, one row.
 
-use std::{fs, path::Path, time::Instant};
+use std::{path::Path, time::Instant};
 
 use super::{
     RecordError, Sink,
     lines::Lines,
     row_file::{Column, RowFile},
 };
-use crate::event::{Event, Header, Outcome};
+use crate::{
+    event::{Event, Header, Outcome},
+    host::process_memory,
+};
 
 /// What the row is made of.
 struct Row<'a> {
@@ -19,7 +22,7 @@ struct Row<'a> {
     peak_rss_bytes: Option<u64>,
 }
 
-fn columns<'a>() -> [Column<Row<'a>>; 25] {
+fn columns<'a>() -> [Column<Row<'a>>; 28] {
     [
         ("run", |cells, row| cells.text(row.run)),
         ("name", |cells, row| cells.text(&row.header.name)),
@@ -50,6 +53,9 @@ fn columns<'a>() -> [Column<Row<'a>>; 25] {
         ("bytes_d2h", |cells, row| cells.u64(bytes_moved(row.outcome, "d2h"))),
         ("peak_device_bytes", |cells, row| cells.u64(row.outcome.peak_device_bytes)),
         ("peak_rss_bytes", |cells, row| cells.option(row.peak_rss_bytes, Lines::u64)),
+        ("best_value", |cells, row| cells.option(row.outcome.best.map(|b| b.value), Lines::f64)),
+        ("best_epoch", |cells, row| cells.option(row.outcome.best.map(|b| b.epoch), Lines::u64)),
+        ("best_step", |cells, row| cells.option(row.outcome.best.map(|b| b.step), Lines::u64)),
     ]
 }
 
@@ -60,7 +66,7 @@ impl Row<'_> {
 }
 
 /// The columns of `summary.csv`.
-pub fn summary_columns() -> [&'static str; 25] {
+pub fn summary_columns() -> [&'static str; 28] {
     columns().map(|(name, _)| name)
 }
 
@@ -85,7 +91,8 @@ impl Sink for SummaryCsv {
             Event::Started(header) => self.header = Some(header.clone()),
             Event::Finished(outcome) => {
                 let Some(header) = &self.header else { return Ok(()) };
-                let (wall_s, peak_rss_bytes) = (self.begun.elapsed().as_secs_f64(), peak_rss_bytes());
+                let wall_s = self.begun.elapsed().as_secs_f64();
+                let peak_rss_bytes = process_memory("VmHWM");
                 self.file
                     .row(&columns(), &Row { run: &self.run, header, outcome, wall_s, peak_rss_bytes })?;
             }
@@ -114,17 +121,6 @@ fn bytes_moved(outcome: &Outcome, kind: &str) -> u64 {
     outcome.transfers.iter().filter(|t| t.kind == kind).filter_map(|t| t.bytes).sum()
 }
 
-/// The most memory this process has had at once, where the system tells.
-pub(super) fn peak_rss_bytes() -> Option<u64> {
-    peak_rss_in(&fs::read_to_string("/proc/self/status").ok()?)
-}
-
-fn peak_rss_in(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,14 +141,8 @@ mod tests {
         };
         file.row(&columns(), &row).unwrap();
         file.flush().unwrap();
-        insta::assert_snapshot!(fs::read_to_string(&path).unwrap(), @r"
-        20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.01,2,4000,72,1572864,4096
+        insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap(), @r"
+        20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.01,2,4000,72,1572864,4096,0.05,1,3
         ");
-    }
-
-    #[test]
-    fn peak_memory_is_read_from_the_status() {
-        assert_eq!(peak_rss_in("Name:\tx\nVmHWM:\t    1536 kB\n"), Some(1536 * 1024));
-        assert_eq!(peak_rss_in("Name:\tx\n"), None);
     }
 }

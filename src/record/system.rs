@@ -177,7 +177,7 @@ impl Row {
             device: "cpu".to_owned(),
             utilization: load.map(|load| load.utilization),
             load,
-            rss_bytes: host::process_memory(),
+            rss_bytes: host::process_memory("VmRSS"),
             load_1m: load::average_1m(),
             memory_used_bytes: total.zip(free).map(|(total, free)| total - free.min(total)),
             memory_available_bytes: free,

@@ -8,7 +8,7 @@ use super::{
     lines::Lines,
     row_file::{Column, RowFile},
 };
-use crate::event::{Event, Outcome, PhaseTime, Transfer};
+use crate::event::{Event, PhaseTime, Transfer};
 
 const TIMING: [Column<PhaseTime>; 13] = [
     ("device", |cells, time| cells.text(&time.device)),
@@ -45,39 +45,44 @@ fn gb_per_s(transfer: &Transfer) -> Option<f64> {
     Some(bytes as f64 / total_s / 1e9)
 }
 
-/// The sink of a file whose rows are part of the outcome.
-pub(super) struct OutcomeCsv<R: 'static> {
+/// The sink of a file whose rows come in events.
+pub(super) struct EventCsv<R: 'static> {
     file: RowFile,
     columns: &'static [Column<R>],
-    rows: fn(&Outcome) -> &[R],
+    rows: fn(&Event) -> &[R],
 }
 
-impl OutcomeCsv<PhaseTime> {
-    pub fn timing(path: &Path) -> Result<Self, RecordError> {
-        Self::create(path, &TIMING, |outcome| &outcome.timing)
-    }
-}
-
-impl OutcomeCsv<Transfer> {
-    pub fn transfers(path: &Path) -> Result<Self, RecordError> {
-        Self::create(path, &TRANSFERS, |outcome| &outcome.transfers)
-    }
-}
-
-impl<R> OutcomeCsv<R> {
-    fn create(
+impl<R> EventCsv<R> {
+    pub fn create(
         path: &Path,
         columns: &'static [Column<R>],
-        rows: fn(&Outcome) -> &[R],
+        rows: fn(&Event) -> &[R],
     ) -> Result<Self, RecordError> {
         Ok(Self { file: RowFile::with_columns(path, columns.iter().map(|(name, _)| *name))?, columns, rows })
     }
 }
 
-impl<R> Sink for OutcomeCsv<R> {
+impl EventCsv<PhaseTime> {
+    pub fn timing(path: &Path) -> Result<Self, RecordError> {
+        Self::create(path, &TIMING, |event| match event {
+            Event::Finished(outcome) => &outcome.timing,
+            _ => &[],
+        })
+    }
+}
+
+impl EventCsv<Transfer> {
+    pub fn transfers(path: &Path) -> Result<Self, RecordError> {
+        Self::create(path, &TRANSFERS, |event| match event {
+            Event::Finished(outcome) => &outcome.transfers,
+            _ => &[],
+        })
+    }
+}
+
+impl<R> Sink for EventCsv<R> {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
-        let Event::Finished(outcome) = event else { return Ok(()) };
-        (self.rows)(outcome).iter().try_for_each(|row| self.file.row(self.columns, row))
+        (self.rows)(event).iter().try_for_each(|row| self.file.row(self.columns, row))
     }
 
     fn flush(&mut self) -> Result<(), RecordError> {
@@ -94,8 +99,8 @@ mod tests {
     fn the_whole_files() {
         let folder = tempfile::tempdir().unwrap();
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
-        let mut timing = OutcomeCsv::timing(&folder.path().join("timing")).unwrap();
-        let mut transfers = OutcomeCsv::transfers(&folder.path().join("transfers")).unwrap();
+        let mut timing = EventCsv::timing(&folder.path().join("timing")).unwrap();
+        let mut transfers = EventCsv::transfers(&folder.path().join("transfers")).unwrap();
         let sinks: [&mut dyn Sink; 2] = [&mut timing, &mut transfers];
         for sink in sinks {
             sample::events().iter().for_each(|event| sink.event(event).unwrap());

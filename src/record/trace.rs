@@ -124,7 +124,7 @@ fn arguments(span: &Span, before: u64) -> Value {
     }
 }
 
-/// Milliseconds by phase; on a device's lane `step` is the whole of which the others are parts.
+/// Milliseconds by phase; on a device's lane `step` is the sum of the others.
 fn sums(window: &Window) -> Value {
     let mut sums = Map::new();
     sums.insert("steps".to_owned(), window.steps.into());

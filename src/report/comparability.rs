@@ -2,31 +2,11 @@
 
 use super::{
     comparison::{Comparison, is_not_run},
-    differences::{self, Difference, Leaves},
+    differing::{AVAILABLE, THREADS},
+    grouping::distinct,
     run::{Run, SAME_AS},
 };
 use crate::{record::of_build, units};
-
-/// Environment key: threads that computed.
-const THREADS: &str = "host.threads";
-
-/// Environment key: available threads.
-const AVAILABLE: &str = "host.available_threads";
-
-/// Environment keys that always differ and do not matter.
-const NOT_THE_MACHINE: [&str; 10] = [
-    "started",
-    "command",
-    "devices.requested",
-    "devices.used",
-    "devices.virtual",
-    "devices.timed_by",
-    "devices.sums",
-    "memory.available_bytes",
-    // Compared separately, among runs on the CPU.
-    THREADS,
-    AVAILABLE,
-];
 
 /// Environment keys that must be equal for comparable times.
 const DECIDES_TIMES: [&str; 7] = [
@@ -41,33 +21,6 @@ const DECIDES_TIMES: [&str; 7] = [
 
 /// As above, for runs with GPUs.
 const DECIDES_GPU_TIMES: [&str; 5] = ["model", "driver", "pcie", "power_limit_w", "mig"];
-
-/// The differing environment keys that matter. For runs on the CPU these include the threads that computed; the available
-/// threads are only mentioned.
-pub(super) fn differing(runs: &[Run]) -> Vec<Difference> {
-    let of = |so: &dyn Fn(&Run) -> bool| {
-        let so = runs.iter().enumerate().filter(|(_, run)| so(run));
-        let tables: Vec<(usize, &Leaves)> =
-            so.filter_map(|(place, run)| Some((place + 1, run.environment.as_ref()?))).collect();
-        differences::differences(&tables)
-    };
-    let mut environment = of(&|_| true);
-    environment.retain(|difference| {
-        let key = difference.key.as_str();
-        let is_gpu_of_some = key.starts_with("gpus.") && known_values(difference) < 2;
-        !is_gpu_of_some
-            && !NOT_THE_MACHINE.contains(&key)
-            && !key.starts_with("load.")
-            && !key.starts_with("during.")
-    });
-    let mut threads = of(&|run| run.figure("devices_used") == Some("cpu"));
-    threads.retain(|difference| [THREADS, AVAILABLE].contains(&difference.key.as_str()));
-    if threads.iter().any(|difference| difference.key == THREADS) {
-        environment.extend(threads);
-        environment.sort_by(|a, b| a.key.cmp(&b.key));
-    }
-    environment
-}
 
 /// A remark on runs that used equally many of different numbers of available threads: explains to a user who gave more
 /// threads why nothing changed.
@@ -90,56 +43,52 @@ fn idle_threads(runs: &[Run]) -> Option<String> {
     }
 }
 
-/// The distinct values over all runs.
-fn known_values(difference: &Difference) -> usize {
-    difference.values.iter().filter(|(value, _)| value.is_some()).count()
+/// `a, b differ`.
+fn differ(keys: &[String]) -> String {
+    format!("{} {}", keys.join(", "), if keys.len() == 1 { "differs" } else { "differ" })
 }
 
 impl Comparison {
     /// A sentence on whether the runs can be compared.
     pub fn comparability(&self) -> String {
-        let kinds = self.kinds();
         let same = self.runs.iter().filter(|run| run.status == SAME_AS).count();
         let count = self.runs.len() - same;
-        let mut runs = units::counted(count as u64, "run");
+        let mut sentence = units::counted(count as u64, "run");
         let as_what = if count == 1 { "it" } else { "one of them" };
         match same {
             0 => {}
-            1 => runs += &format!(" (1 more trial is the same as {as_what})"),
+            1 => sentence += &format!(" (1 more trial is the same as {as_what})"),
             more => {
-                runs += &format!(" ({} more trials are the same as {as_what})", units::count(more as u64))
+                let more = units::count(more as u64);
+                sentence += &format!(" ({more} more trials are the same as {as_what})");
             }
         }
         if count < 2 {
-            return runs;
+            return sentence;
         }
+        let kinds = self.kinds();
         let mut comparable = "comparable";
         if kinds.len() > 1 {
-            runs += &format!(" of {} kinds ({})", kinds.len(), kinds.join(", "));
+            sentence += &format!(" of {} kinds ({})", kinds.len(), kinds.join(", "));
             comparable = "comparable within each kind";
         }
         let unknown = self.places(|run| run.environment.is_none() && !is_not_run(run));
-        let dirty = self.places(|run| environment(run, "git.dirty") == Some("true"));
         let keys = self.environment.iter().map(|difference| difference.key.as_str());
-        let keys: Vec<&str> = keys.filter(|key| *key != AVAILABLE).collect();
-        let decisive: Vec<&str> = keys.iter().copied().filter(|key| self.decides_times(key)).collect();
-        let named: Vec<String> = keys.iter().map(|key| self.named(key)).collect();
-        let verb = |count: usize| if count == 1 { "differs" } else { "differ" };
-        let mut sentence = match named.as_slice() {
-            _ if !unknown.is_empty() => format!("{runs}; no environment.toml in run {unknown}"),
-            _ if !decisive.is_empty() => {
-                let verb = verb(decisive.len());
-                format!("{runs}, whose times say nothing of each other: {} {verb}", decisive.join(", "))
-            }
-            [] => format!("{runs}, {comparable}: same processor, instruction set, threads and version"),
-            named => {
-                let verb = verb(named.len());
-                format!("{runs}, to be compared with care: {} {verb}", named.join(", "))
-            }
+        let named: Vec<String> = keys.filter(|key| *key != AVAILABLE).map(|key| self.named(key)).collect();
+        let decisive = self.decisive();
+        sentence += &if !unknown.is_empty() {
+            format!("; no environment.toml in run {unknown}")
+        } else if !decisive.is_empty() {
+            format!(", whose times say nothing of each other: {}", differ(&decisive))
+        } else if named.is_empty() {
+            format!(", {comparable}: same processor, instruction set, threads and version")
+        } else {
+            format!(", to be compared with care: {}", differ(&named))
         };
         if let Some(idle) = idle_threads(&self.runs) {
             sentence += &format!("; {idle}");
         }
+        let dirty = self.places(|run| environment(run, "git.dirty") == Some("true"));
         if !dirty.is_empty() {
             sentence += &format!("; uncommitted changes in run {dirty}");
         }
@@ -148,40 +97,35 @@ impl Comparison {
 
     /// A sentence on why these runs' times cannot be compared; `None` if they can. The comparison on the screen has its own.
     pub fn warning(&self) -> Option<String> {
-        let keys = self.environment.iter().map(|difference| difference.key.as_str());
-        let decisive: Vec<String> =
-            keys.filter(|key| self.decides_times(key)).map(|key| format!("`{key}`")).collect();
-        let verb = if decisive.len() == 1 { "differs" } else { "differ" };
-        let keys = decisive.join(", ");
-        (!decisive.is_empty())
-            .then(|| format!("{keys} {verb} between the runs: their times say nothing of each other"))
+        let decisive: Vec<String> = self.decisive().iter().map(|key| format!("`{key}`")).collect();
+        let sentence =
+            || format!("{} between the runs: their times say nothing of each other", differ(&decisive));
+        (!decisive.is_empty()).then(sentence)
     }
 
     /// A sentence on the runs of a debug build; `None` if there are none.
     pub fn builds(&self) -> Option<String> {
         let runs = self.places(is_debug);
-        of_build("debug")
-            .filter(|_| !runs.is_empty())
-            .map(|words| format!("the build of run {runs} is {words}"))
+        let words = of_build("debug").filter(|_| !runs.is_empty())?;
+        Some(format!("the build of run {runs} is {words}"))
     }
 
     /// The kinds of experiment, in the order of their first run.
     pub(super) fn kinds(&self) -> Vec<&str> {
-        let mut kinds: Vec<&str> = Vec::new();
-        for run in self.runs.iter().filter(|run| !is_not_run(run)) {
-            if !kinds.contains(&run.kind()) {
-                kinds.push(run.kind());
-            }
-        }
-        kinds
+        distinct(self.runs.iter().filter(|run| !is_not_run(run)).map(Run::kind))
     }
 
-    /// The given threads decide: to use fewer of an equal number is the plan's choice for small steps, or the spec's.
-    fn decides_times(&self, key: &str) -> bool {
-        let of_gpu = key.strip_prefix("gpus.").and_then(|rest| rest.split_once('.')).map(|(_, key)| key);
-        DECIDES_TIMES.contains(&key)
-            || (key == THREADS && self.environment.iter().any(|difference| difference.key == AVAILABLE))
-            || of_gpu.is_some_and(|key| DECIDES_GPU_TIMES.contains(&key))
+    /// The differing keys that decide times. The given threads do: to use fewer of an equal number is the plan's choice for
+    /// small steps, or the spec's.
+    fn decisive(&self) -> Vec<String> {
+        let given = self.environment.iter().any(|difference| difference.key == AVAILABLE);
+        let decides = |key: &&String| {
+            let of_gpu = key.strip_prefix("gpus.").and_then(|rest| rest.split_once('.')).map(|(_, key)| key);
+            DECIDES_TIMES.contains(&key.as_str())
+                || (*key == THREADS && given)
+                || of_gpu.is_some_and(|key| DECIDES_GPU_TIMES.contains(&key))
+        };
+        self.environment.iter().map(|difference| &difference.key).filter(decides).cloned().collect()
     }
 
     /// A key, with the reason if the program caused the difference.

@@ -1,33 +1,32 @@
 //! The comparison of runs: axes, figures, ratios, curves and differences, before any of it is printed.
 
 use super::{
-    ReportError, comparability,
+    ReportError,
     configurations::{Configuration, configurations},
     curve::{self, Against, CurveDifference},
-    differences::{self, Difference, Leaves},
+    differences::Difference,
+    differing,
     find::{self, Found},
+    grouping::distinct,
     lab::Findings,
     run::{DAMAGED, Run, SAME_AS},
     speeds::{self, Ratio},
     sweep,
 };
 
-/// Runs side by side. The first is what the others are held against.
+/// Runs side by side. The others are compared with the first.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// Keys that tell the runs apart: the sweeps' axes, or what differs between the specs.
     pub(super) axes: Vec<String>,
-    /// At least one.
     pub(super) runs: Vec<Run>,
     /// Per run: its speed over that of the first with the same work.
     pub(super) ratios: Vec<Option<Ratio>>,
-    /// The run whose curve the others' are held against.
+    /// The run whose curve the others' are compared with.
     pub(super) curve_reference: Option<usize>,
     /// Per run: its loss curve against the reference's.
     pub(super) curves: Vec<Option<CurveDifference>>,
-    /// Repeats taken together.
     pub(super) configurations: Vec<Configuration>,
-    /// What experiments of the lab found.
     pub(super) findings: Findings,
     /// Keys of the spec that differ.
     pub(super) spec: Vec<Difference>,
@@ -66,8 +65,8 @@ pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
 impl Comparison {
     /// Without the curves, whose files may be large.
     pub(super) fn from_runs(runs: Vec<Run>) -> Self {
-        let spec = differing(&runs);
-        let environment = comparability::differing(&runs);
+        let spec = differing::spec(&runs);
+        let environment = differing::environment(&runs);
         Self {
             axes: axes(&runs, &spec),
             ratios: speeds::ratios(&runs.iter().map(speeds::speed).collect::<Vec<_>>()),
@@ -98,43 +97,12 @@ pub(super) fn is_not_run(run: &Run) -> bool {
     matches!(run.status.as_str(), "skipped" | SAME_AS | DAMAGED)
 }
 
-/// Keys of the spec that differ. One that belongs to another kind of experiment is no difference of a run.
-fn differing(runs: &[Run]) -> Vec<Difference> {
-    let tables: Vec<(usize, &Leaves)> =
-        runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, run.spec.as_ref()?))).collect();
-    let mut found = differences::differences(&tables);
-    for difference in &mut found {
-        let kind = |place: &usize| runs[place - 1].kind();
-        let (with, without): (Vec<_>, Vec<_>) =
-            difference.values.drain(..).partition(|(value, _)| value.is_some());
-        let has_key =
-            |place: &usize| with.iter().flat_map(|(_, places)| places).any(|p| kind(p) == kind(place));
-        let lack = without.into_iter().flat_map(|(_, places)| places).filter(has_key);
-        let lack: Vec<usize> = lack.collect();
-        difference.values = with;
-        if !lack.is_empty() {
-            difference.values.push((None, lack));
-        }
-        difference.values.sort_by_key(|(_, places)| places.first().copied());
-    }
-    found.retain(|difference| difference.values.len() > 1);
-    found
-}
-
 /// The sweeps' axes in order; where a run of its own is among them, also what differs between the specs.
 fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
-    let mut axes: Vec<String> = Vec::new();
-    for (key, _) in runs.iter().flat_map(|run| &run.axes) {
-        if !axes.contains(key) {
-            axes.push(key.clone());
-        }
-    }
-    if runs.iter().any(|run| run.axes.is_empty()) {
-        let more = spec.iter().map(|difference| &difference.key).filter(|key| *key != "description");
-        let more: Vec<String> = more.filter(|key| !axes.contains(key)).cloned().collect();
-        axes.extend(more);
-    }
-    axes
+    let swept = runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key);
+    let is_among = runs.iter().any(|run| run.axes.is_empty());
+    let more = spec.iter().map(|difference| &difference.key).filter(|key| is_among && *key != "description");
+    distinct(swept.chain(more)).into_iter().cloned().collect()
 }
 
 /// Each curve against the first, which alone is kept in memory.
@@ -143,37 +111,30 @@ fn curves(
     fault: &mut Option<ReportError>,
 ) -> (Option<usize>, Vec<Option<CurveDifference>>) {
     let (mut first, mut reference) = (Vec::new(), None);
-    let mut differences = Vec::with_capacity(runs.len());
+    let mut differences = vec![None; runs.len()];
     for (place, run) in runs.iter_mut().enumerate() {
+        let Some(metrics) = &run.metrics else { continue };
         let means = run.has_epoch_means();
-        let mut difference = None;
-        let read = match (&run.metrics, reference) {
-            (None, _) => Ok(()),
-            (Some(metrics), None) => {
-                let read = curve::read(metrics, |step, loss| first.push((step, loss)));
-                read.map(|tail| {
-                    run.torn = tail.torn;
-                    reference = (!first.is_empty()).then_some((place, means));
-                })
+        let mut against = Against::new(if reference.is_some() { &first } else { &[] });
+        let mut own = Vec::new();
+        let read = curve::read(metrics, |step, loss| match reference {
+            Some(_) => against.take(step, loss),
+            None => own.push((step, loss)),
+        });
+        match (read, reference) {
+            (Err(e), _) => run.report_damage(e, fault),
+            (Ok(tail), Some((_, reference_means))) => {
+                run.torn = tail.torn;
+                let comparable = means == reference_means;
+                let found = if comparable { against.difference() } else { CurveDifference::MeansAndSteps };
+                differences[place] = tail.last_loss.map(|_| found);
             }
-            (Some(metrics), Some((_, reference_means))) => {
-                let mut against = Against::new(&first);
-                let read = curve::read(metrics, |step, loss| against.take(step, loss));
-                read.map(|tail| {
-                    run.torn = tail.torn;
-                    let same_kind = means == reference_means;
-                    let found = if same_kind { against.difference() } else { CurveDifference::MeansAndSteps };
-                    difference = tail.last_loss.map(|_| found);
-                })
-            }
-        };
-        if let Err(e) = read {
-            run.report_damage(e, fault);
-            if reference.is_none() {
-                first.clear();
+            (Ok(tail), None) => {
+                run.torn = tail.torn;
+                reference = (!own.is_empty()).then_some((place, means));
+                first = own;
             }
         }
-        differences.push(difference);
     }
     (reference.map(|(place, _)| place), differences)
 }

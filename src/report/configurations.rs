@@ -1,6 +1,6 @@
-//! Repeats of a configuration taken together: medians, intervals, and what made them noisy.
+//! Repeats of a configuration taken together.
 
-use super::{run::Run, statistics::Estimate};
+use super::{grouping::grouped, run::Run, statistics::Estimate};
 use crate::units;
 
 /// The axis that numbers a sweep's repeats.
@@ -17,70 +17,37 @@ const THE_MACHINE: [&str; 4] = ["cpu.model", "cpu.instruction_set", "host.thread
 pub(super) struct Configuration {
     /// The sweep's axes but the repeat, with their values.
     pub(super) axes: Vec<(String, String)>,
-    /// Places of its finished runs.
+    /// Places of its finished runs; at least one.
     pub(super) places: Vec<usize>,
-    /// Seconds of training, validation excluded.
-    pub(super) train_s: Option<Estimate>,
-    /// Steps per second.
-    pub(super) steps_per_s: Option<Estimate>,
-    /// Training rows per second.
-    pub(super) rows_per_s: Option<Estimate>,
-    /// Part of the time that went into the log.
-    pub(super) logging_share: Option<Estimate>,
-    /// The training loss of the last step.
-    pub(super) train_loss: Option<Estimate>,
-    /// That of the last epoch, where only its mean is logged.
-    pub(super) epoch_loss: Option<Estimate>,
-    /// The last validation loss.
-    pub(super) validation_loss: Option<Estimate>,
-    /// The last validation's accuracy.
-    pub(super) accuracy: Option<Estimate>,
 }
 
 impl Configuration {
     /// The values of its axes, or the number of its first run.
     pub(super) fn name(&self) -> String {
         let values: Vec<&str> = self.axes.iter().map(|(_, value)| value.as_str()).collect();
-        match self.places.first() {
-            Some(place) if values.is_empty() => format!("run {}", place + 1),
-            _ => values.join(" "),
-        }
+        if values.is_empty() { format!("run {}", self.places[0] + 1) } else { values.join(" ") }
     }
 
-    fn new(runs: &[Run], places: Vec<usize>) -> Self {
-        let estimate = |column: &str| {
-            let values: Option<Vec<f64>> = places.iter().map(|&place| runs[place].number(column)).collect();
-            Estimate::from_values(&values?)
-        };
-        let first = places.first().map(|&place| &runs[place].axes);
-        let means = places.first().is_some_and(|&place| runs[place].has_epoch_means());
-        let loss = estimate("final_train_loss");
-        Self {
-            axes: first.into_iter().flatten().filter(|(key, _)| key != REPEAT).cloned().collect(),
-            train_s: estimate("train_s"),
-            steps_per_s: estimate("steps_per_s"),
-            rows_per_s: estimate("samples_per_s"),
-            logging_share: estimate("logging_share"),
-            train_loss: loss.filter(|_| !means),
-            epoch_loss: loss.filter(|_| means),
-            validation_loss: estimate("final_validation_loss"),
-            accuracy: estimate("final_validation_accuracy"),
-            places,
-        }
+    pub(super) fn first<'a>(&self, runs: &'a [Run]) -> &'a Run {
+        &runs[self.places[0]]
+    }
+
+    /// A figure over its runs; `None` where one lacks it.
+    pub(super) fn estimate(&self, runs: &[Run], column: &str) -> Option<Estimate> {
+        let values: Option<Vec<f64>> = self.places.iter().map(|&place| runs[place].number(column)).collect();
+        Estimate::from_values(&values?)
     }
 }
 
 /// The configurations of finished runs, in the order of their first run.
 pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
-    let mut groups: Vec<(Identity<'_>, Vec<usize>)> = Vec::new();
-    for (place, run) in runs.iter().enumerate().filter(|(_, run)| run.status == "finished") {
-        let identity = identity(run);
-        match groups.iter_mut().find(|(known, _)| *known == identity) {
-            Some((_, places)) => places.push(place),
-            None => groups.push((identity, vec![place])),
-        }
-    }
-    groups.into_iter().map(|(_, places)| Configuration::new(runs, places)).collect()
+    let finished = runs.iter().enumerate().filter(|(_, run)| run.status == "finished");
+    let groups = grouped(finished.map(|(place, run)| (identity(run), place)));
+    let configuration = |(_, places): (_, Vec<usize>)| {
+        let axes = runs[places[0]].axes.iter().filter(|(key, _)| key != REPEAT);
+        Configuration { axes: axes.cloned().collect(), places }
+    };
+    groups.into_iter().map(configuration).collect()
 }
 
 /// The configurations by job: those of a sweep, whose axes tell them apart, are one, together with other sweeps that ran

@@ -1,6 +1,7 @@
 //! CSV files as `record` writes them: complete lines, and a torn last line if the process was killed.
 
 use std::{
+    cell::Cell,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     path::Path,
@@ -21,28 +22,66 @@ pub(super) struct CsvFile {
 /// Reads a small file to memory, without a torn last line.
 pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
     let mut rows = Vec::new();
-    let (columns, _) = for_each_row(path, |_, row| {
-        rows.push(row.clone());
-        Ok(())
-    })?;
+    let (columns, _) = scan(
+        path,
+        |_| Ok(()),
+        |row| {
+            rows.push(row.clone());
+            Ok(())
+        },
+    )?;
     Ok(CsvFile { columns, rows })
 }
 
-/// Calls `take` for every complete line below the header, with the columns' names; returns those, and whether a torn line
-/// was omitted. `take` returns what is wrong with a line, if anything.
-pub(super) fn for_each_row(
+/// Calls `take` with some cells of every complete line below the header; returns whether a torn line was left out. `take`
+/// returns what is wrong with a line, if anything.
+pub(super) fn for_each_row<const N: usize>(
     path: &Path,
-    mut take: impl FnMut(&StringRecord, &StringRecord) -> Result<(), String>,
+    names: [&str; N],
+    mut take: impl FnMut([&str; N]) -> Result<(), String>,
+) -> Result<bool, ReportError> {
+    let places = Cell::new([0; N]);
+    let find = |columns: &StringRecord| {
+        // A run that was killed at its start may have left an empty file.
+        if !columns.is_empty() {
+            places.set(find_columns(columns, names)?);
+        }
+        Ok(())
+    };
+    let (_, torn) =
+        scan(path, find, |row| take(places.get().map(|place| row.get(place).unwrap_or_default())))?;
+    Ok(torn)
+}
+
+/// The indices of these columns.
+pub(super) fn find_columns<const N: usize>(
+    columns: &StringRecord,
+    names: [&str; N],
+) -> Result<[usize; N], String> {
+    let mut places = [0; N];
+    for (place, name) in places.iter_mut().zip(names) {
+        let found = columns.iter().position(|column| column == name);
+        *place = found.ok_or_else(|| format!("there is no column `{name}`"))?;
+    }
+    Ok(places)
+}
+
+/// Goes through the header and the complete lines; returns the columns' names, and whether a torn line was left out.
+fn scan(
+    path: &Path,
+    header: impl FnOnce(&StringRecord) -> Result<(), String>,
+    mut take: impl FnMut(&StringRecord) -> Result<(), String>,
 ) -> Result<(StringRecord, bool), ReportError> {
     let unreadable = |e| ReportError::read(path, e);
     let mut file = File::open(path).map_err(unreadable)?;
     let (whole, all) = whole_lines(&mut file).map_err(unreadable)?;
     let mut reader = csv::Reader::from_reader(file.take(whole));
     let columns = reader.headers().map_err(|e| malformed(path, &e))?.clone();
+    header(&columns).map_err(|message| ReportError::malformed(path, 1, message))?;
     let mut row = StringRecord::new();
     while reader.read_record(&mut row).map_err(|e| malformed(path, &e))? {
         let line = row.position().map_or(0, csv::Position::line);
-        take(&columns, &row).map_err(|message| ReportError::malformed(path, line, message))?;
+        take(&row).map_err(|message| ReportError::malformed(path, line, message))?;
     }
     Ok((columns, whole < all))
 }
@@ -96,11 +135,11 @@ mod tests {
         ] {
             std::fs::write(&path, text).unwrap();
             let mut count = 0;
-            let take = |_: &StringRecord, _: &StringRecord| {
+            let take = |_: [&str; 1]| {
                 count += 1;
                 Ok(())
             };
-            assert_eq!(for_each_row(&path, take).unwrap().1, torn);
+            assert_eq!(for_each_row(&path, ["a"], take).unwrap(), torn);
             assert_eq!(count, rows);
         }
     }

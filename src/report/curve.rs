@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use csv::StringRecord;
-
 use super::{ReportError, csv_file};
 
 /// The end of a `metrics.csv`.
@@ -19,72 +17,31 @@ pub(super) struct Tail {
     pub(super) torn: bool,
 }
 
-/// Indices of the columns that a curve needs.
-struct Columns {
-    step: usize,
-    epoch: usize,
-    split: usize,
-    loss: usize,
-}
-
-impl Columns {
-    fn find(header: &StringRecord) -> Result<Self, String> {
-        let place = |name: &str| {
-            header
-                .iter()
-                .position(|column| column == name)
-                .ok_or_else(|| format!("there is no column `{name}`"))
-        };
-        Ok(Self {
-            step: place("step")?,
-            epoch: place("epoch")?,
-            split: place("split")?,
-            loss: place("loss")?,
-        })
-    }
-}
-
 /// Reads a `metrics.csv` of any size and calls `point` with every training loss and its step, in order.
 pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail, ReportError> {
+    let whole = |name: &str, text: &str| {
+        text.parse::<u64>().map_err(|_| format!("`{text}` in column `{name}` is no whole number"))
+    };
     let mut tail = Tail::default();
-    let mut columns = None;
-    let (_, torn) = csv_file::for_each_row(path, |header, row| {
-        let columns = match &columns {
-            Some(columns) => columns,
-            None => columns.insert(Columns::find(header)?),
-        };
-        if let Some((step, loss)) = tail.take(columns, row)? {
-            tail.last_loss = Some(loss);
-            point(step, loss);
+    let columns = ["step", "epoch", "split", "loss"];
+    let torn = csv_file::for_each_row(path, columns, |[step, epoch, split, loss]| {
+        let step = whole("step", step)?;
+        tail.last = Some((step, whole("epoch", epoch)?));
+        match split {
+            "train" if loss.is_empty() => {}
+            "train" => {
+                let loss = loss.parse().map_err(|_| format!("`{loss}` in column `loss` is no number"))?;
+                tail.last_loss = Some(loss);
+                point(step, loss);
+            }
+            "validation" => tail.last_validation = Some(loss.to_owned()),
+            other => {
+                return Err(format!("`{other}` in column `split` is neither `train` nor `validation`"));
+            }
         }
         Ok(())
     })?;
-    tail.torn = torn;
-    Ok(tail)
-}
-
-impl Tail {
-    /// Reads a row; returns its step and training loss.
-    fn take(&mut self, columns: &Columns, row: &StringRecord) -> Result<Option<(u64, f32)>, String> {
-        let cell = |column: usize| row.get(column).unwrap_or_default();
-        let whole = |column: usize, name: &str| {
-            let text = cell(column);
-            text.parse::<u64>().map_err(|_| format!("`{text}` in column `{name}` is no whole number"))
-        };
-        let (step, epoch) = (whole(columns.step, "step")?, whole(columns.epoch, "epoch")?);
-        self.last = Some((step, epoch));
-        let loss = cell(columns.loss);
-        let number = || loss.parse::<f32>().map_err(|_| format!("`{loss}` in column `loss` is no number"));
-        match cell(columns.split) {
-            "train" if loss.is_empty() => Ok(None),
-            "train" => Ok(Some((step, number()?))),
-            "validation" => {
-                self.last_validation = Some(loss.to_owned());
-                Ok(None)
-            }
-            other => Err(format!("`{other}` in column `split` is neither `train` nor `validation`")),
-        }
-    }
+    Ok(Tail { torn, ..tail })
 }
 
 /// Compares two curves point by point over their common steps.
@@ -154,33 +111,27 @@ fn relative_difference(first: f32, other: f32) -> f64 {
 
 /// How two loss curves differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum CurveDifference {
+pub(super) enum CurveDifference {
     /// No common step.
     NothingInCommon,
     /// One holds losses of steps, the other means of epochs.
     MeansAndSteps,
     /// Equal bits at all common steps.
     Same {
-        /// Number of common steps.
         common: u64,
     },
-    /// The curves differ.
     Parts {
-        /// The first and the largest difference.
         parting: CurveParting,
-        /// Steps that both have.
         common: u64,
     },
 }
 
-/// The differences of two loss curves.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CurveParting {
+pub(super) struct CurveParting {
     /// The first step whose losses differ.
     pub step: u64,
-    /// The first run's loss there.
+    /// The losses there.
     pub first: f32,
-    /// The other run's.
     pub other: f32,
     /// Their difference, relative to the larger.
     pub relative: f64,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use toml::Value;
 
-use super::ReportError;
+use super::{ReportError, grouping::grouped};
 
 /// A table's leaves by dotted key; indices are keys for arrays that hold tables.
 pub(super) type Leaves = BTreeMap<String, String>;
@@ -40,15 +40,14 @@ fn add(key: String, value: &Value, leaves: &mut Leaves) {
                 add(format!("{key}.{place}"), value, leaves);
             }
         }
-        Value::String(text) => {
-            leaves.insert(key, text.clone());
-        }
-        // Very small or large values get an exponent, which TOML allows.
-        Value::Float(number) => {
-            leaves.insert(key, format!("{number:?}"));
-        }
-        other => {
-            leaves.insert(key, other.to_string());
+        leaf => {
+            let text = match leaf {
+                Value::String(text) => text.clone(),
+                // Very small or large values get an exponent, which TOML allows.
+                Value::Float(number) => format!("{number:?}"),
+                other => other.to_string(),
+            };
+            leaves.insert(key, text);
         }
     }
 }
@@ -56,7 +55,6 @@ fn add(key: String, value: &Value, leaves: &mut Leaves) {
 /// A key with different values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
-    /// Dotted.
     pub(super) key: String,
     /// Each value with the numbers of the tables that have it, ordered by first use; `None` if the key is absent.
     pub(super) values: Vec<(Option<String>, Vec<usize>)>,
@@ -69,14 +67,7 @@ pub(super) fn differences(tables: &[(usize, &Leaves)]) -> Vec<Difference> {
     keys.dedup();
     keys.into_iter()
         .filter_map(|key| {
-            let mut values: Vec<(Option<String>, Vec<usize>)> = Vec::new();
-            for (place, leaves) in tables {
-                let value = leaves.get(key);
-                match values.iter_mut().find(|(known, _)| known.as_ref() == value) {
-                    Some((_, places)) => places.push(*place),
-                    None => values.push((value.cloned(), vec![*place])),
-                }
-            }
+            let values = grouped(tables.iter().map(|(place, leaves)| (leaves.get(key).cloned(), *place)));
             (values.len() > 1).then(|| Difference { key: key.clone(), values })
         })
         .collect()
@@ -119,14 +110,5 @@ mod tests {
             Difference { key: "x".to_owned(), values: vec![(value("1"), vec![1, 4]), (value("2"), vec![2])] };
         let z = Difference { key: "z".to_owned(), values: vec![(None, vec![1, 2]), (value("1"), vec![4])] };
         assert_eq!(found, [x, z]);
-    }
-
-    #[test]
-    fn a_malformed_file_is_named_with_its_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.toml");
-        fs::write(&path, "a = 1\nb = = 2\n").unwrap();
-        let message = read(&path).unwrap_err().to_string();
-        assert!(message.starts_with(&format!("`{}` is malformed at line 2: ", path.display())), "{message}");
     }
 }

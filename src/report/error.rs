@@ -10,43 +10,21 @@ use crate::host::reason;
 /// Why runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The path does not exist.
     #[error("`{0}` does not exist")]
     NotFound(String),
-    /// A pattern that matches nothing.
     #[error("nothing matches `{0}`")]
     NoMatch(String),
-    /// An invalid pattern.
     #[error("`{pattern}` is not a pattern: {message}")]
-    Pattern {
-        /// As typed.
-        pattern: String,
-        /// Why.
-        message: String,
-    },
-    /// The path is not a run or sweep.
+    Pattern { pattern: String, message: String },
     #[error(
         "`{0}` is no run: it holds neither `summary.csv` nor `sweep.csv`, and neither does any folder in it"
     )]
     NoRun(String),
-    /// A file that cannot be read.
     #[error("cannot read `{}`: {}", path.display(), reason(source))]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// A malformed file.
+    Read { path: PathBuf, source: io::Error },
+    /// The line is counted from 1.
     #[error("`{}` is malformed at line {line}: {message}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong there.
-        message: String,
-    },
+    Malformed { path: PathBuf, line: u64, message: String },
 }
 
 impl ReportError {

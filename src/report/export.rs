@@ -1,9 +1,15 @@
 //! A comparison as data: one row per run, axes as columns.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{comparison::Comparison, curve::CurveDifference, grid, run::Run};
-use crate::record::summary_columns;
+use super::{
+    columns,
+    comparison::Comparison,
+    curve::CurveDifference,
+    grid::{Column, Columns},
+    run::Run,
+};
+use crate::record::{Lines, summary_columns};
 
 /// The formats of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,40 +46,38 @@ impl Comparison {
         }
     }
 
-    /// Column names, and a row of cells per run.
-    fn data(&self) -> (Vec<String>, Vec<Vec<String>>) {
-        let figures: Vec<&str> =
-            summary_columns().into_iter().filter(|c| !self.axes.iter().any(|a| a == c)).collect();
-        let mut names = vec!["path".to_owned()];
-        names.extend(self.axes.iter().cloned());
-        names.push("reason".to_owned());
-        names.extend(figures.iter().map(|&column| column.to_owned()));
-        names.extend(
-            ["steps_per_s_ratio", "curve_parts_at_step", "curve_largest_relative"].map(str::to_owned),
-        );
-        let row = |(place, run): (usize, &Run)| {
-            let mut cells = vec![run.path.clone()];
-            cells.extend(self.axes.iter().map(|axis| run.axis(axis).unwrap_or_default().to_owned()));
-            cells.push(run.reason.clone());
-            cells.extend(figures.iter().map(|&column| match column {
+    /// A column per figure of a run.
+    fn data(&self) -> Vec<Column> {
+        let mut columns = Columns::new(&self.runs);
+        columns.words("path", |run| run.path.clone());
+        for axis in &self.axes {
+            columns.words(axis, |run| run.axis(axis).unwrap_or_default().to_owned());
+        }
+        columns.words("reason", |run| run.reason.clone());
+        for figure in summary_columns().into_iter().filter(|c| !self.axes.iter().any(|a| a == c)) {
+            columns.words(figure, |run| match figure {
                 "status" => run.status.clone(),
-                _ => run.figure(column).unwrap_or_default().to_owned(),
-            }));
-            cells.push(
-                self.ratios[place].and_then(|ratio| self.steps_ratio(run, ratio.base)).unwrap_or_default(),
-            );
-            cells.extend(match self.curves[place] {
-                Some(CurveDifference::Parts { parting, .. }) => {
-                    [parting.step.to_string(), parting.largest.1.to_string()]
-                }
-                Some(CurveDifference::Same { .. }) => [String::new(), "0".to_owned()],
-                Some(CurveDifference::NothingInCommon | CurveDifference::MeansAndSteps) | None => {
-                    [String::new(), String::new()]
-                }
+                _ => run.figure(figure).unwrap_or_default().to_owned(),
             });
-            cells
-        };
-        (names, self.runs.iter().enumerate().map(row).collect())
+        }
+        let ratios = self.runs.iter().zip(&self.ratios);
+        let ratios = ratios.map(|(run, ratio)| ratio.and_then(|ratio| self.steps_ratio(run, ratio.base)));
+        let parted = self.curves.iter().map(|curve| match curve {
+            Some(CurveDifference::Parts { parting, .. }) => {
+                [parting.step.to_string(), parting.largest.1.to_string()]
+            }
+            Some(CurveDifference::Same { .. }) => [String::new(), "0".to_owned()],
+            Some(CurveDifference::NothingInCommon | CurveDifference::MeansAndSteps) | None => {
+                [String::new(), String::new()]
+            }
+        });
+        let (steps, largest): (Vec<_>, Vec<_>) = parted.map(|[step, largest]| (step, largest)).unzip();
+        columns.extend([
+            Column::of_numbers("steps_per_s_ratio", ratios.map(Option::unwrap_or_default)),
+            Column::of_numbers("curve_parts_at_step", steps),
+            Column::of_numbers("curve_largest_relative", largest),
+        ]);
+        columns.all()
     }
 
     /// Steps per second over those of the base: beside rows per second where batches differ.
@@ -83,29 +87,29 @@ impl Comparison {
     }
 
     fn csv(&self) -> String {
-        let (names, rows) = self.data();
-        let mut lines = crate::record::Lines::new();
-        for row in std::iter::once(&names).chain(&rows) {
-            for cell in row {
-                lines.text(cell);
-            }
+        let columns = self.data();
+        let mut lines = Lines::new();
+        columns.iter().for_each(|column| _ = lines.text(&column.title));
+        lines.end();
+        for row in 0..self.runs.len() {
+            columns.iter().for_each(|column| _ = lines.text(&column.cells[row]));
             lines.end();
         }
         String::from_utf8_lossy(lines.bytes()).into_owned()
     }
 
     fn json(&self) -> String {
-        let (names, rows) = self.data();
-        let object = |row: Vec<String>| {
-            let cells = names.iter().zip(row).map(|(name, cell)| (name.clone(), json_value(name, cell)));
-            Value::Object(cells.collect::<Map<_, _>>())
+        let columns = self.data();
+        let cell = |column: &Column, row: usize| {
+            (column.title.clone(), json_value(&column.title, column.cells[row].clone()))
         };
-        let array = Value::Array(rows.into_iter().map(object).collect());
+        let object = |row| Value::Object(columns.iter().map(|column| cell(column, row)).collect());
+        let array = Value::Array((0..self.runs.len()).map(object).collect());
         format!("{array:#}\n")
     }
 
     fn markdown(&self) -> String {
-        let columns = grid::columns(self, "run", 1);
+        let columns = columns::columns(self, "run", 1);
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let safe = |cell: &String| cell.replace('|', "\\|");
         let mut text = line(columns.iter().map(|column| safe(&column.title)).collect());

@@ -1,15 +1,6 @@
-//! The table's cells, by column, in words for people.
+//! Tables on the screen, by column.
 
 use comfy_table::{CellAlignment, Table, presets};
-
-use super::{comparison::Comparison, run::Run, speeds};
-use crate::units;
-
-/// Axes shown in a table on the screen when they are merely what differs between specs; an export shows all.
-const MOST_KEYS: usize = 4;
-
-/// Where there are more keys, only these are shown.
-const TELLING: [&str; 2] = ["kind", "name"];
 
 /// Above the training loss of the last step that was logged.
 pub(super) const LAST_STEP: &str = "train loss, last step";
@@ -31,6 +22,16 @@ pub(super) fn done(kinds: &[&str]) -> [&'static str; 3] {
 /// Runs that may stand side by side, a column each.
 const MOST_SIDE_BY_SIDE: usize = 4;
 
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    pub(super) title: String,
+    /// Whether it holds numbers, to stand on the right.
+    pub(super) numeric: bool,
+    /// One per row.
+    pub(super) cells: Vec<String>,
+}
+
 impl Column {
     /// Characters across, with the space around it.
     fn width(&self) -> usize {
@@ -44,70 +45,39 @@ impl Column {
     }
 }
 
-/// A column of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Column {
-    /// Its heading.
-    pub(super) title: String,
-    /// Whether it holds numbers, to stand on the right.
-    pub(super) numeric: bool,
-    /// One per run.
-    pub(super) cells: Vec<String>,
+/// Columns over rows, as they are added.
+pub(super) struct Columns<'a, T> {
+    rows: &'a [T],
+    columns: Vec<Column>,
 }
 
-/// The columns of a comparison: number, axes, figures. A column that no run has a cell for is left out. Runs are called
-/// `thing`, and counted from `first`.
-pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec<Column> {
-    let runs = &comparison.runs;
-    let number = |column: &'static str, word: fn(f64) -> String| {
-        move |run: &Run| run.number(column).map(word).unwrap_or_default()
-    };
-    let text =
-        |column: &'static str| move |run: &Run| run.figure(column).unwrap_or_default().replace(';', " ");
-    let whole = |value: f64| units::count(value as u64);
-    let bytes = |value: f64| units::bytes(value as u64);
-    let make = |title: &str, numeric: bool, cell: &dyn Fn(&Run) -> String| Column {
-        title: title.to_owned(),
-        numeric,
-        cells: runs.iter().map(cell).collect(),
-    };
-    let mut columns = vec![Column {
-        title: thing.to_owned(),
-        numeric: true,
-        cells: (first..first + runs.len()).map(|number| number.to_string()).collect(),
-    }];
-    let swept = runs.iter().all(|run| !run.axes.is_empty());
-    let shown = |key: &&String| {
-        swept
-            || comparison.axes.len() <= MOST_KEYS
-            || TELLING.contains(&key.as_str())
-            || runs.iter().any(|run| run.axes.iter().any(|(axis, _)| axis == *key))
-    };
-    let axes = comparison.axes.iter().filter(shown);
-    columns.extend(axes.map(|key| make(key, true, &|run| run.axis(key).unwrap_or("-").to_owned())));
-    let [steps, time, rate] = done(&comparison.kinds());
-    let train_loss = |means: bool| {
-        let loss = number("final_train_loss", units::number);
-        move |run: &Run| if run.has_epoch_means() == means { loss(run) } else { String::new() }
-    };
-    columns.push(make("status", false, &|run| match comparison.original(run) {
-        Some(place) => format!("same as {thing} {}", place + first),
-        None => run.status.clone(),
-    }));
-    columns.push(make("devices", false, &text("devices_used")));
-    columns.push(make(steps, true, &number("steps", whole)));
-    columns.push(make(LAST_STEP, true, &train_loss(false)));
-    columns.push(make(EPOCH_MEAN, true, &train_loss(true)));
-    columns.push(make("validation loss", true, &number("final_validation_loss", units::number)));
-    columns.push(make("validation accuracy", true, &number("final_validation_accuracy", units::percent)));
-    columns.push(make(time, true, &number("train_s", units::seconds)));
-    columns.push(make(rate, true, &number("steps_per_s", units::rate)));
-    columns.push(speeds::column(&comparison.ratios, |place| format!("{thing} {}", place + first)));
-    columns.push(make("logging", true, &number("logging_share", units::percent)));
-    columns.push(make("h2d", true, &number("bytes_h2d", bytes)));
-    columns.push(make("d2h", true, &number("bytes_d2h", bytes)));
-    columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
-    columns
+impl<'a, T> Columns<'a, T> {
+    pub(super) fn new(rows: &'a [T]) -> Self {
+        Self { rows, columns: Vec::new() }
+    }
+
+    pub(super) fn numbers(&mut self, title: &str, cell: impl Fn(&T) -> String) {
+        self.columns.push(Column::of_numbers(title, self.rows.iter().map(cell)));
+    }
+
+    pub(super) fn words(&mut self, title: &str, cell: impl Fn(&T) -> String) {
+        let cells = self.rows.iter().map(cell).collect();
+        self.columns.push(Column { title: title.to_owned(), numeric: false, cells });
+    }
+
+    pub(super) fn extend(&mut self, columns: impl IntoIterator<Item = Column>) {
+        self.columns.extend(columns);
+    }
+
+    pub(super) fn all(self) -> Vec<Column> {
+        self.columns
+    }
+
+    /// Those that some row has a cell for.
+    pub(super) fn known(mut self) -> Vec<Column> {
+        self.columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
+        self.columns
+    }
 }
 
 /// Runs down and figures across. Where that is too wide, few runs stand side by side, and of many the columns are folded:

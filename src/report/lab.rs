@@ -114,8 +114,18 @@ impl Findings {
     }
 }
 
-/// A lab file's rows by some of its columns; empty if there is no such file.
-fn rows<const N: usize>(path: &Path, columns: [&str; N]) -> Result<Vec<[String; N]>, ReportError> {
+/// What was measured, and the figure, by row of a file; nothing if there is no such file.
+type Found = Vec<(Vec<String>, Option<f64>)>;
+
+/// Reads a cell that holds a number.
+type Number<'a> = dyn Fn(&str) -> Result<f64, ReportError> + 'a;
+
+/// Reads a lab file by some of its columns, the last of which is the figure: `key` names what was measured.
+fn read<const N: usize>(
+    path: &Path,
+    columns: [&str; N],
+    key: impl Fn([&str; N], &Number<'_>) -> Result<Vec<String>, ReportError>,
+) -> Result<Found, ReportError> {
     if !path.is_file() {
         return Ok(Vec::new());
     }
@@ -125,40 +135,27 @@ fn rows<const N: usize>(path: &Path, columns: [&str; N]) -> Result<Vec<[String; 
         let missing = || ReportError::malformed(path, 1, format!("there is no column `{column}`"));
         *place = file.columns.iter().position(|known| known == column).ok_or_else(missing)?;
     }
-    let cells = |row: &csv::StringRecord| places.map(|place| row.get(place).unwrap_or_default().to_owned());
-    Ok(file.rows.iter().map(cells).collect())
+    let found = (2..).zip(&file.rows).map(|(line, row)| {
+        let cells = places.map(|place| row.get(place).unwrap_or_default());
+        let number = |cell: &str| {
+            cell.parse().map_err(|_| ReportError::malformed(path, line, format!("`{cell}` is no number")))
+        };
+        let figure = Some(cells[N - 1]).filter(|cell| !cell.is_empty()).map(number).transpose()?;
+        Ok((key(cells, &number)?, figure))
+    });
+    found.collect()
 }
-
-fn number(path: &Path, line: usize, cell: &str) -> Result<f64, ReportError> {
-    let wrong = |_| ReportError::malformed(path, line as u64 + 2, format!("`{cell}` is no number"));
-    cell.parse().map_err(wrong)
-}
-
-/// A figure; `None` for an empty cell.
-fn figure(path: &Path, line: usize, cell: &str) -> Result<Option<f64>, ReportError> {
-    if cell.is_empty() { Ok(None) } else { number(path, line, cell).map(Some) }
-}
-
-type Found = Vec<(Vec<String>, Option<f64>)>;
 
 fn products(path: &Path) -> Result<Found, ReportError> {
-    let mut found = Vec::new();
-    let columns = ["device", "order", "m", "k", "n", "gflop_per_s"];
-    for (line, row) in rows(path, columns)?.into_iter().enumerate() {
-        let [device, order, m, k, n, rate] = row;
-        let order = if order == "sequential" { String::new() } else { order };
-        let key = vec![device, order, format!("[{m}, {k}] x [{k}, {n}]")];
-        found.push((key, figure(path, line, &rate)?));
-    }
-    Ok(found)
+    read(path, ["device", "order", "m", "k", "n", "gflop_per_s"], |[device, order, m, k, n, _], _| {
+        let order = if order == "sequential" { "" } else { order };
+        Ok(vec![device.to_owned(), order.to_owned(), format!("[{m}, {k}] x [{k}, {n}]")])
+    })
 }
 
 fn copies(path: &Path) -> Result<Found, ReportError> {
-    let mut found = Vec::new();
-    for (line, row) in rows(path, ["from", "to", "memory", "bytes", "gb_per_s"])?.into_iter().enumerate() {
-        let [from, to, memory, bytes, rate] = row;
-        let size = units::bytes(number(path, line, &bytes)? as u64);
-        found.push((vec![from, to, memory, size], figure(path, line, &rate)?));
-    }
-    Ok(found)
+    read(path, ["from", "to", "memory", "bytes", "gb_per_s"], |[from, to, memory, bytes, _], number| {
+        let size = units::bytes(number(bytes)? as u64);
+        Ok(vec![from.to_owned(), to.to_owned(), memory.to_owned(), size])
+    })
 }

@@ -1,15 +1,18 @@
 //! Tables and comparisons of run folders. Reads files only, never live objects.
 
+mod columns;
 mod comparability;
 mod comparison;
 mod configurations;
 mod csv_file;
 mod curve;
 mod differences;
+mod differing;
 mod error;
 mod export;
 mod find;
 mod grid;
+mod grouping;
 mod lab;
 mod noise;
 mod policies;
@@ -24,8 +27,7 @@ mod text;
 mod verdict;
 
 pub use comparison::{Comparison, compare};
-pub use curve::{CurveDifference, CurveParting};
-pub use error::ReportError;
+pub(crate) use error::ReportError;
 pub use export::Format;
 pub use statistics::Estimate;
 pub use sweep_end::sweep_end;

@@ -2,8 +2,9 @@
 //! with others, a processor that was slowed down.
 
 use super::{
-    configurations::Configuration,
+    configurations::{Configuration, has_repeats},
     run::Run,
+    speeds,
     statistics::{are_too_few, coverage},
 };
 use crate::{host::load::BUSY, units};
@@ -11,55 +12,59 @@ use crate::{host::load::BUSY, units};
 /// An interval wider than this part of its median is reported.
 const WIDE: f64 = 0.05;
 
-/// All that is to be said, the configurations first. The first run is called `word` and `number`: `run 1`, `trial 0`.
+/// All warnings, those of configurations first. The first run is called `word` and `number`: `run 1`, `trial 0`.
 pub(super) fn warnings(
     runs: &[Run],
     configurations: &[Configuration],
     word: &str,
     number: usize,
 ) -> Vec<String> {
-    let mut lines: Vec<String> = wide(configurations).into_iter().collect();
+    let mut lines: Vec<String> = wide(runs, configurations).into_iter().collect();
     lines.extend(too_few(configurations));
-    let cores = |run: &Run| run.environment_number("cpu.logical_cores").unwrap_or(1.0);
-    let places = |so: &dyn Fn(&Run) -> bool| -> Option<String> {
+    let during = |so: &dyn Fn(&Run) -> bool| -> Option<String> {
         let found = runs.iter().enumerate().filter(|(_, run)| so(run));
         let numbers: Vec<usize> = found.map(|(place, _)| place + number).collect();
-        (!numbers.is_empty()).then(|| units::numbers(&numbers))
+        (!numbers.is_empty()).then(|| format!("during {word} {}", units::numbers(&numbers)))
     };
-    let worst = |key: &str| runs.iter().filter_map(|run| load(run, key)).fold(0.0, f64::max);
-    let taken =
-        |run: &Run| load(run, "others_cores").unwrap_or(0.0) + load(run, "stolen_cores").unwrap_or(0.0);
-    if let Some(places) = places(&|run| taken(run) > BUSY * cores(run)) {
-        let most = runs.iter().map(taken).fold(0.0, f64::max);
-        lines.push(format!("other processes used up to {most:.2} cores during {word} {places}"));
-    }
-    if let Some(places) = places(&|run| load(run, "throttles").is_some_and(|count| count > 0.0)) {
-        lines.push(format!("the processor slowed down for its heat during {word} {places}"));
-    }
+    let most = |figure: &dyn Fn(&Run) -> f64| runs.iter().map(figure).fold(0.0, f64::max);
+    let cores = |run: &Run| run.environment_number("cpu.logical_cores").unwrap_or(1.0);
+    let taken = |run: &Run| load(run, "others_cores") + load(run, "stolen_cores");
+    lines.extend(
+        during(&|run| taken(run) > BUSY * cores(run))
+            .map(|during| format!("other processes used up to {:.2} cores {during}", most(&taken))),
+    );
+    lines.extend(
+        during(&|run| load(run, "throttles") > 0.0)
+            .map(|during| format!("the processor slowed down for its heat {during}")),
+    );
     let gpus =
         |run: &Run| run.environment.as_ref()?.get("during.throttled").filter(|text| *text != "[]").cloned();
-    if let Some(places) = places(&|run| gpus(run).is_some()) {
+    lines.extend(during(&|run| gpus(run).is_some()).map(|during| {
         let which = runs.iter().find_map(gpus).unwrap_or_default();
-        lines.push(format!(
-            "a limit of power or heat held a GPU's clocks back during {word} {places}: {which}"
-        ));
-    }
-    if let Some(places) = places(&|run| load(run, "withheld_s").is_some_and(|seconds| seconds > 0.0)) {
-        let most = units::seconds(worst("withheld_s"));
-        lines.push(format!(
-            "the control group's limit withheld the processor for up to {most} during {word} {places}"
-        ));
+        format!("a limit of power or heat held a GPU's clocks back {during}: {which}")
+    }));
+    let withheld = |run: &Run| load(run, "withheld_s");
+    lines.extend(during(&|run| withheld(run) > 0.0).map(|during| {
+        let most = units::seconds(most(&withheld));
+        format!("the control group's limit withheld the processor for up to {most} {during}")
+    }));
+    if !has_repeats(configurations) && runs.iter().filter(|run| speeds::is_timed(run)).count() > 1 {
+        let cold = runs.iter().enumerate().filter(|(_, run)| speeds::is_cold(run));
+        lines.extend(cold.map(|(place, _)| {
+            format!("{word} {} ran first, in a cold process: ratios to it are too high", place + number)
+        }));
     }
     lines
 }
 
 /// A figure of the machine's load during a run.
-fn load(run: &Run, key: &str) -> Option<f64> {
-    run.environment_number(&format!("load.{key}"))
+fn load(run: &Run, key: &str) -> f64 {
+    run.environment_number(&format!("load.{key}")).unwrap_or(0.0)
 }
 
-fn wide(configurations: &[Configuration]) -> Option<String> {
-    let widths = configurations.iter().filter_map(|c| Some((c.train_s?.relative_width()?, c)));
+fn wide(runs: &[Run], configurations: &[Configuration]) -> Option<String> {
+    let widths =
+        configurations.iter().filter_map(|c| Some((c.estimate(runs, "train_s")?.relative_width()?, c)));
     let wide: Vec<(f64, &Configuration)> = widths.filter(|(width, _)| *width > WIDE).collect();
     let (widest, configuration) = wide.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
     let axes: Vec<String> = configuration.axes.iter().map(|(key, value)| format!("{key}={value}")).collect();

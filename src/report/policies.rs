@@ -1,13 +1,13 @@
-//! What a logging policy costs: the runs of a sweep over `logging.policy`, each held against the one that logs nothing.
+//! What a logging policy costs: the runs of a sweep over `logging.policy`, each compared with the one that logs nothing.
 //!
 //! Repeats run in turns, A B A B, with the same seed in a turn: a factor is taken within each turn, so that a machine
-//! that grows slower in the meantime does not tell, and the factors' median and interval are shown.
+//! that grows slower in the meantime does not matter, and the factors' median and interval are shown.
 
 use std::collections::BTreeMap;
 
 use super::{
     configurations::{Configuration, REPEAT},
-    grid::{self, Column},
+    grid::{self, Column, Columns},
     repeats::{axes, interval, interval_title, word},
     run::Run,
     speeds::times,
@@ -18,7 +18,7 @@ use crate::units;
 /// The axis that this is about.
 const POLICY: &str = "logging.policy";
 
-/// What the others are held against, where it is among them.
+/// The others are compared with it, where it is among them.
 const NOTHING: &str = "off";
 
 /// A table and what stands above it.
@@ -39,7 +39,7 @@ impl Costs {
 /// The cost of a configuration's policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Cost {
-    /// Its training time over that of the policy it is held against.
+    /// Its training time over that of the policy it is compared with.
     factor: Option<Estimate>,
     /// Seconds per step that it takes longer.
     more_per_step_s: Option<Estimate>,
@@ -64,28 +64,21 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
             other.map(|other| cost(runs, c, other)).unwrap_or_default()
         })
         .collect();
-    let cells = |cell: &dyn Fn(&Configuration, &Cost) -> String| -> Vec<String> {
-        swept.iter().zip(&costs).map(|(c, cost)| cell(c, cost)).collect()
-    };
+    let rows: Vec<(&Configuration, Cost)> = swept.iter().zip(costs).collect();
     let title = interval_title(swept.iter().map(|c| c.places.len()));
-    let kind = swept.first().and_then(|c| c.places.first()).map_or("train", |&place| runs[place].kind());
+    let kind = swept.first()?.first(runs).kind();
     let [_, time, _] = grid::done(&[kind]);
     let each = if kind == "matmul" { "product" } else { "step" };
-    let mut columns = axes(&swept);
-    let keys = columns.len();
-    columns.extend([
-        Column::of_numbers(time, cells(&|c, _| word(c.train_s, units::seconds))),
-        Column::of_numbers(&title, cells(&|c, _| interval(c.train_s, units::seconds))),
-        Column::of_numbers("logging", cells(&|c, _| word(c.logging_share, units::percent))),
-        Column::of_numbers("factor", cells(&|_, cost| word(cost.factor, times))),
-        Column::of_numbers(&title, cells(&|_, cost| interval(cost.factor, times))),
-        Column::of_numbers(
-            &format!("more per {each}"),
-            cells(&|_, cost| word(cost.more_per_step_s, difference)),
-        ),
-    ]);
-    columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
-    Some(Costs { title: format!("what a logging policy costs, held against `{base}`"), columns, keys })
+    let mut columns = Columns::new(&rows);
+    columns.extend(axes(&swept));
+    columns.numbers(time, |(c, _)| word(c.estimate(runs, "train_s"), units::seconds));
+    columns.numbers(&title, |(c, _)| interval(c.estimate(runs, "train_s"), units::seconds));
+    columns.numbers("logging", |(c, _)| word(c.estimate(runs, "logging_share"), units::percent));
+    columns.numbers("factor", |(_, cost)| word(cost.factor, times));
+    columns.numbers(&title, |(_, cost)| interval(cost.factor, times));
+    columns.numbers(&format!("more per {each}"), |(_, cost)| word(cost.more_per_step_s, difference));
+    let (columns, keys) = (columns.known(), axes(&swept).len());
+    Some(Costs { title: format!("what a logging policy costs, compared with `{base}`"), columns, keys })
 }
 
 fn policy(configuration: &Configuration) -> Option<&str> {

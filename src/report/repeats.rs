@@ -3,7 +3,8 @@
 use super::{
     configurations::{Configuration, REPEAT},
     differences::{self, Leaves},
-    grid::{self, Column, EPOCH_MEAN, LAST_STEP},
+    grid::{self, Column, Columns, EPOCH_MEAN, LAST_STEP},
+    grouping::distinct,
     run::Run,
     speeds::{self, Speed},
     statistics::{Estimate, coverage},
@@ -47,38 +48,33 @@ impl Repeats {
         Self::by(columns, runs, configurations)
     }
 
-    fn by(mut columns: Vec<Column>, runs: &[Run], configurations: &[Configuration]) -> Self {
-        let cells =
-            |cell: &dyn Fn(&Configuration) -> String| configurations.iter().map(cell).collect::<Vec<_>>();
-        columns.push(Column::of_numbers("runs", cells(&|c| c.places.len().to_string())));
-        let keys = columns.len();
-        let mut losses = columns.clone();
-        let mut kinds: Vec<&str> = Vec::new();
-        for place in configurations.iter().filter_map(|c| c.places.first()) {
-            if !kinds.contains(&runs[*place].kind()) {
-                kinds.push(runs[*place].kind());
-            }
-        }
+    fn by(mut keys: Vec<Column>, runs: &[Run], configurations: &[Configuration]) -> Self {
+        let count = |c: &Configuration| c.places.len();
+        keys.push(Column::of_numbers("runs", configurations.iter().map(|c| count(c).to_string())));
+        let [mut times, mut losses] = [(); 2].map(|()| Columns::new(configurations));
+        times.extend(keys.iter().cloned());
+        losses.extend(keys.iter().cloned());
+        let kinds = distinct(configurations.iter().map(|c| c.first(runs).kind()));
         let [_, time, rate] = grid::done(&kinds);
-        let title = interval_title(configurations.iter().map(|c| c.places.len()));
-        columns.push(Column::of_numbers(time, cells(&|c| word(c.train_s, units::seconds))));
-        columns.push(Column::of_numbers(&title, cells(&|c| interval(c.train_s, units::seconds))));
-        columns.push(Column::of_numbers(rate, cells(&|c| word(c.steps_per_s, units::rate))));
-        columns.push(Column::of_numbers(&title, cells(&|c| interval(c.steps_per_s, units::rate))));
-        columns.push(ratio_column(runs, configurations));
-        let mut figure = |title: &str, estimates: Vec<Option<Estimate>>, unit: fn(f64) -> String| {
-            losses.push(Column::of_numbers(title, estimates.iter().map(|e| word(*e, unit))));
-            losses.push(Column::of_numbers(title, estimates.iter().map(|e| interval(varying(*e), unit))));
+        let title = interval_title(configurations.iter().map(count));
+        times.numbers(time, |c| word(c.estimate(runs, "train_s"), units::seconds));
+        times.numbers(&title, |c| interval(c.estimate(runs, "train_s"), units::seconds));
+        times.numbers(rate, |c| word(c.estimate(runs, "steps_per_s"), units::rate));
+        times.numbers(&title, |c| interval(c.estimate(runs, "steps_per_s"), units::rate));
+        times.extend([ratio_column(runs, configurations)]);
+        let mut loss = |title: &str, unit: fn(f64) -> String, estimate: &dyn Fn(&Configuration) -> _| {
+            losses.numbers(title, |c| word(estimate(c), unit));
+            losses.numbers(title, |c| interval(varying(estimate(c)), unit));
         };
-        let all = |of: fn(&Configuration) -> Option<Estimate>| configurations.iter().map(of).collect();
-        figure(LAST_STEP, all(|c| c.train_loss), units::number);
-        figure(EPOCH_MEAN, all(|c| c.epoch_loss), units::number);
-        figure("validation loss", all(|c| c.validation_loss), units::number);
-        figure("validation accuracy", all(|c| c.accuracy), units::percent);
-        let is_known = |column: &Column| column.cells.iter().any(|cell| !cell.is_empty());
-        columns.retain(is_known);
-        losses.retain(is_known);
-        Self { times: columns, losses, keys }
+        for (title, means) in [(LAST_STEP, false), (EPOCH_MEAN, true)] {
+            loss(title, units::number, &|c| {
+                let loss = c.estimate(runs, "final_train_loss");
+                loss.filter(|_| c.first(runs).has_epoch_means() == means)
+            });
+        }
+        loss("validation loss", units::number, &|c| c.estimate(runs, "final_validation_loss"));
+        loss("validation accuracy", units::percent, &|c| c.estimate(runs, "final_validation_accuracy"));
+        Self { times: times.known(), losses: losses.known(), keys: keys.len() }
     }
 
     /// For a terminal of `width` columns.
@@ -95,8 +91,8 @@ impl Repeats {
 fn ratio_column(runs: &[Run], configurations: &[Configuration]) -> Column {
     let speeds = configurations.iter().map(|c| {
         let means_something = c.places.iter().all(|&place| speeds::is_timed(&runs[place]));
-        let work = speeds::work(&runs[*c.places.first().filter(|_| means_something)?])?;
-        let rate = c.rows_per_s.or(c.steps_per_s)?.median;
+        let work = speeds::work(c.first(runs)).filter(|_| means_something)?;
+        let rate = c.estimate(runs, "samples_per_s").or_else(|| c.estimate(runs, "steps_per_s"))?.median;
         (rate > 0.0).then_some(Speed { work, rate })
     });
     let ratios = speeds::ratios(&speeds.collect::<Vec<_>>());
@@ -114,7 +110,7 @@ const MOST_KEYS: usize = 4;
 /// A column per key in which the specs of some configurations differ, if these are not too many, and for their devices
 /// where those do.
 fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
-    let firsts: Vec<&Run> = configurations.iter().filter_map(|c| Some(&runs[*c.places.first()?])).collect();
+    let firsts: Vec<&Run> = configurations.iter().map(|c| c.first(runs)).collect();
     let specs: Vec<(usize, &Leaves)> =
         firsts.iter().enumerate().filter_map(|(place, run)| Some((place, run.spec.as_ref()?))).collect();
     let found = differences::differences(&specs);
@@ -128,8 +124,7 @@ fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
         Column::of_numbers(short(key), firsts.iter().map(value))
     };
     let mut columns: Vec<Column> = keys.into_iter().map(column).collect();
-    let devices = |run: &&Run| run.figure("devices_used").unwrap_or_default().replace(';', " ");
-    let devices: Vec<String> = firsts.iter().map(devices).collect();
+    let devices: Vec<String> = firsts.iter().map(|run| run.devices()).collect();
     if devices.windows(2).any(|pair| pair[0] != pair[1]) {
         columns.push(Column { title: "devices".to_owned(), numeric: false, cells: devices });
     }
@@ -138,12 +133,7 @@ fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
 
 /// A column per axis.
 pub(super) fn axes(configurations: &[Configuration]) -> Vec<Column> {
-    let mut keys: Vec<&str> = Vec::new();
-    for (key, _) in configurations.iter().flat_map(|c| &c.axes) {
-        if !keys.contains(&key.as_str()) {
-            keys.push(key);
-        }
-    }
+    let keys = distinct(configurations.iter().flat_map(|c| &c.axes).map(|(key, _)| key.as_str()));
     let value = |c: &Configuration, key: &str| {
         c.axes.iter().find(|(axis, _)| axis == key).map_or_else(|| "-".to_owned(), |(_, value)| value.clone())
     };
@@ -169,7 +159,7 @@ pub(super) fn word(estimate: Option<Estimate>, word: fn(f64) -> String) -> Strin
 pub(super) fn interval(estimate: Option<Estimate>, word: fn(f64) -> String) -> String {
     let Some([low, high]) = estimate.and_then(|estimate| estimate.interval) else { return String::new() };
     let (low, high) = (word(low), word(high));
-    // A unit that both have is said once.
+    // A unit that both have is written once.
     match (low.rsplit_once(' '), high.rsplit_once(' ')) {
         (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
         _ => format!("{low} to {high}"),

@@ -19,15 +19,15 @@ pub(super) struct Run {
     pub(super) folder: Option<PathBuf>,
     /// The sweep's folder, for a trial.
     pub(super) sweep: Option<String>,
-    /// A trial's axes and values.
+    /// Whether it is the trial with which a sweep's process began.
+    pub(super) is_first_trial: bool,
     pub(super) axes: Vec<(String, String)>,
     /// As in `summary.csv` or `sweep.csv`, or `unfinished`.
     pub(super) status: String,
-    /// The reason for the status.
     pub(super) reason: String,
     /// The folder of the equal trial that was run instead.
     pub(super) twin: Option<PathBuf>,
-    /// Known cells of `summary.csv` by column.
+    /// Known cells of `summary.csv`.
     pub(super) figures: HashMap<String, String>,
     /// `spec.toml`.
     pub(super) spec: Option<Leaves>,
@@ -68,8 +68,7 @@ impl Run {
         fault.get_or_insert(error);
     }
 
-    /// Reads a run folder.
-    pub(super) fn read(folder: &Path) -> Result<Self, ReportError> {
+    fn read(folder: &Path) -> Result<Self, ReportError> {
         let mut run = Self {
             path: folder.display().to_string(),
             folder: Some(folder.to_owned()),
@@ -124,19 +123,21 @@ impl Run {
         Ok(())
     }
 
-    /// A figure as written.
     pub(super) fn figure(&self, column: &str) -> Option<&str> {
         self.figures.get(column).map(String::as_str)
     }
 
-    /// A figure as a number.
     pub(super) fn number(&self, column: &str) -> Option<f64> {
         self.figure(column)?.parse().ok()
     }
 
-    /// A figure of the environment as a number.
     pub(super) fn environment_number(&self, key: &str) -> Option<f64> {
         self.environment.as_ref()?.get(key)?.parse().ok()
+    }
+
+    /// The devices that trained: `gpu:0 gpu:1`.
+    pub(super) fn devices(&self) -> String {
+        self.figure("devices_used").unwrap_or_default().replace(';', " ")
     }
 
     /// Whether its devices are virtual, so that its times are meaningless.
@@ -144,7 +145,6 @@ impl Run {
         self.figure("virtual") == Some("true")
     }
 
-    /// The kind of experiment.
     pub(super) fn kind(&self) -> &str {
         self.spec.as_ref().and_then(|spec| spec.get("kind")).map_or("train", String::as_str)
     }

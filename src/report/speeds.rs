@@ -1,5 +1,5 @@
-//! Speeds held against each other: only among runs that do the same work, on devices whose times mean something. Training is
-//! held against training by rows per second, so that batches may differ; experiments of the lab by what they do per second.
+//! Compares speeds: only among runs that do the same work, on devices whose times mean something. Training is compared by
+//! rows per second, so that batches may differ; experiments of the lab by what they do per second.
 
 use super::{grid::Column, run::Run};
 use crate::units;
@@ -18,7 +18,7 @@ pub(super) struct Ratio {
     pub times: f64,
 }
 
-/// The ratio of each speed that is known. One that stands alone is held against nothing.
+/// The ratio of each speed that is known. One that stands alone has none.
 pub(super) fn ratios(speeds: &[Option<Speed<'_>>]) -> Vec<Option<Ratio>> {
     let ratio = |own: &Speed<'_>| {
         let same = |other: &Option<Speed<'_>>| other.as_ref().is_some_and(|other| other.work == own.work);
@@ -58,6 +58,14 @@ pub(super) fn speed(run: &Run) -> Option<Speed<'_>> {
     let rate = run.number("samples_per_s").or_else(|| run.number("steps_per_s"))?;
     let work = work(run)?;
     (rate > 0.0 && is_timed(run)).then_some(Speed { work, rate })
+}
+
+/// A cold process (pages, caches, branch predictors, clocks) loses some 0.15 ms, which is more than 5 % of a shorter time.
+const COLD_S: f64 = 3e-3;
+
+/// Whether a cold start is much of a run's time.
+pub(super) fn is_cold(run: &Run) -> bool {
+    run.is_first_trial && run.number("train_s").is_some_and(|seconds| seconds < COLD_S)
 }
 
 /// Whether a run's times mean something.

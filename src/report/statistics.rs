@@ -119,7 +119,7 @@ mod tests {
                 held += usize::from((low..=high).contains(&std::f64::consts::LN_2));
             }
             let share = held as f64 / EXPERIMENTS as f64;
-            // Four standard deviations of so many throws.
+            // Four standard deviations.
             assert!((share - coverage(count)).abs() < 0.015, "{count}: {share} {}", coverage(count));
         }
     }

@@ -11,15 +11,12 @@ use super::{
 pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
     let path = folder.join("sweep.csv");
     let file = csv_file::read(&path)?;
-    let place = |name: &str| {
-        let missing = || ReportError::malformed(&path, 1, format!("there is no column `{name}`"));
-        file.columns.iter().position(|column| column == name).ok_or_else(missing)
-    };
     if file.columns.is_empty() {
         return unlisted(folder, &HashSet::new(), &[], fault);
     }
-    let (trial, status, own, reason) =
-        (place("trial")?, place("status")?, place("folder")?, place("reason")?);
+    let [trial, status, own, reason] =
+        csv_file::find_columns(&file.columns, ["trial", "status", "folder", "reason"])
+            .map_err(|message| ReportError::malformed(&path, 1, message))?;
     // The axes are the columns between the trial's number and its status.
     let axes: Vec<String> = file.columns.iter().take(status).skip(trial + 1).map(str::to_owned).collect();
     let mut runs = Vec::new();
@@ -49,6 +46,9 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
         runs.push(run);
     }
     runs.extend(unlisted(folder, &listed, &axes, fault)?);
+    if let Some(first) = runs.iter_mut().find(|run| run.folder.is_some()) {
+        first.is_first_trial = true;
+    }
     Ok(runs)
 }
 

@@ -3,8 +3,8 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError, comparability::is_debug, comparison::Comparison, configurations::has_repeats, grid,
-    lab::Findings, noise, policies, repeats::Repeats, run::Run, sweep, verdict,
+    ReportError, columns, comparability::is_debug, comparison::Comparison, configurations::has_repeats, grid,
+    grouping::grouped, lab::Findings, noise, policies, repeats::Repeats, run::Run, sweep, verdict,
 };
 use crate::{
     record::{VIRTUAL, of_build},
@@ -26,7 +26,7 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
         Repeats::new(runs, configurations).table(width)
     } else {
         // Numbered as the trials' folders are, from 0.
-        let mut columns = grid::columns(&comparison, "trial", 0);
+        let mut columns = columns::columns(&comparison, "trial", 0);
         columns.retain(|column| !matches!(column.title.as_str(), "h2d" | "d2h" | "logging"));
         // A trial's axes identify it better than its number.
         grid::table(&columns, 1 + comparison.axes.len(), width)
@@ -58,14 +58,8 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
 /// `linreg: 4 trials, 3 finished, 1 diverged`.
 fn headline(folder: &Path, runs: &[Run]) -> String {
     let name = folder.parent().and_then(Path::file_name).unwrap_or_default();
-    let mut counts: Vec<(&str, u64)> = Vec::new();
-    for run in runs {
-        match counts.iter_mut().find(|(status, _)| *status == run.status) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((&run.status, 1)),
-        }
-    }
+    let counts = grouped(runs.iter().map(|run| (&run.status, ()))).into_iter();
     let counts: String =
-        counts.iter().map(|(status, count)| format!(", {} {status}", units::count(*count))).collect();
+        counts.map(|(status, runs)| format!(", {} {status}", units::count(runs.len() as u64))).collect();
     format!("{}: {}{counts}", name.display(), units::counted(runs.len() as u64, "trial"))
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{
+    columns,
     comparison::{Comparison, is_not_run},
     configurations::{has_repeats, jobs, runs_of},
     curve::CurveDifference,
@@ -17,7 +18,7 @@ impl Comparison {
     /// curves, and differences in spec and environment.
     pub fn table(&self, width: u16) -> String {
         let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
-        let table = grid::table(&grid::columns(self, "run", 1), 1, width);
+        let table = grid::table(&columns::columns(self, "run", 1), 1, width);
         let mut text = format!("{}\n{builds}\n{table}", self.comparability());
         let jobs = jobs(&self.runs, &self.configurations);
         for job in jobs.iter().filter(|job| has_repeats(job)) {

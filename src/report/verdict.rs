@@ -3,11 +3,14 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError, csv_file,
-    grid::{self, Column},
+    ReportError,
+    configurations::REPEAT,
+    csv_file,
+    grid::{self, Column, Columns},
+    grouping::grouped,
     repeats,
     run::Run,
-    scaling::{Kind, Point, break_even, serial_fraction, speed_up, speed_up_of_repeats},
+    scaling::{Kind, Point, break_even, serial_fraction, speed_up},
     speeds::times,
     statistics::{Estimate, coverage},
 };
@@ -15,9 +18,6 @@ use crate::units;
 
 /// Axes that choose devices.
 const DEVICE_AXES: [&str; 2] = ["devices.num_gpus", "devices.use"];
-
-/// The axis that counts repeats.
-const REPEAT: &str = "repeat";
 
 /// Parts above this share of a step are mentioned.
 const WORTH_TELLING: f64 = 0.1;
@@ -30,9 +30,6 @@ const VIRTUAL: &str =
 
 /// The verdict on a sweep's trials for a terminal of `width` columns; `None` where no axis chooses devices, or only the
 /// CPU ran.
-///
-/// # Errors
-/// Where a file of a run is malformed.
 pub(super) fn verdict(runs: &[Run], width: u16) -> Result<Option<String>, ReportError> {
     let mut text = String::new();
     for (others, members) in groups(runs) {
@@ -47,34 +44,21 @@ pub(super) fn verdict(runs: &[Run], width: u16) -> Result<Option<String>, Report
 
 /// Finished trials of a sweep over devices that differ in nothing else, by the values of all other axes.
 fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
-    let mut groups: Vec<(String, Vec<&Run>)> = Vec::new();
-    for run in runs.iter().filter(|run| run.status == "finished") {
-        let chooses = |key: &str| DEVICE_AXES.contains(&key);
-        if !run.axes.iter().any(|(key, _)| chooses(key)) {
-            continue;
-        }
+    let chooses = |key: &str| DEVICE_AXES.contains(&key);
+    let finished = runs.iter().filter(|run| run.status == "finished");
+    let trials = finished.filter(|run| run.axes.iter().any(|(key, _)| chooses(key)));
+    grouped(trials.map(|run| {
         let others = run.axes.iter().filter(|(key, _)| !chooses(key) && key != REPEAT);
         let others: Vec<_> = others.map(|(key, value)| format!("{key} = {value}")).collect();
-        let others = others.join(", ");
-        match groups.iter_mut().find(|(known, _)| *known == others) {
-            Some((_, members)) => members.push(run),
-            None => groups.push((others, vec![run])),
-        }
-    }
-    groups
+        (others.join(", "), run)
+    }))
 }
 
 /// A point per set of devices, in the order in which they first ran; of repeats the one with the median step.
 fn points(runs: &[&Run]) -> Result<Vec<Point>, ReportError> {
-    let mut sets: Vec<Vec<Point>> = Vec::new();
-    for run in runs {
-        let Some(point) = point(run)? else { continue };
-        match sets.iter_mut().find(|set| set[0].names == point.names) {
-            Some(set) => set.push(point),
-            None => sets.push(vec![point]),
-        }
-    }
-    let median = |mut set: Vec<Point>| {
+    let points: Vec<Option<Point>> = runs.iter().map(|run| point(run)).collect::<Result<_, _>>()?;
+    let sets = grouped(points.into_iter().flatten().map(|point| (point.names.clone(), point)));
+    let median = |(_, mut set): (String, Vec<Point>)| {
         // In the order of the repeats, which is that in which they ran.
         let rates = set.iter().map(Point::throughput).collect();
         set.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
@@ -132,28 +116,18 @@ fn point(run: &Run) -> Result<Option<Point>, ReportError> {
 struct Seconds(Vec<([String; 3], f64)>);
 
 impl Seconds {
-    fn read(path: &Path, keys: [&str; 3]) -> Result<Self, ReportError> {
-        if !path.is_file() {
-            return Ok(Self(Vec::new()));
-        }
-        let file = csv_file::read(path)?;
-        let place = |name: &str| {
-            let missing = || ReportError::malformed(path, 1, format!("there is no column `{name}`"));
-            file.columns.iter().position(|column| column == name).ok_or_else(missing)
-        };
-        let (total, keys) = (place("total_s")?, [place(keys[0])?, place(keys[1])?, place(keys[2])?]);
+    /// Empty if there is no such file.
+    fn read(path: &Path, [a, b, c]: [&str; 3]) -> Result<Self, ReportError> {
         let mut rows = Vec::new();
-        for (line, row) in file.rows.iter().enumerate() {
-            let cell = |column: usize| row.get(column).unwrap_or_default();
-            if cell(total).is_empty() {
-                // A time that nobody knows.
-                continue;
-            }
-            let not_a_time = |_| {
-                let message = format!("`{}` is not a number of seconds", cell(total));
-                ReportError::malformed(path, line as u64 + 2, message)
-            };
-            rows.push((keys.map(|key| cell(key).to_owned()), cell(total).parse().map_err(not_a_time)?));
+        if path.is_file() {
+            csv_file::for_each_row(path, [a, b, c, "total_s"], |[a, b, c, total]| {
+                // An empty cell is a time that nobody knows.
+                if !total.is_empty() {
+                    let not_a_time = |_| format!("`{total}` is not a number of seconds");
+                    rows.push(([a, b, c].map(str::to_owned), total.parse().map_err(not_a_time)?));
+                }
+                Ok(())
+            })?;
         }
         Ok(Self(rows))
     }
@@ -201,44 +175,27 @@ fn how_sure(points: &[Point]) -> String {
 }
 
 fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {
-    let make = |title: &str, numeric: bool, cell: &dyn Fn(&Point) -> String| Column {
-        title: title.to_owned(),
-        numeric,
-        cells: points.iter().map(cell).collect(),
-    };
-    let mut columns = vec![
-        make("devices", false, &|p| p.names.clone()),
-        make("rows per step", true, &|p| units::number(p.rows)),
-        make("step", true, &|p| units::seconds(p.step_s)),
-        make("rows/s", true, &|p| units::rate(p.throughput())),
-    ];
+    let mut columns = Columns::new(points);
+    columns.words("devices", |p| p.names.clone());
+    columns.numbers("rows per step", |p| units::number(p.rows));
+    columns.numbers("step", |p| units::seconds(p.step_s));
+    columns.numbers("rows/s", |p| units::rate(p.throughput()));
+    let if_several = |p: &Point, cell: String| if p.devices > 1 { cell } else { String::new() };
     if let Some(one) = one {
-        let of_several = |p: &Point, word: &dyn Fn(f64) -> String| {
-            if p.devices > 1 { word(best(one, p).median) } else { String::new() }
-        };
-        columns.push(make("speed-up", true, &|p| times(best(one, p).median)));
+        columns.numbers("speed-up", |p| times(speed_up(one, p).median));
         let title = repeats::interval_title(points.iter().map(Point::runs));
-        columns.push(make(&title, true, &|p| interval(best(one, p))));
-        columns.push(make("efficiency", true, &|p| {
-            of_several(p, &|speed_up| units::percent(speed_up / p.devices as f64))
-        }));
+        columns.numbers(&title, |p| interval(speed_up(one, p)));
+        let efficiency = |p: &Point| units::percent(speed_up(one, p).median / p.devices as f64);
+        columns.numbers("efficiency", |p| if_several(p, efficiency(p)));
     }
-    columns.push(make("all-reduce", true, &|p| {
-        if p.devices > 1 && p.all_reduce > 0.0 { units::percent(p.all_reduce) } else { String::new() }
-    }));
-    columns.push(make("data", true, &|p| units::percent(p.data)));
-    columns.push(make("log", true, &|p| units::percent(p.log)));
-    columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
-    columns
+    let known = |share: f64| if share > 0.0 { units::percent(share) } else { String::new() };
+    columns.numbers("all-reduce", |p| if_several(p, known(p.all_reduce)));
+    columns.numbers("data", |p| units::percent(p.data));
+    columns.numbers("log", |p| units::percent(p.log));
+    columns.known()
 }
 
-/// The speed-up, of repeats with its interval.
-fn best(one: &Point, point: &Point) -> Estimate {
-    let single = Estimate { count: 1, median: speed_up(one, point), interval: None };
-    speed_up_of_repeats(one, point).unwrap_or(single)
-}
-
-/// `0.65 to 0.74`; nothing where there is one run only, or the point is what the others are held against.
+/// `0.65 to 0.74`; nothing where there is one run only, or the others are compared with this point.
 fn interval(speed_up: Estimate) -> String {
     match speed_up.interval {
         Some([low, high]) if low < high || speed_up.median != 1.0 => format!("{low:.2} to {high:.2}"),
@@ -262,7 +219,7 @@ fn sentence(point: &Point, one: Option<&Point>) -> String {
     let mut words = Vec::new();
     let mut settled = true;
     if let Some(one) = one {
-        let speed_up = best(one, point);
+        let speed_up = speed_up(one, point);
         let within = interval(speed_up);
         words.push(if within.is_empty() {
             times(speed_up.median)

@@ -49,32 +49,6 @@ fn real_gpus_that_pay_under_weak_scaling() {
     ");
 }
 
-#[test]
-fn virtual_gpus_have_no_speed_up() {
-    let pose =
-        |point: Point| Point { kind: Kind::Virtual, names: point.names.replace("gpu", "virtual"), ..point };
-    let points = [point(1, 256.0, 1e-3, 0.0), point(2, 256.0, 1.45e-3, 0.61)].map(pose);
-    insta::assert_snapshot!(shown(&points), @r"
-    devices              rows per step     step   rows/s  all-reduce    data     log
-    virtual:0                    256.0  1.00 ms  256.0 k              5.00 %  1.00 %
-    virtual:0 virtual:1          256.0  1.45 ms  176.6 k      61.0 %  5.00 %  1.00 %
-
-     2 virtual GPUs: all-reduce is 61 % of a step
-     no speed-up is shown: virtual devices share one processor, so their times say nothing about real ones
-    ");
-}
-
-#[test]
-fn without_one_gpu_nothing_can_be_held_against() {
-    insta::assert_snapshot!(shown(&[point(2, 256.0, 1.45e-3, 0.61)]), @r"
-    devices      rows per step     step   rows/s  all-reduce    data     log
-    gpu:0 gpu:1          256.0  1.45 ms  176.6 k      61.0 %  5.00 %  1.00 %
-
-     2 GPUs: all-reduce is 61 % of a step
-     no speed-up is shown: no trial ran on one GPU to compare the others with
-    ");
-}
-
 /// A sweep of two device counts and two repeats: medians come from the folders' files only.
 #[test]
 fn a_sweep_is_read_from_its_folders() {

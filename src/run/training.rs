@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -145,14 +146,11 @@ impl Planned for Trial {
         report_devices(self, (ready.loading, &ready.note, &ready.sums), sender)?;
         let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
         let trained = ready.train(stop, &mut emit).map_err(|Closed| Stopped)?;
-        let Trained { mut outcome, values } = trained;
-        if let Some(values) = &values {
-            match save(self, &dataset, values, folder, &outcome) {
-                Ok(()) => {
-                    let _ = compare_with_truth(self, &dataset, values, sender); // a closed recorder is noticed by `execute`
-                }
-                Err(e) => (outcome.status, outcome.reason) = (Status::Failed, Some(e.to_string())),
-            }
+        let Trained { mut outcome, values, best } = trained;
+        if let Err(e) = save_all(self, &dataset, &values, &best, folder, &outcome) {
+            (outcome.status, outcome.reason) = (Status::Failed, Some(e.to_string()));
+        } else if let Some(values) = &values {
+            let _ = compare_with_truth(self, &dataset, values, sender); // a closed recorder is noticed by `execute`
         }
         Ok(outcome)
     }
@@ -170,12 +168,35 @@ fn initial_weights(trial: &Trial, datasets: &mut Datasets) -> Result<Option<Weig
     Ok(Some(weights))
 }
 
+/// Writes `best.safetensors` and `model.safetensors`, where there are weights for them.
+fn save_all(
+    trial: &Trial,
+    dataset: &Dataset,
+    values: &Option<Vec<f32>>,
+    best: &Option<Vec<f32>>,
+    folder: &RunDir,
+    outcome: &Outcome,
+) -> Result<(), RecordError> {
+    let mut at = (outcome.steps, outcome.epochs.unwrap_or(0));
+    if let (Some(values), Some(best)) = (best, outcome.best) {
+        let monitored = [("monitor", best.monitor.name().to_owned()), ("value", best.value.to_string())];
+        save(trial, dataset, values, (best.step, best.epoch), &monitored, &folder.file("best.safetensors"))?;
+        if best.is_restored {
+            at = (best.step, best.epoch);
+        }
+    }
+    let Some(values) = values else { return Ok(()) };
+    save(trial, dataset, values, at, &[], &folder.file("model.safetensors"))
+}
+
+/// Writes weights and what they are; `step` and `epoch` are those after which they were taken.
 fn save(
     trial: &Trial,
     dataset: &Dataset,
     values: &[f32],
-    folder: &RunDir,
-    outcome: &Outcome,
+    (step, epoch): (u64, u64),
+    more: &[(&str, String)],
+    path: &Path,
 ) -> Result<(), RecordError> {
     let parameters = &trial.programs.layout.parameters;
     let turned: Vec<_> = parameters.iter().map(|p| (p.name.clone(), exported(p, values))).collect();
@@ -186,11 +207,12 @@ fn save(
         ("framework".to_owned(), concat!("runner ", env!("CARGO_PKG_VERSION")).to_owned()),
         ("name".to_owned(), trial.spec.name.clone()),
         ("spec_hash".to_owned(), trial.spec.hash8()),
-        ("step".to_owned(), outcome.steps.to_string()),
-        ("epoch".to_owned(), outcome.epochs.unwrap_or(0).to_string()),
+        ("step".to_owned(), step.to_string()),
+        ("epoch".to_owned(), epoch.to_string()),
     ]);
+    metadata.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
     if !dataset.preprocessing.is_null() {
         metadata.insert("preprocessing".to_owned(), dataset.preprocessing.to_string());
     }
-    write_model(&folder.file("model.safetensors"), &tensors, &metadata)
+    write_model(path, &tensors, &metadata)
 }

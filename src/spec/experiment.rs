@@ -64,7 +64,7 @@ impl<S> Experiment<S> {
     }
 
     /// Problems that later layers found in trials (by index), with their places found in the texts; those that several
-    /// trials share are told once.
+    /// trials share are reported once.
     pub fn failure(&self, problems: impl IntoIterator<Item = (usize, Problem)>) -> Failure {
         let mut found = Found::default();
         for (trial, problem) in problems {

@@ -44,7 +44,7 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
 /// Reads a spec file, applies `overrides` and reads every trial.
 ///
 /// # Errors
-/// All that is wrong, whether in the file or in an override; problems that several trials share are told once.
+/// All that is wrong, whether in the file or in an override; problems that several trials share are reported once.
 pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
     let text = read_text(path).map_err(|p| Failure::new(vec![*p]))?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -81,7 +81,7 @@ pub(super) fn load_text(
     Ok(match kind {
         Kind::Train => Loaded::Train(Box::new(loader.finish(Spec::read, problems, sources)?)),
         lab => {
-            let read = |v: Item<'_>| v.table(|t| LabSpec::read(t, lab, ""));
+            let read = |v: Item<'_>| v.table(|t| LabSpec::read(t, lab));
             Loaded::Lab(Box::new(loader.finish(read, problems, sources)?))
         }
     })
@@ -89,27 +89,18 @@ pub(super) fn load_text(
 
 /// What a spec of any kind has.
 trait AnySpec: Clone {
-    fn name(&mut self) -> &mut String;
-    fn seed(&mut self) -> &mut u64;
+    fn name_and_seed(&mut self) -> (&mut String, &mut u64);
 }
 
 impl AnySpec for Spec {
-    fn name(&mut self) -> &mut String {
-        &mut self.name
-    }
-
-    fn seed(&mut self) -> &mut u64 {
-        &mut self.seed
+    fn name_and_seed(&mut self) -> (&mut String, &mut u64) {
+        (&mut self.name, &mut self.seed)
     }
 }
 
 impl AnySpec for LabSpec {
-    fn name(&mut self) -> &mut String {
-        &mut self.name
-    }
-
-    fn seed(&mut self) -> &mut u64 {
-        &mut self.seed
+    fn name_and_seed(&mut self) -> (&mut String, &mut u64) {
+        (&mut self.name, &mut self.seed)
     }
 }
 
@@ -176,7 +167,7 @@ struct Loader<'a> {
     folder: &'a Path,
     base: Table,
     sweep: Sweep,
-    /// Of the kind of spec, where it was needed.
+    /// The schema of this kind of spec, once it was needed.
     schema: OnceCell<reader::Json>,
 }
 
@@ -226,8 +217,9 @@ impl Loader<'_> {
         for point in 0..points {
             match self.read_point(read, point) {
                 Ok(mut spec) => {
-                    if spec.name().is_empty() {
-                        spec.name().clone_from(&name);
+                    let (own, _) = spec.name_and_seed();
+                    if own.is_empty() {
+                        own.clone_from(&name);
                     }
                     specs.push(spec);
                 }
@@ -273,10 +265,11 @@ fn expand<S: AnySpec>(sweep: &Sweep, specs: &[S], problems: &mut Vec<Problem>) -
     for repeat in 0..sweep.repeats {
         for (point, spec) in specs.iter().enumerate() {
             let mut spec = spec.clone();
+            let (_, seed) = spec.name_and_seed();
             if sweep.repeat_seeds {
-                *spec.seed() += u64::from(repeat);
+                *seed += u64::from(repeat);
             }
-            if *spec.seed() > super::MAX_SEED {
+            if *seed > super::MAX_SEED {
                 let message = "`seed` plus `sweep.repeats` is too large for a seed";
                 problems.push(Problem::new(Location::Nowhere, message));
                 return Vec::new();

@@ -124,6 +124,11 @@ impl Spec {
         if !t.has("model.loss") && matches!(self.data.source, Source::Idx(_)) {
             self.model.loss = Loss::CrossEntropy;
         }
+        let trainer = &mut self.trainer;
+        if let Some(stopping) = &mut trainer.early_stopping {
+            stopping.metric.get_or_insert(trainer.monitor);
+            trainer.restore_best.get_or_insert(true);
+        }
         self.check_classes(t);
         self.check_validation(t);
     }
@@ -159,19 +164,20 @@ impl Spec {
         if t.is_sound("logging.metrics") && self.logging.metrics.contains(&Metric::Accuracy) {
             t.report("logging.metrics", message.clone(), hint);
         }
-        let watched = self.trainer.early_stopping.as_ref().map(|e| e.metric);
+        if t.is_sound("trainer.monitor") && self.trainer.monitor == Monitor::ValidationAccuracy {
+            t.report("trainer.monitor", message, hint);
+            return;
+        }
+        let watched = self.trainer.early_stopping.as_ref().and_then(|e| e.metric);
         if t.is_sound("trainer.early_stopping") && watched == Some(Monitor::ValidationAccuracy) {
             t.report("trainer.early_stopping.metric", message, hint);
         }
     }
 
-    /// Early stopping needs validation.
+    /// Early stopping and the best weights need validation.
     fn check_validation(&self, t: &mut Fields<'_>) {
         let sound = ["data", "trainer"].into_iter().all(|key| t.is_sound(key));
-        if self.trainer.early_stopping.is_none() || !sound {
-            return;
-        }
-        let key = "trainer.early_stopping";
+        let Some(key) = self.trainer.needs_validation().filter(|_| sound) else { return };
         if self.trainer.validate_every_epochs == 0 {
             let message = "there is no validation to watch: `trainer.validate_every_epochs` is 0";
             t.report(key, message, "set `validate_every_epochs = 1`");

@@ -21,8 +21,7 @@ pub fn schema() -> Value {
         json!("A declarative experiment: data, model, optimizer, devices, sweep; or one of the lab"),
     );
     let train = reader::describe(Spec::read);
-    let labs =
-        Kind::LABS.map(|kind| (kind, reader::describe(|v| v.table(|t| LabSpec::read(t, kind, "name")))));
+    let labs = Kind::LABS.map(|kind| (kind, reader::describe(|v| v.table(|t| LabSpec::read(t, kind)))));
     let mut all = properties(&train);
     for (_, lab) in &labs {
         for (name, property) in properties(lab) {

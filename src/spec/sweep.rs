@@ -75,7 +75,7 @@ impl Sweep {
     }
 
     /// Sets the axes of a point in a copy of the spec, and only then closes the gaps of what was deleted; an axis that cannot
-    /// be set is told and left out.
+    /// be set is reported and left out.
     pub(super) fn apply(&self, base: &Table, point: usize) -> (Table, Vec<Problem>) {
         let (mut tree, mut problems) = (base.clone(), Vec::new());
         for (axis, value) in self.axes.iter().zip(self.values_at(point)) {
@@ -124,7 +124,6 @@ impl Sweep {
     }
 }
 
-#[allow(clippy::too_many_lines, reason = "one refusal after another")]
 fn read_axes(grid: &Table, problems: &mut Vec<Problem>) -> Vec<GridAxis> {
     let mut axes: Vec<GridAxis> = Vec::new();
     for entry in &grid.entries {

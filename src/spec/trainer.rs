@@ -24,6 +24,10 @@ table! {
         pub gradient_clip_val: f64 = 0.0 => non_negative,
         /// Epochs between two validations; 0 for none.
         pub validate_every_epochs: u64 = 1 => count_or_zero,
+        /// What the best weights are chosen by; `best.safetensors` holds them.
+        pub monitor: Monitor [skip_serializing_if = "Monitor::is_default"] = Monitor::ValidationLoss,
+        /// Whether `model.safetensors` holds the best weights in place of the last; by default under early stopping alone.
+        pub restore_best: Option<bool> = None,
         /// Ends the run when a metric no longer improves.
         pub early_stopping: Option<EarlyStopping> = None,
     }
@@ -32,8 +36,8 @@ table! {
 table! {
     /// Ends the run after `patience` validations without an improvement of more than `min_delta`.
     pub struct EarlyStopping {
-        /// What is watched.
-        pub metric: Monitor = Monitor::ValidationLoss,
+        /// What is watched; by default what `trainer.monitor` names.
+        pub metric: Option<Monitor> = None,
         /// After how many validations in a row without improvement the run ends.
         pub patience: u64 => count_or_zero,
         /// Smallest change that counts as an improvement.
@@ -42,12 +46,39 @@ table! {
 }
 
 words! {
-    /// What early stopping watches.
+    /// A metric of validation, and where it should go.
     pub enum Monitor {
         /// To fall.
         ValidationLoss = "validation.loss",
         /// To rise.
         ValidationAccuracy = "validation.accuracy",
+    }
+}
+
+impl Monitor {
+    /// Its last word.
+    pub fn metric(self) -> &'static str {
+        self.name().trim_start_matches("validation.")
+    }
+
+    /// Smaller is better.
+    pub fn cost(self, value: f64) -> f64 {
+        if self == Self::ValidationAccuracy { -value } else { value }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::ValidationLoss
+    }
+}
+
+impl Trainer {
+    /// The key that makes no sense without validation, if one is set.
+    pub fn needs_validation(&self) -> Option<&'static str> {
+        if self.early_stopping.is_some() {
+            return Some("trainer.early_stopping");
+        }
+        self.restore_best.filter(|restore| *restore).map(|_| "trainer.restore_best")
     }
 }
 

@@ -3,6 +3,7 @@
 //! A block of steps runs on the device without the host. It ends at the next flush of the log, the end of an epoch,
 //! `max_steps`, and after some 50 ms, so that a signal or `max_time` is noticed.
 
+mod best;
 mod blocks;
 mod device_group;
 mod feed;

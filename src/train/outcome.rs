@@ -52,6 +52,7 @@ impl TrainLoop<'_> {
             final_train_rows: self.metric_buffer.last_loss_rows,
             final_validation_loss: self.validated.last.as_ref().map(|v| v.loss),
             final_validation_accuracy: self.validated.last.as_ref().and_then(|v| v.accuracy),
+            best: self.validated.best,
             loop_s,
             train_s: train_time.as_secs_f64(),
             logging_s: self.clock.total(Phase::Log).as_secs_f64(),

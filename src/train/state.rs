@@ -8,7 +8,7 @@ use std::{
 use super::stop::EarlyStopper;
 use crate::{
     device::{Kind, Purpose, Reads},
-    event::{Event, ValidationRow},
+    event::{Best, Event, ValidationRow},
     spec::Trainer,
 };
 
@@ -101,10 +101,12 @@ pub(super) struct ReplicaChecks {
 pub(super) struct Validated {
     pub stopper: Option<EarlyStopper>,
     pub last: Option<ValidationRow>,
+    /// That with the best value of `trainer.monitor`; the first device has its weights.
+    pub best: Option<Best>,
 }
 
 impl Validated {
     pub fn new(trainer: &Trainer) -> Self {
-        Self { stopper: trainer.early_stopping.clone().map(EarlyStopper::new), last: None }
+        Self { stopper: trainer.early_stopping.clone().map(EarlyStopper::new), last: None, best: None }
     }
 }

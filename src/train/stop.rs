@@ -44,11 +44,8 @@ impl EarlyStopper {
 
     /// The reason to stop, if this validation exhausts the patience.
     pub fn observe(&mut self, row: &ValidationRow) -> Option<String> {
-        // Smaller is better for both.
-        let (name, value) = match self.rule.metric {
-            Monitor::ValidationLoss => ("loss", row.loss),
-            Monitor::ValidationAccuracy => ("accuracy", -row.accuracy?),
-        };
+        let metric = self.rule.metric.unwrap_or(Monitor::ValidationLoss);
+        let (name, value) = (metric.metric(), metric.cost(row.value(metric)?));
         // A value that is not finite is no improvement and no reference.
         if value.is_finite() && self.best.is_none_or(|best| value < best - self.rule.min_delta) {
             self.best = Some(value);
@@ -74,7 +71,7 @@ mod tests {
 
     /// The results of a patience of two validations.
     fn observed(losses: &[f64]) -> Vec<Option<String>> {
-        let rule = EarlyStopping { metric: Monitor::ValidationLoss, patience: 2, min_delta: 0.1 };
+        let rule = EarlyStopping { metric: Some(Monitor::ValidationLoss), patience: 2, min_delta: 0.1 };
         let mut patience = EarlyStopper::new(rule);
         let row = |loss| ValidationRow { step: 1, epoch: 1, rows: 1, loss, accuracy: None, elapsed_s: 0.0 };
         losses.iter().map(|&loss| patience.observe(&row(loss))).collect()

@@ -34,8 +34,11 @@ pub struct TrainSetup<'a> {
 pub struct Trained {
     /// The last event.
     pub outcome: Outcome,
-    /// Final values, where all of them are finite and could be read, and the run did not diverge.
+    /// Values for `model.safetensors`: the final ones, or the best where those are restored. `None` where the run diverged,
+    /// or the final ones are not finite or could not be read.
     pub values: Option<Vec<f32>>,
+    /// Values of the best validation, if there is one.
+    pub best: Option<Vec<f32>>,
 }
 
 /// Why the loop ended before its time.
@@ -116,8 +119,15 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
         Err(_) => Some(NoModel::Unread),
         Ok(()) => (!values.iter().all(|v| v.is_finite())).then_some(NoModel::NotFinite),
     };
-    let values = no_model.is_none().then_some(values);
-    Ok(Trained { outcome: Outcome { no_model, ..training.outcome(status, reason, loop_time) }, values })
+    let mut values = no_model.is_none().then_some(values);
+    let best = training.read_best();
+    if trial.spec.trainer.restore_best == Some(true)
+        && let (Some(values), Some(read), Some(best)) = (&mut values, &best, &mut training.validated.best)
+    {
+        values.clone_from(read);
+        best.is_restored = true;
+    }
+    Ok(Trained { outcome: Outcome { no_model, ..training.outcome(status, reason, loop_time) }, values, best })
 }
 
 /// Where a step's rows come from.

@@ -40,6 +40,7 @@ impl TrainLoop<'_> {
             accuracy: classifies.then(|| sums[1] / rows as f64),
             elapsed_s: self.clock.elapsed_s(),
         };
+        self.keep_best(&row)?;
         let end = Instant::now();
         self.clock.record_between(Phase::Validation, start, end);
         if let Some(why) = self.validated.stopper.as_mut().and_then(|p| p.observe(&row)) {

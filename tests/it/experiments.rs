@@ -8,7 +8,8 @@ use std::{
 use super::process::Sandbox;
 
 /// The files of every training run.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
+    "best.safetensors",
     "environment.toml",
     "metrics.csv",
     "model.safetensors",

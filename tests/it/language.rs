@@ -49,7 +49,7 @@ const PHRASES: [&str; 5] = ["so many ", "is told", "are told", "be told", "for f
 const AFTER_OF: [&str; 7] = ["a ", "the ", "which ", "what ", "those ", "several ", "each "];
 
 /// Comments in `src` that still break the rule. Lower this number with every pass; never raise it.
-const LEFT: usize = 70;
+const LEFT: usize = 0;
 
 #[test]
 fn retired_names_stay_away() {

@@ -5,6 +5,7 @@
 mod architecture;
 mod arguments;
 mod bad_specs;
+mod best;
 mod compare;
 mod conformance;
 mod cuda;

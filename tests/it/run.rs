@@ -170,6 +170,7 @@ fn the_folder_holds_every_file_with_its_header() {
     assert_eq!(
         run.files(),
         [
+            "best.safetensors",
             "environment.toml",
             "metrics.csv",
             "model.safetensors",
@@ -191,8 +192,21 @@ fn the_folder_holds_every_file_with_its_header() {
         header("summary.csv"),
         "run,name,status,devices_requested,devices_used,virtual,scaling,precision,engine,epochs,steps,\
          final_train_loss,final_validation_loss,final_validation_accuracy,wall_s,train_s,steps_per_s,samples_per_s,\
-         logging_s,logging_share,syncs,bytes_h2d,bytes_d2h,peak_device_bytes,peak_rss_bytes"
+         logging_s,logging_share,syncs,bytes_h2d,bytes_d2h,peak_device_bytes,peak_rss_bytes,best_value,best_epoch,best_step"
     );
+    let environment: toml::Table = run.text("environment.toml").parse().unwrap();
+    for (table, keys) in [
+        ("devices", &["requested", "used", "virtual", "precision", "timed_by"][..]),
+        ("host", &["threads", "available_threads"]),
+        ("cpu", &["logical_cores", "instruction_set", "flags", "caches"]),
+        ("memory", &["total_bytes", "available_bytes"]),
+        ("os", &["name", "arch", "kernel"]),
+        ("versions", &["runner", "build"]),
+    ] {
+        assert!(keys.iter().all(|key| environment[table].get(key).is_some()), "{environment}");
+    }
+    let started = environment["started"].as_str().unwrap();
+    assert!(started.len() == "2027-01-15T08:00:00.000Z".len() && started.ends_with('Z'), "{started}");
     let metrics = run.metrics();
     assert_eq!(metrics.rows.len(), 4 * (6 + 1));
     let train = run.metrics().only("split", "train");
@@ -210,10 +224,13 @@ fn the_folder_holds_every_file_with_its_header() {
     }
     assert_eq!(run.summary("final_train_loss"), *train.column("loss").last().unwrap());
     assert_eq!(run.summary("final_validation_loss"), *validation.column("loss").last().unwrap());
-    // The CPU's memory is the host's: nothing moves.
+    // The CPU's memory is the host's: nothing moves but copies within it.
     let transfers = run.table("transfers.csv");
-    assert!(transfers.column("bytes").iter().all(|bytes| *bytes == "0"), "{transfers:?}");
-    assert!(transfers.f64s("noop_count").iter().all(|count| *count > 0.0));
+    let (kinds, bytes) = (transfers.column("kind"), transfers.column("bytes"));
+    assert!(kinds.iter().zip(bytes).all(|(kind, bytes)| *kind == "d2d" || bytes == "0"), "{transfers:?}");
+    assert!(
+        kinds.iter().zip(transfers.f64s("noop_count")).all(|(kind, count)| *kind == "d2d" || count > 0.0)
+    );
 }
 
 /// The measured phases add up to the loop's time; the rest is `other`.

@@ -41,7 +41,8 @@ impl ParityJob {
         let trainer = &mut spec.trainer;
         trainer.max_epochs = trainer.max_epochs.max(steps);
         trainer.max_steps = Some(trainer.max_steps.map_or(steps, |most| most.min(steps)));
-        (trainer.max_time, trainer.early_stopping, trainer.validate_every_epochs) = (None, None, 0);
+        (trainer.max_time, trainer.early_stopping, trainer.restore_best) = (None, None, None);
+        trainer.validate_every_epochs = 0;
         if spec.devices.scaling == Scaling::Weak {
             let rows = spec.data.batch_size;
             notes.push(format!(

@@ -2,11 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{
-    super::table,
-    rule::{Curve, JUDGED, Rule},
-};
-use crate::{spec::Precision, units};
+use super::rule::{Curve, JUDGED, Rule};
+use crate::{record::text_table, spec::Precision, units};
 
 /// The output.
 #[derive(Default)]
@@ -64,7 +61,7 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> Page 
         cells.extend([units::number(difference.parameters), verdict.to_owned()]);
         rows.push(cells);
     }
-    text += &table::text(&header, rows, |place| (1..header.len() - 1).contains(&place));
+    text += &text_table::text(&header, &rows, |place| (1..header.len() - 1).contains(&place));
     text += &legend(rule, &reference.devices, has_later);
     let counts = others.len() as u64;
     let verdict = match failing {

@@ -81,6 +81,12 @@ impl Columns {
         file::printable(&self.names[column])
     }
 
+    /// A column in a sentence.
+    pub(super) fn described(&self, column: usize) -> String {
+        let target = if column == self.target { "the target " } else { "" };
+        format!("{target}column `{}`", self.name(column))
+    }
+
     /// All columns that are read.
     pub(super) fn used(&self) -> impl Iterator<Item = usize> + '_ {
         self.numeric.iter().chain(&self.categorical).copied().chain([self.target])

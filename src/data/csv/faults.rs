@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{
     columns::Columns,
-    text::{MOST, Text, unclosed},
+    text::{MOST, Text},
 };
 use crate::{
     data::{file, labels},
-    spec::{Location, Problem},
+    spec::Problem,
 };
 
 /// What is wrong with a cell.
@@ -29,19 +29,8 @@ struct Sighting {
     found: String,
 }
 
-/// An error to report, and its position in the order of reports.
-struct Found<'a> {
-    record: usize,
-    column: usize,
-    fault: Fault<'a>,
-    label: Option<String>,
-}
-
-enum Fault<'a> {
-    Cell { kind: Kind, sighting: &'a Sighting, is_text: bool },
-    Uneven(&'a Sighting),
-    Unclosed(Location),
-}
+/// An error to report: its record and column, which order the reports, and how its problem is made.
+type Found<'a> = (usize, usize, Box<dyn FnOnce() -> Problem + 'a>);
 
 #[derive(Default)]
 struct Group {
@@ -89,7 +78,7 @@ impl<'a> Faults<'a> {
     }
 
     /// All problems in file order. `last` is the start of the last record, `rows` the number of well-formed rows.
-    pub(super) fn finish(self, last: usize, rows: usize) -> Vec<Problem> {
+    pub(super) fn finish(&self, last: usize, rows: usize) -> Vec<Problem> {
         // Only reported errors become problems.
         let mut found: Vec<Found<'_>> = Vec::new();
         let mut total = 0;
@@ -103,8 +92,8 @@ impl<'a> Faults<'a> {
             let what = format!("such cells in column `{}`", self.columns.name(column));
             let reported = group.reported(&what).take(if is_text { 1 } else { LISTED });
             for (sighting, label) in reported {
-                let fault = Fault::Cell { kind, sighting, is_text };
-                found.push(Found { record: sighting.record, column, fault, label });
+                let make = move || Problem { label, ..self.cell_problem(column, kind, sighting, is_text) };
+                found.push((sighting.record, column, Box::new(make)));
             }
         }
         total += self.uneven.count;
@@ -112,16 +101,15 @@ impl<'a> Faults<'a> {
             if sighting.record == last && unclosed.is_some() {
                 continue;
             }
-            let fault = Fault::Uneven(sighting);
-            found.push(Found { record: sighting.record, column: 0, fault, label });
+            let make = move || Problem { label, ..self.uneven_problem(sighting, last) };
+            found.push((sighting.record, 0, Box::new(make)));
         }
-        if let Some(place) = unclosed {
-            found.push(Found { record: last, column: 0, fault: Fault::Unclosed(place), label: None });
-        }
-        found.sort_by_key(|found| (found.record, found.column));
+        found.extend(
+            unclosed.map(|place| -> Found<'_> { (last, 0, Box::new(move || super::text::unclosed(place))) }),
+        );
+        found.sort_by_key(|(record, column, _)| (*record, *column));
         let is_cut = found.len() > MOST;
-        let mut problems: Vec<Problem> =
-            found.into_iter().take(MOST).map(|found| self.problem(found, last)).collect();
+        let mut problems: Vec<Problem> = found.into_iter().take(MOST).map(|(.., make)| make()).collect();
         if is_cut {
             let message = format!("{total} cells and lines are wrong; these were the first");
             problems.push(file::problem(&self.text.path, message));
@@ -129,21 +117,11 @@ impl<'a> Faults<'a> {
         problems
     }
 
-    fn problem(&self, Found { column, fault, label, .. }: Found<'_>, last: usize) -> Problem {
-        let problem = match fault {
-            Fault::Cell { kind, sighting, is_text } => self.cell_problem(column, kind, sighting, is_text),
-            Fault::Uneven(sighting) => self.uneven_problem(sighting, last),
-            Fault::Unclosed(place) => unclosed(place),
-        };
-        Problem { label, ..problem }
-    }
-
     fn cell_problem(&self, column: usize, kind: Kind, sighting: &Sighting, is_text: bool) -> Problem {
         let Sighting { record, found } = sighting;
         let name = self.columns.name(column);
         let is_target = column == self.columns.target;
-        let whose =
-            if is_target { format!("the target column `{name}`") } else { format!("column `{name}`") };
+        let whose = self.columns.described(column);
         let at = |message: String| Problem::new(self.text.cell(*record, column), message);
         match kind {
             Kind::Missing if is_target => at(format!("missing cell in {whose}"))

@@ -164,25 +164,20 @@ impl FeatureFit {
         for ((fit, words), &column) in
             self.categorical.iter().zip(&table.categorical).zip(&columns.categorical)
         {
-            let name = columns.name(column);
-            let mut places = Vec::with_capacity(words.distinct.len());
-            for word in &words.distinct {
-                let place = fit.categories.binary_search(&word.text);
-                if place.is_err() && problems.len() < MOST {
-                    let found = file::printable(&word.text);
-                    let message = format!("`{found}` in column `{name}` is no category of the training file");
-                    let problem = Problem::new(text.cell(word.record, column), message);
-                    problems.push(problem.hint(known(&fit.categories)));
-                }
-                places.push(place.unwrap_or_default());
+            let find = |word: &str| fit.categories.binary_search_by(|known| known.as_str().cmp(word)).ok();
+            let hint = || known(&fit.categories);
+            match words.find_all((text, columns, column), "category", hint, find) {
+                Ok(places) => all.push(places),
+                Err(unknown) => problems.extend(unknown),
             }
             if words.codes.contains(&Words::MISSING) && !fit.missing {
+                let name = columns.name(column);
                 let message = format!("column `{name}` has missing cells, and none in the training file");
                 let problem = file::problem(&text.path, message);
                 problems.push(problem.hint("`data.csv.missing = \"drop\"` leaves their rows out"));
             }
-            all.push(places);
         }
+        problems.truncate(MOST);
         if problems.is_empty() { Ok(all) } else { Err(problems) }
     }
 

@@ -8,10 +8,9 @@ use super::{
     faults::no_class,
     fit::Scale,
     table::{Table, Target, Words},
-    text::MOST,
 };
 use crate::{
-    data::{file, labels, split::Split},
+    data::{labels, split::Split},
     spec::{Csv, Problem},
 };
 
@@ -81,25 +80,9 @@ impl TargetFit {
             (_, Target::Classes(words)) => words,
             (_, Target::Numbers(_)) => return Ok(Vec::new()),
         };
-        let mut problems = Vec::new();
-        let mut classes = Vec::with_capacity(words.distinct.len());
-        for word in &words.distinct {
-            let class = self.class(&word.text);
-            if class.is_none() && problems.len() < MOST {
-                let name = columns.name(columns.target);
-                let message = format!(
-                    "`{}` in the target column `{name}` is no class of the training file",
-                    file::printable(&word.text)
-                );
-                let problem = Problem::new(text.cell(word.record, columns.target), message);
-                problems.push(problem.hint(self.known()));
-            }
-            classes.push(class.unwrap_or_default() as f32);
-        }
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        Ok(words.codes.iter().map(|&code| classes[code as usize]).collect())
+        let place = (*text, *columns, columns.target);
+        let classes = words.find_all(place, "class", || self.known(), |word| self.class(word))?;
+        Ok(words.codes.iter().map(|&code| classes[code as usize] as f32).collect())
     }
 
     fn class(&self, word: &str) -> Option<usize> {

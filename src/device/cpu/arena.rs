@@ -76,6 +76,15 @@ impl Arena {
         Some(self.span_mut(Span { start, len: slice.len }))
     }
 
+    /// Copies between two slices, for the only user of the arena; `None` where one has no place.
+    pub fn copy(&mut self, from: Slice, to: Slice) -> Option<()> {
+        let start = self.plan.place(from)? as usize;
+        let to = self.plan.place(to)? as usize;
+        let all = self.span_mut(Span { start: 0, len: self.lines.len() * ALIGN });
+        all.copy_within(start..start + from.len, to);
+        Some(())
+    }
+
     fn span_mut(&mut self, span: Span) -> &mut [f32] {
         assert!(span.start + span.len <= self.lines.len() * ALIGN, "a span lies within its arena");
         let base = self.lines.as_mut_ptr().cast::<f32>();

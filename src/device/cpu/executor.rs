@@ -145,10 +145,14 @@ impl CpuExecutor {
 
     fn memory_of<R>(&mut self, slice: Slice, f: impl FnOnce(&mut [f32]) -> R) -> Result<R, DeviceError> {
         let done = self.exclusive(|state| state.arena.get_mut(slice).map(f));
-        done.ok_or_else(|| DeviceError::Unusable {
+        done.ok_or_else(|| self.no_place(slice))
+    }
+
+    fn no_place(&self, slice: Slice) -> DeviceError {
+        DeviceError::Unusable {
             device: self.device.clone(),
             why: format!("buffer {} has no place in its memory", slice.buffer.0),
-        })
+        }
     }
 
     fn run_tasks(&mut self, together: bool, watcher: &mut impl Watcher) -> Result<(), Lost> {
@@ -266,6 +270,12 @@ impl Executor for CpuExecutor {
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError> {
         self.memory_of(from, |from| to.copy_from_slice(from))?;
         Ok(self.moved(4 * to.len()))
+    }
+
+    fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError> {
+        let done = self.exclusive(|state| state.arena.copy(from, to));
+        done.ok_or_else(|| self.no_place(to))?;
+        Ok(Moved::Bytes(4 * from.len as u64))
     }
 
     fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError> {

@@ -78,7 +78,7 @@ impl State {
             all.map(|pair| pair.map(&mut compile))
         };
         let (alone, together) = (compile(1), compile(threads));
-        let mut plan = MemoryPlan::new(programs);
+        let mut plan = MemoryPlan::new(programs).with_best(layout);
         plan.add(layout.log, layout.buffers.get(layout.log.0).map_or(0, |log| log.len));
         (layout.buffers.len()..).zip(scratch.lens).for_each(|(id, len)| plan.add(BufferId(id), len));
         let bytes = 4 * plan.elements() as u64;

@@ -149,6 +149,14 @@ impl Executor for CudaExecutor {
         Ok(Moved::AfterWait { bytes, wait })
     }
 
+    fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError> {
+        let _inside = self.enter()?;
+        let (context, bytes) = (&self.gpu.context, 4 * from.len.min(to.len));
+        let [from, to] = [self.address(from)?, self.address(to)?];
+        self.gpu.stream.copy_between(to, context, from, context, bytes)?;
+        Ok(Moved::Bytes(bytes as u64))
+    }
+
     fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError> {
         let _inside = self.enter()?;
         let copy = |stream: &Stream| self.device_log.fetch_sums(stream, sums, to.len().min(SUMS));

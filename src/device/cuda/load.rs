@@ -90,9 +90,10 @@ impl CudaExecutor {
         let CudaSetup { gpu, programs, engine, precision, seed, way } = setup;
         let context = Context::open(gpu)?;
         let places = MemoryPlan::new(&programs);
-        check_room(&context, &places, &programs)?;
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
-        let mut gpu = GpuContext::new(Arc::clone(&context), 4 * places.elements(), most)?;
+        let with_best = places.clone().with_best(&programs.layout);
+        check_room(&context, &with_best, &programs)?;
+        let mut gpu = GpuContext::new(Arc::clone(&context), 4 * with_best.elements(), most)?;
         let device_log = DeviceLog::new(&context, &gpu.stream, &programs)?;
         let digest = Digest::new(&gpu)?;
         let reduced = summed(&programs.train);
@@ -125,7 +126,7 @@ impl CudaExecutor {
             progress: Progress::new(&gpu, most, marks)?,
             gpu,
             layout: programs.layout,
-            places,
+            places: with_best,
             sums,
             reduced,
             seed,

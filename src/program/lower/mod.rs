@@ -75,7 +75,13 @@ pub fn lower(options: &Options<'_>) -> Programs {
         validate = Some(b.validate(rows));
         validate_last = last.map(|rows| b.validate(rows));
     }
-    Programs { layout: b.l.layout, train, train_last, validate, validate_last }
+    let mut layout = b.l.layout;
+    if validate.is_some() && options.shard.rank == 0 {
+        layout.best = Some(BufferId(layout.buffers.len()));
+        let len = layout.whole(layout.values).len;
+        layout.buffers.push(Buffer { name: "best".to_owned(), len, role: Role::Best });
+    }
+    Programs { layout, train, train_last, validate, validate_last }
 }
 
 struct Builder<'a> {
@@ -131,6 +137,7 @@ impl<'a> Builder<'a> {
             validation_targets,
             order,
             values,
+            best: None,
             log,
             log_width,
             log_slots: o.log_slots,

@@ -4,43 +4,20 @@ use std::{fmt::Write, path::Path};
 
 use super::super::{LabTable, messages, summary::per_second};
 use crate::{
-    event::{Header, Outcome, Status, ValidationRow},
+    event::{Best, Header, Outcome, Status},
+    spec::Monitor,
     units,
 };
 
 /// Columns of a name in the table.
 const NAME: usize = 16;
 
-/// The best validation of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Best {
-    /// Its loss.
-    pub loss: f64,
-    /// The epoch after which it was taken.
-    pub epoch: u64,
-}
-
-impl Best {
-    /// The better one of what is known and a new validation.
-    pub fn with_row(known: Option<Self>, row: &ValidationRow) -> Option<Self> {
-        let is_better = row.loss.is_finite() && known.is_none_or(|best| row.loss < best.loss);
-        if is_better { Some(Self { loss: row.loss, epoch: row.epoch }) } else { known }
-    }
-}
-
 /// The summary at the end: at most eight lines, but for what went wrong. The rest is in `run.log`, and is shown with `-v`.
-pub(super) fn table(
-    header: &Header,
-    outcome: &Outcome,
-    best: Option<Best>,
-    wall_s: f64,
-    folder: &Path,
-    color: bool,
-) -> String {
+pub(super) fn table(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path, color: bool) -> String {
     let devices = messages::devices_in_words(&header.devices_requested, &header.devices_used);
     let status = painted(outcome.status, color);
     let mut text = format!("{} {status} in {} on {devices}\n\n", header.name, units::seconds(wall_s));
-    for (name, value) in rows(header, outcome, best, wall_s, folder) {
+    for (name, value) in rows(header, outcome, wall_s, folder) {
         let _ = writeln!(text, "  {name:<NAME$} {value}"); // a String takes every write
     }
     text
@@ -55,7 +32,7 @@ pub(super) fn lab(
     color: bool,
 ) -> String {
     table.note_doubts(header.virtual_devices, header.build);
-    // Why a run failed is said as an error.
+    // The reason of a failure is printed as an error.
     let reason = outcome.reason.as_ref().filter(|_| outcome.status == Status::Interrupted);
     let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     format!(
@@ -78,13 +55,7 @@ pub(super) fn folder_name(folder: &Path) -> String {
     folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-fn rows(
-    header: &Header,
-    outcome: &Outcome,
-    best: Option<Best>,
-    wall_s: f64,
-    folder: &Path,
-) -> Vec<(&'static str, String)> {
+fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if let Some(reason) = &outcome.reason {
         rows.push(("reason", reason.clone()));
@@ -103,20 +74,32 @@ fn rows(
     if let Some(loss) = outcome.final_validation_loss {
         let accuracy = outcome.final_validation_accuracy;
         let accuracy = accuracy.map(|a| format!(", accuracy {}", units::percent(a))).unwrap_or_default();
-        let best = best.filter(|best| best.loss < loss);
-        let best =
-            best.map(|b| format!("; best {} in epoch {}", units::number(b.loss), units::count(b.epoch)));
-        rows.push((
-            "validation loss",
-            format!("{}{accuracy}{}", units::number(loss), best.unwrap_or_default()),
-        ));
+        let best = best_in_words(outcome).map(|best| format!("; {best}")).unwrap_or_default();
+        rows.push(("validation loss", format!("{}{accuracy}{best}", units::number(loss))));
     }
     rows.extend(messages::bound_by(outcome, wall_s).map(|words| ("bound by", words)));
     rows.extend(messages::of_build(header.build).map(|words| ("build", words.to_owned())));
     let no_model = messages::no_model(outcome, folder);
-    rows.extend(no_model.map(|words| ("model", format!("none was written{words}"))));
+    if let Some(words) = no_model {
+        rows.push(("model", format!("none was written{words}")));
+        rows.extend(outcome.best.map(|_| ("", "`best.safetensors` has the best weights".to_owned())));
+    } else if outcome.best.is_some_and(|best| best.is_restored) {
+        rows.push(("model", "holds the best weights, not the last".to_owned()));
+    }
     rows.push(("folder", folder.display().to_string()));
     rows
+}
+
+/// The best validation, where it is not the last.
+fn best_in_words(outcome: &Outcome) -> Option<String> {
+    let Best { monitor, value, epoch, .. } = outcome.best?;
+    let (words, last) = match monitor {
+        Monitor::ValidationLoss => (units::number(value), outcome.final_validation_loss),
+        Monitor::ValidationAccuracy => {
+            (format!("accuracy {}", units::percent(value)), outcome.final_validation_accuracy)
+        }
+    };
+    (last != Some(value)).then(|| format!("best {words} in epoch {}", units::count(epoch)))
 }
 
 /// The last training loss; where rows stand for epochs, what it is the mean of.
@@ -146,12 +129,11 @@ mod tests {
     use super::*;
     use crate::{event::NoModel, record::sample};
 
-    const BEST: Option<Best> = Some(Best { loss: 0.05, epoch: 1 });
     const FOLDER: &str = "runs/linreg/20270115T080000Z-0123abcd";
 
     #[test]
     fn the_whole_table() {
-        let text = table(&sample::header(), &sample::outcome(), BEST, 0.0123, Path::new(FOLDER), false);
+        let text = table(&sample::header(), &sample::outcome(), 0.0123, Path::new(FOLDER), false);
         insta::assert_snapshot!(text, @r"
         linreg finished in 12.3 ms on cpu (asked for 1 GPU)
 
@@ -174,11 +156,12 @@ mod tests {
             final_validation_accuracy: None,
             steps: 5,
             epochs: Some(1),
+            best: None,
             no_model: Some(NoModel::Diverged),
             ..sample::outcome()
         };
         let header = Header { build: "debug", ..sample::header() };
-        insta::assert_snapshot!(table(&header, &outcome, None, 75.0, Path::new(FOLDER), false), @r"
+        insta::assert_snapshot!(table(&header, &outcome, 75.0, Path::new(FOLDER), false), @r"
         linreg diverged in 1 min 15 s on cpu (asked for 1 GPU)
 
           reason           the loss of step 5 is NaN: lower `optimizer.sgd.lr`
@@ -223,19 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn the_best_validation_is_the_least_finite_one() {
-        let row =
-            |epoch, loss| ValidationRow { step: 1, epoch, rows: 1, loss, accuracy: None, elapsed_s: 0.0 };
-        let rows = [row(1, f64::NAN), row(2, 0.5), row(3, 0.25), row(4, 0.25), row(5, f64::INFINITY)];
-        let best = rows.iter().fold(None, Best::with_row);
-        assert_eq!(best, Some(Best { loss: 0.25, epoch: 3 }));
-    }
-
-    #[test]
     fn lines_that_depend_on_the_run() {
         let line = |header: &Header, rows: u64, start: &str| {
             let outcome = Outcome { final_train_rows: rows, ..sample::outcome() };
-            let text = table(header, &outcome, BEST, 0.0123, Path::new(FOLDER), false);
+            let text = table(header, &outcome, 0.0123, Path::new(FOLDER), false);
             text.lines().find(|line| line.trim().starts_with(start)).unwrap_or_default().trim().to_owned()
         };
         // A part of an epoch is called one.
@@ -251,7 +225,7 @@ mod tests {
             "speed            15.00 steps/s, 400.0 rows/s, of virtual devices"
         );
         // Only the status is painted.
-        let text = table(&sample::header(), &sample::outcome(), BEST, 0.0123, Path::new(FOLDER), true);
+        let text = table(&sample::header(), &sample::outcome(), 0.0123, Path::new(FOLDER), true);
         assert!(text.starts_with("linreg \x1b[1;32mfinished\x1b[0m in 12.3 ms on cpu (asked for 1 GPU)\n"));
         assert_eq!(text.matches('\x1b').count(), 2);
     }

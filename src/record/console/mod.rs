@@ -71,7 +71,6 @@ pub(crate) struct Console {
     header: Option<Box<Header>>,
     /// Rows of products and copies.
     table: LabTable,
-    best: Option<closing::Best>,
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     bar: Bar,
@@ -99,7 +98,6 @@ impl Console {
             begun,
             header: None,
             table: LabTable::default(),
-            best: None,
             out,
             err,
             bar: Bar::default(),
@@ -129,7 +127,6 @@ impl Console {
     }
 
     fn validation(&mut self, row: &ValidationRow) {
-        self.best = closing::Best::with_row(self.best, row);
         let Some(header) = &self.header else { return };
         let due = match self.options.verbosity {
             Verbosity::Quiet => false,
@@ -161,7 +158,7 @@ impl Console {
             let table = std::mem::take(&mut self.table);
             self.waiting.push_str(&closing::lab(&header, outcome, (table, wall_s), &self.folder, color));
         } else {
-            self.waiting.push_str(&closing::table(&header, outcome, self.best, wall_s, &self.folder, color));
+            self.waiting.push_str(&closing::table(&header, outcome, wall_s, &self.folder, color));
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct GpuFacts {
     pub persistence: Option<bool>,
     pub power_limit_w: Option<f64>,
     pub power_limit_default_w: Option<f64>,
-    /// Of the multiprocessors.
+    /// Clock of the multiprocessors.
     pub sm_clock_mhz: Option<u32>,
     pub sm_clock_most_mhz: Option<u32>,
     pub memory_clock_mhz: Option<u32>,

@@ -5,93 +5,105 @@ mod table;
 pub(super) use table::step_in_words;
 pub use table::{LabTable, VIRTUAL};
 
-use super::{RecordError, RunDir, Sink, lines::Lines, row_file::RowFile};
+use std::{path::Path, slice};
+
+use super::{
+    RecordError, RunDir, Sink,
+    lines::Lines,
+    row_file::{Column, RowFile},
+    tables::EventCsv,
+};
 use crate::{
     event::{CopyRow, Event, Norms, ProductRow, StepRow},
     spec::Kind,
 };
 
-const MATMUL: [&str; 11] =
-    ["device", "order", "m", "k", "n", "count", "total_s", "mean_s", "gflop_per_s", "log_s", "norm_sum"];
-const TRANSFER: [&str; 8] = ["from", "to", "memory", "bytes", "count", "mean_s", "p50_s", "gb_per_s"];
-const TENSORS: [&str; 10] =
-    ["step", "op", "name", "device", "shape", "dtype", "bytes", "copied_bytes", "status", "message"];
-const NORMS: [&str; 6] = ["device", "m", "k", "n", "index", "norm"];
+const MATMUL: [Column<ProductRow>; 11] = [
+    ("device", |cells, row| cells.text(&row.device)),
+    ("order", |cells, row| cells.text(row.order.name())),
+    ("m", |cells, row| cells.u64(row.shape[0] as u64)),
+    ("k", |cells, row| cells.u64(row.shape[1] as u64)),
+    ("n", |cells, row| cells.u64(row.shape[2] as u64)),
+    ("count", |cells, row| cells.u64(row.count)),
+    ("total_s", |cells, row| cells.seconds(row.total_s)),
+    ("mean_s", |cells, row| cells.seconds(row.mean_s())),
+    ("gflop_per_s", |cells, row| cells.option(row.gflop_per_s(), Lines::f64)),
+    ("log_s", |cells, row| cells.seconds(row.log_s)),
+    ("norm_sum", |cells, row| cells.option(row.norm_sum, Lines::f64)),
+];
 
-/// The sink of these files.
-pub struct LabCsv {
-    rows: RowFile,
-    norms: Option<RowFile>,
+const TRANSFER: [Column<CopyRow>; 8] = [
+    ("from", |cells, row| cells.text(&row.from)),
+    ("to", |cells, row| cells.text(&row.to)),
+    ("memory", |cells, row| cells.text(row.memory.unwrap_or_default())),
+    ("bytes", |cells, row| cells.u64(row.bytes)),
+    ("count", |cells, row| cells.u64(row.count)),
+    ("mean_s", |cells, row| cells.seconds(row.mean_s)),
+    ("p50_s", |cells, row| cells.seconds(row.p50_s)),
+    ("gb_per_s", |cells, row| cells.option(row.gb_per_s(), Lines::f64)),
+];
+
+const TENSORS: [Column<StepRow>; 10] = [
+    ("step", |cells, row| cells.u64(row.step as u64)),
+    ("op", |cells, row| cells.text(row.op)),
+    ("name", |cells, row| cells.text(row.name.as_deref().unwrap_or_default())),
+    ("device", |cells, row| cells.text(row.device.as_deref().unwrap_or_default())),
+    ("shape", |cells, row| {
+        cells.option(row.shape.as_ref(), |cells, shape| cells.text(&format!("{shape:?}")))
+    }),
+    ("dtype", |cells, row| cells.text(row.dtype.unwrap_or_default())),
+    ("bytes", |cells, row| cells.option(row.bytes, Lines::u64)),
+    ("copied_bytes", |cells, row| cells.u64(row.copied_bytes)),
+    ("status", |cells, row| cells.text(row.status.name())),
+    ("message", |cells, row| cells.text(row.message.as_deref().unwrap_or_default())),
+];
+
+/// Opens the file of `kind`, and `norms.csv` where norms reach the host.
+pub(super) fn sinks(run: &RunDir, kind: Kind, logs_norms: bool) -> Result<Vec<Box<dyn Sink>>, RecordError> {
+    let path = run.file(&format!("{}.csv", kind.name()));
+    let rows: Box<dyn Sink> = match kind {
+        Kind::Matmul => Box::new(EventCsv::create(&path, &MATMUL, |event| match event {
+            Event::Product(row) => slice::from_ref(row),
+            _ => &[],
+        })?),
+        Kind::Transfer => Box::new(EventCsv::create(&path, &TRANSFER, |event| match event {
+            Event::Copy(row) => slice::from_ref(row),
+            _ => &[],
+        })?),
+        Kind::Tensors | Kind::Train => Box::new(EventCsv::create(&path, &TENSORS, |event| match event {
+            Event::Step(row) => slice::from_ref(row),
+            _ => &[],
+        })?),
+    };
+    let mut sinks = vec![rows];
+    if logs_norms {
+        sinks.push(Box::new(NormsCsv::create(&run.file("norms.csv"))?));
+    }
+    Ok(sinks)
 }
 
-impl LabCsv {
-    /// Creates the file of `kind`, and `norms.csv` where norms reach the host.
-    ///
-    /// # Errors
-    /// Where one cannot be written.
-    pub fn create(run: &RunDir, kind: Kind, logs_norms: bool) -> Result<Self, RecordError> {
-        let columns: &[&str] = match kind {
-            Kind::Matmul => &MATMUL,
-            Kind::Transfer => &TRANSFER,
-            Kind::Tensors | Kind::Train => &TENSORS,
-        };
-        let rows =
-            RowFile::with_columns(&run.file(&format!("{}.csv", kind.name())), columns.iter().copied())?;
-        let norms = logs_norms.then(|| RowFile::with_columns(&run.file("norms.csv"), NORMS)).transpose()?;
-        Ok(Self { rows, norms })
-    }
+/// The sink of `norms.csv`: a line per norm.
+struct NormsCsv(RowFile);
 
-    /// One line per norm; the last one's number is known.
-    fn norms(&mut self, norms: &Norms) -> Result<(), RecordError> {
-        let Some(file) = &mut self.norms else { return Ok(()) };
-        let before = norms.last.saturating_sub(norms.values.len() as u64);
-        for (i, value) in norms.values.iter().enumerate() {
-            file.lines.text(&norms.device);
-            shape(&mut file.lines, norms.shape).u64(before + i as u64 + 1).f32(*value);
-            file.end_line()?;
+impl NormsCsv {
+    fn create(path: &Path) -> Result<Self, RecordError> {
+        Ok(Self(RowFile::with_columns(path, ["device", "m", "k", "n", "index", "norm"])?))
+    }
+}
+
+impl Sink for NormsCsv {
+    fn event(&mut self, event: &Event) -> Result<(), RecordError> {
+        let Event::Norms(Norms { device, shape, last, values }) = event else { return Ok(()) };
+        let first = (last + 1).saturating_sub(values.len() as u64);
+        for (index, value) in (first..).zip(values) {
+            let [m, k, n] = shape.map(|axis| axis as u64);
+            self.0.lines.text(device).u64(m).u64(k).u64(n).u64(index).f32(*value);
+            self.0.end_line()?;
         }
         Ok(())
     }
-}
-
-impl Sink for LabCsv {
-    fn event(&mut self, event: &Event) -> Result<(), RecordError> {
-        match event {
-            Event::Norms(norms) => return self.norms(norms),
-            Event::Product(row) => product(&mut self.rows.lines, row),
-            Event::Copy(row) => copy(&mut self.rows.lines, row),
-            Event::Step(row) => step(&mut self.rows.lines, row),
-            _ => return Ok(()),
-        }
-        self.rows.end_line()
-    }
 
     fn flush(&mut self) -> Result<(), RecordError> {
-        self.norms.as_mut().map_or(Ok(()), RowFile::flush)?;
-        self.rows.flush()
+        self.0.flush()
     }
-}
-
-fn shape(lines: &mut Lines, [m, k, n]: [usize; 3]) -> &mut Lines {
-    lines.u64(m as u64).u64(k as u64).u64(n as u64)
-}
-
-fn product(lines: &mut Lines, row: &ProductRow) {
-    lines.text(&row.device).text(row.order.name());
-    shape(lines, row.shape).u64(row.count).seconds(row.total_s).seconds(row.mean_s());
-    lines.option(row.gflop_per_s(), Lines::f64).seconds(row.log_s).option(row.norm_sum, Lines::f64);
-}
-
-fn copy(lines: &mut Lines, row: &CopyRow) {
-    lines.text(&row.from).text(&row.to).text(row.memory.unwrap_or_default());
-    lines.u64(row.bytes).u64(row.count).seconds(row.mean_s).seconds(row.p50_s);
-    lines.option(row.gb_per_s(), Lines::f64);
-}
-
-fn step(lines: &mut Lines, row: &StepRow) {
-    let shape = row.shape.as_ref().map(|shape| format!("{shape:?}"));
-    lines.u64(row.step as u64).text(row.op).text(row.name.as_deref().unwrap_or_default());
-    lines.text(row.device.as_deref().unwrap_or_default()).text(&shape.unwrap_or_default());
-    lines.text(row.dtype.unwrap_or_default()).option(row.bytes, Lines::u64).u64(row.copied_bytes);
-    lines.text(row.status.name()).text(row.message.as_deref().unwrap_or_default());
 }

@@ -1,12 +1,10 @@
 //! What was found as a person reads it: a table of products or copies, or the steps of a tour one by one.
 
-use std::fmt::{self, Write};
-
-use comfy_table::{CellAlignment, Table, presets};
+use std::fmt;
 
 use crate::{
-    event::{Event, ProductRow, StepRow, StepStatus, Together},
-    record::messages,
+    event::{CopyRow, Event, ProductRow, StepRow, StepStatus, Together},
+    record::{messages, text_table},
     spec::lab::Order,
     units,
 };
@@ -15,10 +13,38 @@ use crate::{
 pub const VIRTUAL: &str =
     "virtual devices share the host's processor and memory: their times say nothing of GPUs";
 
+/// A column: its heading, and the cell of a row.
+type Column<R> = (&'static str, fn(&R) -> String);
+
+const PRODUCTS: [Column<ProductRow>; 8] =
+    [
+        ("device", |row| row.device.clone()),
+        ("product", |row| row.shape.map(|axis| axis.to_string()).join(" x ")),
+        ("count", |row| units::count(row.count)),
+        ("each", |row| units::seconds(row.mean_s())),
+        ("FLOP/s", |row| row.gflop_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default()),
+        ("log", |row| if row.log_s > 0.0 { units::seconds(row.log_s) } else { String::new() }),
+        ("of the time", |row| {
+            if row.log_s > 0.0 { units::percent(row.log_s / row.total_s) } else { String::new() }
+        }),
+        ("norms, summed", |row| row.norm_sum.map(units::number).unwrap_or_default()),
+    ];
+
+const COPIES: [Column<CopyRow>; 8] = [
+    ("from", |row| row.from.clone()),
+    ("to", |row| row.to.clone()),
+    ("memory", |row| row.memory.unwrap_or_default().to_owned()),
+    ("size", |row| units::bytes(row.bytes)),
+    ("count", |row| units::count(row.count)),
+    ("mean", |row| units::seconds(row.mean_s)),
+    ("median", |row| units::seconds(row.p50_s)),
+    ("B/s", |row| row.gb_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default()),
+];
+
 /// Rows that share a header.
 #[derive(Default)]
 pub struct LabTable {
-    columns: Vec<String>,
+    header: Vec<&'static str>,
     rows: Vec<Vec<String>>,
     /// Columns on the left that are words.
     words: usize,
@@ -29,38 +55,8 @@ impl LabTable {
     /// Takes an event that makes a row or a note.
     pub fn take(&mut self, event: &Event) {
         match event {
-            Event::Product(row) => {
-                self.head(
-                    1,
-                    &["device", "product", "count", "each", "FLOP/s", "log", "of the time", "norms, summed"],
-                );
-                let log = if row.log_s > 0.0 { units::seconds(row.log_s) } else { String::new() };
-                let share =
-                    if row.log_s > 0.0 { units::percent(row.log_s / row.total_s) } else { String::new() };
-                self.rows.push(vec![
-                    row.device.clone(),
-                    shape_in_words(row),
-                    units::count(row.count),
-                    units::seconds(row.mean_s()),
-                    row.gflop_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default(),
-                    log,
-                    share,
-                    row.norm_sum.map(units::number).unwrap_or_default(),
-                ]);
-            }
-            Event::Copy(row) => {
-                self.head(3, &["from", "to", "memory", "size", "count", "mean", "median", "B/s"]);
-                self.rows.push(vec![
-                    row.from.clone(),
-                    row.to.clone(),
-                    row.memory.unwrap_or_default().to_owned(),
-                    units::bytes(row.bytes),
-                    units::count(row.count),
-                    units::seconds(row.mean_s),
-                    units::seconds(row.p50_s),
-                    row.gb_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default(),
-                ]);
-            }
+            Event::Product(row) => self.push(&PRODUCTS, 1, row),
+            Event::Copy(row) => self.push(&COPIES, 3, row),
             Event::Together(Together { devices, order, shape: [m, k, n], wall_s }) if devices.len() > 1 => {
                 let how = match order {
                     Order::Sequential => "one after the other",
@@ -82,10 +78,9 @@ impl LabTable {
         }
     }
 
-    fn head(&mut self, words: usize, columns: &[&str]) {
-        if self.columns.is_empty() {
-            (self.columns, self.words) = (columns.iter().map(|c| (*c).to_owned()).collect(), words);
-        }
+    fn push<R>(&mut self, columns: &[Column<R>], words: usize, row: &R) {
+        (self.header, self.words) = (columns.iter().map(|(title, _)| *title).collect(), words);
+        self.rows.push(columns.iter().map(|(_, cell)| cell(row)).collect());
     }
 }
 
@@ -95,54 +90,26 @@ impl fmt::Display for LabTable {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(&self.columns);
-        table.add_rows(&self.rows);
-        for (place, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((if place == 0 { 2 } else { 0 }, 2));
-            if place >= self.words {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-            if self.rows.iter().all(|row| row.get(place).is_none_or(String::is_empty)) {
-                column.set_constraint(comfy_table::ColumnConstraint::Hidden);
-            }
-        }
-        table.lines().try_for_each(|line| writeln!(f, "{}", line.trim_end()))?;
+        f.write_str(&text_table::text(&self.header, &self.rows, |place| place >= self.words))?;
         self.notes.iter().try_for_each(|note| writeln!(f, "  {note}"))?;
         writeln!(f)
     }
 }
 
-/// `100 x 100 x 100`: m, k and n of `[m, k]` times `[k, n]`.
-fn shape_in_words(row: &ProductRow) -> String {
-    let [m, k, n] = row.shape;
-    format!("{m} x {k} x {n}")
-}
-
 /// A step of a tour, and what it gave.
 pub(in crate::record) fn step_in_words(row: &StepRow) -> String {
     let mut text = format!("{}. {}\n", row.step, row.expression);
-    for (name, shape, device) in &row.parameters {
-        let _ = writeln!(text, "   {name} {shape:?} on {device}");
-    }
-    match (row.status, &row.message) {
-        (StepStatus::Same, _) => text.push_str("   it is there already: the same tensor, nothing is moved\n"),
-        (StepStatus::Raised, Some(message)) => {
-            let _ = writeln!(text, "   raises, as declared: {message}");
-        }
-        (StepStatus::Skipped, Some(message)) => {
-            let _ = writeln!(text, "   skipped: {message}");
-        }
-        (StepStatus::Failed, Some(message)) => {
-            let _ = writeln!(text, "   failed: {message}");
-        }
-        _ if row.copied_bytes > 0 => {
-            let _ = writeln!(text, "   {} copied", units::bytes(row.copied_bytes));
-        }
-        _ => {}
-    }
-    if let Some(shown) = &row.shown {
-        let _ = writeln!(text, "{shown}");
-    }
+    text.extend(
+        row.parameters.iter().map(|(name, shape, device)| format!("   {name} {shape:?} on {device}\n")),
+    );
+    let ended = match (row.status, &row.message) {
+        (StepStatus::Same, _) => Some("it is there already: the same tensor, nothing is moved".to_owned()),
+        (StepStatus::Raised, Some(message)) => Some(format!("raises, as declared: {message}")),
+        (StepStatus::Skipped, Some(message)) => Some(format!("skipped: {message}")),
+        (StepStatus::Failed, Some(message)) => Some(format!("failed: {message}")),
+        _ => (row.copied_bytes > 0).then(|| format!("{} copied", units::bytes(row.copied_bytes))),
+    };
+    text.extend(ended.map(|words| format!("   {words}\n")));
+    text.extend(row.shown.iter().map(|shown| format!("{shown}\n")));
     text
 }

@@ -19,7 +19,7 @@ pub use transfer::{Direction, Memory, Transfer};
 use serde::Serialize;
 
 use super::{
-    Kind, MAX_SEED, read_name,
+    Kind, read_name, read_seed,
     reader::{Fields, Read, Words},
 };
 
@@ -61,11 +61,11 @@ const OF_TRAINING: [&str; 6] = ["data", "model", "optimizer", "schedule", "train
 
 impl LabSpec {
     /// Reads a trial of that kind.
-    pub(super) fn read(t: &mut Fields<'_>, kind: Kind, default_name: &str) -> Self {
+    pub(super) fn read(t: &mut Fields<'_>, kind: Kind) -> Self {
         let name = t.optional("name", "names the folder of the runs (the file's stem)", read_name);
         let description =
             t.default("description", "free text, kept with the run", String::new(), |v| v.string());
-        let seed = t.default("seed", "the source of every random number", 0, |v| v.integer(0..=MAX_SEED));
+        let seed = t.default("seed", "the source of every random number", 0, read_seed);
         t.required("kind", "what is run", |v| {
             let own: Vec<_> = Kind::WORDS.iter().filter(|word| word.value == kind).cloned().collect();
             v.word(&own)
@@ -90,18 +90,10 @@ impl LabSpec {
         }
         OF_TRAINING.iter().for_each(|table| t.foreign(table, "train", kind.name()));
         // The loader has taken the table out; it is named here for the schema.
-        t.optional("sweep", "many trials from one spec", |v| {
+        t.optional("sweep", super::sweep::DOC, |v| {
             v.table(|t| super::sweep::Sweep::read(t, &mut Vec::new()))
         });
-        Self {
-            name: name.unwrap_or_else(|| default_name.to_owned()),
-            description,
-            seed,
-            kind,
-            devices,
-            lab,
-            logging,
-        }
+        Self { name: name.unwrap_or_default(), description, seed, kind, devices, lab, logging }
     }
 
     /// TOML that reads back as the same spec, from any folder.

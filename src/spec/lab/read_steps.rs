@@ -5,7 +5,7 @@ use serde_json::json;
 use super::numbers::MOST_AXES;
 use crate::spec::{reader::Item, tree::Value};
 
-/// A name that can be told from that of a net's parameter, such as `Y.0.weight`.
+/// A name without dots: those with dots are a net's parameters, such as `Y.0.weight`.
 pub(super) fn read_name(v: Item<'_>) -> String {
     let schema = json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" });
     v.custom("a name of letters, digits and `_`", schema, String::new(), |v| match v {

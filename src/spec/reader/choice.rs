@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{At, Item, Json, Reading, Segment};
+use super::{At, Item, Json, Reading, Segment, append_description, plain};
 use crate::spec::{
     problem::Problem,
     suggest,
@@ -217,25 +217,4 @@ impl Item<'_> {
 /// Whether these are settings that may all be left out, so that the choice's name alone will do.
 fn has_defaults(settings: &Json) -> bool {
     settings.get("type") == Some(&"object".into()) && !settings.contains_key("required")
-}
-
-/// A doc comment as part of a sentence: no capital, no period.
-pub(super) fn plain(doc: &str) -> String {
-    let doc = doc.trim().trim_end_matches('.');
-    let mut letters = doc.chars();
-    match (letters.next(), letters.next()) {
-        (Some(first), Some(second)) if !second.is_uppercase() && !second.is_ascii_digit() => {
-            first.to_lowercase().chain(doc.chars().skip(1)).collect()
-        }
-        _ => doc.to_owned(),
-    }
-}
-
-/// Adds a sentence to what a schema says of itself.
-pub(super) fn append_description(schema: &mut Json, more: &str) {
-    let text = match schema.get("description").and_then(|d| d.as_str()) {
-        Some(text) if !text.is_empty() => format!("{text}. {more}"),
-        _ => more.to_owned(),
-    };
-    schema.insert("description".into(), text.into());
 }

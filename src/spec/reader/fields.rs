@@ -5,10 +5,7 @@ use std::fmt::Display;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{
-    At, Choices, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment,
-    choice::{append_description, plain},
-};
+use super::{At, Choices, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment, append_description, plain};
 use crate::spec::{
     problem::Problem,
     suggest,
@@ -18,8 +15,8 @@ use crate::spec::{
 /// A table whose fields are being named.
 pub(in crate::spec) struct Fields<'a> {
     at: At<'a>,
-    pub(super) reading: &'a mut Reading,
-    pub(super) known: Vec<&'static str>,
+    reading: &'a mut Reading,
+    known: Vec<&'static str>,
     /// Names of which one would have had to be there, the words for it and the way out; told at the end, unless a mistyped key
     /// explains it.
     missing: Vec<(Vec<&'static str>, String, Option<String>)>,
@@ -27,8 +24,30 @@ pub(in crate::spec) struct Fields<'a> {
     opaque: bool,
 }
 
+impl<'a> Item<'a> {
+    /// A table whose fields `read` names.
+    pub fn table<T>(self, read: impl FnOnce(&mut Fields<'a>) -> T) -> T {
+        let Self { at, doc, reading } = self;
+        if let At::Node(Node { value: Value::Table(_), .. }) | At::Absent | At::Schema(_) = at {
+            let mut fields = Fields::new(at, reading);
+            let value = read(&mut fields);
+            fields.finish();
+            return value;
+        }
+        let mut fields = Fields::new(At::Absent, reading);
+        let value = read(&mut fields);
+        let Fields { reading, known, .. } = fields;
+        let hint = match &at {
+            At::Node(node) => in_table(&reading.path_to(None), &node.value, &known),
+            _ => None,
+        };
+        Item { at, doc, reading }.custom_hinted("a table", serde_json::Value::Null, (), hint, |_| None);
+        value
+    }
+}
+
 impl<'a> Fields<'a> {
-    pub(super) fn new(at: At<'a>, reading: &'a mut Reading) -> Self {
+    fn new(at: At<'a>, reading: &'a mut Reading) -> Self {
         let mut fields = Self { at, reading, known: Vec::new(), missing: Vec::new(), opaque: false };
         if let At::Schema(schema) = &mut fields.at {
             schema.insert("type".into(), "object".into());
@@ -309,7 +328,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Tells what was written and not named, and what was named and not written.
-    pub(super) fn finish(mut self) {
+    fn finish(mut self) {
         let At::Node(Node { value: Value::Table(table), span }) = self.at else { return };
         let meant = if self.opaque { Vec::new() } else { self.report_unknown(table) };
         let path = self.reading.path_to(None);
@@ -329,7 +348,7 @@ impl<'a> Fields<'a> {
         let mut meant = Vec::new();
         let free: Vec<&'static str> = self.known.iter().copied().filter(|k| table.get(k).is_none()).collect();
         let unknown = table.entries.iter().filter(|e| !self.known.contains(&e.key.as_str()));
-        // Beyond that nothing is told.
+        // More problems are not reported.
         for entry in unknown.take(MAX_PROBLEMS) {
             let near = suggest::nearest(&entry.key, free.iter().copied());
             meant.extend(near);

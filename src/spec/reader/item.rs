@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, path::PathBuf};
 
 use serde_json::json;
 
-use super::{At, Fields, Json, Reading, Segment, choice::plain, range::Range};
+use super::{At, Json, Reading, Segment, plain, range::Range};
 use crate::spec::{
     problem::Problem,
     tree::{self, Node, Span, Value},
@@ -187,27 +187,7 @@ impl<'a> Item<'a> {
         <[T; N]>::try_from(self.list(N..=N, &mut read)).unwrap_or(stand_in)
     }
 
-    /// A table whose fields `read` names.
-    pub fn table<T>(self, read: impl FnOnce(&mut Fields<'a>) -> T) -> T {
-        let Self { at, doc, reading } = self;
-        if let At::Node(Node { value: Value::Table(_), .. }) | At::Absent | At::Schema(_) = at {
-            let mut fields = Fields::new(at, reading);
-            let value = read(&mut fields);
-            fields.finish();
-            return value;
-        }
-        let mut fields = Fields::new(At::Absent, reading);
-        let value = read(&mut fields);
-        let Fields { reading, known, .. } = fields;
-        let hint = match &at {
-            At::Node(node) => in_table(&reading.path_to(None), &node.value, &known),
-            _ => None,
-        };
-        Item { at, doc, reading }.custom_hinted("a table", serde_json::Value::Null, (), hint, |_| None);
-        value
-    }
-
-    /// A value that `read` takes or refuses; a refused one is told as not what was `expected`.
+    /// A value that `read` takes or refuses; a refused one is reported as not what was `expected`.
     pub fn custom<T>(
         self,
         expected: &str,
@@ -302,7 +282,7 @@ fn as_sweep(path: &str, value: &Value, is_accepted: &dyn Fn(&Value) -> bool) -> 
 }
 
 /// The way out where a value stands for the table that has it: a word for one of its keys, a layer's number for its first.
-fn in_table(path: &str, value: &Value, known: &[&'static str]) -> Option<String> {
+pub(super) fn in_table(path: &str, value: &Value, known: &[&'static str]) -> Option<String> {
     let name = path.rsplit('.').next().unwrap_or(path);
     match value {
         Value::String(word) if known.contains(&word.as_str()) => {

@@ -5,8 +5,8 @@
 //! its default), and over nothing at all to write the JSON Schema. So what is accepted and what is documented cannot
 //! part.
 //!
-//! **Reading never stops.** A wrong value is told and replaced by a stand-in, so that all problems of a spec come at
-//! once; what was read leaves the reader only where nothing was told.
+//! **Reading never stops.** A wrong value is reported and replaced by a stand-in, so that all problems of a spec come at
+//! once; what was read leaves the reader only where nothing was reported.
 
 mod choice;
 mod declare;
@@ -134,4 +134,25 @@ pub(super) fn describe<T>(read: impl FnOnce(Item<'_>) -> T) -> Json {
     let mut reading = Reading::new(Path::new("/"));
     read(Item { at: At::Schema(&mut schema), doc: "", reading: &mut reading });
     schema
+}
+
+/// A doc comment as part of a sentence: no capital, no period.
+fn plain(doc: &str) -> String {
+    let doc = doc.trim().trim_end_matches('.');
+    let mut letters = doc.chars();
+    match (letters.next(), letters.next()) {
+        (Some(first), Some(second)) if !second.is_uppercase() && !second.is_ascii_digit() => {
+            first.to_lowercase().chain(doc.chars().skip(1)).collect()
+        }
+        _ => doc.to_owned(),
+    }
+}
+
+/// Adds a sentence to what a schema says of itself.
+fn append_description(schema: &mut Json, more: &str) {
+    let text = match schema.get("description").and_then(|d| d.as_str()) {
+        Some(text) if !text.is_empty() => format!("{text}. {more}"),
+        _ => more.to_owned(),
+    };
+    schema.insert("description".into(), text.into());
 }

@@ -123,6 +123,14 @@ impl DeviceGroup {
         Ok(())
     }
 
+    /// Copies between two slices on the first device.
+    pub fn copy(&mut self, purpose: Purpose, from: Slice, to: Slice) -> Result<(), DeviceError> {
+        if let Some(rank) = &mut self.alone {
+            return rank.device.copy(purpose, from, to);
+        }
+        self.workers.run(1, move |rank| rank.device.copy(purpose, from, to)).map(drop)
+    }
+
     /// Running sums, added over all devices in their order. Those of the epoch are on the first device only.
     pub fn take_sums(
         &mut self,

@@ -62,6 +62,9 @@ impl Executor for Pretended {
         to.fill(self.value);
         Ok(Moved::Bytes(4))
     }
+    fn copy(&mut self, _: Slice, _: Slice) -> Result<Moved, DeviceError> {
+        Ok(Moved::Nothing)
+    }
     fn take_sums(&mut self, _: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError> {
         to.fill(self.value.into());
         Ok(Moved::Bytes(8))

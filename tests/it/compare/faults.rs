@@ -38,7 +38,7 @@ fn a_damaged_run_among_others_is_told_and_left_out() {
         [
             "  1  RUNS/linreg/S/000-devices.num_gpus=0; damaged: `RUNS/linreg/S/000-devices.num_gpus=0/spec.toml` is \
              malformed at line 1: key with no value, expected `=`",
-            "  5  RUNS/linreg/a; damaged: `RUNS/linreg/a/metrics.csv` is malformed at line 2: there is no column `split`",
+            "  5  RUNS/linreg/a; damaged: `RUNS/linreg/a/metrics.csv` is malformed at line 1: there is no column `split`",
         ]
     );
     assert!(text.contains("\ntrain loss against run 3\n"), "{text}");
@@ -62,7 +62,7 @@ fn malformed_files_are_told_with_their_line() {
     );
     assert_eq!(
         broken("metrics.csv", "step,epoch\n1,1\n"),
-        "`RUNS/linreg/a/metrics.csv` is malformed at line 2: there is no column `split`"
+        "`RUNS/linreg/a/metrics.csv` is malformed at line 1: there is no column `split`"
     );
     assert_eq!(
         broken("summary.csv", "run,status\na\n"),

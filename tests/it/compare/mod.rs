@@ -149,6 +149,9 @@ impl Facts {
             "12",
             "8192",
             "1048576",
+            "0.5",
+            "1",
+            "1",
         ];
         format!("{}\n{}\n", summary_columns().join(","), cells.join(","))
     }

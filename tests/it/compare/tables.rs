@@ -215,6 +215,7 @@ fn exports_read_back() {
     assert_eq!(column("steps_per_s_ratio"), ["1", "", "2.5", ""]);
     assert_eq!(column("curve_parts_at_step"), ["", "", "2", ""]);
     assert_eq!(column("steps"), ["3", "", "3", "1"]);
+    assert_eq!(column("best_value"), ["0.5", "", "0.5", ""]);
 
     let json: serde_json::Value = serde_json::from_str(&comparison.export(Format::Json)).unwrap();
     let rows = json.as_array().unwrap();

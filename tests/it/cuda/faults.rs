@@ -65,7 +65,7 @@ fn memory_that_is_not_there() {
     let fails = |what: &'static str| [("RUNNER_SIM_FAIL", what)];
     let end = "CUDA_ERROR_OUT_OF_MEMORY (out of memory); lower `data.batch_size`, set `data.placement = \"streamed\"`, or \
                end what else uses the GPU\n";
-    let text = format!("error: `gpu:0` failed while taking 5312 bytes for parameters and activations: {end}");
+    let text = format!("error: `gpu:0` failed while taking 5440 bytes for parameters and activations: {end}");
     refused(&sim, &[], &fails("alloc:1"), 2, &text);
     let text =
         format!("error: `gpu:0` failed while taking 384 bytes of pinned host memory for the log: {end}");

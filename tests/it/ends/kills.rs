@@ -49,7 +49,7 @@ pub fn check_whole(folder: &Folder, name: &str) {
             let text = fs::read_to_string(path).unwrap();
             assert!(text.ends_with('\n') && toml::from_str::<toml::Table>(&text).is_ok(), "{name}: {text}");
         }
-        "model.safetensors" => assert_eq!(tensors(&fs::read(path).unwrap()).len(), 2),
+        "best.safetensors" | "model.safetensors" => assert_eq!(tensors(&fs::read(path).unwrap()).len(), 2),
         _ if name.ends_with(".csv") => {
             let text = fs::read_to_string(path).unwrap();
             let whole = text.rfind('\n').map_or("", |end| &text[..=end]);

@@ -147,7 +147,7 @@ impl Communicator {
         Ok(())
     }
 
-    /// Whether a call is still running in the background. A GPU that does not arrive would be waited for for ever, by
+    /// Whether a call is still running in the background. A GPU that does not arrive would be waited for without end, by
     /// the device or by the library, so all waits are ended after the limit.
     pub fn under_way(&self, waited: Duration) -> Result<bool, Lost> {
         self.0.context.heartbeat.beat();

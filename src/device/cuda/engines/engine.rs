@@ -7,7 +7,7 @@ use cudarc::driver::sys::CUfunction;
 
 use super::{
     gpu_context::{GpuContext, QueuedSums},
-    loaded::Loaded,
+    loaded::{Loaded, LoadedEngine},
     steps::{Launch, LaunchKind, Steps},
 };
 use crate::{
@@ -110,23 +110,6 @@ impl GpuContext {
         steps.launches.iter().try_for_each(|Launch { work, .. }| self.queue(work))?;
         self.advance(steps)
     }
-}
-
-/// How the programs of one kind run: those of training or of validation.
-pub enum LoadedEngine {
-    Persistent {
-        threads: u32,
-    },
-    Cooperative {
-        blocks: u32,
-    },
-    /// See [`plan::Engine::Graph`]: of many full steps, of one, and of the last.
-    Graph {
-        many: Graph,
-        one: Graph,
-        last: Option<Graph>,
-    },
-    Launch,
 }
 
 impl Loaded {

@@ -1,11 +1,14 @@
 //! Programs of one kind, training or validation, with the engine that runs them.
 
 use super::{
-    engine::LoadedEngine,
     gpu_context::GpuContext,
     steps::{LaunchKind, Steps},
 };
-use crate::{device::DeviceError, plan::Engine, program::Phase};
+use crate::{
+    device::{DeviceError, cuda::launch::Graph},
+    plan::Engine,
+    program::Phase,
+};
 
 pub const MOST_STEPS: usize = 1 << 14;
 /// Steps of a block where they are nodes of graphs, 16 steps each; see [`MOST_QUEUED`].
@@ -16,6 +19,23 @@ pub const MOST_LAUNCHED: usize = 16;
 /// (NVIDIA documents no number; users have met 1,024). Then the next launch waits within the driver until there is
 /// room: for ever, behind one that hangs.
 pub const MOST_QUEUED: usize = 400;
+
+/// How the programs of one kind run: those of training or of validation.
+pub enum LoadedEngine {
+    Persistent {
+        threads: u32,
+    },
+    Cooperative {
+        blocks: u32,
+    },
+    /// See [`Engine::Graph`]: of many full steps, of one, and of the last.
+    Graph {
+        many: Graph,
+        one: Graph,
+        last: Option<Graph>,
+    },
+    Launch,
+}
 
 /// Programs of one kind and their engine.
 pub struct Loaded {

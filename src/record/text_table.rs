@@ -1,9 +1,9 @@
 //! A table on the screen, without lines between its cells.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, Table, presets};
 
-/// A heading and a line per row; columns that `is_number` names stand on the right.
-pub fn lines(header: &[&str], rows: Vec<Vec<String>>, is_number: impl Fn(usize) -> bool) -> Vec<String> {
+/// A heading and a line per row, without columns that are empty. Columns that `is_number` names stand on the right.
+pub(crate) fn lines(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> Vec<String> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header).add_rows(rows);
     for (place, column) in table.column_iter_mut().enumerate() {
@@ -11,11 +11,14 @@ pub fn lines(header: &[&str], rows: Vec<Vec<String>>, is_number: impl Fn(usize) 
         if is_number(place) {
             column.set_cell_alignment(CellAlignment::Right);
         }
+        if rows.iter().all(|row| row.get(place).is_none_or(String::is_empty)) {
+            column.set_constraint(ColumnConstraint::Hidden);
+        }
     }
     table.lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
 /// As [`lines()`], two columns in.
-pub fn text(header: &[&str], rows: Vec<Vec<String>>, is_number: impl Fn(usize) -> bool) -> String {
+pub(crate) fn text(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> String {
     lines(header, rows, is_number).iter().map(|line| format!("  {line}\n")).collect()
 }

@@ -1,0 +1,82 @@
+//! The keys of spec and environment in which runs differ.
+
+use super::{
+    differences::{self, Difference, Leaves},
+    run::Run,
+};
+
+/// Environment key: threads that computed.
+pub(super) const THREADS: &str = "host.threads";
+
+/// Environment key: available threads.
+pub(super) const AVAILABLE: &str = "host.available_threads";
+
+/// Environment keys that always differ and do not matter.
+const NOT_THE_MACHINE: [&str; 10] = [
+    "started",
+    "command",
+    "devices.requested",
+    "devices.used",
+    "devices.virtual",
+    "devices.timed_by",
+    "devices.sums",
+    "memory.available_bytes",
+    // Compared separately, among runs on the CPU.
+    THREADS,
+    AVAILABLE,
+];
+
+/// Keys of the spec that differ. One that belongs to another kind of experiment is no difference of a run.
+pub(super) fn spec(runs: &[Run]) -> Vec<Difference> {
+    let tables: Vec<(usize, &Leaves)> =
+        runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, run.spec.as_ref()?))).collect();
+    let mut found = differences::differences(&tables);
+    for difference in &mut found {
+        let kind = |place: &usize| runs[place - 1].kind();
+        let (with, without): (Vec<_>, Vec<_>) =
+            difference.values.drain(..).partition(|(value, _)| value.is_some());
+        let has_key =
+            |place: &usize| with.iter().flat_map(|(_, places)| places).any(|p| kind(p) == kind(place));
+        let lack = without.into_iter().flat_map(|(_, places)| places).filter(has_key);
+        let lack: Vec<usize> = lack.collect();
+        difference.values = with;
+        if !lack.is_empty() {
+            difference.values.push((None, lack));
+        }
+        difference.values.sort_by_key(|(_, places)| places.first().copied());
+    }
+    found.retain(|difference| difference.values.len() > 1);
+    found
+}
+
+/// The differing environment keys that matter. For runs on the CPU these include the threads that computed; the available
+/// threads are only mentioned.
+pub(super) fn environment(runs: &[Run]) -> Vec<Difference> {
+    let of = |so: &dyn Fn(&Run) -> bool| {
+        let so = runs.iter().enumerate().filter(|(_, run)| so(run));
+        let tables: Vec<(usize, &Leaves)> =
+            so.filter_map(|(place, run)| Some((place + 1, run.environment.as_ref()?))).collect();
+        differences::differences(&tables)
+    };
+    let mut environment = of(&|_| true);
+    environment.retain(|difference| {
+        let key = difference.key.as_str();
+        let is_gpu_of_some = key.starts_with("gpus.") && known_values(difference) < 2;
+        !is_gpu_of_some
+            && !NOT_THE_MACHINE.contains(&key)
+            && !key.starts_with("load.")
+            && !key.starts_with("during.")
+    });
+    let mut threads = of(&|run| run.figure("devices_used") == Some("cpu"));
+    threads.retain(|difference| [THREADS, AVAILABLE].contains(&difference.key.as_str()));
+    if threads.iter().any(|difference| difference.key == THREADS) {
+        environment.extend(threads);
+        environment.sort_by(|a, b| a.key.cmp(&b.key));
+    }
+    environment
+}
+
+/// The distinct values over all runs.
+fn known_values(difference: &Difference) -> usize {
+    difference.values.iter().filter(|(value, _)| value.is_some()).count()
+}
