@@ -5,7 +5,9 @@ use std::fmt::Display;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{At, Choices, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment, append_description, plain};
+use super::{
+    At, Choices, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment, append_description, item::in_table, plain,
+};
 use crate::spec::{
     problem::Problem,
     suggest,
