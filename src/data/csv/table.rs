@@ -197,7 +197,10 @@ impl<'a> Table<'a> {
         let pushed = match &mut self.target {
             Target::Numbers(values) => number(cell).map(|value| values.push(value)),
             Target::Classes(_) if is_missing(cell) => Err(Kind::Missing),
-            Target::Classes(words) => Ok(words.push(cell, start)),
+            Target::Classes(words) => {
+                words.push(cell, start);
+                Ok(())
+            }
         };
         if let Err(kind) = pushed {
             faults.cell(start, columns.target, kind, cell);
