@@ -40,7 +40,7 @@ fn what_is_too_large_is_underlined_where_it_was_written() {
     let wide = "model.layers=[{ linear = { out_features = 2000000000 } }, { linear = { out_features = 1 } }]";
     let weights = format!("data.synthetic_regression.weights=[{}0]", "0, ".repeat(1999));
     insta::assert_snapshot!(refused(&place, &[wide]), @r"
-    error: the job needs 775 GiB of memory for parameters, activations and data, and FREE are available
+    error: the job needs 432 GiB of memory for parameters, activations and data, and FREE are available
      --> argument:1:43
       |
     1 | model.layers=[{ linear = { out_features = 2000000000 } }, { linear = { out_features = 1 } }]
@@ -169,19 +169,17 @@ fn data_that_are_no_file() {
       |
       = hint: write what it gives to a file and name that: data files are looked at again
     "#);
-    // A tensor of the lab is loaded when its step comes.
-    std::fs::write(
-        place.path().join("spec.toml"),
-        "kind = \"tensors\"\n[[tensors.step]]\nname = \"w\"\nload = { file = \"pipe\" }\ndevice = \"cpu\"\n",
-    )
-    .unwrap();
-    let ended = place.runner(&["spec.toml", "-q"]);
-    assert_eq!(ended.code, Some(1));
-    let words = format!(
-        "error: step 1: cannot read `{}`: it is a named pipe: expected a regular file\n",
-        pipe.display()
-    );
-    assert_eq!(ended.stderr, words);
+    let tensors =
+        "kind = \"tensors\"\n[[tensors.step]]\nname = \"w\"\nload = { file = \"pipe\" }\ndevice = \"cpu\"\n";
+    insta::assert_snapshot!(reported(tensors.to_owned()), @r#"
+    error: cannot read `HERE/pipe`: it is a named pipe: expected a regular file
+     --> spec.toml:4:17
+      |
+    4 | load = { file = "pipe" }
+      |                 ^^^^^^
+      |
+      = hint: write what it gives to a file and name that: data files are looked at again
+    "#);
 }
 
 /// A debug build says what its times are worth, in one line, wherever it shows some; a release build has no such line.
