@@ -177,8 +177,6 @@ fn data_that_are_no_file() {
       |
     4 | load = { file = "pipe" }
       |                 ^^^^^^
-      |
-      = hint: write what it gives to a file and name that: data files are looked at again
     "#);
 }
 
