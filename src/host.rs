@@ -9,6 +9,8 @@ pub(crate) mod processor;
 mod regular;
 #[allow(unsafe_code)]
 mod signals;
+#[allow(unsafe_code)]
+mod write_out;
 
 use std::{
     fs::{self, File},
@@ -20,6 +22,7 @@ pub use atomic::{Durability, sync_path, write_atomically};
 pub use huge_pages::prefer_huge_pages;
 pub use regular::open_regular;
 pub use signals::stop_on_signals;
+pub use write_out::start_writing;
 
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
