@@ -64,6 +64,8 @@ pub struct Header {
     pub classifies: bool,
     /// Whether a row of the log stands for an epoch, whose mean it has.
     pub epoch_means: bool,
+    /// Equal for equal data.
+    pub data_digest: String,
     pub train_rows: u64,
     /// Steps the run takes if nothing ends it early.
     pub steps_planned: u64,
