@@ -15,7 +15,7 @@ fn words<T: std::fmt::Debug>(result: Result<T, DeviceError>) -> String {
 fn foreign_freed_and_misfit_memory_is_refused() {
     let mut device = HostBackend::virtual_gpu(0);
     let [x, y] = [0, 1].map(BufferId);
-    [x, y].map(|block| device.alloc(block, 2, 0.0).expect("room"));
+    [x, y].into_iter().for_each(|block| device.alloc(block, 2, 0.0).expect("room"));
     let add = |b: usize, len| Op::from(Add { a: whole(0, len), b: whole(b, len), y: whole(1, len) });
     assert_eq!(words(device.run(&add(2, 2))), "`virtual:0` was handed an op that reaches beyond its buffers");
     assert_eq!(words(device.run(&add(0, 3))), "`virtual:0` was handed an op that reaches beyond its result");
