@@ -18,7 +18,7 @@ mod trace;
 use std::{sync::Arc, time::Duration};
 
 pub use crate::op::{FileChange, Reads, RowReader, Store, make_room};
-pub use clock::{Clock, ClockCost, PhaseSummary};
+pub use clock::{Clock, ClockCost, PhaseSummary, Timer};
 pub use error::DeviceError;
 pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};

@@ -9,7 +9,7 @@ use super::{Emit, LabError, Sums, device::Device, go_on, tensors::uniform};
 use crate::{
     device::Purpose,
     event::{Event, Norms, ProductRow, Together},
-    op::{BufferId, Mean, Op, Slice, SquareSum, Zero},
+    op::{self, BufferId, Mean, NormKind, Op, Slice, Zero},
     plan::lab::{LabTrial, product},
     spec::{
         Lab, Policy,
@@ -163,7 +163,8 @@ impl Job<'_> {
     /// The products, and the norm of each; `done` counts them.
     fn multiply(&mut self, log: &mut Log, done: &mut u64) -> Result<(), LabError> {
         let product = self.product();
-        let (of, norms, root) = (self.slice(2), self.slice(3), self.matmul.norm == Norm::Frobenius);
+        let (of, norms) = (self.slice(2), self.slice(3));
+        let how = if self.matmul.norm == Norm::Frobenius { NormKind::Exact } else { NormKind::Squared };
         while *done < self.matmul.count {
             go_on(self.stop)?;
             self.device.run(&product)?;
@@ -172,7 +173,7 @@ impl Job<'_> {
                 continue;
             }
             let cell = norms.part(log.taken..log.taken + 1);
-            self.device.run(&SquareSum { of, cell, root }.into())?;
+            self.device.run(&op::Norm { of, cell, how }.into())?;
             if self.policy != Policy::Off {
                 log.taken += 1;
             }

@@ -60,7 +60,7 @@ pub use record::{
     Encoder, FLAG_BF16, FLAG_TF32, FLAG_UPDATE, Hyper, MOST_COUNTED, NONE, PARTIALS, Precision, Record,
     Refused, RunRecord, SUMS, Size, counted, encode, header,
 };
-pub use reduce::{Mean, Norm, SquareSum};
+pub use reduce::{Mean, Norm, NormKind};
 pub use rmsprop::Rmsprop;
 pub use rows::{FileChange, Reads, RowReader, Store, make_room};
 pub use sgd::Sgd;
@@ -146,7 +146,7 @@ macro_rules! ops {
 
 ops! {
     Gather, Linear, Activate, Add, Dropout, Loss, InputGradient, ActivateBackward, DropoutBackward, WeightGradient,
-    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, SquareSum, Clip, Update, Mean, Log,
+    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, Clip, Update, Mean, Log,
 }
 
 macro_rules! jobs {

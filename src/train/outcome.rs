@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{device_group::Rank, train_loop::TrainLoop};
 use crate::{
-    device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Reads},
+    device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Reads, Timer},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     plan::{Measured, TimeAccount},
     program::Phase,
@@ -19,19 +19,16 @@ impl TrainLoop<'_> {
         // A listener that is gone is noticed with the last event, which the caller emits.
         let _ = self.outbox.send();
         let loop_s = loop_time.as_secs_f64();
-        let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
+        let train_time = loop_time.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
         let rows = self.rows();
         let last_steps = self.last_steps();
         let ranks = self.group.finish();
         let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
-            let of = |total: fn(&Clock, Phase) -> Duration, phase| {
-                clocks.iter().flatten().map(|c| total(c, phase).as_secs_f64()).sum::<f64>()
-            };
-            let host = |phase| of(Clock::total, phase);
-            let device = |phase| of(Clock::device_total, phase);
+            let seconds =
+                |by, phase| clocks.iter().flatten().map(|c| c.total(by, phase).as_secs_f64()).sum::<f64>();
             let ordering_s = self.inputs.ordering.as_secs_f64();
-            let work = RunTimes { device: &device, host: &host, ordering_s, rows };
+            let work = RunTimes { seconds: &seconds, ordering_s, rows };
             let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
             let train_s = train_time.as_secs_f64();
             let log_waits = log_waits(&first.device);
@@ -55,7 +52,7 @@ impl TrainLoop<'_> {
             best: self.validated.best,
             loop_s,
             train_s: train_time.as_secs_f64(),
-            logging_s: self.clock.total(Phase::Log).as_secs_f64(),
+            logging_s: self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
             peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0),
             timing: timings(&self.clock, &ranks, loop_time, self.pacing.warmup),
             transfers: ranks
@@ -100,7 +97,7 @@ impl TrainLoop<'_> {
             (Some(_), _) => RowsCame::InChunks,
             (None, false) => RowsCame::Resident,
             (None, true) if self.clock.grain == Grain::Phases => {
-                let fetched = self.clock.total(Phase::Data).saturating_sub(self.inputs.ordering);
+                let fetched = self.clock.total(Timer::Host, Phase::Data).saturating_sub(self.inputs.ordering);
                 RowsCame::Fetched(fetched.as_secs_f64())
             }
             (None, true) => {
@@ -152,8 +149,7 @@ enum RowsCame {
 
 /// Seconds of each phase over all steps.
 struct RunTimes<'a> {
-    device: &'a dyn Fn(Phase) -> f64,
-    host: &'a dyn Fn(Phase) -> f64,
+    seconds: &'a dyn Fn(Timer, Phase) -> f64,
     /// The part of [`Phase::Data`] in which the orders of epochs were made.
     ordering_s: f64,
     rows: RowsCame,
@@ -163,7 +159,8 @@ const COMPUTING: [Phase; 5] = [Phase::Forward, Phase::Loss, Phase::Backward, Pha
 
 impl RunTimes<'_> {
     fn of_cpu(&self) -> Measured {
-        let (host, data_s) = (self.host, (self.host)(Phase::Data));
+        let host = |phase| (self.seconds)(Timer::Host, phase);
+        let data_s = host(Phase::Data);
         // A step fetches rows itself if they are resident or in a file; it waits for chunks. Orders are made in any case.
         let order_s = if self.rows == RowsCame::InChunks { self.ordering_s.min(data_s) } else { data_s };
         let all_s = COMPUTING.into_iter().map(host).sum::<f64>() + order_s;
@@ -182,7 +179,7 @@ impl RunTimes<'_> {
     /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
     /// that they append to.
     fn of_gpu(&self) -> Measured {
-        let (host, device) = (self.host, self.device);
+        let [host, device] = [Timer::Host, Timer::Device].map(|by| move |phase| (self.seconds)(by, phase));
         Measured {
             compute_s: COMPUTING.into_iter().chain([Phase::Data, Phase::Log]).map(device).sum(),
             wait_s: if self.rows == RowsCame::InChunks { host(Phase::Data) } else { 0.0 },
@@ -225,7 +222,7 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
     let share = |time: Duration| time.as_secs_f64() / loop_time.as_secs_f64().max(f64::MIN_POSITIVE);
     let single = |phase, time: Duration| PhaseTime {
         device: device.to_owned(),
-        clock: "host",
+        clock: Timer::Host.name(),
         phase,
         count: 1,
         total_s: time.as_secs_f64(),
@@ -255,11 +252,12 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
     let mut rows = Vec::new();
     let mut reported = Duration::ZERO;
     // What was recorded as `other` is part of what is left, too.
-    for (phase, s) in clock.summaries().filter(|(phase, _)| *phase != Phase::Other) {
+    for (phase, s) in clock.summaries(Timer::Host).filter(|(phase, _)| *phase != Phase::Other) {
         reported += s.total;
         rows.push(row(phase, s));
     }
-    rows.extend(clock.device_summaries().map(|(phase, s)| PhaseTime { clock: "device", ..row(phase, s) }));
+    let by_device = clock.summaries(Timer::Device);
+    rows.extend(by_device.map(|(phase, s)| PhaseTime { clock: Timer::Device.name(), ..row(phase, s) }));
     rows.push(single(Phase::Other.name(), loop_time.saturating_sub(reported)));
     rows.push(single("total", loop_time));
     rows.extend(warmup.map(|w| single("warmup", w)));
@@ -278,7 +276,8 @@ fn read(kind: Kind, purpose: Purpose, line: Line) -> Option<Transfer> {
 
 fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
     // Sums that were queued as work of their own have their time by the device's clock.
-    let summed_s = Some(clock.device_total(Phase::AllReduce).as_secs_f64()).filter(|seconds| *seconds > 0.0);
+    let summed_s =
+        Some(clock.total(Timer::Device, Phase::AllReduce).as_secs_f64()).filter(|seconds| *seconds > 0.0);
     let transfer = |(kind, purpose, line): (Kind, Purpose, Line)| {
         let (host, there) = ("cpu".to_owned(), device.name().to_owned());
         let (from, to) = match kind {

@@ -231,6 +231,3 @@ impl DeviceGroup {
         Ok(ran)
     }
 }
-
-#[cfg(test)]
-mod tests;
