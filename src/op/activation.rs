@@ -107,12 +107,9 @@ impl Operation for Activate {
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record {
-            activation: Activation::number(Some(self.activation)),
-            n: e.int(self.rows.saturating_mul(self.width))?,
-            at: e.places([self.x, self.y])?,
-            ..Record::new(Kind::Activate)
-        })
+        let (activation, n) =
+            (Activation::number(Some(self.activation)), self.rows.saturating_mul(self.width));
+        Ok(Record { activation, ..e.numbered(Kind::Activate, n, [self.x, self.y])? })
     }
 
     fn backward(&self, l: &mut Lowering, Backward { dy, .. }: Backward<'_>) -> (Slice, bool) {
@@ -152,12 +149,9 @@ impl Operation for ActivateBackward {
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record {
-            activation: Activation::number(Some(self.activation)),
-            n: e.int(self.rows.saturating_mul(self.width))?,
-            at: e.places([self.saved, self.dy])?,
-            ..Record::new(Kind::ActivateBackward)
-        })
+        let (activation, n) =
+            (Activation::number(Some(self.activation)), self.rows.saturating_mul(self.width));
+        Ok(Record { activation, ..e.numbered(Kind::ActivateBackward, n, [self.saved, self.dy])? })
     }
 }
 

@@ -78,8 +78,7 @@ impl Operation for Norm {
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
         let flags = if self.how == NormKind::Squared { FLAG_SQUARED } else { 0 };
-        let at = e.places([self.of, self.cell])?;
-        Ok(Record { n: e.int(self.of.len)?, flags, at, ..Record::new(Kind::Norm) })
+        Ok(Record { flags, ..e.numbered(Kind::Norm, self.of.len, [self.of, self.cell])? })
     }
 }
 
@@ -102,12 +101,8 @@ impl Operation for Mean {
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record {
-            n: e.int(self.of.len)?,
-            scale: self.scale,
-            at: e.places([self.of, self.cell])?,
-            ..Record::new(Kind::Mean)
-        })
+        let scale = self.scale;
+        Ok(Record { scale, ..e.numbered(Kind::Mean, self.of.len, [self.of, self.cell])? })
     }
 }
 

@@ -53,7 +53,7 @@ impl TrainLoop<'_> {
             loop_s,
             train_s: train_time.as_secs_f64(),
             logging_s: self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
-            peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0),
+            peak_device_bytes: ranks.iter().map(|r| r.device.executor.bytes()).max().unwrap_or(0),
             timing: timings(&self.clock, &ranks, loop_time, self.pacing.warmup),
             transfers: ranks
                 .iter()
@@ -128,7 +128,7 @@ fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
     let host = lane("host", Lane::Host, run);
     let devices = ranks.iter().flat_map(|rank| {
         let clock = rank.clock.as_ref().unwrap_or(run);
-        let lanes = Lane::OF_DEVICE.map(|of| lane(rank.device.name(), of, clock));
+        let lanes = Lane::OF_DEVICE.map(|of| lane(&rank.device.name, of, clock));
         // A device without streams of its own has no lanes for copies.
         let lanes = lanes.into_iter().flatten();
         lanes.enumerate().filter(|(i, lane)| *i == 0 || !lane.trace.is_empty()).map(|(_, lane)| lane)
@@ -203,7 +203,7 @@ fn log_waits(device: &Device) -> u64 {
 fn timings(run: &Clock, ranks: &[Rank], loop_time: Duration, warmup: Option<Duration>) -> Vec<PhaseTime> {
     let mut rows = Vec::new();
     for rank in ranks {
-        let device = rank.device.name();
+        let device = &rank.device.name;
         match &rank.clock {
             None => rows.extend(timing(run, device, loop_time, warmup)),
             Some(own) => {
@@ -279,7 +279,7 @@ fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
     let summed_s =
         Some(clock.total(Timer::Device, Phase::AllReduce).as_secs_f64()).filter(|seconds| *seconds > 0.0);
     let transfer = |(kind, purpose, line): (Kind, Purpose, Line)| {
-        let (host, there) = ("cpu".to_owned(), device.name().to_owned());
+        let (host, there) = ("cpu".to_owned(), device.name.clone());
         let (from, to) = match kind {
             Kind::HostToDevice => (host, there),
             Kind::DeviceToHost => (there, host),
