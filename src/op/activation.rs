@@ -86,12 +86,11 @@ impl Operation for Activate {
     }
 
     fn cost(&self) -> Cost {
-        let operations = if self.activation == Activation::Relu { 1 } else { FUNCTION };
-        Cost::new(operations * self.rows * self.width, 2 * self.rows * self.width)
-    }
-
-    fn function_operations(&self) -> f64 {
-        if self.activation == Activation::Relu { 0.0 } else { self.cost().flops }
+        let n = self.rows * self.width;
+        match self.activation {
+            Activation::Relu => Cost::new(n, 2 * n),
+            _ => Cost::of_functions(FUNCTION * n, 2 * n),
+        }
     }
 
     fn reference(&self, memory: &mut Memory) {
@@ -126,12 +125,11 @@ impl Operation for ActivateBackward {
     }
 
     fn cost(&self) -> Cost {
-        let operations = if self.activation == Activation::Gelu { FUNCTION } else { 2 };
-        Cost::new(operations * self.rows * self.width, 3 * self.rows * self.width)
-    }
-
-    fn function_operations(&self) -> f64 {
-        if self.activation == Activation::Gelu { self.cost().flops } else { 0.0 }
+        let n = self.rows * self.width;
+        match self.activation {
+            Activation::Gelu => Cost::of_functions(FUNCTION * n, 3 * n),
+            _ => Cost::new(2 * n, 3 * n),
+        }
     }
 
     fn reference(&self, memory: &mut Memory) {

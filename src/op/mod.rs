@@ -78,12 +78,6 @@ pub trait Operation {
 
     fn cost(&self) -> Cost;
 
-    /// Those operations of [`cost`](Self::cost) that are functions (an exponential, random bits, a root with a division)
-    /// and take a vector unit longer than an addition.
-    fn function_operations(&self) -> f64 {
-        0.0
-    }
-
     /// `[m, k, n]` of a matrix product, which runs at another rate than all else.
     fn product(&self) -> Option<[usize; 3]> {
         None

@@ -1,10 +1,10 @@
 //! The end of a run: what the clock and the ledger counted, as the rows of its files.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::{device_group::Rank, train_loop::TrainLoop};
 use crate::{
-    device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Reads, Timer},
+    device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Timer},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     plan::{Measured, TimeAccount},
     program::Phase,
@@ -20,7 +20,7 @@ impl TrainLoop<'_> {
         let _ = self.outbox.send();
         let loop_s = loop_time.as_secs_f64();
         let train_time = loop_time.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
-        let rows = self.rows();
+        let (in_chunks, fetched_s) = (self.trial.chunks.is_some(), self.fetched_s());
         let last_steps = self.last_steps();
         let ranks = self.group.finish();
         let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {
@@ -28,7 +28,7 @@ impl TrainLoop<'_> {
             let seconds =
                 |by, phase| clocks.iter().flatten().map(|c| c.total(by, phase).as_secs_f64()).sum::<f64>();
             let ordering_s = self.inputs.ordering.as_secs_f64();
-            let work = RunTimes { seconds: &seconds, ordering_s, rows };
+            let work = RunTimes { seconds: &seconds, ordering_s, in_chunks, fetched_s };
             let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
             let train_s = train_time.as_secs_f64();
             let log_waits = log_waits(&first.device);
@@ -91,23 +91,18 @@ impl TrainLoop<'_> {
         }
     }
 
-    /// How rows came to the steps. If phases are not timed, fetching takes the mean over the threads of a team.
-    fn rows(&self) -> RowsCame {
-        match (self.trial.chunks, self.trial.facts.in_file()) {
-            (Some(_), _) => RowsCame::InChunks,
-            (None, false) => RowsCame::Resident,
-            (None, true) if self.clock.grain == Grain::Phases => {
-                let fetched = self.clock.total(Timer::Host, Phase::Data).saturating_sub(self.inputs.ordering);
-                RowsCame::Fetched(fetched.as_secs_f64())
-            }
-            (None, true) => {
-                let fetched = |(kind, purpose, _): &&(Kind, Purpose, Arc<Reads>)| {
-                    *kind == Kind::Read && *purpose == Purpose::Batch
-                };
-                let reads = self.inputs.reads.iter().filter(fetched).map(|(_, _, reads)| reads.total().2);
-                RowsCame::Fetched(reads.sum::<Duration>().as_secs_f64() / self.trial.threads as f64)
-            }
+    /// Seconds in which steps fetched their rows from a file. If phases are not timed, the mean over the threads of a team.
+    fn fetched_s(&self) -> f64 {
+        if self.trial.chunks.is_some() || !self.trial.facts.in_file() {
+            return 0.0;
         }
+        if self.clock.grain == Grain::Phases {
+            let fetched = self.clock.total(Timer::Host, Phase::Data).saturating_sub(self.inputs.ordering);
+            return fetched.as_secs_f64();
+        }
+        let reads = self.inputs.reads.iter().filter(|read| (read.0, read.1) == (Kind::Read, Purpose::Batch));
+        let time: Duration = reads.map(|(_, _, reads)| reads.total().2).sum();
+        time.as_secs_f64() / self.trial.threads as f64
     }
 }
 
@@ -136,23 +131,14 @@ fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
     host.into_iter().chain(devices).collect()
 }
 
-/// How rows came to the steps.
-#[derive(Clone, Copy, PartialEq)]
-enum RowsCame {
-    /// They were there.
-    Resident,
-    /// In chunks that were waited for.
-    InChunks,
-    /// The steps fetched them from their file: seconds.
-    Fetched(f64),
-}
-
 /// Seconds of each phase over all steps.
 struct RunTimes<'a> {
     seconds: &'a dyn Fn(Timer, Phase) -> f64,
     /// The part of [`Phase::Data`] in which the orders of epochs were made.
     ordering_s: f64,
-    rows: RowsCame,
+    /// Whether rows came in chunks, which were waited for.
+    in_chunks: bool,
+    fetched_s: f64,
 }
 
 const COMPUTING: [Phase; 5] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
@@ -162,9 +148,9 @@ impl RunTimes<'_> {
         let host = |phase| (self.seconds)(Timer::Host, phase);
         let data_s = host(Phase::Data);
         // A step fetches rows itself if they are resident or in a file; it waits for chunks. Orders are made in any case.
-        let order_s = if self.rows == RowsCame::InChunks { self.ordering_s.min(data_s) } else { data_s };
+        let order_s = if self.in_chunks { self.ordering_s.min(data_s) } else { data_s };
         let all_s = COMPUTING.into_iter().map(host).sum::<f64>() + order_s;
-        let fetch_s = if let RowsCame::Fetched(seconds) = self.rows { seconds.min(all_s) } else { 0.0 };
+        let fetch_s = self.fetched_s.min(all_s);
         Measured {
             compute_s: all_s - fetch_s,
             fetch_s,
@@ -182,7 +168,7 @@ impl RunTimes<'_> {
         let [host, device] = [Timer::Host, Timer::Device].map(|by| move |phase| (self.seconds)(by, phase));
         Measured {
             compute_s: COMPUTING.into_iter().chain([Phase::Data, Phase::Log]).map(device).sum(),
-            wait_s: if self.rows == RowsCame::InChunks { host(Phase::Data) } else { 0.0 },
+            wait_s: if self.in_chunks { host(Phase::Data) } else { 0.0 },
             // Chunks are copied while the host is elsewhere.
             upload_s: host(Phase::Upload).max(device(Phase::Upload)),
             log_s: host(Phase::Log),
