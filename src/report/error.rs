@@ -20,6 +20,8 @@ pub enum ReportError {
         "`{0}` is no run: it holds neither `summary.csv` nor `sweep.csv`, and neither does any folder in it"
     )]
     NoRun(String),
+    #[error("no value of `{metric}` in {}", crate::units::counted(*runs as u64, "run"))]
+    NoValues { metric: String, runs: usize },
     #[error("cannot read `{}`: {}", path.display(), reason(source))]
     Read { path: PathBuf, source: io::Error },
     /// The line is counted from 1.
@@ -41,6 +43,9 @@ impl ReportError {
         match self {
             Self::NotFound(_) | Self::NoMatch(_) | Self::NoRun(_) => Some(
                 "name a run folder (`runs/NAME/TIME-HASH`), a sweep folder, `runs/NAME` for all in it, or a glob in quotes",
+            ),
+            Self::NoValues { .. } => Some(
+                "`--metric` takes a column of `metrics.csv`, such as `loss`, `validation.loss` or `train.accuracy`",
             ),
             Self::Pattern { .. } | Self::Read { .. } | Self::Malformed { .. } => None,
         }

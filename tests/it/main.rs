@@ -23,6 +23,7 @@ mod lab_sweeps;
 mod language;
 mod moved;
 mod parity;
+mod plot;
 mod process;
 mod remarks;
 mod repeats;

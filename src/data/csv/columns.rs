@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::text::{MOST, Text, unclosed};
+use super::text::{MAX_PROBLEMS, Text, unclosed};
 use crate::{
     data::file,
     spec::{Csv, Problem},
@@ -45,7 +45,7 @@ impl Columns {
         };
         search.check_named(&numeric);
         let mut problems = search.problems;
-        problems.truncate(MOST);
+        problems.truncate(MAX_PROBLEMS);
         if problems.is_empty() && numeric.is_empty() && categorical.is_empty() {
             let message = format!("`{}` has no feature column beside the target", file_name(text));
             problems.push(Problem::at_key("data.csv.target", message).hint(separator_hint(text, &names)));
@@ -64,7 +64,7 @@ impl Columns {
         let mut find = |column: usize| {
             let name = &self.names[column];
             let found = places.get(name.as_str()).map(|places| places[0]);
-            if found.is_none() && problems.len() < MOST {
+            if found.is_none() && problems.len() < MAX_PROBLEMS {
                 let message = format!("no column `{name}`, which the training file has");
                 problems.push(file::problem(&text.path, message).hint(name_hint(name, &names)));
             }
@@ -128,7 +128,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn find(&mut self, name: &str, key: String) -> Option<usize> {
         let Some(places) = self.places.get(name) else {
-            if self.problems.len() >= MOST {
+            if self.problems.len() >= MAX_PROBLEMS {
                 return None;
             }
             let message = format!("no column `{name}` in `{}`", file_name(self.text));
@@ -160,7 +160,7 @@ impl Search<'_> {
             (earlier < column && !name.is_empty() && !ignore.contains(name.as_str()))
                 .then_some((earlier, column, name))
         });
-        for (earlier, column, name) in twice.take(MOST) {
+        for (earlier, column, name) in twice.take(MAX_PROBLEMS) {
             let message = format!(
                 "columns {} and {} are both named `{}`",
                 earlier + 1,

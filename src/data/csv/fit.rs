@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     columns::Columns,
     table::{Table, Words},
-    text::MOST,
+    text::MAX_PROBLEMS,
 };
 use crate::{
     data::{file, memory, raw, split::Split},
@@ -177,7 +177,7 @@ impl FeatureFit {
                 problems.push(problem.hint("`data.csv.missing = \"drop\"` leaves their rows out"));
             }
         }
-        problems.truncate(MOST);
+        problems.truncate(MAX_PROBLEMS);
         if problems.is_empty() { Ok(all) } else { Err(problems) }
     }
 
