@@ -9,6 +9,7 @@ use crate::{
     host::load::Load,
     plan::TimeAccount,
     spec::{Metric, Monitor},
+    units::named,
 };
 
 /// One thing that happened.
@@ -155,28 +156,18 @@ pub struct Progress {
     pub loss: Option<f32>,
 }
 
-/// How a run ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Status {
-    #[default]
-    Finished,
-    /// A fault: the reason says which.
-    Failed,
-    /// By a signal.
-    Interrupted,
-    /// The loss is no longer a finite number.
-    Diverged,
-}
-
-impl Status {
-    /// The word in `summary.csv`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Finished => "finished",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-            Self::Diverged => "diverged",
-        }
+named! {
+    /// How a run ended.
+    #[derive(Default)]
+    pub enum Status {
+        #[default]
+        Finished = "finished",
+        /// A fault: the reason says which.
+        Failed = "failed",
+        /// By a signal.
+        Interrupted = "interrupted",
+        /// The loss is no longer a finite number.
+        Diverged = "diverged",
     }
 }
 
