@@ -5,6 +5,7 @@
 mod array_file;
 mod arrays;
 mod csv;
+mod digest;
 mod file;
 mod fingerprint;
 mod idx;
@@ -64,6 +65,8 @@ pub struct Dataset {
     pub notes: Vec<String>,
     /// Fingerprints of its files when they were read.
     pub files: Vec<FileFingerprint>,
+    /// Equal for equal data; see `digest.rs`.
+    pub digest: String,
 }
 
 /// The rows of one split.
@@ -103,8 +106,9 @@ pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Resu
     };
     // A file that changes while it is read is the first problem to report.
     let files = before.after().map_err(|path| busy(&path))?;
-    let dataset = Dataset { files, ..dataset? };
+    let mut dataset = Dataset { files, ..dataset? };
     check(&dataset)?;
+    dataset.digest = digest::digest(&data.source, &dataset)?;
     Ok(dataset)
 }
 
@@ -149,6 +153,7 @@ impl Dataset {
             truth: None,
             notes: Vec::new(),
             files: Vec::new(),
+            digest: String::new(),
         }
     }
 

@@ -67,23 +67,29 @@ impl Comparison {
             return sentence;
         }
         let kinds = self.kinds();
-        let mut comparable = "comparable";
+        let mut comparable = "comparable: ";
         if kinds.len() > 1 {
             sentence += &format!(" of {} kinds ({})", kinds.len(), kinds.join(", "));
-            comparable = "comparable within each kind";
+            comparable = "comparable within each kind: ";
         }
+        if let Some(difference) = self.tasks.difference() {
+            let and = if kinds.len() > 1 { " and" } else { "" };
+            sentence += &format!("{and} of {difference};");
+            comparable = "";
+        }
+        let join = if comparable.is_empty() { "" } else { "," };
         let unknown = self.places(|run| run.environment.is_none() && !is_not_run(run));
         let keys = self.environment.iter().map(|difference| difference.key.as_str());
         let named: Vec<String> = keys.filter(|key| *key != AVAILABLE).map(|key| self.named(key)).collect();
         let decisive = self.decisive();
         sentence += &if !unknown.is_empty() {
-            format!("; no environment.toml in run {unknown}")
+            format!("{} no environment.toml in run {unknown}", if comparable.is_empty() { "" } else { ";" })
         } else if !decisive.is_empty() {
-            format!(", whose times say nothing of each other: {}", differ(&decisive))
+            format!("{join} whose times say nothing of each other: {}", differ(&decisive))
         } else if named.is_empty() {
-            format!(", {comparable}: same processor, instruction set, threads and version")
+            format!("{join} {comparable}same processor, instruction set, threads and version")
         } else {
-            format!(", to be compared with care: {}", differ(&named))
+            format!("{join} to be compared with care: {}", differ(&named))
         };
         if let Some(idle) = idle_threads(&self.runs) {
             sentence += &format!("; {idle}");

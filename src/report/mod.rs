@@ -23,6 +23,7 @@ mod speeds;
 mod statistics;
 mod sweep;
 mod sweep_end;
+mod tasks;
 mod text;
 mod verdict;
 

@@ -62,18 +62,20 @@ impl Repeats {
         times.numbers(rate, |c| word(c.estimate(runs, "steps_per_s"), units::rate));
         times.numbers(&title, |c| interval(c.estimate(runs, "steps_per_s"), units::rate));
         times.extend([ratio_column(runs, configurations)]);
-        let mut loss = |title: &str, unit: fn(f64) -> String, estimate: &dyn Fn(&Configuration) -> _| {
-            losses.numbers(title, |c| word(estimate(c), unit));
-            losses.numbers(title, |c| interval(varying(estimate(c)), unit));
-        };
-        for (title, means) in [(LAST_STEP, false), (EPOCH_MEAN, true)] {
-            loss(title, units::number, &|c| {
-                let loss = c.estimate(runs, "final_train_loss");
-                loss.filter(|_| c.first(runs).has_epoch_means() == means)
-            });
-        }
-        loss("validation loss", units::number, &|c| c.estimate(runs, "final_validation_loss"));
-        loss("validation accuracy", units::percent, &|c| c.estimate(runs, "final_validation_accuracy"));
+        let mut loss =
+            |title: &str, unit: fn(f64) -> String, column: &str, is_known: &dyn Fn(&Run) -> bool| {
+                let estimate =
+                    |c: &Configuration| c.estimate_loss(runs, column).filter(|_| is_known(c.first(runs)));
+                let varying = |c: &Configuration| varying(estimate(c));
+                let counts =
+                    configurations.iter().filter_map(|c| Some(varying(c)?.count)).collect::<Vec<_>>();
+                losses.numbers(title, |c| word(estimate(c), unit));
+                losses.numbers(&interval_title(counts.into_iter()), |c| interval(varying(c), unit));
+            };
+        loss(LAST_STEP, units::number, "final_train_loss", &|run| !run.has_epoch_means());
+        loss(EPOCH_MEAN, units::number, "final_train_loss", &Run::has_epoch_means);
+        loss("validation loss", units::number, "final_validation_loss", &|_| true);
+        loss("validation accuracy", units::percent, "final_validation_accuracy", &|_| true);
         Self { times: times.known(), losses: losses.known(), keys: keys.len() }
     }
 
@@ -114,7 +116,7 @@ fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
     let specs: Vec<(usize, &Leaves)> =
         firsts.iter().enumerate().filter_map(|(place, run)| Some((place, run.spec.as_ref()?))).collect();
     let found = differences::differences(&specs);
-    let tells = |key: &str| !["description", "seed", REPEAT].contains(&key) && !key.starts_with("devices.");
+    let tells = |key: &str| !["description", REPEAT].contains(&key) && !key.starts_with("devices.");
     let mut keys: Vec<&str> = found.iter().map(|found| found.key.as_str()).filter(|key| tells(key)).collect();
     if keys.len() > MOST_KEYS {
         keys.retain(|key| ["kind", "name"].contains(key));

@@ -140,6 +140,17 @@ impl Run {
         self.environment.as_ref()?.get(key)?.parse().ok()
     }
 
+    /// The digest of its data; older versions wrote none.
+    pub(super) fn digest(&self) -> Option<&str> {
+        self.figure("data_digest")
+            .or_else(|| self.environment.as_ref()?.get("data.digest").map(String::as_str))
+    }
+
+    /// Whether its rows are drawn anew for each seed.
+    pub(super) fn draws_rows(&self) -> bool {
+        self.spec.iter().flatten().any(|(key, _)| key.starts_with("data.synthetic_regression."))
+    }
+
     /// The devices that trained: `gpu:0 gpu:1`.
     pub(super) fn devices(&self) -> String {
         self.figure("devices_used").unwrap_or_default().replace(';', " ")

@@ -1,7 +1,7 @@
 //! Compares speeds: only among runs that do the same work, on devices whose times mean something. Training is compared by
 //! rows per second, so that batches may differ; experiments of the lab by what they do per second.
 
-use super::{grid::Column, run::Run};
+use super::{differences::file_name, grid::Column, run::Run};
 use crate::units;
 
 /// What something works on, and how fast.
@@ -101,5 +101,5 @@ pub(super) fn work(run: &Run) -> Option<WorkSize<'_>> {
     let devices = run.figure("devices_used").filter(|_| kind != "train");
     let devices = devices.map(|names| (names.split(';').count(), names.split(';').all(|name| name == "cpu")));
     let devices = devices.map(|(count, on_host)| (count, on_host && kind == "transfer"));
-    Some(WorkSize { keys: leaves.map(|(key, value)| (key.as_str(), value.as_str())).collect(), devices })
+    Some(WorkSize { keys: leaves.map(|(key, value)| (key.as_str(), file_name(value))).collect(), devices })
 }

@@ -10,6 +10,7 @@ mod compare;
 mod conformance;
 mod cuda;
 mod data;
+mod data_digest;
 mod dependencies;
 mod devices;
 mod docs;

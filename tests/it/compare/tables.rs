@@ -237,3 +237,63 @@ fn exports_read_back() {
     | 4 | 3 | unfinished |  | 1 | 4.000 |  |  |  |  |  |  |  |
     ");
 }
+
+/// Other rows are no repeats, and losses over them are held against nothing; other spellings of a path are the same work.
+#[test]
+fn runs_over_other_data_are_said_to_be_so_at_once() {
+    let runs = Runs::new();
+    let data = |path: &str| format!("[data.csv]\npath = \"{path}\"\ntarget = \"y\"\n");
+    for (name, path, digest) in
+        [("a", "/here/x.csv", "d1"), ("b", "/there/x.csv", "d1"), ("c", "/here/x.csv", "d2")]
+    {
+        let facts = Facts { digest, ..FACTS };
+        runs.run(&format!("linreg/{name}"), &facts);
+        runs.write(&format!("linreg/{name}/spec.toml"), &(facts.spec() + &data(path)));
+    }
+    let table = runs.table(&["linreg"], 160);
+    let (table, curves) = table.split_once("\nnoise\n").unwrap();
+    insta::assert_snapshot!(table, @r"
+    3 runs of 2 tasks, whose losses are not comparable: the data differ (runs 1, 2; run 3); same processor, instruction set, threads and version
+
+     run  data.csv.path  status    devices  steps  train loss, last step  validation loss  train time  steps/s  speed vs run 1  logging    h2d   d2h
+       1    /here/x.csv  finished  cpu          3                  1.000           0.5000     3.00 ms     1000           1.00x   0.30 %  4 KiB  12 B
+       2   /there/x.csv  finished  cpu          3                  1.000           0.5000     3.00 ms     1000           1.00x   0.30 %  4 KiB  12 B
+       3    /here/x.csv  finished  cpu          3                  1.000           0.5000     3.00 ms     1000           1.00x   0.30 %  4 KiB  12 B
+
+    repeats taken together
+
+     of run  runs  train time  50.0 % interval  steps/s  50.0 % interval  speed vs run 1
+       1, 2     2     3.00 ms  3.00 to 3.00 ms     1000     1000 to 1000           1.00x
+          3     1     3.00 ms                      1000                            1.00x
+
+     of run  runs  train loss, last step  validation loss
+       1, 2     2                  1.000           0.5000
+          3     1                  1.000           0.5000
+    ");
+    let curves = curves.split_once("train loss against run 1\n").unwrap().1;
+    assert_eq!(curves.lines().nth(1), Some("  3  not compared: it learns another task"));
+}
+
+/// A copied folder counts once, and repeats with one seed count once for losses.
+#[test]
+fn copies_count_once() {
+    let runs = Runs::new();
+    let slower = Facts { steps_per_s: "900.0", ..FACTS };
+    runs.run("linreg/a", &FACTS);
+    runs.run("linreg/b", &slower);
+    runs.run("copies/b", &slower);
+    let other_seed = Facts { losses: [4.0, 3.0, 2.0], ..FACTS };
+    runs.run("linreg/c", &other_seed);
+    runs.write("linreg/c/spec.toml", &other_seed.spec().replace("seed = 0", "seed = 1"));
+    let table = runs.table(&["linreg", "copies"], 160);
+    let repeats = table.split_once("repeats taken together\n\n").unwrap().1.split_once("\nnoise").unwrap().0;
+    insta::assert_snapshot!(repeats, @r"
+    of run  seed  runs  train time  50.0 % interval  steps/s  50.0 % interval  speed vs run 1
+      1, 2     0     2     3.00 ms  3.00 to 3.00 ms    950.0    900.0 to 1000           1.00x
+         3     1     1     3.00 ms                      1000                            1.05x
+
+    of run  seed  runs  train loss, last step  validation loss
+      1, 2     0     2                  1.000           0.5000
+         3     1     1                  2.000           0.5000
+    ");
+}
