@@ -32,5 +32,7 @@ mod verdict;
 pub use comparison::{Comparison, compare};
 pub(crate) use error::ReportError;
 pub use export::Format;
+pub(crate) use find::find_run;
+pub(crate) use run::run_status;
 pub use statistics::Estimate;
 pub use sweep_end::sweep_end;

@@ -51,6 +51,11 @@ pub(super) const SAME_AS: &str = "same_as";
 /// Status of a run whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";
 
+/// How a run ended: the status in its summary, or `unfinished`.
+pub fn run_status(folder: &Path) -> String {
+    Run::read_or_report(folder, &mut None).status
+}
+
 impl Run {
     /// Reads a run folder; an unreadable one becomes a damaged row, and the first error is kept in `fault`.
     pub(super) fn read_or_report(folder: &Path, fault: &mut Option<ReportError>) -> Self {

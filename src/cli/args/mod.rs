@@ -9,7 +9,10 @@ use clap_complete::Shell;
 
 use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
-pub use options::{Command, CompareOptions, DevicesOptions, NewOptions, ParityOptions, RunOptions};
+pub use options::{
+    Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions, ParityOptions,
+    PredictOptions, RunOptions,
+};
 
 /// A parsed command line.
 pub struct Parsed {
@@ -43,9 +46,9 @@ enum Color {
 }
 
 /// Commands and options that are specified but not built yet.
-const LATER_COMMANDS: [&str; 15] = [
-    "cancel", "clean", "diff", "evaluate", "export", "latest", "list", "plot", "predict", "report", "serve",
-    "show", "status", "tag", "watch",
+const LATER_COMMANDS: [&str; 13] = [
+    "cancel", "clean", "diff", "export", "latest", "list", "plot", "report", "serve", "show", "status",
+    "tag", "watch",
 ];
 const LATER_OPTIONS: [&str; 6] = ["--resume", "--jobs", "--fail-fast", "--by", "--metric", "--fail-if"];
 
