@@ -4,23 +4,10 @@ use super::{
     comparison::{Comparison, is_not_run},
     differing::{AVAILABLE, THREADS},
     grouping::distinct,
+    machines::{environment, is_decisive},
     run::{Run, SAME_AS},
 };
 use crate::{record::of_build, units};
-
-/// Environment keys that must be equal for comparable times.
-const DECIDES_TIMES: [&str; 7] = [
-    "cpu.model",
-    "cpu.instruction_set",
-    "cpu.governor",
-    "cpu.simultaneous_threads",
-    "cpu.quota_cores",
-    "devices.precision",
-    "versions.build",
-];
-
-/// As above, for runs with GPUs.
-const DECIDES_GPU_TIMES: [&str; 5] = ["model", "driver", "pcie", "power_limit_w", "mig"];
 
 /// A remark on runs that used equally many of different numbers of available threads: explains to a user who gave more
 /// threads why nothing changed.
@@ -125,12 +112,7 @@ impl Comparison {
     /// small steps, or the spec's.
     fn decisive(&self) -> Vec<String> {
         let given = self.environment.iter().any(|difference| difference.key == AVAILABLE);
-        let decides = |key: &&String| {
-            let of_gpu = key.strip_prefix("gpus.").and_then(|rest| rest.split_once('.')).map(|(_, key)| key);
-            DECIDES_TIMES.contains(&key.as_str())
-                || (*key == THREADS && given)
-                || of_gpu.is_some_and(|key| DECIDES_GPU_TIMES.contains(&key))
-        };
+        let decides = |key: &&String| is_decisive(key) || (*key == THREADS && given);
         self.environment.iter().map(|difference| &difference.key).filter(decides).cloned().collect()
     }
 
@@ -154,8 +136,4 @@ impl Comparison {
 /// Whether a run is of a debug build.
 pub(super) fn is_debug(run: &Run) -> bool {
     environment(run, "versions.build").is_some_and(|build| of_build(build).is_some())
-}
-
-fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
-    run.environment.as_ref()?.get(key).map(String::as_str)
 }

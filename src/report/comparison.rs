@@ -9,6 +9,7 @@ use super::{
     find::{self, Found},
     grouping::distinct,
     lab::Findings,
+    machines::times_are_comparable,
     run::{DAMAGED, Run, SAME_AS},
     speeds::{self, Ratio},
     sweep,
@@ -71,7 +72,9 @@ impl Comparison {
         let environment = differing::environment(&runs);
         Self {
             axes: axes(&runs, &spec),
-            ratios: speeds::ratios(&runs.iter().map(speeds::speed).collect::<Vec<_>>()),
+            ratios: speeds::ratios(&runs.iter().map(speeds::speed).collect::<Vec<_>>(), |base, own| {
+                times_are_comparable(&runs[base], &runs[own])
+            }),
             curve_reference: None,
             curves: vec![None; runs.len()],
             configurations: configurations(&runs),

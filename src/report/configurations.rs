@@ -3,13 +3,10 @@
 use super::{
     differences::file_name,
     grouping::{distinct, grouped},
-    run::Run,
+    run::{REPEAT, Run},
     statistics::Estimate,
 };
 use crate::units;
-
-/// The axis that numbers a sweep's repeats.
-pub(super) const REPEAT: &str = "repeat";
 
 /// Keys of the environment that make another machine.
 const THE_MACHINE: [&str; 4] = ["cpu.model", "cpu.instruction_set", "host.threads", "devices.used"];
@@ -38,6 +35,21 @@ impl Configuration {
     pub(super) fn estimate(&self, runs: &[Run], column: &str) -> Option<Estimate> {
         let values: Option<Vec<f64>> = self.places.iter().map(|&place| runs[place].number(column)).collect();
         Estimate::from_values(&values?)
+    }
+
+    /// A figure of its runs beside that of the other's run in the same turn of a sweep; none where there are no turns.
+    pub(super) fn within_turns<T>(
+        &self,
+        other: &Self,
+        runs: &[Run],
+        figure: impl Fn(&Run) -> Option<T>,
+    ) -> Vec<(T, T)> {
+        let in_turn = |c: &Self, turn: &str| {
+            let place = c.places.iter().find(|&&place| runs[place].repeat() == Some(turn))?;
+            figure(&runs[*place])
+        };
+        let turns = self.places.iter().filter_map(|&place| runs[place].repeat());
+        turns.filter_map(|turn| in_turn(self, turn).zip(in_turn(other, turn))).collect()
     }
 
     /// A loss or an accuracy over its runs, of which those with one seed and the same bits count once.
@@ -115,7 +127,7 @@ type Identity<'a> = Vec<(&'a str, &'a str)>;
 
 fn identity(run: &Run) -> Identity<'_> {
     let axes = run.axes.iter().filter(|(key, _)| key != REPEAT);
-    let is_repeat = run.axes.len() > axes.clone().count();
+    let is_repeat = run.repeat().is_some();
     let is_free = |key: &str| key == "description" || (is_repeat && key == "seed");
     let spec = run.spec.iter().flatten().filter(|(key, _)| !is_free(key));
     let machine = run.environment.iter().flatten().filter(|(key, _)| THE_MACHINE.contains(&key.as_str()));

@@ -1,5 +1,6 @@
 //! Tables and comparisons of run folders. Reads files only, never live objects.
 
+mod best;
 mod columns;
 mod comparability;
 mod comparison;
@@ -14,6 +15,7 @@ mod find;
 mod grid;
 mod grouping;
 mod lab;
+mod machines;
 mod noise;
 mod policies;
 mod repeats;

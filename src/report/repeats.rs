@@ -1,11 +1,12 @@
 //! The table of configurations: repeats taken together, with medians and intervals.
 
 use super::{
-    configurations::{Configuration, REPEAT},
+    configurations::Configuration,
     differences::{self, Leaves},
     grid::{self, Column, Columns, EPOCH_MEAN, LAST_STEP},
     grouping::distinct,
-    run::Run,
+    machines::times_are_comparable,
+    run::{REPEAT, Run},
     speeds::{self, Speed},
     statistics::{Estimate, coverage},
 };
@@ -61,7 +62,7 @@ impl Repeats {
         times.numbers(&title, |c| interval(c.estimate(runs, "train_s"), units::seconds));
         times.numbers(rate, |c| word(c.estimate(runs, "steps_per_s"), units::rate));
         times.numbers(&title, |c| interval(c.estimate(runs, "steps_per_s"), units::rate));
-        times.extend([ratio_column(runs, configurations)]);
+        times.extend([ratio_column(runs, configurations, &kinds)]);
         let mut loss =
             |title: &str, unit: fn(f64) -> String, column: &str, is_known: &dyn Fn(&Run) -> bool| {
                 let estimate =
@@ -89,16 +90,30 @@ impl Repeats {
     }
 }
 
-/// Median speeds over that of the first configuration of the same work.
-fn ratio_column(runs: &[Run], configurations: &[Configuration]) -> Column {
-    let speeds = configurations.iter().map(|c| {
-        let means_something = c.places.iter().all(|&place| speeds::is_timed(&runs[place]));
-        let work = speeds::work(c.first(runs)).filter(|_| means_something)?;
-        let rate = c.estimate(runs, "samples_per_s").or_else(|| c.estimate(runs, "steps_per_s"))?.median;
-        (rate > 0.0).then_some(Speed { work, rate })
-    });
-    let ratios = speeds::ratios(&speeds.collect::<Vec<_>>());
-    speeds::column(&ratios, |place| configurations[place].name())
+/// Median speeds over that of the first configuration of the same work. Where both ran in turns, ratios are taken within
+/// each, as the speed-up of devices and the cost of a policy are.
+fn ratio_column(runs: &[Run], configurations: &[Configuration], kinds: &[&str]) -> Column {
+    let speeds: Vec<Option<Speed<'_>>> = configurations.iter().map(|c| speed(runs, c)).collect();
+    let alike = |base: usize, own: usize| {
+        let [base, own] = [base, own].map(|place| configurations[place].first(runs));
+        times_are_comparable(base, own)
+    };
+    let mut ratios = speeds::ratios(&speeds, alike);
+    for (own, ratio) in configurations.iter().zip(&mut ratios) {
+        let Some(ratio) = ratio else { continue };
+        let within =
+            own.within_turns(&configurations[ratio.base], runs, |run| speeds::speed(run).map(|s| s.rate));
+        let within = Estimate::from_values(&within.iter().map(|(own, base)| own / base).collect::<Vec<_>>());
+        ratio.times = within.map_or(ratio.times, |within| within.median);
+    }
+    speeds::column(&ratios, kinds, |place| configurations[place].name())
+}
+
+fn speed<'a>(runs: &'a [Run], c: &Configuration) -> Option<Speed<'a>> {
+    let means_something = c.places.iter().all(|&place| speeds::is_timed(&runs[place]));
+    let work = speeds::work(c.first(runs)).filter(|_| means_something)?;
+    let rate = c.estimate(runs, "samples_per_s").or_else(|| c.estimate(runs, "steps_per_s"))?.median;
+    (rate > 0.0).then_some(Speed { work, rate })
 }
 
 /// Repeats of one seed end in the same loss, which needs no interval.

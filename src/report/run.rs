@@ -39,6 +39,9 @@ pub(super) struct Run {
     pub(super) torn: bool,
 }
 
+/// The axis that numbers a sweep's repeats.
+pub(super) const REPEAT: &str = "repeat";
+
 /// Status of a run without a summary: still running, or killed.
 pub(super) const UNFINISHED: &str = "unfinished";
 
@@ -168,6 +171,16 @@ impl Run {
     /// Whether its training losses are means of epochs.
     pub(super) fn has_epoch_means(&self) -> bool {
         self.axis("logging.policy") == Some("per_epoch")
+    }
+
+    /// Whether its best value is an accuracy, of which more is better.
+    pub(super) fn monitors_accuracy(&self) -> bool {
+        self.axis("trainer.monitor") == Some("validation.accuracy")
+    }
+
+    /// Which repeat of a sweep it is.
+    pub(super) fn repeat(&self) -> Option<&str> {
+        self.axes.iter().find(|(axis, _)| axis == REPEAT).map(|(_, value)| value.as_str())
     }
 
     /// The value of an axis, from the sweep or else from the spec.
