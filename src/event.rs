@@ -9,6 +9,7 @@ use crate::{
     host::load::Load,
     plan::TimeAccount,
     spec::{Metric, Monitor},
+    units::named,
 };
 
 /// One thing that happened.
@@ -63,6 +64,8 @@ pub struct Header {
     pub classifies: bool,
     /// Whether a row of the log stands for an epoch, whose mean it has.
     pub epoch_means: bool,
+    /// Equal for equal data.
+    pub data_digest: String,
     pub train_rows: u64,
     /// Steps the run takes if nothing ends it early.
     pub steps_planned: u64,
@@ -153,28 +156,18 @@ pub struct Progress {
     pub loss: Option<f32>,
 }
 
-/// How a run ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Status {
-    #[default]
-    Finished,
-    /// A fault: the reason says which.
-    Failed,
-    /// By a signal.
-    Interrupted,
-    /// The loss is no longer a finite number.
-    Diverged,
-}
-
-impl Status {
-    /// The word in `summary.csv`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Finished => "finished",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-            Self::Diverged => "diverged",
-        }
+named! {
+    /// How a run ended.
+    #[derive(Default)]
+    pub enum Status {
+        #[default]
+        Finished = "finished",
+        /// A fault: the reason says which.
+        Failed = "failed",
+        /// By a signal.
+        Interrupted = "interrupted",
+        /// The loss is no longer a finite number.
+        Diverged = "diverged",
     }
 }
 

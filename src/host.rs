@@ -13,6 +13,8 @@ mod signals;
 mod write_out;
 
 use std::{
+    env,
+    ffi::OsString,
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
@@ -26,6 +28,24 @@ pub use write_out::start_writing;
 
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+
+/// Names the folder of what this program keeps between runs, instead of the user's cache.
+pub const CACHE_VARIABLE: &str = "RUNNER_CACHE_DIR";
+
+/// A variable of the environment; `None` where it is empty.
+pub fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The folder that the environment names; `None` where it names none.
+pub fn cache_folder() -> Option<PathBuf> {
+    let user = || {
+        variable("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(Path::new(&variable("HOME")?).join(".cache")))
+    };
+    variable(CACHE_VARIABLE).map(PathBuf::from).or_else(|| Some(user()?.join("runner")))
+}
 
 pub fn cpu_model() -> Option<String> {
     model_in(&cpuinfo_head()?)

@@ -33,6 +33,7 @@
 //! | [`record`] | events into a run folder: one sink per file |
 //! | `run` | a session: trials prepared, executed, recorded; one run or a sweep, for every kind |
 //! | [`report`] | run folders into tables and comparisons |
+//! | `predict` | a run's model on new rows: predictions, and metrics where they are labelled |
 //! | [`cli`] | the command line: arguments, commands, printing |
 
 // Tests may be tables.
@@ -55,6 +56,7 @@ mod lab;
 pub mod op;
 #[allow(missing_docs)]
 pub mod plan;
+mod predict;
 #[allow(missing_docs)]
 pub mod program;
 pub mod random;

@@ -1,4 +1,28 @@
-//! Numbers for people: four significant digits and a unit. Files use exact values instead.
+//! Numbers for people: four significant digits and a unit. Files use exact values instead. And the words of enums.
+
+/// Declares an enum of which each variant has a word in files and messages.
+macro_rules! named {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$of])* $variant,)*
+        }
+
+        impl $name {
+            #[allow(dead_code)]
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$variant),*];
+
+            /// Its word in files and messages.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use named;
 
 /// `0.01234`, `1234`, `1.234e-7`.
 pub fn number(value: f64) -> String {

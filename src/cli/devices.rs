@@ -48,7 +48,7 @@ pub fn devices(options: &DevicesOptions) -> Exit {
     });
     #[cfg(feature = "cuda")]
     if options.virtual_gpus.is_none() {
-        text.push_str(&super::gpu_measure::describe(rates::folder().as_deref()));
+        text.push_str(&super::gpu_measure::describe(host::cache_folder().as_deref()));
     }
     print(&text)
 }
@@ -56,12 +56,12 @@ pub fn devices(options: &DevicesOptions) -> Exit {
 /// Measures this machine, with its GPUs where these are not hidden, and keeps what was found.
 fn measure(with_gpus: bool) -> Result<(), Exit> {
     let instruction_set = machine(None, false).instruction_set;
-    let hint = format!("set {} to a writable folder", rates::FOLDER_VARIABLE);
+    let hint = format!("set {} to a writable folder", host::CACHE_VARIABLE);
     let failed = |message: String, hint: Option<&str>| {
         print_error(message, hint);
         Exit::Failed
     };
-    let Some(folder) = rates::folder() else {
+    let Some(folder) = host::cache_folder() else {
         return Err(failed("there is no folder to keep the rates in".to_owned(), Some(&hint)));
     };
     let measured = measure_rates(host::logical_cores().unwrap_or(1));
@@ -94,7 +94,7 @@ fn gpu_faults(_: &Path, _: &str) -> Vec<String> {
 fn describe(rates: &MachineRates) -> String {
     let threads = host::logical_cores().unwrap_or(1);
     let instruction_set = machine(None, false).instruction_set;
-    let folder = rates::folder();
+    let folder = host::cache_folder();
     let cached = folder.as_ref().and_then(|folder| rates::read(folder, &CpuKey::here(&instruction_set)));
     let origin = match (rates.origin, cached) {
         (Origin::Measured, Some(cached)) => format!("measured {}", cached.measured),

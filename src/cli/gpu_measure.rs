@@ -6,7 +6,7 @@ use super::rates::{self, AllReduceKey, Cached, GpuKey};
 use crate::{
     device::cuda,
     host::nvml::Monitor,
-    plan::{AllReduceRates, GpuRates},
+    plan::{self, AllReduceRates, GpuRates},
     units,
 };
 
@@ -29,7 +29,7 @@ pub fn measure(folder: &Path, now: &str) -> Vec<String> {
     for (gpu, key) in gpus.iter().zip(&keys) {
         let measured = cuda::measure_rates(gpu).map_err(|e| e.to_string());
         let cached = measured.and_then(|figures| {
-            if figures.is_sane() {
+            if plan::are_sane(&figures) {
                 return rates::write(folder, key, figures, now).map_err(|e| e.to_string());
             }
             Err(format!("`gpu:{}` was measured, and its rates cannot be true: {figures:?}", gpu.ordinal))

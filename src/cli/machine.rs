@@ -21,7 +21,8 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
         None if look_for_gpus => real_gpus(),
         None => (Vec::new(), String::new(), None),
     };
-    let cached = rates::folder().and_then(|folder| rates::read(&folder, &CpuKey::here(&instruction_set)));
+    let cached =
+        host::cache_folder().and_then(|folder| rates::read(&folder, &CpuKey::here(&instruction_set)));
     Machine {
         gpus,
         no_gpu,
@@ -54,7 +55,7 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     };
     let monitor = Monitor::open().ok();
     let driver = gpu_measure::driver(monitor.as_ref());
-    let folder = rates::folder();
+    let folder = host::cache_folder();
     let keys: Vec<_> = gpus.iter().map(|gpu| gpu_measure::key(gpu, &driver)).collect();
     let speed_of =
         |gpu: &cuda::Gpu| Some(rates::read(folder.as_deref()?, &gpu_measure::key(gpu, &driver))?.figures);

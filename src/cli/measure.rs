@@ -8,12 +8,14 @@ use std::{
 
 use crate::{
     data::{Dataset, Store, epoch_order},
-    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose, RowReader},
+    device::{
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose, RankLink, RowReader,
+    },
     plan::{DeviceId, ReadCost, Trial},
     program::Hyper,
     random,
     report::Estimate,
-    run::{RankLink, executor},
+    run::executor,
     train,
 };
 

@@ -4,7 +4,7 @@
 //! A file is written whole and renamed. One that is damaged, or of another machine or version, counts as absent.
 
 use std::{
-    env, fs,
+    fs,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -14,11 +14,9 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     host::{Durability, write_atomically},
+    plan::are_sane,
     record::RecordError,
 };
-
-/// The folder to use instead of the user's own.
-pub const FOLDER_VARIABLE: &str = "RUNNER_CACHE_DIR";
 
 /// This program's version: another one computes otherwise, and a build for debugging is several times slower.
 pub const VERSION: &str = if cfg!(debug_assertions) {
@@ -33,8 +31,6 @@ pub trait Key: Serialize + DeserializeOwned + PartialEq + Clone {
     type Figures: Serialize + DeserializeOwned;
     /// The first word of the file's name.
     const KIND: &str;
-    /// Whether a machine can have such figures.
-    const IS_SANE: fn(&Self::Figures) -> bool;
 }
 
 /// What is kept of something measured.
@@ -56,15 +52,6 @@ struct File<K, F> {
     rates: F,
 }
 
-/// The folder that the environment names; `None` where it names none.
-pub fn folder() -> Option<PathBuf> {
-    let set = |variable: &str| env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
-    set(FOLDER_VARIABLE).or_else(|| {
-        let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
-        Some(base.join("runner"))
-    })
-}
-
 /// The name of the file of a key.
 pub fn file_name<K: Key>(key: &K) -> String {
     format!("{}-{}.toml", K::KIND, hex16(&toml::to_string(key).unwrap_or_default()))
@@ -75,7 +62,7 @@ pub fn read<K: Key>(folder: &Path, key: &K) -> Option<Cached<K::Figures>> {
     let text = fs::read_to_string(folder.join(file_name(key))).ok()?;
     let file: File<K, K::Figures> = toml::from_str(&text).ok()?;
     let is_whole = file.key == *key && file.checksum == checksum(key, &file.rates);
-    (is_whole && K::IS_SANE(&file.rates)).then_some(Cached { figures: file.rates, measured: file.measured })
+    (is_whole && are_sane(&file.rates)).then_some(Cached { figures: file.rates, measured: file.measured })
 }
 
 /// Keeps figures; returns the file.

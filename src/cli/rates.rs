@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rate_cache::VERSION;
-pub use super::rate_cache::{Cached, FOLDER_VARIABLE, Key, folder, read, write};
+pub use super::rate_cache::{Cached, Key, read, write};
 use crate::{
     host,
     plan::{AllReduceRates, GpuRates, MachineRates},
@@ -68,19 +68,16 @@ pub struct AllReduceKey {
 impl Key for CpuKey {
     type Figures = MachineRates;
     const KIND: &str = "rates";
-    const IS_SANE: fn(&MachineRates) -> bool = MachineRates::is_sane;
 }
 
 impl Key for GpuKey {
     type Figures = GpuRates;
     const KIND: &str = "gpu-rates";
-    const IS_SANE: fn(&GpuRates) -> bool = GpuRates::is_sane;
 }
 
 impl Key for AllReduceKey {
     type Figures = AllReduceRates;
     const KIND: &str = "gpu-sums";
-    const IS_SANE: fn(&AllReduceRates) -> bool = AllReduceRates::is_sane;
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ fn check(Pair { features, labels }: &Pair<'_>, _: Task) -> Result<(), Problem> {
     Ok(())
 }
 
-fn read_header(reader: &mut dyn Read) -> Result<Header, Refusal> {
+pub(super) fn read_header(reader: &mut dyn Read) -> Result<Header, Refusal> {
     let mut magic = [0; 4];
     let found = raw::fill(reader, &mut magic)?;
     let [0, 0, element, rank @ 1..=255] = magic[..found] else {

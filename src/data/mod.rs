@@ -5,11 +5,13 @@
 mod array_file;
 mod arrays;
 mod csv;
+mod digest;
 mod file;
 mod fingerprint;
 mod idx;
 mod labels;
 mod memory;
+mod new_rows;
 mod npy;
 mod npy_header;
 mod order;
@@ -28,8 +30,9 @@ use crate::{
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
 pub use fingerprint::FileFingerprint;
+pub use new_rows::{Input, NewRows, TrainedData};
 pub use order::epoch_order;
-pub use weights::{Tensor, Weights, read_weights};
+pub use weights::{Tensor, Weights, read_metadata, read_weights};
 
 /// The task, which the loss decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,8 @@ pub struct Dataset {
     pub notes: Vec<String>,
     /// Fingerprints of its files when they were read.
     pub files: Vec<FileFingerprint>,
+    /// Equal for equal data; see `digest.rs`.
+    pub digest: String,
 }
 
 /// The rows of one split.
@@ -73,6 +78,17 @@ pub struct Part {
     pub features: Store,
     /// `[rows, targets]`, always in memory.
     pub targets: Arc<Vec<f32>>,
+}
+
+/// Rows for a trained model, preprocessed as its training rows.
+#[derive(Clone, Debug, Default)]
+pub struct RowBlock {
+    /// The number of rows.
+    pub rows: usize,
+    /// `[rows, features]`.
+    pub features: Vec<f32>,
+    /// `[rows, targets]`; empty where they are not read.
+    pub targets: Vec<f32>,
 }
 
 /// Reads and splits the source of `[data]`. Features of an `npy` source stay in their file with `placement = "streamed"`,
@@ -90,8 +106,9 @@ pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Resu
     };
     // A file that changes while it is read is the first problem to report.
     let files = before.after().map_err(|path| busy(&path))?;
-    let dataset = Dataset { files, ..dataset? };
+    let mut dataset = Dataset { files, ..dataset? };
     check(&dataset)?;
+    dataset.digest = digest::digest(&data.source, &dataset)?;
     Ok(dataset)
 }
 
@@ -136,6 +153,7 @@ impl Dataset {
             truth: None,
             notes: Vec::new(),
             files: Vec::new(),
+            digest: String::new(),
         }
     }
 

@@ -6,75 +6,47 @@ use std::{
 };
 
 use super::Moved;
-use crate::op::Reads;
+use crate::{op::Reads, units::named};
 
-/// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    HostToDevice,
-    DeviceToHost,
-    DeviceToDevice,
-    /// A sum over devices.
-    AllReduce,
-    /// The host waits for the device.
-    Sync,
-    /// Rows that stay in a file, read from there.
-    Read,
-    /// Rows read ahead, so that the system caches them.
-    ReadAhead,
-}
-
-impl Kind {
-    /// The word in `transfers.csv`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::HostToDevice => "h2d",
-            Self::DeviceToHost => "d2h",
-            Self::DeviceToDevice => "d2d",
-            Self::AllReduce => "all_reduce",
-            Self::Sync => "sync",
-            Self::Read => "read",
-            Self::ReadAhead => "read_ahead",
-        }
+named! {
+    /// What is counted.
+    #[derive(PartialOrd, Ord)]
+    pub enum Kind {
+        HostToDevice = "h2d",
+        DeviceToHost = "d2h",
+        DeviceToDevice = "d2d",
+        /// A sum over devices.
+        AllReduce = "all_reduce",
+        /// The host waits for the device.
+        Sync = "sync",
+        /// Rows that stay in a file, read from there.
+        Read = "read",
+        /// Rows read ahead, so that the system caches them.
+        ReadAhead = "read_ahead",
     }
 }
 
-/// Why something is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Purpose {
-    /// Which rows, or the rows of a batch.
-    Batch,
-    /// All rows, once.
-    Dataset,
-    /// Weights, and the learning rates of a block.
-    Parameters,
-    /// Metrics of training steps.
-    Log,
-    Gradients,
-    /// Metrics of validation.
-    Validation,
-    /// The weights that had the best validation.
-    Best,
-    /// State saved during the run.
-    Checkpoint,
-    /// A tensor that the user moved.
-    Tensor,
-}
-
-impl Purpose {
-    /// The word in `transfers.csv`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Batch => "batch",
-            Self::Dataset => "dataset",
-            Self::Parameters => "parameters",
-            Self::Log => "log",
-            Self::Gradients => "gradients",
-            Self::Validation => "validation",
-            Self::Best => "best",
-            Self::Checkpoint => "checkpoint",
-            Self::Tensor => "tensor",
-        }
+named! {
+    /// Why something is copied.
+    #[derive(PartialOrd, Ord)]
+    pub enum Purpose {
+        /// Which rows, or the rows of a batch.
+        Batch = "batch",
+        /// All rows, once.
+        Dataset = "dataset",
+        /// Weights, and the learning rates of a block.
+        Parameters = "parameters",
+        /// Metrics of training steps.
+        Log = "log",
+        Gradients = "gradients",
+        /// Metrics of validation.
+        Validation = "validation",
+        /// The weights that had the best validation.
+        Best = "best",
+        /// State saved during the run.
+        Checkpoint = "checkpoint",
+        /// A tensor that the user moved.
+        Tensor = "tensor",
     }
 }
 

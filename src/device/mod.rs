@@ -23,7 +23,20 @@ pub use error::DeviceError;
 pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 
-use crate::program::{Accumulator, BufferId, Hyper, Slice};
+use crate::{
+    collective::Collective,
+    program::{Accumulator, BufferId, Hyper, Slice},
+};
+
+/// How a device sums gradients with the others of its run.
+pub enum RankLink {
+    Alone,
+    /// Through the host's memory, with a wait in every step.
+    Host(Box<dyn Collective>),
+    /// Queued among a GPU's kernels, so that a graph may hold it.
+    #[cfg(feature = "cuda")]
+    Queued(cuda::QueuedSums),
+}
 
 /// Whether a copy moved anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::program::Phase;
+use crate::{program::Phase, units::named};
 
 /// Steps of a lane that are kept in detail.
 pub const DETAILED_STEPS: u64 = 200;
@@ -16,28 +16,20 @@ const MOST_WINDOWS: usize = 2048;
 
 const WINDOW: Duration = Duration::from_millis(1);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// The host's loop: rows, blocks of steps, validation, log.
-    Host,
-    /// The device's own work: steps and their phases.
-    Device,
-    /// Uploads of rows beside computing.
-    CopyIn,
-    CopyOut,
+named! {
+    pub enum Lane {
+        /// The host's loop: rows, blocks of steps, validation, log.
+        Host = "host loop",
+        /// The device's own work: steps and their phases.
+        Device = "steps",
+        /// Uploads of rows beside computing.
+        CopyIn = "copies in",
+        CopyOut = "copies out",
+    }
 }
 
 impl Lane {
     pub const OF_DEVICE: [Self; 3] = [Self::Device, Self::CopyIn, Self::CopyOut];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host loop",
-            Self::Device => "steps",
-            Self::CopyIn => "copies in",
-            Self::CopyOut => "copies out",
-        }
-    }
 }
 
 /// A span of time, in nanoseconds since the start of training.

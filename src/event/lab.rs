@@ -1,6 +1,6 @@
 //! What products, copies and steps over tensors give: the rows of their files.
 
-use crate::spec::lab::Order;
+use crate::{spec::lab::Order, units::named};
 
 /// Norms of consecutive products that have reached the host.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,29 +100,17 @@ pub struct StepRow {
     pub parameters: Vec<(String, Vec<usize>, String)>,
 }
 
-/// How a step ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepStatus {
-    Done,
-    /// A copy to where the tensor is: the same tensor, nothing moved.
-    Same,
-    /// It raised the error that it declares.
-    Raised,
-    /// This machine cannot raise the error that it declares.
-    Skipped,
-    /// It failed, and the run with it.
-    Failed,
-}
-
-impl StepStatus {
-    /// The word in `tensors.csv`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Same => "same",
-            Self::Raised => "raised",
-            Self::Skipped => "skipped",
-            Self::Failed => "failed",
-        }
+named! {
+    /// How a step ended.
+    pub enum StepStatus {
+        Done = "done",
+        /// A copy to where the tensor is: the same tensor, nothing moved.
+        Same = "same",
+        /// It raised the error that it declares.
+        Raised = "raised",
+        /// This machine cannot raise the error that it declares.
+        Skipped = "skipped",
+        /// It failed, and the run with it.
+        Failed = "failed",
     }
 }

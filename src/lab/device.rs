@@ -5,24 +5,21 @@ use std::{collections::BTreeMap, time::Instant};
 use crate::{
     device::{
         DeviceError, Kind, Ledger, Moved, Purpose,
-        backend::{Backend, Handle, Staging},
+        backend::{Backend, Staging},
         cpu::HostBackend,
     },
     event::Transfer,
-    op::Op,
+    op::{BufferId, Op},
     plan::DeviceId,
     spec::lab::Memory,
 };
-
-/// The host's name in the ledgers.
-const HOST: &str = "cpu";
 
 /// A device with what has crossed between it and others.
 pub struct Device {
     id: DeviceId,
     backend: Box<dyn Backend>,
-    /// By the names of the memory that is read and the one that is written; a wait goes from the device to the host.
-    ledgers: BTreeMap<[String; 2], Ledger>,
+    /// By the memory that is read and the one that is written; a wait goes from the device to the host.
+    ledgers: BTreeMap<[DeviceId; 2], Ledger>,
     /// Peak bytes of its blocks.
     peak_bytes: u64,
 }
@@ -43,30 +40,19 @@ impl Device {
         self.id
     }
 
-    pub fn name(&self) -> &str {
-        self.backend.name()
-    }
-
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
 
-    fn count(&mut self, kind: Kind, purpose: Purpose, route: [&str; 2], moved: Moved, begun: Instant) {
-        self.ledgers.entry(route.map(str::to_owned)).or_default().count(kind, purpose, moved, begun);
+    fn count(&mut self, kind: Kind, purpose: Purpose, route: [DeviceId; 2], moved: Moved, begun: Instant) {
+        self.ledgers.entry(route).or_default().count(kind, purpose, moved, begun);
     }
 
-    /// A block of `len` numbers that all are `value`.
-    pub fn alloc(&mut self, len: usize, value: f32) -> Result<Handle, DeviceError> {
-        let handle = self.backend.alloc(len, value)?;
+    /// Makes a block of `len` numbers that all are `value`.
+    pub fn alloc(&mut self, block: BufferId, len: usize, value: f32) -> Result<(), DeviceError> {
+        self.backend.alloc(block, len, value)?;
         self.peak_bytes = self.peak_bytes.max(self.backend.bytes());
-        Ok(handle)
-    }
-
-    /// A block with these numbers.
-    pub fn holding(&mut self, purpose: Purpose, values: &[f32]) -> Result<Handle, DeviceError> {
-        let handle = self.alloc(values.len(), f32::NAN)?;
-        self.write(purpose, handle, values)?;
-        Ok(handle)
+        Ok(())
     }
 
     /// Frees all blocks.
@@ -80,80 +66,79 @@ impl Device {
     }
 
     /// Host to device, the whole block.
-    pub fn write(&mut self, purpose: Purpose, to: Handle, from: &[f32]) -> Result<(), DeviceError> {
+    pub fn write(&mut self, purpose: Purpose, to: BufferId, from: &[f32]) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let moved = self.backend.write(to, from)?;
-        let name = self.name().to_owned();
-        self.count(Kind::HostToDevice, purpose, [HOST, &name], moved, begun);
+        self.count(Kind::HostToDevice, purpose, [DeviceId::Cpu, self.id], moved, begun);
         Ok(())
     }
 
     /// Device to host, the block's first numbers; waits until they are computed.
-    pub fn read(&mut self, purpose: Purpose, from: Handle, to: &mut [f32]) -> Result<(), DeviceError> {
+    pub fn read(&mut self, purpose: Purpose, from: BufferId, to: &mut [f32]) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let moved = self.backend.read(from, to)?;
-        let name = self.name().to_owned();
-        self.count(Kind::DeviceToHost, purpose, [&name, HOST], moved, begun);
+        self.count(Kind::DeviceToHost, purpose, [self.id, DeviceId::Cpu], moved, begun);
         Ok(())
     }
 
-    /// A whole block on the host.
-    pub fn values(&mut self, purpose: Purpose, from: Handle) -> Result<Vec<f32>, DeviceError> {
-        let mut values = vec![0.0; from.len];
+    /// The first `len` numbers of a block on the host.
+    pub fn values(&mut self, purpose: Purpose, from: BufferId, len: usize) -> Result<Vec<f32>, DeviceError> {
+        let mut values = vec![0.0; len];
         self.read(purpose, from, &mut values)?;
         Ok(values)
     }
 
     /// Counts a copy that was not needed.
     pub fn count_nothing(&mut self) {
-        let name = self.name().to_owned();
-        self.count(Kind::DeviceToDevice, Purpose::Tensor, [&name, &name], Moved::Nothing, Instant::now());
+        self.count(Kind::DeviceToDevice, Purpose::Tensor, [self.id; 2], Moved::Nothing, Instant::now());
     }
 
     /// Copies a block to another one of this device.
-    pub fn copy(&mut self, to: Handle, from: Handle) -> Result<(), DeviceError> {
+    pub fn copy(&mut self, to: BufferId, from: BufferId) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let moved = self.backend.copy(to, from)?;
-        let name = self.name().to_owned();
-        self.count(Kind::DeviceToDevice, Purpose::Tensor, [&name, &name], moved, begun);
+        self.count(Kind::DeviceToDevice, Purpose::Tensor, [self.id; 2], moved, begun);
         Ok(())
     }
 
-    /// Copies a block of another device: directly between GPUs, else from or to the host's memory.
-    pub fn copy_from(&mut self, to: Handle, source: &mut Self, from: Handle) -> Result<(), DeviceError> {
+    /// Copies a block of `len` numbers from another device: directly between GPUs, else from or to the host's memory.
+    pub fn copy_from(
+        &mut self,
+        to: BufferId,
+        source: &mut Self,
+        from: BufferId,
+        len: usize,
+    ) -> Result<(), DeviceError> {
         let begun = Instant::now();
-        let host = [self.backend.is_host(), source.backend.is_host()];
-        let mut values = vec![0.0; if host[0] || host[1] { from.len } else { 0 }];
-        match host {
-            [_, true] => {
+        match [self.id, source.id] {
+            [_, DeviceId::Cpu] => {
+                let mut values = vec![0.0; len];
                 source.backend.read(from, &mut values)?;
                 self.write(Purpose::Tensor, to, &values)
             }
-            [true, _] => {
-                source.read(Purpose::Tensor, from, &mut values)?;
+            [DeviceId::Cpu, _] => {
+                let values = source.values(Purpose::Tensor, from, len)?;
                 self.backend.write(to, &values).map(drop)
             }
             _ => {
                 let moved = self.backend.copy_from(to, &mut *source.backend, from)?;
-                let (from, to) = (source.name(), self.name().to_owned());
-                self.count(Kind::DeviceToDevice, Purpose::Tensor, [from, &to], moved, begun);
+                self.count(Kind::DeviceToDevice, Purpose::Tensor, [source.id, self.id], moved, begun);
                 Ok(())
             }
         }
     }
 
-    /// Runs an op whose buffers are these blocks, by number.
-    pub fn run(&mut self, op: &Op, blocks: &[Handle]) -> Result<(), DeviceError> {
-        self.backend.run(op, blocks)
+    /// Runs an op over its blocks.
+    pub fn run(&mut self, op: &Op) -> Result<(), DeviceError> {
+        self.backend.run(op)
     }
 
     /// Waits until the device has finished all work, and counts the wait; no wait on the CPU.
     pub fn synchronize(&mut self, purpose: Purpose) -> Result<(), DeviceError> {
         let begun = Instant::now();
         self.backend.synchronize()?;
-        if !self.backend.is_host() {
-            let route = [self.name().to_owned(), HOST.to_owned()];
-            self.ledgers.entry(route).or_default().sync(purpose, begun.elapsed());
+        if self.id != DeviceId::Cpu {
+            self.ledgers.entry([self.id, DeviceId::Cpu]).or_default().sync(purpose, begun.elapsed());
         }
         Ok(())
     }
@@ -167,8 +152,7 @@ impl Device {
 
 /// Two different devices of the list.
 pub fn two(devices: &mut [Device], at: [usize; 2]) -> Result<[&mut Device; 2], DeviceError> {
-    let lost =
-        |_| DeviceError::Operand { device: HOST.to_owned(), what: "a copy without two devices".into() };
+    let lost = |_| DeviceError::Operand { device: "cpu".into(), what: "a copy without two devices".into() };
     devices.get_disjoint_mut(at).map_err(lost)
 }
 
@@ -182,8 +166,8 @@ pub fn transfers(devices: &[Device]) -> Vec<Transfer> {
         })
         .collect();
     lines.sort_by_key(|(kind, purpose, route, _)| (*kind, *purpose, *route));
-    let transfer = |(kind, purpose, [from, to], line): (_, _, &[String; 2], _)| {
-        Transfer::new(kind, purpose, from.clone(), to.clone(), line)
+    let transfer = |(kind, purpose, [from, to], line): (_, _, &[DeviceId; 2], _)| {
+        Transfer::new(kind, purpose, from.to_string(), to.to_string(), line)
     };
     lines.into_iter().map(transfer).collect()
 }
@@ -192,10 +176,7 @@ pub fn transfers(devices: &[Device]) -> Vec<Transfer> {
 fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, DeviceError> {
     use crate::device::cuda;
 
-    let unusable = |why| DeviceError::Unusable { device: format!("gpu:{ordinal}"), why };
-    let found = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
-    let gpu = found.ok_or_else(|| unusable("it is no longer there".into()))?;
-    Ok(Box::new(cuda::CudaBackend::open(gpu)?))
+    Ok(Box::new(cuda::CudaBackend::open(cuda::gpu(ordinal)?)?))
 }
 
 #[cfg(not(feature = "cuda"))]

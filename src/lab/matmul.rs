@@ -7,7 +7,7 @@ use std::{
 
 use super::{Emit, LabError, Sums, device::Device, go_on, tensors::uniform};
 use crate::{
-    device::{Purpose, backend::Handle},
+    device::Purpose,
     event::{Event, Norms, ProductRow, Together},
     op::{BufferId, Mean, Op, Slice, SquareSum, Zero},
     plan::lab::{LabTrial, product},
@@ -33,8 +33,11 @@ pub fn run(
         let mut jobs: Vec<Job<'_>> = Vec::with_capacity(devices.len());
         for device in by_use(devices, trial) {
             go_on(stop)?;
-            let job = Job { device, matmul, policy, kept, shape: *shape, stop, emit, blocks: Vec::new() };
-            jobs.push(job.ready(trial.spec.seed, index as u64)?);
+            let [m, k, n] = *shape;
+            let lens = [m * k, k * n, m * n, if matmul.norm == Norm::None { 0 } else { kept }, 1];
+            let mut job = Job { device, matmul, policy, kept, shape: *shape, stop, emit, lens };
+            job.ready(trial.spec.seed, index as u64)?;
+            jobs.push(job);
         }
         let begun = Instant::now();
         let mut ends: Vec<End> = Vec::with_capacity(jobs.len());
@@ -49,7 +52,7 @@ pub fn run(
             Order::Concurrent => thread::scope(|scope| {
                 let started: Vec<_> = jobs
                     .iter_mut()
-                    .map(|job| (job.device.name().to_owned(), scope.spawn(|| job.run())))
+                    .map(|job| (job.device.id().to_string(), scope.spawn(|| job.run())))
                     .collect();
                 let lost = |device| End { row: None, halt: Some(LabError::Lost { device }) };
                 ends.extend(started.into_iter().map(|(name, t)| t.join().unwrap_or_else(|_| lost(name))));
@@ -95,8 +98,8 @@ struct Job<'a> {
     shape: [usize; 3],
     stop: &'a StopFlag,
     emit: Emit<'a>,
-    /// The factors, the product, norms that have not left the device, and one cell for their sum.
-    blocks: Vec<Handle>,
+    /// Of the factors, the product, norms that have not left the device, and one cell for their sum.
+    lens: [usize; 5],
 }
 
 /// What became of a device's products of a shape.
@@ -108,26 +111,23 @@ struct End {
 
 impl Job<'_> {
     /// Puts the factors on the device and multiplies once: what only the first product costs is not measured.
-    fn ready(mut self, seed: u64, index: u64) -> Result<Self, LabError> {
-        let [m, k, n] = self.shape;
-        let norms = if self.matmul.norm == Norm::None { 0 } else { self.kept };
-        let (a, b) = (uniform(seed, 2 * index, m * k), uniform(seed, 2 * index + 1, k * n));
-        self.blocks = vec![
-            self.device.holding(Purpose::Tensor, &a)?,
-            self.device.holding(Purpose::Tensor, &b)?,
-            self.device.alloc(m * n, f32::NAN)?,
-            self.device.alloc(norms, 0.0)?,
-            self.device.alloc(1, 0.0)?,
-        ];
-        let product = self.product();
-        self.device.run(&product, &self.blocks)?;
-        self.device.synchronize(Purpose::Tensor)?;
-        Ok(self)
+    fn ready(&mut self, seed: u64, index: u64) -> Result<(), LabError> {
+        for (block, (len, value)) in
+            self.lens.into_iter().zip([f32::NAN, f32::NAN, f32::NAN, 0.0, 0.0]).enumerate()
+        {
+            self.device.alloc(BufferId(block), len, value)?;
+        }
+        for factor in [0, 1] {
+            let values = uniform(seed, 2 * index + factor as u64, self.lens[factor]);
+            self.device.write(Purpose::Tensor, BufferId(factor), &values)?;
+        }
+        self.device.run(&self.product())?;
+        Ok(self.device.synchronize(Purpose::Tensor)?)
     }
 
     /// The whole of a block.
     fn slice(&self, block: usize) -> Slice {
-        Slice { buffer: BufferId(block), offset: 0, len: self.blocks[block].len }
+        Slice { buffer: BufferId(block), offset: 0, len: self.lens[block] }
     }
 
     fn product(&self) -> Op {
@@ -149,7 +149,7 @@ impl Job<'_> {
         }
         let logs = self.matmul.norm != Norm::None && self.policy != Policy::Off;
         let row = ProductRow {
-            device: self.device.name().to_owned(),
+            device: self.device.id().to_string(),
             order: self.matmul.order,
             shape: self.shape,
             count: done,
@@ -166,13 +166,13 @@ impl Job<'_> {
         let (of, norms, root) = (self.slice(2), self.slice(3), self.matmul.norm == Norm::Frobenius);
         while *done < self.matmul.count {
             go_on(self.stop)?;
-            self.device.run(&product, &self.blocks)?;
+            self.device.run(&product)?;
             *done += 1;
             if self.matmul.norm == Norm::None {
                 continue;
             }
             let cell = norms.part(log.taken..log.taken + 1);
-            self.device.run(&SquareSum { of, cell, root }.into(), &self.blocks)?;
+            self.device.run(&SquareSum { of, cell, root }.into())?;
             if self.policy != Policy::Off {
                 log.taken += 1;
             }
@@ -199,19 +199,18 @@ impl Job<'_> {
         let (norms, cell) = (self.slice(3), self.slice(4));
         let values = if self.policy == Policy::PerEpoch {
             // The rest of the block is 0 and adds nothing.
-            self.device.run(&Mean { of: norms, cell, scale: 1.0 }.into(), &self.blocks)?;
-            let sum = f64::from(self.device.values(Purpose::Log, self.blocks[4])?[0]);
-            self.device.run(&Zero { of: norms }.into(), &self.blocks)?;
+            self.device.run(&Mean { of: norms, cell, scale: 1.0 }.into())?;
+            let sum = f64::from(self.device.values(Purpose::Log, cell.buffer, 1)?[0]);
+            self.device.run(&Zero { of: norms }.into())?;
             log.sum += sum;
             vec![(sum / log.taken as f64) as f32]
         } else {
-            let mut values = vec![0.0; log.taken];
-            self.device.read(Purpose::Log, self.blocks[3], &mut values)?;
+            let values = self.device.values(Purpose::Log, norms.buffer, log.taken)?;
             log.sum += values.iter().map(|v| f64::from(*v)).sum::<f64>();
             values
         };
         log.taken = 0;
-        let (device, shape) = (self.device.name().to_owned(), self.shape);
+        let (device, shape) = (self.device.id().to_string(), self.shape);
         (self.emit)(Event::Norms(Norms { device, shape, last, values }))?;
         log.time += begun.elapsed();
         Ok(())

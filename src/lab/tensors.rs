@@ -15,10 +15,10 @@ use super::{
     tensor_file::{self, TensorFile},
 };
 use crate::{
-    device::{Purpose, backend::Handle},
+    device::Purpose,
     event::{Event, StepRow, StepStatus},
-    op::Op,
-    plan::lab::{Action, LabTrial, NetParameter, Outlook, StepPlan, TensorsPlan},
+    op::{BufferId, Op},
+    plan::lab::{Action, LabTrial, NetParameter, Outlook, StepPlan, TensorsPlan, Value},
     program::{exported, initial_parameter},
     random,
     spec::{
@@ -38,7 +38,7 @@ pub fn run(
     sums: &mut Sums,
 ) -> Result<(), LabError> {
     let Lab::Tensors(tour) = &trial.spec.lab else { return Ok(()) };
-    let mut made = Tour { plan, devices, folder, seed: trial.spec.seed, blocks: Vec::new() };
+    let mut made = Tour { plan, devices, folder, seed: trial.spec.seed };
     for (index, (step, planned)) in tour.step.iter().zip(&plan.steps).enumerate() {
         go_on(stop)?;
         let begun = Instant::now();
@@ -60,8 +60,6 @@ struct Tour<'a> {
     devices: &'a mut [Device],
     folder: &'a Path,
     seed: u64,
-    /// By value.
-    blocks: Vec<Handle>,
 }
 
 impl Tour<'_> {
@@ -115,8 +113,7 @@ impl Tour<'_> {
         let fill = if let Action::Fill(value) = plan.action { value } else { f32::NAN };
         for value in plan.makes.clone() {
             let len = self.plan.values[value].len;
-            let block = self.on(value)?.alloc(len, fill)?;
-            self.blocks.push(block);
+            self.on(value)?.alloc(BufferId(value), len, fill)?;
         }
         if let Some(result) = plan.result {
             match &plan.action {
@@ -142,16 +139,15 @@ impl Tour<'_> {
         if let Action::Save(file, tensors) = &plan.action {
             let mut named = Vec::with_capacity(tensors.len());
             for (name, value) in tensors {
-                let block = self.blocks[*value];
-                let numbers = self.on(*value)?.values(Purpose::Checkpoint, block)?;
-                named.push((name.clone(), self.plan.values[*value].shape.clone(), numbers));
+                let Value { shape, len, .. } = &self.plan.values[*value];
+                let numbers = self.on(*value)?.values(Purpose::Checkpoint, BufferId(*value), *len)?;
+                named.push((name.clone(), shape.clone(), numbers));
             }
             tensor_file::save(&self.folder.join(file), &named).map_err(LabError::File)?;
         }
         let Some(result) = plan.result else { return Ok(None) };
-        let block = self.blocks[result];
-        let values = self.on(result)?.values(Purpose::Log, block)?;
         let value = &self.plan.values[result];
+        let values = self.on(result)?.values(Purpose::Log, BufferId(result), value.len)?;
         Ok(Some(show(&values, &value.shape, &value.device.to_string())))
     }
 
@@ -173,23 +169,21 @@ impl Tour<'_> {
     }
 
     fn write(&mut self, purpose: Purpose, value: usize, numbers: &[f32]) -> Result<(), LabError> {
-        let block = self.blocks[value];
-        Ok(self.on(value)?.write(purpose, block, numbers)?)
+        Ok(self.on(value)?.write(purpose, BufferId(value), numbers)?)
     }
 
     fn copy(&mut self, from: usize, to: usize) -> Result<(), LabError> {
-        let (own, source) = (self.blocks[to], self.blocks[from]);
         let places = [self.device_of(to)?, self.device_of(from)?];
         if places[0] == places[1] {
-            return Ok(self.on(to)?.copy(own, source)?);
+            return Ok(self.on(to)?.copy(BufferId(to), BufferId(from))?);
         }
         let [device, other] = two(self.devices, places)?;
-        Ok(device.copy_from(own, other, source)?)
+        Ok(device.copy_from(BufferId(to), other, BufferId(from), self.plan.values[to].len)?)
     }
 
     fn compute(&mut self, result: usize, ops: &[Op]) -> Result<(), LabError> {
-        let device = self.device_of(result)?;
-        Ok(ops.iter().try_for_each(|op| self.devices[device].run(op, &self.blocks))?)
+        let device = self.on(result)?;
+        Ok(ops.iter().try_for_each(|op| device.run(op))?)
     }
 
     /// Gives a net's parameters their first numbers: as training does, or from a file.

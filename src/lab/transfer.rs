@@ -10,6 +10,7 @@ use super::{
 use crate::{
     device::Purpose,
     event::{CopyRow, Event},
+    op::BufferId,
     plan::{
         DeviceId,
         lab::{CopyPlan, LabTrial},
@@ -60,8 +61,9 @@ fn measure(
     let host_writes = copy.memory.is_some() && copy.from == DeviceId::Cpu;
     let device = if copy.from == DeviceId::Cpu { to } else { from };
     let mut host = copy.memory.map(|memory| devices[device].staging(memory, len)).transpose()?;
-    let source = devices[from].alloc(if host_writes { 0 } else { len }, 1.0)?;
-    let target = devices[to].alloc(if host_reads { 0 } else { len }, 0.0)?;
+    let (source, target) = (BufferId(0), BufferId(1));
+    devices[from].alloc(source, if host_writes { 0 } else { len }, 1.0)?;
+    devices[to].alloc(target, if host_reads { 0 } else { len }, 0.0)?;
     // The first copy is not counted: it touches memory that nobody has touched.
     let mut samples = Vec::with_capacity(transfer.count as usize);
     devices[device].synchronize(Purpose::Tensor)?;
@@ -76,7 +78,7 @@ fn measure(
             None if from == to => devices[to].copy(target, source)?,
             None => {
                 let [to, from] = two(devices, [to, from])?;
-                to.copy_from(target, from, source)?;
+                to.copy_from(target, from, source, len)?;
             }
         }
         devices[to].synchronize(Purpose::Tensor)?;

@@ -1,35 +1,26 @@
 //! The engines that run steps.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    Serial,
-    Team,
-    /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
-    Persistent,
-    /// All blocks of one GPU launch interpret the program together.
-    Cooperative,
-    /// Steps are captured once as a CUDA graph and replayed.
-    Graph,
-    /// Every instruction is a separate, timed launch.
-    Launch,
+use crate::units::named;
+
+named! {
+    pub enum Engine {
+        Serial = "serial",
+        Team = "team",
+        /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
+        Persistent = "persistent",
+        /// All blocks of one GPU launch interpret the program together.
+        Cooperative = "cooperative",
+        /// Steps are captured once as a CUDA graph and replayed.
+        Graph = "graph",
+        /// Every instruction is a separate, timed launch.
+        Launch = "launch",
+    }
 }
 
 impl Engine {
     /// Whether it runs on a GPU, asynchronously to the host.
     pub fn is_gpu(self) -> bool {
         !matches!(self, Self::Serial | Self::Team)
-    }
-
-    /// The word in `summary.csv`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Serial => "serial",
-            Self::Team => "team",
-            Self::Persistent => "persistent",
-            Self::Cooperative => "cooperative",
-            Self::Graph => "graph",
-            Self::Launch => "launch",
-        }
     }
 }
 

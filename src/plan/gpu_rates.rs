@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     engine::Engine,
-    rates::{MachineRates, Origin, Processor, Speed, are_sane},
+    rates::{MachineRates, Origin, Processor, Speed},
 };
 use crate::spec::Precision;
 
@@ -91,33 +91,5 @@ impl GpuRates {
         };
         let upload_bytes_per_s = Some(self.h2d_bytes_per_s);
         Speed { rates, rows_bytes_per_s, cache_bytes: self.cache_bytes, sums: None, upload_bytes_per_s }
-    }
-
-    pub fn is_sane(&self) -> bool {
-        are_sane(
-            &[
-                self.f32_flops_per_s,
-                self.tf32_flops_per_s,
-                self.bf16_flops_per_s,
-                self.grid_flops_per_s,
-                self.block_flops_per_s,
-                self.elementwise_per_s,
-                self.cache_bytes_per_s,
-                self.memory_bytes_per_s,
-                self.shared_bytes_per_s,
-                self.h2d_bytes_per_s,
-                self.d2h_bytes_per_s,
-            ],
-            &[
-                self.h2d_latency_s,
-                self.d2h_latency_s,
-                self.launch_s,
-                self.node_s,
-                self.barrier_s,
-                self.block_barrier_s,
-                self.sync_s,
-                self.block_s,
-            ],
-        )
     }
 }

@@ -2,22 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Origin {
-    /// Figures that such processors have, from data sheets and machines that were measured.
-    Typical,
-    /// Measured here: those that are read back were.
-    #[default]
-    Measured,
-}
+use crate::units::named;
 
-impl Origin {
-    /// `typical` or `measured`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Typical => "typical",
-            Self::Measured => "measured",
-        }
+named! {
+    #[derive(Default)]
+    pub enum Origin {
+        /// Figures that such processors have, from data sheets and machines that were measured.
+        Typical = "typical",
+        /// Measured here: those that are read back were.
+        #[default]
+        Measured = "measured",
     }
 }
 
@@ -37,11 +31,14 @@ impl Processor {
     }
 }
 
-/// Whether figures are finite, speeds above zero and times not below it.
-pub(super) fn are_sane(speeds: &[f64], times: &[f64]) -> bool {
-    speeds.iter().chain(times).all(|v| v.is_finite())
-        && speeds.iter().all(|v| *v > 0.0)
-        && times.iter().all(|v| *v >= 0.0)
+/// Whether every figure is finite, speeds above zero and all others not below it.
+pub fn are_sane(rates: &impl Serialize) -> bool {
+    // JSON has no figure that is not finite.
+    let is_sane = |(name, figure): (&String, &serde_json::Value)| {
+        figure.as_f64().is_some_and(|figure| figure > 0.0 || figure == 0.0 && !name.ends_with("_per_s"))
+    };
+    let figures = serde_json::to_value(rates);
+    figures.is_ok_and(|figures| figures.as_object().is_some_and(|all| all.iter().all(is_sane)))
 }
 
 /// Speeds of one thread (of a GPU: of the whole device, which has no threads to the plan), and how they grow with threads.
@@ -93,14 +90,6 @@ impl MachineRates {
         }
     }
 
-    /// Whether every figure can be one of a machine.
-    pub fn is_sane(&self) -> bool {
-        are_sane(
-            &[self.flops_per_s, self.elementwise_per_s, self.cache_bytes_per_s, self.memory_bytes_per_s],
-            &[self.instruction_s, self.barrier_s, self.block_s, self.product_scaling, self.memory_scaling],
-        )
-    }
-
     /// How many times as fast as one thread `threads` of them are at products, and at what they have in their own caches.
     pub fn product_speedup(&self, threads: usize) -> f64 {
         1.0 + self.product_scaling * (threads.max(1) - 1) as f64
@@ -140,9 +129,5 @@ impl AllReduceRates {
     /// Seconds for a buffer of `bytes` bytes.
     pub(super) fn seconds(&self, bytes: u64) -> f64 {
         self.small_s.max(bytes as f64 / self.bytes_per_s)
-    }
-
-    pub fn is_sane(&self) -> bool {
-        self.gpus > 1 && are_sane(&[self.bytes_per_s], &[self.small_s])
     }
 }

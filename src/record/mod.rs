@@ -48,7 +48,8 @@ pub use summary::summary_columns;
 pub(crate) use command::command_line;
 pub(crate) use console::{Console, ConsoleOptions, Verbosity, Warned};
 pub(crate) use environment::{
-    Cpu, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions, rfc3339,
+    Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions,
+    rfc3339,
 };
 pub(crate) use error::RecordError;
 pub(crate) use git::GitQuery;

@@ -22,7 +22,7 @@ struct Row<'a> {
     peak_rss_bytes: Option<u64>,
 }
 
-fn columns<'a>() -> [Column<Row<'a>>; 28] {
+fn columns<'a>() -> [Column<Row<'a>>; 29] {
     [
         ("run", |cells, row| cells.text(row.run)),
         ("name", |cells, row| cells.text(&row.header.name)),
@@ -56,6 +56,7 @@ fn columns<'a>() -> [Column<Row<'a>>; 28] {
         ("best_value", |cells, row| cells.option(row.outcome.best.map(|b| b.value), Lines::f64)),
         ("best_epoch", |cells, row| cells.option(row.outcome.best.map(|b| b.epoch), Lines::u64)),
         ("best_step", |cells, row| cells.option(row.outcome.best.map(|b| b.step), Lines::u64)),
+        ("data_digest", |cells, row| cells.text(&row.header.data_digest)),
     ]
 }
 
@@ -66,7 +67,7 @@ impl Row<'_> {
 }
 
 /// The columns of `summary.csv`.
-pub fn summary_columns() -> [&'static str; 28] {
+pub fn summary_columns() -> [&'static str; 29] {
     columns().map(|(name, _)| name)
 }
 
@@ -142,7 +143,7 @@ mod tests {
         file.row(&columns(), &row).unwrap();
         file.flush().unwrap();
         insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap(), @r"
-        20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.01,2,4000,72,1572864,4096,0.05,1,3
+        20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.01,2,4000,72,1572864,4096,0.05,1,3,0123456789abcdef
         ");
     }
 }

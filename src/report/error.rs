@@ -22,6 +22,10 @@ pub enum ReportError {
     NoRun(String),
     #[error("no value of `{metric}` in {}", crate::units::counted(*runs as u64, "run"))]
     NoValues { metric: String, runs: usize },
+    #[error("`{path}` holds {count} runs, the last one in `{last}`")]
+    Several { path: String, count: usize, last: String },
+    #[error("`{0}` is a sweep, and holds a run for each trial")]
+    Sweep(String),
     #[error("cannot read `{}`: {}", path.display(), reason(source))]
     Read { path: PathBuf, source: io::Error },
     /// The line is counted from 1.
@@ -47,6 +51,7 @@ impl ReportError {
             Self::NoValues { .. } => Some(
                 "`--metric` takes a column of `metrics.csv`, such as `loss`, `validation.loss` or `train.accuracy`",
             ),
+            Self::Several { .. } | Self::Sweep(_) => Some("name the folder of one run"),
             Self::Pattern { .. } | Self::Read { .. } | Self::Malformed { .. } => None,
         }
     }

@@ -41,6 +41,7 @@ pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(
         metrics: trial.spec.logging.metrics.clone(),
         classifies: trial.spec.model.loss.classifies(),
         epoch_means: trial.spec.logging.policy == Policy::PerEpoch,
+        data_digest: dataset.digest.clone(),
         train_rows: trial.facts.train_rows as u64,
         steps_planned: trial.steps,
         epochs_planned: trial.steps.div_ceil(trial.steps_per_epoch),

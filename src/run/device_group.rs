@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::print_error;
 use crate::{
-    collective::{self, Abort, Collective},
+    collective::{self, Abort},
     device::{
-        Device, DeviceError, Executor,
+        Device, DeviceError, Executor, RankLink,
         cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
     },
     plan::{AllReduceMethod, AllReducePlan, DeviceId, Engine, NcclFailure, Trial},
@@ -18,18 +18,6 @@ use crate::{
 
 /// Minimum wait of one device for another before the run fails; long steps extend it.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How a device sums gradients with the others of its run.
-pub enum RankLink {
-    Alone,
-    /// Among threads, through the host's memory.
-    Host(Box<dyn Collective>),
-    /// Among GPUs that reach each other's memory.
-    #[cfg(feature = "cuda")]
-    Peers(Box<crate::device::cuda::PeerAllReduce>),
-    #[cfg(feature = "cuda")]
-    Nccl(crate::device::cuda::Communicator),
-}
 
 /// One link per device, the abort handle that releases all waits, and how gradients are summed.
 type Links = (Vec<RankLink>, Abort, Option<AllReducePlan>);
@@ -112,7 +100,7 @@ fn among_gpus(
     limit: Duration,
 ) -> Result<(Vec<RankLink>, Abort, AllReducePlan), AllReducePlan> {
     use crate::{
-        device::cuda::{self, Nccl},
+        device::cuda::{self, Nccl, QueuedSums},
         plan::{PeerAccess, summed},
     };
 
@@ -128,7 +116,7 @@ fn among_gpus(
     if planned.by == AllReduceMethod::PeerKernel {
         match cuda::connect(&used, summed(&trial.programs.train), limit) {
             Ok((ranks, abort)) => {
-                let links = ranks.into_iter().map(|rank| RankLink::Peers(Box::new(rank)));
+                let links = ranks.into_iter().map(|rank| RankLink::Queued(QueuedSums::Peers(Box::new(rank))));
                 return Ok((links.collect(), abort, plan));
             }
             Err(refused) => plan.peers = PeerAccess::Failed(refused),
@@ -138,7 +126,8 @@ fn among_gpus(
     let connected = nccl.communicators(&used, limit);
     let (ranks, abort) = connected.map_err(|why| through_host(&plan, NcclFailure::Failed(why)))?;
     plan.by = AllReduceMethod::Nccl;
-    Ok((ranks.into_iter().map(RankLink::Nccl).collect(), abort, plan))
+    let links = ranks.into_iter().map(|rank| RankLink::Queued(QueuedSums::Nccl(rank)));
+    Ok((links.collect(), abort, plan))
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -186,22 +175,14 @@ fn gpu_executor(
     use crate::device::cuda;
 
     let alone = matches!(link, RankLink::Alone);
-    let unusable = |why: String| DeviceError::Unusable { device: DeviceId::Gpu(ordinal).to_string(), why };
-    let gpu = cuda::gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
-    let job = cuda::CudaSetup {
-        gpu: gpu.ok_or_else(|| unusable("it is no longer there".into()))?,
+    let executor = cuda::CudaExecutor::new(cuda::CudaSetup {
+        gpu: cuda::gpu(ordinal)?,
         programs,
         engine: trial.engine,
         precision: trial.spec.devices.precision,
         seed: trial.spec.seed,
-        way: match link {
-            RankLink::Alone => cuda::GradientReducer::Alone,
-            RankLink::Host(ranks) => cuda::GradientReducer::Host(ranks),
-            RankLink::Peers(ranks) => cuda::GradientReducer::Peers(ranks),
-            RankLink::Nccl(ranks) => cuda::GradientReducer::Nccl(ranks),
-        },
-    };
-    let executor = cuda::CudaExecutor::new(job)?;
+        link,
+    })?;
     // With several devices each has its own thread, whose wait is limited anyway.
     Ok(Box::new(if alone { executor.watched(end_at_once)? } else { executor }))
 }

@@ -74,6 +74,7 @@ impl Planned for LabTrial {
             instruction_set: &self.instruction_set,
             precision: "f32",
             timed_by: "operations",
+            data_digest: None,
             sums: None,
             libraries: [false; 2],
             system: None,

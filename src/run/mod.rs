@@ -20,7 +20,7 @@ mod training;
 mod warnings;
 
 pub use datasets::Datasets;
-pub use device_group::{RankLink, executor};
+pub use device_group::executor;
 pub use exit::{Exit, print, print_error, print_stderr, refuse};
 pub use planned::{ExecuteError, Planned, Process, RunFacts};
 pub use prepare::{Prepared, first_run, prepare, warnings};

@@ -60,6 +60,8 @@ pub struct RunFacts<'a> {
     pub precision: &'static str,
     /// How finely steps are timed, and why.
     pub timed_by: &'static str,
+    /// Digest of the data; of training alone.
+    pub data_digest: Option<String>,
     /// How gradients are summed, and why; only with several devices that include GPUs.
     pub sums: Option<String>,
     /// Whether cuBLASLt and NCCL are used.

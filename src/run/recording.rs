@@ -8,9 +8,9 @@ use crate::{
     host::{load::Watch, nvml::Monitor},
     plan::{DeviceId, ResolvedDevices},
     record::{
-        ConsoleOptions, Cpu, Devices, Environment, EnvironmentFile, EventSender, Findings, GpuFacts,
-        GpuProbe, HostOptions, Memory, Os, RecordError, Recorder, RunDir, Stopped, SystemSampler, Versions,
-        command_line, open_sinks, rfc3339,
+        ConsoleOptions, Cpu, DataFacts, Devices, Environment, EnvironmentFile, EventSender, Findings,
+        GpuFacts, GpuProbe, HostOptions, Memory, Os, RecordError, Recorder, RunDir, Stopped, SystemSampler,
+        Versions, command_line, open_sinks, rfc3339,
     },
 };
 
@@ -42,6 +42,7 @@ impl Recording {
                 timed_by: facts.timed_by.to_owned(),
                 sums: facts.sums,
             },
+            data: facts.data_digest.map(|digest| DataFacts { digest }),
             host: HostOptions {
                 virtual_gpus: process.virtual_gpus,
                 threads: facts.threads,

@@ -127,6 +127,7 @@ impl Planned for Trial {
             instruction_set: &self.instruction_set,
             precision: self.spec.devices.precision.name(),
             timed_by: timed_by(self),
+            data_digest: Some(ready.dataset.digest.clone()),
             sums: ready.sums.as_ref().map(record::all_reduce),
             libraries: [self.engine.is_gpu() && self.has_large_product(), nccl],
             system: Some(self.spec.logging.system_every_s.map(Duration::from_secs_f64)),

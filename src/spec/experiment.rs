@@ -14,7 +14,7 @@ use super::{
     key,
     problem::{Location, Problem},
     reader::MAX_PROBLEMS,
-    resolved::{hex8, to_toml},
+    resolved::{hashed, hex8},
     sweep::Sweep,
     tree::{Node, Table},
 };
@@ -112,7 +112,7 @@ impl<S: Serialize> Experiment<S> {
     /// First 8 hex digits of SHA-256: of the resolved spec, or of those of all trials.
     pub fn hash8(&self) -> String {
         let mut hash = Sha256::new();
-        self.trials.iter().for_each(|trial| hash.update(to_toml(&trial.spec)));
+        self.trials.iter().for_each(|trial| hash.update(hashed(&trial.spec)));
         hex8(hash)
     }
 }

@@ -1,6 +1,6 @@
 //! The resolved spec as text: every default filled in, no sweep, paths absolute, always in the same order.
 
-use std::fmt::Write;
+use std::{fmt::Write, path::Path};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -17,17 +17,24 @@ impl Spec {
         to_toml(self)
     }
 
-    /// First 8 hex digits of SHA-256 of the resolved spec.
+    /// See [`hashed`].
     pub fn hash8(&self) -> String {
-        hash8(&self.to_toml())
+        hash8(self)
     }
 }
 
 /// A spec of any kind as TOML that reads back the same.
 pub(super) fn to_toml(spec: &impl Serialize) -> String {
+    text(&table(spec))
+}
+
+/// Every type of a spec is a TOML value: paths were checked to be text when they were read.
+fn table(spec: &impl Serialize) -> Table {
+    Table::try_from(spec).unwrap_or_default()
+}
+
+fn text(table: &Table) -> String {
     let mut out = String::new();
-    // Every type of a spec is a TOML value: paths were checked to be text when they were read.
-    let table = Table::try_from(spec).unwrap_or_default();
     let (tables, scalars): (Vec<_>, Vec<_>) = table.iter().partition(|(_, v)| v.is_table());
     for (key, value) in scalars {
         line(&mut out, key, value);
@@ -52,9 +59,31 @@ pub(super) fn to_toml(spec: &impl Serialize) -> String {
     out
 }
 
-/// First 8 hex digits of SHA-256 of a text.
-pub(super) fn hash8(text: &str) -> String {
-    hex8(Sha256::new().chain_update(text))
+/// What the hash of a spec is taken of: its text, in which a path is the file's name alone. So the hash depends neither on
+/// how a path is spelled nor on where the project lies; the digest of the data says whether two files of a name are alike.
+pub(super) fn hashed(spec: &impl Serialize) -> String {
+    let mut table = table(spec);
+    table.iter_mut().for_each(|(_, value)| name_files(value));
+    text(&table)
+}
+
+/// Puts names of files in the place of absolute paths.
+fn name_files(value: &mut Value) {
+    match value {
+        Value::String(path) if path.starts_with('/') => {
+            if let Some(name) = Path::new(path.as_str()).file_name() {
+                *path = name.to_string_lossy().into_owned();
+            }
+        }
+        Value::Table(table) => table.iter_mut().for_each(|(_, value)| name_files(value)),
+        Value::Array(items) => items.iter_mut().for_each(name_files),
+        _ => {}
+    }
+}
+
+/// First 8 hex digits of SHA-256 of a spec, as [`hashed`].
+pub(super) fn hash8(spec: &impl Serialize) -> String {
+    hex8(Sha256::new().chain_update(hashed(spec)))
 }
 
 /// The first 8 hex digits.

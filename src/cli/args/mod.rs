@@ -10,7 +10,8 @@ use clap_complete::Shell;
 use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{
-    Command, CompareOptions, DevicesOptions, NewOptions, ParityOptions, PlotOptions, RunOptions,
+    Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions, ParityOptions,
+    PlotOptions, PredictOptions, RunOptions,
 };
 
 /// A parsed command line.
@@ -45,9 +46,9 @@ enum Color {
 }
 
 /// Commands and options that are specified but not built yet.
-const LATER_COMMANDS: [&str; 14] = [
-    "cancel", "clean", "diff", "evaluate", "export", "latest", "list", "predict", "report", "serve", "show",
-    "status", "tag", "watch",
+const LATER_COMMANDS: [&str; 12] = [
+    "cancel", "clean", "diff", "export", "latest", "list", "report", "serve", "show", "status", "tag",
+    "watch",
 ];
 const LATER_OPTIONS: [&str; 5] = ["--resume", "--jobs", "--fail-fast", "--by", "--fail-if"];
 

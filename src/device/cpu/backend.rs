@@ -7,10 +7,10 @@ use std::{any::Any, collections::HashMap, mem, ops::Range};
 use crate::{
     device::{
         DeviceError, Moved,
-        backend::{Backend, Handle, Staging, misfit, unknown},
+        backend::{Backend, Staging, misfit, unknown},
     },
     op::{
-        Access, Buffer, InputGradient, Job, Layout, Linear, Op, Role, Slice,
+        Access, Buffer, BufferId, InputGradient, Job, Layout, Linear, Op, PARTIAL_SUMS, Role, Slice,
         run::{BoundData, Context, Cursor, WorkerState},
         split::{Scratch, Split, Step},
     },
@@ -25,7 +25,7 @@ const SHARED_PRODUCT: usize = 1 << 24;
 pub struct HostBackend {
     name: String,
     is_host: bool,
-    blocks: HashMap<u64, Vec<f32>>,
+    blocks: HashMap<BufferId, Vec<f32>>,
     /// One per thread.
     workers: Vec<Worker>,
     kernel: Kernel,
@@ -53,40 +53,39 @@ impl HostBackend {
         if self.is_host { Moved::Nothing } else { Moved::Bytes(4 * numbers as u64) }
     }
 
-    /// A block of exactly `expected` numbers.
-    fn sized(&self, handle: Handle, expected: usize) -> Result<&[f32], DeviceError> {
-        handle.check(&self.name, expected)?;
-        self.blocks.get(&handle.block).map(Vec::as_slice).ok_or_else(|| unknown(&self.name))
+    fn block(&self, block: BufferId) -> Result<&[f32], DeviceError> {
+        self.blocks.get(&block).map(Vec::as_slice).ok_or_else(|| unknown(&self.name))
     }
 
-    fn sized_mut(&mut self, handle: Handle, expected: usize) -> Result<&mut [f32], DeviceError> {
-        handle.check(&self.name, expected)?;
-        self.blocks.get_mut(&handle.block).map(Vec::as_mut_slice).ok_or_else(|| unknown(&self.name))
+    /// Fills a block.
+    fn fill(&mut self, to: BufferId, from: &[f32]) -> Result<(), DeviceError> {
+        let Some(to) = self.blocks.get_mut(&to) else { return Err(unknown(&self.name)) };
+        if to.len() != from.len() {
+            let what = format!("{} numbers where {} are needed", from.len(), to.len());
+            return Err(misfit(&self.name, what));
+        }
+        to.copy_from_slice(from);
+        Ok(())
     }
 
     /// Runs a part of an op on the calling thread. `out` is all that it writes, which `blocks` lack meanwhile.
-    fn part(
-        &self,
-        op: &Op,
-        blocks: &[Handle],
-        out: &mut [f32],
-        worker: &mut Worker,
-    ) -> Result<(), DeviceError> {
+    fn part(&self, op: &Op, out: &mut [f32], worker: &mut Worker) -> Result<(), DeviceError> {
         let first = op.access().writes[0];
         let mut state = WorkerState::default();
         let (bound, at) = (&self.no_data, Cursor::default());
         let mut context = Context { kernel: self.kernel, bound, at, worker: &mut state };
         let outside = || misfit(&self.name, "an op that reaches beyond its buffers");
         let Worker { scratch, compiled } = worker;
-        for (job, access) in tasks(compiled, scratch, op, blocks.len(), self.kernel) {
+        let Compiled { blocks, tasks, .. } = compile(compiled, scratch, op, self.kernel);
+        for (job, access) in tasks {
             let to = access.writes[0];
-            let own = to.buffer.0.checked_sub(blocks.len());
+            let own = to.buffer.0.checked_sub(*blocks);
             let mut taken = own.and_then(|own| scratch.get_mut(own)).map(mem::take).unwrap_or_default();
             let mut reads: [&[f32]; 4] = [&[]; 4];
             for (read, from) in reads.iter_mut().zip(access.reads).filter(|(_, from)| from.len > 0) {
-                let whole = match blocks.get(from.buffer.0) {
-                    Some(block) => self.blocks.get(&block.block),
-                    None => scratch.get(from.buffer.0 - blocks.len()),
+                let whole = match from.buffer.0.checked_sub(*blocks) {
+                    None => self.blocks.get(&from.buffer),
+                    Some(own) => scratch.get(own),
                 };
                 *read = whole.and_then(|whole| whole.get(from.offset..from.end())).ok_or_else(outside)?;
             }
@@ -113,9 +112,10 @@ struct Worker {
     compiled: Vec<Compiled>,
 }
 
-/// An op over that many blocks, and its tasks.
+/// An op, and its tasks for one thread.
 struct Compiled {
     op: Op,
+    /// Buffers from this number on are scratch.
     blocks: usize,
     tasks: Vec<(Job, Access)>,
 }
@@ -123,19 +123,20 @@ struct Compiled {
 /// Ops whose tasks are kept.
 const MOST_COMPILED: usize = 16;
 
-/// The tasks of an op over that many blocks, for one thread.
-fn tasks<'a>(
+fn compile<'a>(
     compiled: &'a mut Vec<Compiled>,
     scratch: &mut Vec<Vec<f32>>,
     op: &Op,
-    blocks: usize,
     kernel: Kernel,
-) -> &'a [(Job, Access)] {
-    let known = compiled.iter().position(|own| own.op == *op && own.blocks == blocks);
-    let at = known.unwrap_or_else(|| {
+) -> &'a Compiled {
+    let at = compiled.iter().position(|own| own.op == *op).unwrap_or_else(|| {
         if compiled.len() >= MOST_COMPILED {
             compiled.clear();
         }
+        // Those beyond are kernels' scratch.
+        let numbers =
+            op.access().touched().map(|slice| slice.buffer.0).filter(|n| *n < PARTIAL_SUMS.buffer.0);
+        let blocks = 1 + numbers.max().unwrap_or(0);
         let unnamed = Buffer { name: String::new(), len: 0, role: Role::Activation };
         let (layout, mut needed) = (Layout::bare(vec![unnamed; blocks]), Scratch::default());
         let mut split = Split::new(&layout, 1, kernel, &mut needed);
@@ -153,7 +154,7 @@ fn tasks<'a>(
         }
         compiled.len() - 1
     });
-    &compiled[at].tasks
+    &compiled[at]
 }
 
 /// Some rows of a product; the bits do not depend on how it is cut.
@@ -173,24 +174,15 @@ fn rows_of(op: &Op, rows: &Range<usize>) -> Option<Op> {
 }
 
 impl Backend for HostBackend {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn is_host(&self) -> bool {
-        self.is_host
-    }
-
-    fn alloc(&mut self, len: usize, value: f32) -> Result<Handle, DeviceError> {
+    fn alloc(&mut self, block: BufferId, len: usize, value: f32) -> Result<(), DeviceError> {
         let mut values = Vec::new();
         let bytes = (len as u64).saturating_mul(4);
         values
             .try_reserve_exact(len)
             .map_err(|_| DeviceError::OutOfMemory { device: self.name.clone(), bytes })?;
         values.resize(len, value);
-        let handle = Handle::unique(len);
-        self.blocks.insert(handle.block, values);
-        Ok(handle)
+        self.blocks.insert(block, values);
+        Ok(())
     }
 
     fn clear(&mut self) {
@@ -211,39 +203,43 @@ impl Backend for HostBackend {
         }
     }
 
-    fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, DeviceError> {
-        self.sized_mut(to, from.len())?.copy_from_slice(from);
+    fn write(&mut self, to: BufferId, from: &[f32]) -> Result<Moved, DeviceError> {
+        self.fill(to, from)?;
         Ok(self.moved(from.len()))
     }
 
-    fn read(&mut self, from: Handle, to: &mut [f32]) -> Result<Moved, DeviceError> {
-        let first = self.sized(from, from.len)?.get(..to.len());
+    fn read(&mut self, from: BufferId, to: &mut [f32]) -> Result<Moved, DeviceError> {
+        let first = self.block(from)?.get(..to.len());
         to.copy_from_slice(first.ok_or_else(|| misfit(&self.name, "a block that is too short"))?);
         Ok(self.moved(to.len()))
     }
 
-    fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, DeviceError> {
-        self.sized(to, from.len)?;
-        let [to, from] = self.blocks.get_disjoint_mut([&to.block, &from.block]);
-        let (Some(to), Some(from)) = (to, from) else { return Err(unknown(&self.name)) };
-        to.copy_from_slice(from);
-        Ok(Moved::Bytes(4 * to.len() as u64))
+    fn copy(&mut self, to: BufferId, from: BufferId) -> Result<Moved, DeviceError> {
+        let Some(values) = self.blocks.remove(&from) else { return Err(unknown(&self.name)) };
+        let (filled, bytes) = (self.fill(to, &values), 4 * values.len() as u64);
+        self.blocks.insert(from, values);
+        filled.map(|()| Moved::Bytes(bytes))
     }
 
-    fn copy_from(&mut self, to: Handle, peer: &mut dyn Backend, from: Handle) -> Result<Moved, DeviceError> {
+    fn copy_from(
+        &mut self,
+        to: BufferId,
+        peer: &mut dyn Backend,
+        from: BufferId,
+    ) -> Result<Moved, DeviceError> {
         let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Err(unknown(&self.name)) };
-        self.sized_mut(to, from.len)?.copy_from_slice(peer.sized(from, from.len)?);
-        Ok(Moved::Bytes(4 * to.len as u64))
+        let values = peer.block(from)?;
+        self.fill(to, values)?;
+        Ok(Moved::Bytes(4 * values.len() as u64))
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }
 
-    fn run(&mut self, op: &Op, blocks: &[Handle]) -> Result<(), DeviceError> {
+    fn run(&mut self, op: &Op) -> Result<(), DeviceError> {
         let out = op.access().writes[0];
-        let Some(handle) = blocks.get(out.buffer.0) else { return Err(unknown(&self.name)) };
-        let Some(block) = self.blocks.get_mut(&handle.block) else { return Err(unknown(&self.name)) };
+        let Some(block) = self.blocks.get_mut(&out.buffer) else { return Err(unknown(&self.name)) };
         let (mut block, mut workers) = (mem::take(block), mem::take(&mut self.workers));
         let (m, threads) = match op.product() {
             Some([m, k, n]) if m * k * n >= SHARED_PRODUCT => (m, workers.len().min(m)),
@@ -251,7 +247,7 @@ impl Backend for HostBackend {
         };
         let done = match block.get_mut(out.offset..out.end()) {
             None => Err(misfit(&self.name, "an op that reaches beyond its result")),
-            Some(to) if threads <= 1 => self.part(op, blocks, to, &mut workers[0]),
+            Some(to) if threads <= 1 => self.part(op, to, &mut workers[0]),
             Some(to) => std::thread::scope(|scope| {
                 let (rows, width) = (m.div_ceil(threads), to.len() / m);
                 let parts = to.chunks_mut(rows * width).zip(&mut workers).enumerate();
@@ -259,7 +255,7 @@ impl Backend for HostBackend {
                     .map(|(i, (to, worker))| {
                         let part = rows_of(op, &(i * rows..i * rows + to.len() / width));
                         let this = &*self;
-                        scope.spawn(move || this.part(part.as_ref().unwrap_or(op), blocks, to, worker))
+                        scope.spawn(move || this.part(part.as_ref().unwrap_or(op), to, worker))
                     })
                     .collect();
                 let lost = |_| Err(misfit(&self.name, "a product that its thread did not finish"));
@@ -267,7 +263,7 @@ impl Backend for HostBackend {
             }),
         };
         self.workers = workers;
-        self.blocks.insert(handle.block, block);
+        self.blocks.insert(out.buffer, block);
         done
     }
 

@@ -4,22 +4,25 @@ use std::{
     any::Any,
     cell::Cell,
     collections::HashMap,
+    ffi::c_void,
     ops::{Deref, DerefMut},
     sync::Arc,
     time::Duration,
 };
 
+use cudarc::driver::sys::CUfunction;
+
 use super::{
     ffi::{Context, Gpu},
-    launch::{HangTimeout, Kernels, Shape, Stream, argument, launch, shape},
+    launch::{HangTimeout, Kernels, Shape, Stream, arguments, launch, shape},
     memory::{DeviceMemory, Pinned},
 };
 use crate::{
     device::{
         DeviceError, Moved,
-        backend::{Backend, Handle, Staging, misfit, unknown},
+        backend::{Backend, Staging, misfit, unknown},
     },
-    op::{Cost, Encoder, MOST_COUNTED, Op, PARTIALS, Precision, Refused, RunRecord, Slice},
+    op::{BufferId, Cost, Encoder, MOST_COUNTED, Op, PARTIALS, Precision, Refused, RunRecord, Slice},
     program::Layout,
     spec::lab::Memory,
 };
@@ -27,7 +30,7 @@ use crate::{
 pub struct CudaBackend {
     name: String,
     // Dropped before the context that they use.
-    blocks: HashMap<u64, DeviceMemory>,
+    blocks: HashMap<BufferId, DeviceMemory>,
     /// Scratch for sums over blocks of a grid, and the run record that points to it.
     partial: DeviceMemory,
     run: DeviceMemory,
@@ -59,10 +62,21 @@ impl CudaBackend {
         Ok(own)
     }
 
-    /// The address of a block of exactly `expected` numbers.
-    fn sized(&self, handle: Handle, expected: usize) -> Result<u64, DeviceError> {
-        handle.check(&self.name, expected)?;
-        self.blocks.get(&handle.block).map(|memory| memory.at).ok_or_else(|| unknown(&self.name))
+    /// Numbers in a block.
+    fn len(&self, block: BufferId) -> Result<usize, DeviceError> {
+        self.blocks.get(&block).map(|memory| memory.bytes / 4).ok_or_else(|| unknown(&self.name))
+    }
+
+    /// The address of a slice; `None` where this device does not hold all of it.
+    fn address(&self, slice: Slice) -> Option<u64> {
+        let memory = self.blocks.get(&slice.buffer).filter(|memory| 4 * slice.end() <= memory.bytes)?;
+        Some(memory.at + 4 * slice.offset as u64)
+    }
+
+    /// The address of a block's first `len` numbers.
+    fn start(&self, buffer: BufferId, len: usize) -> Result<u64, DeviceError> {
+        let found = self.address(Slice { buffer, offset: 0, len });
+        found.ok_or_else(|| misfit(&self.name, "a block that is too short, or not there"))
     }
 
     fn unusable(&self, n: usize) -> DeviceError {
@@ -70,9 +84,21 @@ impl CudaBackend {
         DeviceError::Unusable { device: self.name.clone(), why }
     }
 
-    /// Records what was queued.
-    fn give(&self, cost: Cost) {
+    /// Queues a kernel of that cost.
+    ///
+    /// # Safety
+    /// See [`launch`].
+    unsafe fn launch(
+        &self,
+        (function, name): (CUfunction, &'static str),
+        shape: Shape,
+        arguments: &mut [*mut c_void],
+        cost: Cost,
+    ) -> Result<(), DeviceError> {
+        self.context.enter()?;
         self.given_s.set(self.given_s.get() + HangTimeout::slowest_s(cost, 1));
+        // SAFETY: the caller's.
+        unsafe { launch(&self.context, &self.stream, function, shape, arguments, name) }
     }
 
     /// A launch with a thread for each number.
@@ -121,15 +147,7 @@ impl DerefMut for PinnedNumbers {
 }
 
 impl Backend for CudaBackend {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn is_host(&self) -> bool {
-        false
-    }
-
-    fn alloc(&mut self, len: usize, value: f32) -> Result<Handle, DeviceError> {
+    fn alloc(&mut self, block: BufferId, len: usize, value: f32) -> Result<(), DeviceError> {
         let bytes = len.saturating_mul(4);
         let made = self.context.enter().and_then(|()| DeviceMemory::new(&self.context, bytes, "a tensor"));
         let memory = made.map_err(|e| match e {
@@ -138,17 +156,12 @@ impl Backend for CudaBackend {
             }
             e => e,
         })?;
-        let (mut at, mut count, mut value) = (memory.at, len as u64, value);
-        let mut arguments = [argument(&mut at), argument(&mut count), argument(&mut value)];
-        let function = self.kernels.function("tensor_fill")?;
-        self.give(Cost::new(0, len));
+        let (at, shape) = (memory.at, self.size(len));
+        let fill = (self.kernels.function("tensor_fill")?, "tensor_fill");
         // SAFETY: (float*, u64, float), a block of that length.
-        unsafe {
-            launch(&self.context, &self.stream, function, self.size(len), &mut arguments, "tensor_fill")?
-        };
-        let handle = Handle::unique(len);
-        self.blocks.insert(handle.block, memory);
-        Ok(handle)
+        unsafe { self.launch(fill, shape, arguments![at, len as u64, value], Cost::new(0, len))? };
+        self.blocks.insert(block, memory);
+        Ok(())
     }
 
     fn clear(&mut self) {
@@ -171,8 +184,8 @@ impl Backend for CudaBackend {
         }
     }
 
-    fn write(&mut self, to: Handle, from: &[f32]) -> Result<Moved, DeviceError> {
-        let at = self.sized(to, from.len())?;
+    fn write(&mut self, to: BufferId, from: &[f32]) -> Result<Moved, DeviceError> {
+        let at = self.start(to, from.len())?;
         let before = self.wait_for_work("computing with what is written anew")?;
         // SAFETY: the next statement waits for the stream, pinned or not; should that fail, the device reads no more.
         unsafe { self.stream.upload_from(at, from)? };
@@ -180,8 +193,8 @@ impl Backend for CudaBackend {
         Ok(Moved::AfterWait { bytes: size_of_val(from) as u64, wait })
     }
 
-    fn read(&mut self, from: Handle, to: &mut [f32]) -> Result<Moved, DeviceError> {
-        let at = self.sized(from, from.len.max(to.len()))?;
+    fn read(&mut self, from: BufferId, to: &mut [f32]) -> Result<Moved, DeviceError> {
+        let at = self.start(from, to.len())?;
         let before = self.wait_for_work("computing what is copied from it")?;
         let bytes = size_of_val(to) as u64;
         // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
@@ -190,59 +203,52 @@ impl Backend for CudaBackend {
         Ok(Moved::AfterWait { bytes, wait })
     }
 
-    fn copy(&mut self, to: Handle, from: Handle) -> Result<Moved, DeviceError> {
-        let (mut source, mut count) = (self.sized(from, to.len)?, to.len as u64);
-        let mut target = self.sized(to, to.len)?;
-        let mut arguments = [argument(&mut source), argument(&mut target), argument(&mut count)];
-        let function = self.kernels.function("tensor_copy")?;
-        self.context.enter()?;
-        self.give(Cost::new(0, 2 * to.len));
-        let shape = self.size(to.len);
+    fn copy(&mut self, to: BufferId, from: BufferId) -> Result<Moved, DeviceError> {
+        let len = self.len(from)?;
+        let (source, target, shape) = (self.start(from, len)?, self.start(to, len)?, self.size(len));
+        let (copy, cost) = ((self.kernels.function("tensor_copy")?, "tensor_copy"), Cost::new(0, 2 * len));
         // SAFETY: (const float*, float*, u64), both blocks of that length.
-        unsafe { launch(&self.context, &self.stream, function, shape, &mut arguments, "tensor_copy")? };
-        Ok(Moved::Bytes(4 * count))
+        unsafe { self.launch(copy, shape, arguments![source, target, len as u64], cost)? };
+        Ok(Moved::Bytes(4 * len as u64))
     }
 
-    fn copy_from(&mut self, to: Handle, peer: &mut dyn Backend, from: Handle) -> Result<Moved, DeviceError> {
+    fn copy_from(
+        &mut self,
+        to: BufferId,
+        peer: &mut dyn Backend,
+        from: BufferId,
+    ) -> Result<Moved, DeviceError> {
         let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Err(unknown(&self.name)) };
-        let (target, source) = (self.sized(to, from.len)?, peer.sized(from, to.len)?);
+        let len = peer.len(from)?;
+        let (target, source) = (self.start(to, len)?, peer.start(from, len)?);
         // Its own stream may still write what is to be copied; and it may be freed or written once this returns.
         let before = peer.wait("computing what is copied from it")?;
-        let bytes = 4 * to.len;
         self.context.enter()?;
-        self.stream.copy_between(target, &self.context, source, &peer.context, bytes)?;
+        self.stream.copy_between(target, &self.context, source, &peer.context, 4 * len)?;
         let wait = before + self.wait("copying from another GPU")?;
-        Ok(Moved::AfterWait { bytes: bytes as u64, wait })
+        Ok(Moved::AfterWait { bytes: 4 * len as u64, wait })
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }
 
-    fn run(&mut self, op: &Op, blocks: &[Handle]) -> Result<(), DeviceError> {
-        let address = |slice: Slice| -> Option<u64> {
-            let block = blocks.get(slice.buffer.0).filter(|block| slice.end() <= block.len)?;
-            Some(self.blocks.get(&block.block)?.at + 4 * slice.offset as u64)
-        };
-        let base = address(op.access().writes[0]).ok_or_else(|| unknown(&self.name))?;
+    fn run(&mut self, op: &Op) -> Result<(), DeviceError> {
+        let base = self.address(op.access().writes[0]).ok_or_else(|| unknown(&self.name))?;
         // Places are offsets from the result, whichever block they lie in: addresses are multiples of four, and the kernel's
         // own addition wraps as this subtraction does.
-        let place = |slice| Some((address(slice)?.wrapping_sub(base) as i64 / 4) as u64);
+        let place = |slice| Some((self.address(slice)?.wrapping_sub(base) as i64 / 4) as u64);
         let layout = Layout::bare(Vec::new());
         let encoder = Encoder { layout: &layout, precision: Precision::F32, place: &place };
-        let mut record = op.record(&encoder).map_err(|refused| match refused {
+        let record = op.record(&encoder).map_err(|refused| match refused {
             Refused::TooLarge(n) => self.unusable(n),
             Refused::NoPlace(_) => unknown(&self.name),
             Refused::AllReduce(_) => misfit(&self.name, "a sum over devices"),
         })?;
-        self.context.enter()?;
-        self.give(op.cost());
         let (kind, shape) = (record.kind(), shape(&record, self.context.gpu.multiprocessors));
-        let (mut arena, mut run) = (base, self.run.at);
-        let mut arguments = [argument(&mut record), argument(&mut arena), argument(&mut run)];
-        let function = self.kernels.get(kind);
+        let kernel = (self.kernels.get(kind), kind.kernel());
         // SAFETY: (Op, float*, Run*); every place lies in a block of this backend, as long as its slice.
-        unsafe { launch(&self.context, &self.stream, function, shape, &mut arguments, kind.kernel()) }
+        unsafe { self.launch(kernel, shape, arguments![record, base, self.run.at], op.cost()) }
     }
 
     fn synchronize(&mut self) -> Result<(), DeviceError> {

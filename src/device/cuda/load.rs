@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    all_reduce::{GradientReducer, HostAllReduce},
-    engines::{GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, QueuedSums, Steps},
+    all_reduce::HostAllReduce,
+    engines::{GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, Steps},
     executor::CudaExecutor,
     ffi::{Context, Gpu},
     launch::HangTimeout,
@@ -13,7 +13,7 @@ use super::{
     progress::Progress,
 };
 use crate::{
-    device::DeviceError,
+    device::{DeviceError, RankLink},
     plan::{Engine, summed},
     program::{Gather, Layout, MemoryPlan, Offsets, Op, Phase, Precision, Program, Programs, RowSource},
     units,
@@ -26,8 +26,7 @@ pub struct CudaSetup {
     pub engine: Engine,
     pub precision: Precision,
     pub seed: u64,
-    /// How it sums with the other devices of the run.
-    pub way: GradientReducer,
+    pub link: RankLink,
 }
 
 /// What programs are loaded with, one after the other.
@@ -87,7 +86,7 @@ impl Loader<'_> {
 
 impl CudaExecutor {
     pub fn new(setup: CudaSetup) -> Result<Self, DeviceError> {
-        let CudaSetup { gpu, programs, engine, precision, seed, way } = setup;
+        let CudaSetup { gpu, programs, engine, precision, seed, link } = setup;
         let context = Context::open(gpu)?;
         let places = MemoryPlan::new(&programs);
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
@@ -98,11 +97,10 @@ impl CudaExecutor {
         let digest = Digest::new(&gpu)?;
         let reduced = summed(&programs.train);
         let mut sums = None;
-        match way {
-            GradientReducer::Alone => {}
-            GradientReducer::Peers(ranks) => gpu.sums = Some(QueuedSums::Peers(ranks)),
-            GradientReducer::Nccl(ranks) => gpu.sums = Some(QueuedSums::Nccl(ranks)),
-            GradientReducer::Host(collective) => {
+        match link {
+            RankLink::Alone => {}
+            RankLink::Queued(queued) => gpu.sums = Some(queued),
+            RankLink::Host(collective) => {
                 sums = Some(HostAllReduce::new(&context, collective, reduced)?);
             }
         }

@@ -19,7 +19,7 @@ use crate::{
     units,
 };
 
-pub use step::{Action, NetParameter, Outlook, StepPlan, TensorsPlan};
+pub use step::{Action, NetParameter, Outlook, StepPlan, TensorsPlan, Value};
 pub use tensors::{FindShape, product};
 pub use transfer::CopyPlan;
 

@@ -84,6 +84,50 @@ pub fn lower(options: &Options<'_>) -> Programs {
     Programs { layout, train, train_last, validate, validate_last }
 }
 
+/// A pass over `rows` validation rows alone, for a trained model, and where it leaves its `[rows, outputs]` prediction.
+pub fn lower_inference(
+    layers: &[Layer],
+    loss: Loss,
+    [features, targets]: [usize; 2],
+    rows: usize,
+) -> (Programs, Slice) {
+    let plain = spec::Sgd { lr: 0.0, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+    let options = Options {
+        layers,
+        loss,
+        features,
+        targets,
+        rule: UpdateRule::new(&spec::Optimizer::Sgd(plain), false),
+        clip: None,
+        metrics: &[],
+        policy: Policy::Off,
+        log_slots: 1,
+        batch: 0,
+        last: None,
+        validation: Some((rows, None)),
+        ordered: false,
+        streamed: false,
+        // Nothing is learned: there is no room for gradients.
+        fold_update: true,
+        shard: Shard::WHOLE,
+    };
+    let mut b = Builder::new(&options);
+    let validate = b.validate(rows);
+    let prediction = validate.instructions.iter().find_map(|instruction| match &instruction.op {
+        Op::Loss(loss) => Some(loss.prediction),
+        _ => None,
+    });
+    let train = Program { batch: 1, rows: 0, instructions: Vec::new() };
+    let programs = Programs {
+        layout: b.l.layout,
+        train,
+        train_last: None,
+        validate: Some(validate),
+        validate_last: None,
+    };
+    (programs, prediction.unwrap_or_default())
+}
+
 struct Builder<'a> {
     o: &'a Options<'a>,
     l: Lowering,

@@ -34,6 +34,8 @@ pub(crate) struct Environment {
     /// The command line, as [`super::command_line`] writes it.
     pub command: String,
     pub devices: Devices,
+    /// The rows of a training.
+    pub data: Option<DataFacts>,
     pub host: HostOptions,
     pub cpu: Cpu,
     pub memory: Memory,
@@ -64,6 +66,12 @@ pub(crate) struct Devices {
     pub timed_by: String,
     /// How the devices sum their gradients, and why, where GPUs are among several.
     pub sums: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DataFacts {
+    /// As in `summary.csv`.
+    pub digest: String,
 }
 
 /// Options that concern the machine.

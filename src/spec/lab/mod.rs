@@ -101,8 +101,8 @@ impl LabSpec {
         super::resolved::to_toml(self)
     }
 
-    /// First 8 hex digits of SHA-256 of the resolved spec.
+    /// First 8 hex digits of its hash.
     pub fn hash8(&self) -> String {
-        super::resolved::hash8(&self.to_toml())
+        super::resolved::hash8(self)
     }
 }

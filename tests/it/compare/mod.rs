@@ -68,6 +68,7 @@ struct Facts {
     policy: &'static str,
     /// Used and available threads.
     threads: [u32; 2],
+    digest: &'static str,
 }
 
 const FACTS: Facts = Facts {
@@ -81,6 +82,7 @@ const FACTS: Facts = Facts {
     status: "finished",
     policy: "buffered",
     threads: [2, 2],
+    digest: "d1",
 };
 
 impl Facts {
@@ -152,6 +154,7 @@ impl Facts {
             "0.5",
             "1",
             "1",
+            self.digest,
         ];
         format!("{}\n{}\n", summary_columns().join(","), cells.join(","))
     }

@@ -11,8 +11,8 @@ use std::{
 use runner::{
     collective::Abort,
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose,
-        cuda::{self, CudaExecutor, CudaSetup, Gpu, GradientReducer, Nccl},
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose, RankLink,
+        cuda::{self, CudaExecutor, CudaSetup, Gpu, Nccl},
     },
     plan::Engine,
     program::{Accumulator, Hyper, LossKind, Options, Programs, Sgd, Shard, Slice, UpdateRule, lower},
@@ -56,8 +56,8 @@ fn half(rank: usize) -> Shard {
     Shard { rank, world_size: 2 }
 }
 
-fn loaded(gpu: Gpu, engine: Engine, programs: Programs, way: GradientReducer) -> CudaExecutor {
-    CudaExecutor::new(CudaSetup { gpu, programs, engine, precision: Precision::F32, seed: 1, way }).unwrap()
+fn loaded(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> CudaExecutor {
+    CudaExecutor::new(CudaSetup { gpu, programs, engine, precision: Precision::F32, seed: 1, link }).unwrap()
 }
 
 /// Both GPUs, connected.
@@ -65,8 +65,8 @@ fn pair(engine: Engine, streamed: bool, limit: Duration) -> (Vec<CudaExecutor>, 
     let gpus = cuda::gpus().unwrap();
     let (ranks, abort) = Nccl::open().unwrap().communicators(&gpus[..2], limit).unwrap();
     let made = ranks.into_iter().zip(gpus).enumerate();
-    let made = made.map(|(rank, (way, gpu))| {
-        loaded(gpu, engine, programs(half(rank), streamed), GradientReducer::Nccl(way))
+    let made = made.map(|(rank, (nccl, gpu))| {
+        loaded(gpu, engine, programs(half(rank), streamed), RankLink::Queued(cuda::QueuedSums::Nccl(nccl)))
     });
     (made.collect(), abort)
 }
@@ -221,7 +221,7 @@ fn hanging() {
     let cases = PARTS.iter().flat_map(|part| engines.map(|engine| (engine, part)));
     for (gpu, (engine, (name, part))) in gpus.iter().zip(cases) {
         let streamed = name.contains("chunk");
-        let executor = loaded(gpu.clone(), engine, programs(ALONE, streamed), GradientReducer::Alone);
+        let executor = loaded(gpu.clone(), engine, programs(ALONE, streamed), RankLink::Alone);
         let mut rank = Rank { executor, programs: programs(ALONE, streamed), step: 0 };
         rank.executor.warm_up().and_then(|()| rank.bind()).and_then(|()| rank.step()).unwrap();
         let said = part(&mut rank).expect_err(name).to_string();
@@ -247,9 +247,9 @@ fn hanging() {
             rank.executor.read(values, &mut numbers).is_err_and(|e| e.to_string().contains(" hangs while "))
         );
         drop(rank);
-        let (gpu, programs, way) = (gpu.clone(), programs(ALONE, streamed), GradientReducer::Alone);
+        let (gpu, programs, link) = (gpu.clone(), programs(ALONE, streamed), RankLink::Alone);
         let again =
-            CudaExecutor::new(CudaSetup { gpu, programs, engine, precision: Precision::F32, seed: 1, way });
+            CudaExecutor::new(CudaSetup { gpu, programs, engine, precision: Precision::F32, seed: 1, link });
         let refused = format!(
             "`{device}` cannot be used: it hangs since it was used before: end this process, and look at `dmesg`"
         );

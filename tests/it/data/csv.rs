@@ -251,9 +251,9 @@ fn a_validation_file_must_be_like_the_training_file() {
 `z` in column `kind` is not a category of the training file
   --> more.csv:3:1 | z,2,2
   hint: the training file has `x`, `y`
-column `kind` has missing cells, and none in the training file
-  --> more.csv
-  hint: `data.csv.missing = \"drop\"` leaves their rows out
+missing cell in column `kind`, which has none in the training file
+  --> more.csv:4:1 | ,3,3
+  hint: `data.csv.missing = \"drop\"` leaves such rows out
 "
     );
     folder.write("more.csv", "kin,y\nx,1\n");

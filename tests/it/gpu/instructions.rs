@@ -2,8 +2,8 @@
 
 use runner::{
     device::{
-        PassKind,
-        cuda::{CudaExecutor, CudaSetup, Gpu, GradientReducer},
+        PassKind, RankLink,
+        cuda::{CudaExecutor, CudaSetup, Gpu},
     },
     plan::Engine,
     program::{Accumulator, Programs},
@@ -54,7 +54,7 @@ fn check(gpu: &Gpu, suite: &Suite, rows: usize, tolerance: f64, what: &str) {
             engine,
             precision: Precision::F32,
             seed: SEED,
-            way: GradientReducer::Alone,
+            link: RankLink::Alone,
         };
         let mut executor = CudaExecutor::new(job).unwrap();
         suite.bench.load(&mut executor);

@@ -8,8 +8,8 @@ use std::{
 
 use runner::{
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind,
-        cuda::{self, CudaExecutor, CudaSetup, Gpu, GradientReducer, PeerAllReduce},
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, RankLink,
+        cuda::{self, CudaExecutor, CudaSetup, Gpu, PeerAllReduce},
     },
     plan::Engine,
     program::{AllReduce, Hyper, Instruction, Phase, Program, Programs, Slice},
@@ -54,7 +54,7 @@ fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerAllRed
         engine,
         precision,
         seed: SEED,
-        way: GradientReducer::Peers(Box::new(way)),
+        link: RankLink::Queued(cuda::QueuedSums::Peers(Box::new(way))),
     };
     let mut executor = CudaExecutor::new(job).unwrap();
     bench.load(&mut executor);

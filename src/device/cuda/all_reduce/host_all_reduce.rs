@@ -1,9 +1,7 @@
-//! How a GPU sums over the devices of its run: by our kernel, where sums are small and the GPUs reach each other's
-//! memory; by NCCL; or through the host, where NCCL is missing or other devices take part.
+//! Sums over the devices of a run through the host's memory, with a wait in every step.
 
 use std::{sync::Arc, time::Instant};
 
-use super::{communicator::Communicator, peer::PeerAllReduce};
 use crate::{
     collective::Collective,
     device::{
@@ -12,17 +10,6 @@ use crate::{
     },
     units,
 };
-
-/// How a GPU sums with the other devices of its run.
-pub enum GradientReducer {
-    Alone,
-    /// By our kernel, which a graph may hold.
-    Peers(Box<PeerAllReduce>),
-    /// By NCCL: queued like a kernel, and a graph may hold it.
-    Nccl(Communicator),
-    /// Through the host's memory, with a wait in every step.
-    Host(Box<dyn Collective>),
-}
 
 pub struct HostAllReduce {
     collective: Box<dyn Collective>,

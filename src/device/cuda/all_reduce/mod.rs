@@ -7,5 +7,5 @@ mod peer;
 
 pub use access::reaches;
 pub use communicator::{Communicator, Lost};
-pub use host_all_reduce::{GradientReducer, HostAllReduce};
+pub use host_all_reduce::HostAllReduce;
 pub use peer::{MOST_PEERS, PeerAllReduce, connect};

@@ -19,6 +19,7 @@ use crate::{
     op::{Hyper, PARTIALS, RunRecord},
 };
 
+/// Sums over GPUs that are queued like kernels.
 pub enum QueuedSums {
     Nccl(Communicator),
     /// By our kernel.
@@ -27,7 +28,6 @@ pub enum QueuedSums {
 
 /// Fields are dropped in this order: each before what it uses.
 pub struct GpuContext {
-    /// Sums over GPUs that are queued like kernels.
     pub sums: Option<QueuedSums>,
     pub stream: Stream,
     /// Parameters and what steps make.

@@ -6,6 +6,7 @@ use std::{ffi::c_char, fmt::Write};
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUuuid};
 
 use super::driver::{Driver, Status};
+use crate::device::DeviceError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpu {
@@ -46,7 +47,14 @@ pub fn gpus() -> Result<Vec<Gpu>, String> {
     if count == 0 {
         return Err("the NVIDIA driver is there, but no GPU that it can use".into());
     }
-    (0..count).map(|ordinal| gpu(driver, ordinal).map_err(failed)).collect()
+    (0..count).map(|ordinal| facts(driver, ordinal).map_err(failed)).collect()
+}
+
+/// The GPU of that number.
+pub fn gpu(ordinal: u32) -> Result<Gpu, DeviceError> {
+    let unusable = |why| DeviceError::Unusable { device: format!("gpu:{ordinal}"), why };
+    let found = gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
+    found.ok_or_else(|| unusable("it is no longer there".into()))
 }
 
 /// Where the driver was searched for, if it is missing.
@@ -54,7 +62,7 @@ pub fn driver_looked_for() -> Option<&'static str> {
     Driver::looked_for()
 }
 
-fn gpu(driver: &Driver, ordinal: i32) -> Result<Gpu, Status> {
+fn facts(driver: &Driver, ordinal: i32) -> Result<Gpu, Status> {
     let mut device = 0;
     // SAFETY: the pointer is to a live local, here and below, with the true length of what is filled.
     driver.check(unsafe { (driver.cuDeviceGet)(&raw mut device, ordinal) })?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{blas::Blas, cache::Cache, compiler::Compiler, driver::Driver, gpu::Gpu};
+use super::{blas::Blas, cache, compiler::Compiler, driver::Driver, gpu::Gpu};
 use crate::device::cuda::ffi::Nccl;
 
 /// A library's name and state, for display.
@@ -47,8 +47,7 @@ pub fn libraries(first: &Gpu) -> Vec<LibraryRow> {
     let compiler = Compiler::open(major, first.architecture()).map(|c| at(c.version, c.path.as_deref()));
     let blas = Blas::open(major).map(|b| at(b.version, b.path.as_deref()));
     let nccl = Nccl::open().map(|n| at(n.version, n.path.as_deref()));
-    let cache = Cache::of_user();
-    let cache = match cache.folder() {
+    let cache = match cache::folder() {
         Some(folder) => Ok(folder.display().to_string()),
         None => Err("no folder ($HOME is not set): kernels are compiled at every start".into()),
     };

@@ -12,6 +12,8 @@ use std::{
 
 use libloading::Library;
 
+use crate::host::variable;
+
 /// The user's own folders, searched first.
 pub const PATH_VARIABLE: &str = "RUNNER_CUDA_PATH";
 
@@ -153,21 +155,20 @@ struct SearchPath {
 }
 
 fn places() -> Vec<SearchPath> {
-    let set = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty());
-    let own = set(PATH_VARIABLE);
+    let own = variable(PATH_VARIABLE);
     let own_folders = own.iter().flat_map(env::split_paths);
     let own_folders = own_folders.flat_map(|f| [f.join("lib64"), f.join("lib"), f]).collect();
-    let word = |variable: &str, there: bool| {
-        if there { format!("${variable}") } else { format!("${variable} (not set)") }
+    let word = |name: &str, there: bool| {
+        if there { format!("${name}") } else { format!("${name} (not set)") }
     };
     let mut places = vec![
         SearchPath { name: word(PATH_VARIABLE, own.is_some()), folders: Some(own_folders) },
         SearchPath { name: "the loader's path".into(), folders: None },
     ];
-    for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-        let root = set(variable);
+    for name in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+        let root = variable(name);
         let folders = root.iter().flat_map(|root| environment_folders(Path::new(root))).collect();
-        places.push(SearchPath { name: word(variable, root.is_some()), folders: Some(folders) });
+        places.push(SearchPath { name: word(name, root.is_some()), folders: Some(folders) });
     }
     let toolkit = PathBuf::from("/usr/local/cuda/lib64");
     places.push(SearchPath { name: toolkit.display().to_string(), folders: Some(vec![toolkit]) });

@@ -1,7 +1,7 @@
 //! NVIDIA's libraries, opened while the program runs, and the GPUs that they show.
 
 mod blas;
-mod cache;
+pub mod cache;
 mod compiler;
 mod context;
 mod driver;
@@ -11,10 +11,9 @@ mod library;
 pub mod nccl;
 
 pub use blas::Blas;
-pub use cache::Cache;
 pub use compiler::Compiler;
 pub use context::Context;
 pub use driver::{Driver, NOT_READY, Status};
-pub use gpu::{Gpu, driver_looked_for, gpus};
+pub use gpu::{Gpu, driver_looked_for, gpu, gpus};
 pub use libraries::{LibraryRow, libraries, products_library, versions};
 pub use nccl::Nccl;

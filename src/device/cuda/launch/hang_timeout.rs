@@ -1,9 +1,9 @@
 //! How long a GPU's work may take before the GPU counts as hanging, from the work's cost and from how fast the GPU has
 //! been. A limit that is too long costs minutes when a GPU hangs; one that is too short kills a healthy run.
 
-use std::{env, time::Duration};
+use std::time::Duration;
 
-use crate::program::Cost;
+use crate::{host::variable, program::Cost};
 
 /// Sets the shortest wait, in seconds.
 const LEAST_VARIABLE: &str = "RUNNER_GPU_WAIT_S";
@@ -23,7 +23,7 @@ pub const MOST_S: f64 = 30.0 * 24.0 * 3600.0;
 /// # Errors
 /// It is not a number of seconds.
 pub fn least_set() -> Result<Option<Duration>, String> {
-    let Some(text) = env::var_os(LEAST_VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let Some(text) = variable(LEAST_VARIABLE) else { return Ok(None) };
     let seconds = text.to_str().and_then(|text| text.parse::<f64>().ok());
     match seconds.filter(|seconds| *seconds > 0.0 && *seconds <= MOST_S) {
         Some(seconds) => Ok(Some(Duration::from_secs_f64(seconds))),

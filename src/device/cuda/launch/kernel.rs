@@ -85,7 +85,3 @@ macro_rules! arguments {
     ($($value:expr),* $(,)?) => { &mut [$(&mut { $value } as *mut _ as *mut std::ffi::c_void),*] };
 }
 pub(in crate::device::cuda) use arguments;
-
-pub fn argument<T>(value: &mut T) -> *mut c_void {
-    ptr::from_mut(value).cast()
-}

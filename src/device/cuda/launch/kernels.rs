@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUfunction, CUmodule};
 use crate::{
     device::{
         DeviceError,
-        cuda::ffi::{Cache, Compiler, Context},
+        cuda::ffi::{Compiler, Context, cache},
     },
     op::Kind,
 };
@@ -105,6 +105,7 @@ fn code(context: &Context) -> Result<Vec<u8>, String> {
     let source = sources::joined();
     let version = format!("{}.{}", compiler.version.0, compiler.version.1);
     let parts = [source.as_bytes(), options[0].as_bytes(), options[1].as_bytes(), version.as_bytes()];
-    let made = Cache::of_user().get(&parts, || compiler.cubin("kernels.cu", &source, &options));
+    let made =
+        cache::get(cache::folder().as_deref(), &parts, || compiler.cubin("kernels.cu", &source, &options));
     made.map(|(code, _)| code)
 }

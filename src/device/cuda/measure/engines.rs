@@ -6,8 +6,8 @@ use std::time::Instant;
 use super::queue::median;
 use crate::{
     device::{
-        Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose,
-        cuda::{CudaExecutor, CudaSetup, Gpu, GradientReducer},
+        Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RankLink,
+        cuda::{CudaExecutor, CudaSetup, Gpu},
         probe::{self, Probe, SHORT_AND_LONG, STEPS},
     },
     plan::Engine,
@@ -121,7 +121,7 @@ impl GpuProbe {
             engine,
             precision: Precision::F32,
             seed: 0,
-            way: GradientReducer::Alone,
+            link: RankLink::Alone,
         })?;
         Ok(Self { probe: Probe::new(executor, &programs)?, log })
     }

@@ -1,0 +1,124 @@
+//! A digest of the rows of a run: equal where two runs read the same data, whatever their files are called.
+//!
+//! XXH3 (64 bits) over the files as they are, before preprocessing and splitting: spec and seed decide those. Synthetic rows
+//! are digested as they were drawn. A large array that may stay in its file counts by samples, its length and its time of
+//! change.
+
+use std::{
+    fs::File,
+    hash::Hasher,
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+};
+
+use twox_hash::XxHash3_64;
+
+use super::{Dataset, Part, file};
+use crate::{
+    device::Store,
+    host,
+    spec::{Problem, Source},
+};
+
+/// Larger arrays are sampled.
+const WHOLE_BYTES: u64 = 64 << 20;
+
+/// Blocks read from a larger array: the first, the last, and those at equal distances between them.
+const SAMPLES: u64 = 64;
+
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// The digest of the rows of a source that was read, in hex.
+pub(super) fn digest(source: &Source, dataset: &Dataset) -> Result<String, Problem> {
+    let mut hash = XxHash3_64::new();
+    if matches!(source, Source::SyntheticRegression(_)) {
+        [Some(&dataset.train), dataset.validation.as_ref()]
+            .into_iter()
+            .flatten()
+            .for_each(|part| add_rows(&mut hash, part));
+    }
+    // An array is digested alike whether it is loaded or streamed.
+    let whole = if matches!(source, Source::Npy(_)) { WHOLE_BYTES } else { u64::MAX };
+    for path in source.files() {
+        add_file(&mut hash, path, whole).map_err(|error| file::unreadable(path, &error))?;
+    }
+    Ok(format!("{:016x}", hash.finish()))
+}
+
+fn add_rows(hash: &mut XxHash3_64, part: &Part) {
+    hash.write(&(part.rows as u64).to_le_bytes());
+    if let Store::Memory(features) = &part.features {
+        hash.write(bytemuck::cast_slice(features));
+    }
+    hash.write(bytemuck::cast_slice(&part.targets));
+}
+
+/// Adds the length of a file and its bytes, or where it is longer than `whole`, its time of change and samples.
+fn add_file(hash: &mut XxHash3_64, path: &Path, whole: u64) -> io::Result<()> {
+    let (file, length) = host::open_regular(path)?;
+    hash.write(&length.to_le_bytes());
+    let mut block = vec![0; BLOCK_BYTES.min(usize::try_from(length).unwrap_or(BLOCK_BYTES))];
+    if length <= whole {
+        let mut at = 0;
+        while at < length {
+            let count = block.len().min((length - at) as usize);
+            add_block(hash, &file, at, &mut block[..count])?;
+            at += count as u64;
+        }
+        return Ok(());
+    }
+    let metadata = file.metadata()?;
+    hash.write(&metadata.mtime().to_le_bytes());
+    hash.write(&metadata.mtime_nsec().to_le_bytes());
+    let last = length - block.len() as u64;
+    let place = |sample: u64| (u128::from(last) * u128::from(sample) / u128::from(SAMPLES - 1)) as u64;
+    (0..SAMPLES).try_for_each(|sample| add_block(hash, &file, place(sample), &mut block))
+}
+
+fn add_block(hash: &mut XxHash3_64, file: &File, at: u64, block: &mut [u8]) -> io::Result<()> {
+    file.read_exact_at(block, at)?;
+    hash.write(block);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        time::{Duration, SystemTime},
+    };
+
+    use super::*;
+
+    #[test]
+    fn whole_files_count_by_their_bytes_and_large_ones_by_samples() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let digest = |bytes: &[u8], later_s: u64, whole: u64| {
+            fs::write(&path, bytes).expect("a file");
+            let file = File::options().write(true).open(&path).expect("a file");
+            file.set_modified(time + Duration::from_secs(later_s)).expect("a time");
+            let mut hash = XxHash3_64::new();
+            add_file(&mut hash, &path, whole).expect("a digest");
+            hash.finish()
+        };
+        let length = 80 * BLOCK_BYTES;
+        let bytes = vec![7; length];
+        let changed = |at: usize| {
+            let mut bytes = bytes.clone();
+            bytes[at] = 8;
+            bytes
+        };
+        let (all, some) = (u64::MAX, length as u64 - 1);
+        assert_eq!(digest(&bytes, 0, all), digest(&bytes, 5, all));
+        assert_ne!(digest(&bytes, 0, all), digest(&changed(length / 2 + 1), 0, all));
+        assert_ne!(digest(&bytes, 0, all), digest(&bytes[1..], 0, all));
+        assert_eq!(digest(&bytes, 0, some), digest(&bytes, 0, some));
+        assert_ne!(digest(&bytes, 0, some), digest(&bytes, 5, some), "a later write");
+        for at in [0, length - 1] {
+            assert_ne!(digest(&bytes, 0, some), digest(&changed(at), 0, some), "{at}");
+        }
+    }
+}

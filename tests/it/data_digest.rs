@@ -1,0 +1,91 @@
+//! What a run is known by: the digest of its data, and a hash that does not depend on where they lie.
+
+use std::fs;
+
+use super::{
+    data::npy::npy,
+    process::{Folder, Sandbox},
+};
+
+const ROWS: &str = "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n";
+
+/// A project with `data/x.csv`.
+fn project(rows: &str) -> Sandbox {
+    let place = Sandbox::new(
+        "[data]\nbatch_size = 2\n[data.csv]\npath = \"data/x.csv\"\ntarget = \"y\"\n[model]\nloss = \"mse\"\n\
+         layers = [{ linear = { out_features = 1 } }]\n[optimizer.sgd]\nlr = 0.1\n[trainer]\nmax_epochs = 1\n",
+    );
+    fs::create_dir(place.path().join("data")).unwrap();
+    fs::write(place.path().join("data/x.csv"), rows).unwrap();
+    place
+}
+
+/// The hash in the folder's name, and the digest.
+fn known_by(run: &Folder) -> [String; 2] {
+    let digest = run.summary("data_digest");
+    let environment: toml::Table = run.text("environment.toml").parse().unwrap();
+    assert_eq!(environment["data"]["digest"].as_str(), Some(digest.as_str()));
+    [run.0.to_str().unwrap().rsplit_once('-').unwrap().1.to_owned(), digest]
+}
+
+#[test]
+fn neither_spelling_nor_place_of_a_path_matters_but_the_rows_do() {
+    let (here, there) = (project(ROWS), project(ROWS));
+    let absolute = format!("data.csv.path={}", here.path().join("data/x.csv").display());
+    let known = known_by(&here.run(&[]).ended_by(0));
+    for spelling in ["data.csv.path=./data/x.csv", &absolute, "data.csv.path=data/../data/x.csv"] {
+        assert_eq!(known_by(&here.run(&[spelling]).ended_by(0)), known, "{spelling}");
+    }
+    let moved = there.run(&[]).ended_by(0);
+    assert_eq!(known_by(&moved), known);
+    // From the run's own folder, where paths are absolute.
+    let again = Sandbox::with_spec(&moved.0.join("spec.toml"));
+    assert_eq!(known_by(&again.run(&[]).ended_by(0)), known);
+    let [hash, digest] = known;
+    assert_eq!((hash.len(), digest.len()), (8, 16));
+    let [other_hash, other_digest] = known_by(&project(&ROWS.replace("5,10", "5,11")).run(&[]).ended_by(0));
+    assert_eq!(other_hash, hash);
+    assert_ne!(other_digest, digest);
+    // A file of another name is another spec.
+    fs::copy(here.path().join("data/x.csv"), here.path().join("data/z.csv")).unwrap();
+    let [other_hash, other_digest] = known_by(&here.run(&["data.csv.path=data/z.csv"]).ended_by(0));
+    assert_ne!(other_hash, hash);
+    assert_eq!(other_digest, digest);
+}
+
+#[test]
+fn a_digest_is_that_of_the_data_and_not_of_how_they_are_used() {
+    let place = project(ROWS);
+    let ran = place.run(&["seed=0,1", "data.csv.standardize=true"]);
+    assert_eq!(ran.ended.code, Some(0), "{}", ran.ended.stderr);
+    let export = place.runner(&["compare", ran.runs.to_str().unwrap(), "--export", "csv"]).stdout;
+    let digests: Vec<&str> = {
+        let mut lines = export.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let header = lines.next().unwrap();
+        let column = header.iter().position(|name| *name == "data_digest").unwrap();
+        lines.map(|cells| cells[column]).collect()
+    };
+    assert_eq!(digests.len(), 2);
+    assert!(digests[0].len() == 16 && digests[0] == digests[1], "{digests:?}");
+
+    let numbers: Vec<u8> = (0..40).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let place = Sandbox::new(
+        "[data]\nbatch_size = 2\n[data.npy]\nfeatures = \"x.npy\"\nlabels = \"y.npy\"\n[model]\nloss = \"mse\"\n\
+         layers = [{ linear = { out_features = 1 } }]\n[optimizer.sgd]\nlr = 0.001\n[trainer]\nmax_epochs = 1\n",
+    );
+    fs::write(place.path().join("x.npy"), npy("<f4", "(20, 2)", &numbers)).unwrap();
+    fs::write(place.path().join("y.npy"), npy("<f4", "(20,)", &numbers[..80])).unwrap();
+    let [resident, streamed] = ["resident", "streamed"]
+        .map(|kind| place.run(&[&format!("data.placement={kind}")]).ended_by(0).summary("data_digest"));
+    assert_eq!(resident, streamed);
+}
+
+/// Synthetic rows are drawn anew for each seed.
+#[test]
+fn synthetic_rows_are_those_of_their_seed() {
+    let place = Sandbox::new(super::moved::SPEC);
+    let [first, same, other] = ["seed=0", "seed=0", "seed=1"]
+        .map(|seed| place.run(&[seed, "devices.num_gpus=0"]).ended_by(0).summary("data_digest"));
+    assert_eq!(first, same);
+    assert_ne!(first, other);
+}
