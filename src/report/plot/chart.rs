@@ -12,7 +12,7 @@ pub struct Style {
     pub width: usize,
     /// Lines of the curves alone.
     pub height: usize,
-    /// Whether curves are told apart by colour; else by symbols.
+    /// Whether each curve has a colour; else it has a symbol.
     pub color: bool,
     /// A linear axis also where values span decades.
     pub linear: bool,

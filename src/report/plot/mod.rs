@@ -18,7 +18,7 @@ pub use chart::Style;
 use chart::draw;
 use series::Series;
 
-/// More curves than this cannot be told apart.
+/// More curves than this cannot be distinguished.
 const MOST_RUNS: usize = 8;
 
 /// What is drawn.
