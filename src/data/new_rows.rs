@@ -215,9 +215,9 @@ impl NewRows<'_> {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub fn next(&mut self) -> Result<Option<RowBlock>, Vec<Problem>> {
+    pub fn next_block(&mut self) -> Result<Option<RowBlock>, Vec<Problem>> {
         let (array, scale, labels, targets) = match &mut self.0 {
-            Rows::Csv(model, rows) => return rows.next(model),
+            Rows::Csv(model, rows) => return rows.next_block(model),
             Rows::Array { array, scale, labels, targets } => (array, *scale, labels, *targets),
         };
         let most = (BLOCK / array.width).max(1);

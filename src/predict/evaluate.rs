@@ -35,7 +35,7 @@ pub fn evaluate(
         Ok(())
     };
     let mut is_first = true;
-    while let Some(block) = rows.next()? {
+    while let Some(block) = rows.next_block()? {
         if std::mem::take(&mut is_first) && !rows.unused().is_empty() {
             warn(format!("columns that the model does not use: {}", quoted(rows.unused())));
         }

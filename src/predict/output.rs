@@ -72,7 +72,7 @@ fn write(
     };
     let mut forward = Forward::new(trained);
     let mut is_first = true;
-    while let Some(block) = rows.next()? {
+    while let Some(block) = rows.next_block()? {
         if std::mem::take(&mut is_first) && !rows.unused().is_empty() {
             warn(format!("columns that the model does not use: {}", quoted(rows.unused())));
         }

@@ -483,8 +483,7 @@ fn a_folder_without_one_model_is_refused() {
         ("spec.toml", "x.npy", "`spec.toml` is no run"),
         ("old", "x.npy", "cannot be used on new rows: it has no preprocessing of the training rows"),
     ] {
-        let ended =
-            place.runner(&["predict", run, "x.npy", more][..if more == "x.npy" { 3 } else { 4 }].as_ref());
+        let ended = place.runner(&["predict", run, "x.npy", more][..if more == "x.npy" { 3 } else { 4 }]);
         assert_eq!(ended.code, Some(2), "{run}: {ended:?}");
         assert!(ended.stderr.contains(words), "{run}: {ended:?}");
     }

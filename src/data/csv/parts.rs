@@ -31,7 +31,7 @@ impl Parts {
     }
 
     /// The next part; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Text>, Problem> {
+    pub(super) fn next_part(&mut self) -> Result<Option<Text>, Problem> {
         let mut wanted = PART;
         loop {
             self.read(wanted).map_err(|e| file::unreadable(&self.path, &e))?;
@@ -95,7 +95,7 @@ mod tests {
             let reader = Box::new(io::Cursor::new(lines.concat().into_bytes()));
             let mut parts = Parts::new("x.csv".into(), reader, ',');
             let (mut records, mut count) = (0, 0);
-            while let Some(text) = parts.next().expect("a part") {
+            while let Some(text) = parts.next_part().expect("a part") {
                 let (mut record, mut first) = (csv::StringRecord::new(), records);
                 let mut reader = text.reader();
                 while reader.read_record(&mut record).expect("a record") {
