@@ -21,7 +21,7 @@
 //! | [`host`] | what the host tells of itself: processor, caches, memory |
 //! | [`random`] | streams of random numbers, one per purpose, all from the seed |
 //! | [`spec`] | what the user wrote: TOML with places, strict, every problem at once, overrides, JSON Schema |
-//! | [`collective`] | what several devices do together: sums in rank order, meetings that a failing rank poisons |
+//! | [`collective`] | what several devices do together: sums in rank order, barriers that a failing rank poisons |
 //! | [`op`] | the instructions of a step, one file each: shapes, cost, reference, lowering, CPU tasks, GPU record |
 //! | [`program`] | a training step as data: layers, loss and optimizer lowered to ops over planned buffers |
 //! | [`plan`] | what will happen: devices and engine chosen, shapes inferred, programs lowered, bytes and FLOPs counted |
@@ -33,6 +33,7 @@
 //! | [`record`] | events into a run folder: one sink per file |
 //! | `run` | a session: trials prepared, executed, recorded; one run or a sweep, for every kind |
 //! | [`report`] | run folders into tables and comparisons |
+//! | `predict` | a run's model on new rows: predictions, and metrics where they are labelled |
 //! | [`cli`] | the command line: arguments, commands, printing |
 
 // Tests may be tables.
@@ -55,6 +56,7 @@ mod lab;
 pub mod op;
 #[allow(missing_docs)]
 pub mod plan;
+mod predict;
 #[allow(missing_docs)]
 pub mod program;
 pub mod random;

@@ -58,6 +58,8 @@ pub(super) struct ArrayFile<'a> {
     /// Bytes of elements that the header declares.
     declared: u64,
     is_gzipped: bool,
+    /// Rows handed out by [`next_rows`](Self::next_rows).
+    done: usize,
 }
 
 impl<'a> ArrayFile<'a> {
@@ -96,7 +98,7 @@ impl<'a> ArrayFile<'a> {
             return Err(file::wrong_size(path, declared, &found));
         }
         let (rows, width) = rows_and_width(shape).map_err(|message| file::problem(path, message))?;
-        Ok(Self { path, header, rows, width, file, elements, declared, is_gzipped })
+        Ok(Self { path, header, rows, width, file, elements, declared, is_gzipped, done: 0 })
     }
 
     /// The rows of a split, in memory; `finish` is called once per element, in blocks.
@@ -107,6 +109,32 @@ impl<'a> ArrayFile<'a> {
     ) -> Result<(Vec<f32>, Vec<f32>), Fault> {
         let layout = self.header.layout;
         raw::read_split(&mut *self.elements, layout, self.width, split, !self.is_gzipped, finish)
+    }
+
+    /// The next rows, `most` at most and none at the end, with the number of the first; `finish` is called on all of them.
+    pub(super) fn next_rows(
+        &mut self,
+        most: usize,
+        finish: impl Fn(&mut [f32]),
+    ) -> Result<(usize, Vec<f32>), Problem> {
+        let (layout, first) = (self.header.layout, self.done);
+        let bytes_per = layout.element.bytes();
+        let mut bytes = vec![0; most.min(self.rows - first) * self.width * bytes_per];
+        let read = raw::fill(&mut *self.elements, &mut bytes).map_err(|e| self.problem(Fault::Io(e)))?;
+        if read < bytes.len() {
+            let before = (first * self.width * bytes_per) as u64;
+            return Err(self.problem(Fault::Short(before + read as u64)));
+        }
+        let mut values = vec![0.0; bytes.len() / bytes_per];
+        layout.decode_f32(&bytes, &mut values);
+        finish(&mut values);
+        if let Some(bad) = raw::first_not_finite(&values) {
+            let (row, column) = ((first + bad / self.width) as u64, (bad % self.width) as u64);
+            let value = layout.exact(&bytes[bad * bytes_per..]);
+            return Err(self.problem(Fault::NotFinite { row, column, value }));
+        }
+        self.done += values.len() / self.width;
+        Ok((first, values))
     }
 
     /// The labels, and how many classes they are of for a classification; `known` is that number, where these are

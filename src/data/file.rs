@@ -2,10 +2,12 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, BufRead, BufReader, Read},
     os::unix::fs::FileExt,
     path::Path,
 };
+
+use flate2::read::MultiGzDecoder;
 
 use super::{memory, raw};
 use crate::{
@@ -35,6 +37,13 @@ pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
 pub(super) fn is_gzip(file: &File) -> io::Result<bool> {
     let mut start = [0; 2];
     Ok(file.read_at(&mut start, 0)? == 2 && start == GZIP)
+}
+
+/// Unpacks what is gzipped.
+pub(super) fn unpacked(reader: impl Read + 'static) -> io::Result<Box<dyn Read>> {
+    let mut reader = BufReader::with_capacity(1 << 16, reader);
+    let is_gzipped = reader.fill_buf()?.starts_with(&GZIP);
+    Ok(if is_gzipped { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) })
 }
 
 /// Reads all of `path`, the value of `key`.

@@ -1,4 +1,4 @@
-//! Sources of rows: read (or opened, if streamed), split and standardized; errors name every bad row.
+//! Sources of rows: read (or opened, if streamed), split and standardized; errors name the bad rows, up to about twenty.
 //!
 //! Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a class is its index from 0.
 
@@ -11,6 +11,7 @@ mod fingerprint;
 mod idx;
 mod labels;
 mod memory;
+mod new_rows;
 mod npy;
 mod npy_header;
 mod order;
@@ -29,8 +30,9 @@ use crate::{
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
 pub use fingerprint::FileFingerprint;
+pub use new_rows::{Input, NewRows, TrainedData};
 pub use order::epoch_order;
-pub use weights::{Tensor, Weights, read_weights};
+pub use weights::{Tensor, Weights, read_metadata, read_weights};
 
 /// The task, which the loss decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +78,17 @@ pub struct Part {
     pub features: Store,
     /// `[rows, targets]`, always in memory.
     pub targets: Arc<Vec<f32>>,
+}
+
+/// Rows for a trained model, preprocessed as its training rows.
+#[derive(Clone, Debug, Default)]
+pub struct RowBlock {
+    /// The number of rows.
+    pub rows: usize,
+    /// `[rows, features]`.
+    pub features: Vec<f32>,
+    /// `[rows, targets]`; empty where they are not read.
+    pub targets: Vec<f32>,
 }
 
 /// Reads and splits the source of `[data]`. Features of an `npy` source stay in their file with `placement = "streamed"`,

@@ -1,7 +1,7 @@
 //! Initial weights from a safetensors file, under the names that PyTorch's `nn.Sequential` gives them.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     path::Path,
 };
 
@@ -20,6 +20,17 @@ pub struct Tensor {
     pub shape: Vec<usize>,
     /// Row-major.
     pub values: Vec<f32>,
+}
+
+/// What the file says of itself, by key.
+///
+/// # Errors
+/// It cannot be read, or is no safetensors file.
+pub fn read_metadata(path: &Path) -> Result<HashMap<String, String>, Problem> {
+    let bytes = file::read(path, "model.init.file")?;
+    let (_, header) = SafeTensors::read_metadata(&bytes)
+        .map_err(|e| file::problem(path, format!("not a safetensors file: {e}")))?;
+    Ok(header.metadata().clone().unwrap_or_default())
 }
 
 /// Reads the file and checks that it holds exactly `wanted`: names and shapes in PyTorch's order of axes.

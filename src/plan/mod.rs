@@ -39,7 +39,7 @@ pub use lower_bound::{Bottleneck, LowerBound, StepWork, TimeBreakdown};
 pub use machine::{Gpu, GpuLimits, Machine};
 pub use rates::{AllReduceRates, MachineRates, Origin, Processor, Speed, are_sane};
 pub use read_cost::{BLOCK_BYTES, GAP_BYTES, READERS_AHEAD, ReadCost};
-pub use run_length::global_batch;
+pub use run_length::{global_batch, validation_rows};
 pub use schedule::update_rule;
 pub use shapes::LayerRow;
 pub use time_account::{FewerReads, Measured, TimeAccount, TimeShare};

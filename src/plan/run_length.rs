@@ -19,7 +19,12 @@ pub fn global_batch(spec: &Spec, devices: usize) -> usize {
 
 /// Rows that are validated at once.
 pub(super) fn validation_chunk(facts: DatasetInfo, batch: usize) -> usize {
-    batch.clamp(VALIDATION_ROWS, MOST_VALIDATION_ROWS).min(facts.validation_rows)
+    validation_rows(batch).min(facts.validation_rows)
+}
+
+/// The same, where there are as many rows.
+pub fn validation_rows(batch: usize) -> usize {
+    batch.clamp(VALIDATION_ROWS, MOST_VALIDATION_ROWS)
 }
 
 /// The number of steps, and of the rows that they take.

@@ -10,7 +10,7 @@ mod memory_plan;
 
 pub use crate::op::*;
 pub use initial::{exported, imported, initial_parameter};
-pub use lower::{Options, Shard, lower};
+pub use lower::{Options, Shard, lower, lower_inference};
 pub use memory_plan::{MemoryPlan, Offsets};
 
 /// The instructions of one kind of step, for one number of rows.

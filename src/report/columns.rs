@@ -1,6 +1,7 @@
 //! The cells of a comparison, by column, in words for people.
 
 use super::{
+    best::best,
     comparison::Comparison,
     grid::{Column, Columns, EPOCH_MEAN, LAST_STEP, done},
     run::Run,
@@ -32,7 +33,8 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
     for key in comparison.axes.iter().filter(shown) {
         columns.numbers(key, |run| run.axis(key).unwrap_or("-").to_owned());
     }
-    let [steps, time, rate] = done(&comparison.kinds());
+    let kinds = comparison.kinds();
+    let [steps, time, rate] = done(&kinds);
     let train_loss = |means: bool| {
         let loss = number("final_train_loss", units::number);
         move |run: &Run| if run.has_epoch_means() == means { loss(run) } else { String::new() }
@@ -46,10 +48,12 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
     columns.numbers(LAST_STEP, train_loss(false));
     columns.numbers(EPOCH_MEAN, train_loss(true));
     columns.numbers("validation loss", number("final_validation_loss", units::number));
+    columns.numbers("best", best);
     columns.numbers("validation accuracy", number("final_validation_accuracy", units::percent));
     columns.numbers(time, number("train_s", units::seconds));
     columns.numbers(rate, number("steps_per_s", units::rate));
-    columns.extend([speeds::column(&comparison.ratios, |place| format!("{thing} {}", place + first))]);
+    columns
+        .extend([speeds::column(&comparison.ratios, &kinds, |place| format!("{thing} {}", place + first))]);
     columns.numbers("logging", number("logging_share", units::percent));
     columns.numbers("h2d", number("bytes_h2d", |value| units::bytes(value as u64)));
     columns.numbers("d2h", number("bytes_d2h", |value| units::bytes(value as u64)));

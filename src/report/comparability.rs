@@ -4,23 +4,10 @@ use super::{
     comparison::{Comparison, is_not_run},
     differing::{AVAILABLE, THREADS},
     grouping::distinct,
+    machines::{environment, is_decisive},
     run::{Run, SAME_AS},
 };
 use crate::{record::of_build, units};
-
-/// Environment keys that must be equal for comparable times.
-const DECIDES_TIMES: [&str; 7] = [
-    "cpu.model",
-    "cpu.instruction_set",
-    "cpu.governor",
-    "cpu.simultaneous_threads",
-    "cpu.quota_cores",
-    "devices.precision",
-    "versions.build",
-];
-
-/// As above, for runs with GPUs.
-const DECIDES_GPU_TIMES: [&str; 5] = ["model", "driver", "pcie", "power_limit_w", "mig"];
 
 /// A remark on runs that used equally many of different numbers of available threads: explains to a user who gave more
 /// threads why nothing changed.
@@ -67,23 +54,29 @@ impl Comparison {
             return sentence;
         }
         let kinds = self.kinds();
-        let mut comparable = "comparable";
+        let mut comparable = "comparable: ";
         if kinds.len() > 1 {
             sentence += &format!(" of {} kinds ({})", kinds.len(), kinds.join(", "));
-            comparable = "comparable within each kind";
+            comparable = "comparable within each kind: ";
         }
+        if let Some(difference) = self.tasks.difference() {
+            let and = if kinds.len() > 1 { " and" } else { "" };
+            sentence += &format!("{and} of {difference};");
+            comparable = "";
+        }
+        let join = if comparable.is_empty() { "" } else { "," };
         let unknown = self.places(|run| run.environment.is_none() && !is_not_run(run));
         let keys = self.environment.iter().map(|difference| difference.key.as_str());
         let named: Vec<String> = keys.filter(|key| *key != AVAILABLE).map(|key| self.named(key)).collect();
         let decisive = self.decisive();
         sentence += &if !unknown.is_empty() {
-            format!("; no environment.toml in run {unknown}")
+            format!("{} no environment.toml in run {unknown}", if comparable.is_empty() { "" } else { ";" })
         } else if !decisive.is_empty() {
-            format!(", whose times say nothing of each other: {}", differ(&decisive))
+            format!("{join} whose times say nothing of each other: {}", differ(&decisive))
         } else if named.is_empty() {
-            format!(", {comparable}: same processor, instruction set, threads and version")
+            format!("{join} {comparable}same processor, instruction set, threads and version")
         } else {
-            format!(", to be compared with care: {}", differ(&named))
+            format!("{join} to be compared with care: {}", differ(&named))
         };
         if let Some(idle) = idle_threads(&self.runs) {
             sentence += &format!("; {idle}");
@@ -119,12 +112,7 @@ impl Comparison {
     /// small steps, or the spec's.
     fn decisive(&self) -> Vec<String> {
         let given = self.environment.iter().any(|difference| difference.key == AVAILABLE);
-        let decides = |key: &&String| {
-            let of_gpu = key.strip_prefix("gpus.").and_then(|rest| rest.split_once('.')).map(|(_, key)| key);
-            DECIDES_TIMES.contains(&key.as_str())
-                || (*key == THREADS && given)
-                || of_gpu.is_some_and(|key| DECIDES_GPU_TIMES.contains(&key))
-        };
+        let decides = |key: &&String| is_decisive(key) || (*key == THREADS && given);
         self.environment.iter().map(|difference| &difference.key).filter(decides).cloned().collect()
     }
 
@@ -148,8 +136,4 @@ impl Comparison {
 /// Whether a run is of a debug build.
 pub(super) fn is_debug(run: &Run) -> bool {
     environment(run, "versions.build").is_some_and(|build| of_build(build).is_some())
-}
-
-fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
-    run.environment.as_ref()?.get(key).map(String::as_str)
 }

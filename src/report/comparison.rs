@@ -9,9 +9,11 @@ use super::{
     find::{self, Found},
     grouping::distinct,
     lab::Findings,
+    machines::times_are_comparable,
     run::{DAMAGED, Run, SAME_AS},
     speeds::{self, Ratio},
     sweep,
+    tasks::Tasks,
 };
 
 /// Runs side by side. The others are compared with the first.
@@ -27,6 +29,7 @@ pub struct Comparison {
     /// Per run: its loss curve against the reference's.
     pub(super) curves: Vec<Option<CurveDifference>>,
     pub(super) configurations: Vec<Configuration>,
+    pub(super) tasks: Tasks,
     pub(super) findings: Findings,
     /// Keys of the spec that differ.
     pub(super) spec: Vec<Difference>,
@@ -69,10 +72,13 @@ impl Comparison {
         let environment = differing::environment(&runs);
         Self {
             axes: axes(&runs, &spec),
-            ratios: speeds::ratios(&runs.iter().map(speeds::speed).collect::<Vec<_>>()),
+            ratios: speeds::ratios(&runs.iter().map(speeds::speed).collect::<Vec<_>>(), |base, own| {
+                times_are_comparable(&runs[base], &runs[own])
+            }),
             curve_reference: None,
             curves: vec![None; runs.len()],
             configurations: configurations(&runs),
+            tasks: Tasks::new(&runs),
             findings: Findings::default(),
             runs,
             spec,
@@ -112,6 +118,7 @@ fn curves(
 ) -> (Option<usize>, Vec<Option<CurveDifference>>) {
     let (mut first, mut reference) = (Vec::new(), None);
     let mut differences = vec![None; runs.len()];
+    let tasks = Tasks::new(runs);
     for (place, run) in runs.iter_mut().enumerate() {
         let Some(metrics) = &run.metrics else { continue };
         let means = run.has_epoch_means();
@@ -123,10 +130,15 @@ fn curves(
         });
         match (read, reference) {
             (Err(e), _) => run.report_damage(e, fault),
-            (Ok(tail), Some((_, reference_means))) => {
+            (Ok(tail), Some((reference, reference_means))) => {
                 run.torn = tail.torn;
-                let comparable = means == reference_means;
-                let found = if comparable { against.difference() } else { CurveDifference::MeansAndSteps };
+                let found = if !tasks.are_equal(reference + 1, place + 1) {
+                    CurveDifference::OtherTask
+                } else if means != reference_means {
+                    CurveDifference::MeansAndSteps
+                } else {
+                    against.difference()
+                };
                 differences[place] = tail.last_loss.map(|_| found);
             }
             (Ok(tail), None) => {

@@ -1,18 +1,17 @@
 //! Repeats of a configuration taken together.
 
-use super::{grouping::grouped, run::Run, statistics::Estimate};
+use super::{
+    differences::file_name,
+    grouping::{distinct, grouped},
+    run::{REPEAT, Run},
+    statistics::Estimate,
+};
 use crate::units;
-
-/// The axis that numbers a sweep's repeats.
-pub(super) const REPEAT: &str = "repeat";
-
-/// Keys of the spec in which repeats differ, or that change nothing about what is run.
-const NOT_THE_CONFIGURATION: [&str; 3] = ["name", "description", "seed"];
 
 /// Keys of the environment that make another machine.
 const THE_MACHINE: [&str; 4] = ["cpu.model", "cpu.instruction_set", "host.threads", "devices.used"];
 
-/// Runs of the same spec but for the seed, on the same machine.
+/// Runs of one spec, seed and data on one machine; a sweep's repeats, whose seeds it counts up, are one configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Configuration {
     /// The sweep's axes but the repeat, with their values.
@@ -37,11 +36,46 @@ impl Configuration {
         let values: Option<Vec<f64>> = self.places.iter().map(|&place| runs[place].number(column)).collect();
         Estimate::from_values(&values?)
     }
+
+    /// A figure of its runs beside that of the other's run in the same turn of a sweep; none where there are no turns.
+    pub(super) fn within_turns<T>(
+        &self,
+        other: &Self,
+        runs: &[Run],
+        figure: impl Fn(&Run) -> Option<T>,
+    ) -> Vec<(T, T)> {
+        let in_turn = |c: &Self, turn: &str| {
+            let place = c.places.iter().find(|&&place| runs[place].repeat() == Some(turn))?;
+            figure(&runs[*place])
+        };
+        let turns = self.places.iter().filter_map(|&place| runs[place].repeat());
+        turns.filter_map(|turn| in_turn(self, turn).zip(in_turn(other, turn))).collect()
+    }
+
+    /// A loss or an accuracy over its runs, of which those with one seed and the same bits count once.
+    pub(super) fn estimate_loss(&self, runs: &[Run], column: &str) -> Option<Estimate> {
+        let values = self.places.iter().map(|&place| {
+            let run = &runs[place];
+            let bits = OUTCOME.map(|column| run.figure(column));
+            Some((run.axis("seed"), bits, run.number(column)?))
+        });
+        let values: Option<Vec<_>> = values.collect();
+        let values: Vec<f64> = distinct(values?).into_iter().map(|(_, _, value)| value).collect();
+        Estimate::from_values(&values)
+    }
 }
 
-/// The configurations of finished runs, in the order of their first run.
+/// What a run learned, in `summary.csv`.
+const OUTCOME: [&str; 4] =
+    ["steps", "final_train_loss", "final_validation_loss", "final_validation_accuracy"];
+
+/// The configurations of finished runs, in the order of their first run. A copy of a run's folder is no repeat.
 pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
     let finished = runs.iter().enumerate().filter(|(_, run)| run.status == "finished");
+    let is_copy = |place: usize, run: &Run| {
+        run.folder.is_some() && runs[..place].iter().any(|other| other.figures == run.figures)
+    };
+    let finished = finished.filter(|(place, run)| !is_copy(*place, run));
     let groups = grouped(finished.map(|(place, run)| (identity(run), place)));
     let configuration = |(_, places): (_, Vec<usize>)| {
         let axes = runs[places[0]].axes.iter().filter(|(key, _)| key != REPEAT);
@@ -93,10 +127,14 @@ type Identity<'a> = Vec<(&'a str, &'a str)>;
 
 fn identity(run: &Run) -> Identity<'_> {
     let axes = run.axes.iter().filter(|(key, _)| key != REPEAT);
-    let spec = run.spec.iter().flatten().filter(|(key, _)| !NOT_THE_CONFIGURATION.contains(&key.as_str()));
+    let is_repeat = run.repeat().is_some();
+    let is_free = |key: &str| key == "description" || (is_repeat && key == "seed");
+    let spec = run.spec.iter().flatten().filter(|(key, _)| !is_free(key));
     let machine = run.environment.iter().flatten().filter(|(key, _)| THE_MACHINE.contains(&key.as_str()));
     let pairs = axes.map(|(key, value)| (key, value)).chain(spec).chain(machine);
-    pairs.map(|(key, value)| (key.as_str(), value.as_str())).collect()
+    // Repeats of a sweep draw their rows anew.
+    let digest = run.digest().filter(|_| !(is_repeat && run.draws_rows())).map(|digest| ("data", digest));
+    pairs.map(|(key, value)| (key.as_str(), file_name(value))).chain(digest).collect()
 }
 
 /// Whether one of them was run more than once.

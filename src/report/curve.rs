@@ -114,6 +114,8 @@ fn relative_difference(first: f32, other: f32) -> f64 {
 pub(super) enum CurveDifference {
     /// No common step.
     NothingInCommon,
+    /// They learn other data or by another loss.
+    OtherTask,
     /// One holds losses of steps, the other means of epochs.
     MeansAndSteps,
     /// Equal bits at all common steps.

@@ -52,6 +52,12 @@ fn add(key: String, value: &Value, leaves: &mut Leaves) {
     }
 }
 
+/// A path's last part, which does not depend on where a project lies; other values as they are.
+pub(super) fn file_name(value: &str) -> &str {
+    let name = if value.starts_with('/') { Path::new(value).file_name() } else { None };
+    name.and_then(|name| name.to_str()).unwrap_or(value)
+}
+
 /// A key with different values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {

@@ -20,6 +20,12 @@ pub enum ReportError {
         "`{0}` is no run: it holds neither `summary.csv` nor `sweep.csv`, and neither does any folder in it"
     )]
     NoRun(String),
+    #[error("no value of `{metric}` in {}", crate::units::counted(*runs as u64, "run"))]
+    NoValues { metric: String, runs: usize },
+    #[error("`{path}` holds {count} runs, the last one in `{last}`")]
+    Several { path: String, count: usize, last: String },
+    #[error("`{0}` is a sweep, and holds a run for each trial")]
+    Sweep(String),
     #[error("cannot read `{}`: {}", path.display(), reason(source))]
     Read { path: PathBuf, source: io::Error },
     /// The line is counted from 1.
@@ -42,6 +48,10 @@ impl ReportError {
             Self::NotFound(_) | Self::NoMatch(_) | Self::NoRun(_) => Some(
                 "name a run folder (`runs/NAME/TIME-HASH`), a sweep folder, `runs/NAME` for all in it, or a glob in quotes",
             ),
+            Self::NoValues { .. } => Some(
+                "`--metric` takes a column of `metrics.csv`, such as `loss`, `validation.loss` or `train.accuracy`",
+            ),
+            Self::Several { .. } | Self::Sweep(_) => Some("name the folder of one run"),
             Self::Pattern { .. } | Self::Read { .. } | Self::Malformed { .. } => None,
         }
     }

@@ -23,7 +23,7 @@ pub enum Format {
 }
 
 /// Columns that hold words, even where they look like numbers.
-const WORDS: [&str; 10] = [
+const WORDS: [&str; 11] = [
     "path",
     "reason",
     "run",
@@ -34,6 +34,7 @@ const WORDS: [&str; 10] = [
     "scaling",
     "precision",
     "engine",
+    "data_digest",
 ];
 
 impl Comparison {
@@ -67,9 +68,7 @@ impl Comparison {
                 [parting.step.to_string(), parting.largest.1.to_string()]
             }
             Some(CurveDifference::Same { .. }) => [String::new(), "0".to_owned()],
-            Some(CurveDifference::NothingInCommon | CurveDifference::MeansAndSteps) | None => {
-                [String::new(), String::new()]
-            }
+            _ => [String::new(), String::new()],
         });
         let (steps, largest): (Vec<_>, Vec<_>) = parted.map(|[step, largest]| (step, largest)).unzip();
         columns.extend([

@@ -50,6 +50,19 @@ pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
     Ok(found)
 }
 
+/// The only run of a path.
+pub fn find_run(path: &str) -> Result<PathBuf, ReportError> {
+    let mut found = find(&[path.to_owned()])?;
+    match (found.len(), found.pop()) {
+        (1, Some(Found::Run(folder))) => Ok(folder),
+        (1, Some(Found::Sweep(folder))) => Err(ReportError::Sweep(folder.display().to_string())),
+        (count, last) => {
+            let last = last.map(|(Found::Run(folder) | Found::Sweep(folder))| folder.display().to_string());
+            Err(ReportError::Several { path: path.to_owned(), count, last: last.unwrap_or_default() })
+        }
+    }
+}
+
 fn matches(pattern: &str) -> Result<Vec<PathBuf>, ReportError> {
     let paths = glob::glob(pattern)
         .map_err(|e| ReportError::Pattern { pattern: pattern.to_owned(), message: e.msg.to_owned() })?;

@@ -1,5 +1,6 @@
 //! Tables and comparisons of run folders. Reads files only, never live objects.
 
+mod best;
 mod columns;
 mod comparability;
 mod comparison;
@@ -14,7 +15,9 @@ mod find;
 mod grid;
 mod grouping;
 mod lab;
+mod machines;
 mod noise;
+mod plot;
 mod policies;
 mod repeats;
 mod run;
@@ -23,11 +26,15 @@ mod speeds;
 mod statistics;
 mod sweep;
 mod sweep_end;
+mod tasks;
 mod text;
 mod verdict;
 
 pub use comparison::{Comparison, compare};
 pub(crate) use error::ReportError;
 pub use export::Format;
+pub(crate) use find::find_run;
+pub use plot::{PlotRequest, Style, plot};
+pub(crate) use run::run_status;
 pub use statistics::Estimate;
 pub use sweep_end::sweep_end;

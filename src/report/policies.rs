@@ -3,10 +3,8 @@
 //! Repeats run in turns, A B A B, with the same seed in a turn: a factor is taken within each turn, so that a machine
 //! that grows slower in the meantime does not matter, and the factors' median and interval are shown.
 
-use std::collections::BTreeMap;
-
 use super::{
-    configurations::{Configuration, REPEAT},
+    configurations::Configuration,
     grid::{self, Column, Columns},
     repeats::{axes, interval, interval_title, word},
     run::Run,
@@ -74,9 +72,9 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
     columns.numbers(time, |(c, _)| word(c.estimate(runs, "train_s"), units::seconds));
     columns.numbers(&title, |(c, _)| interval(c.estimate(runs, "train_s"), units::seconds));
     columns.numbers("logging", |(c, _)| word(c.estimate(runs, "logging_share"), units::percent));
-    columns.numbers("factor", |(_, cost)| word(cost.factor, times));
+    columns.numbers(&format!("{time} vs {base}"), |(_, cost)| word(cost.factor, times));
     columns.numbers(&title, |(_, cost)| interval(cost.factor, times));
-    columns.numbers(&format!("more per {each}"), |(_, cost)| word(cost.more_per_step_s, difference));
+    columns.numbers(&format!("more per {each}"), |(_, cost)| more(cost.more_per_step_s));
     let (columns, keys) = (columns.known(), axes(&swept).len());
     Some(Costs { title: format!("what a logging policy costs, compared with `{base}`"), columns, keys })
 }
@@ -91,28 +89,28 @@ fn others(configuration: &Configuration) -> Vec<&(String, String)> {
 }
 
 fn cost(runs: &[Run], of: &Configuration, against: &Configuration) -> Cost {
-    let times = |c: &Configuration| -> BTreeMap<String, (f64, f64)> {
-        let time = |&place: &usize| {
-            let run = &runs[place];
-            let turn = run.axis(REPEAT).unwrap_or_default().to_owned();
-            let known = run.number("train_s").zip(run.number("steps")).filter(|_| !run.is_virtual());
-            known.map(|known| (turn, known))
-        };
-        c.places.iter().filter_map(time).collect()
+    let time = |run: &Run| run.number("train_s").zip(run.number("steps")).filter(|_| !run.is_virtual());
+    let pairs = match of.within_turns(against, runs, time) {
+        // A single run of each was no repeat.
+        none if none.is_empty() => time(of.first(runs)).zip(time(against.first(runs))).into_iter().collect(),
+        pairs => pairs,
     };
-    let (of, against) = (times(of), times(against));
-    let pairs = || of.iter().filter_map(|(turn, own)| Some((*own, *against.get(turn)?)));
     let factors: Vec<f64> =
-        pairs().filter(|(_, (base, _))| *base > 0.0).map(|(own, base)| own.0 / base.0).collect();
-    let more: Vec<f64> = pairs()
+        pairs.iter().filter(|(_, (base, _))| *base > 0.0).map(|(own, base)| own.0 / base.0).collect();
+    let more: Vec<f64> = pairs
+        .iter()
         .filter(|((_, steps), (_, base_steps))| *steps > 0.0 && steps == base_steps)
         .map(|(own, base)| (own.0 - base.0) / own.1)
         .collect();
     Cost { factor: Estimate::from_values(&factors), more_per_step_s: Estimate::from_values(&more) }
 }
 
-/// Seconds with their sign.
-fn difference(seconds: f64) -> String {
-    let sign = if seconds < 0.0 { "-" } else { "" };
-    format!("{sign}{}", units::seconds(seconds.abs()))
+/// Seconds that a step takes longer, where that is more than noise: a log cannot make it shorter.
+fn more(seconds: Option<Estimate>) -> String {
+    let is_noise =
+        |estimate: Estimate| estimate.median.min(estimate.interval.map_or(f64::MAX, |[low, _]| low)) <= 0.0;
+    match seconds {
+        Some(estimate) if is_noise(estimate) => "within noise".to_owned(),
+        estimate => word(estimate, units::seconds),
+    }
 }

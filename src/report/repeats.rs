@@ -1,11 +1,12 @@
 //! The table of configurations: repeats taken together, with medians and intervals.
 
 use super::{
-    configurations::{Configuration, REPEAT},
+    configurations::Configuration,
     differences::{self, Leaves},
     grid::{self, Column, Columns, EPOCH_MEAN, LAST_STEP},
     grouping::distinct,
-    run::Run,
+    machines::times_are_comparable,
+    run::{REPEAT, Run},
     speeds::{self, Speed},
     statistics::{Estimate, coverage},
 };
@@ -61,19 +62,21 @@ impl Repeats {
         times.numbers(&title, |c| interval(c.estimate(runs, "train_s"), units::seconds));
         times.numbers(rate, |c| word(c.estimate(runs, "steps_per_s"), units::rate));
         times.numbers(&title, |c| interval(c.estimate(runs, "steps_per_s"), units::rate));
-        times.extend([ratio_column(runs, configurations)]);
-        let mut loss = |title: &str, unit: fn(f64) -> String, estimate: &dyn Fn(&Configuration) -> _| {
-            losses.numbers(title, |c| word(estimate(c), unit));
-            losses.numbers(title, |c| interval(varying(estimate(c)), unit));
-        };
-        for (title, means) in [(LAST_STEP, false), (EPOCH_MEAN, true)] {
-            loss(title, units::number, &|c| {
-                let loss = c.estimate(runs, "final_train_loss");
-                loss.filter(|_| c.first(runs).has_epoch_means() == means)
-            });
-        }
-        loss("validation loss", units::number, &|c| c.estimate(runs, "final_validation_loss"));
-        loss("validation accuracy", units::percent, &|c| c.estimate(runs, "final_validation_accuracy"));
+        times.extend([ratio_column(runs, configurations, &kinds)]);
+        let mut loss =
+            |title: &str, unit: fn(f64) -> String, column: &str, is_known: &dyn Fn(&Run) -> bool| {
+                let estimate =
+                    |c: &Configuration| c.estimate_loss(runs, column).filter(|_| is_known(c.first(runs)));
+                let varying = |c: &Configuration| varying(estimate(c));
+                let counts =
+                    configurations.iter().filter_map(|c| Some(varying(c)?.count)).collect::<Vec<_>>();
+                losses.numbers(title, |c| word(estimate(c), unit));
+                losses.numbers(&interval_title(counts.into_iter()), |c| interval(varying(c), unit));
+            };
+        loss(LAST_STEP, units::number, "final_train_loss", &|run| !run.has_epoch_means());
+        loss(EPOCH_MEAN, units::number, "final_train_loss", &Run::has_epoch_means);
+        loss("validation loss", units::number, "final_validation_loss", &|_| true);
+        loss("validation accuracy", units::percent, "final_validation_accuracy", &|_| true);
         Self { times: times.known(), losses: losses.known(), keys: keys.len() }
     }
 
@@ -87,16 +90,30 @@ impl Repeats {
     }
 }
 
-/// Median speeds over that of the first configuration of the same work.
-fn ratio_column(runs: &[Run], configurations: &[Configuration]) -> Column {
-    let speeds = configurations.iter().map(|c| {
-        let means_something = c.places.iter().all(|&place| speeds::is_timed(&runs[place]));
-        let work = speeds::work(c.first(runs)).filter(|_| means_something)?;
-        let rate = c.estimate(runs, "samples_per_s").or_else(|| c.estimate(runs, "steps_per_s"))?.median;
-        (rate > 0.0).then_some(Speed { work, rate })
-    });
-    let ratios = speeds::ratios(&speeds.collect::<Vec<_>>());
-    speeds::column(&ratios, |place| configurations[place].name())
+/// Median speeds over that of the first configuration of the same work. Where both ran in turns, ratios are taken within
+/// each, as the speed-up of devices and the cost of a policy are.
+fn ratio_column(runs: &[Run], configurations: &[Configuration], kinds: &[&str]) -> Column {
+    let speeds: Vec<Option<Speed<'_>>> = configurations.iter().map(|c| speed(runs, c)).collect();
+    let alike = |base: usize, own: usize| {
+        let [base, own] = [base, own].map(|place| configurations[place].first(runs));
+        times_are_comparable(base, own)
+    };
+    let mut ratios = speeds::ratios(&speeds, alike);
+    for (own, ratio) in configurations.iter().zip(&mut ratios) {
+        let Some(ratio) = ratio else { continue };
+        let within =
+            own.within_turns(&configurations[ratio.base], runs, |run| speeds::speed(run).map(|s| s.rate));
+        let within = Estimate::from_values(&within.iter().map(|(own, base)| own / base).collect::<Vec<_>>());
+        ratio.times = within.map_or(ratio.times, |within| within.median);
+    }
+    speeds::column(&ratios, kinds, |place| configurations[place].name())
+}
+
+fn speed<'a>(runs: &'a [Run], c: &Configuration) -> Option<Speed<'a>> {
+    let means_something = c.places.iter().all(|&place| speeds::is_timed(&runs[place]));
+    let work = speeds::work(c.first(runs)).filter(|_| means_something)?;
+    let rate = c.estimate(runs, "samples_per_s").or_else(|| c.estimate(runs, "steps_per_s"))?.median;
+    (rate > 0.0).then_some(Speed { work, rate })
 }
 
 /// Repeats of one seed end in the same loss, which needs no interval.
@@ -114,7 +131,7 @@ fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
     let specs: Vec<(usize, &Leaves)> =
         firsts.iter().enumerate().filter_map(|(place, run)| Some((place, run.spec.as_ref()?))).collect();
     let found = differences::differences(&specs);
-    let tells = |key: &str| !["description", "seed", REPEAT].contains(&key) && !key.starts_with("devices.");
+    let tells = |key: &str| !["description", REPEAT].contains(&key) && !key.starts_with("devices.");
     let mut keys: Vec<&str> = found.iter().map(|found| found.key.as_str()).filter(|key| tells(key)).collect();
     if keys.len() > MOST_KEYS {
         keys.retain(|key| ["kind", "name"].contains(key));

@@ -39,6 +39,9 @@ pub(super) struct Run {
     pub(super) torn: bool,
 }
 
+/// The axis that numbers a sweep's repeats.
+pub(super) const REPEAT: &str = "repeat";
+
 /// Status of a run without a summary: still running, or killed.
 pub(super) const UNFINISHED: &str = "unfinished";
 
@@ -47,6 +50,11 @@ pub(super) const SAME_AS: &str = "same_as";
 
 /// Status of a run whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";
+
+/// How a run ended: the status in its summary, or `unfinished`.
+pub fn run_status(folder: &Path) -> String {
+    Run::read_or_report(folder, &mut None).status
+}
 
 impl Run {
     /// Reads a run folder; an unreadable one becomes a damaged row, and the first error is kept in `fault`.
@@ -135,6 +143,17 @@ impl Run {
         self.environment.as_ref()?.get(key)?.parse().ok()
     }
 
+    /// The digest of its data; older versions wrote none.
+    pub(super) fn digest(&self) -> Option<&str> {
+        self.figure("data_digest")
+            .or_else(|| self.environment.as_ref()?.get("data.digest").map(String::as_str))
+    }
+
+    /// Whether its rows are drawn anew for each seed.
+    pub(super) fn draws_rows(&self) -> bool {
+        self.spec.iter().flatten().any(|(key, _)| key.starts_with("data.synthetic_regression."))
+    }
+
     /// The devices that trained: `gpu:0 gpu:1`.
     pub(super) fn devices(&self) -> String {
         self.figure("devices_used").unwrap_or_default().replace(';', " ")
@@ -152,6 +171,16 @@ impl Run {
     /// Whether its training losses are means of epochs.
     pub(super) fn has_epoch_means(&self) -> bool {
         self.axis("logging.policy") == Some("per_epoch")
+    }
+
+    /// Whether its best value is an accuracy, of which more is better.
+    pub(super) fn monitors_accuracy(&self) -> bool {
+        self.axis("trainer.monitor") == Some("validation.accuracy")
+    }
+
+    /// Which repeat of a sweep it is.
+    pub(super) fn repeat(&self) -> Option<&str> {
+        self.axes.iter().find(|(axis, _)| axis == REPEAT).map(|(_, value)| value.as_str())
     }
 
     /// The value of an axis, from the sweep or else from the spec.

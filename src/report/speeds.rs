@@ -1,7 +1,11 @@
 //! Compares speeds: only among runs that do the same work, on devices whose times mean something. Training is compared by
 //! rows per second, so that batches may differ; experiments of the lab by what they do per second.
 
-use super::{grid::Column, run::Run};
+use super::{
+    differences::file_name,
+    grid::{self, Column},
+    run::Run,
+};
 use crate::units;
 
 /// What something works on, and how fast.
@@ -18,26 +22,38 @@ pub(super) struct Ratio {
     pub times: f64,
 }
 
-/// The ratio of each speed that is known. One that stands alone has none.
-pub(super) fn ratios(speeds: &[Option<Speed<'_>>]) -> Vec<Option<Ratio>> {
-    let ratio = |own: &Speed<'_>| {
-        let same = |other: &Option<Speed<'_>>| other.as_ref().is_some_and(|other| other.work == own.work);
-        let base = speeds.iter().position(same)?;
-        let is_alone = speeds.iter().filter(|other| same(other)).count() < 2;
-        let rate = speeds.get(base)?.as_ref()?.rate;
-        (!is_alone).then_some(Ratio { base, times: own.rate / rate })
+/// The ratio of each speed that is known to that of the first with like work whose times mean as much, as `are_alike` says
+/// of two places. One that stands alone has none.
+pub(super) fn ratios(
+    speeds: &[Option<Speed<'_>>],
+    are_alike: impl Fn(usize, usize) -> bool,
+) -> Vec<Option<Ratio>> {
+    let ratio = |place: usize| {
+        let own = speeds[place].as_ref()?;
+        let like = |other: &usize| {
+            speeds[*other].as_ref().is_some_and(|speed| speed.work == own.work) && are_alike(*other, place)
+        };
+        let base = (0..speeds.len()).find(like)?;
+        let is_alone = (0..speeds.len()).filter(like).count() < 2;
+        let times = own.rate / speeds[base].as_ref()?.rate;
+        (!is_alone).then_some(Ratio { base, times })
     };
-    speeds.iter().map(|own| own.as_ref().and_then(ratio)).collect()
+    (0..speeds.len()).map(ratio).collect()
 }
 
-/// A column of ratios that names what they are taken to: in the title, or in each cell where that is not the same.
-pub(super) fn column(ratios: &[Option<Ratio>], name: impl Fn(usize) -> String) -> Column {
+/// A column of ratios that names what they are of and what they are taken to: in the title, or in each cell where that is
+/// not the same.
+pub(super) fn column(ratios: &[Option<Ratio>], kinds: &[&str], name: impl Fn(usize) -> String) -> Column {
     let mut bases: Vec<usize> = ratios.iter().flatten().map(|ratio| ratio.base).collect();
     bases.sort_unstable();
     bases.dedup();
+    let rate = match kinds {
+        [] | ["train"] => "rows/s",
+        kinds => grid::done(kinds)[2],
+    };
     let title = match bases[..] {
-        [base] => format!("speed vs {}", name(base)),
-        _ => "speed vs others".to_owned(),
+        [base] => format!("{rate} vs {}", name(base)),
+        _ => format!("{rate} vs others"),
     };
     let cell = |ratio: &Option<Ratio>| match ratio {
         None => String::new(),
@@ -49,7 +65,12 @@ pub(super) fn column(ratios: &[Option<Ratio>], name: impl Fn(usize) -> String) -
 
 /// `1.82x`; of very small and large ones four digits.
 pub(super) fn times(ratio: f64) -> String {
-    if (0.1..1000.0).contains(&ratio) { format!("{ratio:.2}x") } else { format!("{}x", units::number(ratio)) }
+    format!("{}x", factor(ratio))
+}
+
+/// `1.82`; never `0.00`.
+pub(super) fn factor(ratio: f64) -> String {
+    if (0.1..1000.0).contains(&ratio) { format!("{ratio:.2}") } else { units::number(ratio) }
 }
 
 /// What a run works on, and how fast; `None` where that says nothing. Virtual devices share one processor, so that their
@@ -101,5 +122,5 @@ pub(super) fn work(run: &Run) -> Option<WorkSize<'_>> {
     let devices = run.figure("devices_used").filter(|_| kind != "train");
     let devices = devices.map(|names| (names.split(';').count(), names.split(';').all(|name| name == "cpu")));
     let devices = devices.map(|(count, on_host)| (count, on_host && kind == "transfer"));
-    Some(WorkSize { keys: leaves.map(|(key, value)| (key.as_str(), value.as_str())).collect(), devices })
+    Some(WorkSize { keys: leaves.map(|(key, value)| (key.as_str(), file_name(value))).collect(), devices })
 }

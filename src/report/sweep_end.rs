@@ -3,8 +3,9 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError, columns, comparability::is_debug, comparison::Comparison, configurations::has_repeats, grid,
-    grouping::grouped, lab::Findings, noise, policies, repeats::Repeats, run::Run, sweep, verdict,
+    ReportError, best::best_trial, columns, comparability::is_debug, comparison::Comparison,
+    configurations::has_repeats, grid, grouping::grouped, lab::Findings, noise, policies, repeats::Repeats,
+    run::Run, sweep, verdict,
 };
 use crate::{
     record::{VIRTUAL, of_build},
@@ -27,11 +28,14 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     } else {
         // Numbered as the trials' folders are, from 0.
         let mut columns = columns::columns(&comparison, "trial", 0);
-        columns.retain(|column| !matches!(column.title.as_str(), "h2d" | "d2h" | "logging"));
+        columns.retain(|column| !matches!(column.title.as_str(), "h2d" | "d2h" | "logging" | "best"));
         // A trial's axes identify it better than its number.
         grid::table(&columns, 1 + comparison.axes.len(), width)
     };
     let mut text = format!("{}\n\n{table}\n", headline(folder, runs));
+    if let Some(best) = best_trial(runs, configurations, &comparison.tasks) {
+        let _ = writeln!(text, "  {best}"); // a String takes every write
+    }
     if let Some(costs) = policies::costs(runs, configurations) {
         let _ = writeln!(text, "{}\n\n{}", costs.title, costs.table(width)); // a String takes every write
     }

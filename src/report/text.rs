@@ -84,6 +84,7 @@ fn curve_words(curve: Option<&CurveDifference>) -> String {
         Some(CurveDifference::MeansAndSteps) => {
             "not compared: one has the loss of every step, the other the mean of every epoch".to_owned()
         }
+        Some(CurveDifference::OtherTask) => "not compared: it learns another task".to_owned(),
         Some(CurveDifference::Same { common }) => {
             format!("the same bits over {} in common", units::counted(*common, "step"))
         }

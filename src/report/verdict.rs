@@ -3,15 +3,13 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError,
-    configurations::REPEAT,
-    csv_file,
+    ReportError, csv_file,
     grid::{self, Column, Columns},
     grouping::grouped,
     repeats,
-    run::Run,
+    run::{REPEAT, Run},
     scaling::{Kind, Point, break_even, serial_fraction, speed_up},
-    speeds::times,
+    speeds::{factor, times},
     statistics::{Estimate, coverage},
 };
 use crate::units;
@@ -198,7 +196,9 @@ fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {
 /// `0.65 to 0.74`; nothing where there is one run only, or the others are compared with this point.
 fn interval(speed_up: Estimate) -> String {
     match speed_up.interval {
-        Some([low, high]) if low < high || speed_up.median != 1.0 => format!("{low:.2} to {high:.2}"),
+        Some([low, high]) if low < high || speed_up.median != 1.0 => {
+            format!("{} to {}", factor(low), factor(high))
+        }
         _ => String::new(),
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
-const LAYERS: [&str; 17] = [
+const LAYERS: [&str; 18] = [
     "units",
     "host",
     "random",
@@ -24,6 +24,7 @@ const LAYERS: [&str; 17] = [
     "record",
     "run",
     "report",
+    "predict",
     "cli",
 ];
 

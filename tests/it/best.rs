@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Training on few rows of much noise, by steps that are too large: the validation loss goes up and down.
-const SPEC: &str = r#"
+pub const SPEC: &str = r#"
 [data]
 batch_size = 4
 [data.synthetic_regression]

@@ -56,16 +56,16 @@ fn medians_intervals_and_the_cost_of_a_policy() {
     insta::assert_snapshot!(end(&DRIFTING, 0.0), @r"
     costs: 21 trials, 21 finished
 
-     logging.policy  runs  train time  98.4 % interval  steps/s     98.4 % interval  speed vs immediate
-          immediate     7     2.60 ms  2.00 to 3.20 ms  384.6 k    312.5 to 500.0 k               1.00x
-           buffered     7     1.43 ms  1.10 to 1.76 ms  699.3 k    568.2 to 909.1 k               1.82x
-                off     7     1.30 ms  1.00 to 1.60 ms  769.2 k  625.0 k to 1.000 M               2.00x
+     logging.policy  runs  train time  98.4 % interval  steps/s     98.4 % interval  rows/s vs immediate
+          immediate     7     2.60 ms  2.00 to 3.20 ms  384.6 k    312.5 to 500.0 k                1.00x
+           buffered     7     1.43 ms  1.10 to 1.76 ms  699.3 k    568.2 to 909.1 k                1.82x
+                off     7     1.30 ms  1.00 to 1.60 ms  769.2 k  625.0 k to 1.000 M                2.00x
 
     what a logging policy costs, compared with `off`
 
-     logging.policy  train time  98.4 % interval  logging  factor  98.4 % interval  more per step
-          immediate     2.60 ms  2.00 to 3.20 ms   25.0 %   2.00x   2.00x to 2.00x        1.30 µs
-           buffered     1.43 ms  1.10 to 1.76 ms   25.0 %   1.10x   1.10x to 1.10x        0.13 µs
+     logging.policy  train time  98.4 % interval  logging  train time vs off  98.4 % interval  more per step
+          immediate     2.60 ms  2.00 to 3.20 ms   25.0 %              2.00x   2.00x to 2.00x        1.30 µs
+           buffered     1.43 ms  1.10 to 1.76 ms   25.0 %              1.10x   1.10x to 1.10x        0.13 µs
                 off     1.30 ms  1.00 to 1.60 ms    0.0 %
 
       noise: in 3 of 3 configurations the interval of the train time spans more than 5.00 % of the median, 46.2 % at most (at logging.policy=off)

@@ -25,6 +25,12 @@ pub enum Command {
     Devices(DevicesOptions),
     /// Put runs, sweeps or globs side by side
     Compare(CompareOptions),
+    /// Draw the curves of runs
+    Plot(PlotOptions),
+    /// Apply a run's model to new rows; print a prediction for each
+    Predict(PredictOptions),
+    /// Apply a run's model to labelled rows; print its metrics
+    Evaluate(EvaluateOptions),
     /// Print the JSON Schema of the spec, for editors
     Schema,
     /// Write a commented starter spec
@@ -116,6 +122,63 @@ pub struct CompareOptions {
     /// Say only whether the runs can be compared
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+#[derive(Args)]
+pub struct PlotOptions {
+    /// Run folders, sweep folders, or globs of them
+    #[arg(value_name = "RUN", required = true, value_hint = clap::ValueHint::DirPath)]
+    pub paths: Vec<String>,
+    /// A column of `metrics.csv`, of one split where it is named: `validation.loss`
+    #[arg(long, value_name = "METRIC", default_value = "loss")]
+    pub metric: String,
+    /// A linear axis [default: logarithmic where values span a factor of 50]
+    #[arg(long)]
+    pub linear: bool,
+    /// Columns of text [default: the terminal's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=400))]
+    pub width: Option<u16>,
+    /// Lines of the curves
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(4..=200))]
+    pub height: u16,
+}
+
+#[derive(Args)]
+pub struct ModelOptions {
+    /// The run's folder, or a folder or glob that holds one run
+    #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+    pub run: String,
+    /// The rows: a CSV file with the columns of the training file, gzipped or not; `-` reads it from standard input. For a
+    /// model trained on arrays, an npy or IDX file
+    #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
+    pub data: PathBuf,
+    /// Use the last weights, not those of the best validation
+    #[arg(long)]
+    pub last: bool,
+}
+
+#[derive(Args)]
+pub struct PredictOptions {
+    #[command(flatten)]
+    pub model: ModelOptions,
+    /// Write to FILE, which is replaced once all is written [default: standard output]
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct EvaluateOptions {
+    #[command(flatten)]
+    pub model: ModelOptions,
+    /// The labels of arrays
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub labels: Option<PathBuf>,
+    /// Write the confusion matrix to FILE as CSV, a line for each actual class
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub confusion: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

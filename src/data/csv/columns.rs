@@ -1,8 +1,14 @@
 //! The purpose of each column, from the names in the spec and in the file.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+};
 
-use super::text::{MOST, Text, unclosed};
+use super::{
+    stored::{ColumnKind, StoredColumn},
+    text::{MAX_PROBLEMS, Text, unclosed},
+};
 use crate::{
     data::file,
     spec::{Csv, Problem},
@@ -13,9 +19,12 @@ use crate::{
 pub(super) struct Columns {
     /// All names of the file, in its order.
     pub(super) names: Vec<String>,
-    pub(super) target: usize,
+    /// `None` where rows are only predicted.
+    pub(super) target: Option<usize>,
     pub(super) numeric: Vec<usize>,
     pub(super) categorical: Vec<usize>,
+    /// Whether the rows are for a trained model, so that a change of the spec is no way out.
+    pub(super) is_trained: bool,
 }
 
 impl Columns {
@@ -45,35 +54,68 @@ impl Columns {
         };
         search.check_named(&numeric);
         let mut problems = search.problems;
-        problems.truncate(MOST);
+        problems.truncate(MAX_PROBLEMS);
         if problems.is_empty() && numeric.is_empty() && categorical.is_empty() {
             let message = format!("`{}` has no feature column beside the target", file_name(text));
             problems.push(Problem::at_key("data.csv.target", message).hint(separator_hint(text, &names)));
         }
         match target {
-            Some(target) if problems.is_empty() => Ok(Self { names, target, numeric, categorical }),
+            Some(_) if problems.is_empty() => {
+                Ok(Self { names, target, numeric, categorical, is_trained: false })
+            }
             _ => Err(problems),
         }
     }
 
-    /// Finds the columns in the validation file, in any order.
-    pub(super) fn in_validation(&self, spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
+    /// The columns that a model was trained on.
+    pub(super) fn from_stored(features: &[StoredColumn], target: Option<&str>) -> Self {
+        let of_kind = |kind| (0..features.len()).filter(|&column| features[column].kind == kind).collect();
+        let names = features.iter().map(|feature| feature.name.as_str()).chain(target);
+        Self {
+            names: names.map(str::to_owned).collect(),
+            target: target.map(|_| features.len()),
+            numeric: of_kind(ColumnKind::Numeric),
+            categorical: of_kind(ColumnKind::Categorical),
+            is_trained: true,
+        }
+    }
+
+    /// Finds the columns in another file, in any order.
+    pub(super) fn in_other(&self, spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
         let names = names(spec, text)?;
         let places = places(&names);
         let mut problems = Vec::new();
         let mut find = |column: usize| {
             let name = &self.names[column];
             let found = places.get(name.as_str()).map(|places| places[0]);
-            if found.is_none() && problems.len() < MOST {
+            if found.is_none() && problems.len() < MAX_PROBLEMS {
                 let message = format!("no column `{name}`, which the training file has");
                 problems.push(file::problem(&text.path, message).hint(name_hint(name, &names)));
             }
             found.unwrap_or_default()
         };
-        let target = find(self.target);
-        let numeric = self.numeric.iter().map(|&column| find(column)).collect();
-        let categorical = self.categorical.iter().map(|&column| find(column)).collect();
-        if problems.is_empty() { Ok(Self { names, target, numeric, categorical }) } else { Err(problems) }
+        let target = self.target.map(&mut find);
+        let numeric: Vec<_> = self.numeric.iter().map(|&column| find(column)).collect();
+        let categorical: Vec<_> = self.categorical.iter().map(|&column| find(column)).collect();
+        if self.is_trained {
+            let used = target.iter().chain(&numeric).chain(&categorical);
+            let twice =
+                used.filter_map(|&column| Some((column, *places.get(names[column].as_str())?.get(1)?)));
+            problems.extend(
+                twice.take(MAX_PROBLEMS).map(|(first, again)| named_twice(text, &names, first, again)),
+            );
+        }
+        match problems.is_empty() {
+            true => Ok(Self { names, target, numeric, categorical, is_trained: self.is_trained }),
+            false => Err(problems),
+        }
+    }
+
+    /// Names of the columns without a purpose, except `known`.
+    pub(super) fn unused(&self, known: &[&str]) -> Vec<String> {
+        let used: HashSet<usize> = self.used().collect();
+        let unused = (0..self.names.len()).filter(|column| !used.contains(column));
+        unused.filter(|&column| !known.contains(&self.names[column].as_str())).map(|c| self.name(c)).collect()
     }
 
     /// A column's name for a message.
@@ -83,27 +125,29 @@ impl Columns {
 
     /// A column in a sentence.
     pub(super) fn described(&self, column: usize) -> String {
-        let target = if column == self.target { "the target " } else { "" };
+        let target = if Some(column) == self.target { "the target " } else { "" };
         format!("{target}column `{}`", self.name(column))
     }
 
     /// All columns that are read.
     pub(super) fn used(&self) -> impl Iterator<Item = usize> + '_ {
-        self.numeric.iter().chain(&self.categorical).copied().chain([self.target])
+        self.numeric.iter().chain(&self.categorical).copied().chain(self.target)
     }
 }
 
 /// Names from the header, or indices from 0.
 fn names(spec: &Csv, text: &Text) -> Result<Vec<String>, Problem> {
-    let first = text.first_record().ok_or_else(|| {
-        let expected = if spec.header { "a line of column names" } else { "rows" };
-        file::problem(&text.path, format!("an empty file: expected {expected}"))
-    })?;
+    let first = text.first_record().ok_or_else(|| empty(spec, &text.path))?;
     // The file would hold only the header.
     if let Some(place) = text.unclosed_quote(0) {
         return Err(unclosed(place));
     }
     Ok(if spec.header { first } else { (0..first.len()).map(|column| column.to_string()).collect() })
+}
+
+pub(super) fn empty(spec: &Csv, path: &Path) -> Problem {
+    let expected = if spec.header { "a line of column names" } else { "rows" };
+    file::problem(path, format!("an empty file: expected {expected}"))
 }
 
 /// The positions of each name in order; at least one.
@@ -128,7 +172,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn find(&mut self, name: &str, key: String) -> Option<usize> {
         let Some(places) = self.places.get(name) else {
-            if self.problems.len() >= MOST {
+            if self.problems.len() >= MAX_PROBLEMS {
                 return None;
             }
             let message = format!("no column `{name}` in `{}`", file_name(self.text));
@@ -158,17 +202,10 @@ impl Search<'_> {
         let twice = self.names.iter().enumerate().filter_map(|(column, name)| {
             let earlier = self.places[name.as_str()][0];
             (earlier < column && !name.is_empty() && !ignore.contains(name.as_str()))
-                .then_some((earlier, column, name))
+                .then_some((earlier, column))
         });
-        for (earlier, column, name) in twice.take(MOST) {
-            let message = format!(
-                "columns {} and {} are both named `{}`",
-                earlier + 1,
-                column + 1,
-                file::printable(name)
-            );
-            let problem = Problem::new(self.text.cell(0, column), message);
-            self.problems.push(problem.hint("rename one of them"));
+        for (earlier, column) in twice.take(MAX_PROBLEMS) {
+            self.problems.push(named_twice(self.text, self.names, earlier, column));
         }
     }
 
@@ -180,6 +217,12 @@ impl Search<'_> {
             self.problems.push(problem.hint("name it, or leave it out with `data.csv.ignore = [\"\"]`"));
         }
     }
+}
+
+fn named_twice(text: &Text, names: &[String], earlier: usize, column: usize) -> Problem {
+    let name = file::printable(&names[column]);
+    let message = format!("columns {} and {} are both named `{name}`", earlier + 1, column + 1);
+    Problem::new(text.cell(0, column), message).hint("rename one of them")
 }
 
 fn file_name(text: &Text) -> String {

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use super::{
     columns::Columns,
-    text::{MOST, Text},
+    text::{MAX_PROBLEMS, Text},
 };
 use crate::{
     data::{file, labels},
     spec::Problem,
 };
+
+/// The way out of a missing cell in a row for a trained model.
+const MISSING_HINT: &str =
+    "fill it in, or leave its row out; a model trained with `data.csv.missing = \"mean\"` fills such cells";
 
 /// What is wrong with a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,8 +112,9 @@ impl<'a> Faults<'a> {
             unclosed.map(|place| -> Found<'_> { (last, 0, Box::new(move || super::text::unclosed(place))) }),
         );
         found.sort_by_key(|(record, column, _)| (*record, *column));
-        let is_cut = found.len() > MOST;
-        let mut problems: Vec<Problem> = found.into_iter().take(MOST).map(|(.., make)| make()).collect();
+        let is_cut = found.len() > MAX_PROBLEMS;
+        let mut problems: Vec<Problem> =
+            found.into_iter().take(MAX_PROBLEMS).map(|(.., make)| make()).collect();
         if is_cut {
             let message = format!("{total} cells and lines are wrong; these were the first");
             problems.push(file::problem(&self.text.path, message));
@@ -120,10 +125,14 @@ impl<'a> Faults<'a> {
     fn cell_problem(&self, column: usize, kind: Kind, sighting: &Sighting, is_text: bool) -> Problem {
         let Sighting { record, found } = sighting;
         let name = self.columns.name(column);
-        let is_target = column == self.columns.target;
+        let is_target = Some(column) == self.columns.target;
+        let is_trained = self.columns.is_trained;
         let whose = self.columns.described(column);
         let at = |message: String| Problem::new(self.text.cell(*record, column), message);
         match kind {
+            Kind::Missing if is_trained && is_target => at(format!("missing cell in {whose}"))
+                .hint("`evaluate` compares with the target: leave such rows out"),
+            Kind::Missing if is_trained => at(format!("missing cell in {whose}")).hint(MISSING_HINT),
             Kind::Missing if is_target => at(format!("missing cell in {whose}"))
                 .hint("`data.csv.missing = \"drop\"` leaves such rows out; a target is never filled"),
             Kind::Missing => at(format!("missing cell in {whose}"))
@@ -134,6 +143,8 @@ impl<'a> Faults<'a> {
                 let out = format!("add `{name}` to `data.csv.categorical` (one-hot) or to `data.csv.ignore`");
                 let hint = if found.replacen(',', ".", 1).parse::<f64>().is_ok() {
                     "write decimals with a point, thousands without a mark".into()
+                } else if is_trained {
+                    "the model was trained on numbers here: correct the cell".into()
                 } else if is_target {
                     "for classes use `loss = \"cross_entropy\"`".into()
                 } else if is_text {
@@ -164,8 +175,9 @@ impl<'a> Faults<'a> {
 
 /// A target that is a number, but no class.
 pub(super) fn no_class(text: &Text, columns: &Columns, record: usize, found: &str) -> Problem {
-    let name = columns.name(columns.target);
-    let message = format!("`{}` in the target column `{name}` is no class", file::printable(found));
-    Problem::new(text.cell(record, columns.target), message)
+    let target = columns.target.unwrap_or_default();
+    let whose = columns.described(target);
+    let message = format!("`{}` in {whose} is not a class", file::printable(found));
+    Problem::new(text.cell(record, target), message)
         .hint(format!("classes are integers or words; {}", labels::NUMBERS_HINT))
 }

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
-
 use super::{
     columns::Columns,
+    stored::{ColumnKind, StoredColumn, StoredScale},
     table::{Table, Words},
-    text::MOST,
+    text::MAX_PROBLEMS,
 };
 use crate::{
     data::{file, memory, raw, split::Split},
-    spec::{Csv, Problem},
+    spec::{Csv, Missing, Problem},
 };
 
 /// A column with more categories is an identifier, and would need memory quadratic in the rows.
@@ -44,9 +43,19 @@ impl Scale {
         ((value - self.mean) / self.std) as f32
     }
 
+    /// The value before scaling.
+    #[inline]
+    pub(super) fn original(&self, value: f64) -> f64 {
+        if self.identity { value } else { value * self.std + self.mean }
+    }
+
     /// Mean and deviation, where anything is done.
-    pub(super) fn preprocessing(&self) -> Option<(f64, f64)> {
-        (!self.identity).then_some((self.mean, self.std))
+    pub(super) fn stored(&self) -> Option<StoredScale> {
+        (!self.identity).then_some(StoredScale { mean: self.mean, std: self.std })
+    }
+
+    pub(super) fn from_stored(stored: Option<StoredScale>) -> Self {
+        stored.map_or_else(Self::identity, |StoredScale { mean, std }| Self { mean, std, identity: false })
     }
 }
 
@@ -121,7 +130,7 @@ impl FeatureFit {
             let sorted: BTreeSet<&str> = words.distinct.iter().map(|word| word.text.as_str()).collect();
             fitted.categorical.push(Categorical {
                 categories: sorted.into_iter().map(str::to_owned).collect(),
-                missing: words.codes.contains(&Words::MISSING),
+                missing: words.missing.is_some(),
             });
         }
         if problems.is_empty() { Ok(fitted) } else { Err(problems) }
@@ -170,37 +179,61 @@ impl FeatureFit {
                 Ok(places) => all.push(places),
                 Err(unknown) => problems.extend(unknown),
             }
-            if words.codes.contains(&Words::MISSING) && !fit.missing {
+            if let Some(record) = words.missing.filter(|_| !fit.missing) {
                 let name = columns.name(column);
-                let message = format!("column `{name}` has missing cells, and none in the training file");
-                let problem = file::problem(&text.path, message);
-                problems.push(problem.hint("`data.csv.missing = \"drop\"` leaves their rows out"));
+                let message = format!("missing cell in column `{name}`, which has none in the training file");
+                let hint = match columns.is_trained {
+                    true => "fill it in, or leave its row out",
+                    false => "`data.csv.missing = \"drop\"` leaves such rows out",
+                };
+                problems.push(Problem::new(text.cell(record, column), message).hint(hint));
             }
         }
-        problems.truncate(MOST);
+        problems.truncate(MAX_PROBLEMS);
         if problems.is_empty() { Ok(all) } else { Err(problems) }
     }
 
-    /// What the run folder keeps: one entry per column of the file.
-    pub(super) fn preprocessing(&self, columns: &Columns) -> Value {
+    /// What the model's file keeps: one entry per column.
+    pub(super) fn stored(&self, spec: &Csv, columns: &Columns) -> Vec<StoredColumn> {
         let numeric = self.numeric.iter().zip(&columns.numeric).map(|(fit, &column)| {
-            let mut entry = json!({ "name": columns.names[column], "kind": "numeric" });
-            if fit.filled > 0 {
-                entry["fill"] = json!(fit.fill);
+            let scale = fit.scale.stored();
+            // Where nothing was filled, the value is the mean of the scale.
+            let is_kept = fit.filled > 0 || (spec.missing == Missing::Mean && scale.is_none());
+            StoredColumn {
+                name: columns.names[column].clone(),
+                kind: ColumnKind::Numeric,
+                fill: is_kept.then_some(fit.fill),
+                scale,
+                categories: None,
             }
-            if let Some((mean, std)) = fit.scale.preprocessing() {
-                entry["mean"] = json!(mean);
-                entry["std"] = json!(std);
-            }
-            entry
         });
         let categorical = self.categorical.iter().zip(&columns.categorical).map(|(fit, &column)| {
-            let missing = fit.missing.then_some(Value::Null);
-            let categories: Vec<Value> =
-                fit.categories.iter().map(|name| json!(name)).chain(missing).collect();
-            json!({ "name": columns.names[column], "kind": "categorical", "categories": categories })
+            let missing = fit.missing.then_some(None);
+            StoredColumn {
+                name: columns.names[column].clone(),
+                kind: ColumnKind::Categorical,
+                fill: None,
+                scale: None,
+                categories: Some(fit.categories.iter().cloned().map(Some).chain(missing).collect()),
+            }
         });
         numeric.chain(categorical).collect()
+    }
+
+    pub(super) fn from_stored(stored: &[StoredColumn]) -> Self {
+        let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
+        for column in stored {
+            if column.kind == ColumnKind::Numeric {
+                let mean = column.scale.map_or(0.0, |scale| scale.mean);
+                let (fill, scale) = (column.fill.unwrap_or(mean), Scale::from_stored(column.scale));
+                fitted.numeric.push(Numeric { fill, filled: 0, scale });
+                continue;
+            }
+            let all = column.categories.as_deref().unwrap_or_default();
+            let categories: Vec<String> = all.iter().flatten().cloned().collect();
+            fitted.categorical.push(Categorical { missing: categories.len() < all.len(), categories });
+        }
+        fitted
     }
 
     /// Sentences for the log.
@@ -244,7 +277,7 @@ mod tests {
     fn standardizes_as_scikit_learn() {
         // StandardScaler().fit([[1], [2], [4], [9]]): mean_ 4, scale_ 3.082207001484488.
         let scale = Scale::standard([1.0, 2.0, 4.0, 9.0].into_iter());
-        assert_eq!(scale.preprocessing(), Some((4.0, 3.082_207_001_484_488)));
+        assert_eq!(scale.stored(), Some(StoredScale { mean: 4.0, std: 3.082_207_001_484_488 }));
         assert_eq!(scale.apply(4.0), 0.0);
         assert_eq!(scale.apply(9.0), 1.622_214_2);
     }
@@ -252,7 +285,7 @@ mod tests {
     #[test]
     fn equal_values_become_zero() {
         let scale = Scale::standard(std::iter::repeat_n(0.1, 1000));
-        assert_eq!(scale.preprocessing(), Some((0.1, 1.0)));
+        assert_eq!(scale.stored(), Some(StoredScale { mean: 0.1, std: 1.0 }));
         assert_eq!(scale.apply(0.1), 0.0);
         assert_eq!(mean([f64::NAN; 3].into_iter()), None);
         assert_eq!(mean([f64::NAN, 2.0, 4.0].into_iter()), Some(3.0));

@@ -1,24 +1,28 @@
 //! `csv`: a table of text, one row per line, gzipped or not.
 //!
-//! - Cells are trimmed. A cell is *missing* where it is empty or `NA`, `NaN` or `null` in any case.
+//! - Cells are trimmed. A cell is *missing* if it is empty, or `NA`, `n/a`, `NaN` or `null` in any case.
 //! - Numeric features come first, in the order of the spec or the file; then each categorical column, one-hot. Only numeric
 //!   features are standardized.
 //! - A missing target is an error, or its row is dropped; it is never filled.
-//! - Classes are whole numbers 0 to k - 1, all of which occur, or words, sorted.
+//! - Classes are the sorted distinct integers or words of the target column.
 //! - Categories and classes are those of the training file; a validation file may not bring new ones.
 
 mod columns;
 mod faults;
 mod fit;
+mod new_rows;
+mod parts;
+mod stored;
 mod table;
 mod target;
 mod text;
 
-use serde_json::json;
-
-use self::{columns::Columns, fit::FeatureFit, table::Table, target::TargetFit, text::Text};
+use self::{
+    columns::Columns, fit::FeatureFit, stored::StoredCsv, table::Table, target::TargetFit, text::Text,
+};
 use super::{Dataset, Part, Task, split::Split};
 use crate::spec::{Csv, Problem};
+pub(super) use new_rows::{CsvModel, CsvRows};
 
 pub(super) fn open(spec: &Csv, task: Task, seed: u64) -> Result<Dataset, Vec<Problem>> {
     let text = Text::read(&spec.path, "data.csv.path", spec.delimiter)?;
@@ -27,7 +31,7 @@ pub(super) fn open(spec: &Csv, task: Task, seed: u64) -> Result<Dataset, Vec<Pro
         None => None,
         Some(path) => {
             let text = Text::read(path, "data.csv.validation_path", spec.delimiter)?;
-            let columns = columns.in_validation(spec, &text)?;
+            let columns = columns.in_other(spec, &text)?;
             Some((text, columns))
         }
     };
@@ -40,10 +44,10 @@ pub(super) fn open(spec: &Csv, task: Task, seed: u64) -> Result<Dataset, Vec<Pro
     let (train_y, rest_y) = split.apply(target.apply(&table)?, 1);
 
     let mut notes: Vec<String> = dropped(&table, "").into_iter().chain(features.notes(&columns)).collect();
-    let preprocessing = json!({
-        "source": "csv",
-        "features": features.preprocessing(&columns),
-        "target": target.preprocessing(&columns.names[columns.target]),
+    let preprocessing = serde_json::to_value(StoredCsv {
+        source: "csv".to_owned(),
+        features: features.stored(spec, &columns),
+        target: target.stored(&spec.target),
     });
     let validation = match validation {
         None if split.validation_rows() == 0 => None,
@@ -56,7 +60,12 @@ pub(super) fn open(spec: &Csv, task: Task, seed: u64) -> Result<Dataset, Vec<Pro
     };
     let train = Part::in_memory(split.train_rows(), train_x, train_y);
     let classes = target.class_count();
-    Ok(Dataset { classes, preprocessing, notes, ..Dataset::new(train, validation, features.width(), 1) })
+    Ok(Dataset {
+        classes,
+        preprocessing: preprocessing.unwrap_or_default(),
+        notes,
+        ..Dataset::new(train, validation, features.width(), 1)
+    })
 }
 
 fn dropped(table: &Table<'_>, which: &str) -> Option<String> {

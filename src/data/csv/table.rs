@@ -1,11 +1,11 @@
 //! The rows of a file by column: parsed numbers and indexed words, before any fitting or filling.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::Path};
 
 use super::{
     columns::Columns,
     faults::{Faults, Kind},
-    text::{MOST, Text},
+    text::{MAX_PROBLEMS, Text},
 };
 use crate::{
     data::{Task, file},
@@ -30,6 +30,8 @@ pub(super) struct Table<'a> {
 pub(super) enum Target {
     Numbers(Vec<f64>),
     Classes(Words),
+    /// Not read.
+    None,
 }
 
 /// A text column as indices into its distinct words.
@@ -39,6 +41,8 @@ pub(super) struct Words {
     pub(super) codes: Vec<u32>,
     /// The distinct words by first occurrence.
     pub(super) distinct: Vec<Word>,
+    /// The first record with a missing cell.
+    pub(super) missing: Option<usize>,
     numbers: HashMap<String, u32>,
 }
 
@@ -67,7 +71,7 @@ impl Words {
     /// What `find` gives for each distinct word.
     ///
     /// # Errors
-    /// The words of `column` that it does not find: each is no `what` of the training file.
+    /// The words of `column` that it does not find: each is not a `what` of the training file.
     pub(super) fn find_all(
         &self,
         (text, columns, column): (&Text, &Columns, usize),
@@ -78,13 +82,13 @@ impl Words {
         let whose = columns.described(column);
         let unknown = |word: &Word| {
             let message =
-                format!("`{}` in {whose} is no {what} of the training file", file::printable(&word.text));
+                format!("`{}` in {whose} is not a {what} of the training file", file::printable(&word.text));
             Problem::new(text.cell(word.record, column), message).hint(hint())
         };
         let found: Option<Vec<usize>> = self.distinct.iter().map(|word| find(&word.text)).collect();
         found.ok_or_else(|| {
             let strangers = self.distinct.iter().filter(|word| find(&word.text).is_none());
-            strangers.take(MOST).map(unknown).collect()
+            strangers.take(MAX_PROBLEMS).map(unknown).collect()
         })
     }
 }
@@ -112,8 +116,27 @@ impl<'a> Table<'a> {
     /// Reads all rows of `text`.
     ///
     /// # Errors
-    /// Everything that is wrong with its lines and cells.
+    /// Everything that is wrong with its lines and cells, or that there are no rows.
     pub(super) fn read(
+        spec: &Csv,
+        text: &'a Text,
+        columns: &'a Columns,
+        task: Task,
+    ) -> Result<Self, Vec<Problem>> {
+        let table = Self::read_part(spec, text, columns, task)?;
+        if table.rows > 0 {
+            return Ok(table);
+        }
+        let problem = match table.dropped {
+            0 => no_rows(&text.path),
+            dropped => file::problem(&text.path, format!("all {dropped} rows have missing cells"))
+                .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out"),
+        };
+        Err(problem.into())
+    }
+
+    /// Reads the rows of `text`, a part of a file, perhaps none.
+    pub(super) fn read_part(
         spec: &Csv,
         text: &'a Text,
         columns: &'a Columns,
@@ -127,6 +150,7 @@ impl<'a> Table<'a> {
             numeric: columns.numeric.iter().map(|_| Vec::new()).collect(),
             categorical: columns.categorical.iter().map(|_| Words::default()).collect(),
             target: match task {
+                _ if columns.target.is_none() => Target::None,
                 Task::Regression => Target::Numbers(Vec::new()),
                 Task::Classification => Target::Classes(Words::default()),
             },
@@ -154,18 +178,7 @@ impl<'a> Table<'a> {
             }
         }
         let problems = faults.finish(start, table.rows);
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        if table.rows > 0 {
-            return Ok(table);
-        }
-        let problem = match table.dropped {
-            0 => file::problem(&text.path, "a header and no rows"),
-            dropped => file::problem(&text.path, format!("all {dropped} rows have missing cells"))
-                .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out"),
-        };
-        Err(problem.into())
+        if problems.is_empty() { Ok(table) } else { Err(problems) }
     }
 
     fn push(&mut self, record: &csv::StringRecord, start: usize, missing: Missing, faults: &mut Faults<'_>) {
@@ -189,14 +202,17 @@ impl<'a> Table<'a> {
                 continue;
             }
             words.codes.push(Words::MISSING);
+            words.missing.get_or_insert(start);
             if missing != Missing::Mean {
                 faults.cell(start, column, Kind::Missing, cell);
             }
         }
-        let cell = cell(columns.target);
+        let Some(target) = columns.target else { return };
+        let cell = cell(target);
         // Targets are never filled: the model would learn made-up values.
         let pushed = match &mut self.target {
             Target::Numbers(values) => number(cell).map(|value| values.push(value)),
+            Target::None => Ok(()),
             Target::Classes(_) if is_missing(cell) => Err(Kind::Missing),
             Target::Classes(words) => {
                 words.push(cell, start);
@@ -204,9 +220,13 @@ impl<'a> Table<'a> {
             }
         };
         if let Err(kind) = pushed {
-            faults.cell(start, columns.target, kind, cell);
+            faults.cell(start, target, kind, cell);
         }
     }
+}
+
+pub(super) fn no_rows(path: &Path) -> Problem {
+    file::problem(path, "a header and no rows")
 }
 
 fn missing_at(record: &csv::StringRecord, column: usize) -> bool {

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
-
 use super::{
     faults::no_class,
     fit::Scale,
+    stored::{StoredClasses, StoredTarget},
     table::{Table, Target, Words},
 };
 use crate::{
@@ -34,6 +33,7 @@ impl TargetFit {
             }
             Target::Numbers(_) => Ok(Self::Numbers(Scale::identity())),
             Target::Classes(words) => Self::classes(table, words),
+            Target::None => Ok(Self::Numbers(Scale::identity())),
         }
     }
 
@@ -78,9 +78,9 @@ impl TargetFit {
                 return Ok(values.iter().map(|&value| scale.apply(value)).collect());
             }
             (_, Target::Classes(words)) => words,
-            (_, Target::Numbers(_)) => return Ok(Vec::new()),
+            (_, Target::Numbers(_) | Target::None) => return Ok(Vec::new()),
         };
-        let place = (*text, *columns, columns.target);
+        let place = (*text, *columns, columns.target.unwrap_or_default());
         let classes = words.find_all(place, "class", || self.known(), |word| self.class(word))?;
         Ok(words.codes.iter().map(|&code| classes[code as usize] as f32).collect())
     }
@@ -101,21 +101,47 @@ impl TargetFit {
         match self {
             Self::Integers(labels) => super::fit::known(&names(labels)),
             Self::Named(names) => super::fit::known(names),
-            _ => format!("its classes are 0 to {}", self.class_count().unwrap_or(1).saturating_sub(1)),
+            _ => format!(
+                "the training file's classes are 0 to {}",
+                self.class_count().unwrap_or(1).saturating_sub(1)
+            ),
         }
     }
 
-    /// What the run folder keeps.
-    pub(super) fn preprocessing(&self, name: &str) -> Value {
-        match self {
-            Self::Numbers(scale) => match scale.preprocessing() {
-                Some((mean, std)) => json!({ "name": name, "mean": mean, "std": std }),
-                None => json!({ "name": name }),
-            },
-            Self::Numbered(count) => json!({ "name": name, "classes": count }),
-            Self::Integers(labels) => json!({ "name": name, "classes": names(labels) }),
-            Self::Named(names) => json!({ "name": name, "classes": names }),
+    /// What the model's file keeps.
+    pub(super) fn stored(&self, name: &str) -> StoredTarget {
+        let (scale, classes) = match self {
+            Self::Numbers(scale) => (scale.stored(), None),
+            Self::Numbered(count) => (None, Some(StoredClasses::Count(*count))),
+            Self::Integers(_) | Self::Named(_) => (None, self.class_names().map(StoredClasses::Names)),
+        };
+        StoredTarget { name: name.to_owned(), scale, classes }
+    }
+
+    pub(super) fn from_stored(stored: &StoredTarget) -> Self {
+        match &stored.classes {
+            None => Self::Numbers(Scale::from_stored(stored.scale)),
+            Some(StoredClasses::Count(count)) => Self::Numbered(*count),
+            Some(StoredClasses::Names(names)) => {
+                let integers: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
+                integers.map_or_else(|| Self::Named(names.clone()), Self::Integers)
+            }
         }
+    }
+
+    /// The classes by their index.
+    pub(super) fn class_names(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Numbers(_) => None,
+            Self::Numbered(count) => Some((0..*count).map(|class| class.to_string()).collect()),
+            Self::Integers(labels) => Some(names(labels)),
+            Self::Named(names) => Some(names.clone()),
+        }
+    }
+
+    /// How a target of numbers was scaled.
+    pub(super) fn scale(&self) -> Option<&Scale> {
+        if let Self::Numbers(scale) = self { Some(scale) } else { None }
     }
 }
 

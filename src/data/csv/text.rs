@@ -17,10 +17,12 @@ pub(super) struct Text {
     pub(super) path: PathBuf,
     body: String,
     delimiter: u8,
+    /// Lines of the file before these.
+    lines_before: u64,
 }
 
 /// Maximum problems reported per file: each needs its line counted from the start of the file.
-pub(super) const MOST: usize = 20;
+pub(super) const MAX_PROBLEMS: usize = 20;
 
 /// Lines longer than this are not shown.
 const LONGEST_SHOWN: usize = 2000;
@@ -42,27 +44,37 @@ impl Text {
                 .map_err(|error| file::unreadable(path, &error))?;
             bytes = unpacked;
         }
+        Self::from_part(path, bytes, delimiter, 0)
+    }
+
+    /// A part of a file that begins behind `lines_before` lines.
+    pub(super) fn from_part(
+        path: &Path,
+        bytes: Vec<u8>,
+        delimiter: char,
+        lines_before: u64,
+    ) -> Result<Self, Problem> {
         let body = String::from_utf8(bytes).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let byte = error.as_bytes()[valid.len()];
             let line_start = valid.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
             let place = Location::File {
                 path: path.into(),
-                line: Some(line_number(valid)),
+                line: Some(lines_before + line_number(valid)),
                 column: Some(String::from_utf8_lossy(&valid[line_start..]).chars().count() as u64 + 1),
                 text: None,
             };
             Problem::new(place, format!("not UTF-8: byte `{byte:02x}`")).hint("save the file as UTF-8")
         })?;
         let body = match body.strip_prefix('\u{feff}') {
-            Some(rest) => rest.to_owned(),
-            None => body,
+            Some(rest) if lines_before == 0 => rest.to_owned(),
+            _ => body,
         };
         // The spec takes only ASCII.
-        Ok(Self { path: path.into(), body, delimiter: delimiter as u8 })
+        Ok(Self { path: path.into(), body, delimiter: delimiter as u8, lines_before })
     }
 
-    /// Reads records from the first line on, of any length.
+    /// A reader from the first line; records may differ in length.
     pub(super) fn reader(&self) -> csv::Reader<&[u8]> {
         csv::ReaderBuilder::new()
             .delimiter(self.delimiter)
@@ -81,6 +93,11 @@ impl Text {
     /// Whether the last line lacks a line end.
     pub(super) fn is_cut(&self) -> bool {
         !self.body.ends_with(['\n', '\r'])
+    }
+
+    /// Line ends in it.
+    pub(super) fn lines(&self) -> u64 {
+        line_number(self.body.as_bytes()) - 1
     }
 
     /// The separator of cells.
@@ -120,7 +137,7 @@ impl Text {
         let line = self.body[start..].split(['\n', '\r']).next().unwrap_or_default();
         Location::File {
             path: self.path.clone(),
-            line: Some(line_number(before.as_bytes())),
+            line: Some(self.lines_before + line_number(before.as_bytes())),
             column: Some(before[start..].chars().count() as u64 + 1),
             text: (line.len() <= LONGEST_SHOWN).then(|| line.to_owned()),
         }
@@ -190,7 +207,7 @@ mod tests {
     use super::*;
 
     fn text(body: &str) -> Text {
-        Text { path: "x.csv".into(), body: body.into(), delimiter: b',' }
+        Text { path: "x.csv".into(), body: body.into(), delimiter: b',', lines_before: 0 }
     }
 
     /// Every cell of every record with its line, column and written form.

@@ -43,10 +43,10 @@ fn the_same_products_stand_side_by_side() {
     insta::assert_snapshot!(runs.table(&["matmul"], 160), @r"
     3 runs, comparable: same processor, instruction set, threads and version
 
-     run  matmul.sizes  status    devices  products     time  products/s  speed vs run 1  logging
-       1      [16, 64]  finished  cpu            40  2.00 ms     20.00 k           1.00x    0.0 %
-       2      [16, 64]  finished  cpu            40  1.00 ms     40.00 k           2.00x    0.0 %
-       3          [16]  finished  cpu            20  1.00 ms     20.00 k                    0.0 %
+     run  matmul.sizes  status    devices  products     time  products/s  products/s vs run 1  logging
+       1      [16, 64]  finished  cpu            40  2.00 ms     20.00 k                1.00x    0.0 %
+       2      [16, 64]  finished  cpu            40  1.00 ms     40.00 k                2.00x    0.0 %
+       3          [16]  finished  cpu            20  1.00 ms     20.00 k                         0.0 %
 
     repeats taken together
 
@@ -90,11 +90,11 @@ fn kinds_are_told_apart() {
     insta::assert_snapshot!(runs.table(&["matmul/a", "matmul/c", "transfer", "tensors"], 160), @r#"
     5 runs of 3 kinds (matmul, transfer, tensors), comparable within each kind: same processor, instruction set, threads and version
 
-     run      kind  matmul.sizes      name  status    devices  done     time   done/s  speed vs run 3  logging
-       1    matmul      [16, 64]    matmul  finished  cpu        40  2.00 ms  20.00 k                    0.0 %
-       2    matmul          [16]    matmul  finished  cpu        20  1.00 ms  20.00 k                    0.0 %
-       3  transfer             -  transfer  finished  gpu:0      20  2.00 ms  10.00 k           1.00x
-       4  transfer             -  transfer  finished  gpu:0      20  1.00 ms  20.00 k           2.00x
+     run      kind  matmul.sizes      name  status    devices  done     time   done/s  done/s vs run 3  logging
+       1    matmul      [16, 64]    matmul  finished  cpu        40  2.00 ms  20.00 k                     0.0 %
+       2    matmul          [16]    matmul  finished  cpu        20  1.00 ms  20.00 k                     0.0 %
+       3  transfer             -  transfer  finished  gpu:0      20  2.00 ms  10.00 k            1.00x
+       4  transfer             -  transfer  finished  gpu:0      20  1.00 ms  20.00 k            2.00x
        5   tensors             -   tensors  finished  cpu         8   100 µs  80.00 k
 
     repeats taken together

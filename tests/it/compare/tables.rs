@@ -19,10 +19,10 @@ fn a_run_that_diverged_and_one_that_logs_means() {
     insta::assert_snapshot!(table.split("\nruns\n").next().unwrap(), @r"
     3 runs, comparable: same processor, instruction set, threads and version
 
-     run  logging.policy  status    devices  steps  train loss, last step  train loss, epoch mean  validation loss  train time  steps/s  speed vs run 2  logging    h2d   d2h
-       1        buffered  diverged  cpu          3                  99.00                                   0.5000     3.00 ms     9000                   0.30 %  4 KiB  12 B
-       2        buffered  finished  cpu          3                  1.000                                   0.5000     3.00 ms     1000           1.00x   0.30 %  4 KiB  12 B
-       3       per_epoch  finished  cpu          3                                          1.500           0.5000     3.00 ms     2000           2.00x   0.30 %  4 KiB  12 B
+     run  logging.policy  status    devices  steps  train loss, last step  train loss, epoch mean  validation loss               best  train time  steps/s  rows/s vs run 2  logging    h2d   d2h
+       1        buffered  diverged  cpu          3                  99.00                                   0.5000  0.5000 in epoch 1     3.00 ms     9000                    0.30 %  4 KiB  12 B
+       2        buffered  finished  cpu          3                  1.000                                   0.5000  0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
+       3       per_epoch  finished  cpu          3                                          1.500           0.5000  0.5000 in epoch 1     3.00 ms     2000            2.00x   0.30 %  4 KiB  12 B
     ");
 }
 
@@ -38,9 +38,9 @@ fn repeats_of_single_runs_have_keys() {
     let table = runs.table(&["linreg"], 160);
     let repeats = table.split("repeats taken together\n\n").nth(1).unwrap().split("\nnoise").next().unwrap();
     insta::assert_snapshot!(repeats, @r"
-     of run  trainer.max_epochs  runs  train time  ≥ 50.0 % interval  steps/s  ≥ 50.0 % interval  speed vs run 1
-    1, 3, 4                   3     3     3.00 ms    3.00 to 3.00 ms     1100       1000 to 1200           1.00x
-       2, 5                   4     2     3.00 ms    3.00 to 3.00 ms    950.0      900.0 to 1000           0.86x
+     of run  trainer.max_epochs  runs  train time  ≥ 50.0 % interval  steps/s  ≥ 50.0 % interval  rows/s vs run 1
+    1, 3, 4                   3     3     3.00 ms    3.00 to 3.00 ms     1100       1000 to 1200            1.00x
+       2, 5                   4     2     3.00 ms    3.00 to 3.00 ms    950.0      900.0 to 1000            0.86x
 
      of run  trainer.max_epochs  runs  train loss, last step  validation loss
     1, 3, 4                   3     3                  1.000           0.5000
@@ -56,9 +56,9 @@ fn two_runs_of_the_same_bits() {
     insta::assert_snapshot!(runs.table(&["linreg/a", "linreg/b"], 160), @r"
     2 runs, comparable: same processor, instruction set, threads and version
 
-     run  status    devices  steps  train loss, last step  validation loss  train time  steps/s  speed vs run 1  logging    h2d   d2h
-       1  finished  cpu          3                  1.000           0.5000     3.00 ms     1000           1.00x   0.30 %  4 KiB  12 B
-       2  finished  cpu          3                  1.000           0.5000     3.00 ms     2000           2.00x   0.30 %  4 KiB  12 B
+     run  status    devices  steps  train loss, last step  validation loss               best  train time  steps/s  rows/s vs run 1  logging    h2d   d2h
+       1  finished  cpu          3                  1.000           0.5000  0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
+       2  finished  cpu          3                  1.000           0.5000  0.5000 in epoch 1     3.00 ms     2000            2.00x   0.30 %  4 KiB  12 B
 
     repeats taken together
 
@@ -90,10 +90,10 @@ fn runs_that_differ_in_everything() {
     insta::assert_snapshot!(runs.table(&["linreg"], 200), @r"
     3 runs, whose times say nothing of each other: cpu.model differs
 
-     run  devices.num_gpus  trainer.max_epochs  status    devices              steps  train loss, last step  validation loss  train time  steps/s  speed vs run 1  logging    h2d   d2h
-       1                 0                   3  finished  cpu                      3                  1.000           0.5000     3.00 ms     1000           1.00x   0.30 %  4 KiB  12 B
-       2                 0                   4  finished  cpu                      3                  1.100           0.5000     3.00 ms    500.0           0.50x   0.30 %  4 KiB  12 B
-       3                 2                   3  finished  virtual:0 virtual:1      3                  1.000           0.5000     3.00 ms     1000                   0.30 %  4 KiB  12 B
+     run  devices.num_gpus  trainer.max_epochs  status    devices              steps  train loss, last step  validation loss               best  train time  steps/s  logging    h2d   d2h
+       1                 0                   3  finished  cpu                      3                  1.000           0.5000  0.5000 in epoch 1     3.00 ms     1000   0.30 %  4 KiB  12 B
+       2                 0                   4  finished  cpu                      3                  1.100           0.5000  0.5000 in epoch 1     3.00 ms    500.0   0.30 %  4 KiB  12 B
+       3                 2                   3  finished  virtual:0 virtual:1      3                  1.000           0.5000  0.5000 in epoch 1     3.00 ms     1000   0.30 %  4 KiB  12 B
 
     runs
       1  RUNS/linreg/a
@@ -123,19 +123,20 @@ fn a_narrow_terminal_turns_the_table() {
     insta::assert_snapshot!(table.split("\nruns\n").next().unwrap(), @r"
     2 runs, comparable: same processor, instruction set, threads and version
 
-     run                           1         2
-     trainer.max_epochs            3         4
-     status                 finished  finished
-     devices                     cpu       cpu
-     steps                         3         3
-     train loss, last step     1.000     1.000
-     validation loss          0.5000    0.5000
-     train time              3.00 ms   3.00 ms
-     steps/s                    1000      1000
-     speed vs run 1            1.00x     1.00x
-     logging                  0.30 %    0.30 %
-     h2d                       4 KiB     4 KiB
-     d2h                        12 B      12 B
+     run                                    1                  2
+     trainer.max_epochs                     3                  4
+     status                          finished           finished
+     devices                              cpu                cpu
+     steps                                  3                  3
+     train loss, last step              1.000              1.000
+     validation loss                   0.5000             0.5000
+     best                   0.5000 in epoch 1  0.5000 in epoch 1
+     train time                       3.00 ms            3.00 ms
+     steps/s                             1000               1000
+     rows/s vs run 1                    1.00x              1.00x
+     logging                           0.30 %             0.30 %
+     h2d                                4 KiB              4 KiB
+     d2h                                 12 B               12 B
     ");
 }
 
@@ -146,10 +147,10 @@ fn a_killed_sweep_shows_every_trial() {
     insta::assert_snapshot!(runs.table(&["linreg/S"], 200), @r"
     3 runs (1 more trial is the same as one of them); no environment.toml in run 4
 
-     run  devices.num_gpus  status         devices      steps  train loss, last step  validation loss  train time  steps/s  speed vs run 1  logging    h2d   d2h
-       1                 0  finished       cpu              3                  1.000           0.5000     3.00 ms     1000           1.00x   0.30 %  4 KiB  12 B
+     run  devices.num_gpus  status         devices      steps  train loss, last step  validation loss               best  train time  steps/s  rows/s vs run 1  logging    h2d   d2h
+       1                 0  finished       cpu              3                  1.000           0.5000  0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
        2                 1  same as run 1
-       3                 2  finished       gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500           2.50x   0.30 %  4 KiB  12 B
+       3                 2  finished       gpu:0 gpu:1      3                  1.000           0.5000  0.5000 in epoch 1     3.00 ms     2500            2.50x   0.30 %  4 KiB  12 B
        4                 3  unfinished                      1                  4.000
 
     runs
@@ -174,10 +175,10 @@ fn the_end_of_a_sweep() {
     insta::assert_snapshot!(runs.masked(&sweep_end(&runs.path("linreg/S"), 160).unwrap()), @r"
     linreg: 4 trials, 2 finished, 1 same_as, 1 unfinished
 
-     trial  devices.num_gpus  status           devices      steps  train loss, last step  validation loss  train time  steps/s  speed vs trial 0
-         0                 0  finished         cpu              3                  1.000           0.5000     3.00 ms     1000             1.00x
+     trial  devices.num_gpus  status           devices      steps  train loss, last step  validation loss  train time  steps/s  rows/s vs trial 0
+         0                 0  finished         cpu              3                  1.000           0.5000     3.00 ms     1000              1.00x
          1                 1  same as trial 0
-         2                 2  finished         gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500             2.50x
+         2                 2  finished         gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500              2.50x
          3                 3  unfinished                        1                  4.000
 
     more devices
@@ -229,11 +230,127 @@ fn exports_read_back() {
     assert_eq!(keys, columns.iter().collect::<Vec<_>>());
 
     insta::assert_snapshot!(comparison.export(Format::Md), @r"
-    | run | devices.num_gpus | status | devices | steps | train loss, last step | validation loss | train time | steps/s | speed vs run 1 | logging | h2d | d2h |
-    | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-    | 1 | 0 | finished | cpu | 3 | 1.000 | 0.5000 | 3.00 ms | 1000 | 1.00x | 0.30 % | 4 KiB | 12 B |
-    | 2 | 1 | same as run 1 |  |  |  |  |  |  |  |  |  |  |
-    | 3 | 2 | finished | gpu:0 gpu:1 | 3 | 1.000 | 0.5000 | 3.00 ms | 2500 | 2.50x | 0.30 % | 4 KiB | 12 B |
-    | 4 | 3 | unfinished |  | 1 | 4.000 |  |  |  |  |  |  |  |
+    | run | devices.num_gpus | status | devices | steps | train loss, last step | validation loss | best | train time | steps/s | rows/s vs run 1 | logging | h2d | d2h |
+    | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+    | 1 | 0 | finished | cpu | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 1000 | 1.00x | 0.30 % | 4 KiB | 12 B |
+    | 2 | 1 | same as run 1 |  |  |  |  |  |  |  |  |  |  |  |
+    | 3 | 2 | finished | gpu:0 gpu:1 | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 2500 | 2.50x | 0.30 % | 4 KiB | 12 B |
+    | 4 | 3 | unfinished |  | 1 | 4.000 |  |  |  |  |  |  |  |  |
     ");
+}
+
+/// Other rows are no repeats, and losses over them are held against nothing; other spellings of a path are the same work.
+#[test]
+fn runs_over_other_data_are_said_to_be_so_at_once() {
+    let runs = Runs::new();
+    let data = |path: &str| format!("[data.csv]\npath = \"{path}\"\ntarget = \"y\"\n");
+    for (name, path, digest) in
+        [("a", "/here/x.csv", "d1"), ("b", "/there/x.csv", "d1"), ("c", "/here/x.csv", "d2")]
+    {
+        let facts = Facts { digest, ..FACTS };
+        runs.run(&format!("linreg/{name}"), &facts);
+        runs.write(&format!("linreg/{name}/spec.toml"), &(facts.spec() + &data(path)));
+    }
+    let table = runs.table(&["linreg"], 160);
+    let (table, curves) = table.split_once("\nnoise\n").unwrap();
+    insta::assert_snapshot!(table, @r"
+    3 runs of 2 tasks, whose losses are not comparable: the data differ (runs 1, 2; run 3); same processor, instruction set, threads and version
+
+     run                                    1                  2                  3
+     data.csv.path                /here/x.csv       /there/x.csv        /here/x.csv
+     status                          finished           finished           finished
+     devices                              cpu                cpu                cpu
+     steps                                  3                  3                  3
+     train loss, last step              1.000              1.000              1.000
+     validation loss                   0.5000             0.5000             0.5000
+     best                   0.5000 in epoch 1  0.5000 in epoch 1  0.5000 in epoch 1
+     train time                       3.00 ms            3.00 ms            3.00 ms
+     steps/s                             1000               1000               1000
+     rows/s vs run 1                    1.00x              1.00x              1.00x
+     logging                           0.30 %             0.30 %             0.30 %
+     h2d                                4 KiB              4 KiB              4 KiB
+     d2h                                 12 B               12 B               12 B
+
+    repeats taken together
+
+     of run  runs  train time  50.0 % interval  steps/s  50.0 % interval  rows/s vs run 1
+       1, 2     2     3.00 ms  3.00 to 3.00 ms     1000     1000 to 1000            1.00x
+          3     1     3.00 ms                      1000                             1.00x
+
+     of run  runs  train loss, last step  validation loss
+       1, 2     2                  1.000           0.5000
+          3     1                  1.000           0.5000
+    ");
+    let curves = curves.split_once("train loss against run 1\n").unwrap().1;
+    assert_eq!(curves.lines().nth(1), Some("  3  not compared: it learns another task"));
+}
+
+/// A copied folder counts once, and repeats with one seed count once for losses.
+#[test]
+fn copies_count_once() {
+    let runs = Runs::new();
+    let slower = Facts { steps_per_s: "900.0", ..FACTS };
+    runs.run("linreg/a", &FACTS);
+    runs.run("linreg/b", &slower);
+    runs.run("copies/b", &slower);
+    let other_seed = Facts { losses: [4.0, 3.0, 2.0], ..FACTS };
+    runs.run("linreg/c", &other_seed);
+    runs.write("linreg/c/spec.toml", &other_seed.spec().replace("seed = 0", "seed = 1"));
+    let table = runs.table(&["linreg", "copies"], 160);
+    let repeats = table.split_once("repeats taken together\n\n").unwrap().1.split_once("\nnoise").unwrap().0;
+    insta::assert_snapshot!(repeats, @r"
+    of run  seed  runs  train time  50.0 % interval  steps/s  50.0 % interval  rows/s vs run 1
+      1, 2     0     2     3.00 ms  3.00 to 3.00 ms    950.0    900.0 to 1000            1.00x
+         3     1     1     3.00 ms                      1000                             1.05x
+
+    of run  seed  runs  train loss, last step  validation loss
+      1, 2     0     2                  1.000           0.5000
+         3     1     1                  2.000           0.5000
+    ");
+}
+
+/// The end of a sweep names its best trial, of repeats the best setting; a cost that noise explains is called that.
+#[test]
+fn the_best_trial_is_named() {
+    let runs = Runs::new();
+    let summary = |name: &str, best: &str, train_s: &str| {
+        let columns = "run,status,devices_used,steps,train_s,steps_per_s,samples_per_s,best_value,best_epoch";
+        format!("{columns}\n{name},finished,cpu,100,{train_s},100,3200,{best},7\n")
+    };
+    let mut rows = "trial,optimizer.sgd.lr,logging.policy,repeat,status,folder,reason\n".to_owned();
+    for (trial, (lr, policy, repeat, best, train_s)) in [
+        ("0.1", "off", 0, "0.30", "1.000"),
+        ("0.01", "off", 0, "0.125", "1.000"),
+        ("0.01", "buffered", 0, "0.25", "0.990"),
+        ("0.1", "off", 1, "0.20", "1.000"),
+        ("0.01", "off", 1, "0.125", "1.000"),
+        ("0.01", "buffered", 1, "0.0", "1.010"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        rows += &format!("{trial},{lr},{policy},{repeat},finished,{trial},\n");
+        runs.write(&format!("a/S/{trial}/summary.csv"), &summary(&trial.to_string(), best, train_s));
+        let spec = format!("seed = {repeat}\n[optimizer.sgd]\nlr = {lr}\n[logging]\npolicy = \"{policy}\"\n");
+        runs.write(&format!("a/S/{trial}/spec.toml"), &spec);
+    }
+    runs.write("a/S/sweep.csv", &rows);
+    let end = runs.masked(&sweep_end(&runs.path("a/S"), 200).unwrap());
+    let line = |head: &str| end.lines().find(|line| line.trim_start().starts_with(head)).unwrap_or_default();
+    assert_eq!(line("best:"), "  best: 2 settings alike, validation loss 0.1250");
+    let costs = end.split_once("what a logging policy costs").unwrap().1;
+    let buffered = costs.lines().find(|line| line.contains("buffered")).unwrap();
+    assert!(buffered.ends_with("1.00x   0.99x to 1.01x   within noise"), "{buffered}");
+
+    // The first repeat alone.
+    let first: Vec<&str> = rows.lines().take(4).map(|line| line.trim_end_matches(',')).collect();
+    runs.write("a/S/sweep.csv", &format!("{}\n", first.join(",\n").replacen(",\n", "\n", 1) + ","));
+    for trial in 3..6 {
+        std::fs::remove_dir_all(runs.path(&format!("a/S/{trial}"))).unwrap();
+    }
+    let end = runs.masked(&sweep_end(&runs.path("a/S"), 200).unwrap());
+    assert!(
+        end.contains("\n  best: trial 1, lr=0.01, policy=off, validation loss 0.1250 in epoch 7\n"),
+        "{end}"
+    );
 }

@@ -53,6 +53,7 @@ pages! {
     exercises: "docs/exercises.md",
     logging: "docs/logging.md",
     measurement: "docs/measurement.md",
+    predict: "docs/predict.md",
     run_folder: "docs/run-folder.md",
     sweeps: "docs/sweeps.md",
     training: "docs/training.md",

@@ -1,0 +1,87 @@
+//! `runner predict` and `runner evaluate`: a run's model on new rows.
+
+use std::{
+    fs,
+    io::{ErrorKind, Write},
+    path::Path,
+};
+
+use super::args::{EvaluateOptions, ModelOptions, PredictOptions};
+use crate::{
+    data::Input,
+    host::{Durability, write_atomically},
+    predict::{PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted},
+    run::{Exit, print, print_error, print_stderr, refuse},
+};
+
+/// Prints predictions, or writes them to a file.
+pub fn predict(options: &PredictOptions) -> Exit {
+    let result = open(&options.model).and_then(|trained| {
+        let input = input(&options.model);
+        if let (Input::File(data), Some(to)) = (&input, &options.out)
+            && is_same_file(data, to)
+        {
+            print_error(
+                format!("`{}` holds the rows to predict", to.display()),
+                Some("write the predictions to another file"),
+            );
+            return Ok(Exit::Refused);
+        }
+        predicted(&trained, &input, options.out.as_deref(), &mut warn).map(|()| Exit::Done)
+    });
+    result.unwrap_or_else(|e| report(&e))
+}
+
+/// Prints metrics.
+pub fn evaluate(options: &EvaluateOptions) -> Exit {
+    let result = open(&options.model).and_then(|trained| {
+        let input = input(&options.model);
+        let evaluation = evaluated(&trained, &input, options.labels.as_deref(), &mut warn)?;
+        if let Some(path) = &options.confusion {
+            let Some(matrix) = evaluation.confusion(&trained) else {
+                print_error("numbers have no confusion matrix", Some("leave out `--confusion`"));
+                return Ok(Exit::Refused);
+            };
+            let to = format!("`{}`", path.display());
+            write_atomically(path, Durability::Process, |file| file.write_all(&matrix))
+                .map_err(|source| PredictError::Write { to, source })?;
+        }
+        Ok(print(&if options.json { evaluation.json(&trained) } else { evaluation.table() }))
+    });
+    result.unwrap_or_else(|e| report(&e))
+}
+
+fn open(options: &ModelOptions) -> Result<Trained, PredictError> {
+    let which = if options.last { WhichWeights::Last } else { WhichWeights::Best };
+    let trained = Trained::open(&options.run, which)?;
+    print_stderr(&format!("weights: {}\n", trained.described()));
+    Ok(trained)
+}
+
+fn input(options: &ModelOptions) -> Input {
+    match &options.data {
+        path if path == Path::new("-") => Input::StandardInput,
+        path => Input::File(path.clone()),
+    }
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b && a.is_file())
+}
+
+fn warn(words: String) {
+    print_stderr(&format!("warning: {words}\n"));
+}
+
+fn report(error: &PredictError) -> Exit {
+    match error {
+        PredictError::Input(failure) => return refuse(failure),
+        // Whoever reads the predictions has had enough of them.
+        PredictError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => return Exit::Done,
+        _ => print_error(error, error.hint()),
+    }
+    match error {
+        PredictError::Write { .. } | PredictError::Device(_) => Exit::Failed,
+        _ => Exit::Refused,
+    }
+}

@@ -1,0 +1,116 @@
+//! Rows of a table for a trained model, part by part: preprocessed as fitted, columns found by name.
+
+use std::{io::Read, path::PathBuf};
+
+use super::{
+    columns::{Columns, empty},
+    fit::FeatureFit,
+    parts::Parts,
+    stored::StoredCsv,
+    table::{Table, no_rows},
+    target::TargetFit,
+};
+use crate::{
+    data::{RowBlock, Task},
+    spec::{Csv, Missing, Problem},
+};
+
+/// The preprocessing of a model that was trained on a table.
+pub(in crate::data) struct CsvModel {
+    spec: Csv,
+    task: Task,
+    features: FeatureFit,
+    target: TargetFit,
+    stored: StoredCsv,
+}
+
+impl CsvModel {
+    pub(in crate::data) fn new(spec: &Csv, task: Task, stored: StoredCsv) -> Self {
+        let features = FeatureFit::from_stored(&stored.features);
+        let target = TargetFit::from_stored(&stored.target);
+        Self { spec: spec.clone(), task, features, target, stored }
+    }
+
+    /// Features per row.
+    pub(in crate::data) fn width(&self) -> usize {
+        self.features.width()
+    }
+
+    pub(in crate::data) fn class_names(&self) -> Option<Vec<String>> {
+        self.target.class_names()
+    }
+
+    /// A prediction in the units of the file.
+    pub(in crate::data) fn original(&self, value: f64) -> f64 {
+        self.target.scale().map_or(value, |scale| scale.original(value))
+    }
+
+    /// Whether the target was standardized.
+    pub(in crate::data) fn is_target_scaled(&self) -> bool {
+        self.target.scale().is_some_and(|scale| scale.stored().is_some())
+    }
+}
+
+/// Rows of one file. Rows to predict must be complete; of rows to evaluate, those are left out that training leaves out.
+pub(in crate::data) struct CsvRows {
+    path: PathBuf,
+    parts: Parts,
+    spec: Csv,
+    with_targets: bool,
+    /// `None` before the first part.
+    columns: Option<Columns>,
+    /// Columns that are not used.
+    pub(in crate::data) unused: Vec<String>,
+    rows: usize,
+    pub(in crate::data) dropped: usize,
+}
+
+impl CsvRows {
+    pub(in crate::data) fn new(
+        model: &CsvModel,
+        path: PathBuf,
+        reader: Box<dyn Read>,
+        with_targets: bool,
+    ) -> Self {
+        let mut spec = model.spec.clone();
+        if !with_targets && spec.missing == Missing::Drop {
+            spec.missing = Missing::Error;
+        }
+        let parts = Parts::new(path.clone(), reader, spec.delimiter);
+        Self { path, parts, spec, with_targets, columns: None, unused: Vec::new(), rows: 0, dropped: 0 }
+    }
+
+    /// The next rows; `None` at the end.
+    pub(in crate::data) fn next_block(&mut self, model: &CsvModel) -> Result<Option<RowBlock>, Vec<Problem>> {
+        let Some(text) = self.parts.next_part()? else {
+            return match (&self.columns, self.rows + self.dropped) {
+                (None, _) => Err(empty(&self.spec, &self.path).into()),
+                (_, 0) => Err(no_rows(&self.path).into()),
+                _ => Ok(None),
+            };
+        };
+        let columns = match self.columns.take() {
+            Some(columns) => columns,
+            None => {
+                let target = &model.stored.target.name;
+                let trained =
+                    Columns::from_stored(&model.stored.features, self.with_targets.then_some(target));
+                let columns = trained.in_other(&self.spec, &text)?;
+                let known = self.spec.ignore.iter().chain([target]).map(String::as_str);
+                self.unused = columns.unused(&known.collect::<Vec<_>>());
+                columns
+            }
+        };
+        let table = Table::read_part(&self.spec, &text, &columns, model.task)?;
+        let block = RowBlock {
+            rows: table.rows,
+            features: model.features.apply(&table)?,
+            targets: if self.with_targets { model.target.apply(&table)? } else { Vec::new() },
+        };
+        (self.rows, self.dropped) = (self.rows + table.rows, self.dropped + table.dropped);
+        self.columns = Some(columns);
+        // Only the first line of the file is a header.
+        self.spec.header = false;
+        Ok(Some(block))
+    }
+}

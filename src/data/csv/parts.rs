@@ -1,0 +1,112 @@
+//! A file of any length in parts that each end with a whole record.
+
+use std::{
+    io::{self, Read},
+    path::PathBuf,
+};
+
+use super::text::Text;
+use crate::{
+    data::{file, raw},
+    spec::Problem,
+};
+
+/// Bytes of a part, unless one record is longer.
+const PART: usize = 1 << 16;
+
+/// Reads a text part by part.
+pub(super) struct Parts {
+    path: PathBuf,
+    delimiter: char,
+    reader: Box<dyn Read>,
+    /// What was read and not yet handed out.
+    rest: Vec<u8>,
+    lines: u64,
+    is_at_end: bool,
+}
+
+impl Parts {
+    pub(super) fn new(path: PathBuf, reader: Box<dyn Read>, delimiter: char) -> Self {
+        Self { path, delimiter, reader, rest: Vec::new(), lines: 0, is_at_end: false }
+    }
+
+    /// The next part; `None` at the end.
+    pub(super) fn next_part(&mut self) -> Result<Option<Text>, Problem> {
+        let mut wanted = PART;
+        loop {
+            self.read(wanted).map_err(|e| file::unreadable(&self.path, &e))?;
+            let end = if self.is_at_end { self.rest.len() } else { self.last_record() };
+            if end > 0 {
+                let rest = self.rest.split_off(end);
+                let part = std::mem::replace(&mut self.rest, rest);
+                let text = Text::from_part(&self.path, part, self.delimiter, self.lines)?;
+                self.lines += text.lines();
+                return Ok(Some(text));
+            }
+            if self.is_at_end {
+                return Ok(None);
+            }
+            wanted = 2 * self.rest.len();
+        }
+    }
+
+    /// Fills `rest` up to that many bytes.
+    fn read(&mut self, wanted: usize) -> io::Result<()> {
+        let begin = self.rest.len();
+        if self.is_at_end || begin >= wanted {
+            return Ok(());
+        }
+        self.rest.resize(wanted, 0);
+        let count = raw::fill(&mut *self.reader, &mut self.rest[begin..])?;
+        self.rest.truncate(begin + count);
+        self.is_at_end = begin + count < wanted;
+        Ok(())
+    }
+
+    /// Where the last record begins, or the empty rest behind it; 0 where there is no other.
+    fn last_record(&self) -> usize {
+        if !self.rest.contains(&b'"') {
+            return self.rest.iter().rposition(|byte| b"\r\n".contains(byte)).map_or(0, |end| end + 1);
+        }
+        // A line end within quotes ends no record.
+        let mut reader = csv::ReaderBuilder::new()
+            .delimiter(self.delimiter as u8)
+            .has_headers(false)
+            .flexible(true)
+            .from_reader(&self.rest[..]);
+        let (mut record, mut last) = (csv::ByteRecord::new(), 0);
+        while reader.read_byte_record(&mut record).unwrap_or(false) {
+            last = record.position().map_or(0, csv::Position::byte) as usize;
+        }
+        last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Location;
+
+    #[test]
+    fn parts_end_with_records() {
+        let quoted: Vec<String> = (0..10_000).map(|i| format!("{i},\"a\n\"\"{i}\",x\r\n")).collect();
+        let plain = (0..20_000).map(|i| format!("{i},abc\n")).collect();
+        for (lines, per_record) in [(quoted, 2), (plain, 1)] {
+            let reader = Box::new(io::Cursor::new(lines.concat().into_bytes()));
+            let mut parts = Parts::new("x.csv".into(), reader, ',');
+            let (mut records, mut count) = (0, 0);
+            while let Some(text) = parts.next_part().expect("a part") {
+                let (mut record, mut first) = (csv::StringRecord::new(), records);
+                let mut reader = text.reader();
+                while reader.read_record(&mut record).expect("a record") {
+                    assert_eq!(&record[0], records.to_string());
+                    records += 1;
+                }
+                first = first * per_record + 1;
+                assert!(matches!(text.cell(0, 1), Location::File { line: Some(line), .. } if line == first));
+                count += 1;
+            }
+            assert_eq!((records, count > 2), (lines.len() as u64, true));
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Rows for a trained model: read in blocks, and preprocessed as its training rows were.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    RowBlock, Task,
+    array_file::ArrayFile,
+    csv::{CsvModel, CsvRows},
+    file, idx, npy_header,
+};
+use crate::{
+    host,
+    spec::{Layer, Location, Problem, Source, Spec},
+};
+
+/// Elements of a block of arrays.
+const BLOCK: usize = 1 << 20;
+
+/// Where new rows come from.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A table on standard input.
+    StandardInput,
+    /// A file.
+    File(PathBuf),
+}
+
+/// What a model keeps of the data that it was trained on.
+pub struct TrainedData {
+    kind: Kind,
+    task: Task,
+    /// Elements per target.
+    targets: usize,
+    classes: usize,
+}
+
+enum Kind {
+    Csv(Box<CsvModel>),
+    Array { width: Option<usize>, scale: Option<f32>, is_idx: bool },
+}
+
+impl TrainedData {
+    /// From a resolved spec, and the preprocessing in the model's file; `outputs` are those of the model.
+    ///
+    /// # Errors
+    /// In words, why the preprocessing is not known.
+    pub fn new(spec: &Spec, stored: Option<&str>, outputs: usize) -> Result<Self, String> {
+        let task = if spec.model.loss.classifies() { Task::Classification } else { Task::Regression };
+        let width = spec.model.layers.iter().find_map(|layer| match layer {
+            Layer::Linear(linear) => linear.in_features,
+            _ => None,
+        });
+        let kind = match &spec.data.source {
+            Source::Csv(csv) => {
+                let stored = stored.ok_or("it has no preprocessing of the training rows")?;
+                let stored = serde_json::from_str(stored).map_err(|e| format!("its preprocessing: {e}"))?;
+                Kind::Csv(Box::new(CsvModel::new(csv, task, stored)))
+            }
+            Source::Idx(idx) => Kind::Array { width, scale: Some(idx.scale as f32), is_idx: true },
+            Source::Npy(_) | Source::SyntheticRegression(_) => {
+                Kind::Array { width, scale: None, is_idx: false }
+            }
+        };
+        let targets = if task == Task::Classification { 1 } else { outputs };
+        Ok(Self { kind, task, targets, classes: outputs })
+    }
+
+    /// Features per row, where they are known without rows.
+    pub fn features(&self) -> Option<usize> {
+        match &self.kind {
+            Kind::Csv(model) => Some(model.width()),
+            Kind::Array { width, .. } => *width,
+        }
+    }
+
+    /// Elements per target: 1 for a class.
+    pub fn targets(&self) -> usize {
+        self.targets
+    }
+
+    /// Names of the classes by index; `None` for a regression.
+    pub fn class_names(&self) -> Option<Vec<String>> {
+        let numbered = || (0..self.classes).map(|class| class.to_string()).collect();
+        (self.task == Task::Classification).then(|| match &self.kind {
+            Kind::Csv(model) => model.class_names().unwrap_or_else(numbered),
+            Kind::Array { .. } => numbered(),
+        })
+    }
+
+    /// A predicted number in the units of the training file.
+    pub fn original(&self, value: f64) -> f64 {
+        match &self.kind {
+            Kind::Csv(model) => model.original(value),
+            Kind::Array { .. } => value,
+        }
+    }
+
+    /// Whether the model predicts a standardized target.
+    pub fn is_target_scaled(&self) -> bool {
+        matches!(&self.kind, Kind::Csv(model) if model.is_target_scaled())
+    }
+
+    /// Opens rows to predict.
+    ///
+    /// # Errors
+    /// What is wrong with the file as a whole; for a table that shows with the first block.
+    pub fn rows<'a>(&'a self, input: &'a Input) -> Result<NewRows<'a>, Vec<Problem>> {
+        self.open(input, false, None)
+    }
+
+    /// Opens rows with their targets; those of arrays are in the file `labels`.
+    ///
+    /// # Errors
+    /// As of [`rows`](Self::rows).
+    pub fn labelled_rows<'a>(
+        &'a self,
+        input: &'a Input,
+        labels: Option<&'a Path>,
+    ) -> Result<NewRows<'a>, Vec<Problem>> {
+        let wrong =
+            |message: &str, hint: &str| Err(Problem::new(Location::Nowhere, message).hint(hint).into());
+        match (&self.kind, labels) {
+            (Kind::Csv(_), Some(_)) => {
+                wrong("a table has its labels in a column of its own", "leave out `--labels`")
+            }
+            (Kind::Array { .. }, None) => wrong(
+                "the labels are missing",
+                "the model was trained on arrays: name the file of their labels with `--labels FILE`",
+            ),
+            _ => self.open(input, true, labels),
+        }
+    }
+
+    fn open<'a>(
+        &'a self,
+        input: &'a Input,
+        with_targets: bool,
+        labels: Option<&'a Path>,
+    ) -> Result<NewRows<'a>, Vec<Problem>> {
+        let (width, scale, is_idx) = match &self.kind {
+            Kind::Csv(model) => {
+                let (path, reader): (_, Box<dyn Read>) = match input {
+                    Input::StandardInput => ("<stdin>".into(), Box::new(io::stdin())),
+                    Input::File(path) => (path.clone(), Box::new(open(path)?)),
+                };
+                let reader = file::unpacked(reader).map_err(|e| unreadable(&path, &e))?;
+                let rows = CsvRows::new(model, path, reader, with_targets);
+                return Ok(NewRows(Rows::Csv(model, Box::new(rows))));
+            }
+            Kind::Array { width, scale, is_idx } => (*width, *scale, *is_idx),
+        };
+        let Input::File(path) = input else {
+            let message = "standard input is read as a table, and the model was trained on arrays";
+            return Err(Problem::new(Location::Nowhere, message).hint("name an npy file").into());
+        };
+        let array = self.array(path, is_idx)?;
+        if let Some(expected) = width.filter(|expected| *expected != array.width) {
+            let message = format!("rows of {} features: the model was trained on {expected}", array.width);
+            let problem = file::problem(path, message);
+            let hint = format!("the array must have the shape (rows, {expected})");
+            return Err(problem.hint(hint).into());
+        }
+        let labels =
+            labels.map(|labels| self.labels(labels, is_idx, &array)).transpose()?.unwrap_or_default();
+        Ok(NewRows(Rows::Array { array, scale, labels, targets: self.targets }))
+    }
+
+    fn labels(&self, path: &Path, is_idx: bool, features: &ArrayFile<'_>) -> Result<Vec<f32>, Problem> {
+        let labels = self.array(path, is_idx)?;
+        if labels.rows != features.rows {
+            let (other, rows) = (features.path.display(), features.rows);
+            let message = format!("{} labels, and `{other}` holds {rows} rows", labels.rows);
+            return Err(file::problem(path, message).hint("both files need the same number of rows"));
+        }
+        if labels.width != self.targets {
+            let (found, expected) = (labels.width, self.targets);
+            let message = format!("rows of {found} targets: the model was trained on {expected}");
+            return Err(file::problem(path, message));
+        }
+        Ok(labels.labels(self.task, Some(self.classes))?.0)
+    }
+
+    /// Opens an array; one of IDX models may be of either format.
+    fn array<'a>(&self, path: &'a Path, is_idx: bool) -> Result<ArrayFile<'a>, Problem> {
+        let mut start = [0; 6];
+        io::Read::read(&mut open(path)?, &mut start).map_err(|e| unreadable(path, &e))?;
+        let is_npy = !is_idx || start == *b"\x93NUMPY";
+        ArrayFile::open(path, "", if is_npy { npy_header::read } else { idx::read_header }, !is_npy)
+    }
+}
+
+fn open(path: &Path) -> Result<File, Problem> {
+    File::open(path).map_err(|e| unreadable(path, &e))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Problem {
+    let message = format!("cannot read `{}`: {}", path.display(), host::reason(error));
+    Problem::new(Location::Nowhere, message)
+}
+
+/// Rows for a trained model, in the order of the input.
+pub struct NewRows<'a>(Rows<'a>);
+
+enum Rows<'a> {
+    Csv(&'a CsvModel, Box<CsvRows>),
+    Array { array: ArrayFile<'a>, scale: Option<f32>, labels: Vec<f32>, targets: usize },
+}
+
+impl NewRows<'_> {
+    /// The next rows; `None` at the end.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn next_block(&mut self) -> Result<Option<RowBlock>, Vec<Problem>> {
+        let (array, scale, labels, targets) = match &mut self.0 {
+            Rows::Csv(model, rows) => return rows.next_block(model),
+            Rows::Array { array, scale, labels, targets } => (array, *scale, labels, *targets),
+        };
+        let most = (BLOCK / array.width).max(1);
+        let finish = |block: &mut [f32]| {
+            if let Some(scale) = scale {
+                block.iter_mut().for_each(|x| *x /= scale);
+            }
+        };
+        let (first, features) = array.next_rows(most, finish)?;
+        let rows = features.len() / array.width;
+        let end = (first + rows) * targets;
+        let targets = labels.get(first * targets..end).unwrap_or_default().to_vec();
+        Ok((rows > 0).then_some(RowBlock { rows, features, targets }))
+    }
+
+    /// Names of the columns that are not used, once the first rows have been read.
+    pub fn unused(&self) -> &[String] {
+        if let Rows::Csv(_, rows) = &self.0 { &rows.unused } else { &[] }
+    }
+
+    /// Rows left out for missing cells so far.
+    pub fn dropped(&self) -> usize {
+        if let Rows::Csv(_, rows) = &self.0 { rows.dropped } else { 0 }
+    }
+}

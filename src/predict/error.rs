@@ -1,0 +1,54 @@
+//! Why a model cannot be used.
+
+use std::{io, path::PathBuf};
+
+use crate::{
+    device::DeviceError,
+    host::reason,
+    report::ReportError,
+    spec::{Failure, Problem},
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum PredictError {
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// The run's spec, its weights or the rows.
+    #[error(transparent)]
+    Input(#[from] Failure),
+    #[error("`{}` is a run of the lab: it trains no model", folder.display())]
+    NoTraining { folder: PathBuf },
+    #[error("`{}` has no {file}: the run is `{status}`", folder.display())]
+    NoWeights { folder: PathBuf, file: &'static str, status: String },
+    #[error("`{}` cannot be used on new rows: {why}", file.display())]
+    NoPreprocessing { file: PathBuf, why: String },
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error("cannot write {to}: {}", reason(source))]
+    Write { to: String, source: io::Error },
+}
+
+impl From<Vec<Problem>> for PredictError {
+    fn from(problems: Vec<Problem>) -> Self {
+        Self::Input(Failure::new(problems))
+    }
+}
+
+impl From<Problem> for PredictError {
+    fn from(problem: Problem) -> Self {
+        Self::from(vec![problem])
+    }
+}
+
+impl PredictError {
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Report(e) => e.hint(),
+            Self::NoWeights { file: "model.safetensors", .. } => {
+                Some("a run that diverged has only its best weights: leave out `--last`")
+            }
+            Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A model's metrics on labelled rows.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::{PredictError, Trained, forward::Forward, output::quoted, scores::Scores};
+use crate::{data::Input, record::Lines, units};
+
+/// Metrics by name, in the order in which they are shown.
+pub struct Evaluation {
+    rows: usize,
+    /// What the loss is.
+    loss: String,
+    /// Names and values.
+    metrics: Vec<(&'static str, f64)>,
+    scores: Scores,
+}
+
+/// Evaluates all rows of `input`; labels of arrays are in a file of their own. `warn` takes warnings about the rows.
+///
+/// # Errors
+/// What is wrong with the rows.
+pub fn evaluate(
+    trained: &Trained,
+    input: &Input,
+    labels: Option<&Path>,
+    warn: &mut dyn FnMut(String),
+) -> Result<Evaluation, PredictError> {
+    let mut rows = trained.data.labelled_rows(input, labels)?;
+    let mut forward = Forward::new(trained);
+    let mut scores = Scores::new(&trained.data, trained.outputs);
+    let mut take = |predictions: &[f32], targets: &[f32]| {
+        scores.add(&trained.data, predictions, targets);
+        Ok(())
+    };
+    let mut is_first = true;
+    while let Some(block) = rows.next_block()? {
+        if std::mem::take(&mut is_first) && !rows.unused().is_empty() {
+            warn(format!("columns that the model does not use: {}", quoted(rows.unused())));
+        }
+        forward.push(block, &mut take)?;
+    }
+    if rows.dropped() > 0 {
+        warn(format!("rows left out for missing cells, as in training: {}", rows.dropped()));
+    }
+    let (rows, [loss, hits]) = forward.finish(&mut take)?;
+    let mut metrics = vec![("loss", loss / rows as f64)];
+    if trained.spec.model.loss.classifies() {
+        metrics.push(("accuracy", hits / rows as f64));
+    }
+    metrics.extend(scores.metrics());
+    let scaled = if trained.data.is_target_scaled() { " of the standardized target" } else { "" };
+    let loss = format!("{}{scaled}, as in training", trained.spec.model.loss.name());
+    Ok(Evaluation { rows, loss, metrics, scores })
+}
+
+impl Evaluation {
+    /// A line for each metric.
+    pub fn table(&self) -> String {
+        let mut out = format!("{:<9}  {}\n", "rows", units::count(self.rows as u64));
+        for (name, value) in &self.metrics {
+            let words = match *name {
+                "loss" => format!("  {}", self.loss),
+                "f1" | "precision" | "recall" => "  mean over classes".to_owned(),
+                _ => String::new(),
+            };
+            out.push_str(&format!("{name:<9}  {}{words}\n", units::number(*value)));
+        }
+        out
+    }
+
+    /// The confusion matrix as CSV, a line for each actual class; `None` for numbers.
+    pub fn confusion(&self, trained: &Trained) -> Option<Vec<u8>> {
+        let (Scores::Classes(confusion), Some(names)) = (&self.scores, trained.data.class_names()) else {
+            return None;
+        };
+        let mut lines = Lines::new();
+        lines.text("actual");
+        for name in &names {
+            lines.text(name);
+        }
+        lines.end();
+        for (name, counts) in names.iter().zip(confusion.counts.chunks_exact(confusion.classes)) {
+            lines.text(name);
+            for count in counts {
+                lines.u64(*count);
+            }
+            lines.end();
+        }
+        Some(lines.bytes().to_vec())
+    }
+
+    /// One JSON object, with the weights that were used.
+    pub fn json(&self, trained: &Trained) -> String {
+        let number = |text: &str| text.parse::<u64>().map_or(Value::Null, Value::from);
+        let mut object = Map::new();
+        object.insert("run".to_owned(), json!(trained.folder));
+        object.insert("weights".to_owned(), json!(trained.file));
+        object.insert("epoch".to_owned(), number(&trained.epoch));
+        object.insert("step".to_owned(), number(&trained.step));
+        object.insert("rows".to_owned(), json!(self.rows));
+        object.extend(self.metrics.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
+        format!("{}\n", Value::Object(object))
+    }
+}

@@ -1,0 +1,136 @@
+//! The model on the CPU: rows in blocks of any size go through the program of a validation, in chunks as training has them.
+
+use std::sync::Arc;
+
+use super::{PredictError, Trained};
+use crate::{
+    data::RowBlock,
+    device::{
+        Block, Clock, Device, DeviceError, Grain, PassKind, Purpose,
+        cpu::{CpuExecutor, CpuSetup, ThreadMode},
+    },
+    host,
+    plan::validation_rows,
+    program::{Accumulator, Layout, Slice, lower_inference},
+    spec::Init,
+    train::initial_values,
+};
+
+/// A chunk with fewer operations is computed by one thread.
+const SHARED_CHUNK: f64 = 2e7;
+
+/// Takes a chunk's predictions (`[rows, outputs]`) and its targets.
+pub type Take<'a> = &'a mut dyn FnMut(&[f32], &[f32]) -> Result<(), PredictError>;
+
+/// The model for chunks of one size.
+struct Pass {
+    device: Device,
+    layout: Layout,
+    prediction: Slice,
+    rows: usize,
+    clock: Clock,
+}
+
+impl Pass {
+    fn new(trained: &Trained, rows: usize) -> Result<Self, DeviceError> {
+        let Trained { spec, data, features, .. } = trained;
+        let shape = [*features, data.targets()];
+        let (programs, prediction) = lower_inference(&spec.model.layers, spec.model.loss, shape, rows);
+        let layout = programs.layout.clone();
+        let flops = programs.validate.as_ref().map_or(0.0, |validate| validate.cost().flops);
+        let threads = if flops < SHARED_CHUNK { 1 } else { host::logical_cores().unwrap_or(1) };
+        let setup = CpuSetup::cpu(programs, threads, spec.seed, ThreadMode::Adaptive);
+        let mut device = Device::new("cpu", Box::new(CpuExecutor::new(setup)?));
+        let values = initial_values(&Init::File("".into()), &layout, 0, Some(&trained.weights));
+        device.write(Purpose::Parameters, layout.whole(layout.values), &values)?;
+        Ok(Self { device, layout, prediction, rows, clock: Clock::new(Grain::Blocks) })
+    }
+
+    fn run(&mut self, features: Vec<f32>, targets: &Arc<Vec<f32>>) -> Result<Vec<f32>, DeviceError> {
+        let Self { device, layout, rows, .. } = self;
+        device.bind(Purpose::Validation, layout.validation_features, &Arc::new(features))?;
+        device.bind(Purpose::Validation, layout.validation_targets, targets)?;
+        let (work, rows) = (PassKind::Validate, *rows);
+        let block = Block { work, step: 0, position: 0, offset: 0, rows, steps: 1, hyper: &[], slot: 0 };
+        device.run(&block, &mut self.clock, &mut Vec::new())?;
+        let mut prediction = vec![0.0; self.prediction.len];
+        device.read(Purpose::Validation, self.prediction, &mut prediction)?;
+        Ok(prediction)
+    }
+
+    /// Sums over all rows so far: of their losses, and of those that are right.
+    fn sums(&mut self) -> Result<[f64; 2], DeviceError> {
+        let mut sums = [0.0; 2];
+        self.device.take_sums(Purpose::Validation, Accumulator::Validation, &mut sums)?;
+        Ok(sums)
+    }
+}
+
+/// A model that takes rows.
+pub struct Forward<'a> {
+    trained: &'a Trained,
+    /// Rows that do not fill a chunk yet.
+    pending: RowBlock,
+    /// Rows of a chunk.
+    chunk: usize,
+    pass: Option<Pass>,
+    rows: usize,
+}
+
+impl<'a> Forward<'a> {
+    pub fn new(trained: &'a Trained) -> Self {
+        let chunk = validation_rows(trained.spec.data.batch_size);
+        Self { trained, pending: RowBlock::default(), chunk, pass: None, rows: 0 }
+    }
+
+    /// Adds rows, and takes all whole chunks.
+    pub fn push(&mut self, block: RowBlock, take: Take<'_>) -> Result<(), PredictError> {
+        let (width, targets) = (self.trained.features, self.trained.data.targets());
+        self.pending.features.extend_from_slice(&block.features);
+        self.pending.targets.extend_from_slice(&block.targets);
+        self.pending.rows += block.rows;
+        let (chunk, mut done) = (self.chunk, 0);
+        while self.pending.rows - done >= chunk {
+            let features = self.pending.features[done * width..(done + chunk) * width].to_vec();
+            let own = self.pending.targets.get(done * targets..(done + chunk) * targets);
+            let own = own.unwrap_or_default().to_vec();
+            let pass = match &mut self.pass {
+                Some(pass) => pass,
+                none => none.insert(Pass::new(self.trained, chunk)?),
+            };
+            run(pass, targets, features, own, take)?;
+            done += chunk;
+        }
+        self.rows += block.rows;
+        self.pending.rows -= done;
+        self.pending.features.drain(..done * width);
+        self.pending.targets.drain(..(done * targets).min(self.pending.targets.len()));
+        Ok(())
+    }
+
+    /// Takes the rows of the last chunk. Returns all rows, the sum of their losses and the number of those that are right.
+    pub fn finish(mut self, take: Take<'_>) -> Result<(usize, [f64; 2]), PredictError> {
+        let mut sums = self.pass.as_mut().map_or(Ok([0.0; 2]), Pass::sums)?;
+        let RowBlock { rows, features, targets } = self.pending;
+        if rows > 0 {
+            let mut last = Pass::new(self.trained, rows)?;
+            run(&mut last, self.trained.data.targets(), features, targets, take)?;
+            sums.iter_mut().zip(last.sums()?).for_each(|(sum, own)| *sum += own);
+        }
+        Ok((self.rows, sums))
+    }
+}
+
+/// A chunk; rows without targets have zeros for them, and a loss that nobody reads.
+fn run(
+    pass: &mut Pass,
+    width: usize,
+    features: Vec<f32>,
+    mut targets: Vec<f32>,
+    take: Take<'_>,
+) -> Result<(), PredictError> {
+    targets.resize(pass.rows * width, 0.0);
+    let targets = Arc::new(targets);
+    let prediction = pass.run(features, &targets)?;
+    take(&prediction, &targets)
+}

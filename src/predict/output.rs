@@ -1,0 +1,126 @@
+//! Predictions as CSV: a number per target in the units of the training file, or a class and its probabilities.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    path::Path,
+};
+
+use super::{PredictError, Trained, forward::Forward};
+use crate::{
+    data::Input,
+    host::{Durability, write_atomically},
+    record::Lines,
+};
+
+/// Writes a prediction for each row of `input`, in its order, to standard output or to the file `to`. A regular file is
+/// replaced once all predictions are in it. `warn` takes a warning about the rows.
+///
+/// # Errors
+/// What is wrong with the rows; those before are written to standard output by then.
+pub fn predict(
+    trained: &Trained,
+    input: &Input,
+    to: Option<&Path>,
+    warn: &mut dyn FnMut(String),
+) -> Result<(), PredictError> {
+    let Some(path) = to else {
+        return write(trained, input, &mut io::stdout().lock(), "standard output", warn);
+    };
+    let name = format!("`{}`", path.display());
+    let unwritable = |source| PredictError::Write { to: name.clone(), source };
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+        // A pipe or a device is no file that could be replaced.
+        let mut file = OpenOptions::new().write(true).open(path).map_err(unwritable)?;
+        return write(trained, input, &mut file, &name, warn);
+    }
+    let mut result = Ok(());
+    let written = write_atomically(path, Durability::Process, |file| {
+        result = write(trained, input, file, &name, warn);
+        if result.is_ok() { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
+    });
+    result.and(written.map_err(unwritable))
+}
+
+fn write(
+    trained: &Trained,
+    input: &Input,
+    out: &mut dyn Write,
+    name: &str,
+    warn: &mut dyn FnMut(String),
+) -> Result<(), PredictError> {
+    let mut rows = trained.data.rows(input)?;
+    let classes = trained.data.class_names();
+    let mut lines = Lines::new();
+    header(&mut lines, classes.as_deref(), trained.outputs);
+    let mut flush = |lines: &mut Lines| {
+        let written = out.write_all(lines.bytes());
+        lines.clear();
+        written.map_err(|source| PredictError::Write { to: name.to_owned(), source })
+    };
+    let mut take = |prediction: &[f32], _: &[f32]| {
+        for row in prediction.chunks_exact(trained.outputs) {
+            match &classes {
+                Some(classes) => class_row(&mut lines, classes, row),
+                None => row.iter().for_each(|y| {
+                    lines.f32(trained.data.original(f64::from(*y)) as f32);
+                }),
+            }
+            lines.end();
+        }
+        flush(&mut lines)
+    };
+    let mut forward = Forward::new(trained);
+    let mut is_first = true;
+    while let Some(block) = rows.next_block()? {
+        if std::mem::take(&mut is_first) && !rows.unused().is_empty() {
+            warn(format!("columns that the model does not use: {}", quoted(rows.unused())));
+        }
+        forward.push(block, &mut take)?;
+    }
+    forward.finish(&mut take)?;
+    Ok(())
+}
+
+/// Names for a sentence, the first ones of many.
+pub fn quoted(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn header(lines: &mut Lines, classes: Option<&[String]>, outputs: usize) {
+    match classes {
+        Some(classes) => {
+            lines.text("class");
+            classes.iter().for_each(|class| {
+                lines.text(&format!("p_{class}"));
+            });
+        }
+        None if outputs == 1 => {
+            lines.text("prediction");
+        }
+        None => (0..outputs).for_each(|output| {
+            lines.text(&format!("prediction_{output}"));
+        }),
+    }
+    lines.end();
+}
+
+/// The class of the largest output, and the softmax of all.
+fn class_row(lines: &mut Lines, classes: &[String], outputs: &[f32]) {
+    let best = largest(outputs);
+    lines.text(classes.get(best).map_or("", String::as_str));
+    let top = f64::from(outputs[best]);
+    let exps = outputs.iter().map(|y| (f64::from(*y) - top).exp());
+    let sum: f64 = exps.clone().sum();
+    exps.for_each(|exp| {
+        lines.f32((exp / sum) as f32);
+    });
+}
+
+/// The index of the largest output; of equal ones, the first.
+pub fn largest(outputs: &[f32]) -> usize {
+    (1..outputs.len()).fold(0, |best, i| if outputs[i] > outputs[best] { i } else { best })
+}

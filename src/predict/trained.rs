@@ -1,0 +1,86 @@
+//! What a run folder holds of its model.
+
+use std::path::PathBuf;
+
+use super::PredictError;
+use crate::{
+    data::{TrainedData, Weights, read_metadata, read_weights},
+    report::{find_run, run_status},
+    spec::{self, Loaded, Spec},
+};
+
+/// Which of a run's weights are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhichWeights {
+    /// Those of the best validation, or the last where there was none.
+    Best,
+    Last,
+}
+
+/// A model as its run left it.
+pub struct Trained {
+    pub folder: PathBuf,
+    pub spec: Spec,
+    /// The name of the file of its weights.
+    pub file: &'static str,
+    /// The optimizer step and the epoch after which they were taken.
+    pub step: String,
+    pub epoch: String,
+    pub data: TrainedData,
+    pub features: usize,
+    pub outputs: usize,
+    pub weights: Weights,
+}
+
+const LAST: &str = "model.safetensors";
+
+impl Trained {
+    /// Reads the only run of `path`.
+    ///
+    /// # Errors
+    /// There is not one run, or it has no model.
+    pub fn open(path: &str, which: WhichWeights) -> Result<Self, PredictError> {
+        let folder = find_run(path)?;
+        let spec = match spec::read(&folder.join("spec.toml"), &[])? {
+            Loaded::Train(experiment) => experiment.trials.into_iter().next().map(|trial| trial.spec),
+            Loaded::Lab(_) => None,
+        };
+        let Some(spec) = spec else { return Err(PredictError::NoTraining { folder }) };
+        let has = |file: &&'static str| folder.join(file).is_file();
+        let wanted = if which == WhichWeights::Last { &[LAST][..] } else { &["best.safetensors", LAST] };
+        let Some(file) = wanted.iter().copied().find(has) else {
+            let (file, status) = (*wanted.last().unwrap_or(&LAST), run_status(&folder));
+            let file = if which == WhichWeights::Last { file } else { "weights" };
+            return Err(PredictError::NoWeights { folder, file, status });
+        };
+        let path = folder.join(file);
+        let metadata = read_metadata(&path)?;
+        let unusable = |why: String| PredictError::NoPreprocessing { file: path.clone(), why };
+        let outputs = spec.model.layers.iter().fold(0, |width, layer| layer.outputs(width));
+        let stored = metadata.get("preprocessing").map(String::as_str);
+        let data = TrainedData::new(&spec, stored, outputs).map_err(unusable)?;
+        let no_width = || unusable("its layers do not say how many features they take".to_owned());
+        let features = data.features().ok_or_else(no_width)?;
+        let weights = read_weights(&path, &wanted_tensors(&spec, features))?;
+        let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();
+        let (step, epoch) = (text("step"), text("epoch"));
+        Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights })
+    }
+
+    /// Which weights these are, in words.
+    pub fn described(&self) -> String {
+        let Self { file, step, epoch, .. } = self;
+        format!("{file}, after epoch {epoch}, step {step}")
+    }
+}
+
+/// Names and shapes of the model's parameters, in PyTorch's order of axes.
+fn wanted_tensors(spec: &Spec, features: usize) -> Vec<(String, Vec<usize>)> {
+    let (mut wanted, mut width) = (Vec::new(), features);
+    for (i, layer) in spec.model.layers.iter().enumerate() {
+        let parameters = layer.parameters(width).into_iter();
+        wanted.extend(parameters.map(|p| (format!("{i}.{}", p.name), p.shape.into_iter().rev().collect())));
+        width = layer.outputs(width);
+    }
+    wanted
+}

@@ -1,0 +1,78 @@
+//! Which runs learn the same: only their losses can be compared.
+
+use super::{
+    differences::{self, Leaves, file_name},
+    grouping::grouped,
+    run::Run,
+};
+use crate::units;
+
+/// Keys of `[data]` that leave rows and targets as they are.
+const HARMLESS: [&str; 4] = ["data.batch_size", "data.placement", "data.shuffle", "data.csv.standardize"];
+
+/// Shown for the digest of the data.
+const DATA: &str = "the data";
+
+/// Trainings by what they learn.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tasks {
+    /// Numbers of the runs of each task, in the order of its first run.
+    groups: Vec<Vec<usize>>,
+    /// What differs between the tasks: the data, the loss, keys of `[data]`.
+    keys: Vec<String>,
+}
+
+impl Tasks {
+    pub(super) fn new(runs: &[Run]) -> Self {
+        let trainings = || {
+            let with_spec = runs.iter().enumerate().filter(|(_, run)| run.kind() == "train");
+            with_spec.filter_map(|(place, run)| Some((place + 1, run, run.spec.as_ref()?)))
+        };
+        // Runs of older versions have no digest: where one is among them, files are known by their names.
+        let is_known = trainings().all(|(_, run, _)| run.digest().is_some());
+        let tasks: Vec<(usize, Leaves)> =
+            trainings().map(|(number, run, spec)| (number, task(run, spec, is_known))).collect();
+        let tables: Vec<_> = tasks.iter().map(|(number, task)| (*number, task)).collect();
+        let keys = differences::differences(&tables).into_iter().map(|difference| difference.key).collect();
+        let groups = grouped(tasks.iter().map(|(number, task)| (task, *number)));
+        Self { groups: groups.into_iter().map(|(_, numbers)| numbers).collect(), keys }
+    }
+
+    /// Whether the losses of two runs, by number, can be compared.
+    pub(super) fn are_equal(&self, first: usize, other: usize) -> bool {
+        self.groups.iter().all(|group| group.contains(&first) == group.contains(&other))
+    }
+
+    /// `2 tasks, whose losses are not comparable: the data differ (runs 1, 2; run 3)`; `None` where all runs learn the same.
+    pub(super) fn difference(&self) -> Option<String> {
+        if self.groups.len() < 2 {
+            return None;
+        }
+        let several = self.keys.len() > 1 || self.keys.first().is_some_and(|key| key == DATA);
+        let runs = |group: &Vec<usize>| {
+            format!("{} {}", if group.len() == 1 { "run" } else { "runs" }, units::numbers(group))
+        };
+        let groups: Vec<String> = self.groups.iter().map(runs).collect();
+        let verb = if several { "differ" } else { "differs" };
+        let (tasks, keys, groups) = (self.groups.len(), self.keys.join(", "), groups.join("; "));
+        Some(format!("{tasks} tasks, whose losses are not comparable: {keys} {verb} ({groups})"))
+    }
+}
+
+/// What decides a run's losses beside model and training.
+fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
+    let is_file = |value: &str| value.starts_with('/');
+    let decides = |(key, value): &(&String, &String)| {
+        *key == "model.loss"
+            || (key.starts_with("data.")
+                && !HARMLESS.contains(&key.as_str())
+                && !(digest_is_known && is_file(value)))
+    };
+    let keys = spec.iter().filter(decides);
+    let mut task: Leaves = keys.map(|(key, value)| (key.clone(), file_name(value).to_owned())).collect();
+    // Synthetic rows are drawn anew for each seed: their table describes them.
+    if digest_is_known && !run.draws_rows() {
+        task.insert(DATA.to_owned(), run.digest().unwrap_or_default().to_owned());
+    }
+    task
+}

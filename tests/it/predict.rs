@@ -1,0 +1,490 @@
+//! A run's model on new rows, held against scikit-learn and PyTorch on the same files, and all that may be wrong.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use serde_json::Value;
+
+use super::process::{Ended, Folder, Sandbox, Table};
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/predict");
+
+/// A model with the fixture's weights: it takes one step that is too small to move them.
+fn spec(target: &str, other: &str, outputs: usize, loss: &str) -> String {
+    format!(
+        r#"
+[data.csv]
+path = "{FIXTURES}/train.csv"
+validation_path = "train.csv"
+target = "{target}"
+ignore = ["{other}"]
+categorical = ["colour", "place"]
+missing = "mean"
+standardize_target = {}
+[model]
+layers = [{{ linear = {{ out_features = 16 }} }}, "tanh", {{ dropout = {{ p = 0.5 }} }}, {{ layer_norm = {{}} }},
+          {{ linear = {{ out_features = {outputs} }} }}]
+loss = "{loss}"
+init = {{ file = "{FIXTURES}/{target}.safetensors" }}
+[optimizer.sgd]
+lr = 1e-30
+[trainer]
+max_epochs = 1
+"#,
+        loss == "mse"
+    )
+}
+
+/// A trained model, whose training file is gone.
+struct Model {
+    place: Sandbox,
+    run: String,
+}
+
+impl Model {
+    fn new(spec: &str) -> Self {
+        let place = Sandbox::new(spec);
+        for name in ["train.csv", "new.csv"] {
+            fs::copy(Path::new(FIXTURES).join(name), place.path().join(name)).unwrap();
+        }
+        let run = place.run(&[]).ended_by(0).0.display().to_string();
+        fs::remove_file(place.path().join("train.csv")).unwrap();
+        Self { place, run }
+    }
+
+    fn price() -> Self {
+        Self::new(&spec("price", "kind", 1, "mse"))
+    }
+
+    fn kind() -> Self {
+        Self::new(&spec("kind", "price", 3, "cross_entropy"))
+    }
+
+    fn predict(&self, data: &str) -> Ended {
+        self.place.runner(&["predict", &self.run, data])
+    }
+
+    /// Predictions of rows that are right.
+    #[track_caller]
+    fn predicted(&self, data: &str) -> String {
+        let ended = self.predict(data);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stdout
+    }
+
+    fn evaluated(&self, arguments: &[&str]) -> Value {
+        let ended = self.place.runner(&[&["evaluate", &self.run], arguments, &["--json"]].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        serde_json::from_str(&ended.stdout).unwrap()
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.place.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn new_rows(&self) -> String {
+        fs::read_to_string(self.place.path().join("new.csv")).unwrap()
+    }
+}
+
+fn fixture(name: &str) -> Table {
+    Table::read(&fs::read_to_string(Path::new(FIXTURES).join(name)).unwrap())
+}
+
+fn expected_metrics(of: &str) -> Value {
+    let text = fs::read_to_string(Path::new(FIXTURES).join("metrics.json")).unwrap();
+    serde_json::from_str::<Value>(&text).unwrap()[of].take()
+}
+
+#[track_caller]
+fn near(found: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (row, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let apart = (found - expected).abs() / expected.abs().max(1.0);
+        assert!(apart <= tolerance, "row {row}: {found}, expected {expected}");
+    }
+}
+
+/// Features scaled, filled and one-hot, dropout off, numbers in the units of the file: as scikit-learn and PyTorch.
+#[test]
+fn numbers_are_those_of_the_peers() {
+    let model = Model::price();
+    let ended = model.predict("new.csv");
+    insta::assert_snapshot!(ended.stderr, @"
+    weights: best.safetensors, after epoch 1, step 3
+    warning: columns that the model does not use: `note`
+    ");
+    let found = Table::read(&ended.stdout);
+    assert_eq!(found.columns, ["prediction"]);
+    near(&found.f64s("prediction"), &fixture("price.csv").f64s("prediction"), 1e-5);
+    let metrics = model.evaluated(&["new.csv"]);
+    assert_eq!(metrics["rows"], 700);
+    for (name, value) in expected_metrics("price").as_object().unwrap() {
+        near(&[metrics[name].as_f64().unwrap()], &[value.as_f64().unwrap()], 1e-6);
+    }
+}
+
+#[test]
+fn classes_are_those_of_the_peers() {
+    let model = Model::kind();
+    let found = Table::read(&model.predicted("new.csv"));
+    let expected = fixture("kind.csv");
+    assert_eq!(found.columns, expected.columns);
+    assert_eq!(found.column("class"), expected.column("class"));
+    for share in &expected.columns[1..] {
+        near(&found.f64s(share), &expected.f64s(share), 1e-5);
+    }
+    let metrics = model.evaluated(&["new.csv", "--confusion", "confusion.csv"]);
+    let expected = expected_metrics("kind");
+    for name in ["loss", "accuracy", "f1", "precision", "recall"] {
+        near(&[metrics[name].as_f64().unwrap()], &[expected[name].as_f64().unwrap()], 1e-6);
+    }
+    let matrix = fs::read_to_string(model.place.path().join("confusion.csv")).unwrap();
+    insta::assert_snapshot!(matrix, @r#"
+    actual,"a ""middle"" one",large,small
+    "a ""middle"" one",5,0,95
+    large,16,7,334
+    small,54,9,180
+    "#);
+    assert_eq!(expected["confusion"].to_string(), "[[5,0,95],[16,7,334],[54,9,180]]");
+}
+
+/// Gzipped, from standard input, without the target, without a line end, with a byte order mark, with CRLF: one answer.
+#[test]
+fn the_form_of_the_file_does_not_matter() {
+    let model = Model::price();
+    let (rows, expected) = (model.new_rows(), model.predicted("new.csv"));
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(rows.as_bytes()).unwrap();
+    let gzipped = gzip.finish().unwrap();
+    let other = rows.replace(",price,", ",extra,");
+    let trimmed = rows.trim_end();
+    let forms: [(&str, Vec<u8>); 5] = [
+        ("rows.csv.gz", gzipped),
+        ("without.csv", other.into_bytes()),
+        ("cut.csv", trimmed.as_bytes().to_vec()),
+        ("marked.csv", format!("\u{feff}{rows}").into_bytes()),
+        ("crlf.csv", rows.replace('\n', "\r\n").into_bytes()),
+    ];
+    for (name, bytes) in forms {
+        model.write(name, &bytes);
+        assert_eq!(model.predicted(name), expected, "{name}");
+        let mut command = model.place.command(&["predict", &model.run, "-"]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(&bytes).unwrap();
+        let ended = Ended::from_output(child.wait_with_output().unwrap());
+        assert_eq!((ended.code, ended.stdout), (Some(0), expected.clone()), "{name} as standard input");
+    }
+}
+
+/// Many parts of a file make the chunks that the rows alone would make.
+#[test]
+fn a_long_file_is_answered_row_by_row() {
+    let model = Model::kind();
+    let (rows, short) = (model.new_rows(), model.predicted("new.csv"));
+    let (header, body) = rows.split_once('\n').unwrap();
+    model.write("long.csv", format!("{header}\n{}", body.repeat(8)));
+    let (columns, answers) = short.split_once('\n').unwrap();
+    assert_eq!(model.predicted("long.csv"), format!("{columns}\n{}", answers.repeat(8)));
+}
+
+#[test]
+fn wrong_rows_are_shown_with_their_place() {
+    let model = Model::price();
+    let header = "colour,place,width,height,depth,note\n";
+    let good = "red,north,1,2,3,x\n".repeat(5000);
+    let wrong = |text: String| {
+        let path = model.write("wrong.csv", text);
+        let ended = model.predict("wrong.csv");
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        ended.stderr.replace(&path.display().to_string(), "wrong.csv")
+    };
+    insta::assert_snapshot!(wrong(format!("{header}{good}pink,north,1,2,3,x\n{good}")), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    warning: columns that the model does not use: `note`
+    error: `pink` in column `colour` is not a category of the training file
+        --> wrong.csv:5002:1
+         |
+    5002 | pink,north,1,2,3,x
+         | ^
+         |
+         = hint: the training file has `blue`, `green`, `red`
+    ");
+    insta::assert_snapshot!(wrong(format!("{header}{good}red,,1,2,3,x\n")), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    warning: columns that the model does not use: `note`
+    error: missing cell in column `place`, which has none in the training file
+        --> wrong.csv:5002:5
+         |
+    5002 | red,,1,2,3,x
+         |     ^
+         |
+         = hint: fill it in, or leave its row out
+    ");
+    insta::assert_snapshot!(wrong(format!("{header}{good}red,north,1,2,a,x\n")), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    warning: columns that the model does not use: `note`
+    error: `a` in column `depth` is not a number
+        --> wrong.csv:5002:15
+         |
+    5002 | red,north,1,2,a,x
+         |               ^
+         |
+         = hint: the model was trained on numbers here: correct the cell
+    ");
+    insta::assert_snapshot!(wrong(format!("{header}red,north,1,2\n")), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: 4 cells in this line: expected 6, as in the first
+     --> wrong.csv:2:1
+      |
+    2 | red,north,1,2
+      | ^^^^^^^^^^^^^
+    ");
+    insta::assert_snapshot!(wrong("colour,place,width\nred,north,1\n".to_owned()), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: no column `height`, which the training file has
+    --> wrong.csv
+     = hint: the columns are `colour`, `place`, `width`
+
+    error: no column `depth`, which the training file has
+    --> wrong.csv
+     = hint: the columns are `colour`, `place`, `width`
+
+    error: 2 problems
+    ");
+    insta::assert_snapshot!(wrong("width,colour,place,width,height,depth\n1,red,north,1,2,3\n".to_owned()), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: columns 1 and 4 are both named `width`
+     --> wrong.csv:1:20
+      |
+    1 | width,colour,place,width,height,depth
+      |                    ^
+      |
+      = hint: rename one of them
+    ");
+    insta::assert_snapshot!(wrong(header.to_owned()), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    warning: columns that the model does not use: `note`
+    error: a header and no rows
+    --> wrong.csv
+    ");
+    insta::assert_snapshot!(wrong(String::new()), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: an empty file: expected a line of column names
+    --> wrong.csv
+    ");
+    insta::assert_snapshot!(wrong(format!("{header}red,north,1,2,\"3,x\n")), @r#"
+    weights: best.safetensors, after epoch 1, step 3
+    error: a quoted cell is never closed
+     --> wrong.csv:2:15
+      |
+    2 | red,north,1,2,"3,x
+      |               ^
+      |
+      = hint: close it with `"`; within quotes a quote is written `""`
+    "#);
+    insta::assert_snapshot!(model.predict("none.csv").stderr, @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: cannot read `none.csv`: no such file or directory
+    ");
+    insta::assert_snapshot!(model.predict(".").stderr, @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: cannot read `.`: is a directory
+    ");
+}
+
+/// Rows of which training would leave out those with missing cells: evaluation does, prediction needs a row for each.
+#[test]
+fn missing_cells_follow_the_spec() {
+    let model =
+        Model::new(&spec("price", "kind", 1, "mse").replace("\"mean\"", "\"drop\"").replace("init = ", "# "));
+    let ended = model.predict("new.csv");
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("the first of 64 such cells in column `depth`"), "{}", ended.stderr);
+    let ended = model.place.runner(&["evaluate", &model.run, "new.csv"]);
+    assert!(ended.stderr.contains("rows left out for missing cells, as in training: "), "{}", ended.stderr);
+}
+
+/// The run's own validation rows give what the run recorded, to the bit.
+#[test]
+fn evaluation_repeats_the_recorded_validation() {
+    let spec = r#"
+[data.csv]
+path = "train.csv"
+validation_path = "new.csv"
+target = "TARGET"
+features = ["width", "height", "depth"]
+categorical = ["colour"]
+missing = "mean"
+[model]
+layers = [{ linear = { out_features = 8 } }, "relu", { linear = { out_features = OUT } }]
+loss = "LOSS"
+[optimizer.adam]
+lr = 0.03
+[trainer]
+max_epochs = 9
+"#;
+    for (target, outputs, loss) in [("price", "1", "huber"), ("kind", "3", "cross_entropy")] {
+        let spec = spec.replace("TARGET", target).replace("OUT", outputs).replace("LOSS", loss);
+        let model = Model::new(&spec);
+        let run = Folder(PathBuf::from(&model.run));
+        let rows = run.metrics().only("split", "validation");
+        let losses = rows.f64s("loss");
+        for (option, epoch) in [(&["--last"][..], 9), (&[], run.summary("best_epoch").parse().unwrap())] {
+            let metrics = model.evaluated(&[&["new.csv"], option].concat());
+            assert_eq!(metrics["epoch"], epoch);
+            assert_eq!(metrics["loss"].as_f64(), Some(losses[epoch - 1]), "{target} {option:?}");
+            if target == "kind" && epoch == 9 {
+                let recorded = run.summary("final_validation_accuracy").parse().unwrap();
+                assert_eq!(metrics["accuracy"].as_f64(), Some(recorded));
+            }
+            assert_eq!(metrics["rows"], 700);
+        }
+    }
+}
+
+/// An array in NumPy's format, little-endian.
+fn npy(descr: &str, shape: &str, bytes: Vec<u8>) -> Vec<u8> {
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    header.push_str(&" ".repeat((64 - (10 + header.len() + 1) % 64) % 64));
+    header.push('\n');
+    let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &bytes].concat()
+}
+
+fn singles(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Arrays: the true weights are known.
+#[test]
+fn arrays_are_predicted_and_evaluated() {
+    let model = Model::new(&super::run::LINREG.replace("max_epochs = 4", "max_epochs = 40"));
+    let rows = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-2.0, 3.0]];
+    let targets = rows.map(|[a, b]: [f32; 2]| 2.0 * a - 3.4 * b + 4.2);
+    model.write("x.npy", npy("<f4", "(4, 2)", singles(rows.as_flattened())));
+    model.write("y.npy", npy("<f4", "(4,)", singles(&targets)));
+    model.write("wide.npy", npy("<f4", "(2, 3)", singles(&[0.0; 6])));
+    model.write("nan.npy", npy("<f4", "(1, 2)", singles(&[0.0, f32::NAN])));
+    let found = Table::read(&model.predicted("x.npy")).f64s("prediction");
+    near(&found, &targets.map(f64::from), 0.02);
+    let metrics = model.evaluated(&["x.npy", "--labels", "y.npy"]);
+    assert!(metrics["r2"].as_f64().unwrap() > 0.9999, "{metrics}");
+    for (arguments, words) in [
+        (&["predict", "wide.npy"][..], "rows of 3 features: the model was trained on 2"),
+        (&["predict", "nan.npy"], "row 0, feature 1 (both counted from 0) is NaN: expected a finite number"),
+        (&["predict", "new.csv"], "new.csv"),
+        (&["predict", "-"], "standard input is read as a table, and the model was trained on arrays"),
+        (&["evaluate", "x.npy"], "name the file of their labels with `--labels FILE`"),
+        (&["evaluate", "x.npy", "--labels", "wide.npy"], "2 labels, but `x.npy` has 4 rows"),
+    ] {
+        let ended = model.place.runner(&[&[arguments[0], &model.run], &arguments[1..]].concat());
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(words), "{ended:?}");
+        assert_eq!(ended.stdout, "");
+    }
+}
+
+/// Images in IDX format, gzipped, are scaled as in training; the digits' own labels.
+#[test]
+fn images_are_predicted_and_evaluated() {
+    let place =
+        Sandbox::with_spec(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/digits.toml")));
+    let run = place.run(&["trainer.max_epochs=5"]).ended_by(0).0.display().to_string();
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/digits-");
+    let [images, labels] = ["images-idx3", "labels-idx1"].map(|name| format!("{data}{name}-ubyte.gz"));
+    let ended = place.runner(&["evaluate", &run, &images, "--labels", &labels, "--json"]);
+    let metrics: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert!(metrics["accuracy"].as_f64().unwrap() > 0.9, "{metrics}");
+    let ended = place.runner(&["predict", &run, &images]);
+    assert!(ended.stdout.starts_with("class,p_0,p_1,p_2,p_3,p_4,p_5,p_6,p_7,p_8,p_9\n"), "{ended:?}");
+    assert_eq!(Some(ended.stdout.lines().count() as u64), metrics["rows"].as_u64().map(|rows| rows + 1));
+}
+
+/// A file appears whole; one of that name is replaced, but never the rows themselves.
+#[test]
+fn a_file_is_replaced_at_the_end() {
+    let model = Model::price();
+    let path = model.write("out.csv", "old\n");
+    let to = |data: &str, out: &str| model.place.runner(&["predict", &model.run, data, "-o", out]);
+    model.write("wrong.csv", "width\n1\n");
+    assert_eq!(to("wrong.csv", "out.csv").code, Some(2));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
+    let ended = to("new.csv", "out.csv");
+    assert_eq!((ended.code, &ended.stdout[..]), (Some(0), ""));
+    assert_eq!(fs::read_to_string(&path).unwrap(), model.predicted("new.csv"));
+    let files = fs::read_dir(model.place.path()).unwrap();
+    assert!(files.into_iter().all(|file| !file.unwrap().file_name().to_string_lossy().ends_with(".tmp")));
+    let ended = to("new.csv", "./new.csv");
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("`./new.csv` holds the rows to predict"), "{ended:?}");
+    assert_eq!(to("new.csv", "none/out.csv").code, Some(1));
+    assert_eq!(to("new.csv", "/dev/null").code, Some(0));
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
+
+#[test]
+fn the_best_weights_are_used_unless_the_last_are_wanted() {
+    let model = Model::new(super::best::SPEC);
+    model.write("x.npy", npy("<f4", "(1, 3)", singles(&[1.0; 3])));
+    let with = |more: &[&str]| {
+        let ended = model.place.runner(&[&["predict", &model.run, "x.npy"], more].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended
+    };
+    let run = Folder(PathBuf::from(&model.run));
+    let [epoch, step] = ["best_epoch", "best_step"].map(|column| run.summary(column));
+    let (best, last) = (with(&[]), with(&["--last"]));
+    assert_eq!(best.stderr, format!("weights: best.safetensors, after epoch {epoch}, step {step}\n"));
+    assert_eq!(last.stderr, "weights: model.safetensors, after epoch 12, step 48\n");
+    assert_ne!(best.stdout, last.stdout);
+    fs::remove_file(run.0.join("best.safetensors")).unwrap();
+    assert_eq!((with(&[]).stderr, with(&[]).stdout), (last.stderr, last.stdout));
+}
+
+#[test]
+fn a_folder_without_one_model_is_refused() {
+    let place = Sandbox::new(super::run::LINREG);
+    let diverged =
+        ["optimizer.sgd.lr=50.0", "data.synthetic_regression.validation_rows=0", "trainer.max_epochs=99"];
+    let diverged = place.run(&diverged).ended_by(1).0.display().to_string();
+    let best =
+        place.run(&["optimizer.sgd.lr=50.0", "trainer.max_epochs=99"]).ended_by(1).0.display().to_string();
+    let sweep = place.run(&["seed=1,2"]).runs.display().to_string();
+    let lab = Sandbox::new("kind = \"matmul\"\n[matmul]\nsizes = [4]\ncount = 2\n");
+    let lab = lab.run(&[]);
+    fs::create_dir(place.path().join("empty")).unwrap();
+    let runs = place.path().join("both").display().to_string();
+    for seed in ["seed=1", "seed=2"] {
+        assert_eq!(place.runner(&["spec.toml", "-q", "--runs-dir", &runs, seed]).code, Some(0));
+    }
+    let old = place.path().join("old");
+    let csv = Model::price();
+    fs::create_dir(&old).unwrap();
+    for file in ["spec.toml", "summary.csv"] {
+        fs::copy(Path::new(&csv.run).join(file), old.join(file)).unwrap();
+    }
+    fs::copy(Path::new(FIXTURES).join("price.safetensors"), old.join("model.safetensors")).unwrap();
+    for (run, more, words) in [
+        (&diverged[..], "x.npy", "has no weights: the run is `diverged`"),
+        (&best, "--last", "has no model.safetensors: the run is `diverged`"),
+        (&sweep, "x.npy", "is a sweep, and holds a run for each trial"),
+        (lab.runs.to_str().unwrap(), "x.npy", "is a run of the lab: it trains no model"),
+        (&runs, "x.npy", "holds 2 runs, the last one in `"),
+        ("empty", "x.npy", "`empty` is no run"),
+        ("nowhere", "x.npy", "`nowhere` does not exist"),
+        ("spec.toml", "x.npy", "`spec.toml` is no run"),
+        ("old", "x.npy", "cannot be used on new rows: it has no preprocessing of the training rows"),
+    ] {
+        let ended = place.runner(&["predict", run, "x.npy", more][..if more == "x.npy" { 3 } else { 4 }]);
+        assert_eq!(ended.code, Some(2), "{run}: {ended:?}");
+        assert!(ended.stderr.contains(words), "{run}: {ended:?}");
+    }
+}
