@@ -224,6 +224,17 @@ pub struct Outcome {
     pub no_model: Option<NoModel>,
 }
 
+impl Outcome {
+    /// Leaves out what concerns steps after `last`, whose rows were lost.
+    pub fn forget_after(&mut self, last: u64) {
+        self.steps = last;
+        (self.epochs, self.samples, self.final_train_loss) = (None, None, None);
+        (self.final_validation_loss, self.final_validation_accuracy) = (None, None);
+        self.best = self.best.filter(|best| best.step <= last);
+        self.account = None;
+    }
+}
+
 /// A lane of `trace.json`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceLane {

@@ -186,7 +186,7 @@ impl TrainedData {
         if labels.rows != features.rows {
             let (other, rows) = (features.path.display(), features.rows);
             let message = format!("{} labels, and `{other}` holds {rows} rows", labels.rows);
-            return Err(file::problem(path, message).hint("both files must be of the same rows"));
+            return Err(file::problem(path, message).hint("both files need the same number of rows"));
         }
         if labels.width != self.targets {
             let (found, expected) = (labels.width, self.targets);

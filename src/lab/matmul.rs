@@ -98,7 +98,7 @@ struct Job<'a> {
     shape: [usize; 3],
     stop: &'a StopFlag,
     emit: Emit<'a>,
-    /// Of the factors, the product, norms that have not left the device, and one cell for their sum.
+    /// The factors, the product, norms that have not left the device, and one cell for their sum.
     lens: [usize; 5],
 }
 

@@ -24,7 +24,7 @@ pub(super) trait Rule {
     fn state(&self) -> usize;
     /// Operations per parameter.
     fn operations(&self) -> usize;
-    /// Operations of functions among them.
+    /// Those of them that are slow functions (a root, a division, an exponential).
     fn function_operations(&self) -> usize {
         0
     }

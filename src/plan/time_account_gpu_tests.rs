@@ -29,7 +29,7 @@ fn rates() -> GpuRates {
         launch_s: 3e-6,
         node_s: 1.5e-6,
         barrier_s: 1.2e-6,
-        meeting_s: 0.3e-6,
+        block_barrier_s: 0.3e-6,
         sync_s: 8e-6,
         block_s: 15e-6,
         cache_bytes: 50 << 20,

@@ -83,6 +83,10 @@ impl Sink for MetricsCsv {
     fn flush(&mut self) -> Result<(), RecordError> {
         self.file.flush()
     }
+
+    fn last_step(&self) -> Option<u64> {
+        Some(self.file.last_cell().unwrap_or(0))
+    }
 }
 
 #[cfg(test)]

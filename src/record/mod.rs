@@ -80,6 +80,11 @@ pub trait Sink: Send {
     fn flush(&mut self) -> Result<(), RecordError> {
         Ok(())
     }
+
+    /// The last step whose row is in the file, of one that has rows of steps; asked once it has failed.
+    fn last_step(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The files that are a kind's own.

@@ -41,7 +41,7 @@ impl Recorder {
             .name("record".to_owned())
             .spawn(move || {
                 let _ = ready.send(()); // it is waited for below
-                Recording { sinks, failed, fault: None }.run(&receiver)
+                Recording { sinks, failed, fault: None, last_step: None }.run(&receiver)
             })
             .map_err(RecordError::Start)?;
         // A thread that is still being set up would stand in the way of the first steps: both need the memory map.
@@ -51,6 +51,11 @@ impl Recorder {
 
     pub fn sender(&self) -> EventSender {
         self.sender.clone()
+    }
+
+    /// Whether a sink has failed.
+    pub fn has_failed(&self) -> bool {
+        self.sender.failed.load(Ordering::Relaxed)
     }
 
     /// Waits until everything sent so far is written, and returns the first error of a sink. Senders that still exist are
@@ -88,6 +93,8 @@ struct Recording {
     sinks: Vec<Box<dyn Sink>>,
     failed: Arc<AtomicBool>,
     fault: Option<RecordError>,
+    /// The last step whose row was kept, where later ones were not.
+    last_step: Option<u64>,
 }
 
 impl Recording {
@@ -116,6 +123,7 @@ impl Recording {
         match done {
             Ok(()) => self.sinks.push(sink),
             Err(error) => {
+                self.last_step = self.last_step.or(sink.last_step());
                 self.fault.get_or_insert(error);
                 self.failed.store(true, Ordering::Relaxed);
             }
@@ -126,12 +134,16 @@ impl Recording {
     /// calls a run finished that is not recorded in full.
     fn finished(&mut self, outcome: Box<Outcome>) {
         let mut event = Event::Finished(outcome);
+        let was_stopped = self.fault.is_some();
         for mut sink in std::mem::take(&mut self.sinks) {
-            if let (Some(fault), Event::Finished(outcome)) = (&self.fault, &mut event)
-                && outcome.status == Status::Finished
-            {
-                outcome.status = Status::Failed;
-                outcome.reason = Some(fault.to_string());
+            if let (Some(fault), Event::Finished(outcome)) = (&self.fault, &mut event) {
+                if was_stopped || outcome.status == Status::Finished {
+                    outcome.status = Status::Failed;
+                    outcome.reason = Some(fault.to_string());
+                }
+                if let Some(last) = self.last_step.filter(|last| *last < outcome.steps) {
+                    outcome.forget_after(last);
+                }
             }
             let done = sink.event(&event).and_then(|()| sink.flush());
             self.keep(sink, done);

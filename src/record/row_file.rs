@@ -3,6 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -81,6 +82,9 @@ impl RowFile {
     }
 
     fn append(&mut self, whole_lines: &[u8]) -> Result<(), RecordError> {
+        if whole_lines.is_empty() {
+            return Ok(());
+        }
         let mut written = 0;
         while written < whole_lines.len() {
             match self.file.write(&whole_lines[written..]) {
@@ -93,7 +97,24 @@ impl RowFile {
             }
         }
         self.length += whole_lines.len() as u64;
-        Ok(())
+        // The system goes on writing to a file that was removed.
+        match self.file.metadata() {
+            Ok(metadata) if metadata.nlink() == 0 => {
+                Err(RecordError::write(&self.path, io::Error::from_raw_os_error(libc::ENOENT)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The first cell of the last line in the file.
+    pub fn last_cell(&self) -> Option<u64> {
+        const LONGEST_LINE: u64 = 1024;
+        let mut tail = vec![0; self.length.min(LONGEST_LINE) as usize];
+        let file = File::open(&self.path).ok()?;
+        let start = self.length - tail.len() as u64;
+        file.read_exact_at(&mut tail, start).ok()?;
+        let text = String::from_utf8(tail).ok()?;
+        text.trim_end().rsplit('\n').next()?.split(',').next()?.parse().ok()
     }
 
     /// A full disk may accept half a line: truncates the file to complete lines.

@@ -42,7 +42,7 @@ fn columns<'a>() -> [Column<Row<'a>>; 29] {
         }),
         ("wall_s", |cells, row| cells.seconds(row.wall_s)),
         ("train_s", |cells, row| cells.seconds(row.outcome.train_s)),
-        ("steps_per_s", |cells, row| cells.option(row.per_second(Some(row.outcome.steps)), Lines::f64)),
+        ("steps_per_s", |cells, row| cells.option(row.steps_per_s(), Lines::f64)),
         ("samples_per_s", |cells, row| cells.option(row.per_second(row.outcome.samples), Lines::f64)),
         ("logging_s", |cells, row| cells.seconds(row.outcome.logging_s)),
         ("logging_share", |cells, row| cells.option(logging_share(row.outcome), Lines::f64)),
@@ -61,6 +61,12 @@ fn columns<'a>() -> [Column<Row<'a>>; 29] {
 }
 
 impl Row<'_> {
+    /// Not known of a training that lost rows.
+    fn steps_per_s(&self) -> Option<f64> {
+        let is_known = self.outcome.samples.is_some() || self.header.lab.is_some();
+        self.per_second(Some(self.outcome.steps).filter(|_| is_known))
+    }
+
     fn per_second(&self, count: Option<u64>) -> Option<f64> {
         per_second(count?, self.outcome.train_s)
     }

@@ -79,6 +79,8 @@ impl Recording {
         let load = load.load();
         let described = self.environment.finish(load, findings.as_ref().cloned().unwrap_or_default());
         let fault = described.as_ref().err().or(findings.as_ref().err()).map(ToString::to_string);
+        let is_failure = |outcome: &Outcome| outcome.status == Status::Failed;
+        let is_told = outcome.as_ref().is_ok_and(is_failure) && !self.recorder.has_failed();
         if let Ok(outcome) = &mut outcome {
             if fault.is_some() && outcome.status == Status::Finished {
                 (outcome.status, outcome.reason) = (Status::Failed, fault);
@@ -86,7 +88,12 @@ impl Recording {
             outcome.load = load;
             let _ = sender.send(Event::Finished(Box::new(outcome.clone())));
         }
-        self.recorder.finish()?;
+        let recorded = self.recorder.finish();
+        // What failed first says why; what fails later has the same cause.
+        match outcome {
+            Ok(outcome) if is_told => return Ok(outcome),
+            _ => recorded?,
+        }
         described?;
         findings?;
         outcome.map_err(|Stopped| ExecuteError::Record(RecordError::Gone))

@@ -151,6 +151,7 @@ impl<'a, P: Planned> Session<'a, P> {
         warnings.texts().for_each(|text| self.warned.note(text));
         let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnd>::new());
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
+            let mut unrecorded = false;
             let end = match prepared {
                 _ if self.process.stop.signal().is_some() => {
                     TrialEnd::Skipped { reason: "the sweep was interrupted before it began".into() }
@@ -167,13 +168,19 @@ impl<'a, P: Planned> Session<'a, P> {
                     self.skip(trial.index, problem)
                 }
                 Prepared::Run(planned) => {
-                    let (end, exit) = self.trial(planned, &folder, (trial.index, &trial.axes))?;
+                    let (end, exit);
+                    (end, exit, unrecorded) = self.trial(planned, &folder, (trial.index, &trial.axes))?;
                     worst = worst.more_severe(exit);
                     end
                 }
             };
             let values: Vec<_> = trial.axes.iter().map(|(_, value)| value.clone()).collect();
-            table.append(trial.index, &values, &end)?;
+            let appended = table.append(trial.index, &values, &end);
+            if unrecorded {
+                // The trial's error was printed; later ones would fail for it, too.
+                return Ok(Ended { exit: worst, sweep: appended.is_ok().then(|| folder.path().to_owned()) });
+            }
+            appended?;
             ended.push(end);
         }
         table.finish()?;
@@ -191,13 +198,13 @@ impl<'a, P: Planned> Session<'a, P> {
         TrialEnd::Skipped { reason: format!("{}{there}", problem.message.replace('`', "")) }
     }
 
-    /// Runs one trial of a sweep in its own folder.
+    /// Runs one trial of a sweep in its own folder; also returns whether it could not be recorded.
     fn trial(
         &mut self,
         planned: &P,
         sweep: &RunDir,
         (index, axes): (usize, &[(String, String)]),
-    ) -> Result<(TrialEnd, Exit), RecordError> {
+    ) -> Result<(TrialEnd, Exit, bool), RecordError> {
         (self.process.begun, self.process.started) = (Instant::now(), Utc::now());
         self.process.load.mark();
         let console = self.console(Some(index));
@@ -216,7 +223,8 @@ impl<'a, P: Planned> Session<'a, P> {
             Ok(outcome) => (outcome.status, outcome.reason.clone()),
             Err(e) => (Status::Failed, Some(e.to_string())),
         };
-        Ok((TrialEnd::Ran { status, folder: name, reason }, exit))
+        let unrecorded = matches!(result, Err(ExecuteError::Record(_)));
+        Ok((TrialEnd::Ran { status, folder: name, reason }, exit, unrecorded))
     }
 }
 

@@ -209,7 +209,7 @@ fn wrong_rows_are_shown_with_their_place() {
     insta::assert_snapshot!(wrong(format!("{header}{good}pink,north,1,2,3,x\n{good}")), @r"
     weights: best.safetensors, after epoch 1, step 3
     warning: columns that the model does not use: `note`
-    error: `pink` in column `colour` is no category of the training file
+    error: `pink` in column `colour` is not a category of the training file
         --> wrong.csv:5002:1
          |
     5002 | pink,north,1,2,3,x
@@ -383,7 +383,7 @@ fn arrays_are_predicted_and_evaluated() {
         (&["predict", "new.csv"], "new.csv"),
         (&["predict", "-"], "standard input is read as a table, and the model was trained on arrays"),
         (&["evaluate", "x.npy"], "name the file of their labels with `--labels FILE`"),
-        (&["evaluate", "x.npy", "--labels", "wide.npy"], "2 labels, and `x.npy` holds 4 rows"),
+        (&["evaluate", "x.npy", "--labels", "wide.npy"], "2 labels, but `x.npy` has 4 rows"),
     ] {
         let ended = model.place.runner(&[&[arguments[0], &model.run], &arguments[1..]].concat());
         assert_eq!(ended.code, Some(2), "{ended:?}");

@@ -1,6 +1,6 @@
 //! What follows the gradients: means over all devices, norms, the update, the row of the log.
 
-use super::{Builder, LossParts};
+use super::{Builder, LossParts, NORM_CELL};
 use crate::{
     program::{Accumulator, Clip, Log, LogTarget, Mean, Norm, Phase, Slice, Update},
     spec::{Metric, Policy},
@@ -35,7 +35,7 @@ impl Builder<'_> {
         let Some(gradients) = self.all_gradients() else { return };
         let column = self.columns().find(|(_, m)| *m == Metric::GradNorm).map(|(i, _)| i);
         if column.is_some() || self.o.clip.is_some() {
-            let norm = self.cell(column.unwrap_or(7));
+            let norm = self.cell(column.unwrap_or(NORM_CELL));
             let phase = if self.o.clip.is_some() { Phase::Optimizer } else { Phase::Log };
             self.l.push(Norm { of: gradients, cell: norm }, phase);
             if let Some(max_norm) = self.o.clip {

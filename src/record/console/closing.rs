@@ -60,8 +60,11 @@ fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(
     if let Some(reason) = &outcome.reason {
         rows.push(("reason", reason.clone()));
     }
-    let (steps, epochs) = (units::count(outcome.steps), units::counted(outcome.epochs.unwrap_or(0), "epoch"));
-    rows.push(("steps", format!("{steps} in {epochs}, {}", units::seconds(outcome.train_s))));
+    let (steps, train_s) = (units::count(outcome.steps), units::seconds(outcome.train_s));
+    rows.push(match outcome.epochs {
+        Some(epochs) => ("steps", format!("{steps} in {}, {train_s}", units::counted(epochs, "epoch"))),
+        None => ("steps", format!("{steps} were recorded")),
+    });
     let per_second = |count: u64| per_second(count, outcome.train_s);
     let rates = (per_second(outcome.steps), outcome.samples.and_then(per_second));
     if let (Some(steps), Some(samples)) = rates {

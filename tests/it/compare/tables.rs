@@ -340,7 +340,7 @@ fn the_best_trial_is_named() {
     assert_eq!(line("best:"), "  best: 2 settings alike, validation loss 0.1250");
     let costs = end.split_once("what a logging policy costs").unwrap().1;
     let buffered = costs.lines().find(|line| line.contains("buffered")).unwrap();
-    assert!(buffered.ends_with("1.00x  0.99x to 1.01x  within noise"), "{buffered}");
+    assert!(buffered.ends_with("1.00x   0.99x to 1.01x   within noise"), "{buffered}");
 
     // The first repeat alone.
     let first: Vec<&str> = rows.lines().take(4).map(|line| line.trim_end_matches(',')).collect();

@@ -12,7 +12,7 @@ use super::{
         process::{Ended, Folder, RUNNER, Sandbox, tensors},
         run::LINREG,
     },
-    numbers, quiet,
+    numbers, quiet, wait_for_lines,
 };
 
 /// Address space for the program and its data, but not for the stacks of many threads.
@@ -69,8 +69,35 @@ fn a_full_disk_ends_the_run_on_a_whole_line() {
         assert!(ended.stderr.contains(&words), "{}", ended.stderr);
         let train = numbers(&folder.metrics().only("split", "train"), "step");
         assert!(train.len() > 100 && train.iter().copied().eq(1..=train.len()));
+        // The summary claims no step whose row is missing.
+        let last = numbers(&folder.metrics(), "step").into_iter().max().unwrap();
+        let cells = ["status", "steps", "epochs", "final_train_loss", "steps_per_s", "samples_per_s"];
+        assert_eq!(cells.map(|cell| folder.summary(cell)), ["failed", &last.to_string(), "", "", "", ""]);
+        let errors = ended.stderr.lines().filter(|line| line.starts_with("error"));
+        assert_eq!(errors.count(), 1, "{}", ended.stderr);
+        assert!(
+            ended.stdout.contains(&format!("  reason           {}\n", &words[7..words.len() - 1])),
+            "{}",
+            ended.stdout
+        );
         assert!(!folder.files().iter().any(|name| name.ends_with(".tmp")), "{:?}", folder.files());
     }
+}
+
+/// The system goes on writing to files that were removed: the run notices at its next rows, and names one file.
+#[test]
+fn a_removed_folder_ends_the_run_with_one_error() {
+    let place = Sandbox::new(LINREG);
+    let (command, runs) = place.prepared(&["trainer.max_epochs=1000000000"]);
+    let child = quiet(command);
+    let folder = wait_for_lines(&runs, 20);
+    fs::remove_dir_all(&runs).unwrap();
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let errors: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("error")).collect();
+    let path = folder.0.join("metrics.csv");
+    assert_eq!(errors, [format!("error: cannot write `{}`: no such file or directory", path.display())]);
+    assert!(!runs.exists());
 }
 
 /// Closed output pipes do not disturb the run or its end.

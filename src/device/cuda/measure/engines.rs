@@ -24,7 +24,7 @@ const LONG_S: f64 = 2e-3;
 
 pub struct Engines {
     /// Seconds of an instruction in the persistent block.
-    pub meeting_s: f64,
+    pub block_barrier_s: f64,
     /// Rate of products in it.
     pub block_flops_per_s: f64,
     /// Seconds of an instruction in a cooperative grid, if the GPU has such.
@@ -36,8 +36,8 @@ pub struct Engines {
 }
 
 pub fn measure(gpu: &Gpu) -> Result<Engines, DeviceError> {
-    let meeting_s = instruction_s(gpu, Engine::Persistent)?;
-    let block_flops_per_s = flops_per_s(gpu, Engine::Persistent, meeting_s)?;
+    let block_barrier_s = instruction_s(gpu, Engine::Persistent)?;
+    let block_flops_per_s = flops_per_s(gpu, Engine::Persistent, block_barrier_s)?;
     let (mut barrier_s, mut grid_flops_per_s) = (None, None);
     if gpu.cooperative {
         let seconds = instruction_s(gpu, Engine::Cooperative)?;
@@ -45,7 +45,7 @@ pub fn measure(gpu: &Gpu) -> Result<Engines, DeviceError> {
         grid_flops_per_s = Some(flops_per_s(gpu, Engine::Cooperative, seconds)?);
     }
     let block_s = block_s(gpu)?;
-    Ok(Engines { meeting_s, block_flops_per_s, barrier_s, grid_flops_per_s, block_s })
+    Ok(Engines { block_barrier_s, block_flops_per_s, barrier_s, grid_flops_per_s, block_s })
 }
 
 /// Seconds per instruction: what a longer program takes more.
