@@ -86,7 +86,12 @@ impl TrainedData {
     pub fn class_names(&self) -> Option<Vec<String>> {
         let numbered = || (0..self.classes).map(|class| class.to_string()).collect();
         (self.task == Task::Classification).then(|| match &self.kind {
-            Kind::Csv(model) => model.class_names().unwrap_or_else(numbered),
+            Kind::Csv(model) => {
+                let mut names = model.class_names().unwrap_or_default();
+                // The model may have more outputs than there are classes.
+                names.extend((names.len()..self.classes).map(|class| format!("unnamed_{class}")));
+                names
+            }
             Kind::Array { .. } => numbered(),
         })
     }
@@ -144,6 +149,13 @@ impl TrainedData {
         let (width, scale, is_idx) = match &self.kind {
             Kind::Csv(model) => {
                 let (path, reader): (_, Box<dyn Read>) = match input {
+                    Input::File(path) if path.extension().is_some_and(|end| end == "npy") => {
+                        let message = "an array, and the model was trained on a table";
+                        let problem = file::problem(path, message);
+                        return Err(problem
+                            .hint("name a CSV file with the columns of the training file")
+                            .into());
+                    }
                     Input::StandardInput => ("<stdin>".into(), Box::new(io::stdin())),
                     Input::File(path) => (path.clone(), Box::new(open(path)?)),
                 };
@@ -173,7 +185,7 @@ impl TrainedData {
         let labels = self.array(path, is_idx)?;
         if labels.rows != features.rows {
             let (other, rows) = (features.path.display(), features.rows);
-            let message = format!("{} labels, and `{other}` holds {rows} rows", labels.rows);
+            let message = format!("{} labels, but `{other}` has {rows} rows", labels.rows);
             return Err(file::problem(path, message).hint("both files need the same number of rows"));
         }
         if labels.width != self.targets {

@@ -175,9 +175,13 @@ fn refuse_command(word: &str) -> Result<(), Exit> {
     let names =
         command.get_subcommands().map(|c| (strsim::damerau_levenshtein(c.get_name(), word), c.get_name()));
     let near = names.filter(|(distance, _)| *distance <= 2).min().map(|(_, name)| name);
-    let Some(near) = near.or(matches!(word, "train" | "fit" | "start").then_some("run")) else {
-        return Ok(());
+    let meant = match word {
+        "train" | "fit" | "start" => Some("run"),
+        "infer" | "inference" | "apply" => Some("predict"),
+        "eval" | "score" | "test" => Some("evaluate"),
+        _ => None,
     };
+    let Some(near) = near.or(meant) else { return Ok(()) };
     print_error(format!("no command `{word}`"), Some(&format!("did you mean `runner {near}`?")));
     Err(Exit::Refused)
 }
