@@ -47,16 +47,10 @@ pub enum LabError {
     /// A thread of the lab ended unexpectedly.
     #[error("the thread that drives `{device}` ended unexpectedly")]
     Lost { device: String },
-    #[error("the run can no longer be recorded")]
-    Closed,
+    #[error(transparent)]
+    Closed(#[from] Closed),
     #[error("interrupted")]
     Interrupted,
-}
-
-impl From<Closed> for LabError {
-    fn from(_: Closed) -> Self {
-        Self::Closed
-    }
 }
 
 /// The devices of a trial.

@@ -16,7 +16,8 @@ use crate::{
 pub(super) const BLOCK: Duration = Duration::from_millis(50);
 
 /// Nobody listens any more: the recorder has failed, and knows why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the run can no longer be recorded")]
 pub struct Closed;
 
 /// Takes events in order.
