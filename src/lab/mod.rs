@@ -17,13 +17,13 @@ pub use tensor_file::TensorFile;
 
 use crate::{
     device::DeviceError,
-    event::{Event, Level, Outcome, Status},
+    event::{Closed, Event, Level, Outcome, Status},
     plan::{
         DeviceId,
         lab::{LabTrial, Work},
     },
     spec::Lab,
-    train::{Closed, StopFlag},
+    train::StopFlag,
     units,
 };
 

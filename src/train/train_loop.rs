@@ -8,13 +8,13 @@ use super::{
     lr_scheduler::LrScheduler,
     metric_buffer::MetricBuffer,
     prefetch::Prefetch,
-    state::{Closed, Emit, Inputs, Outbox, Pacing, Position, ReplicaChecks, Validated},
+    state::{Emit, Inputs, Outbox, Pacing, Position, ReplicaChecks, Validated},
     stop::StopFlag,
 };
 use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
-    event::{NoModel, Outcome, Status},
+    event::{Closed, NoModel, Outcome, Status},
     plan::{DeviceId, Trial},
     program::{Phase, Slice},
 };
