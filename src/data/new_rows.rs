@@ -191,7 +191,7 @@ impl TrainedData {
         let labels = self.array(path, is_idx)?;
         if labels.rows != features.rows {
             let (other, rows) = (features.path.display(), features.rows);
-            let message = format!("{} labels, and `{other}` holds {rows} rows", labels.rows);
+            let message = format!("{} labels, but `{other}` has {rows} rows", labels.rows);
             return Err(file::problem(path, message).hint("both files need the same number of rows"));
         }
         if labels.width != self.targets {
