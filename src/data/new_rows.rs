@@ -58,7 +58,13 @@ impl TrainedData {
             Source::Csv(csv) => {
                 let stored = stored.ok_or("it has no preprocessing of the training rows")?;
                 let stored = serde_json::from_str(stored).map_err(|e| format!("its preprocessing: {e}"))?;
-                Kind::Csv(Box::new(CsvModel::new(csv, task, stored)))
+                let model = CsvModel::new(csv, task, stored);
+                let classes = model.class_names().map(|names| names.len());
+                if classes.is_some() != (task == Task::Classification) || classes.is_some_and(|n| n > outputs)
+                {
+                    return Err("its preprocessing does not fit the model".to_owned());
+                }
+                Kind::Csv(Box::new(model))
             }
             Source::Idx(idx) => Kind::Array { width, scale: Some(idx.scale as f32), is_idx: true },
             Source::Npy(_) | Source::SyntheticRegression(_) => {

@@ -210,6 +210,16 @@ impl Encoder<'_> {
         Ok(Record { rows, inputs, outputs, ..Record::new(kind) })
     }
 
+    /// A record of an op over `n` numbers.
+    pub(super) fn numbered<const N: usize>(
+        &self,
+        kind: Kind,
+        n: usize,
+        slices: [Slice; N],
+    ) -> Result<Record, Refused> {
+        Ok(Record { n: self.int(n)?, at: self.places(slices)?, ..Record::new(kind) })
+    }
+
     pub(super) fn places<const N: usize>(&self, slices: [Slice; N]) -> Result<[u64; 8], Refused> {
         self.optional(slices.map(Some))
     }

@@ -101,11 +101,8 @@ impl Operation for Update {
 
     fn cost(&self) -> Cost {
         let (n, rule) = (self.values.len, self.rule.rule());
-        Cost::new(rule.operations() * n, (3 + 2 * rule.state()) * n)
-    }
-
-    fn function_operations(&self) -> f64 {
-        (self.rule.rule().function_operations() * self.values.len) as f64
+        let functions = (rule.function_operations() * n) as f64;
+        Cost { functions, ..Cost::new(rule.operations() * n, (3 + 2 * rule.state()) * n) }
     }
 
     fn reference(&self, memory: &mut Memory) {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::queue::median;
 use crate::{
     device::{
-        Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RankLink,
+        Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RankLink, Timer,
         cuda::{CudaExecutor, CudaSetup, Gpu},
         probe::{self, Probe, SHORT_AND_LONG, STEPS},
     },
@@ -86,7 +86,7 @@ fn step_s(gpu: &Gpu, engine: Engine, programs: Programs) -> Result<f64, DeviceEr
     for round in 0..=ROUNDS {
         let clock = probe.run(STEPS)?;
         if round > 0 {
-            times.push(clock.device_total(Phase::Step).as_secs_f64() / STEPS as f64);
+            times.push(clock.total(Timer::Device, Phase::Step).as_secs_f64() / STEPS as f64);
         }
     }
     Ok(median(times))
@@ -101,7 +101,7 @@ fn block_s(gpu: &Gpu) -> Result<f64, DeviceError> {
         let clock = probe.run(1)?;
         let whole_s = start.elapsed().as_secs_f64();
         if block > 0 {
-            times.push((whole_s - clock.device_total(Phase::Step).as_secs_f64()).max(0.0));
+            times.push((whole_s - clock.total(Timer::Device, Phase::Step).as_secs_f64()).max(0.0));
         }
     }
     Ok(median(times))
