@@ -144,8 +144,7 @@ fn a_table_of_the_lab_that_cannot_be_read_is_told() {
     products(&runs);
     runs.write("matmul/b/matmul.csv", &format!("{MATMUL}cpu,sequential,16,16,16,20,1e-3,5e-5,fast,0.0,\n"));
     let text = runs.table(&["matmul"], 160);
-    let line =
-        "  2  RUNS/matmul/b; damaged: `RUNS/matmul/b/matmul.csv` is malformed at line 2: `fast` is not a number";
+    let line = "  2  RUNS/matmul/b; damaged: `RUNS/matmul/b/matmul.csv` is malformed at line 2: `fast` is not a number";
     assert!(text.lines().any(|l| l == line), "{text}");
     runs.write("matmul/b/matmul.csv", "device,m\n");
     let text = runs.table(&["matmul"], 160);
