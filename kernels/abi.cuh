@@ -83,7 +83,7 @@ static_assert(sizeof(Op) == 144, "as the host has it");
 
 struct Hyper {
     float rate;  // The learning rate; Adam: lr / (1 - beta1^t).
-    float first;  // Momentum; Adam: 1 - beta1.
+    float first;  // SGD and RMSprop multiply the momentum by it; Adam multiplies (g - m) by it, so there it is 1 - beta1.
     float correction;  // Adam: 1 / sqrt(1 - beta2^t), by which the root of the second moment is multiplied.
     float decay_factor;  // AdamW: 1 - lr * weight_decay, else 1.
 };
@@ -102,7 +102,7 @@ struct Run {
     u64 position;  // First row of the global batch within the epoch.
     u64 offset;  // This device's first row within the streamed chunk.
     u64 batch;  // Unused.
-    u32 index;  // Next of the hypers.
+    u32 index;  // Index into `hyper` of the next step.
     u32 slot;  // Next row of the log.
 };
 static_assert(sizeof(Run) == 128, "as the host has it");

@@ -21,7 +21,7 @@
 //! | [`host`] | what the host tells of itself: processor, caches, memory |
 //! | [`random`] | streams of random numbers, one per purpose, all from the seed |
 //! | [`spec`] | what the user wrote: TOML with places, strict, every problem at once, overrides, JSON Schema |
-//! | [`collective`] | what several devices do together: sums in rank order, meetings that a failing rank poisons |
+//! | [`collective`] | what several devices do together: sums in rank order, barriers that a failing rank poisons |
 //! | [`op`] | the instructions of a step, one file each: shapes, cost, reference, lowering, CPU tasks, GPU record |
 //! | [`program`] | a training step as data: layers, loss and optimizer lowered to ops over planned buffers |
 //! | [`plan`] | what will happen: devices and engine chosen, shapes inferred, programs lowered, bytes and FLOPs counted |

@@ -31,7 +31,7 @@ pub fn devices(options: &DevicesOptions) -> Exit {
     let rows = [
         ("processor", host::cpu_model().unwrap_or_else(unknown)),
         ("cores", host::logical_cores().map_or_else(unknown, |n| n.to_string())),
-        ("products by", machine.instruction_set),
+        ("vector unit", machine.instruction_set),
         ("caches", host::caches().join(", ")),
         ("memory", host::memory("MemTotal").map_or_else(unknown, units::bytes)),
         ("usable now", units::bytes(machine.memory_available)),
@@ -56,7 +56,7 @@ pub fn devices(options: &DevicesOptions) -> Exit {
 /// Measures this machine, with its GPUs where these are not hidden, and keeps what was found.
 fn measure(with_gpus: bool) -> Result<(), Exit> {
     let instruction_set = machine(None, false).instruction_set;
-    let hint = format!("name a folder that can be written by {}", host::CACHE_VARIABLE);
+    let hint = format!("set {} to a writable folder", host::CACHE_VARIABLE);
     let failed = |message: String, hint: Option<&str>| {
         print_error(message, hint);
         Exit::Failed
@@ -114,12 +114,12 @@ fn describe(rates: &MachineRates) -> String {
     let rows = [
         ("rates", origin),
         ("products", all(rates.flops_per_s, rates.product_speedup(threads), "FLOP")),
-        ("functions", format!("{}FLOP/s", units::rate(rates.elementwise_per_s))),
+        ("elementwise", format!("{}FLOP/s", units::rate(rates.elementwise_per_s))),
         ("from caches", format!("{}B/s", units::rate(rates.cache_bytes_per_s))),
         ("from memory", all(rates.memory_bytes_per_s, rates.memory_speedup(threads), "B")),
-        ("instruction", units::seconds(rates.instruction_s)),
-        ("meeting", units::seconds(rates.barrier_s)),
-        ("block", units::seconds(rates.block_s)),
+        ("op overhead", units::seconds(rates.instruction_s)),
+        ("barrier", units::seconds(rates.barrier_s)),
+        ("block overhead", units::seconds(rates.block_s)),
     ];
     let mut text = String::new();
     for (name, value) in rows {

@@ -104,7 +104,11 @@ fn of_gpu(cached: Option<&Cached<GpuRates>>) -> String {
         ),
         (
             "instruction",
-            format!("{} in a grid, {} in a block", units::seconds(r.barrier_s), units::seconds(r.meeting_s)),
+            format!(
+                "{} in a grid, {} in a block",
+                units::seconds(r.barrier_s),
+                units::seconds(r.block_barrier_s)
+            ),
         ),
         ("wait", format!("{} for a kernel", units::seconds(r.sync_s))),
         ("block", format!("{} to hand it over and read a loss", units::seconds(r.block_s))),

@@ -76,7 +76,7 @@ pub fn describe() -> String {
     match &monitor {
         Ok(monitor) => text.push_str(&links(monitor, &cuda.usable)),
         Err(why) => {
-            let _ = writeln!(text, "\n  no load, temperature and power: {why}");
+            let _ = writeln!(text, "\n  load, temperature and power are unknown: {why}");
         }
     }
     if !cuda.libraries.is_empty() {
@@ -100,17 +100,17 @@ pub fn describe_virtual(count: u32, memory_available: u64, measured: bool) -> St
         vec![
             format!("virtual:{i}"),
             format!("gpu:{i}"),
-            format!("one of its own, of the host's {memory} usable"),
+            format!("separate, from the host's {memory} of usable memory"),
         ]
     };
     let header = ["device", "in a spec", "memory"];
     let mut text =
         format!("gpu\n{}", text_table::text(&header, &(0..count).map(row).collect::<Vec<_>>(), |_| false));
-    text.push_str("\n  virtual: the host poses as a machine with exactly these; real ones are hidden\n");
+    text.push_str("\n  virtual: the CPU simulates exactly these GPUs; real ones are hidden\n");
     text.push_str(if measured {
-        "  nothing of them is measured: they share the host's processor, so their times say nothing of GPUs\n"
+        "  not measured: they share the CPU, so their times do not predict real GPUs\n"
     } else {
-        "  they share the host's processor: their times say nothing of GPUs\n"
+        "  they share the CPU: their times do not predict real GPUs\n"
     });
     text
 }
@@ -153,7 +153,7 @@ fn row(gpu: &Gpu, sample: &GpuSample, device: &str) -> Vec<String> {
     ]
 }
 
-/// Where only CUDA can be asked.
+/// A row without NVML: only what CUDA reports.
 fn plain_row(gpu: &Usable) -> Vec<String> {
     let unknown = || "N/A".to_owned();
     let mut cells = vec![gpu.device.clone(), unknown(), gpu.name.clone()];

@@ -12,6 +12,7 @@ mod gpus;
 mod machine;
 mod measure;
 mod parity;
+mod plot;
 mod predict;
 mod rate_cache;
 mod rates;
@@ -38,6 +39,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Parity(options) => parity::parity(&options),
         Command::Devices(options) => devices::devices(&options),
         Command::Compare(options) => compare::compare(&options),
+        Command::Plot(options) => plot::plot(&options),
         Command::Predict(options) => predict::predict(&options),
         Command::Evaluate(options) => predict::evaluate(&options),
         Command::Schema => templates::schema(),

@@ -21,11 +21,11 @@ pub(super) struct Arrays<'a> {
     /// Features and labels.
     pub(super) train: [Named<'a>; 2],
     pub(super) validation: Option<[Named<'a>; 2]>,
-    /// The part of the rows that validates, and its key.
+    /// Key and value of the validation fraction.
     pub(super) fraction: (&'static str, f64),
-    /// What beyond the headers must hold.
+    /// Checks beyond the headers.
     pub(super) check: fn(&Pair<'_>, Task) -> Result<(), Problem>,
-    /// Where features may live, and the bytes that memory has for them; files that may be gzipped are always read.
+    /// Placement and memory limit in bytes; `None` for files that may be gzipped, which are always read into memory.
     pub(super) placement: Option<(Placement, u64)>,
     /// Divides every feature.
     pub(super) scale: Option<f64>,
@@ -70,7 +70,7 @@ impl Arrays<'_> {
         Ok(Dataset { classes, notes, ..Dataset::new(train, validation, features, targets) })
     }
 
-    /// Opens features and labels, which must be of the same rows.
+    /// Opens features and labels, which must have the same number of rows.
     fn pair<'a>(&self, files: [Named<'a>; 2], task: Task) -> Result<Pair<'a>, Problem> {
         let open =
             |(key, path): Named<'a>| ArrayFile::open(path, key, self.read_header, self.placement.is_none());
@@ -79,12 +79,12 @@ impl Arrays<'_> {
         let Pair { features, labels } = &pair;
         if features.rows != labels.rows {
             let message = format!(
-                "{} labels, and `{}` holds {} rows",
+                "{} labels, but `{}` has {} rows",
                 labels.rows,
                 features.path.display(),
                 features.rows
             );
-            return Err(file::problem(labels.path, message).hint("both files must be of the same rows"));
+            return Err(file::problem(labels.path, message).hint("both files need the same number of rows"));
         }
         Ok(pair)
     }
@@ -151,12 +151,12 @@ impl Pair<'_> {
     }
 }
 
-/// Validation rows have the form of the training rows.
+/// Checks that validation rows are as wide as training rows.
 fn same_width(validation: &ArrayFile<'_>, train: &ArrayFile<'_>, what: &str) -> Result<(), Problem> {
     if validation.width == train.width {
         return Ok(());
     }
     let (found, expected, other) = (validation.width, train.width, train.path.display());
-    let message = format!("rows of {found} {what}, and those of `{other}` have {expected}");
+    let message = format!("rows have {found} {what}, but those of `{other}` have {expected}");
     Err(file::problem(validation.path, message))
 }

@@ -68,7 +68,7 @@ pub(super) fn read_header(reader: &mut dyn Read) -> Result<Header, Refusal> {
         0x0d => Element::F32,
         0x0e => Element::F64,
         other => {
-            let message = format!("`{other:02x}` is no element type of an IDX file");
+            let message = format!("`{other:02x}` is not an element type of an IDX file");
             return refuse(message, Some("08 is u8, 09 i8, 0b i16, 0c i32, 0d f32, 0e f64"));
         }
     };

@@ -8,7 +8,7 @@ use crate::spec::{Location, Problem};
 /// The hint for most label errors.
 pub(super) const NUMBERS_HINT: &str = "for numbers instead of classes use `loss = \"mse\"`";
 
-/// Number of classes of whole labels, all of which must occur: 0, 1, ..., k - 1.
+/// The number k of classes; each of 0, 1, ..., k - 1 must occur.
 ///
 /// A gap is an error: labels that start at 1, or years, would silently create outputs that are never trained.
 ///
@@ -38,8 +38,8 @@ pub(super) fn whole(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() <= 16_777_216.0).then_some(value as i64)
 }
 
-/// Checks the labels of one array, in file order; returns the number of classes for a classification. With `known`, the
-/// labels are those of validation rows and must be classes that the training file has.
+/// Checks the labels of one array, in file order; returns the number of classes for a classification. `known`: the
+/// training file's number of classes, given for validation labels, which must be below it.
 pub(super) fn check(
     labels: &[f64],
     width: usize,

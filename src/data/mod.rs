@@ -1,4 +1,4 @@
-//! Sources of rows: read (or opened, if streamed), split and standardized; errors name every bad row.
+//! Sources of rows: read (or opened, if streamed), split and standardized; errors name the bad rows, up to about twenty.
 //!
 //! Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a class is its index from 0.
 

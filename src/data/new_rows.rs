@@ -58,7 +58,13 @@ impl TrainedData {
             Source::Csv(csv) => {
                 let stored = stored.ok_or("it has no preprocessing of the training rows")?;
                 let stored = serde_json::from_str(stored).map_err(|e| format!("its preprocessing: {e}"))?;
-                Kind::Csv(Box::new(CsvModel::new(csv, task, stored)))
+                let model = CsvModel::new(csv, task, stored);
+                let classes = model.class_names().map(|names| names.len());
+                if classes.is_some() != (task == Task::Classification) || classes.is_some_and(|n| n > outputs)
+                {
+                    return Err("its preprocessing does not fit the model".to_owned());
+                }
+                Kind::Csv(Box::new(model))
             }
             Source::Idx(idx) => Kind::Array { width, scale: Some(idx.scale as f32), is_idx: true },
             Source::Npy(_) | Source::SyntheticRegression(_) => {
@@ -86,7 +92,12 @@ impl TrainedData {
     pub fn class_names(&self) -> Option<Vec<String>> {
         let numbered = || (0..self.classes).map(|class| class.to_string()).collect();
         (self.task == Task::Classification).then(|| match &self.kind {
-            Kind::Csv(model) => model.class_names().unwrap_or_else(numbered),
+            Kind::Csv(model) => {
+                let mut names = model.class_names().unwrap_or_default();
+                // The model may have more outputs than there are classes.
+                names.extend((names.len()..self.classes).map(|class| format!("unnamed_{class}")));
+                names
+            }
             Kind::Array { .. } => numbered(),
         })
     }
@@ -144,6 +155,13 @@ impl TrainedData {
         let (width, scale, is_idx) = match &self.kind {
             Kind::Csv(model) => {
                 let (path, reader): (_, Box<dyn Read>) = match input {
+                    Input::File(path) if path.extension().is_some_and(|end| end == "npy") => {
+                        let message = "an array, and the model was trained on a table";
+                        let problem = file::problem(path, message);
+                        return Err(problem
+                            .hint("name a CSV file with the columns of the training file")
+                            .into());
+                    }
                     Input::StandardInput => ("<stdin>".into(), Box::new(io::stdin())),
                     Input::File(path) => (path.clone(), Box::new(open(path)?)),
                 };
@@ -173,8 +191,8 @@ impl TrainedData {
         let labels = self.array(path, is_idx)?;
         if labels.rows != features.rows {
             let (other, rows) = (features.path.display(), features.rows);
-            let message = format!("{} labels, and `{other}` holds {rows} rows", labels.rows);
-            return Err(file::problem(path, message).hint("both files must be of the same rows"));
+            let message = format!("{} labels, but `{other}` has {rows} rows", labels.rows);
+            return Err(file::problem(path, message).hint("both files need the same number of rows"));
         }
         if labels.width != self.targets {
             let (found, expected) = (labels.width, self.targets);

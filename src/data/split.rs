@@ -9,19 +9,20 @@ use crate::{
 /// A split into training and validation rows; both keep the order of the file.
 #[derive(Debug)]
 pub(super) struct Split {
-    /// Whether each row validates; empty if none does.
+    /// Whether each row belongs to validation; empty if none does.
     validates: Vec<bool>,
     rows: usize,
     validation_rows: usize,
 }
 
 impl Split {
-    /// All rows train.
+    /// All rows belong to training.
     pub(super) fn none(rows: usize) -> Self {
         Self { validates: Vec::new(), rows, validation_rows: 0 }
     }
 
-    /// `round(fraction * rows)` rows validate, chosen by the seed. `key` is the fraction's in the spec, which has it below 1.
+    /// `round(fraction * rows)` rows belong to validation, chosen by the seed. `key` is the fraction's key; the spec has
+    /// checked that it is below 1.
     pub(super) fn by_fraction(seed: u64, rows: usize, fraction: f64, key: &str) -> Result<Self, Problem> {
         let validation_rows = (fraction * rows as f64).round() as usize;
         if validation_rows == 0 {
@@ -29,7 +30,7 @@ impl Split {
         }
         let (Ok(count), true) = (u32::try_from(rows), validation_rows < rows) else {
             let message = format!("`{fraction}` of {rows} rows leaves no row to train on");
-            return Err(Problem::at_key(key, message).hint("take a smaller part, or 0 for no validation"));
+            return Err(Problem::at_key(key, message).hint("use a smaller fraction, or 0 for no validation"));
         };
         // A partial shuffle draws without repetition.
         let mut rng = random::fast_stream(seed, Purpose::Split, 0);
@@ -43,17 +44,15 @@ impl Split {
         Ok(Self { validates, rows, validation_rows })
     }
 
-    /// How many rows train.
     pub(super) fn train_rows(&self) -> usize {
         self.rows - self.validation_rows
     }
 
-    /// How many rows validate.
     pub(super) fn validation_rows(&self) -> usize {
         self.validation_rows
     }
 
-    /// Whether a row validates.
+    /// Whether a row belongs to validation.
     #[inline]
     pub(super) fn validates(&self, row: usize) -> bool {
         self.validates.get(row).copied().unwrap_or(false)

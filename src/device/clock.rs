@@ -6,20 +6,27 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::{Grain, Lane, Trace};
-use crate::program::Phase;
+use crate::{program::Phase, units::named};
 
 /// Longest time of a histogram; longer ones count as this, in percentiles only.
 const LONGEST_NS: u64 = 3_600_000_000_000;
+
+named! {
+    /// Whose clock a time is by.
+    pub enum Timer {
+        Host = "host",
+        Device = "device",
+    }
+}
 
 /// Times of a run, by phase.
 pub struct Clock {
     origin: Instant,
     pub grain: Grain,
-    phases: Vec<Samples>,
+    /// By timer and phase.
+    samples: [[Samples; Phase::ALL.len()]; 2],
     /// Spans of a trace, if one is wanted.
     pub trace: Option<Box<Trace>>,
-    /// The same by the device's own clock.
-    device: Vec<Samples>,
     /// Times recorded on the host.
     readings: u64,
 }
@@ -45,9 +52,7 @@ impl Clock {
     }
 
     pub fn at(origin: Instant, grain: Grain) -> Self {
-        let phases = Phase::ALL.iter().map(|_| Samples::default()).collect();
-        let device = Phase::ALL.iter().map(|_| Samples::without_histogram()).collect();
-        Self { origin, grain, phases, device, trace: None, readings: 0 }
+        Self { origin, grain, samples: Default::default(), trace: None, readings: 0 }
     }
 
     pub fn origin(&self) -> Instant {
@@ -90,7 +95,7 @@ impl Clock {
     pub fn record_many(&mut self, phase: Phase, time: Duration, count: u64) {
         if count > 0 {
             self.readings += 1;
-            self.phases[phase as usize].add(time, count);
+            self.samples[Timer::Host as usize][phase as usize].add(time, count);
         }
     }
 
@@ -121,7 +126,7 @@ impl Clock {
 
     /// Adds time to a phase without a sample: the host's wait for queued work.
     pub fn extend(&mut self, phase: Phase, time: Duration) {
-        let samples = &mut self.phases[phase as usize];
+        let samples = &mut self.samples[Timer::Host as usize][phase as usize];
         if samples.count > 0 {
             samples.total += time;
         }
@@ -130,37 +135,26 @@ impl Clock {
     /// Records `count` samples of equal length that took `time` in all, by the device's clock.
     pub fn record_device(&mut self, phase: Phase, time: Duration, count: u64) {
         if count > 0 {
-            self.device[phase as usize].add(time, count);
+            self.samples[Timer::Device as usize][phase as usize].add(time, count);
         }
     }
 
     pub fn absorb(&mut self, other: &Self) {
         self.readings += other.readings;
-        self.phases.iter_mut().zip(&other.phases).for_each(|(own, other)| own.absorb(other));
-        self.device.iter_mut().zip(&other.device).for_each(|(own, other)| own.absorb(other));
+        let own = self.samples.as_flattened_mut().iter_mut();
+        own.zip(other.samples.as_flattened()).for_each(|(own, other)| own.absorb(other));
     }
 
-    pub fn total(&self, phase: Phase) -> Duration {
-        self.phases[phase as usize].total
-    }
-
-    /// Sum over a phase's samples by the device's own clock.
-    pub fn device_total(&self, phase: Phase) -> Duration {
-        self.device[phase as usize].total
+    /// Sum over a phase's samples.
+    pub fn total(&self, by: Timer, phase: Phase) -> Duration {
+        self.samples[by as usize][phase as usize].total
     }
 
     /// A summary of each phase that occurred.
-    pub fn summaries(&self) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
-        summaries(&self.phases)
+    pub fn summaries(&self, by: Timer) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
+        let phases = Phase::ALL.into_iter().zip(&self.samples[by as usize]);
+        phases.filter(|(_, s)| s.count > 0).map(|(p, s)| (p, s.summary()))
     }
-
-    pub fn device_summaries(&self) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
-        summaries(&self.device)
-    }
-}
-
-fn summaries(phases: &[Samples]) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
-    Phase::ALL.into_iter().zip(phases).filter(|(_, s)| s.count > 0).map(|(p, s)| (p, s.summary()))
 }
 
 /// The figures of one phase, in seconds.
@@ -175,6 +169,7 @@ pub struct PhaseSummary {
     pub max_s: f64,
 }
 
+#[derive(Clone, Default)]
 struct Samples {
     count: u64,
     total: Duration,
@@ -183,48 +178,24 @@ struct Samples {
     mean_s: f64,
     min: Duration,
     max: Duration,
+    /// Made with the first sample.
     histogram: Option<Histogram<u32>>,
 }
 
-impl Default for Samples {
-    fn default() -> Self {
-        // Made in advance, so that the first sample costs no more.
-        Self { histogram: histogram(), ..Self::without_histogram() }
-    }
-}
-
-/// Cannot fail with these bounds.
-fn histogram() -> Option<Histogram<u32>> {
-    Histogram::new_with_bounds(1, LONGEST_NS, 2).ok()
-}
-
 impl Samples {
-    /// For a device's clock, which most runs lack and which is read outside of hot loops.
-    fn without_histogram() -> Self {
-        let zero = Duration::ZERO;
-        Self {
-            count: 0,
-            total: zero,
-            squares: 0.0,
-            mean_s: 0.0,
-            min: Duration::MAX,
-            max: zero,
-            histogram: None,
-        }
-    }
-
     fn add(&mut self, time: Duration, count: u64) {
         let each = if count == 1 { time } else { Duration::from_secs_f64(time.as_secs_f64() / count as f64) };
+        self.min = if self.count == 0 { each } else { self.min.min(each) };
         self.count += count;
         self.total += time;
         let each_s = each.as_secs_f64();
         let delta = each_s - self.mean_s;
         self.mean_s += delta * count as f64 / self.count as f64;
         self.squares += delta * (each_s - self.mean_s) * count as f64;
-        self.min = self.min.min(each);
         self.max = self.max.max(each);
         if self.histogram.is_none() {
-            self.histogram = histogram();
+            // Cannot fail with these bounds.
+            self.histogram = Histogram::new_with_bounds(1, LONGEST_NS, 2).ok();
         }
         if let Some(histogram) = &mut self.histogram {
             let ns = u64::try_from(each.as_nanos()).unwrap_or(LONGEST_NS);
@@ -235,8 +206,10 @@ impl Samples {
 
     /// Chan, Golub and LeVeque's update of mean and squares for two sets of samples.
     fn absorb(&mut self, other: &Self) {
-        if other.count == 0 {
-            return;
+        if self.count == 0 || other.count == 0 {
+            return if self.count == 0 {
+                self.clone_from(other)
+            };
         }
         let (n, m) = (self.count as f64, other.count as f64);
         let delta = other.mean_s - self.mean_s;
@@ -246,9 +219,6 @@ impl Samples {
         self.total += other.total;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
-        if self.histogram.is_none() {
-            self.histogram = histogram();
-        }
         if let (Some(own), Some(other)) = (&mut self.histogram, &other.histogram) {
             // Cannot fail: both have the same bounds.
             let _ = own.add(other);
@@ -284,7 +254,7 @@ mod tests {
         for us in &samples {
             clock.record(Phase::Forward, Duration::from_micros(*us));
         }
-        let (phase, s) = clock.summaries().next().expect("one phase");
+        let (phase, s) = clock.summaries(Timer::Host).next().expect("one phase");
         assert_eq!((phase, s.count), (Phase::Forward, 1000));
         assert!((s.total.as_secs_f64() - 0.5005).abs() < 1e-12);
         // Standard deviation of 1..=n: sqrt(n (n + 1) / 12).
@@ -306,8 +276,8 @@ mod tests {
             both.record(Phase::Data, Duration::from_micros(us * us));
         }
         one.absorb(&other);
-        let (_, got) = one.summaries().next().expect("one phase");
-        let (_, want) = both.summaries().next().expect("one phase");
+        let (_, got) = one.summaries(Timer::Host).next().expect("one phase");
+        let (_, want) = both.summaries(Timer::Host).next().expect("one phase");
         let std = |s: &PhaseSummary| s.std_s.unwrap_or_default();
         assert!((std(&got) / std(&want) - 1.0).abs() < 1e-12);
         assert_eq!(PhaseSummary { std_s: None, ..got }, PhaseSummary { std_s: None, ..want });
@@ -331,7 +301,7 @@ mod tests {
         let mut clock = Clock::new(Grain::Blocks);
         clock.record_many(Phase::Step, Duration::from_micros(300), 100);
         clock.record_many(Phase::Step, Duration::from_micros(100), 100);
-        let (_, s) = clock.summaries().next().expect("one phase");
+        let (_, s) = clock.summaries(Timer::Host).next().expect("one phase");
         assert_eq!((s.count, s.min_s, s.max_s), (200, 1e-6, 3e-6));
         assert!((s.total.as_secs_f64() - 400e-6).abs() < 1e-15);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::collective::CollectiveError;
+use crate::{collective::CollectiveError, op::Slice};
 
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
@@ -96,11 +96,9 @@ fn given(step: u64) -> String {
 }
 
 impl DeviceError {
-    /// The same, of that device.
-    pub fn on(self, name: &str) -> Self {
-        match self {
-            Self::OutOfMemory { bytes, .. } => Self::OutOfMemory { device: name.to_owned(), bytes },
-            other => other,
-        }
+    /// A slice that a device was not loaded with; a defect of this program.
+    pub fn no_place(device: &str, slice: Slice) -> Self {
+        let why = format!("buffer {} has no place in its memory", slice.buffer.0);
+        Self::Unusable { device: device.to_owned(), why }
     }
 }

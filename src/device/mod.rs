@@ -18,7 +18,7 @@ mod trace;
 use std::{sync::Arc, time::Duration};
 
 pub use crate::op::{FileChange, Reads, RowReader, Store, make_room};
-pub use clock::{Clock, ClockCost, PhaseSummary};
+pub use clock::{Clock, ClockCost, PhaseSummary, Timer};
 pub use error::DeviceError;
 pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
@@ -133,8 +133,8 @@ pub trait Executor: Send {
 
 /// A named device with its executor and ledger.
 pub struct Device {
-    name: String,
-    executor: Box<dyn Executor>,
+    pub name: String,
+    pub executor: Box<dyn Executor>,
     /// Every transfer and wait so far.
     pub ledger: Ledger,
 }
@@ -145,18 +145,6 @@ impl Device {
         Self { name: name.into(), executor, ledger: Ledger::default() }
     }
 
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.executor.bytes()
-    }
-
-    pub fn warm_up(&mut self) -> Result<(), DeviceError> {
-        self.executor.warm_up()
-    }
-
     pub fn bind(
         &mut self,
         purpose: Purpose,
@@ -164,11 +152,6 @@ impl Device {
         rows: &Arc<Vec<f32>>,
     ) -> Result<(), DeviceError> {
         self.counted(Kind::HostToDevice, purpose, |e| e.bind(buffer, rows))
-    }
-
-    /// Moves nothing.
-    pub fn bind_file(&mut self, buffer: BufferId, rows: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
-        self.executor.bind_file(buffer, rows)
     }
 
     pub fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<(), DeviceError> {

@@ -145,15 +145,18 @@ impl Window {
 mod tests {
     use super::*;
 
+    fn span(phase: Phase, start_ns: u64, end_ns: u64, steps: u64) -> Span {
+        Span { phase, start_ns, end_ns, steps }
+    }
+
     #[test]
     fn a_long_run_has_a_short_trace() {
         let mut lane = LaneTrace::default();
         const STEPS: u64 = 1_000_000;
         for step in 0..STEPS {
-            let start_ns = step * 50_000;
-            lane.take(Lane::Host, Span { phase: Phase::Log, start_ns, end_ns: start_ns + 10_000, steps: 0 });
-            let end_ns = start_ns + 50_000;
-            lane.take(Lane::Host, Span { phase: Phase::Step, start_ns: start_ns + 10_000, end_ns, steps: 1 });
+            let ns = step * 50_000;
+            lane.take(Lane::Host, span(Phase::Log, ns, ns + 10_000, 0));
+            lane.take(Lane::Host, span(Phase::Step, ns + 10_000, ns + 50_000, 1));
         }
         assert_eq!(lane.spans.len() as u64, 2 * DETAILED_STEPS);
         assert!((MOST_WINDOWS / 4..MOST_WINDOWS).contains(&lane.windows.len()), "{}", lane.windows.len());
@@ -171,17 +174,10 @@ mod tests {
     fn a_step_and_its_parts_share_a_window() {
         let mut lane = LaneTrace::default();
         for step in 0..1000 {
-            let start_ns = step * 2_000_000;
-            lane.take(
-                Lane::Device,
-                Span { phase: Phase::Forward, start_ns, end_ns: start_ns + 1_500_000, steps: 0 },
-            );
-            let end_ns = start_ns + 2_000_000;
-            lane.take(
-                Lane::Device,
-                Span { phase: Phase::Loss, start_ns: start_ns + 1_500_000, end_ns, steps: 0 },
-            );
-            lane.take(Lane::Device, Span { phase: Phase::Step, start_ns, end_ns, steps: 1 });
+            let ns = step * 2_000_000;
+            lane.take(Lane::Device, span(Phase::Forward, ns, ns + 1_500_000, 0));
+            lane.take(Lane::Device, span(Phase::Loss, ns + 1_500_000, ns + 2_000_000, 0));
+            lane.take(Lane::Device, span(Phase::Step, ns, ns + 2_000_000, 1));
         }
         assert_eq!(lane.windows.len(), 800);
         assert!(lane.windows.windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns));
@@ -196,10 +192,7 @@ mod tests {
     fn spans_without_steps_are_bounded_too() {
         let mut lane = LaneTrace::default();
         for n in 0..100_000 {
-            lane.take(
-                Lane::Host,
-                Span { phase: Phase::Data, start_ns: n * 10, end_ns: n * 10 + 5, steps: 0 },
-            );
+            lane.take(Lane::Host, span(Phase::Data, n * 10, n * 10 + 5, 0));
         }
         assert_eq!(lane.spans.len(), MOST_SPANS);
         assert!(!lane.windows.is_empty() && lane.windows.len() < MOST_WINDOWS);

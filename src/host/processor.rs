@@ -2,25 +2,9 @@
 
 use std::{fs, path::Path};
 
-/// Instruction sets that affect compiled code or libraries.
-const FLAGS: [&str; 14] = [
-    "sse4_2",
-    "avx",
-    "f16c",
-    "fma",
-    "avx2",
-    "avx512f",
-    "avx512dq",
-    "avx512bw",
-    "avx512vl",
-    "avx512_vnni",
-    "avx512_bf16",
-    "avx512_fp16",
-    "amx_tile",
-    "amx_bf16",
-];
-
-const ARM_FLAGS: [&str; 6] = ["asimd", "asimddp", "bf16", "i8mm", "sve", "sve2"];
+/// Instruction sets that affect compiled code or libraries, of x86-64 and of AArch64.
+const FLAGS: &str = "sse4_2 avx f16c fma avx2 avx512f avx512dq avx512bw avx512vl avx512_vnni avx512_bf16 avx512_fp16 \
+                     amx_tile amx_bf16 asimd asimddp bf16 i8mm sve sve2";
 
 /// The processor's vector instruction sets, as the kernel names them.
 pub fn flags() -> Vec<String> {
@@ -33,8 +17,7 @@ fn flags_in(cpuinfo: &str) -> Vec<String> {
         .filter_map(|line| line.split_once(':'))
         .find(|(key, _)| matches!(key.trim(), "flags" | "Features"));
     let there: Vec<&str> = line.map(|(_, flags)| flags.split_whitespace().collect()).unwrap_or_default();
-    let known = FLAGS.iter().chain(&ARM_FLAGS).filter(|flag| there.contains(flag));
-    known.map(|&flag| flag.to_owned()).collect()
+    FLAGS.split_whitespace().filter(|flag| there.contains(flag)).map(str::to_owned).collect()
 }
 
 /// The first processor's frequency governor: `performance`, `powersave`, `schedutil`. Unknown in most virtual machines.

@@ -5,87 +5,83 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Emit, LabError, Sums, device::Device, go_on, tensors::uniform};
+use super::{Bench, Emit, LabError, device::Device, go_on, tensors::uniform};
 use crate::{
     device::Purpose,
     event::{Event, Norms, ProductRow, Together},
-    op::{BufferId, Mean, Op, Slice, SquareSum, Zero},
-    plan::lab::{LabTrial, product},
+    op::{self, BufferId, Mean, NormKind, Op, Slice, Zero},
+    plan::lab::product,
     spec::{
-        Lab, Policy,
+        Policy,
         lab::{Matmul, Norm, Order},
     },
     train::StopFlag,
 };
 
-pub fn run(
-    trial: &LabTrial,
-    shapes: &[[usize; 3]],
-    kept: usize,
-    devices: &mut [Device],
-    stop: &StopFlag,
-    emit: Emit<'_>,
-    sums: &mut Sums,
-) -> Result<(), LabError> {
-    let Lab::Matmul(matmul) = &trial.spec.lab else { return Ok(()) };
-    let policy = trial.spec.logging.as_ref().map_or(Policy::Off, |logging| logging.policy);
-    for (index, shape) in shapes.iter().enumerate() {
-        let mut jobs: Vec<Job<'_>> = Vec::with_capacity(devices.len());
-        for device in by_use(devices, trial) {
-            go_on(stop)?;
-            let [m, k, n] = *shape;
-            let lens = [m * k, k * n, m * n, if matmul.norm == Norm::None { 0 } else { kept }, 1];
-            let mut job = Job { device, matmul, policy, kept, shape: *shape, stop, emit, lens };
-            job.ready(trial.spec.seed, index as u64)?;
-            jobs.push(job);
-        }
-        let begun = Instant::now();
-        let mut ends: Vec<End> = Vec::with_capacity(jobs.len());
-        match matmul.order {
-            Order::Sequential => {
-                for job in &mut jobs {
-                    if ends.last().is_none_or(|end| end.halt.is_none()) {
-                        ends.push(job.run());
-                    }
+impl Bench<'_> {
+    /// The products of every shape on every device that the spec names.
+    pub(super) fn multiply(
+        &mut self,
+        matmul: &Matmul,
+        shapes: &[[usize; 3]],
+        kept: usize,
+    ) -> Result<(), LabError> {
+        let Self { trial, stop, emit, .. } = *self;
+        let policy = trial.spec.logging.as_ref().map_or(Policy::Off, |logging| logging.policy);
+        for (index, &shape) in shapes.iter().enumerate() {
+            let mut jobs: Vec<Job<'_>> = Vec::with_capacity(self.devices.len());
+            for device in self.devices.iter_mut().filter(|device| trial.devices.used.contains(&device.id())) {
+                go_on(stop)?;
+                let [m, k, n] = shape;
+                let lens = [m * k, k * n, m * n, if matmul.norm == Norm::None { 0 } else { kept }, 1];
+                let mut job = Job { device, matmul, policy, kept, shape, stop, emit, lens };
+                job.ready(trial.spec.seed, index as u64)?;
+                jobs.push(job);
+            }
+            let begun = Instant::now();
+            let ends = run_all(&mut jobs, matmul.order);
+            let wall = begun.elapsed();
+            self.clear();
+            self.work += wall;
+            let mut halt = None;
+            // One that halted takes nothing from the others.
+            for end in ends {
+                if let Some(row) = end.row {
+                    self.done += row.count;
+                    self.logging += Duration::from_secs_f64(row.log_s);
+                    emit(Event::Product(row))?;
                 }
+                halt = halt.or(end.halt);
             }
-            Order::Concurrent => thread::scope(|scope| {
-                let started: Vec<_> = jobs
-                    .iter_mut()
-                    .map(|job| (job.device.id().to_string(), scope.spawn(|| job.run())))
-                    .collect();
-                let lost = |device| End { row: None, halt: Some(LabError::Lost { device }) };
-                ends.extend(started.into_iter().map(|(name, t)| t.join().unwrap_or_else(|_| lost(name))));
-            }),
-        }
-        let wall = begun.elapsed();
-        devices.iter_mut().for_each(Device::clear);
-        sums.work += wall;
-        let mut halt = None;
-        // One that halted takes nothing from the others.
-        for end in ends {
-            if let Some(row) = end.row {
-                sums.done += row.count;
-                sums.logging += Duration::from_secs_f64(row.log_s);
-                emit(Event::Product(row))?;
+            if let Some(halt) = halt {
+                return Err(halt);
             }
-            halt = halt.or(end.halt);
+            let (devices, wall_s) = (trial.devices.used_names(), wall.as_secs_f64());
+            emit(Event::Together(Together { devices, order: matmul.order, shape, wall_s }))?;
         }
-        if let Some(halt) = halt {
-            return Err(halt);
-        }
-        let (devices, wall_s) = (trial.devices.used_names(), wall.as_secs_f64());
-        emit(Event::Together(Together { devices, order: matmul.order, shape: *shape, wall_s }))?;
+        Ok(())
     }
-    Ok(())
 }
 
-/// The devices in the order in which the spec names them.
-fn by_use<'a>(devices: &'a mut [Device], trial: &LabTrial) -> Vec<&'a mut Device> {
-    let place = |device: &Device| trial.devices.used.iter().position(|id| *id == device.id());
-    let mut used: Vec<_> = devices.iter_mut().filter_map(|device| Some((place(device)?, device))).collect();
-    used.sort_by_key(|(place, _)| *place);
-    used.into_iter().map(|(_, device)| device).collect()
+/// One job after the other until one halts, or all at once.
+fn run_all(jobs: &mut [Job<'_>], order: Order) -> Vec<End> {
+    let mut ends: Vec<End> = Vec::with_capacity(jobs.len());
+    match order {
+        Order::Sequential => {
+            for job in jobs {
+                if ends.last().is_none_or(|end| end.halt.is_none()) {
+                    ends.push(job.run());
+                }
+            }
+        }
+        Order::Concurrent => thread::scope(|scope| {
+            let started: Vec<_> =
+                jobs.iter_mut().map(|job| (job.device.id().to_string(), scope.spawn(|| job.run()))).collect();
+            let lost = |device| End { row: None, halt: Some(LabError::Lost { device }) };
+            ends.extend(started.into_iter().map(|(name, t)| t.join().unwrap_or_else(|_| lost(name))));
+        }),
+    }
+    ends
 }
 
 /// The products of a shape on one device.
@@ -98,7 +94,7 @@ struct Job<'a> {
     shape: [usize; 3],
     stop: &'a StopFlag,
     emit: Emit<'a>,
-    /// Of the factors, the product, norms that have not left the device, and one cell for their sum.
+    /// Lengths of its blocks: both factors, the product, norms that the device keeps, one cell for their sum.
     lens: [usize; 5],
 }
 
@@ -163,7 +159,8 @@ impl Job<'_> {
     /// The products, and the norm of each; `done` counts them.
     fn multiply(&mut self, log: &mut Log, done: &mut u64) -> Result<(), LabError> {
         let product = self.product();
-        let (of, norms, root) = (self.slice(2), self.slice(3), self.matmul.norm == Norm::Frobenius);
+        let (of, norms) = (self.slice(2), self.slice(3));
+        let how = if self.matmul.norm == Norm::Frobenius { NormKind::Exact } else { NormKind::Squared };
         while *done < self.matmul.count {
             go_on(self.stop)?;
             self.device.run(&product)?;
@@ -172,7 +169,7 @@ impl Job<'_> {
                 continue;
             }
             let cell = norms.part(log.taken..log.taken + 1);
-            self.device.run(&SquareSum { of, cell, root }.into())?;
+            self.device.run(&op::Norm { of, cell, how }.into())?;
             if self.policy != Policy::Off {
                 log.taken += 1;
             }

@@ -10,7 +10,7 @@ mod tensor_file;
 mod tensors;
 mod transfer;
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 pub use device::Device;
 pub use tensor_file::TensorFile;
@@ -64,9 +64,36 @@ impl From<Closed> for LabError {
 /// # Errors
 /// Where one cannot be used.
 pub fn devices(trial: &LabTrial) -> Result<Vec<Device>, DeviceError> {
-    let held = trial.memory.iter().map(|(device, _)| device);
-    let all: BTreeSet<DeviceId> = trial.devices.used.iter().chain(held).copied().collect();
+    let mut all = trial.devices.used.clone();
+    all.extend(
+        trial.memory.iter().map(|(device, _)| device).filter(|device| !trial.devices.used.contains(device)),
+    );
     all.into_iter().map(|device| Device::open(device, trial.threads)).collect()
+}
+
+/// What an experiment runs on.
+struct Bench<'a> {
+    trial: &'a LabTrial,
+    /// Those that the spec names, in its order, then others.
+    devices: &'a mut [Device],
+    stop: &'a StopFlag,
+    emit: Emit<'a>,
+    /// Products, copies or steps so far.
+    done: u64,
+    work: Duration,
+    /// Time of the log within.
+    logging: Duration,
+}
+
+impl Bench<'_> {
+    /// Fails after a signal.
+    fn go_on(&self) -> Result<(), LabError> {
+        go_on(self.stop)
+    }
+
+    fn clear(&mut self) {
+        self.devices.iter_mut().for_each(Device::clear);
+    }
 }
 
 /// Runs a trial. Files that steps save go to `folder`.
@@ -77,17 +104,17 @@ pub fn run(
     stop: &StopFlag,
     emit: Emit<'_>,
 ) -> Outcome {
-    let mut sums = Sums::default();
-    let result = trial
-        .notes
-        .iter()
-        .try_for_each(|note| Ok(emit(Event::Notice(Level::Warning, note.clone()))?))
-        .and_then(|()| match &trial.work {
-            Work::Matmul { shapes, kept } => {
-                matmul::run(trial, shapes, *kept, devices, stop, emit, &mut sums)
+    let (done, zero) = (0, Duration::ZERO);
+    let mut bench = Bench { trial, devices, stop, emit, done, work: zero, logging: zero };
+    let notes = trial.notes.iter().map(|note| Event::Notice(Level::Warning, note.clone()));
+    let result =
+        notes.map(emit).collect::<Result<(), Closed>>().map_err(LabError::from).and_then(|()| {
+            match (&trial.spec.lab, &trial.work) {
+                (Lab::Matmul(spec), Work::Matmul { shapes, kept }) => bench.multiply(spec, shapes, *kept),
+                (Lab::Transfer(spec), Work::Transfer(copies)) => bench.copy(spec, copies),
+                (Lab::Tensors(spec), Work::Tensors(plan)) => bench.tour(spec, plan, folder),
+                _ => Ok(()),
             }
-            Work::Transfer(copies) => transfer::run(trial, copies, devices, stop, emit, &mut sums),
-            Work::Tensors(steps) => tensors::run(trial, steps, devices, folder, stop, emit, &mut sums),
         });
     let (status, reason) = match result {
         Ok(()) => (Status::Finished, None),
@@ -96,23 +123,23 @@ pub fn run(
             let reason = format!(
                 "{} after {} of {} {thing}",
                 stop.name(),
-                units::count(sums.done),
+                units::count(bench.done),
                 units::count(planned)
             );
             (Status::Interrupted, Some(reason))
         }
         Err(e) => (Status::Failed, Some(e.to_string())),
     };
-    let work_s = sums.work.as_secs_f64();
+    let work_s = bench.work.as_secs_f64();
     Outcome {
         status,
         reason,
-        steps: sums.done,
+        steps: bench.done,
         loop_s: work_s,
         train_s: work_s,
-        logging_s: sums.logging.as_secs_f64(),
-        peak_device_bytes: devices.iter().map(Device::peak_bytes).max().unwrap_or(0),
-        transfers: device::transfers(devices),
+        logging_s: bench.logging.as_secs_f64(),
+        peak_device_bytes: bench.devices.iter().map(Device::peak_bytes).max().unwrap_or(0),
+        transfers: device::transfers(bench.devices),
         ..Outcome::default()
     }
 }
@@ -131,16 +158,6 @@ pub fn planned(trial: &LabTrial) -> (&'static str, u64) {
         (_, Work::Tensors(plan)) => ("steps", plan.steps.len() as u64),
         _ => ("steps", 0),
     }
-}
-
-/// What is counted on the way.
-#[derive(Default)]
-struct Sums {
-    /// Products, copies or steps.
-    done: u64,
-    work: Duration,
-    /// Time of the log within.
-    logging: Duration,
 }
 
 fn go_on(stop: &StopFlag) -> Result<(), LabError> {

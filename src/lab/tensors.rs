@@ -8,9 +8,8 @@ use std::{
 use rand_chacha::rand_core::Rng;
 
 use super::{
-    Emit, LabError, Sums,
+    Bench, LabError,
     device::{Device, two},
-    go_on,
     show::show,
     tensor_file::{self, TensorFile},
 };
@@ -18,43 +17,37 @@ use crate::{
     device::Purpose,
     event::{Event, StepRow, StepStatus},
     op::{BufferId, Op},
-    plan::lab::{Action, LabTrial, NetParameter, Outlook, StepPlan, TensorsPlan, Value},
+    plan::lab::{Action, NetParameter, Outlook, StepPlan, TensorsPlan, Value},
     program::{exported, initial_parameter},
     random,
-    spec::{
-        Lab,
-        lab::{FileName, Start, Step},
-    },
-    train::StopFlag,
+    spec::lab::{FileName, Start, Step, Tensors},
 };
 
-pub fn run(
-    trial: &LabTrial,
-    plan: &TensorsPlan,
-    devices: &mut [Device],
-    folder: &Path,
-    stop: &StopFlag,
-    emit: Emit<'_>,
-    sums: &mut Sums,
-) -> Result<(), LabError> {
-    let Lab::Tensors(tour) = &trial.spec.lab else { return Ok(()) };
-    let mut made = Tour { plan, devices, folder, seed: trial.spec.seed };
-    for (index, (step, planned)) in tour.step.iter().zip(&plan.steps).enumerate() {
-        go_on(stop)?;
-        let begun = Instant::now();
-        let row = made.step(index, step, planned);
-        sums.work += begun.elapsed();
-        sums.done += 1;
-        let failed = row.message.clone().filter(|_| row.status == StepStatus::Failed);
-        emit(Event::Step(Box::new(row)))?;
-        if let Some(message) = failed {
-            return Err(LabError::Step(format!("step {}: {message}", index + 1)));
+impl Bench<'_> {
+    pub(super) fn tour(
+        &mut self,
+        tensors: &Tensors,
+        plan: &TensorsPlan,
+        folder: &Path,
+    ) -> Result<(), LabError> {
+        for (index, (step, planned)) in tensors.step.iter().zip(&plan.steps).enumerate() {
+            self.go_on()?;
+            let begun = Instant::now();
+            let mut tour = Tour { plan, devices: &mut *self.devices, folder, seed: self.trial.spec.seed };
+            let row = tour.step(index, step, planned);
+            self.work += begun.elapsed();
+            self.done += 1;
+            let failed = row.message.clone().filter(|_| row.status == StepStatus::Failed);
+            (self.emit)(Event::Step(Box::new(row)))?;
+            if let Some(message) = failed {
+                return Err(LabError::Step(format!("step {}: {message}", index + 1)));
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
-/// The devices and what the steps so far have made.
+/// The devices, which hold what the steps so far have made.
 struct Tour<'a> {
     plan: &'a TensorsPlan,
     devices: &'a mut [Device],

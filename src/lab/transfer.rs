@@ -2,106 +2,83 @@
 
 use std::time::{Duration, Instant};
 
-use super::{
-    Emit, LabError, Sums,
-    device::{Device, two},
-    go_on,
-};
+use super::{Bench, LabError, device::two};
 use crate::{
     device::Purpose,
     event::{CopyRow, Event},
     op::BufferId,
-    plan::{
-        DeviceId,
-        lab::{CopyPlan, LabTrial},
-    },
-    spec::{
-        Lab,
-        lab::{Memory, Transfer},
-    },
-    train::StopFlag,
+    plan::{DeviceId, lab::CopyPlan},
+    spec::lab::{Memory, Transfer},
 };
 
-pub fn run(
-    trial: &LabTrial,
-    copies: &[CopyPlan],
-    devices: &mut [Device],
-    stop: &StopFlag,
-    emit: Emit<'_>,
-    sums: &mut Sums,
-) -> Result<(), LabError> {
-    let Lab::Transfer(transfer) = &trial.spec.lab else { return Ok(()) };
-    for copy in copies {
-        for bytes in &transfer.sizes {
-            let row = measure(copy, devices, *bytes, transfer, stop, sums);
-            devices.iter_mut().for_each(Device::clear);
-            let row = row?;
-            if row.count > 0 {
-                emit(Event::Copy(row))?;
+impl Bench<'_> {
+    pub(super) fn copy(&mut self, transfer: &Transfer, copies: &[CopyPlan]) -> Result<(), LabError> {
+        for copy in copies {
+            for bytes in &transfer.sizes {
+                let row = self.measure(copy, *bytes, transfer.count);
+                self.clear();
+                let row = row?;
+                if row.count > 0 {
+                    (self.emit)(Event::Copy(row))?;
+                }
+                self.go_on()?;
             }
-            go_on(stop)?;
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// One size of one copy; a signal ends it early.
-fn measure(
-    copy: &CopyPlan,
-    devices: &mut [Device],
-    bytes: u64,
-    transfer: &Transfer,
-    stop: &StopFlag,
-    sums: &mut Sums,
-) -> Result<CopyRow, LabError> {
-    let len = (bytes / 4) as usize;
-    let find = |id| devices.iter().position(|device| device.id() == id).ok_or(LabError::NoDevice(id));
-    let [from, to] = [find(copy.from)?, find(copy.to)?];
-    let host_reads = copy.memory.is_some() && copy.to == DeviceId::Cpu;
-    let host_writes = copy.memory.is_some() && copy.from == DeviceId::Cpu;
-    let device = if copy.from == DeviceId::Cpu { to } else { from };
-    let mut host = copy.memory.map(|memory| devices[device].staging(memory, len)).transpose()?;
-    let (source, target) = (BufferId(0), BufferId(1));
-    devices[from].alloc(source, if host_writes { 0 } else { len }, 1.0)?;
-    devices[to].alloc(target, if host_reads { 0 } else { len }, 0.0)?;
-    // The first copy is not counted: it touches memory that nobody has touched.
-    let mut samples = Vec::with_capacity(transfer.count as usize);
-    devices[device].synchronize(Purpose::Tensor)?;
-    for done in 0..=transfer.count {
-        if stop.signal().is_some() {
-            break;
-        }
-        let begun = Instant::now();
-        match &mut host {
-            Some(host) if host_writes => devices[to].write(Purpose::Tensor, target, host)?,
-            Some(host) => devices[from].read(Purpose::Tensor, source, host)?,
-            None if from == to => devices[to].copy(target, source)?,
-            None => {
-                let [to, from] = two(devices, [to, from])?;
-                to.copy_from(target, from, source, len)?;
+    /// One size of one copy; a signal ends it early.
+    fn measure(&mut self, copy: &CopyPlan, bytes: u64, times: u64) -> Result<CopyRow, LabError> {
+        let len = (bytes / 4) as usize;
+        let find =
+            |id| self.devices.iter().position(|device| device.id() == id).ok_or(LabError::NoDevice(id));
+        let [from, to] = [find(copy.from)?, find(copy.to)?];
+        let host_reads = copy.memory.is_some() && copy.to == DeviceId::Cpu;
+        let host_writes = copy.memory.is_some() && copy.from == DeviceId::Cpu;
+        let device = if copy.from == DeviceId::Cpu { to } else { from };
+        let mut host = copy.memory.map(|memory| self.devices[device].staging(memory, len)).transpose()?;
+        let (source, target) = (BufferId(0), BufferId(1));
+        self.devices[from].alloc(source, if host_writes { 0 } else { len }, 1.0)?;
+        self.devices[to].alloc(target, if host_reads { 0 } else { len }, 0.0)?;
+        // The first copy is not counted: it touches memory that nobody has touched.
+        let mut samples = Vec::with_capacity(times as usize);
+        self.devices[device].synchronize(Purpose::Tensor)?;
+        for done in 0..=times {
+            if self.stop.signal().is_some() {
+                break;
+            }
+            let begun = Instant::now();
+            match &mut host {
+                Some(host) if host_writes => self.devices[to].write(Purpose::Tensor, target, host)?,
+                Some(host) => self.devices[from].read(Purpose::Tensor, source, host)?,
+                None if from == to => self.devices[to].copy(target, source)?,
+                None => {
+                    let [to, from] = two(self.devices, [to, from])?;
+                    to.copy_from(target, from, source, len)?;
+                }
+            }
+            self.devices[to].synchronize(Purpose::Tensor)?;
+            if done > 0 {
+                samples.push(begun.elapsed());
             }
         }
-        devices[to].synchronize(Purpose::Tensor)?;
-        if done > 0 {
-            samples.push(begun.elapsed());
-        }
+        samples.sort_unstable();
+        let total: Duration = samples.iter().sum();
+        let count = samples.len() as u64;
+        self.done += count;
+        self.work += total;
+        Ok(CopyRow {
+            from: copy.from.to_string(),
+            to: copy.to.to_string(),
+            memory: copy.memory.map(Memory::name),
+            bytes,
+            count,
+            mean_s: total.as_secs_f64() / count.max(1) as f64,
+            p50_s: median_s(&samples),
+            min_s: seconds(samples.first()),
+            max_s: seconds(samples.last()),
+        })
     }
-    samples.sort_unstable();
-    let total: Duration = samples.iter().sum();
-    let count = samples.len() as u64;
-    sums.done += count;
-    sums.work += total;
-    Ok(CopyRow {
-        from: copy.from.to_string(),
-        to: copy.to.to_string(),
-        memory: copy.memory.map(Memory::name),
-        bytes,
-        count,
-        mean_s: total.as_secs_f64() / count.max(1) as f64,
-        p50_s: median_s(&samples),
-        min_s: seconds(samples.first()),
-        max_s: seconds(samples.last()),
-    })
 }
 
 fn seconds(sample: Option<&Duration>) -> f64 {

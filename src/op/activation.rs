@@ -86,12 +86,11 @@ impl Operation for Activate {
     }
 
     fn cost(&self) -> Cost {
-        let operations = if self.activation == Activation::Relu { 1 } else { FUNCTION };
-        Cost::new(operations * self.rows * self.width, 2 * self.rows * self.width)
-    }
-
-    fn function_operations(&self) -> f64 {
-        if self.activation == Activation::Relu { 0.0 } else { self.cost().flops }
+        let n = self.rows * self.width;
+        match self.activation {
+            Activation::Relu => Cost::new(n, 2 * n),
+            _ => Cost::of_functions(FUNCTION * n, 2 * n),
+        }
     }
 
     fn reference(&self, memory: &mut Memory) {
@@ -107,12 +106,9 @@ impl Operation for Activate {
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record {
-            activation: Activation::number(Some(self.activation)),
-            n: e.int(self.rows.saturating_mul(self.width))?,
-            at: e.places([self.x, self.y])?,
-            ..Record::new(Kind::Activate)
-        })
+        let (activation, n) =
+            (Activation::number(Some(self.activation)), self.rows.saturating_mul(self.width));
+        Ok(Record { activation, ..e.numbered(Kind::Activate, n, [self.x, self.y])? })
     }
 
     fn backward(&self, l: &mut Lowering, Backward { dy, .. }: Backward<'_>) -> (Slice, bool) {
@@ -129,12 +125,11 @@ impl Operation for ActivateBackward {
     }
 
     fn cost(&self) -> Cost {
-        let operations = if self.activation == Activation::Gelu { FUNCTION } else { 2 };
-        Cost::new(operations * self.rows * self.width, 3 * self.rows * self.width)
-    }
-
-    fn function_operations(&self) -> f64 {
-        if self.activation == Activation::Gelu { self.cost().flops } else { 0.0 }
+        let n = self.rows * self.width;
+        match self.activation {
+            Activation::Gelu => Cost::of_functions(FUNCTION * n, 3 * n),
+            _ => Cost::new(2 * n, 3 * n),
+        }
     }
 
     fn reference(&self, memory: &mut Memory) {
@@ -152,12 +147,9 @@ impl Operation for ActivateBackward {
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record {
-            activation: Activation::number(Some(self.activation)),
-            n: e.int(self.rows.saturating_mul(self.width))?,
-            at: e.places([self.saved, self.dy])?,
-            ..Record::new(Kind::ActivateBackward)
-        })
+        let (activation, n) =
+            (Activation::number(Some(self.activation)), self.rows.saturating_mul(self.width));
+        Ok(Record { activation, ..e.numbered(Kind::ActivateBackward, n, [self.saved, self.dy])? })
     }
 }
 

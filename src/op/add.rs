@@ -41,12 +41,8 @@ impl Operation for Add {
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record {
-            n: e.int(self.y.len)?,
-            inputs: e.int(self.b.len)?,
-            at: e.places([self.a, self.b, self.y])?,
-            ..Record::new(Kind::Add)
-        })
+        let inputs = e.int(self.b.len)?;
+        Ok(Record { inputs, ..e.numbered(Kind::Add, self.y.len, [self.a, self.b, self.y])? })
     }
 }
 

@@ -37,12 +37,8 @@ impl Operation for Clip {
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record {
-            n: e.int(self.gradients.len)?,
-            f: [self.max_norm, 0.0, 0.0, 0.0, 0.0, 0.0],
-            at: e.places([self.gradients, self.norm])?,
-            ..Record::new(Kind::Clip)
-        })
+        let f = [self.max_norm, 0.0, 0.0, 0.0, 0.0, 0.0];
+        Ok(Record { f, ..e.numbered(Kind::Clip, self.gradients.len, [self.gradients, self.norm])? })
     }
 }
 

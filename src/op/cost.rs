@@ -8,12 +8,20 @@ pub struct Cost {
     pub flops: f64,
     /// Bytes that pass between an op and memory if nothing stays in a cache between ops.
     pub bytes: f64,
+    /// Those of the operations that are functions (an exponential, random bits, a root with a division) and take a vector
+    /// unit longer than an addition.
+    pub functions: f64,
 }
 
 impl Cost {
     /// `numbers`: f32 elements read or written.
     pub fn new(flops: usize, numbers: usize) -> Self {
-        Self { flops: flops as f64, bytes: numbers as f64 * 4.0 }
+        Self { flops: flops as f64, bytes: numbers as f64 * 4.0, functions: 0.0 }
+    }
+
+    /// Operations of functions alone.
+    pub fn of_functions(functions: usize, numbers: usize) -> Self {
+        Self { functions: functions as f64, ..Self::new(functions, numbers) }
     }
 
     /// A matrix product `[m, k, n]`; `numbers` as for [`new`](Self::new).
@@ -25,7 +33,11 @@ impl Cost {
 impl Add for Cost {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self { flops: self.flops + other.flops, bytes: self.bytes + other.bytes }
+        Self {
+            flops: self.flops + other.flops,
+            bytes: self.bytes + other.bytes,
+            functions: self.functions + other.functions,
+        }
     }
 }
 

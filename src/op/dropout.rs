@@ -55,11 +55,7 @@ impl Operation for Dropout {
     }
 
     fn cost(&self) -> Cost {
-        Cost::new(8 * self.rows * self.width, 2 * self.rows * self.width)
-    }
-
-    fn function_operations(&self) -> f64 {
-        self.cost().flops
+        Cost::of_functions(8 * self.rows * self.width, 2 * self.rows * self.width)
     }
 
     fn reference(&self, memory: &mut Memory) {
@@ -99,11 +95,7 @@ impl Operation for DropoutBackward {
     }
 
     fn cost(&self) -> Cost {
-        Cost::new(8 * self.rows * self.width, 2 * self.rows * self.width)
-    }
-
-    fn function_operations(&self) -> f64 {
-        self.cost().flops
+        Cost::of_functions(8 * self.rows * self.width, 2 * self.rows * self.width)
     }
 
     fn reference(&self, memory: &mut Memory) {

@@ -131,6 +131,13 @@ impl Layout {
         }
     }
 
+    /// The number of a buffer of rows: training features and targets, validation features and targets.
+    pub fn data_number(&self, buffer: BufferId) -> Option<usize> {
+        let all =
+            [self.train_features, self.train_targets, self.validation_features, self.validation_targets];
+        all.iter().position(|data| *data == buffer)
+    }
+
     pub fn whole(&self, buffer: BufferId) -> Slice {
         Slice { buffer, offset: 0, len: self.buffers[buffer.0].len }
     }

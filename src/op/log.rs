@@ -82,8 +82,7 @@ impl Operation for Log {
             LogTarget::Sums { rows, .. } => (Kind::Accumulate, rows, FLAG_VALIDATION),
             LogTarget::Flag => (Kind::Watch, 0, 0),
         };
-        let (n, rows, at) = (e.int(self.cells.len)?, e.int(rows)?, e.places([self.cells])?);
-        Ok(Record { n, rows, flags, at, ..Record::new(kind) })
+        Ok(Record { rows: e.int(rows)?, flags, ..e.numbered(kind, self.cells.len, [self.cells])? })
     }
 }
 

@@ -43,13 +43,11 @@ impl Operation for Loss {
 
     fn cost(&self) -> Cost {
         let Self { rows, width, .. } = *self;
-        let classifies = self.kind.classifies();
-        let operations = if classifies { (FUNCTION + 4) * width + FUNCTION } else { 4 * width };
-        Cost::new(operations * rows, rows * (3 * width + 2))
-    }
-
-    fn function_operations(&self) -> f64 {
-        if self.kind.classifies() { self.cost().flops } else { 0.0 }
+        let numbers = rows * (3 * width + 2);
+        match self.kind.classifies() {
+            true => Cost::of_functions(((FUNCTION + 4) * width + FUNCTION) * rows, numbers),
+            false => Cost::new(4 * width * rows, numbers),
+        }
     }
 
     fn reference(&self, memory: &mut Memory) {

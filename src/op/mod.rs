@@ -60,7 +60,7 @@ pub use record::{
     Encoder, FLAG_BF16, FLAG_TF32, FLAG_UPDATE, Hyper, MOST_COUNTED, NONE, PARTIALS, Precision, Record,
     Refused, RunRecord, SUMS, Size, counted, encode, header,
 };
-pub use reduce::{Mean, Norm, SquareSum};
+pub use reduce::{Mean, Norm, NormKind};
 pub use rmsprop::Rmsprop;
 pub use rows::{FileChange, Reads, RowReader, Store, make_room};
 pub use sgd::Sgd;
@@ -77,12 +77,6 @@ pub trait Operation {
     fn access(&self) -> Access;
 
     fn cost(&self) -> Cost;
-
-    /// Those operations of [`cost`](Self::cost) that are functions (an exponential, random bits, a root with a division)
-    /// and take a vector unit longer than an addition.
-    fn function_operations(&self) -> f64 {
-        0.0
-    }
 
     /// `[m, k, n]` of a matrix product, which runs at another rate than all else.
     fn product(&self) -> Option<[usize; 3]> {
@@ -146,7 +140,7 @@ macro_rules! ops {
 
 ops! {
     Gather, Linear, Activate, Add, Dropout, Loss, InputGradient, ActivateBackward, DropoutBackward, WeightGradient,
-    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, SquareSum, Clip, Update, Mean, Log,
+    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, Clip, Update, Mean, Log,
 }
 
 macro_rules! jobs {

@@ -22,7 +22,6 @@ named! {
         Validation = "validation",
         /// Metrics: computing, appending, moving, handing over.
         Log = "log",
-        Checkpoint = "checkpoint",
         /// All else within the loop.
         Other = "other",
     }

@@ -88,7 +88,7 @@ shared! {
     /// What an update needs that may change at every step; computed on the host in f64, rounded once.
     Hyper as Hyper: 16 bytes {
         rate: f32 = "float rate", "The learning rate; Adam: lr / (1 - beta1^t).";
-        first: f32 = "float first", "Momentum; Adam: 1 - beta1.";
+        first: f32 = "float first", "SGD and RMSprop multiply the momentum by it; Adam multiplies (g - m) by it, so there it is 1 - beta1.";
         correction: f32 = "float correction", "Adam: 1 / sqrt(1 - beta2^t), by which the root of the second moment is multiplied.";
         decay_factor: f32 = "float decay_factor", "AdamW: 1 - lr * weight_decay, else 1.";
     }
@@ -109,7 +109,7 @@ shared! {
         position: u64 = "u64 position", "First row of the global batch within the epoch.";
         offset: u64 = "u64 offset", "This device's first row within the streamed chunk.";
         batch: u64 = "u64 batch", "Unused.";
-        index: u32 = "u32 index", "Next of the hypers.";
+        index: u32 = "u32 index", "Index into `hyper` of the next step.";
         slot: u32 = "u32 slot", "Next row of the log.";
     }
 }
@@ -208,6 +208,16 @@ impl Encoder<'_> {
         }
         let [rows, inputs, outputs] = [self.int(rows)?, self.int(inputs)?, self.int(outputs)?];
         Ok(Record { rows, inputs, outputs, ..Record::new(kind) })
+    }
+
+    /// A record of an op over `n` numbers.
+    pub(super) fn numbered<const N: usize>(
+        &self,
+        kind: Kind,
+        n: usize,
+        slices: [Slice; N],
+    ) -> Result<Record, Refused> {
+        Ok(Record { n: self.int(n)?, at: self.places(slices)?, ..Record::new(kind) })
     }
 
     pub(super) fn places<const N: usize>(&self, slices: [Slice; N]) -> Result<[u64; 8], Refused> {

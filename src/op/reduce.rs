@@ -9,22 +9,24 @@ use super::{
 };
 use crate::vector::vectorized;
 
-/// cell = L2 norm.
+/// cell = the L2 norm of `of`, or its square.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Norm {
     pub of: Slice,
-    pub cell: Slice,
-}
-
-/// cell = the sum of squares of `of`, or its root, summed by one thread without a rounding on the way.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SquareSum {
-    /// Of these numbers.
-    pub of: Slice,
     /// One number.
     pub cell: Slice,
-    /// Whether the root is taken: then it is the Frobenius norm, else tr(M Mᵀ).
-    pub root: bool,
+    pub how: NormKind,
+}
+
+/// How a norm is summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// The root of sums per chunk: threads share them, and each is rounded to f32.
+    Chunked,
+    /// The root of a sum by one thread, without a rounding on the way.
+    Exact,
+    /// As [`Exact`](Self::Exact), without the root: tr(M Mᵀ) of a matrix.
+    Squared,
 }
 
 /// cell = scale times the sum of `of`, in double precision.
@@ -55,12 +57,16 @@ impl Operation for Norm {
     }
 
     fn reference(&self, memory: &mut Memory) {
-        let norm = memory.get(self.of).iter().map(|v| v * v).sum::<f64>().sqrt();
-        memory.set(self.cell, &[norm]);
+        let square = memory.get(self.of).iter().map(|v| v * v).sum::<f64>();
+        memory.set(self.cell, &[if self.how == NormKind::Squared { square } else { square.sqrt() }]);
     }
 
     fn split(&self, split: &mut Split<'_>) {
         let of = self.of;
+        if self.how != NormKind::Chunked {
+            let job = Job::SquareSum { root: self.how == NormKind::Exact };
+            return split.single(job, Access::new([of], [self.cell]));
+        }
         let chunks = of.len.div_ceil(CHUNK);
         let partial = split.scratch(chunks);
         split.units(chunks, 1, |c| {
@@ -71,32 +77,8 @@ impl Operation for Norm {
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record { n: e.int(self.of.len)?, at: e.places([self.of, self.cell])?, ..Record::new(Kind::Norm) })
-    }
-}
-
-impl Operation for SquareSum {
-    fn access(&self) -> Access {
-        access(self.of, self.cell)
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::new(2 * self.of.len, self.of.len)
-    }
-
-    fn reference(&self, memory: &mut Memory) {
-        let total = memory.get(self.of).iter().map(|v| v * v).sum::<f64>();
-        memory.set(self.cell, &[if self.root { total.sqrt() } else { total }]);
-    }
-
-    fn split(&self, split: &mut Split<'_>) {
-        split.single(Job::SquareSum { root: self.root }, Access::new([self.of], [self.cell]));
-    }
-
-    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        let flags = if self.root { 0 } else { FLAG_SQUARED };
-        let at = e.places([self.of, self.cell])?;
-        Ok(Record { n: e.int(self.of.len)?, flags, at, ..Record::new(Kind::Norm) })
+        let flags = if self.how == NormKind::Squared { FLAG_SQUARED } else { 0 };
+        Ok(Record { flags, ..e.numbered(Kind::Norm, self.of.len, [self.of, self.cell])? })
     }
 }
 
@@ -119,12 +101,8 @@ impl Operation for Mean {
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record {
-            n: e.int(self.of.len)?,
-            scale: self.scale,
-            at: e.places([self.of, self.cell])?,
-            ..Record::new(Kind::Mean)
-        })
+        let scale = self.scale;
+        Ok(Record { scale, ..e.numbered(Kind::Mean, self.of.len, [self.of, self.cell])? })
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) trait Rule {
     fn state(&self) -> usize;
     /// Operations per parameter.
     fn operations(&self) -> usize;
-    /// Operations of functions among them.
+    /// Those of them that are slow functions (a root, a division, an exponential).
     fn function_operations(&self) -> usize {
         0
     }
@@ -101,11 +101,8 @@ impl Operation for Update {
 
     fn cost(&self) -> Cost {
         let (n, rule) = (self.values.len, self.rule.rule());
-        Cost::new(rule.operations() * n, (3 + 2 * rule.state()) * n)
-    }
-
-    fn function_operations(&self) -> f64 {
-        (self.rule.rule().function_operations() * self.values.len) as f64
+        let functions = (rule.function_operations() * n) as f64;
+        Cost { functions, ..Cost::new(rule.operations() * n, (3 + 2 * rule.state()) * n) }
     }
 
     fn reference(&self, memory: &mut Memory) {

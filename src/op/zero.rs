@@ -30,7 +30,7 @@ impl Operation for Zero {
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
-        Ok(Record { n: e.int(self.of.len)?, at: e.places([self.of])?, ..Record::new(Kind::Zero) })
+        e.numbered(Kind::Zero, self.of.len, [self.of])
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::machine::{Gpu, Machine};
-use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
+use crate::spec::{DeviceName, GpuCount, OnMissing, Problem, Request};
 
 /// Lists up to this length are spelled out.
 const MOST_NAMES: usize = 8;
@@ -54,13 +54,15 @@ pub struct ResolvedDevices {
     pub used: Vec<DeviceId>,
     /// A sentence on why the two differ, if they do.
     pub note: Option<String>,
+    /// Names and UUIDs of the real GPUs in use.
+    pub gpus: Vec<(String, String)>,
 }
 
 impl ResolvedDevices {
-    /// Names and UUIDs of the real GPUs in use.
-    pub fn gpus(&self, machine: &Machine) -> Vec<(String, String)> {
+    pub fn new(requested: String, used: Vec<DeviceId>, note: Option<String>, machine: &Machine) -> Self {
         let named = |place: &DeviceId| Some((place.to_string(), place.real_gpu(machine)?.uuid.clone()?));
-        self.used.iter().filter_map(named).collect()
+        let gpus = used.iter().filter_map(named).collect();
+        Self { requested, used, note, gpus }
     }
 
     /// The names joined as in `summary.csv`.
@@ -77,12 +79,7 @@ impl ResolvedDevices {
 ///
 /// # Errors
 /// A device is missing and the spec does not allow a fallback.
-pub fn choose(devices: &Devices, machine: &Machine) -> Result<ResolvedDevices, Problem> {
-    choose_of(&devices.request, devices.on_missing, machine)
-}
-
-/// [`choose`] for any kind of spec.
-pub fn choose_of(
+pub fn choose(
     request: &Request,
     on_missing: OnMissing,
     machine: &Machine,
@@ -130,7 +127,7 @@ pub fn choose_of(
     if used.is_empty() {
         used.push(DeviceId::Cpu);
     }
-    Ok(ResolvedDevices { requested, used, note })
+    Ok(ResolvedDevices::new(requested, used, note, machine))
 }
 
 /// `this machine has 2 GPUs`, or the reason for none.
@@ -162,27 +159,14 @@ fn gpu_list(n: u32) -> Vec<DeviceName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{EngineChoice, LrScaling, Precision, Scaling};
-
-    fn asked(request: Request, on_missing: OnMissing) -> Devices {
-        Devices {
-            request,
-            on_missing,
-            scaling: Scaling::Strong,
-            lr_scaling: LrScaling::None,
-            precision: Precision::F32,
-            engine: EngineChoice::Auto,
-        }
-    }
-
     fn machine(gpus: u32) -> Machine {
         let gpu = Gpu { is_virtual: false, ..Gpu::virtual_of(1 << 30) };
         let no_gpu = "no NVIDIA driver is here".into();
         Machine { no_gpu, ..Machine::typical(vec![gpu; gpus as usize], 1 << 30) }
     }
 
-    fn used(request: Request, on_missing: OnMissing, gpus: u32) -> String {
-        match choose(&asked(request, on_missing), &machine(gpus)) {
+    fn used(request: &Request, on_missing: OnMissing, gpus: u32) -> String {
+        match choose(request, on_missing, &machine(gpus)) {
             Ok(choice) => choice.used_names().join(";"),
             Err(problem) => problem.message,
         }
@@ -209,7 +193,7 @@ mod tests {
             (named(&[0, 1]), Clamp, 1, "gpu:0"),
             (named(&[1]), Error, 2, "gpu:1"),
         ] {
-            assert_eq!(used(request.clone(), on_missing, gpus), want, "{request:?} {on_missing:?} of {gpus}");
+            assert_eq!(used(&request, on_missing, gpus), want, "{request:?} {on_missing:?} of {gpus}");
         }
     }
 }

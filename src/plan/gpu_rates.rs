@@ -44,7 +44,7 @@ pub struct GpuRates {
     /// Seconds per instruction of a cooperative grid, with its barrier.
     pub barrier_s: f64,
     /// Seconds per instruction of the persistent block, with its barrier.
-    pub meeting_s: f64,
+    pub block_barrier_s: f64,
     /// Seconds from launching an almost empty kernel until the host has waited for it.
     pub sync_s: f64,
     /// Seconds to hand over a block of one step and read its loss, without the step.
@@ -65,7 +65,7 @@ impl GpuRates {
     pub fn speed(&self, engine: Engine, precision: Precision) -> Speed {
         let library = self.product(precision);
         let (processor, flops_per_s, instruction_s) = match engine {
-            Engine::Persistent => (Processor::GpuWalk, self.block_flops_per_s, self.meeting_s),
+            Engine::Persistent => (Processor::GpuWalk, self.block_flops_per_s, self.block_barrier_s),
             Engine::Cooperative => (Processor::GpuWalk, self.grid_flops_per_s, self.barrier_s),
             // The CPU's engines have no rates here; `launch` is the closest.
             Engine::Launch | Engine::Serial | Engine::Team => (Processor::Gpu, library, self.launch_s),

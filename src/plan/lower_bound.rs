@@ -178,7 +178,7 @@ impl StepWork {
                 cost.flops / rates.flops_per_s
             } else {
                 // Sums and products of numbers are done long before the numbers are there.
-                instruction.op.function_operations() / rates.elementwise_per_s
+                cost.functions / rates.elementwise_per_s
             };
             let moved_s = cost.bytes / speed;
             if compute_s > moved_s {

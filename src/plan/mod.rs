@@ -68,7 +68,8 @@ pub enum PlanError {
 
 /// Plans one trial. `threads` is what the host may use.
 pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) -> Result<Trial, PlanError> {
-    let devices = devices::choose(&spec.devices, machine).map_err(PlanError::Missing)?;
+    let devices = devices::choose(&spec.devices.request, spec.devices.on_missing, machine)
+        .map_err(PlanError::Missing)?;
     let Resolved { spec, layers, length } = Resolved::new(spec, facts, devices.used.len(), machine)?;
     let batch = length.batch;
     let on_cpu = devices.used == [DeviceId::Cpu];
@@ -104,13 +105,11 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
         None => (Engine::Serial, EngineReason::ThreadPerDevice),
     };
     Ok(Trial {
-        gpus: devices.gpus(machine),
         devices,
         engine,
         engine_reason,
         sums,
         threads: if engine == Engine::Team { threads } else { 1 },
-        instruction_set: machine.instruction_set.clone(),
         layers,
         facts,
         programs,

@@ -20,17 +20,17 @@ fn resolve_rule(rule: &mut Rule, total: u64, problems: &mut Vec<Problem>) {
         Rule::One(curve) => fill(curve, total, "schedule", problems),
         Rule::Chain { chain } => {
             let mut left = total;
-            for (i, link) in chain.iter_mut().enumerate() {
-                let own = link.steps.unwrap_or(left).min(left);
+            for (i, stage) in chain.iter_mut().enumerate() {
+                let own = stage.steps.unwrap_or(left).min(left);
                 let key = format!("schedule.chain.{i}");
                 // PyTorch's OneCycleLR sets the initial rate and momentum of the whole chain when it is made.
-                if let Curve::OneCycle(_) = link.curve {
-                    let message = format!("not in this version: `{key}.one_cycle`");
+                if let Curve::OneCycle(_) = stage.curve {
+                    let message = format!("`{key}.one_cycle` is not in this version");
                     let problem = Problem::at_key(format!("{key}.one_cycle"), message);
                     problems
                         .push(problem.hint("a `one_cycle` is the whole schedule: `[schedule.one_cycle]`"));
                 } else {
-                    fill(&mut link.curve, own, &key, problems);
+                    fill(&mut stage.curve, own, &key, problems);
                 }
                 left -= own;
             }
@@ -75,7 +75,7 @@ fn moves_momentum(schedule: &Schedule) -> bool {
     match &schedule.rule {
         Rule::Constant => false,
         Rule::One(curve) => moves(curve),
-        Rule::Chain { chain } => chain.iter().any(|link| moves(&link.curve)),
+        Rule::Chain { chain } => chain.iter().any(|stage| moves(&stage.curve)),
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
         let mut problems = Vec::new();
         resolve_rule(&mut Rule::Chain { chain }, 10, &mut problems);
         let key = "schedule.chain.0.one_cycle";
-        let problem = Problem::at_key(key, format!("not in this version: `{key}`"));
+        let problem = Problem::at_key(key, format!("`{key}` is not in this version"));
         assert_eq!(problems, [problem.hint("a `one_cycle` is the whole schedule: `[schedule.one_cycle]`")]);
     }
 }

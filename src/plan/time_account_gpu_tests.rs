@@ -3,10 +3,9 @@
 use super::{tests::largest, *};
 use crate::{
     plan::{
-        AllReduceRates, Engine, GpuRates, Machine, Speed, lower,
+        Engine, GpuRates, Machine,
         testing::{LINE, WIDE, facts, gpus, of_layers},
     },
-    program::Shard,
     spec::Precision,
 };
 
@@ -29,7 +28,7 @@ fn rates() -> GpuRates {
         launch_s: 3e-6,
         node_s: 1.5e-6,
         barrier_s: 1.2e-6,
-        meeting_s: 0.3e-6,
+        block_barrier_s: 0.3e-6,
         sync_s: 8e-6,
         block_s: 15e-6,
         cache_bytes: 50 << 20,
@@ -41,10 +40,9 @@ fn planned(layers: &str, batch: usize, features: usize, rows: usize) -> Trial {
 }
 
 /// The trial as a GPU of these rates runs it.
-fn on_gpu(trial: &Trial, rates: GpuRates, engine: Engine, precision: Precision) -> Trial {
+fn on_gpu(trial: &Trial, rates: GpuRates, engine: Engine) -> Trial {
     let mut trial = trial.clone();
-    let sums = Some(AllReduceRates { gpus: 2, small_s: 20e-6, bytes_per_s: 100e9 });
-    let speed = Speed { sums, ..rates.speed(engine, precision) };
+    let speed = rates.speed(engine, Precision::F32);
     trial.lower_bound = LowerBound::new(&trial.programs, speed, (trial.data_bytes, None));
     (trial.engine, trial.devices.used) = (engine, vec![DeviceId::Gpu(0)]);
     trial
@@ -56,47 +54,16 @@ fn busy(trial: &Trial, steps: u64, slower: f64) -> Measured {
     Measured { full_steps: steps, train_s: compute_s, compute_s, ..Measured::default() }
 }
 
-/// A GPU is one more set of rates: a tiny step is bound by its instructions on each engine, a large one by arithmetic in
-/// its precision, and one of large weights and few rows by memory.
-#[test]
-fn the_bound_of_a_step_follows_engine_and_precision() {
-    let tiny = planned(LINE, 32, 2, 1000);
-    let instructions = tiny.programs.train.instructions.len() as f64;
-    for (engine, each_s, more) in [
-        (Engine::Launch, 3e-6, 1.0),
-        (Engine::Graph, 1.5e-6, 1.0),
-        (Engine::Cooperative, 1.2e-6, 0.0),
-        (Engine::Persistent, 0.3e-6, 0.0),
-    ] {
-        let trial = on_gpu(&tiny, rates(), engine, Precision::F32);
-        let overhead_s = (instructions + more) * each_s;
-        assert!((trial.lower_bound.by(1).overhead_s / overhead_s - 1.0).abs() < 1e-9, "{engine:?}");
-        let account = TimeAccount::new(&trial, &busy(&trial, 320, 1.5)).unwrap();
-        assert_eq!(account.shares[0].cause, Bottleneck::Overhead);
-        assert!((account.distance().unwrap() - 1.5).abs() < 1e-9, "{account:?}");
-    }
-    let large = planned(WIDE, 4096, 512, 8192);
-    let of = |precision| on_gpu(&large, rates(), Engine::Graph, precision);
-    let (f32, bf16) = (of(Precision::F32), of(Precision::Bf16));
-    assert_eq!(largest(&f32, &busy(&f32, 40, 1.3)).0, Bottleneck::Arithmetic);
-    let [f32_s, bf16_s] = [f32, bf16].map(|trial| trial.lower_bound.full.arithmetic_s);
-    let part = f32_s / (large.programs.train.cost().flops / 50e12);
-    assert!((0.9..=1.0).contains(&part) && bf16_s < 0.1 * f32_s, "{part} {f32_s} {bf16_s}");
-    let wide = planned(&WIDE.replace("2048", "16384"), 2, 512, 4096);
-    let wide = on_gpu(&wide, rates(), Engine::Graph, Precision::F32);
-    assert_eq!(largest(&wide, &busy(&wide, 40, 1.2)).0, Bottleneck::Memory);
-}
-
 /// The host's work beside a computing GPU costs nothing: rows and log are charged with the GPU's idle time at most.
 #[test]
 fn idle_time_is_charged_to_the_log_and_to_rows() {
-    let trial = on_gpu(&planned(LINE, 32, 2, 1000), rates(), Engine::Persistent, Precision::F32);
+    let trial = on_gpu(&planned(LINE, 32, 2, 1000), rates(), Engine::Persistent);
     let steps = busy(&trial, 320, 1.1);
     // A hand-over per step; 2 µs of it on the host.
     let logging =
         Measured { train_s: steps.train_s + 320.0 * 14e-6, log_s: 320.0 * 2e-6, log_waits: 320, ..steps };
     assert_eq!(largest(&trial, &logging).0, Bottleneck::Log);
-    let trial = on_gpu(&planned(WIDE, 1024, 512, 4096), rates(), Engine::Graph, Precision::F32);
+    let trial = on_gpu(&planned(WIDE, 1024, 512, 4096), rates(), Engine::Graph);
     let steps = busy(&trial, 40, 1.2);
     // The host moves rows for most of the run, beside the steps; the GPU is idle for a twentieth of it.
     let hidden = Measured {
@@ -117,7 +84,7 @@ fn idle_time_is_charged_to_the_log_and_to_rows() {
     for (from_file, waited) in [(false, Bottleneck::Transfer), (true, Bottleneck::File)] {
         let overrides = ["devices.num_gpus=1", "data.placement=streamed", "data.batch_size=32"];
         let trial = of_layers(WIDE, &overrides, facts(4_000_000, 512, from_file), 1);
-        let on = |rates| on_gpu(&trial, rates, Engine::Graph, Precision::F32);
+        let on = |rates| on_gpu(&trial, rates, Engine::Graph);
         let trial = on(rates());
         let steps = busy(&trial, 40, 1.1);
         // Nothing was measured that the GPU could have waited for.
@@ -152,22 +119,4 @@ fn the_slowest_gpu_bounds_all() {
     assert_eq!(both.rates.flops_per_s, 5e12);
     assert_eq!(lower_bound([Some(slow), Some(rates())]), Some(both));
     assert_eq!(lower_bound([Some(rates()), None]), None, "one was not measured");
-}
-
-/// In a graph a sum has no time of its own: it takes its part of the step. Timed by itself it is not counted twice.
-#[test]
-fn sums_over_gpus_bound_small_steps() {
-    let mut trial = planned(LINE, 32, 2, 1000);
-    let shard = Shard { rank: 0, world_size: 2 };
-    trial.programs = lower::programs(&trial.spec, trial.facts, 32, false, shard, true);
-    let graph = on_gpu(&trial, rates(), Engine::Graph, Precision::F32);
-    assert_eq!(graph.lower_bound.full.all_reduce_s, 20e-6, "a small sum takes its latency");
-    assert_eq!(largest(&graph, &busy(&graph, 100, 1.4)).0, Bottleneck::AllReduce);
-    let launch = on_gpu(&trial, rates(), Engine::Launch, Precision::F32);
-    let all_reduce_s = 100.0 * 60e-6;
-    let compute_s = 100.0 * (launch.lower_bound.by(1).device_s() - 20e-6) * 1.1;
-    let train_s = all_reduce_s + compute_s;
-    let measured = Measured { full_steps: 100, train_s, compute_s, all_reduce_s, ..Measured::default() };
-    let part = (1000.0 * all_reduce_s / train_s).round() as u32;
-    assert_eq!(largest(&launch, &measured), (Bottleneck::AllReduce, part));
 }

@@ -20,14 +20,11 @@ pub struct Trial {
     /// The spec with all values that depend on data and model.
     pub spec: Spec,
     pub devices: ResolvedDevices,
-    /// Names and UUIDs of the used GPUs.
-    pub gpus: Vec<(String, String)>,
     pub engine: Engine,
     pub engine_reason: EngineReason,
     /// The all-reduce method, for several devices with GPUs among them.
     pub sums: Option<AllReducePlan>,
     pub threads: usize,
-    pub instruction_set: String,
     pub layers: Vec<LayerRow>,
     pub facts: DatasetInfo,
     pub programs: Programs,

@@ -56,10 +56,13 @@ impl Trained {
         let path = folder.join(file);
         let metadata = read_metadata(&path)?;
         let unusable = |why: String| PredictError::NoPreprocessing { file: path.clone(), why };
+        let no_width = || unusable("it has no linear layer".to_owned());
         let outputs = spec.model.layers.iter().fold(0, |width, layer| layer.outputs(width));
+        if outputs == 0 {
+            return Err(no_width());
+        }
         let stored = metadata.get("preprocessing").map(String::as_str);
         let data = TrainedData::new(&spec, stored, outputs).map_err(unusable)?;
-        let no_width = || unusable("its layers do not say how many features they take".to_owned());
         let features = data.features().ok_or_else(no_width)?;
         let weights = read_weights(&path, &wanted_tensors(&spec, features))?;
         let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();

@@ -121,29 +121,11 @@ mod tests {
 
     #[test]
     fn validation_lies_over_what_training_makes_anew() {
-        let buffer = |name: &str, len, role| Buffer { name: name.to_owned(), len, role };
-        let layout = Layout {
-            buffers: vec![
-                buffer("train_features", 0, Role::Data),
-                buffer("train_targets", 0, Role::Data),
-                buffer("values", 5, Role::Values),
-                buffer("gradients", 5, Role::Gradients),
-                buffer("state", 10, Role::State),
-                buffer("x", 600, Role::Activation),
-                buffer("y", 300, Role::Activation),
-            ],
-            parameters: vec![],
-            train_features: BufferId(0),
-            train_targets: BufferId(1),
-            validation_features: BufferId(0),
-            validation_targets: BufferId(1),
-            order: BufferId(0),
-            values: BufferId(2),
-            best: None,
-            log: BufferId(1),
-            log_width: 1,
-            log_slots: 1,
-        };
+        let buffer = |(len, role)| Buffer { name: String::new(), len, role };
+        let data = [(0, Role::Data); 5];
+        let lasting = [(5, Role::Values), (0, Role::Log), (5, Role::Gradients), (10, Role::State)];
+        let buffers = [&data[..], &lasting, &[(600, Role::Activation), (300, Role::Activation)]].concat();
+        let layout = Layout::bare(buffers.into_iter().map(buffer).collect());
         let slice = |buffer, len| Slice { buffer: BufferId(buffer), offset: 0, len };
         let program = |rows: usize, more: Option<Op>| {
             let gather = Gather {
@@ -151,8 +133,8 @@ mod tests {
                 targets: BufferId(1),
                 source: RowSource::Position,
                 first: 0,
-                x: slice(5, 2 * rows),
-                y: slice(6, rows),
+                x: slice(9, 2 * rows),
+                y: slice(10, rows),
                 rows,
                 width: 2,
                 target_width: 1,
@@ -163,20 +145,16 @@ mod tests {
         };
         let programs = Programs {
             layout,
-            train: program(10, Some(Zero { of: slice(3, 5) }.into())),
+            train: program(10, Some(Zero { of: slice(7, 5) }.into())),
             train_last: Some(program(3, None)),
             validate: Some(program(300, None)),
             validate_last: None,
         };
         let arena = MemoryPlan::new(&programs);
         let at = |places: &Offsets, buffer| places.offset(slice(buffer, 1));
-        assert_eq!(
-            (at(&arena.train, 2), at(&arena.train, 3), at(&arena.train, 4)),
-            (Some(0), Some(16), Some(32))
-        );
-        assert_eq!((at(&arena.train, 5), at(&arena.train, 6)), (Some(48), Some(80)));
+        assert_eq!([5, 7, 8, 9, 10].map(|buffer| at(&arena.train, buffer)), [0, 16, 32, 48, 80].map(Some));
         assert_eq!(arena.train.elements, 96);
-        assert_eq!((at(&arena.validate, 5), at(&arena.validate, 6)), (Some(48), Some(656)));
+        assert_eq!([9, 10].map(|buffer| at(&arena.validate, buffer)), [48, 656].map(Some));
         assert_eq!(arena.elements(), arena.validate.elements);
     }
 }

@@ -20,6 +20,8 @@ pub enum ReportError {
         "`{0}` is no run: it holds neither `summary.csv` nor `sweep.csv`, and neither does any folder in it"
     )]
     NoRun(String),
+    #[error("no value of `{metric}` in {}", crate::units::counted(*runs as u64, "run"))]
+    NoValues { metric: String, runs: usize },
     #[error("`{path}` holds {count} runs, the last one in `{last}`")]
     Several { path: String, count: usize, last: String },
     #[error("`{0}` is a sweep, and holds a run for each trial")]
@@ -45,6 +47,9 @@ impl ReportError {
         match self {
             Self::NotFound(_) | Self::NoMatch(_) | Self::NoRun(_) => Some(
                 "name a run folder (`runs/NAME/TIME-HASH`), a sweep folder, `runs/NAME` for all in it, or a glob in quotes",
+            ),
+            Self::NoValues { .. } => Some(
+                "`--metric` takes a column of `metrics.csv`, such as `loss`, `validation.loss` or `train.accuracy`",
             ),
             Self::Several { .. } | Self::Sweep(_) => Some("name the folder of one run"),
             Self::Pattern { .. } | Self::Read { .. } | Self::Malformed { .. } => None,

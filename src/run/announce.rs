@@ -11,6 +11,7 @@ use crate::{
     record::{self, EventSender, Stopped},
     spec::{Layer, Policy},
     train, units,
+    vector::matmul::Kernel,
 };
 
 /// The granularity and clock of the step times, in words.
@@ -57,7 +58,7 @@ pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(
     }
     info(format!("engine {}", record::engine(trial)))?;
     if !trial.engine.is_gpu() {
-        info(format!("products by {}, denormals flushed to zero", trial.instruction_set))?;
+        info(format!("products by {}, denormals flushed to zero", Kernel::detect().name()))?;
     }
     info(format!("steps are timed by {}", timed_by(trial)))?;
     record::weak_scaling(trial).map_or(Ok(()), info)?;
@@ -85,7 +86,7 @@ pub fn report_devices(
     }
     let Some(sums) = sums else { return Ok(()) };
     // With GPUs only, nobody expects sums through the host.
-    let unexpected = sums.by == AllReduceMethod::Host && trial.gpus.len() == trial.world_size();
+    let unexpected = sums.by == AllReduceMethod::Host && trial.devices.gpus.len() == trial.world_size();
     let level = if unexpected { Level::Warning } else { Level::Info };
     sender.send(Event::Notice(level, format!("gradients are summed {}", record::all_reduce(sums))))
 }

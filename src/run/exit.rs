@@ -2,6 +2,8 @@
 
 use std::process::{ExitCode, Termination};
 
+use clap::builder::styling::AnsiColor;
+
 use crate::spec::Failure;
 
 /// How the process ends.
@@ -47,7 +49,7 @@ impl Termination for Exit {
 
 /// Prints an error that has no location in a spec.
 pub fn print_error(message: impl std::fmt::Display, hint: Option<&str>) {
-    let red = anstyle_red();
+    let red = AnsiColor::Red.on_default().bold();
     let hint = hint.map(|hint| format!("  = hint: {hint}\n")).unwrap_or_default();
     print_stderr(&format!("{red}error{red:#}: {message}\n{hint}"));
 }
@@ -62,10 +64,6 @@ pub fn refuse(failure: &Failure) -> Exit {
 pub fn print_stderr(text: &str) {
     use std::io::Write;
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
-}
-
-fn anstyle_red() -> clap::builder::styling::Style {
-    clap::builder::styling::AnsiColor::Red.on_default().bold()
 }
 
 /// Prints data to standard output. A broken pipe is no error; a full disk is.

@@ -50,12 +50,8 @@ pub struct RunFacts<'a> {
     pub toml: String,
     /// Comments above the resolved spec.
     pub notes: Vec<String>,
-    /// Names and UUIDs of the GPUs.
-    pub gpus: &'a [(String, String)],
     /// Threads that compute.
     pub threads: usize,
-    /// The CPU's, for matrix products.
-    pub instruction_set: &'a str,
     /// The number format of the products.
     pub precision: &'static str,
     /// How finely steps are timed, and why.

@@ -12,6 +12,7 @@ use crate::{
         GpuFacts, GpuProbe, HostOptions, Memory, Os, RecordError, Recorder, RunDir, Stopped, SystemSampler,
         Versions, command_line, open_sinks, rfc3339,
     },
+    vector::matmul::Kernel,
 };
 
 /// What records a run while it runs.
@@ -48,9 +49,9 @@ impl Recording {
                 threads: facts.threads,
                 available_threads: process.available_threads,
             },
-            cpu: Cpu::here(facts.instruction_set.to_owned()),
+            cpu: Cpu::here(Kernel::detect().name().to_owned()),
             memory: Memory::here(),
-            gpus: GpuFacts::query(facts.gpus),
+            gpus: GpuFacts::query(&devices.gpus),
             os: Os::here(),
             versions: Versions::here(libraries(&devices.used, facts.libraries)),
             git: None,
@@ -60,7 +61,7 @@ impl Recording {
         let environment =
             EnvironmentFile::create(&folder.file("environment.toml"), environment, process.git.clone())?;
         let recorder = Recorder::start(open_sinks(folder, facts.files, process.begun, console)?)?;
-        let sampler = facts.system.map(|every| sampler(facts.gpus, every, folder)).transpose()?.flatten();
+        let sampler = facts.system.map(|every| sampler(&devices.gpus, every, folder)).transpose()?.flatten();
         Ok(Self { environment, recorder, sampler })
     }
 

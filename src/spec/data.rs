@@ -49,7 +49,7 @@ choices! {
     pub enum Source {
         /// `y = X w + b + noise`, features from N(0, 1).
         SyntheticRegression(SyntheticRegression) = "synthetic_regression",
-        /// A table of text.
+        /// Text tables (CSV), gzipped or not.
         Csv(Csv) = "csv",
         /// Images and labels in MNIST's format, gzipped or not.
         Idx(Idx) = "idx",
@@ -87,26 +87,26 @@ table! {
         pub categorical: Vec<String> = Vec::new() => columns,
         /// Columns to leave out.
         pub ignore: Vec<String> = Vec::new() => columns,
-        /// What an empty cell means.
+        /// What to do with missing cells: empty, `NA`, `n/a`, `NaN` or `null`.
         pub missing: Missing = Missing::Error,
-        /// Features to zero mean and unit deviation, fitted on the training rows.
+        /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows.
         pub standardize: bool = true,
-        /// A target of numbers to zero mean and unit deviation.
+        /// Whether a numeric target is, too.
         pub standardize_target: bool = false,
         /// The cell separator, one ASCII character.
         pub delimiter: char = ',' => delimiter,
-        /// Whether the first line names the columns, else "0", "1", ...
+        /// Whether the first line names the columns; else they are named `0`, `1` and so on.
         pub header: bool = true,
         /// A second file of the same columns to validate on.
         pub validation_path: Option<PathBuf> = None,
-        /// Part of the rows to validate on, taken by the seed; 0 for none (0.2 where no validation file is given).
+        /// Fraction of the rows held out for validation, chosen by the seed; 0 for none (0.2 without a validation file).
         pub validation_fraction: Option<f64> = None => some(below_one),
     }
     check check
 }
 
 words! {
-    /// What an empty cell means.
+    /// What to do with missing cells.
     pub enum Missing {
         /// An error that names line and column.
         Error = "error",
@@ -128,7 +128,7 @@ table! {
         pub validation_images: Option<PathBuf> = None,
         /// Their labels.
         pub validation_labels: Option<PathBuf> = None,
-        /// Part of the rows to validate on, taken by the seed; 0 for none (0.2 where no validation file is given).
+        /// Fraction of the rows held out for validation, chosen by the seed; 0 for none (0.2 without a validation file).
         pub validation_fraction: Option<f64> = None => some(below_one),
         /// Every feature is divided by this.
         pub scale: f64 = 255.0 => positive,
@@ -147,7 +147,7 @@ table! {
         pub validation_features: Option<PathBuf> = None,
         /// Their labels.
         pub validation_labels: Option<PathBuf> = None,
-        /// Part of the rows to validate on, taken by the seed; 0 for none (0.2 where no validation file is given).
+        /// Fraction of the rows held out for validation, chosen by the seed; 0 for none (0.2 without a validation file).
         pub validation_fraction: Option<f64> = None => some(below_one),
     }
     check check

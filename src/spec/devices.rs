@@ -11,7 +11,7 @@ use super::{
 };
 
 table! {
-    /// The table `[devices]`; absent, it means the CPU.
+    /// Devices to run on. Without this table: the CPU.
     pub struct Devices {
         /// `num_gpus` or `use`.
         pub request: Request [flatten] = Request::CPU,
@@ -21,7 +21,7 @@ table! {
         pub scaling: Scaling = Scaling::Strong,
         /// How `lr` follows the number of devices under weak scaling.
         pub lr_scaling: LrScaling = LrScaling::None,
-        /// The number format of the products.
+        /// The number format of matrix products.
         pub precision: Precision = Precision::F32,
         /// What runs the steps.
         pub engine: EngineChoice = EngineChoice::Auto,
@@ -47,7 +47,7 @@ impl Request {
 /// A number of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuCount {
-    /// Exactly so many; 0 is the CPU.
+    /// Exactly this number; 0 is the CPU.
     Exactly(u32),
     /// Every GPU there is; none there is the CPU.
     All,
@@ -91,9 +91,9 @@ words! {
     pub enum OnMissing {
         /// Nothing runs, exit code 3.
         Error = "error",
-        /// Those that are there, the CPU where none is: min(num_gpus, available).
+        /// Use the devices that are there, or the CPU if there are none.
         Clamp = "clamp",
-        /// The CPU as soon as one is missing.
+        /// Use the CPU if any is missing.
         Cpu = "cpu",
     }
 }
@@ -113,10 +113,10 @@ words! {
     pub enum LrScaling {
         /// Not at all.
         None = "none",
-        /// Times the growth of the batch: the number of devices, where there are rows enough (Goyal et al. 2017,
-        /// arXiv:1706.02677).
+        /// Multiplied by the growth of the global batch, which is the number of devices unless the data have fewer rows
+        /// (Goyal et al. 2017, arXiv:1706.02677).
         Linear = "linear",
-        /// Times the square root of that growth (Krizhevsky 2014, arXiv:1404.5997).
+        /// Multiplied by the square root of that growth (Krizhevsky 2014, arXiv:1404.5997).
         Sqrt = "sqrt",
     }
 }
@@ -133,7 +133,7 @@ impl LrScaling {
 }
 
 words! {
-    /// The number format of the products.
+    /// The number format of matrix products.
     pub enum Precision {
         /// IEEE single precision.
         F32 = "f32",

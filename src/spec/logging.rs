@@ -27,7 +27,7 @@ words! {
         Immediate = "immediate",
         /// In blocks of `flush_every` steps.
         Buffered = "buffered",
-        /// One row-weighted mean per epoch.
+        /// One mean per epoch, weighted by rows.
         PerEpoch = "per_epoch",
         /// Never.
         Off = "off",

@@ -14,7 +14,7 @@ table! {
         pub layers: Vec<Layer> => |v| v.list(1..=MAX_LAYERS, Layer::read),
         /// What is minimized (mse; cross_entropy where the data source is idx).
         pub loss: Loss, else Loss::Mse,
-        /// How weights begin.
+        /// Initial weights.
         pub init: Init = Init::Pytorch,
     }
 }
@@ -34,7 +34,7 @@ choices! {
         Linear(Linear) = "linear",
         /// Zeroes units with probability `p` while training and scales the rest by 1 / (1 - p).
         Dropout {
-            /// The probability, in [0, 1).
+            /// Probability that a unit is zeroed, in [0, 1).
             p: f64,
         } = "dropout" => Layer::read_dropout,
         /// Each row to mean 0 and variance 1, then scaled and shifted, as nn.LayerNorm.
@@ -140,7 +140,7 @@ impl Loss {
 }
 
 choices! {
-    /// How weights begin.
+    /// Initial weights.
     pub enum Init as "init" {
         /// All uniform in ±1/sqrt(in_features), as `nn.Linear` does.
         Pytorch = "pytorch",
@@ -155,7 +155,7 @@ choices! {
         } = "normal" => |v: Item<'_>| {
             v.table(|t| Self::Normal { std: t.required("std", "standard deviation", non_negative) })
         },
-        /// A safetensors file with the names of PyTorch's `nn.Sequential`.
+        /// A safetensors file whose tensors are named as in PyTorch's `nn.Sequential` (`0.weight`).
         File(PathBuf) = "file",
     }
 }

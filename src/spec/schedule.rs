@@ -1,4 +1,4 @@
-//! `[schedule]`: how the learning rate moves. The curves are PyTorch's `lr_scheduler` classes.
+//! `[schedule]`: how the learning rate changes. The curves are PyTorch's `lr_scheduler` classes.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use super::reader::{
 table! {
     /// The table `[schedule]`; absent, the rate is constant.
     pub struct Schedule {
-        /// What one count of the schedule is.
+        /// The unit of the schedule: one count is an optimizer step or an epoch.
         pub interval: Interval = Interval::Step,
         /// The curve or chain of curves.
         pub rule: Rule [flatten],
@@ -19,7 +19,7 @@ table! {
 }
 
 impl Schedule {
-    /// Whether the rate never moves, so that the table need not be written.
+    /// Whether the rate is constant, so that the table need not be written.
     pub fn is_constant(&self) -> bool {
         self.rule == Rule::Constant
     }
@@ -35,7 +35,7 @@ impl Schedule {
         match &mut self.rule {
             Rule::Constant => {}
             Rule::One(curve) => times(curve),
-            Rule::Chain { chain } => chain.iter_mut().for_each(|link| times(&mut link.curve)),
+            Rule::Chain { chain } => chain.iter_mut().for_each(|stage| times(&mut stage.curve)),
         }
         self
     }
@@ -55,7 +55,7 @@ words! {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Rule {
-    /// The rate never moves.
+    /// A constant rate.
     Constant,
     /// One curve over the whole run.
     One(Curve),
@@ -79,46 +79,46 @@ table! {
 choices! {
     /// PyTorch's curves; the variant is the name of the sub-table.
     pub enum Curve {
-        /// `StepLR`.
+        /// Multiplies the rate by `gamma` every `step_size` counts (`StepLR`).
         Step(Step) = "step",
-        /// `MultiStepLR`.
+        /// Multiplies the rate by `gamma` at each milestone (`MultiStepLR`).
         MultiStep(MultiStep) = "multi_step",
-        /// `ExponentialLR`.
+        /// Multiplies the rate by `gamma` at every count (`ExponentialLR`).
         Exponential(Exponential) = "exponential",
-        /// `CosineAnnealingLR`.
+        /// Half a cosine from the initial rate down to `eta_min` (`CosineAnnealingLR`).
         Cosine(Cosine) = "cosine",
-        /// `LinearLR`.
+        /// A linear ramp of the factor (`LinearLR`).
         Linear(LinearRamp) = "linear",
-        /// `OneCycleLR`.
+        /// Up to `max_lr` and down again (`OneCycleLR`).
         OneCycle(OneCycle) = "one_cycle",
     }
 }
 
 table! {
-    /// Times `gamma` every `step_size` counts.
+    /// Multiplies the rate by `gamma` every `step_size` counts.
     pub struct Step {
         /// Counts between two drops.
         pub step_size: u64 => count,
-        /// The factor of a drop.
+        /// The rate is multiplied by this at each drop.
         pub gamma: f64 = 0.1 => positive,
     }
 }
 
 table! {
-    /// Times `gamma` at each milestone.
+    /// Multiplies the rate by `gamma` at each milestone.
     pub struct MultiStep {
-        /// Counts at which the rate drops, rising.
+        /// Counts at which the rate drops, in ascending order.
         pub milestones: Vec<u64> => |v| v.list(1..=100_000, count),
-        /// The factor of a drop.
+        /// The rate is multiplied by this at each drop.
         pub gamma: f64 = 0.1 => positive,
     }
     check check_order
 }
 
 table! {
-    /// Times `gamma` at every count.
+    /// Multiplies the rate by `gamma` at every count.
     pub struct Exponential {
-        /// The factor of every count.
+        /// Factor per count.
         pub gamma: f64 => positive,
     }
 }
@@ -126,7 +126,7 @@ table! {
 table! {
     /// Half a cosine from the initial rate to `eta_min`.
     pub struct Cosine {
-        /// Counts of the half period (all of the run, or of its link).
+        /// Counts from the highest to the lowest rate (the whole run, or the whole stage of a chain).
         pub t_max: Option<u64> = None => some(count),
         /// The lowest rate.
         pub eta_min: f64 = 0.0 => non_negative,
@@ -134,7 +134,7 @@ table! {
 }
 
 table! {
-    /// A straight ramp of the factor.
+    /// A linear ramp of the factor.
     pub struct LinearRamp {
         /// Factor at the start.
         pub start_factor: f64 = 1.0 / 3.0 => positive_unit,
@@ -150,21 +150,21 @@ table! {
     pub struct OneCycle {
         /// The peak.
         pub max_lr: f64 => positive,
-        /// Counts of the cycle (all of the run, or of its link).
+        /// Counts of the cycle (the whole run, or the whole stage of a chain).
         pub total_steps: Option<u64> = None => some(count),
-        /// Part of the cycle that rises.
+        /// Fraction of the cycle in which the rate rises.
         pub pct_start: f64 = 0.3 => unit,
         /// The shape.
         pub anneal_strategy: Anneal = Anneal::Cos,
-        /// Whether momentum (or beta1) moves the other way.
+        /// Whether momentum (Adam: beta1) falls while the rate rises, and rises while it falls.
         pub cycle_momentum: bool = true,
         /// Lowest momentum.
         pub base_momentum: f64 = 0.85 => below_one,
         /// Highest momentum.
         pub max_momentum: f64 = 0.95 => below_one,
-        /// The initial rate is `max_lr` over this.
+        /// The initial rate is `max_lr` divided by this.
         pub div_factor: f64 = 25.0 => positive,
-        /// The final rate is the initial one over this.
+        /// The final rate is the initial one divided by this.
         pub final_div_factor: f64 = 1e4 => positive,
         /// Whether a third phase leads from the initial to the final rate.
         pub three_phase: bool = false,
@@ -201,10 +201,10 @@ impl Choices for Rule {
 impl Schedule {
     fn check_chain(&mut self, t: &mut Fields<'_>) {
         let Rule::Chain { chain } = &self.rule else { return };
-        for (i, link) in chain.iter().enumerate() {
-            if i + 1 < chain.len() && link.steps.is_none() {
+        for (i, stage) in chain.iter().enumerate() {
+            if i + 1 < chain.len() && stage.steps.is_none() {
                 t.refuse_item("chain", i, "every curve but the last needs `steps`", "add `steps = ...`");
-            } else if i + 1 == chain.len() && link.steps.is_some() {
+            } else if i + 1 == chain.len() && stage.steps.is_some() {
                 t.refuse_item(
                     "chain",
                     i,

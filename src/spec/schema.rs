@@ -1,4 +1,4 @@
-//! The JSON Schema of a spec, for editors. It is written by the very definitions that read a spec.
+//! The JSON Schema of a spec, for editors, generated from the declarations that read a spec.
 //!
 //! The tables of all kinds stand side by side, so that an editor knows every one of them; which of them a spec may
 //! have, and must, follows from its `kind`.
@@ -18,7 +18,7 @@ pub fn schema() -> Value {
     schema.insert("title".into(), json!("runner experiment"));
     schema.insert(
         "description".into(),
-        json!("A declarative experiment: data, model, optimizer, devices, sweep; or one of the lab"),
+        json!("A declarative experiment: data, model, optimizer, devices, sweep; or a lab experiment"),
     );
     let train = reader::describe(Spec::read);
     let labs = Kind::LABS.map(|kind| (kind, reader::describe(|v| v.table(|t| LabSpec::read(t, kind)))));
@@ -39,8 +39,8 @@ pub fn schema() -> Value {
     schema.into()
 }
 
-/// The one dotted key of that name, or of several the only one whose table is written. If there is none, the shortest name
-/// that ends in it.
+/// The dotted path of key `name`. If several tables have it, the one whose table the spec has written; `None` if that is
+/// ambiguous. If no key has the name, the shortest path that ends in it.
 pub(super) fn key_named(
     schema: &reader::Json,
     name: &str,
@@ -72,7 +72,7 @@ fn properties(schema: &reader::Json) -> reader::Json {
     schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
-/// What holds for one kind beyond what holds for all: keys that must be there, that mean something else, that may not.
+/// The extra conditions of one kind: required keys, keys with another meaning, forbidden keys.
 fn rule(kind: &reader::Json, all: &reader::Json) -> Value {
     let own = properties(kind);
     let mut different = reader::Json::new();

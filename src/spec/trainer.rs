@@ -12,13 +12,13 @@ use super::{
 };
 
 table! {
-    /// The table `[trainer]`.
+    /// Length of training, clipping, validation and choice of the best weights.
     pub struct Trainer {
         /// Passes over the training rows.
         pub max_epochs: u64 = 10 => count,
         /// Optimizer steps after which the run ends, whatever the epoch.
         pub max_steps: Option<u64> = None => some(count),
-        /// Training time after which the run ends, at the next block of steps.
+        /// Training time after which the run ends, such as `"90s"`, `"10m"` or `"1h30m"`; checked after each block of steps.
         pub max_time: Option<Duration> [serialize_with = "seconds"] = None => some(read_time),
         /// Global L2 norm to clip gradients to, as `torch.nn.utils.clip_grad_norm_`; 0 is off.
         pub gradient_clip_val: f64 = 0.0 => non_negative,
@@ -40,7 +40,7 @@ table! {
         pub metric: Option<Monitor> = None,
         /// After how many validations in a row without improvement the run ends.
         pub patience: u64 => count_or_zero,
-        /// Smallest change that counts as an improvement.
+        /// An improvement must exceed this.
         pub min_delta: f64 = 0.0 => non_negative,
     }
 }
@@ -48,9 +48,9 @@ table! {
 words! {
     /// A metric of validation, and where it should go.
     pub enum Monitor {
-        /// To fall.
+        /// Lower is better.
         ValidationLoss = "validation.loss",
-        /// To rise.
+        /// Higher is better.
         ValidationAccuracy = "validation.accuracy",
     }
 }

@@ -7,7 +7,7 @@ use super::{
     train_loop::{Halt, TrainLoop},
 };
 use crate::{
-    device::{DeviceError, Purpose},
+    device::{DeviceError, Purpose, Timer},
     event::{Event, Progress},
     program::{Accumulator, Phase, Slice},
     spec::Policy,
@@ -126,7 +126,7 @@ impl TrainLoop<'_> {
             step: self.at.step,
             epoch: self.at.epoch,
             samples: self.at.samples,
-            train_s: elapsed_s - self.clock.total(Phase::Validation).as_secs_f64(),
+            train_s: elapsed_s - self.clock.total(Timer::Host, Phase::Validation).as_secs_f64(),
             elapsed_s,
             loss: self.metric_buffer.last_loss,
         };

@@ -1,4 +1,4 @@
-//! Learning rates: PyTorch's `lr_scheduler` curves in closed form, in f64, and the values that updates use.
+//! Learning rates: PyTorch's `lr_scheduler` curves in closed form, in f64, and each step's `Hyper`.
 
 use std::f64::consts::PI;
 
@@ -7,11 +7,10 @@ use crate::{
     spec::{Anneal, Curve, Interval, OneCycle, Optimizer, Rule, Schedule, Stage},
 };
 
-/// The learning rate, and the momentum (or beta1) where a OneCycle changes it.
+/// Learning rate and momentum (Adam: beta1) of one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LrStep {
     pub lr: f64,
-    /// Momentum of SGD, beta1 of Adam.
     pub momentum: f64,
 }
 
@@ -20,9 +19,9 @@ pub struct LrStep {
 pub struct LrScheduler {
     optimizer: Optimizer,
     interval: Interval,
-    /// First count and curve, in order; empty for a constant rate.
-    links: Vec<(u64, Curve)>,
-    /// Values of the steps last filled in.
+    /// Each stage's first count (a step or an epoch, by `interval`) and curve; empty for a constant rate.
+    stages: Vec<(u64, Curve)>,
+    /// One per step that `fill` last computed.
     pub hyper: Vec<Hyper>,
     /// Their learning rates.
     pub lrs: Vec<f64>,
@@ -30,20 +29,20 @@ pub struct LrScheduler {
 
 impl LrScheduler {
     pub fn new(optimizer: &Optimizer, schedule: &Schedule) -> Self {
-        let mut links = Vec::new();
+        let mut stages = Vec::new();
         match &schedule.rule {
             Rule::Constant => {}
-            Rule::One(curve) => links.push((0, curve.clone())),
+            Rule::One(curve) => stages.push((0, curve.clone())),
             Rule::Chain { chain } => {
                 let mut first = 0;
                 for Stage { steps, curve } in chain {
-                    links.push((first, curve.clone()));
+                    stages.push((first, curve.clone()));
                     first += steps.unwrap_or(0);
                 }
             }
         }
         let (hyper, lrs) = (Vec::new(), Vec::new());
-        Self { optimizer: optimizer.clone(), interval: schedule.interval, links, hyper, lrs }
+        Self { optimizer: optimizer.clone(), interval: schedule.interval, stages, hyper, lrs }
     }
 
     /// The values of step `step` (from 0) of epoch `epoch` (from 0).
@@ -53,7 +52,7 @@ impl LrScheduler {
             Interval::Step => step,
             Interval::Epoch => epoch,
         };
-        match self.links.iter().rev().find(|(first, _)| *first <= count) {
+        match self.stages.iter().rev().find(|(first, _)| *first <= count) {
             Some((first, curve)) => at(curve, base, count - first),
             None => base,
         }
@@ -63,7 +62,8 @@ impl LrScheduler {
     pub fn fill(&mut self, step: u64, epoch: u64, steps: usize) {
         self.hyper.clear();
         self.lrs.clear();
-        if self.links.is_empty() && matches!(self.optimizer, Optimizer::Sgd(_)) {
+        // SGD's values do not depend on the step.
+        if self.stages.is_empty() && matches!(self.optimizer, Optimizer::Sgd(_)) {
             let rates = self.lr_at(step, epoch);
             self.hyper.resize(steps, self.hyper(rates, step));
             self.lrs.resize(steps, rates.lr);

@@ -1,10 +1,10 @@
 //! The end of a run: what the clock and the ledger counted, as the rows of its files.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::{device_group::Rank, train_loop::TrainLoop};
 use crate::{
-    device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Reads},
+    device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Timer},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     plan::{Measured, TimeAccount},
     program::Phase,
@@ -19,19 +19,16 @@ impl TrainLoop<'_> {
         // A listener that is gone is noticed with the last event, which the caller emits.
         let _ = self.outbox.send();
         let loop_s = loop_time.as_secs_f64();
-        let train_time = loop_time.saturating_sub(self.clock.total(Phase::Validation));
-        let rows = self.rows();
+        let train_time = loop_time.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
+        let (in_chunks, fetched_s) = (self.trial.chunks.is_some(), self.fetched_s());
         let last_steps = self.last_steps();
         let ranks = self.group.finish();
         let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
-            let of = |total: fn(&Clock, Phase) -> Duration, phase| {
-                clocks.iter().flatten().map(|c| total(c, phase).as_secs_f64()).sum::<f64>()
-            };
-            let host = |phase| of(Clock::total, phase);
-            let device = |phase| of(Clock::device_total, phase);
+            let seconds =
+                |by, phase| clocks.iter().flatten().map(|c| c.total(by, phase).as_secs_f64()).sum::<f64>();
             let ordering_s = self.inputs.ordering.as_secs_f64();
-            let work = RunTimes { device: &device, host: &host, ordering_s, rows };
+            let work = RunTimes { seconds: &seconds, ordering_s, in_chunks, fetched_s };
             let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
             let train_s = train_time.as_secs_f64();
             let log_waits = log_waits(&first.device);
@@ -55,8 +52,8 @@ impl TrainLoop<'_> {
             best: self.validated.best,
             loop_s,
             train_s: train_time.as_secs_f64(),
-            logging_s: self.clock.total(Phase::Log).as_secs_f64(),
-            peak_device_bytes: ranks.iter().map(|r| r.device.bytes()).max().unwrap_or(0),
+            logging_s: self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
+            peak_device_bytes: ranks.iter().map(|r| r.device.executor.bytes()).max().unwrap_or(0),
             timing: timings(&self.clock, &ranks, loop_time, self.pacing.warmup),
             transfers: ranks
                 .iter()
@@ -94,23 +91,18 @@ impl TrainLoop<'_> {
         }
     }
 
-    /// How rows came to the steps. If phases are not timed, fetching takes the mean over the threads of a team.
-    fn rows(&self) -> RowsCame {
-        match (self.trial.chunks, self.trial.facts.in_file()) {
-            (Some(_), _) => RowsCame::InChunks,
-            (None, false) => RowsCame::Resident,
-            (None, true) if self.clock.grain == Grain::Phases => {
-                let fetched = self.clock.total(Phase::Data).saturating_sub(self.inputs.ordering);
-                RowsCame::Fetched(fetched.as_secs_f64())
-            }
-            (None, true) => {
-                let fetched = |(kind, purpose, _): &&(Kind, Purpose, Arc<Reads>)| {
-                    *kind == Kind::Read && *purpose == Purpose::Batch
-                };
-                let reads = self.inputs.reads.iter().filter(fetched).map(|(_, _, reads)| reads.total().2);
-                RowsCame::Fetched(reads.sum::<Duration>().as_secs_f64() / self.trial.threads as f64)
-            }
+    /// Seconds in which steps fetched their rows from a file. If phases are not timed, the mean over the threads of a team.
+    fn fetched_s(&self) -> f64 {
+        if self.trial.chunks.is_some() || !self.trial.facts.in_file() {
+            return 0.0;
         }
+        if self.clock.grain == Grain::Phases {
+            let fetched = self.clock.total(Timer::Host, Phase::Data).saturating_sub(self.inputs.ordering);
+            return fetched.as_secs_f64();
+        }
+        let reads = self.inputs.reads.iter().filter(|read| (read.0, read.1) == (Kind::Read, Purpose::Batch));
+        let time: Duration = reads.map(|(_, _, reads)| reads.total().2).sum();
+        time.as_secs_f64() / self.trial.threads as f64
     }
 }
 
@@ -131,7 +123,7 @@ fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
     let host = lane("host", Lane::Host, run);
     let devices = ranks.iter().flat_map(|rank| {
         let clock = rank.clock.as_ref().unwrap_or(run);
-        let lanes = Lane::OF_DEVICE.map(|of| lane(rank.device.name(), of, clock));
+        let lanes = Lane::OF_DEVICE.map(|of| lane(&rank.device.name, of, clock));
         // A device without streams of its own has no lanes for copies.
         let lanes = lanes.into_iter().flatten();
         lanes.enumerate().filter(|(i, lane)| *i == 0 || !lane.trace.is_empty()).map(|(_, lane)| lane)
@@ -139,35 +131,26 @@ fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
     host.into_iter().chain(devices).collect()
 }
 
-/// How rows came to the steps.
-#[derive(Clone, Copy, PartialEq)]
-enum RowsCame {
-    /// They were there.
-    Resident,
-    /// In chunks that were waited for.
-    InChunks,
-    /// The steps fetched them from their file: seconds.
-    Fetched(f64),
-}
-
 /// Seconds of each phase over all steps.
 struct RunTimes<'a> {
-    device: &'a dyn Fn(Phase) -> f64,
-    host: &'a dyn Fn(Phase) -> f64,
+    seconds: &'a dyn Fn(Timer, Phase) -> f64,
     /// The part of [`Phase::Data`] in which the orders of epochs were made.
     ordering_s: f64,
-    rows: RowsCame,
+    /// Whether rows came in chunks, which were waited for.
+    in_chunks: bool,
+    fetched_s: f64,
 }
 
 const COMPUTING: [Phase; 5] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
 
 impl RunTimes<'_> {
     fn of_cpu(&self) -> Measured {
-        let (host, data_s) = (self.host, (self.host)(Phase::Data));
+        let host = |phase| (self.seconds)(Timer::Host, phase);
+        let data_s = host(Phase::Data);
         // A step fetches rows itself if they are resident or in a file; it waits for chunks. Orders are made in any case.
-        let order_s = if self.rows == RowsCame::InChunks { self.ordering_s.min(data_s) } else { data_s };
+        let order_s = if self.in_chunks { self.ordering_s.min(data_s) } else { data_s };
         let all_s = COMPUTING.into_iter().map(host).sum::<f64>() + order_s;
-        let fetch_s = if let RowsCame::Fetched(seconds) = self.rows { seconds.min(all_s) } else { 0.0 };
+        let fetch_s = self.fetched_s.min(all_s);
         Measured {
             compute_s: all_s - fetch_s,
             fetch_s,
@@ -182,10 +165,10 @@ impl RunTimes<'_> {
     /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
     /// that they append to.
     fn of_gpu(&self) -> Measured {
-        let (host, device) = (self.host, self.device);
+        let [host, device] = [Timer::Host, Timer::Device].map(|by| move |phase| (self.seconds)(by, phase));
         Measured {
             compute_s: COMPUTING.into_iter().chain([Phase::Data, Phase::Log]).map(device).sum(),
-            wait_s: if self.rows == RowsCame::InChunks { host(Phase::Data) } else { 0.0 },
+            wait_s: if self.in_chunks { host(Phase::Data) } else { 0.0 },
             // Chunks are copied while the host is elsewhere.
             upload_s: host(Phase::Upload).max(device(Phase::Upload)),
             log_s: host(Phase::Log),
@@ -206,7 +189,7 @@ fn log_waits(device: &Device) -> u64 {
 fn timings(run: &Clock, ranks: &[Rank], loop_time: Duration, warmup: Option<Duration>) -> Vec<PhaseTime> {
     let mut rows = Vec::new();
     for rank in ranks {
-        let device = rank.device.name();
+        let device = &rank.device.name;
         match &rank.clock {
             None => rows.extend(timing(run, device, loop_time, warmup)),
             Some(own) => {
@@ -225,7 +208,7 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
     let share = |time: Duration| time.as_secs_f64() / loop_time.as_secs_f64().max(f64::MIN_POSITIVE);
     let single = |phase, time: Duration| PhaseTime {
         device: device.to_owned(),
-        clock: "host",
+        clock: Timer::Host.name(),
         phase,
         count: 1,
         total_s: time.as_secs_f64(),
@@ -255,11 +238,12 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
     let mut rows = Vec::new();
     let mut reported = Duration::ZERO;
     // What was recorded as `other` is part of what is left, too.
-    for (phase, s) in clock.summaries().filter(|(phase, _)| *phase != Phase::Other) {
+    for (phase, s) in clock.summaries(Timer::Host).filter(|(phase, _)| *phase != Phase::Other) {
         reported += s.total;
         rows.push(row(phase, s));
     }
-    rows.extend(clock.device_summaries().map(|(phase, s)| PhaseTime { clock: "device", ..row(phase, s) }));
+    let by_device = clock.summaries(Timer::Device);
+    rows.extend(by_device.map(|(phase, s)| PhaseTime { clock: Timer::Device.name(), ..row(phase, s) }));
     rows.push(single(Phase::Other.name(), loop_time.saturating_sub(reported)));
     rows.push(single("total", loop_time));
     rows.extend(warmup.map(|w| single("warmup", w)));
@@ -278,9 +262,10 @@ fn read(kind: Kind, purpose: Purpose, line: Line) -> Option<Transfer> {
 
 fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
     // Sums that were queued as work of their own have their time by the device's clock.
-    let summed_s = Some(clock.device_total(Phase::AllReduce).as_secs_f64()).filter(|seconds| *seconds > 0.0);
+    let summed_s =
+        Some(clock.total(Timer::Device, Phase::AllReduce).as_secs_f64()).filter(|seconds| *seconds > 0.0);
     let transfer = |(kind, purpose, line): (Kind, Purpose, Line)| {
-        let (host, there) = ("cpu".to_owned(), device.name().to_owned());
+        let (host, there) = ("cpu".to_owned(), device.name.clone());
         let (from, to) = match kind {
             Kind::HostToDevice => (host, there),
             Kind::DeviceToHost => (there, host),

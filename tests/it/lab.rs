@@ -402,8 +402,8 @@ fn missing_devices_are_an_error_unless_the_spec_says_otherwise() {
         (refused.code, refused.stderr.as_str()),
         (
             Some(2),
-            "error: `RUNNER_VIRTUAL_GPUS` is `many`: expected a number from 0 to 64\n  = hint: it stands for \
-             `--virtual-gpus N`; unset it to use the machine as it is\n"
+            "error: `RUNNER_VIRTUAL_GPUS` is `many`: expected a number from 0 to 64\n  = hint: it sets \
+             `--virtual-gpus N`; unset it to use the real GPUs\n"
         )
     );
     let two = place.command(&["check", "spec.toml"]).env("RUNNER_VIRTUAL_GPUS", "2").output().unwrap();

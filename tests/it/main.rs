@@ -24,6 +24,7 @@ mod lab_sweeps;
 mod language;
 mod moved;
 mod parity;
+mod plot;
 mod predict;
 mod process;
 mod remarks;

@@ -209,7 +209,7 @@ fn wrong_rows_are_shown_with_their_place() {
     insta::assert_snapshot!(wrong(format!("{header}{good}pink,north,1,2,3,x\n{good}")), @r"
     weights: best.safetensors, after epoch 1, step 3
     warning: columns that the model does not use: `note`
-    error: `pink` in column `colour` is no category of the training file
+    error: `pink` in column `colour` is not a category of the training file
         --> wrong.csv:5002:1
          |
     5002 | pink,north,1,2,3,x
@@ -383,13 +383,64 @@ fn arrays_are_predicted_and_evaluated() {
         (&["predict", "new.csv"], "new.csv"),
         (&["predict", "-"], "standard input is read as a table, and the model was trained on arrays"),
         (&["evaluate", "x.npy"], "name the file of their labels with `--labels FILE`"),
-        (&["evaluate", "x.npy", "--labels", "wide.npy"], "2 labels, and `x.npy` holds 4 rows"),
+        (&["evaluate", "x.npy", "--labels", "wide.npy"], "2 labels, but `x.npy` has 4 rows"),
     ] {
         let ended = model.place.runner(&[&[arguments[0], &model.run], &arguments[1..]].concat());
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.stderr.contains(words), "{ended:?}");
         assert_eq!(ended.stdout, "");
     }
+}
+
+/// Arrays of several targets give the recorded validation, too, and a column for each.
+#[test]
+fn several_targets_are_predicted_and_evaluated() {
+    let parity = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
+    let place = Sandbox::with_spec(&Path::new(parity).join("three_targets/spec.toml"));
+    let run = place.run(&["trainer.max_epochs=3"]).ended_by(0);
+    let folder = run.0.display().to_string();
+    let [features, targets] = ["features", "targets"].map(|name| format!("{parity}/{name}.npy"));
+    let ended = place.runner(&["evaluate", &folder, &features, "--labels", &targets, "--json"]);
+    let metrics: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let rmse = metrics["rmse"].as_f64().unwrap();
+    assert_eq!(metrics["loss"].as_f64(), Some(run.summary("best_value").parse().unwrap()));
+    assert!(rmse > 0.0 && rmse <= metrics["loss"].as_f64().unwrap().sqrt(), "{metrics}");
+    let found = Table::read(&place.runner(&["predict", &folder, &features]).stdout);
+    assert_eq!(found.columns, ["prediction_0", "prediction_1", "prediction_2"]);
+    assert_eq!(found.rows.len(), 150);
+}
+
+/// Columns without names are found by their number, cells that `;` separates too; an output beyond the classes has no name.
+#[test]
+fn tables_of_other_forms_are_predicted() {
+    let spec = r#"
+[data.csv]
+path = "train.csv"
+header = false
+delimiter = ";"
+target = "2"
+categorical = ["1"]
+validation_fraction = 0.0
+[model]
+layers = [{ linear = { out_features = 3 } }]
+loss = "cross_entropy"
+[optimizer.sgd]
+lr = 0.5
+"#;
+    let place = Sandbox::new(spec);
+    let rows = (0..40).map(|i| format!("{i};{};{}\n", i % 3, if i < 20 { "low" } else { "high" }));
+    fs::write(place.path().join("train.csv"), rows.collect::<String>()).unwrap();
+    let run = place.run(&[]).ended_by(0).0.display().to_string();
+    fs::write(place.path().join("new.csv"), "1;0\n39;2\n").unwrap();
+    let ended = place.runner(&["predict", &run, "new.csv"]);
+    assert_eq!(ended.stderr, "weights: model.safetensors, after epoch 10, step 20\n");
+    let found = Table::read(&ended.stdout);
+    assert_eq!(found.columns, ["class", "p_high", "p_low", "p_unnamed_2"]);
+    assert_eq!(found.column("class"), ["low", "high"]);
+    let ended = place.runner(&["predict", &run, "new.npy"]);
+    assert!(ended.stderr.contains("an array, and the model was trained on a table"), "{ended:?}");
+    let ended = place.runner(&["eval", &run, "new.csv"]);
+    assert!(ended.stderr.contains("did you mean `runner evaluate`?"), "{ended:?}");
 }
 
 /// Images in IDX format, gzipped, are scaled as in training; the digits' own labels.

@@ -93,11 +93,11 @@ fn the_machine_with_virtual_gpus() {
     insta::assert_snapshot!(gpus(place.runner(&["devices", "--virtual-gpus", "2"])), @r"
     gpu
       device     in a spec  memory
-      virtual:0  gpu:0      one of its own, of the host's FREE usable
-      virtual:1  gpu:1      one of its own, of the host's FREE usable
+      virtual:0  gpu:0      separate, from the host's FREE usable memory
+      virtual:1  gpu:1      separate, from the host's FREE usable memory
 
-      virtual: the host poses as a machine with exactly these; real ones are hidden
-      they share the host's processor: their times say nothing of GPUs
+      virtual: the CPU simulates exactly these GPUs; real ones are hidden
+      they share the CPU: their times do not predict real GPUs
     ");
     assert_eq!(
         gpus(place.runner(&["devices", "--virtual-gpus", "0"])),

@@ -1,4 +1,4 @@
-//! What may be typed. Commands and options of later versions are known by name, so that they can be refused by name.
+//! Command-line parsing. Commands and options of later versions are known by name, so that the error can say so.
 
 mod options;
 
@@ -11,7 +11,7 @@ use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{
     Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions, ParityOptions,
-    PredictOptions, RunOptions,
+    PlotOptions, PredictOptions, RunOptions,
 };
 
 /// A parsed command line.
@@ -46,11 +46,11 @@ enum Color {
 }
 
 /// Commands and options that are specified but not built yet.
-const LATER_COMMANDS: [&str; 13] = [
-    "cancel", "clean", "diff", "export", "latest", "list", "plot", "report", "serve", "show", "status",
-    "tag", "watch",
+const LATER_COMMANDS: [&str; 12] = [
+    "cancel", "clean", "diff", "export", "latest", "list", "report", "serve", "show", "status", "tag",
+    "watch",
 ];
-const LATER_OPTIONS: [&str; 6] = ["--resume", "--jobs", "--fail-fast", "--by", "--metric", "--fail-if"];
+const LATER_OPTIONS: [&str; 5] = ["--resume", "--jobs", "--fail-fast", "--by", "--fail-if"];
 
 /// Stands for `--virtual-gpus` where that is not given.
 const VIRTUAL_GPUS: &str = "RUNNER_VIRTUAL_GPUS";
@@ -105,7 +105,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
 /// Options may stand before the command as well: `runner -q run SPEC.toml`. It is put first, where the parser looks for it.
 fn command_first(arguments: &[OsString]) -> Vec<OsString> {
     let mut cli = Cli::command();
-    // Only then is it known which options take a value.
+    // Options know whether they take a value only after this.
     cli.build();
     let takes_value = |word: &str| {
         cli.get_opts().any(|option| {
@@ -130,7 +130,7 @@ fn command_first(arguments: &[OsString]) -> Vec<OsString> {
     arguments
 }
 
-/// The variable, held to the rule of the option.
+/// `RUNNER_VIRTUAL_GPUS`, checked like `--virtual-gpus`.
 fn virtual_gpus_of_environment() -> Result<Option<u32>, Exit> {
     let Some(text) = std::env::var_os(VIRTUAL_GPUS) else { return Ok(None) };
     let number = text.to_str().and_then(|t| t.trim().parse::<u32>().ok());
@@ -140,7 +140,7 @@ fn virtual_gpus_of_environment() -> Result<Option<u32>, Exit> {
             let found = text.to_string_lossy();
             print_error(
                 format!("`{VIRTUAL_GPUS}` is `{found}`: expected a number from 0 to {MOST_VIRTUAL_GPUS}"),
-                Some("it stands for `--virtual-gpus N`; unset it to use the machine as it is"),
+                Some("it sets `--virtual-gpus N`; unset it to use the real GPUs"),
             );
             Err(Exit::Refused)
         }
@@ -148,7 +148,10 @@ fn virtual_gpus_of_environment() -> Result<Option<u32>, Exit> {
 }
 
 fn refuse_later(name: &str) -> Exit {
-    print_error(format!("not in this version: `{name}`"), Some("`runner --help` lists what is"));
+    print_error(
+        format!("`{name}` is not in this version"),
+        Some("`runner --help` lists what this version has"),
+    );
     Exit::Refused
 }
 
@@ -172,14 +175,18 @@ fn refuse_command(word: &str) -> Result<(), Exit> {
     let names =
         command.get_subcommands().map(|c| (strsim::damerau_levenshtein(c.get_name(), word), c.get_name()));
     let near = names.filter(|(distance, _)| *distance <= 2).min().map(|(_, name)| name);
-    let Some(near) = near.or(matches!(word, "train" | "fit" | "start").then_some("run")) else {
-        return Ok(());
+    let meant = match word {
+        "train" | "fit" | "start" => Some("run"),
+        "infer" | "inference" | "apply" => Some("predict"),
+        "eval" | "score" | "test" => Some("evaluate"),
+        _ => None,
     };
+    let Some(near) = near.or(meant) else { return Ok(()) };
     print_error(format!("no command `{word}`"), Some(&format!("did you mean `runner {near}`?")));
     Err(Exit::Refused)
 }
 
-/// What to say of `--seed 2`, which sets a key as if it were an option.
+/// Error and hint for a spec key typed as an option, such as `--seed 2`.
 fn dashed_key(error: &clap::Error, arguments: &[OsString]) -> Option<(String, String)> {
     use clap::error::{ContextKind, ContextValue};
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };

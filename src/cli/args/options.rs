@@ -25,6 +25,8 @@ pub enum Command {
     Devices(DevicesOptions),
     /// Put runs, sweeps or globs side by side
     Compare(CompareOptions),
+    /// Draw the curves of runs
+    Plot(PlotOptions),
     /// Apply a run's model to new rows; print a prediction for each
     Predict(PredictOptions),
     /// Apply a run's model to labelled rows; print its metrics
@@ -120,6 +122,25 @@ pub struct CompareOptions {
     /// Say only whether the runs can be compared
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+#[derive(Args)]
+pub struct PlotOptions {
+    /// Run folders, sweep folders, or globs of them
+    #[arg(value_name = "RUN", required = true, value_hint = clap::ValueHint::DirPath)]
+    pub paths: Vec<String>,
+    /// A column of `metrics.csv`, of one split where it is named: `validation.loss`
+    #[arg(long, value_name = "METRIC", default_value = "loss")]
+    pub metric: String,
+    /// A linear axis [default: logarithmic where values span a factor of 50]
+    #[arg(long)]
+    pub linear: bool,
+    /// Columns of text [default: the terminal's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=400))]
+    pub width: Option<u16>,
+    /// Lines of the curves
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(4..=200))]
+    pub height: u16,
 }
 
 #[derive(Args)]

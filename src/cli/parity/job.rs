@@ -1,4 +1,4 @@
-//! The job of a parity check: the spec on the CPU and on several device counts, and its differences from the spec.
+//! A parity check's job: one spec, on the CPU and on each device count.
 
 use super::super::args::RunOptions;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub struct ParityJob {
-    /// The spec with all that does not depend on devices.
+    /// The spec, ready but for its devices.
     pub spec: Spec,
     /// The devices that are compared; the first is the CPU.
     pub requests: Vec<Request>,
@@ -36,7 +36,7 @@ impl ParityJob {
         let is_virtual = machine.gpus.iter().any(|gpu| gpu.is_virtual);
         let mut notes = Vec::new();
         if experiment.axes.iter().any(|axis| !axis.key.starts_with("devices.")) {
-            notes.push("by the first trial of the sweep".to_owned());
+            notes.push("uses the first trial of the sweep".to_owned());
         }
         let trainer = &mut spec.trainer;
         trainer.max_epochs = trainer.max_epochs.max(steps);
@@ -46,7 +46,7 @@ impl ParityJob {
         if spec.devices.scaling == Scaling::Weak {
             let rows = spec.data.batch_size;
             notes.push(format!(
-                "`scaling = \"weak\"` is left out, which makes another job of each count: a step takes {rows} rows in all"
+                "`scaling = \"weak\"` is ignored: it would give each device count a different job. Every step uses {rows} rows in total"
             ));
         }
         (spec.devices.scaling, spec.devices.lr_scaling) = (Scaling::Strong, LrScaling::None);

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     stored::{ColumnKind, StoredColumn},
-    text::{MOST, Text, unclosed},
+    text::{MAX_PROBLEMS, Text, unclosed},
 };
 use crate::{
     data::file,
@@ -54,7 +54,7 @@ impl Columns {
         };
         search.check_named(&numeric);
         let mut problems = search.problems;
-        problems.truncate(MOST);
+        problems.truncate(MAX_PROBLEMS);
         if problems.is_empty() && numeric.is_empty() && categorical.is_empty() {
             let message = format!("`{}` has no feature column beside the target", file_name(text));
             problems.push(Problem::at_key("data.csv.target", message).hint(separator_hint(text, &names)));
@@ -88,7 +88,7 @@ impl Columns {
         let mut find = |column: usize| {
             let name = &self.names[column];
             let found = places.get(name.as_str()).map(|places| places[0]);
-            if found.is_none() && problems.len() < MOST {
+            if found.is_none() && problems.len() < MAX_PROBLEMS {
                 let message = format!("no column `{name}`, which the training file has");
                 problems.push(file::problem(&text.path, message).hint(name_hint(name, &names)));
             }
@@ -101,7 +101,9 @@ impl Columns {
             let used = target.iter().chain(&numeric).chain(&categorical);
             let twice =
                 used.filter_map(|&column| Some((column, *places.get(names[column].as_str())?.get(1)?)));
-            problems.extend(twice.take(MOST).map(|(first, again)| named_twice(text, &names, first, again)));
+            problems.extend(
+                twice.take(MAX_PROBLEMS).map(|(first, again)| named_twice(text, &names, first, again)),
+            );
         }
         match problems.is_empty() {
             true => Ok(Self { names, target, numeric, categorical, is_trained: self.is_trained }),
@@ -170,7 +172,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn find(&mut self, name: &str, key: String) -> Option<usize> {
         let Some(places) = self.places.get(name) else {
-            if self.problems.len() >= MOST {
+            if self.problems.len() >= MAX_PROBLEMS {
                 return None;
             }
             let message = format!("no column `{name}` in `{}`", file_name(self.text));
@@ -202,7 +204,7 @@ impl Search<'_> {
             (earlier < column && !name.is_empty() && !ignore.contains(name.as_str()))
                 .then_some((earlier, column))
         });
-        for (earlier, column) in twice.take(MOST) {
+        for (earlier, column) in twice.take(MAX_PROBLEMS) {
             self.problems.push(named_twice(self.text, self.names, earlier, column));
         }
     }

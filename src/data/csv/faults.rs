@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     columns::Columns,
-    text::{MOST, Text},
+    text::{MAX_PROBLEMS, Text},
 };
 use crate::{
     data::{file, labels},
@@ -112,8 +112,9 @@ impl<'a> Faults<'a> {
             unclosed.map(|place| -> Found<'_> { (last, 0, Box::new(move || super::text::unclosed(place))) }),
         );
         found.sort_by_key(|(record, column, _)| (*record, *column));
-        let is_cut = found.len() > MOST;
-        let mut problems: Vec<Problem> = found.into_iter().take(MOST).map(|(.., make)| make()).collect();
+        let is_cut = found.len() > MAX_PROBLEMS;
+        let mut problems: Vec<Problem> =
+            found.into_iter().take(MAX_PROBLEMS).map(|(.., make)| make()).collect();
         if is_cut {
             let message = format!("{total} cells and lines are wrong; these were the first");
             problems.push(file::problem(&self.text.path, message));
@@ -176,7 +177,7 @@ impl<'a> Faults<'a> {
 pub(super) fn no_class(text: &Text, columns: &Columns, record: usize, found: &str) -> Problem {
     let target = columns.target.unwrap_or_default();
     let whose = columns.described(target);
-    let message = format!("`{}` in {whose} is no class", file::printable(found));
+    let message = format!("`{}` in {whose} is not a class", file::printable(found));
     Problem::new(text.cell(record, target), message)
         .hint(format!("classes are integers or words; {}", labels::NUMBERS_HINT))
 }

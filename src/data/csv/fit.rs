@@ -6,7 +6,7 @@ use super::{
     columns::Columns,
     stored::{ColumnKind, StoredColumn, StoredScale},
     table::{Table, Words},
-    text::MOST,
+    text::MAX_PROBLEMS,
 };
 use crate::{
     data::{file, memory, raw, split::Split},
@@ -189,7 +189,7 @@ impl FeatureFit {
                 problems.push(Problem::new(text.cell(record, column), message).hint(hint));
             }
         }
-        problems.truncate(MOST);
+        problems.truncate(MAX_PROBLEMS);
         if problems.is_empty() { Ok(all) } else { Err(problems) }
     }
 

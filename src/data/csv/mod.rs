@@ -1,10 +1,10 @@
 //! `csv`: a table of text, one row per line, gzipped or not.
 //!
-//! - Cells are trimmed. A cell is *missing* where it is empty or `NA`, `NaN` or `null` in any case.
+//! - Cells are trimmed. A cell is *missing* if it is empty, or `NA`, `n/a`, `NaN` or `null` in any case.
 //! - Numeric features come first, in the order of the spec or the file; then each categorical column, one-hot. Only numeric
 //!   features are standardized.
 //! - A missing target is an error, or its row is dropped; it is never filled.
-//! - Classes are whole numbers 0 to k - 1, all of which occur, or words, sorted.
+//! - Classes are the sorted distinct integers or words of the target column.
 //! - Categories and classes are those of the training file; a validation file may not bring new ones.
 
 mod columns;

@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path};
 use super::{
     columns::Columns,
     faults::{Faults, Kind},
-    text::{MOST, Text},
+    text::{MAX_PROBLEMS, Text},
 };
 use crate::{
     data::{Task, file},
@@ -71,7 +71,7 @@ impl Words {
     /// What `find` gives for each distinct word.
     ///
     /// # Errors
-    /// The words of `column` that it does not find: each is no `what` of the training file.
+    /// The words of `column` that it does not find: each is not a `what` of the training file.
     pub(super) fn find_all(
         &self,
         (text, columns, column): (&Text, &Columns, usize),
@@ -82,13 +82,13 @@ impl Words {
         let whose = columns.described(column);
         let unknown = |word: &Word| {
             let message =
-                format!("`{}` in {whose} is no {what} of the training file", file::printable(&word.text));
+                format!("`{}` in {whose} is not a {what} of the training file", file::printable(&word.text));
             Problem::new(text.cell(word.record, column), message).hint(hint())
         };
         let found: Option<Vec<usize>> = self.distinct.iter().map(|word| find(&word.text)).collect();
         found.ok_or_else(|| {
             let strangers = self.distinct.iter().filter(|word| find(&word.text).is_none());
-            strangers.take(MOST).map(unknown).collect()
+            strangers.take(MAX_PROBLEMS).map(unknown).collect()
         })
     }
 }

@@ -101,7 +101,10 @@ impl TargetFit {
         match self {
             Self::Integers(labels) => super::fit::known(&names(labels)),
             Self::Named(names) => super::fit::known(names),
-            _ => format!("its classes are 0 to {}", self.class_count().unwrap_or(1).saturating_sub(1)),
+            _ => format!(
+                "the training file's classes are 0 to {}",
+                self.class_count().unwrap_or(1).saturating_sub(1)
+            ),
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Text {
 }
 
 /// Maximum problems reported per file: each needs its line counted from the start of the file.
-pub(super) const MOST: usize = 20;
+pub(super) const MAX_PROBLEMS: usize = 20;
 
 /// Lines longer than this are not shown.
 const LONGEST_SHOWN: usize = 2000;
@@ -74,7 +74,7 @@ impl Text {
         Ok(Self { path: path.into(), body, delimiter: delimiter as u8, lines_before })
     }
 
-    /// Reads records from the first line on, of any length.
+    /// A reader from the first line; records may differ in length.
     pub(super) fn reader(&self) -> csv::Reader<&[u8]> {
         csv::ReaderBuilder::new()
             .delimiter(self.delimiter)

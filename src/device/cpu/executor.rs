@@ -76,7 +76,7 @@ impl CpuExecutor {
     /// # Errors
     /// Out of memory, or a thread could not be started.
     pub fn new(job: CpuSetup) -> Result<Self, DeviceError> {
-        let mut state = State::new(&job.programs, job.threads, job.seed).map_err(|e| e.on(&job.device))?;
+        let mut state = State::new(&job.device, &job.programs, job.threads, job.seed)?;
         if job.memory == Memory::Separate {
             state.arena.poison(&job.programs.layout);
         }
@@ -145,14 +145,7 @@ impl CpuExecutor {
 
     fn memory_of<R>(&mut self, slice: Slice, f: impl FnOnce(&mut [f32]) -> R) -> Result<R, DeviceError> {
         let done = self.exclusive(|state| state.arena.get_mut(slice).map(f));
-        done.ok_or_else(|| self.no_place(slice))
-    }
-
-    fn no_place(&self, slice: Slice) -> DeviceError {
-        DeviceError::Unusable {
-            device: self.device.clone(),
-            why: format!("buffer {} has no place in its memory", slice.buffer.0),
-        }
+        done.ok_or_else(|| DeviceError::no_place(&self.device, slice))
     }
 
     fn run_tasks(&mut self, together: bool, watcher: &mut impl Watcher) -> Result<(), Lost> {
@@ -239,9 +232,7 @@ impl CpuExecutor {
 
 impl Executor for CpuExecutor {
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
-        let l = &self.layout;
-        let buffers = [l.train_features, l.train_targets, l.validation_features, l.validation_targets];
-        let Some(place) = buffers.iter().position(|b| *b == buffer) else { return Ok(Moved::Nothing) };
+        let Some(place) = self.layout.data_number(buffer) else { return Ok(Moved::Nothing) };
         self.hold(place, rows, |bound| {
             let part = &mut bound.parts[place / 2];
             if place % 2 == 0 { part.features.in_memory() } else { &mut part.targets }
@@ -274,7 +265,7 @@ impl Executor for CpuExecutor {
 
     fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError> {
         let done = self.exclusive(|state| state.arena.copy(from, to));
-        done.ok_or_else(|| self.no_place(to))?;
+        done.ok_or_else(|| DeviceError::no_place(&self.device, to))?;
         Ok(Moved::Bytes(4 * from.len as u64))
     }
 

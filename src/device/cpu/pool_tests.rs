@@ -41,6 +41,17 @@ fn shared(threads: usize) -> Shared {
     Shared { arena, pool: Pool::new(access, grid, [WIDTH, 0], threads), taken: Mutex::default() }
 }
 
+/// Two members at the pool: the caller, and another.
+fn pair<R>(
+    all: &Arc<Shared>,
+    caller: impl FnOnce(&Shared, WorkerToken<'_>) -> Result<R, Lost>,
+    other: impl Fn(&Shared, WorkerToken<'_>) -> Result<(), Lost> + Send + Sync + 'static,
+) -> Result<R, Lost> {
+    let theirs = Arc::clone(all);
+    let mut team = Team::new(2, move |seat| other(&theirs, seat)).expect("threads");
+    team.run(|seat| caller(all, seat))
+}
+
 /// Goes through the pool once; a tile takes `work` turns of the processor by its number.
 fn go(
     shared: &Shared,
@@ -101,20 +112,15 @@ fn every_turn_is_taken_once_and_a_tiles_passes_follow_each_other() {
 fn counters_may_overflow() {
     let all = Arc::new(shared(2));
     // As after enough uses that the counter wraps between the next two.
-    let uses = u32::MAX;
+    let used = u32::MAX;
     for queue in &all.pool.queues {
-        let state = State { pass: uses.wrapping_mul(3), front: 0, back: queue.tiles as u16 };
+        let state = State { pass: used.wrapping_mul(3), front: 0, back: queue.tiles as u16 };
         queue.state.store(state.bits(), Ordering::Relaxed);
-        queue.entered.store(uses, Ordering::Relaxed);
+        queue.entered.store(used, Ordering::Relaxed);
     }
-    all.pool.done.iter().for_each(|done| done.store(uses.wrapping_mul(3), Ordering::Relaxed));
-    let body = {
-        let all = Arc::clone(&all);
-        move |seat: WorkerToken<'_>| (0..3).try_for_each(|used| go(&all, &seat, used, |_| 0))
-    };
-    let own = body.clone();
-    let mut team = Team::new(2, body).expect("threads");
-    assert_eq!(team.run(own), Ok(()));
+    all.pool.done.iter().for_each(|done| done.store(used.wrapping_mul(3), Ordering::Relaxed));
+    let uses = |all: &Shared, seat: WorkerToken<'_>| (0..3).try_for_each(|used| go(all, &seat, used, |_| 0));
+    assert_eq!(pair(&all, uses, uses), Ok(()));
     assert_eq!(all.taken.lock().expect("no panic").len(), 3 * 3 * all.pool.grid.tiles());
 }
 
@@ -125,78 +131,63 @@ fn what_a_slow_member_leaves_is_done_by_others() {
     // All but the slow member's first tile, and the last pass of its others, which comes behind that.
     let possible = 3 * own + 2 * (slow - 1);
     let is_left = Arc::new(AtomicU32::new(0));
-    let body = {
-        let (all, is_left) = (Arc::clone(&all), Arc::clone(&is_left));
-        move |seat: WorkerToken<'_>| {
-            seat.wait()?;
-            // SAFETY: every member comes by here once between two barriers.
-            let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
-            let first = turns.next(|| seat.is_lost())?.expect("its own first tile");
-            assert_eq!((first.turn().pass, first.turn().tile), (0, own));
-            while all.taken() < possible && is_left.load(Ordering::Acquire) == 0 {
-                std::thread::yield_now();
-            }
-            let done = all.taken();
-            first.finish();
-            // The rest is anybody's.
-            while let Some(taken) = turns.next(|| seat.is_lost())? {
-                taken.finish();
-            }
-            assert_eq!(done, possible);
-            seat.wait()
+    let left = Arc::clone(&is_left);
+    let other = move |all: &Shared, seat: WorkerToken<'_>| {
+        seat.wait()?;
+        // SAFETY: every member comes by here once between two barriers.
+        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+        let first = turns.next(|| seat.is_lost())?.expect("its own first tile");
+        assert_eq!((first.turn().pass, first.turn().tile), (0, own));
+        while all.taken() < possible && left.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
         }
-    };
-    let caller = {
-        let all = Arc::clone(&all);
-        move |seat: WorkerToken<'_>| {
-            seat.wait()?;
-            // SAFETY: as above.
-            let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
-            while let Some(taken) = turns.next(|| seat.is_lost())? {
-                all.taken.lock().expect("no panic").push((0, taken.turn().pass, taken.turn().tile));
-                taken.finish();
-            }
-            is_left.store(1, Ordering::Release);
-            seat.wait()
+        let done = all.taken();
+        first.finish();
+        // The rest is anybody's.
+        while let Some(taken) = turns.next(|| seat.is_lost())? {
+            taken.finish();
         }
+        assert_eq!(done, possible);
+        seat.wait()
     };
-    let mut team = Team::new(2, body).expect("threads");
-    assert_eq!(team.run(caller), Ok(()));
+    let caller = |all: &Shared, seat: WorkerToken<'_>| {
+        seat.wait()?;
+        // SAFETY: as above.
+        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+        while let Some(taken) = turns.next(|| seat.is_lost())? {
+            all.taken.lock().expect("no panic").push((0, taken.turn().pass, taken.turn().tile));
+            taken.finish();
+        }
+        is_left.store(1, Ordering::Release);
+        seat.wait()
+    };
+    assert_eq!(pair(&all, caller, other), Ok(()));
 }
 
 #[test]
 fn a_tile_of_a_member_that_is_gone_is_not_waited_for() {
-    let all = Arc::new(shared(2));
-    let body = {
-        let all = Arc::clone(&all);
-        move |seat: WorkerToken<'_>| -> Result<(), Lost> {
-            seat.wait()?;
-            // SAFETY: each member comes by here once.
-            let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
-            // Takes a tile and never finishes it.
-            turns.next(|| seat.is_lost()).map(drop)?;
-            seat.wait()?;
-            Err(Lost)
-        }
+    let other = |all: &Shared, seat: WorkerToken<'_>| -> Result<(), Lost> {
+        seat.wait()?;
+        // SAFETY: each member comes by here once.
+        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+        // Takes a tile and never finishes it.
+        turns.next(|| seat.is_lost()).map(drop)?;
+        seat.wait()?;
+        Err(Lost)
     };
-    let caller = {
-        let all = Arc::clone(&all);
-        move |seat: WorkerToken<'_>| {
-            seat.wait()?;
-            // SAFETY: as above.
-            let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
-            // The other has its tile.
-            seat.wait()?;
-            let mut finished = 0;
-            while let Some(taken) = turns.next(|| seat.is_lost())? {
-                taken.finish();
-                finished += 1;
-            }
-            Ok(finished)
+    let caller = |all: &Shared, seat: WorkerToken<'_>| {
+        seat.wait()?;
+        // SAFETY: as above.
+        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+        // The other has its tile.
+        seat.wait()?;
+        while let Some(taken) = turns.next(|| seat.is_lost())? {
+            taken.finish();
         }
+        Ok(())
     };
-    let mut team = Team::new(2, body).expect("threads");
-    assert_eq!(team.run(caller), Err(Lost), "by the wait for that tile: all others are there");
+    let lost = pair(&Arc::new(shared(2)), caller, other);
+    assert_eq!(lost, Err(Lost), "by the wait for that tile: all others are there");
 }
 
 #[test]

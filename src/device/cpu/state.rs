@@ -67,7 +67,7 @@ pub struct State {
 
 impl State {
     /// Takes memory and compiles the programs for one thread and for `threads`. Both have the same results to the bit.
-    pub fn new(programs: &Programs, threads: usize, seed: u64) -> Result<Self, DeviceError> {
+    pub fn new(device: &str, programs: &Programs, threads: usize, seed: u64) -> Result<Self, DeviceError> {
         let (kernel, layout) = (Kernel::detect(), &programs.layout);
         let mut scratch = Scratch::default();
         let Programs { train, train_last, validate, validate_last, .. } = programs;
@@ -83,7 +83,7 @@ impl State {
         (layout.buffers.len()..).zip(scratch.lens).for_each(|(id, len)| plan.add(BufferId(id), len));
         let bytes = 4 * plan.elements() as u64;
         let arena =
-            Arena::new(plan).ok_or_else(|| DeviceError::OutOfMemory { device: "cpu".into(), bytes })?;
+            Arena::new(plan).ok_or_else(|| DeviceError::OutOfMemory { device: device.to_owned(), bytes })?;
         let alone = Set::new(alone, 1, &arena)?;
         let together = if threads > 1 { Some(Set::new(together, threads, &arena)?) } else { None };
         let at = Cursor { seed, ..Cursor::default() };

@@ -23,6 +23,7 @@ const SLEEP_AFTER: u32 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
+#[derive(Default)]
 pub struct Barrier {
     members: usize,
     arrived: AtomicUsize,
@@ -31,15 +32,6 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    fn new(members: usize) -> Self {
-        Self {
-            members,
-            arrived: AtomicUsize::new(0),
-            generation: AtomicUsize::new(0),
-            lost: AtomicBool::new(false),
-        }
-    }
-
     /// Ends all current and later waits.
     fn lose(&self) {
         self.lost.store(true, Ordering::Release);
@@ -89,6 +81,7 @@ impl WorkerToken<'_> {
     }
 }
 
+#[derive(Default)]
 struct Shared {
     barrier: Barrier,
     /// The number of runs started.
@@ -108,11 +101,8 @@ impl Team {
         members: usize,
         work: impl Fn(WorkerToken<'_>) -> Result<(), Lost> + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            barrier: Barrier::new(members),
-            block: AtomicUsize::new(0),
-            quit: AtomicBool::new(false),
-        });
+        let barrier = Barrier { members, ..Barrier::default() };
+        let shared = Arc::new(Shared { barrier, ..Shared::default() });
         let work = Arc::new(work);
         let mut team = Self { shared: Arc::clone(&shared), workers: Vec::new() };
         for member in 1..members {

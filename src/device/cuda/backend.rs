@@ -6,15 +6,15 @@ use std::{
     collections::HashMap,
     ffi::c_void,
     ops::{Deref, DerefMut},
-    sync::Arc,
     time::Duration,
 };
 
 use cudarc::driver::sys::CUfunction;
 
 use super::{
+    engines::GpuContext,
     ffi::{Context, Gpu},
-    launch::{HangTimeout, Kernels, Shape, Stream, arguments, launch, shape},
+    launch::{HangTimeout, Shape, arguments, shape},
     memory::{DeviceMemory, Pinned},
 };
 use crate::{
@@ -22,21 +22,15 @@ use crate::{
         DeviceError, Moved,
         backend::{Backend, Staging, misfit, unknown},
     },
-    op::{BufferId, Cost, Encoder, MOST_COUNTED, Op, PARTIALS, Precision, Refused, RunRecord, Slice},
+    op::{BufferId, Cost, Encoder, MOST_COUNTED, Op, Precision, Refused, RunRecord, Slice},
     program::Layout,
     spec::lab::Memory,
 };
 
 pub struct CudaBackend {
-    name: String,
     // Dropped before the context that they use.
     blocks: HashMap<BufferId, DeviceMemory>,
-    /// Scratch for sums over blocks of a grid, and the run record that points to it.
-    partial: DeviceMemory,
-    run: DeviceMemory,
-    stream: Stream,
-    kernels: Kernels,
-    context: Arc<Context>,
+    gpu: GpuContext,
     /// Worst-case seconds of the work queued since the last wait.
     given_s: Cell<f64>,
 }
@@ -47,24 +41,22 @@ impl CudaBackend {
     /// # Errors
     /// What is missing, and the way out.
     pub fn open(gpu: Gpu) -> Result<Self, DeviceError> {
-        let context = Context::open(gpu)?;
-        let kernels = Kernels::load(&context)?;
-        let stream = Stream::new(&context)?;
-        let partial = DeviceMemory::new(&context, (PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?;
-        stream.fill(partial.at, 0, partial.bytes)?;
-        let run = DeviceMemory::new(&context, size_of::<RunRecord>(), "the place of its sums")?;
-        let (name, given_s) = (context.name.clone(), Cell::new(0.0));
-        let own = Self { name, blocks: HashMap::new(), partial, run, stream, kernels, context, given_s };
-        let record = [RunRecord { partial: own.partial.at, ..RunRecord::default() }];
+        let gpu = GpuContext::new(Context::open(gpu)?, 0, 0)?;
+        let record = [RunRecord { partial: gpu.partial.at, ..RunRecord::default() }];
+        let own = Self { blocks: HashMap::new(), gpu, given_s: Cell::new(0.0) };
         // SAFETY: the next statement waits for the copy.
-        unsafe { own.stream.upload_from(own.run.at, &record)? };
+        unsafe { own.gpu.stream.upload_from(own.gpu.run.at, &record)? };
         own.wait("starting")?;
         Ok(own)
     }
 
+    fn name(&self) -> &str {
+        &self.gpu.context.name
+    }
+
     /// Numbers in a block.
     fn len(&self, block: BufferId) -> Result<usize, DeviceError> {
-        self.blocks.get(&block).map(|memory| memory.bytes / 4).ok_or_else(|| unknown(&self.name))
+        self.blocks.get(&block).map(|memory| memory.bytes / 4).ok_or_else(|| unknown(self.name()))
     }
 
     /// The address of a slice; `None` where this device does not hold all of it.
@@ -76,18 +68,18 @@ impl CudaBackend {
     /// The address of a block's first `len` numbers.
     fn start(&self, buffer: BufferId, len: usize) -> Result<u64, DeviceError> {
         let found = self.address(Slice { buffer, offset: 0, len });
-        found.ok_or_else(|| misfit(&self.name, "a block that is too short, or not there"))
+        found.ok_or_else(|| misfit(self.name(), "a block that is too short, or not there"))
     }
 
     fn unusable(&self, n: usize) -> DeviceError {
         let why = format!("its kernels count to {MOST_COUNTED}, and there are {n} numbers");
-        DeviceError::Unusable { device: self.name.clone(), why }
+        DeviceError::Unusable { device: self.name().to_owned(), why }
     }
 
     /// Queues a kernel of that cost.
     ///
     /// # Safety
-    /// See [`launch`].
+    /// See [`GpuContext::launch`].
     unsafe fn launch(
         &self,
         (function, name): (CUfunction, &'static str),
@@ -95,22 +87,22 @@ impl CudaBackend {
         arguments: &mut [*mut c_void],
         cost: Cost,
     ) -> Result<(), DeviceError> {
-        self.context.enter()?;
+        self.gpu.context.enter()?;
         self.given_s.set(self.given_s.get() + HangTimeout::slowest_s(cost, 1));
         // SAFETY: the caller's.
-        unsafe { launch(&self.context, &self.stream, function, shape, arguments, name) }
+        unsafe { self.gpu.launch(function, shape, arguments, name) }
     }
 
     /// A launch with a thread for each number.
     fn size(&self, elements: usize) -> Shape {
-        let most = 4 * self.context.gpu.multiprocessors.max(1);
+        let most = 4 * self.gpu.context.gpu.multiprocessors.max(1);
         Shape::new(elements.div_ceil(256) as u64, most)
     }
 
     fn wait(&self, doing: &str) -> Result<Duration, DeviceError> {
         let given_s = self.given_s.replace(0.0);
-        self.context.enter()?;
-        self.context.finish(&self.stream, given_s, doing)
+        self.gpu.context.enter()?;
+        self.gpu.context.finish(&self.gpu.stream, given_s, doing)
     }
 
     /// Waits for queued work, if there is any: else a copy to or from pageable memory would wait in the driver, which
@@ -119,7 +111,7 @@ impl CudaBackend {
         if self.given_s.get() > 0.0 {
             return self.wait(doing);
         }
-        self.context.enter().map(|()| Duration::ZERO)
+        self.gpu.context.enter().map(|()| Duration::ZERO)
     }
 }
 
@@ -149,15 +141,16 @@ impl DerefMut for PinnedNumbers {
 impl Backend for CudaBackend {
     fn alloc(&mut self, block: BufferId, len: usize, value: f32) -> Result<(), DeviceError> {
         let bytes = len.saturating_mul(4);
-        let made = self.context.enter().and_then(|()| DeviceMemory::new(&self.context, bytes, "a tensor"));
+        let made =
+            self.gpu.context.enter().and_then(|()| DeviceMemory::new(&self.gpu.context, bytes, "a tensor"));
         let memory = made.map_err(|e| match e {
             DeviceError::Cuda { ref name, .. } if name == "CUDA_ERROR_OUT_OF_MEMORY" => {
-                DeviceError::OutOfMemory { device: self.name.clone(), bytes: bytes as u64 }
+                DeviceError::OutOfMemory { device: self.name().to_owned(), bytes: bytes as u64 }
             }
             e => e,
         })?;
         let (at, shape) = (memory.at, self.size(len));
-        let fill = (self.kernels.function("tensor_fill")?, "tensor_fill");
+        let fill = (self.gpu.kernels.function("tensor_fill")?, "tensor_fill");
         // SAFETY: (float*, u64, float), a block of that length.
         unsafe { self.launch(fill, shape, arguments![at, len as u64, value], Cost::new(0, len))? };
         self.blocks.insert(block, memory);
@@ -178,8 +171,8 @@ impl Backend for CudaBackend {
             Memory::Pageable => Ok(Box::new(vec![0.0; len])),
             Memory::Pinned => {
                 let bytes = len.saturating_mul(4);
-                self.context.enter()?;
-                Ok(Box::new(PinnedNumbers { memory: Pinned::new(&self.context, bytes, "copies")?, len }))
+                self.gpu.context.enter()?;
+                Ok(Box::new(PinnedNumbers { memory: Pinned::new(&self.gpu.context, bytes, "copies")?, len }))
             }
         }
     }
@@ -188,7 +181,7 @@ impl Backend for CudaBackend {
         let at = self.start(to, from.len())?;
         let before = self.wait_for_work("computing with what is written anew")?;
         // SAFETY: the next statement waits for the stream, pinned or not; should that fail, the device reads no more.
-        unsafe { self.stream.upload_from(at, from)? };
+        unsafe { self.gpu.stream.upload_from(at, from)? };
         let wait = before + self.wait("copying to it")?;
         Ok(Moved::AfterWait { bytes: size_of_val(from) as u64, wait })
     }
@@ -198,7 +191,7 @@ impl Backend for CudaBackend {
         let before = self.wait_for_work("computing what is copied from it")?;
         let bytes = size_of_val(to) as u64;
         // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
-        unsafe { self.stream.download_into(to, at)? };
+        unsafe { self.gpu.stream.download_into(to, at)? };
         let wait = before + self.wait("copying from it")?;
         Ok(Moved::AfterWait { bytes, wait })
     }
@@ -206,7 +199,8 @@ impl Backend for CudaBackend {
     fn copy(&mut self, to: BufferId, from: BufferId) -> Result<Moved, DeviceError> {
         let len = self.len(from)?;
         let (source, target, shape) = (self.start(from, len)?, self.start(to, len)?, self.size(len));
-        let (copy, cost) = ((self.kernels.function("tensor_copy")?, "tensor_copy"), Cost::new(0, 2 * len));
+        let (copy, cost) =
+            ((self.gpu.kernels.function("tensor_copy")?, "tensor_copy"), Cost::new(0, 2 * len));
         // SAFETY: (const float*, float*, u64), both blocks of that length.
         unsafe { self.launch(copy, shape, arguments![source, target, len as u64], cost)? };
         Ok(Moved::Bytes(4 * len as u64))
@@ -218,13 +212,13 @@ impl Backend for CudaBackend {
         peer: &mut dyn Backend,
         from: BufferId,
     ) -> Result<Moved, DeviceError> {
-        let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Err(unknown(&self.name)) };
+        let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Err(unknown(self.name())) };
         let len = peer.len(from)?;
         let (target, source) = (self.start(to, len)?, peer.start(from, len)?);
         // Its own stream may still write what is to be copied; and it may be freed or written once this returns.
         let before = peer.wait("computing what is copied from it")?;
-        self.context.enter()?;
-        self.stream.copy_between(target, &self.context, source, &peer.context, 4 * len)?;
+        self.gpu.context.enter()?;
+        self.gpu.stream.copy_between(target, &self.gpu.context, source, &peer.gpu.context, 4 * len)?;
         let wait = before + self.wait("copying from another GPU")?;
         Ok(Moved::AfterWait { bytes: 4 * len as u64, wait })
     }
@@ -234,7 +228,7 @@ impl Backend for CudaBackend {
     }
 
     fn run(&mut self, op: &Op) -> Result<(), DeviceError> {
-        let base = self.address(op.access().writes[0]).ok_or_else(|| unknown(&self.name))?;
+        let base = self.address(op.access().writes[0]).ok_or_else(|| unknown(self.name()))?;
         // Places are offsets from the result, whichever block they lie in: addresses are multiples of four, and the kernel's
         // own addition wraps as this subtraction does.
         let place = |slice| Some((self.address(slice)?.wrapping_sub(base) as i64 / 4) as u64);
@@ -242,13 +236,13 @@ impl Backend for CudaBackend {
         let encoder = Encoder { layout: &layout, precision: Precision::F32, place: &place };
         let record = op.record(&encoder).map_err(|refused| match refused {
             Refused::TooLarge(n) => self.unusable(n),
-            Refused::NoPlace(_) => unknown(&self.name),
-            Refused::AllReduce(_) => misfit(&self.name, "a sum over devices"),
+            Refused::NoPlace(_) => unknown(self.name()),
+            Refused::AllReduce(_) => misfit(self.name(), "a sum over devices"),
         })?;
-        let (kind, shape) = (record.kind(), shape(&record, self.context.gpu.multiprocessors));
-        let kernel = (self.kernels.get(kind), kind.kernel());
+        let (kind, shape) = (record.kind(), shape(&record, self.gpu.context.gpu.multiprocessors));
+        let kernel = (self.gpu.kernels.get(kind), kind.kernel());
         // SAFETY: (Op, float*, Run*); every place lies in a block of this backend, as long as its slice.
-        unsafe { self.launch(kernel, shape, arguments![record, base, self.run.at], op.cost()) }
+        unsafe { self.launch(kernel, shape, arguments![record, base, self.gpu.run.at], op.cost()) }
     }
 
     fn synchronize(&mut self) -> Result<(), DeviceError> {

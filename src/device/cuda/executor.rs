@@ -56,13 +56,10 @@ impl CudaExecutor {
         if slice.buffer == self.layout.log && end <= DeviceLog::log_bytes(&self.layout) / 4 {
             return Ok(self.device_log.log() + 4 * slice.offset as u64);
         }
-        match self.places.place(slice) {
-            Some(place) => Ok(self.gpu.arena.at + 4 * place),
-            None => Err(DeviceError::Unusable {
-                device: self.gpu.context.name.clone(),
-                why: format!("buffer {} has no place in its memory", slice.buffer.0),
-            }),
-        }
+        let place = self.places.place(slice);
+        place
+            .map(|place| self.gpu.arena.at + 4 * place)
+            .ok_or_else(|| DeviceError::no_place(&self.gpu.context.name, slice))
     }
 
     fn ran(&mut self) -> Ran {
@@ -99,9 +96,7 @@ impl Executor for CudaExecutor {
 
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
         let _inside = self.enter()?;
-        let l = &self.layout;
-        let buffers = [l.train_features, l.train_targets, l.validation_features, l.validation_targets];
-        let Some(number) = buffers.iter().position(|b| *b == buffer) else { return Ok(Moved::Nothing) };
+        let Some(number) = self.layout.data_number(buffer) else { return Ok(Moved::Nothing) };
         let (waited, uploaded) = self.inputs.bind(&self.gpu, &self.progress.in_flight, number, rows)?;
         self.progress.uploaded(uploaded);
         Ok(moved(size_of_val(&rows[..]), waited))

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::{
     DeviceId, Machine, PlanError, ResolvedDevices,
-    devices::{choose_of, gpus_in_words},
+    devices::{choose, gpus_in_words},
 };
 use crate::{
     spec::{
@@ -33,14 +33,10 @@ pub struct LabTrial {
     pub spec: LabSpec,
     /// What was asked and what is used.
     pub devices: ResolvedDevices,
-    /// Names and UUIDs of the GPUs among those.
-    pub gpus: Vec<(String, String)>,
     /// What is done.
     pub work: Work,
     /// Threads of the CPU.
     pub threads: usize,
-    /// Instruction set of the CPU's products.
-    pub instruction_set: String,
     /// Bytes that each device holds at most.
     pub memory: Vec<(DeviceId, u64)>,
     /// What cannot be done here, and why.
@@ -75,7 +71,7 @@ pub fn plan(
 ) -> Result<LabTrial, PlanError> {
     let mut spec = spec.clone();
     let mut devices =
-        choose_of(&spec.devices.request, spec.devices.on_missing, machine).map_err(PlanError::Missing)?;
+        choose(&spec.devices.request, spec.devices.on_missing, machine).map_err(PlanError::Missing)?;
     let mut notes: Vec<String> = devices.note.iter().cloned().collect();
     let (work, memory, key) = match &spec.lab {
         Lab::Matmul(matmul) => {
@@ -113,14 +109,12 @@ pub fn plan(
         Lab::Tensors(tensors) => {
             let planned = tensors::steps(tensors, &spec.devices, &devices, machine, find_shape)?;
             notes.extend(planned.note);
-            (devices.requested, devices.used) = (planned.requested, planned.used);
+            devices = ResolvedDevices::new(planned.requested, planned.used, devices.note, machine);
             (Work::Tensors(planned.plan), planned.memory, planned.largest)
         }
     };
     check_memory(&memory, machine, &key).map_err(|problem| PlanError::Problems(vec![problem]))?;
-    let instruction_set = machine.instruction_set.clone();
-    let gpus = devices.gpus(machine);
-    Ok(LabTrial { spec, devices, gpus, work, threads, instruction_set, memory, notes })
+    Ok(LabTrial { spec, devices, work, threads, memory, notes })
 }
 
 /// The place of the largest; of equal ones the first.

@@ -11,7 +11,7 @@ use super::{
     step::{Action, Outlook, StepPlan, TensorsPlan, Value, expression},
 };
 use crate::{
-    program::{Add, BufferId, Linear, Op, Slice, SquareSum},
+    program::{Add, BufferId, Linear, Norm, NormKind, Op, Slice},
     spec::{
         DeviceName, OnMissing, Problem,
         lab::{Expect, FileName, LabDevices, Saved, Step, StepOp, Tensors},
@@ -175,7 +175,7 @@ impl Tour<'_> {
                 let source = *self.made.get(name)?;
                 let made = self.put_beside(source, Vec::new(), &key)?;
                 let (of, cell) = (self.slice(source.value), self.slice(made.value));
-                (Action::Compute(vec![SquareSum { of, cell, root: true }.into()]), made)
+                (Action::Compute(vec![Norm { of, cell, how: NormKind::Exact }.into()]), made)
             }
             StepOp::Add(names) | StepOp::Matmul(names) => self.pair(&step.op, names, &key)?,
             StepOp::Net(net) => self.net(index, step, net)?,

@@ -1,8 +1,8 @@
 //! What follows the gradients: means over all devices, norms, the update, the row of the log.
 
-use super::{Builder, LossParts};
+use super::{Builder, LossParts, NORM_CELL};
 use crate::{
-    program::{Accumulator, Clip, Log, LogTarget, Mean, Norm, Phase, Slice, Update},
+    program::{Accumulator, Clip, Log, LogTarget, Mean, Norm, NormKind, Phase, Slice, Update},
     spec::{Metric, Policy},
 };
 
@@ -27,7 +27,7 @@ impl Builder<'_> {
     pub(super) fn norm_before_update(&mut self) {
         for (i, _) in self.columns().filter(|(_, metric)| *metric == Metric::ParamNorm) {
             let of = self.l.layout.whole(self.l.layout.values);
-            self.l.push(Norm { of, cell: self.cell(i) }, Phase::Log);
+            self.l.push(Norm { of, cell: self.cell(i), how: NormKind::Chunked }, Phase::Log);
         }
     }
 
@@ -35,9 +35,9 @@ impl Builder<'_> {
         let Some(gradients) = self.all_gradients() else { return };
         let column = self.columns().find(|(_, m)| *m == Metric::GradNorm).map(|(i, _)| i);
         if column.is_some() || self.o.clip.is_some() {
-            let norm = self.cell(column.unwrap_or(7));
+            let norm = self.cell(column.unwrap_or(NORM_CELL));
             let phase = if self.o.clip.is_some() { Phase::Optimizer } else { Phase::Log };
-            self.l.push(Norm { of: gradients, cell: norm }, phase);
+            self.l.push(Norm { of: gradients, cell: norm, how: NormKind::Chunked }, phase);
             if let Some(max_norm) = self.o.clip {
                 self.l.push(Clip { gradients, norm, max_norm }, Phase::Optimizer);
             }

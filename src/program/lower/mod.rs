@@ -140,6 +140,13 @@ struct Builder<'a> {
 
 /// Scalars of a step: the columns of the log, a norm for clipping, the sums of a validation chunk.
 const CELLS: usize = 16;
+/// The norm for clipping, where it is no column of the log.
+const NORM_CELL: usize = 7;
+const VALIDATION_LOSS_CELL: usize = 8;
+const VALIDATION_HITS_CELL: usize = VALIDATION_LOSS_CELL + 1;
+
+/// The flat buffer of all parameters, behind the four data buffers and the order.
+const VALUES: BufferId = BufferId(5);
 
 impl<'a> Builder<'a> {
     fn new(o: &'a Options<'a>) -> Self {
@@ -217,14 +224,14 @@ impl<'a> Builder<'a> {
         }
         let (prediction, target) = self.forward();
         let parts = self.loss(batch, prediction, target);
-        let loss = self.cell(8);
+        let loss = self.cell(VALIDATION_LOSS_CELL);
         // Sums, not means: a count of hits is exact, and so is its quotient by all rows in the end.
         let scale = if self.o.loss.classifies() { 1.0 } else { 1.0 / (prediction.len / rows) as f64 };
         self.l.push(Mean { of: parts.per_row, cell: loss, scale }, Phase::Loss);
         let mut cells = loss;
         if let Some(hits) = parts.hits {
             cells.len = 2;
-            self.l.push(Mean { of: hits, cell: self.cell(9), scale: 1.0 }, Phase::Log);
+            self.l.push(Mean { of: hits, cell: self.cell(VALIDATION_HITS_CELL), scale: 1.0 }, Phase::Log);
         }
         let to = LogTarget::Sums { rows: 1, sums: Accumulator::Validation };
         self.l.push(Log { cells, to }, Phase::Log);
@@ -291,7 +298,7 @@ fn parameters(o: &Options<'_>) -> (Vec<Parameter>, Vec<Vec<Slice>>, usize) {
         let mut own = Vec::new();
         for spec::Parameter { name, shape, constant } in layer.parameters(width) {
             let parameter = Parameter { name: format!("{i}.{name}"), shape, offset: end, constant };
-            own.push(Slice { buffer: BufferId(5), offset: end, len: parameter.elements() });
+            own.push(Slice { buffer: VALUES, offset: end, len: parameter.elements() });
             end = aligned(end + parameter.elements());
             parameters.push(parameter);
         }

@@ -108,7 +108,7 @@ choices! {
     pub enum Start {
         /// How its parameters begin (pytorch).
         Init(Init) = "init",
-        /// A safetensors file with its parameters, under the names of PyTorch's `nn.Sequential`.
+        /// A safetensors file whose tensors are named as in PyTorch's `nn.Sequential` (`0.weight`).
         Parameters(FileName) = "parameters",
     }
 }

@@ -21,7 +21,7 @@ table! {
         pub directions: Vec<Direction> =
             vec![Direction::HostToDevice, Direction::DeviceToHost, Direction::DeviceToDevice]
             => |v| v.list(1..=3, Direction::read),
-        /// What the host's memory is to the device.
+        /// Kind of host memory. `pageable`: ordinary; `pinned`: page-locked by the GPU's driver.
         pub memory: Vec<Memory> = vec![Memory::Pageable, Memory::Pinned] => |v| v.list(1..=2, Memory::read),
         /// Copies of each size.
         pub count: u64 = 100 => |v| v.integer(1..=1_000_000),
@@ -42,7 +42,7 @@ words! {
 }
 
 words! {
-    /// What the host's memory is to the device.
+    /// Kind of host memory. `pageable`: ordinary; `pinned`: page-locked by the GPU's driver.
     pub enum Memory {
         /// As any program has it.
         Pageable = "pageable",

@@ -128,7 +128,8 @@ impl<'a> Fields<'a> {
         for name in names {
             if let Some(entry) = self.entry(name) {
                 let path = self.reading.path_to(Some(name));
-                let problem = Problem::new(entry.key_span.place(), format!("not in this version: `{path}`"));
+                let problem =
+                    Problem::new(entry.key_span.place(), format!("`{path}` is not in this version"));
                 self.reading.report(path, problem);
                 self.known.push(name);
             }

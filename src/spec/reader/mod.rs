@@ -138,7 +138,8 @@ pub(super) fn describe<T>(read: impl FnOnce(Item<'_>) -> T) -> Json {
 
 /// A doc comment as part of a sentence: no capital, no period.
 fn plain(doc: &str) -> String {
-    let doc = doc.trim().trim_end_matches('.');
+    let doc = doc.trim();
+    let doc = doc.strip_suffix('.').unwrap_or(doc);
     let mut letters = doc.chars();
     match (letters.next(), letters.next()) {
         (Some(first), Some(second)) if !second.is_uppercase() && !second.is_ascii_digit() => {

@@ -43,13 +43,13 @@ impl DeviceGroup {
     }
 
     pub fn names(&self) -> Vec<String> {
-        let alone = self.alone.iter().map(|rank| rank.device.name());
+        let alone = self.alone.iter().map(|rank| rank.device.name.as_str());
         alone.chain(self.workers.names()).map(str::to_owned).collect()
     }
 
     /// See [`Executor::warm_up`](crate::device::Executor::warm_up).
     pub fn warm_up(&mut self) -> Result<(), DeviceError> {
-        self.all(|rank| rank.device.warm_up()).map(drop)
+        self.all(|rank| rank.device.executor.warm_up()).map(drop)
     }
 
     /// Gives each of several devices a clock of its own; one alone uses the run's.
@@ -89,9 +89,11 @@ impl DeviceGroup {
         self.all(move |rank| rank.device.bind(purpose, buffer, &rows)).map(drop)
     }
 
-    /// See [`Device::bind_file`]; only a single device can.
+    /// See [`Executor::bind_file`](crate::device::Executor::bind_file); only a single device can.
     pub fn bind_file(&mut self, buffer: BufferId, rows: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
-        self.alone.as_mut().map_or(Err(DeviceError::RowsInFile), |rank| rank.device.bind_file(buffer, rows))
+        self.alone
+            .as_mut()
+            .map_or(Err(DeviceError::RowsInFile), |rank| rank.device.executor.bind_file(buffer, rows))
     }
 
     /// See [`Device::bind_order`].
@@ -231,6 +233,3 @@ impl DeviceGroup {
         Ok(ran)
     }
 }
-
-#[cfg(test)]
-mod tests;

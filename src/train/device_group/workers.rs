@@ -160,7 +160,7 @@ impl Workers {
 }
 
 fn spawn(mut rank: Rank, answers: Sender<(u64, usize, Answer)>, abort: Abort) -> Result<Worker, DeviceError> {
-    let name = rank.device.name().to_owned();
+    let name = rank.device.name.clone();
     let (commands, received) = channel::<(u64, Command)>();
     let body = move || {
         // However this thread ends, nobody waits for it.
@@ -172,7 +172,7 @@ fn spawn(mut rank: Rank, answers: Sender<(u64, usize, Answer)>, abort: Abort) ->
             drop(command);
             let panicked = answer.is_err();
             let answer = answer.unwrap_or_else(|panic| {
-                let (device, doing) = (rank.device.name().to_owned(), String::new());
+                let (device, doing) = (rank.device.name.clone(), String::new());
                 Err(DeviceError::Panicked { device, doing, reason: panic_message(&*panic) })
             });
             // The cause is sent before the abort makes the others fail.

@@ -5,8 +5,8 @@ use runner::{
     program::{
         Accumulator, Activate, ActivateBackward, Activation, Adam, Add, BiasGradient, BufferId, Clip,
         Dropout, DropoutBackward, Gather, Hyper, InputGradient, Instruction, LayerNorm, LayerNormBackward,
-        LayerNormGradient, Linear, Log, LogTarget, Loss, LossKind, Mean, Norm, Op, Phase, Program, Programs,
-        Rmsprop, RowSource, Sgd, Slice, SquareSum, Update, UpdateRule, WeightGradient, Zero,
+        LayerNormGradient, Linear, Log, LogTarget, Loss, LossKind, Mean, Norm, NormKind, Op, Phase, Program,
+        Programs, Rmsprop, RowSource, Sgd, Slice, Update, UpdateRule, WeightGradient, Zero,
         reference::Memory,
     },
 };
@@ -190,11 +190,10 @@ impl Suite {
             let (gradients, norm) = (self.random(len), self.bench.holding(vec![norm]));
             self.push(Clip { gradients, norm, max_norm });
         }
-        let (of, cell) = (self.random(len), self.random(1));
-        self.push(Norm { of, cell });
-        for root in [true, false] {
+        let of = self.random(len);
+        for how in [NormKind::Chunked, NormKind::Exact, NormKind::Squared] {
             let cell = self.random(1);
-            self.push(SquareSum { of, cell, root });
+            self.push(Norm { of, cell, how });
         }
         let (of, cell) = (self.random(len), self.random(1));
         self.push(Mean { of, cell, scale: 1.0 / len as f64 });

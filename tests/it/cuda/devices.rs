@@ -105,7 +105,7 @@ fn what_is_missing_is_told_with_where_it_was_looked_for() {
     };
     let want = format!(
         "
-  no load, temperature and power: libnvidia-ml.so.1, which comes with the NVIDIA driver, is not there
+  load, temperature and power are unknown: libnvidia-ml.so.1, which comes with the NVIDIA driver, is not there
 
 libraries
   driver       13.0, LIBRARIES/libcuda.so.1

@@ -29,7 +29,7 @@ const FAST: [(&str, f64); 20] = [
     ("launch_s", 1e-9),
     ("node_s", 1e-9),
     ("barrier_s", 1e-9),
-    ("meeting_s", 1e-9),
+    ("block_barrier_s", 1e-9),
     ("sync_s", 1e-9),
     ("block_s", 1e-9),
     ("cache_bytes", 52_428_800.0),
@@ -171,7 +171,7 @@ fn planted_rates_bind_a_run_by_what_they_make_slow() {
         ("launch", &[("launch_s", 1.0)], "launch latency"),
         ("graph", &[("node_s", 1.0)], "launch latency"),
         ("cooperative", &[("barrier_s", 1.0)], "barriers"),
-        ("persistent", &[("meeting_s", 1.0)], "barriers"),
+        ("persistent", &[("block_barrier_s", 1.0)], "barriers"),
     ];
     for (engine, slow, name) in cases {
         let sim = Sim::at(&all.libraries);
@@ -218,8 +218,8 @@ fn the_plan_picks_the_engine_by_measured_rates() {
     let mut picked = BTreeMap::new();
     for (slow, engine) in [
         (&["node_s", "barrier_s"][..], "persistent"),
-        (&["node_s", "meeting_s"], "cooperative"),
-        (&["barrier_s", "meeting_s"], "graph"),
+        (&["node_s", "block_barrier_s"], "cooperative"),
+        (&["barrier_s", "block_barrier_s"], "graph"),
     ] {
         let sim = Sim::at(&all.libraries);
         let slow: Vec<(&str, f64)> = slow.iter().map(|name| (*name, 1e-3)).collect();

@@ -191,7 +191,7 @@ fn words_are_classes() {
     assert_eq!(
         folder.problems(spec, Task::Classification),
         "\
-`Emu` in the target column `species` is no class of the training file
+`Emu` in the target column `species` is not a class of the training file
   --> more.csv:3:1 | Emu,8
   hint: the training file has `Adelie`, `Gentoo`
 "
@@ -221,7 +221,7 @@ fn numbers_are_classes_from_zero() {
             folder.problems(folder.spec("k"), Task::Classification),
             format!(
                 "\
-`{bad}` in the target column `k` is no class
+`{bad}` in the target column `k` is not a class
   --> rows.csv:3:3 | 2,{bad}
   hint: classes are integers or words; for numbers instead of classes use `loss = \"mse\"`
 "
@@ -248,7 +248,7 @@ fn a_validation_file_must_be_like_the_training_file() {
     assert_eq!(
         folder.problems(spec.clone(), Task::Regression),
         "\
-`z` in column `kind` is no category of the training file
+`z` in column `kind` is not a category of the training file
   --> more.csv:3:1 | z,2,2
   hint: the training file has `x`, `y`
 missing cell in column `kind`, which has none in the training file
@@ -289,7 +289,7 @@ fn a_fraction_validates() {
         "\
 `0.999` of 100 rows leaves no row to train on
   --> data.csv.validation_fraction
-  hint: take a smaller part, or 0 for no validation
+  hint: use a smaller fraction, or 0 for no validation
 "
     );
 }

@@ -102,7 +102,7 @@ fn splits_and_validates() {
 
     folder.write("v-images", &idx(8, &[2, 2], &[7, 8, 9, 9]));
     let text = |spec: &Idx| problems(Source::Idx(spec.clone()), Task::Classification, folder.0.path());
-    assert_eq!(text(&spec), "rows of 2 features, and those of `images` have 1\n  --> v-images\n");
+    assert_eq!(text(&spec), "rows have 2 features, but those of `images` have 1\n  --> v-images\n");
     folder.write("v-images", &idx(8, &[2, 1], &[7, 8]));
     folder.write("v-labels", &idx(8, &[2], &[1, 5]));
     assert_eq!(
@@ -165,7 +165,7 @@ fn files_that_do_not_fit_are_told() {
     let (images, labels) = (idx(8, &[3, 2, 2], &IMAGES), idx(8, &[3], &[1, 0, 2]));
     assert_eq!(
         Folder::new(&images, &idx(8, &[2], &[0, 1])).problems(),
-        "2 labels, and `images` holds 3 rows\n  --> labels\n  hint: both files must be of the same rows\n"
+        "2 labels, but `images` has 3 rows\n  --> labels\n  hint: both files need the same number of rows\n"
     );
     assert_eq!(
         Folder::new(&labels, &images).problems(),
@@ -198,7 +198,7 @@ not an IDX file: it starts with ``
     assert_eq!(
         Folder::new(&idx(7, &[3, 2, 2], &IMAGES), &labels).problems(),
         "\
-`07` is no element type of an IDX file
+`07` is not an element type of an IDX file
   --> images
   hint: 08 is u8, 09 i8, 0b i16, 0c i32, 0d f32, 0e f64
 "

@@ -306,7 +306,7 @@ fn a_validation_pair_may_be_given() {
 
     let text = |spec: &Npy| problems(Source::Npy(spec.clone()), Task::Classification, folder.0.path());
     folder.write("vx.npy", &npy("|u1", "(1, 2)", &[1, 2]));
-    assert_eq!(text(&spec), "rows of 2 features, and those of `x.npy` have 3\n  --> vx.npy\n");
+    assert_eq!(text(&spec), "rows have 2 features, but those of `x.npy` have 3\n  --> vx.npy\n");
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn a_header_that_lies_is_told() {
         ),
         (
             npy("|u1", "(3,)", &[0; 3]),
-            "2 labels, and `x.npy` holds 3 rows\n  --> y.npy\n  hint: both files must be of the same rows\n".into(),
+            "2 labels, but `x.npy` has 3 rows\n  --> y.npy\n  hint: both files need the same number of rows\n".into(),
         ),
         (
             npy("<f4", "(2,)", &f32s(&[0.0, f32::INFINITY])),

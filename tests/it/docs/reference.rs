@@ -10,10 +10,11 @@ const HEAD: &str = "\
 <!-- Written from `runner schema` by `DOCS_REFRESH=1 cargo test --test it docs`. Do not edit. -->
 
 A spec is a TOML file. It needs a data source, `[model]` and an optimizer; every other key has a default. An unknown key
-is an error that names its place and suggests the nearest key. `runner schema` prints the JSON Schema, from which editors
-complete and check; `runner new` prints commented starters.
+is an error that names its place and suggests the nearest key. `runner schema` prints the JSON Schema, which editors use for
+completion and checks; `runner new` prints commented starters.
 
-`layers[].linear` is the key `linear` of a table in the list `layers`.
+`layers[].linear` is the key `linear` of a table in the list `layers`. Parentheses at the end of a meaning give the default
+where the default column is empty.
 ";
 
 /// The whole page.

@@ -66,11 +66,6 @@ impl GpuContext {
         })
     }
 
-    /// Memory on the device, filled with zeros.
-    pub fn zeros(&self, bytes: usize, what: &str) -> Result<DeviceMemory, DeviceError> {
-        zeros(&self.context, &self.stream, bytes, what)
-    }
-
     /// Bytes of its memory that belong to the job.
     pub fn bytes(&self) -> usize {
         let own = self.arena.bytes + self.run.bytes + self.partial.bytes;

@@ -94,9 +94,7 @@ impl Steps {
                     LaunchKind::AllReduce { at: places.offset(of).unwrap_or(0), len: of.len }
                 }
                 Err(Refused::TooLarge(n)) => return Err(unusable(too_large(n))),
-                Err(Refused::NoPlace(slice)) => {
-                    return Err(unusable(format!("buffer {} has no place in its memory", slice.buffer.0)));
-                }
+                Err(Refused::NoPlace(slice)) => return Err(DeviceError::no_place(&context.name, slice)),
             };
             launches.push(Launch { phase, work });
         }

@@ -61,39 +61,3 @@ fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
         file.write_all(code)
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn made(folder: &Path, parts: &[&[u8]], code: &[u8]) -> (Vec<u8>, bool) {
-        get(Some(folder), parts, || Ok(code.to_vec())).expect("made")
-    }
-
-    #[test]
-    fn an_entry_is_made_once_and_anew_when_damaged() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let cache = folder.path().join("a/b");
-        assert_eq!(made(&cache, &[b"k", b"1"], b"code"), (b"code".to_vec(), false));
-        assert_eq!(made(&cache, &[b"k", b"1"], b"other"), (b"code".to_vec(), true));
-        assert_eq!(made(&cache, &[b"k1", b""], b"other"), (b"other".to_vec(), false));
-        let entries: Vec<_> = fs::read_dir(&cache).expect("there").flatten().map(|e| e.path()).collect();
-        assert_eq!(entries.len(), 2, "no temporary file is left: {entries:?}");
-        for entry in entries {
-            let mut bytes = fs::read(&entry).expect("there");
-            *bytes.last_mut().expect("some") ^= 1;
-            fs::write(&entry, &bytes).expect("written");
-        }
-        assert_eq!(made(&cache, &[b"k", b"1"], b"new"), (b"new".to_vec(), false));
-        assert_eq!(made(&cache, &[b"k", b"1"], b"newer"), (b"new".to_vec(), true));
-    }
-
-    #[test]
-    fn a_folder_that_cannot_be_made_is_done_without() {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        let cache = file.path().join("below");
-        assert_eq!(made(&cache, &[b"k"], b"code"), (b"code".to_vec(), false));
-        assert_eq!(made(&cache, &[b"k"], b"again"), (b"again".to_vec(), false));
-        assert_eq!(get(Some(&cache), &[b"k"], || Err("no".into())), Err("no".into()));
-    }
-}

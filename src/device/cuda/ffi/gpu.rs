@@ -110,14 +110,3 @@ fn uuid_text(bytes: &[u8; 16]) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests {
-    use super::uuid_text;
-
-    #[test]
-    fn a_uuid_is_written_as_nvidia_smi_writes_it() {
-        let bytes = std::array::from_fn(|i| i as u8 * 16 + 1);
-        assert_eq!(uuid_text(&bytes), "01112131-4151-6171-8191-a1b1c1d1e1f1");
-    }
-}

@@ -82,7 +82,7 @@ mod tests {
         let mut hang_timeout = HangTimeout::new(Duration::from_secs(60));
         assert_eq!(hang_timeout.limit(), Duration::from_secs(60));
         // 4 GFLOP and 1 GB on the slowest of GPUs, and ten launches.
-        let step_s = HangTimeout::slowest_s(Cost { flops: 4e9, bytes: 1e9 }, 10);
+        let step_s = HangTimeout::slowest_s(Cost { flops: 4e9, bytes: 1e9, functions: 0.0 }, 10);
         assert!((step_s - 5.01).abs() < 1e-9);
         hang_timeout.give(step_s);
         hang_timeout.give(2.0 * step_s);

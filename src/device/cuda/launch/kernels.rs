@@ -16,9 +16,9 @@ use crate::{
 mod sources;
 
 pub struct Kernels {
-    context: Arc<Context>,
-    module: CUmodule,
-    of_kind: [CUfunction; Kind::ALL.len()],
+    module: Module,
+    /// By kind of instruction.
+    of_kind: Vec<CUfunction>,
     /// Ends a step of single launches.
     pub advance: CUfunction,
     pub interpret: CUfunction,
@@ -31,34 +31,30 @@ pub struct Kernels {
 // SAFETY: the handles are tokens that the driver takes from any thread.
 unsafe impl Send for Kernels {}
 
+/// Machine code in the context; unloaded when it is dropped.
+struct Module {
+    context: Arc<Context>,
+    handle: CUmodule,
+}
+
 impl Kernels {
     pub fn load(context: &Arc<Context>) -> Result<Self, DeviceError> {
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let code = code(context).map_err(unusable)?;
-        let mut module = ptr::null_mut();
+        let mut module = Module { context: Arc::clone(context), handle: ptr::null_mut() };
         // SAFETY: the code is a complete image from the compiler.
-        let status = unsafe { (context.driver.cuModuleLoadData)(&raw mut module, code.as_ptr().cast()) };
+        let status =
+            unsafe { (context.driver.cuModuleLoadData)(&raw mut module.handle, code.as_ptr().cast()) };
         context.check(status, || "loading its kernels".into())?;
-        let none = ptr::null_mut();
-        let mut kernels = Self {
-            context: Arc::clone(context),
+        Ok(Self {
+            of_kind: Kind::ALL.iter().map(|kind| module.function(kind.kernel())).collect::<Result<_, _>>()?,
+            advance: module.function("advance")?,
+            interpret: module.function("interpret")?,
+            interpret_grid: module.function("interpret_grid")?,
+            digest: module.function("digest")?,
+            peer_sum: module.function("peer_sum")?,
             module,
-            of_kind: [none; Kind::ALL.len()],
-            advance: none,
-            interpret: none,
-            interpret_grid: none,
-            digest: none,
-            peer_sum: none,
-        };
-        for (place, kind) in Kind::ALL.iter().enumerate() {
-            kernels.of_kind[place] = kernels.function(kind.kernel())?;
-        }
-        kernels.advance = kernels.function("advance")?;
-        kernels.interpret = kernels.function("interpret")?;
-        kernels.interpret_grid = kernels.function("interpret_grid")?;
-        kernels.digest = kernels.function("digest")?;
-        kernels.peer_sum = kernels.function("peer_sum")?;
-        Ok(kernels)
+        })
     }
 
     /// The kernel of a kind of instruction.
@@ -69,30 +65,36 @@ impl Kernels {
     /// How many blocks of a kernel run on the GPU at the same time.
     pub fn at_once(&self, kernel: CUfunction, threads: u32) -> Result<u64, DeviceError> {
         let mut each = 0;
-        let ask = self.context.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
+        let context = &self.module.context;
+        let ask = context.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
         // SAFETY: the kernel is loaded, the pointer to a live local.
         let status = unsafe { ask(&raw mut each, kernel, threads as i32, 0, 0) };
-        self.context.check(status, || "asking how many blocks run at once".into())?;
-        Ok(u64::from(u32::try_from(each).unwrap_or(0)) * u64::from(self.context.gpu.multiprocessors))
+        context.check(status, || "asking how many blocks run at once".into())?;
+        Ok(u64::from(u32::try_from(each).unwrap_or(0)) * u64::from(context.gpu.multiprocessors))
     }
 
     pub fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+        self.module.function(name)
+    }
+}
+
+impl Module {
+    fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
         let text = CString::new(name).unwrap_or_default();
         let mut function = ptr::null_mut();
+        let get = self.context.driver.cuModuleGetFunction;
         // SAFETY: the module is loaded, the name alive.
-        let status = unsafe {
-            (self.context.driver.cuModuleGetFunction)(&raw mut function, self.module, text.as_ptr())
-        };
+        let status = unsafe { get(&raw mut function, self.handle, text.as_ptr()) };
         self.context.check(status, || format!("looking up its kernel `{name}`"))?;
         Ok(function)
     }
 }
 
-impl Drop for Kernels {
+impl Drop for Module {
     fn drop(&mut self) {
-        if self.context.enter_to_free() {
+        if !self.handle.is_null() && self.context.enter_to_free() {
             // SAFETY: loaded by `load`, unloaded once.
-            unsafe { (self.context.driver.cuModuleUnload)(self.module) };
+            unsafe { (self.context.driver.cuModuleUnload)(self.handle) };
         }
     }
 }

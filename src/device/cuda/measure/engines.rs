@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::queue::median;
 use crate::{
     device::{
-        Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RankLink,
+        Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RankLink, Timer,
         cuda::{CudaExecutor, CudaSetup, Gpu},
         probe::{self, Probe, SHORT_AND_LONG, STEPS},
     },
@@ -24,7 +24,7 @@ const LONG_S: f64 = 2e-3;
 
 pub struct Engines {
     /// Seconds of an instruction in the persistent block.
-    pub meeting_s: f64,
+    pub block_barrier_s: f64,
     /// Rate of products in it.
     pub block_flops_per_s: f64,
     /// Seconds of an instruction in a cooperative grid, if the GPU has such.
@@ -36,8 +36,8 @@ pub struct Engines {
 }
 
 pub fn measure(gpu: &Gpu) -> Result<Engines, DeviceError> {
-    let meeting_s = instruction_s(gpu, Engine::Persistent)?;
-    let block_flops_per_s = flops_per_s(gpu, Engine::Persistent, meeting_s)?;
+    let block_barrier_s = instruction_s(gpu, Engine::Persistent)?;
+    let block_flops_per_s = flops_per_s(gpu, Engine::Persistent, block_barrier_s)?;
     let (mut barrier_s, mut grid_flops_per_s) = (None, None);
     if gpu.cooperative {
         let seconds = instruction_s(gpu, Engine::Cooperative)?;
@@ -45,7 +45,7 @@ pub fn measure(gpu: &Gpu) -> Result<Engines, DeviceError> {
         grid_flops_per_s = Some(flops_per_s(gpu, Engine::Cooperative, seconds)?);
     }
     let block_s = block_s(gpu)?;
-    Ok(Engines { meeting_s, block_flops_per_s, barrier_s, grid_flops_per_s, block_s })
+    Ok(Engines { block_barrier_s, block_flops_per_s, barrier_s, grid_flops_per_s, block_s })
 }
 
 /// Seconds per instruction: what a longer program takes more.
@@ -86,7 +86,7 @@ fn step_s(gpu: &Gpu, engine: Engine, programs: Programs) -> Result<f64, DeviceEr
     for round in 0..=ROUNDS {
         let clock = probe.run(STEPS)?;
         if round > 0 {
-            times.push(clock.device_total(Phase::Step).as_secs_f64() / STEPS as f64);
+            times.push(clock.total(Timer::Device, Phase::Step).as_secs_f64() / STEPS as f64);
         }
     }
     Ok(median(times))
@@ -101,7 +101,7 @@ fn block_s(gpu: &Gpu) -> Result<f64, DeviceError> {
         let clock = probe.run(1)?;
         let whole_s = start.elapsed().as_secs_f64();
         if block > 0 {
-            times.push((whole_s - clock.device_total(Phase::Step).as_secs_f64()).max(0.0));
+            times.push((whole_s - clock.total(Timer::Device, Phase::Step).as_secs_f64()).max(0.0));
         }
     }
     Ok(median(times))

@@ -75,7 +75,7 @@ pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
         launch_s,
         node_s,
         barrier_s: engines.barrier_s.unwrap_or(node_s),
-        meeting_s: engines.meeting_s,
+        block_barrier_s: engines.block_barrier_s,
         sync_s,
         block_s: engines.block_s,
         cache_bytes: u64::from(gpu.cache_bytes),

@@ -16,7 +16,7 @@ pub struct Digest {
 
 impl Digest {
     pub fn new(gpu: &GpuContext) -> Result<Self, DeviceError> {
-        let device = gpu.zeros(size_of::<u64>(), "a digest")?;
+        let device = DeviceMemory::new(&gpu.context, size_of::<u64>(), "a digest")?;
         Ok(Self { device, host: Pinned::new(&gpu.context, size_of::<u64>(), "digests")? })
     }
 

@@ -1,0 +1,176 @@
+//! Axes, ticks and legend around a canvas.
+
+use std::fmt::Write;
+
+use super::{canvas::Canvas, series::Series};
+use crate::units;
+
+/// How a chart is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Columns of text in all.
+    pub width: usize,
+    /// Lines of the curves alone.
+    pub height: usize,
+    /// Whether each curve has a colour; else it has a symbol.
+    pub color: bool,
+    /// A linear axis also where values span decades.
+    pub linear: bool,
+}
+
+/// A logarithmic axis from this ratio of the largest to the smallest value on.
+const LOG_FROM: f64 = 50.0;
+
+/// The terminal's colours, in an order in which neighbours differ also for colour-blind readers.
+const COLORS: [u8; 8] = [34, 33, 36, 31, 35, 32, 94, 93];
+
+/// What stands for a curve without colours.
+const SYMBOLS: [char; 8] = ['•', 'x', '+', 'o', '*', '#', '%', '@'];
+
+/// A chart with its title above and its legend below.
+pub(super) fn draw(title: &str, curves: &[Series], style: &Style) -> String {
+    let mut text = format!("{title}\n\n");
+    let ends = |f: fn(f64, f64) -> f64, pick: fn((f64, f64)) -> f64, start: f64| {
+        curves.iter().flat_map(Series::points).map(pick).fold(start, f)
+    };
+    let low = ends(f64::min, |p| p.1, f64::INFINITY);
+    let high = ends(f64::max, |p| p.1, f64::NEG_INFINITY);
+    if low <= high {
+        let steps = [ends(f64::min, |p| p.0, f64::INFINITY), ends(f64::max, |p| p.0, f64::NEG_INFINITY)];
+        axes(&mut text, curves, style, &Axis::new(low, high, style), steps);
+    }
+    legend(&mut text, curves, style);
+    text
+}
+
+/// The vertical axis.
+struct Axis {
+    is_log: bool,
+    /// Bottom and top, as logarithms on a logarithmic axis.
+    ends: [f64; 2],
+    /// Values that have a label.
+    ticks: Vec<f64>,
+}
+
+impl Axis {
+    fn new(low: f64, high: f64, style: &Style) -> Self {
+        let most = (style.height / 3).max(2);
+        if !style.linear && low > 0.0 && high / low >= LOG_FROM {
+            return Self::logarithmic(low, high, most);
+        }
+        // A constant curve lies in the middle.
+        let room = if high > low { 0.0 } else { high.abs().max(1.0) * 0.5 };
+        let (low, high) = (low - room, high + room);
+        let exact = (high - low) / most as f64;
+        let decade = 10f64.powf(exact.log10().floor());
+        let step =
+            [1.0, 2.0, 5.0, 10.0].into_iter().map(|s| s * decade).find(|s| *s >= exact).unwrap_or(exact);
+        let (first, last) = ((low / step).floor() as i64, (high / step).ceil() as i64);
+        let ends = [first, last].map(|i| i as f64 * step);
+        Self { is_log: false, ends, ticks: (first..=last).map(|i| i as f64 * step).collect() }
+    }
+
+    fn logarithmic(low: f64, high: f64, most: usize) -> Self {
+        let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let within = |digits: &[f64], every: usize| -> Vec<f64> {
+            let all =
+                decades.clone().step_by(every).flat_map(|d| digits.iter().map(move |m| m * 10f64.powi(d)));
+            all.filter(|tick| (low..=high).contains(tick)).collect()
+        };
+        let mut ticks = within(&[1.0, 2.0, 5.0], 1);
+        let mut every = 1;
+        while ticks.len() > most {
+            ticks = within(&[1.0], every);
+            every += 1;
+        }
+        Self { is_log: true, ends: [low.log10(), high.log10()], ticks }
+    }
+
+    /// Where a value lies, from 0 at the bottom to 1 at the top.
+    fn place(&self, value: f64) -> f64 {
+        let value = if self.is_log { value.log10() } else { value };
+        (value - self.ends[0]) / (self.ends[1] - self.ends[0])
+    }
+}
+
+fn axes(text: &mut String, curves: &[Series], style: &Style, axis: &Axis, [first, last]: [f64; 2]) {
+    let labels: Vec<String> = axis.ticks.iter().map(|tick| tick_label(*tick)).collect();
+    let margin = labels.iter().map(String::len).max().unwrap_or(0) + 1;
+    let mut canvas = Canvas::new(style.width.saturating_sub(margin + 2).clamp(16, 400), style.height.max(4));
+    let (columns, rows) = canvas.dots();
+    let dot = |share: f64, dots: usize| (share.clamp(0.0, 1.0) * (dots - 1) as f64).round() as usize;
+    for (number, curve) in curves.iter().enumerate() {
+        let span = if last > first { last - first } else { 1.0 };
+        let place = |(step, value): (f64, f64)| {
+            (dot((step - first) / span, columns), rows - 1 - dot(axis.place(value), rows))
+        };
+        let mut points = curve.points().map(place);
+        let Some(mut from) = points.next() else { continue };
+        canvas.line(from, from, number);
+        for to in points {
+            canvas.line(from, to, number);
+            from = to;
+        }
+    }
+    let tick_rows: Vec<usize> =
+        axis.ticks.iter().map(|tick| (rows - 1 - dot(axis.place(*tick), rows)) / 4).collect();
+    for row in 0..canvas.height {
+        let label = tick_rows.iter().position(|tick| *tick == row).map(|i| labels[i].as_str());
+        let edge = if label.is_some() { '┤' } else { '│' };
+        let _ = write!(text, "{:>margin$} {edge}", label.unwrap_or_default());
+        let end = text.len();
+        for cell in canvas.row(row) {
+            match cell {
+                Some((dots, curve)) => text.push_str(&mark(dots, curve, curves.len(), style)),
+                None => text.push(' '),
+            }
+        }
+        text.truncate(end + text[end..].trim_end_matches(' ').len());
+        text.push('\n');
+    }
+    let _ = writeln!(text, "{:margin$} └{}", "", "─".repeat(canvas.width));
+    let [first, last] = [first, last].map(|step| units::count(step as u64));
+    let middle = canvas.width.saturating_sub(first.len() + "step".len());
+    let _ = writeln!(
+        text,
+        "{:margin$}  {first}{:^middle$}{last}\n",
+        "",
+        "step",
+        middle = middle.saturating_sub(last.len()) + 4
+    );
+}
+
+/// As `0.001`, or `1e-5` where that is shorter.
+fn tick_label(value: f64) -> String {
+    let [plain, short] = [format!("{}", (value * 1e12).round() / 1e12), format!("{value:e}")];
+    let is_plain = value == 0.0 || (1e-3..1e5).contains(&value.abs());
+    if is_plain { plain } else { short }
+}
+
+/// A cell of a curve.
+fn mark(dots: char, curve: usize, curves: usize, style: &Style) -> String {
+    match (style.color, curves) {
+        (true, _) => format!("\x1b[{}m{dots}\x1b[0m", COLORS[curve % COLORS.len()]),
+        (false, 1) => dots.to_string(),
+        (false, _) => SYMBOLS[curve % SYMBOLS.len()].to_string(),
+    }
+}
+
+/// A line for each curve: last, lowest and highest value.
+fn legend(text: &mut String, curves: &[Series], style: &Style) {
+    let name = curves.iter().map(|curve| curve.name.chars().count()).max().unwrap_or(0);
+    for (number, curve) in curves.iter().enumerate() {
+        let mark = mark('⠤', number, curves.len(), style);
+        let _ = write!(text, "  {mark}{mark} {:name$}", curve.name);
+        if let (Some((_, last)), Some(low), Some(high)) = (curve.last(), curve.lowest(), curve.highest()) {
+            let at = |(step, value): (f64, f64)| {
+                format!("{} at step {}", units::number(value), units::count(step as u64))
+            };
+            let _ = write!(text, "  last {}, lowest {}, highest {}", units::number(last), at(low), at(high));
+        }
+        if curve.not_finite > 0 {
+            let _ = write!(text, "; {} not finite", units::counted(curve.not_finite, "value"));
+        }
+        text.push('\n');
+    }
+}

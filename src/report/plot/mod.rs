@@ -1,0 +1,158 @@
+//! `runner plot`: the curves of runs, drawn in the terminal.
+
+mod canvas;
+mod chart;
+mod series;
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    ReportError, csv_file,
+    find::{Found, find, is_run},
+};
+pub use chart::Style;
+use chart::draw;
+use series::Series;
+
+/// More curves than this cannot be distinguished.
+const MOST_RUNS: usize = 8;
+
+/// What is drawn.
+pub struct PlotRequest<'a> {
+    /// As `compare` takes them.
+    pub paths: &'a [String],
+    /// A column of `metrics.csv`, or one with its split: `loss`, `train.loss`, `validation.accuracy`.
+    pub metric: &'a str,
+    /// Size and look.
+    pub style: Style,
+}
+
+/// Draws a metric over the steps: both splits of one run, or one curve for each of several runs.
+///
+/// # Errors
+/// There is no run, its files cannot be read, or no run has a value of the metric.
+pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
+    let (split, column) = match request.metric.split_once('.') {
+        Some((split @ ("train" | "validation"), column)) => (Some(split), column),
+        _ => (None, request.metric),
+    };
+    let mut runs = Vec::new();
+    for folder in folders(request.paths)? {
+        runs.push(Curves::read(&folder, column)?);
+    }
+    let number = runs.len();
+    runs.retain(|run| run.splits().any(|series| !series.is_empty()));
+    if runs.is_empty() {
+        return Err(ReportError::NoValues { metric: request.metric.to_owned(), runs: number });
+    }
+    let mut title = Vec::new();
+    let curves: Vec<Series> = if let [run] = &mut runs[..] {
+        title.push(run.name.clone());
+        let wanted = |name: &str| split.is_none_or(|split| split == name);
+        let splits = [("train", &mut run.train), ("validation", &mut run.validation)];
+        let wanted = splits.into_iter().filter(|(name, series)| wanted(name) && !series.is_empty());
+        wanted.map(|(name, series)| std::mem::take(series).named(format!("{name} {column}"))).collect()
+    } else {
+        let all_validate = runs.iter().all(|run| !run.validation.is_empty());
+        let split = split.unwrap_or(if all_validate { "validation" } else { "train" });
+        title.push(format!("{split} {column}"));
+        let one = |run: Curves| match split {
+            "train" => run.train.named(run.name),
+            _ => run.validation.named(run.name),
+        };
+        best(runs.into_iter().map(one).filter(|series| !series.is_empty()).collect(), column, &mut title)
+    };
+    if curves.is_empty() {
+        return Err(ReportError::NoValues { metric: request.metric.to_owned(), runs: number });
+    }
+    Ok(draw(&title.join("; "), &curves, &request.style))
+}
+
+/// The curves with the best last values, where there are too many to tell apart; in their own order.
+fn best(curves: Vec<Series>, column: &str, title: &mut Vec<String>) -> Vec<Series> {
+    if curves.len() <= MOST_RUNS {
+        return curves;
+    }
+    let sign = if column == "accuracy" { -1.0 } else { 1.0 };
+    let which = if column == "accuracy" { "highest" } else { "lowest" };
+    title.push(format!("the {MOST_RUNS} of {} runs with the {which} last value", curves.len()));
+    let mut ranked: Vec<(usize, Series)> = curves.into_iter().enumerate().collect();
+    let last = |series: &Series| series.last().map_or(f64::INFINITY, |(_, value)| sign * value);
+    ranked.sort_by(|a, b| last(&a.1).total_cmp(&last(&b.1)));
+    ranked.truncate(MOST_RUNS);
+    ranked.sort_by_key(|(place, _)| *place);
+    ranked.into_iter().map(|(_, series)| series).collect()
+}
+
+/// The folders of all runs, those of a sweep's trials among them.
+fn folders(paths: &[String]) -> Result<Vec<PathBuf>, ReportError> {
+    let mut folders = Vec::new();
+    for found in find(paths)? {
+        match found {
+            Found::Run(folder) => folders.push(folder),
+            Found::Sweep(folder) => {
+                let inside = std::fs::read_dir(&folder).map_err(|e| ReportError::read(&folder, e))?;
+                let paths = inside.map(|entry| entry.map(|entry| entry.path()));
+                let mut trials: Vec<PathBuf> =
+                    paths.collect::<Result<_, _>>().map_err(|e| ReportError::read(&folder, e))?;
+                trials.retain(|trial| is_run(trial));
+                trials.sort();
+                folders.extend(trials);
+            }
+        }
+    }
+    Ok(folders)
+}
+
+/// A run's values of one metric.
+struct Curves {
+    name: String,
+    train: Series,
+    validation: Series,
+}
+
+impl Curves {
+    fn read(folder: &Path, column: &str) -> Result<Self, ReportError> {
+        let name =
+            folder.components().next_back().map(|name| name.as_os_str().to_string_lossy().into_owned());
+        let mut curves = Self {
+            name: name.unwrap_or_else(|| folder.display().to_string()),
+            train: Series::default(),
+            validation: Series::default(),
+        };
+        let path = folder.join("metrics.csv");
+        if !has_column(&path, column).map_err(|e| ReportError::read(&path, e))? {
+            return Ok(curves);
+        }
+        csv_file::for_each_row(&path, ["step", "split", column], |[step, split, value]| {
+            if value.is_empty() {
+                return Ok(());
+            }
+            let number = |text: &str, name: &str| {
+                text.parse::<f64>().map_err(|_| format!("`{text}` in column `{name}` is not a number"))
+            };
+            let series = if split == "train" { &mut curves.train } else { &mut curves.validation };
+            series.push(number(step, "step")?, number(value, column)?);
+            Ok(())
+        })?;
+        Ok(curves)
+    }
+
+    fn splits(&self) -> impl Iterator<Item = &Series> {
+        [&self.train, &self.validation].into_iter()
+    }
+}
+
+/// Whether a CSV file is there and has a column of that name; a run of the lab has no `metrics.csv`.
+fn has_column(path: &Path, column: &str) -> io::Result<bool> {
+    if !path.is_file() {
+        return Ok(false);
+    }
+    let mut header = String::new();
+    BufReader::new(File::open(path)?).read_line(&mut header)?;
+    Ok(header.trim_end().split(',').any(|name| name == column))
+}

@@ -1,0 +1,126 @@
+//! A curve of any length in bounded memory: neighbours are merged, their extremes are kept.
+
+/// At most this many buckets, several for each column of the widest terminal.
+const MOST: usize = 4096;
+
+/// Some points that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bucket {
+    first: (f64, f64),
+    low: (f64, f64),
+    high: (f64, f64),
+    last: (f64, f64),
+}
+
+impl Bucket {
+    fn join(&mut self, later: &Self) {
+        if later.low.1 < self.low.1 {
+            self.low = later.low;
+        }
+        if later.high.1 > self.high.1 {
+            self.high = later.high;
+        }
+        self.last = later.last;
+    }
+}
+
+/// A curve; values that are not finite are counted, not kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Series {
+    pub(super) name: String,
+    buckets: Vec<Bucket>,
+    /// Points of a full bucket; 0 stands for 1.
+    size: usize,
+    /// Points in the last bucket.
+    filled: usize,
+    pub(super) not_finite: u64,
+}
+
+impl Series {
+    pub(super) fn named(self, name: String) -> Self {
+        Self { name, ..self }
+    }
+
+    pub(super) fn push(&mut self, step: f64, value: f64) {
+        if !value.is_finite() {
+            self.not_finite += 1;
+            return;
+        }
+        let point = (step, value);
+        let single = Bucket { first: point, low: point, high: point, last: point };
+        self.size = self.size.max(1);
+        match self.buckets.last_mut().filter(|_| self.filled < self.size) {
+            Some(last) => last.join(&single),
+            None => {
+                if self.buckets.len() == MOST {
+                    self.merge_pairs();
+                }
+                self.buckets.push(single);
+                self.filled = 0;
+            }
+        }
+        self.filled += 1;
+    }
+
+    fn merge_pairs(&mut self) {
+        for i in 0..self.buckets.len() / 2 {
+            let mut joined = self.buckets[2 * i];
+            joined.join(&self.buckets[2 * i + 1]);
+            self.buckets[i] = joined;
+        }
+        self.buckets.truncate(self.buckets.len() / 2);
+        self.size *= 2;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.buckets.is_empty() && self.not_finite == 0
+    }
+
+    /// Step and value of what is drawn, by rising step.
+    pub(super) fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        self.buckets.iter().flat_map(|bucket| {
+            let Bucket { first, low, high, last } = *bucket;
+            let (a, b) = if low.0 <= high.0 { (low, high) } else { (high, low) };
+            [first, a, b, last]
+        })
+    }
+
+    pub(super) fn last(&self) -> Option<(f64, f64)> {
+        self.buckets.last().map(|bucket| bucket.last)
+    }
+
+    pub(super) fn lowest(&self) -> Option<(f64, f64)> {
+        self.buckets.iter().map(|bucket| bucket.low).min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    pub(super) fn highest(&self) -> Option<(f64, f64)> {
+        // The first of equal values, as for the lowest.
+        self.buckets.iter().rev().map(|bucket| bucket.high).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_curve_keeps_its_ends_and_extremes() {
+        for count in [1u32, 5, 4096, 4097, 100_000] {
+            let mut series = Series::default();
+            let value = |i: u32| match i {
+                1_000 => 1e6,
+                3_001 => -1e6,
+                _ => f64::from(i % 7),
+            };
+            (0..count).for_each(|i| series.push(f64::from(i), value(i)));
+            let points: Vec<_> = series.points().collect();
+            assert!(points.len() <= 4 * MOST && points.is_sorted_by(|a, b| a.0 <= b.0), "{count}");
+            let end = f64::from(count - 1);
+            assert_eq!((points[0], series.last()), ((0.0, 0.0), Some((end, value(count - 1)))));
+            if count > 3_001 {
+                assert_eq!(series.lowest(), Some((3_001.0, -1e6)));
+                assert_eq!(series.highest(), Some((1_000.0, 1e6)));
+            }
+        }
+    }
+}

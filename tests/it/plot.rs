@@ -1,0 +1,146 @@
+//! `runner plot`.
+
+use std::{fmt::Write, fs};
+
+use super::{process::Sandbox, run::LINREG};
+
+/// A folder with a `metrics.csv` of these rows, as `step,epoch,split,rows,loss,accuracy,elapsed_s`.
+fn run(place: &Sandbox, name: &str, rows: &str) {
+    let folder = place.path().join("runs").join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let head = "step,epoch,split,rows,loss,accuracy,elapsed_s\n";
+    fs::write(folder.join("metrics.csv"), format!("{head}{rows}")).unwrap();
+    fs::write(folder.join("summary.csv"), "name,status\nx,finished\n").unwrap();
+    fs::write(folder.join("spec.toml"), "").unwrap();
+}
+
+/// Training losses that halve with each step, and validation at every fourth.
+fn halving(steps: u32) -> String {
+    let mut rows = String::new();
+    for step in 1..=steps {
+        let loss = 64.0 / 2f64.powi(step as i32);
+        writeln!(rows, "{step},1,train,8,{loss},0.{step},0.1").unwrap();
+        if step % 4 == 0 {
+            writeln!(rows, "{step},1,validation,8,{},,0.1", loss * 2.0).unwrap();
+        }
+    }
+    rows
+}
+
+#[test]
+fn both_splits_of_a_run() {
+    let place = Sandbox::new(LINREG);
+    run(&place, "one", &halving(16));
+    let ended = place.runner(&["plot", "runs/one", "--width", "50", "--height", "10"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    insta::assert_snapshot!(ended.stdout, @"
+    one
+
+          │••••
+          │    ••••xxxx
+          │        •••xxxxx
+        1 ┤             ••xxxxx
+          │                •••xxxxx
+          │                     •••xxxxx
+          │                          ••xxxxx
+     0.01 ┤                              •••xxxxx
+          │                                  •••xxxxx
+          │                                       •••x
+          └───────────────────────────────────────────
+           1                  step                  16
+
+      •• train loss       last 0.0009766, lowest 0.0009766 at step 16, highest 32.00 at step 1
+      xx validation loss  last 0.001953, lowest 0.001953 at step 16, highest 8.000 at step 4
+    ");
+}
+
+#[test]
+fn a_linear_axis_and_one_split() {
+    let place = Sandbox::new(LINREG);
+    run(&place, "one", &halving(8));
+    let words = ["plot", "runs/one", "--linear", "--metric", "train.loss", "--width", "40", "--height", "6"];
+    insta::assert_snapshot!(place.runner(&words).stdout, @"
+    one
+
+     40 ┤
+        │⠢⡀
+     20 ┤ ⠈⠢⢄
+        │    ⠑⠤⣀
+        │       ⠉⠑⠢⠤⣀⡀
+      0 ┤            ⠈⠉⠑⠒⠒⠢⠤⠤⠤⠤⠤⠤⠤⠤⠤⣀⣀⣀⣀⣀⣀⣀⣀
+        └───────────────────────────────────
+         1              step               8
+
+      ⠤⠤ train loss  last 0.2500, lowest 0.2500 at step 8, highest 32.00 at step 1
+    ");
+}
+
+/// A curve for each run: validation, where all of them have it. Values that are not finite are counted; a torn last line
+/// is left out.
+#[test]
+fn several_runs() {
+    let place = Sandbox::new(LINREG);
+    run(&place, "a", "1,1,validation,8,3,,0.1\n9,1,validation,8,1,,0.1\n");
+    run(&place, "b", "1,1,validation,8,2,,0.1\n9,1,validation,8,NaN,,0.1\n11,1,valid");
+    run(&place, "c", "");
+    let ended = place.runner(&["plot", "runs/*", "--width", "40", "--height", "6"]);
+    insta::assert_snapshot!(ended.stdout, @"
+    validation loss
+
+     3 ┤••••••
+       │     •••••••
+     2 ┤x           ••••••
+       │                  ••••••
+       │                        •••••••
+     1 ┤                              ••••••
+       └────────────────────────────────────
+        1               step               9
+
+      •• a  last 1.000, lowest 1.000 at step 9, highest 3.000 at step 1
+      xx b  last 2.000, lowest 2.000 at step 1, highest 2.000 at step 1; 1 value not finite
+    ");
+}
+
+/// Of many runs the best are drawn, and the title says so.
+#[test]
+fn the_best_of_many_runs() {
+    let place = Sandbox::new(LINREG);
+    for number in 0..11 {
+        let accuracy = f64::from((number * 7) % 11) / 11.0;
+        run(&place, &format!("r{number:02}"), &format!("1,1,train,8,1,{accuracy},0.1\n"));
+    }
+    let ended = place.runner(&["plot", "runs", "--metric", "accuracy"]);
+    let title = "train accuracy; the 8 of 11 runs with the highest last value\n";
+    assert!(ended.stdout.starts_with(title), "{}", ended.stdout);
+    let shown: Vec<_> = ended.stdout.lines().filter(|line| line.contains("  last ")).collect();
+    let named = |name: &str| shown.iter().any(|line| line.contains(name));
+    // 0, 1/11 and 2/11 belong to runs 0, 8 and 5.
+    assert!(shown.len() == 8 && !named("r00") && !named("r08") && !named("r05"), "{shown:?}");
+}
+
+#[test]
+fn a_metric_that_no_run_has() {
+    let place = Sandbox::new(LINREG);
+    run(&place, "one", &halving(8));
+    let ended = place.runner(&["plot", "runs/one", "--metric", "grad_norm"]);
+    assert_eq!(ended.code, Some(2));
+    insta::assert_snapshot!(ended.stderr, @"
+    error: no value of `grad_norm` in 1 run
+      = hint: `--metric` takes a column of `metrics.csv`, such as `loss`, `validation.loss` or `train.accuracy`
+    ");
+    assert_eq!(place.runner(&["plot", "none"]).code, Some(2));
+}
+
+/// Colours stand around each cell of a curve where they are asked for; the terminal's default is left in place.
+#[test]
+fn colours_tell_curves_apart() {
+    let place = Sandbox::new(LINREG);
+    run(&place, "one", &halving(8));
+    let ended = place.runner(&["plot", "runs/one", "--color", "always"]);
+    assert!(
+        ended.stdout.contains("\u{1b}[34m⠤\u{1b}[0m\u{1b}[34m⠤\u{1b}[0m train loss "),
+        "{}",
+        ended.stdout
+    );
+    assert!(ended.stdout.contains("\u{1b}[33m"), "{}", ended.stdout);
+}
