@@ -9,6 +9,7 @@ use std::{
 use super::{
     RowBlock, Task,
     array_file::ArrayFile,
+    arrays::same_rows,
     csv::{CsvModel, CsvRows},
     file, idx, npy_header,
 };
@@ -189,11 +190,7 @@ impl TrainedData {
 
     fn labels(&self, path: &Path, is_idx: bool, features: &ArrayFile<'_>) -> Result<Vec<f32>, Problem> {
         let labels = self.array(path, is_idx)?;
-        if labels.rows != features.rows {
-            let (other, rows) = (features.path.display(), features.rows);
-            let message = format!("{} labels, but `{other}` has {rows} rows", labels.rows);
-            return Err(file::problem(path, message).hint("both files need the same number of rows"));
-        }
+        same_rows(features, &labels)?;
         if labels.width != self.targets {
             let (found, expected) = (labels.width, self.targets);
             let message = format!("rows of {found} targets: the model was trained on {expected}");

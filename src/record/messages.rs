@@ -178,11 +178,11 @@ fn busy(load: &Load) -> Option<String> {
         ));
     }
     if load.throttles > 0 {
-        words.push("the processor slowed down for its heat".to_owned());
+        words.push("the processor was thermally throttled".to_owned());
     }
     if load.withheld_s > 0.0 {
         let withheld = units::seconds(load.withheld_s);
-        words.push(format!("the control group's limit withheld the processor for {withheld}"));
+        words.push(format!("the cgroup's CPU quota throttled this process for {withheld}"));
     }
     (!words.is_empty())
         .then(|| format!("in the last {}, {}", units::seconds(load.window_s), words.join(", ")))
