@@ -24,7 +24,8 @@ pub(super) fn warnings(
     let during = |so: &dyn Fn(&Run) -> bool| -> Option<String> {
         let found = runs.iter().enumerate().filter(|(_, run)| so(run));
         let numbers: Vec<usize> = found.map(|(place, _)| place + number).collect();
-        (!numbers.is_empty()).then(|| format!("during {word} {}", units::numbers(&numbers)))
+        let several = if numbers.len() == 1 { "" } else { "s" };
+        (!numbers.is_empty()).then(|| format!("during {word}{several} {}", units::numbers(&numbers)))
     };
     let most = |figure: &dyn Fn(&Run) -> f64| runs.iter().map(figure).fold(0.0, f64::max);
     let cores = |run: &Run| run.environment_number("cpu.logical_cores").unwrap_or(1.0);
@@ -81,7 +82,7 @@ fn wide(runs: &[Run], configurations: &[Configuration]) -> Option<String> {
 }
 
 fn too_few(configurations: &[Configuration]) -> Option<String> {
-    let counts = configurations.iter().map(|c| c.places.len()).filter(|&count| count > 1);
+    let counts = configurations.iter().map(Configuration::count).filter(|&count| count > 1);
     let fewest = counts.min().filter(|&count| are_too_few(count))?;
     let covers = units::percent(coverage(fewest));
     Some(format!(

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     event::{Outcome, Status},
     plan::Machine,
-    record::{ConsoleOptions, RecordError, RunDir, SweepTable, TrialEnd, Verbosity, Warned},
+    record::{ConsoleOptions, RecordError, RunDir, SweepTable, TrialEnd, TrialNumber, Verbosity, Warned},
     spec::{Experiment, Problem},
 };
 
@@ -133,7 +133,7 @@ impl<'a, P: Planned> Session<'a, P> {
             verbosity: self.process.verbosity,
             terminal: self.process.terminal,
             color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
-            trial,
+            trial: trial.map(|number| TrialNumber { number, of: self.experiment.trials.len() }),
             warned: self.warned.clone(),
         }
     }
