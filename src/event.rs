@@ -71,6 +71,10 @@ pub struct Header {
     pub epoch_means: bool,
     /// Equal for equal data.
     pub data_digest: String,
+    /// What weak scaling makes of batch and rate.
+    pub weak_scaling: Option<String>,
+    /// The metric whose best value is shown.
+    pub monitor: Option<Monitor>,
     pub train_rows: u64,
     /// Steps the run takes if nothing ends it early.
     pub steps_planned: u64,

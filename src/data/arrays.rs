@@ -76,16 +76,7 @@ impl Arrays<'_> {
             |(key, path): Named<'a>| ArrayFile::open(path, key, self.read_header, self.placement.is_none());
         let pair = Pair { features: open(files[0])?, labels: open(files[1])? };
         (self.check)(&pair, task)?;
-        let Pair { features, labels } = &pair;
-        if features.rows != labels.rows {
-            let message = format!(
-                "{} labels, but `{}` has {} rows",
-                labels.rows,
-                features.path.display(),
-                features.rows
-            );
-            return Err(file::problem(labels.path, message).hint("both files need the same number of rows"));
-        }
+        same_rows(&pair.features, &pair.labels)?;
         Ok(pair)
     }
 
@@ -149,6 +140,16 @@ impl Pair<'_> {
     fn bytes(&self) -> u128 {
         self.features.rows as u128 * self.features.width as u128 * 4
     }
+}
+
+/// There must be a label for each row.
+pub(super) fn same_rows(features: &ArrayFile<'_>, labels: &ArrayFile<'_>) -> Result<(), Problem> {
+    if features.rows == labels.rows {
+        return Ok(());
+    }
+    let message =
+        format!("{} labels, but `{}` has {} rows", labels.rows, features.path.display(), features.rows);
+    Err(file::problem(labels.path, message).hint("both files need the same number of rows"))
 }
 
 /// Checks that validation rows are as wide as training rows.

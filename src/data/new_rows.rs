@@ -9,6 +9,7 @@ use std::{
 use super::{
     RowBlock, Task,
     array_file::ArrayFile,
+    arrays::same_rows,
     csv::{CsvModel, CsvRows},
     file, idx, npy_header,
 };
@@ -58,7 +59,13 @@ impl TrainedData {
             Source::Csv(csv) => {
                 let stored = stored.ok_or("it has no preprocessing of the training rows")?;
                 let stored = serde_json::from_str(stored).map_err(|e| format!("its preprocessing: {e}"))?;
-                Kind::Csv(Box::new(CsvModel::new(csv, task, stored)))
+                let model = CsvModel::new(csv, task, stored);
+                let classes = model.class_names().map(|names| names.len());
+                if classes.is_some() != (task == Task::Classification) || classes.is_some_and(|n| n > outputs)
+                {
+                    return Err("its preprocessing does not fit the model".to_owned());
+                }
+                Kind::Csv(Box::new(model))
             }
             Source::Idx(idx) => Kind::Array { width, scale: Some(idx.scale as f32), is_idx: true },
             Source::Npy(_) | Source::SyntheticRegression(_) => {
@@ -183,11 +190,7 @@ impl TrainedData {
 
     fn labels(&self, path: &Path, is_idx: bool, features: &ArrayFile<'_>) -> Result<Vec<f32>, Problem> {
         let labels = self.array(path, is_idx)?;
-        if labels.rows != features.rows {
-            let (other, rows) = (features.path.display(), features.rows);
-            let message = format!("{} labels, but `{other}` has {rows} rows", labels.rows);
-            return Err(file::problem(path, message).hint("both files need the same number of rows"));
-        }
+        same_rows(features, &labels)?;
         if labels.width != self.targets {
             let (found, expected) = (labels.width, self.targets);
             let message = format!("rows of {found} targets: the model was trained on {expected}");

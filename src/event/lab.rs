@@ -65,12 +65,14 @@ pub struct CopyRow {
     /// Of one copy, until the device has done it.
     pub mean_s: f64,
     pub p50_s: f64,
+    pub min_s: f64,
+    pub max_s: f64,
 }
 
 impl CopyRow {
-    /// 10⁹ bytes per second of the mean copy; `None` where no time was seen to pass.
+    /// 10⁹ bytes per second of the median copy; `None` where no time was seen to pass.
     pub fn gb_per_s(&self) -> Option<f64> {
-        (self.mean_s > 0.0).then(|| self.bytes as f64 / self.mean_s / 1e9)
+        (self.p50_s > 0.0).then(|| self.bytes as f64 / self.p50_s / 1e9)
     }
 }
 

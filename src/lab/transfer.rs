@@ -75,8 +75,14 @@ impl Bench<'_> {
             count,
             mean_s: total.as_secs_f64() / count.max(1) as f64,
             p50_s: median_s(&samples),
+            min_s: seconds(samples.first()),
+            max_s: seconds(samples.last()),
         })
     }
+}
+
+fn seconds(sample: Option<&Duration>) -> f64 {
+    sample.copied().unwrap_or_default().as_secs_f64()
 }
 
 /// Of sorted samples.

@@ -22,7 +22,7 @@ pub(super) fn validation_chunk(facts: DatasetInfo, batch: usize) -> usize {
     validation_rows(batch).min(facts.validation_rows)
 }
 
-/// The same, where there are as many rows.
+/// Rows of a validation chunk, unless there are fewer.
 pub fn validation_rows(batch: usize) -> usize {
     batch.clamp(VALIDATION_ROWS, MOST_VALIDATION_ROWS)
 }

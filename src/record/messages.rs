@@ -97,11 +97,13 @@ pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
     let largest = account.shares.first()?;
     let part = units::percent(account.part(largest));
     let busy = outcome.load.filter(|load| load.is_busy()).map(|_| "; the machine was busy with others");
-    Some(format!(
-        "{}, {part} of the training time{}",
-        cause(largest.cause, account.processor),
-        busy.unwrap_or("")
-    ))
+    let busy = busy.unwrap_or("");
+    Some(match largest.cause {
+        Bottleneck::Unexplained => {
+            format!("nothing that was measured: {part} of the training time has no known cause{busy}")
+        }
+        known => format!("{}, {part} of the training time{busy}", cause(known, account.processor)),
+    })
 }
 
 /// What time goes into, in a word or two.
@@ -176,11 +178,11 @@ fn busy(load: &Load) -> Option<String> {
         ));
     }
     if load.throttles > 0 {
-        words.push("the processor slowed down for its heat".to_owned());
+        words.push("the processor was thermally throttled".to_owned());
     }
     if load.withheld_s > 0.0 {
         let withheld = units::seconds(load.withheld_s);
-        words.push(format!("the control group's limit withheld the processor for {withheld}"));
+        words.push(format!("the cgroup's CPU quota throttled this process for {withheld}"));
     }
     (!words.is_empty())
         .then(|| format!("in the last {}, {}", units::seconds(load.window_s), words.join(", ")))

@@ -46,7 +46,7 @@ pub use metrics::MetricsCsv;
 pub use summary::summary_columns;
 
 pub(crate) use command::command_line;
-pub(crate) use console::{Console, ConsoleOptions, Verbosity, Warned};
+pub(crate) use console::{Console, ConsoleOptions, TrialNumber, Verbosity, Warned};
 pub(crate) use environment::{
     Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions,
     rfc3339,
@@ -60,7 +60,7 @@ pub(crate) use messages::{cause, devices_in_words, of_build};
 pub(crate) use model_file::write_model;
 pub(crate) use plan_messages::{all_reduce, engine, weak_scaling};
 pub(crate) use recorder::{EventSender, Recorder};
-pub(crate) use remarks::remarks;
+pub(crate) use remarks::{large_targets, remarks};
 pub(crate) use run_dir::RunDir;
 pub(crate) use sweep_table::{SweepTable, TrialEnd};
 pub(crate) use system::{Findings, GpuProbe, SystemSampler};

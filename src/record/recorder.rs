@@ -41,7 +41,7 @@ impl Recorder {
             .name("record".to_owned())
             .spawn(move || {
                 let _ = ready.send(()); // it is waited for below
-                Recording { sinks, failed, fault: None, last_step: None }.run(&receiver)
+                RecorderThread { sinks, failed, fault: None, last_step: None }.run(&receiver)
             })
             .map_err(RecordError::Start)?;
         // A thread that is still being set up would stand in the way of the first steps: both need the memory map.
@@ -85,7 +85,7 @@ impl EventSender {
     }
 }
 
-struct Recording {
+struct RecorderThread {
     sinks: Vec<Box<dyn Sink>>,
     failed: Arc<AtomicBool>,
     fault: Option<RecordError>,
@@ -93,7 +93,7 @@ struct Recording {
     last_step: Option<u64>,
 }
 
-impl Recording {
+impl RecorderThread {
     fn run(mut self, receiver: &Receiver<Message>) -> Result<(), RecordError> {
         while let Ok(Message::Events(events)) = receiver.recv() {
             for event in events {

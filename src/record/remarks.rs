@@ -3,7 +3,7 @@
 
 use crate::{
     plan::{DeviceId, Footprint, Trial, global_batch},
-    spec::{Curve, Interval, Placement, Policy, Rule, Scaling},
+    spec::{Curve, Interval, Placement, Policy, Rule, Scaling, Source},
     units::{self, count, counted},
 };
 
@@ -21,6 +21,30 @@ pub fn remarks(trial: &Trial) -> Vec<String> {
         chain(trial),
     ];
     all.into_iter().flatten().chain(milestones(trial)).collect()
+}
+
+/// Targets whose root mean square is above this make gradients that usual learning rates do not fit.
+const LARGE_TARGETS: f64 = 10.0;
+
+/// What to do about large targets of a run that diverged.
+pub fn large_targets(trial: &Trial, targets: &[f32]) -> Option<String> {
+    if trial.spec.model.loss.classifies() || targets.is_empty() {
+        return None;
+    }
+    let mean_of = |value: &dyn Fn(f64) -> f64| {
+        targets.iter().map(|target| value(f64::from(*target))).sum::<f64>() / targets.len() as f64
+    };
+    let mean = mean_of(&|target| target);
+    let deviation = mean_of(&|target| (target - mean).powi(2)).sqrt();
+    let way = match &trial.spec.data.source {
+        Source::Csv(csv) if !csv.standardize_target => "set `data.csv.standardize_target=true`",
+        Source::Npy(_) => "write them scaled, `(y - y.mean()) / y.std()`",
+        _ => return None,
+    };
+    (mean.hypot(deviation) > LARGE_TARGETS).then(|| {
+        let [mean, deviation] = [mean, deviation].map(units::number);
+        format!("the targets are large (mean {mean}, standard deviation {deviation}): {way}")
+    })
 }
 
 /// A batch larger than the training rows.

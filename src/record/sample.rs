@@ -22,6 +22,8 @@ pub(super) fn header() -> Header {
         metrics: vec![Metric::Loss, Metric::Lr, Metric::Accuracy, Metric::GradNorm],
         classifies: true,
         epoch_means: false,
+        weak_scaling: None,
+        monitor: Some(Monitor::ValidationLoss),
         data_digest: "0123456789abcdef".to_owned(),
         train_rows: 80,
         steps_planned: 6,

@@ -57,7 +57,7 @@ impl SweepTable {
             TrialEnd::SameAs { trial, folder, note } => {
                 let note = note.as_ref().map(|note| format!(": {}", note.replace('`', "")));
                 let note = note.unwrap_or_default();
-                ("same_as", folder.as_str(), format!("equals trial {trial} in all but the request{note}"))
+                ("same_as", folder.as_str(), format!("the same run as trial {trial}{note}"))
             }
         };
         let figures = match end {

@@ -40,7 +40,7 @@ pub(super) fn best_trial(runs: &[Run], configurations: &[Configuration], tasks: 
     values.retain(|(value, _)| *value == least);
     let run = values[0].1.first(runs);
     let metric = if more_is_better { "validation accuracy" } else { "validation loss" };
-    let repeats = values[0].1.places.len();
+    let repeats = values[0].1.count();
     let value = match repeats {
         1 => format!("{metric} {}", best(run)),
         repeats => format!("median {metric} {} of {repeats} repeats", in_words(run, least)),

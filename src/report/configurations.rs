@@ -16,15 +16,24 @@ const THE_MACHINE: [&str; 4] = ["cpu.model", "cpu.instruction_set", "host.thread
 pub(super) struct Configuration {
     /// The sweep's axes but the repeat, with their values.
     pub(super) axes: Vec<(String, String)>,
-    /// Places of its finished runs; at least one.
+    /// Places of its finished runs or, where there are none, of the others; at least one.
     pub(super) places: Vec<usize>,
+    /// How its other runs ended: `1 diverged`.
+    pub(super) unfinished: String,
+    is_finished: bool,
 }
 
 impl Configuration {
-    /// The values of its axes, or the number of its first run.
-    pub(super) fn name(&self) -> String {
+    /// The values of its axes, or the number of its first run where these are not its own among `all`.
+    pub(super) fn name(&self, all: &[Self]) -> String {
         let values: Vec<&str> = self.axes.iter().map(|(_, value)| value.as_str()).collect();
-        if values.is_empty() { format!("run {}", self.places[0] + 1) } else { values.join(" ") }
+        let is_shared = all.iter().filter(|other| other.axes == self.axes).count() > 1;
+        if values.is_empty() || is_shared { format!("run {}", self.places[0] + 1) } else { values.join(" ") }
+    }
+
+    /// Finished runs.
+    pub(super) fn count(&self) -> usize {
+        if self.is_finished { self.places.len() } else { 0 }
     }
 
     pub(super) fn first<'a>(&self, runs: &'a [Run]) -> &'a Run {
@@ -33,7 +42,8 @@ impl Configuration {
 
     /// A figure over its runs; `None` where one lacks it.
     pub(super) fn estimate(&self, runs: &[Run], column: &str) -> Option<Estimate> {
-        let values: Option<Vec<f64>> = self.places.iter().map(|&place| runs[place].number(column)).collect();
+        let known = |&place: &usize| runs[place].number(column).filter(|_| self.is_finished);
+        let values: Option<Vec<f64>> = self.places.iter().map(known).collect();
         Estimate::from_values(&values?)
     }
 
@@ -57,7 +67,7 @@ impl Configuration {
         let values = self.places.iter().map(|&place| {
             let run = &runs[place];
             let bits = OUTCOME.map(|column| run.figure(column));
-            Some((run.axis("seed"), bits, run.number(column)?))
+            Some((run.axis("seed"), bits, run.number(column).filter(|_| self.is_finished)?))
         });
         let values: Option<Vec<_>> = values.collect();
         let values: Vec<f64> = distinct(values?).into_iter().map(|(_, _, value)| value).collect();
@@ -65,21 +75,33 @@ impl Configuration {
     }
 }
 
+const FINISHED: &str = "finished";
+
 /// What a run learned, in `summary.csv`.
 const OUTCOME: [&str; 4] =
     ["steps", "final_train_loss", "final_validation_loss", "final_validation_accuracy"];
 
-/// The configurations of finished runs, in the order of their first run. A copy of a run's folder is no repeat.
+/// The configurations of the runs that ended, in the order of their first run. A copy of a run's folder is no repeat.
 pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
-    let finished = runs.iter().enumerate().filter(|(_, run)| run.status == "finished");
+    let has_ended = |run: &Run| {
+        run.status == FINISHED
+            || (run.spec.is_some() && ["diverged", "failed", "interrupted"].contains(&&*run.status))
+    };
+    let ended = runs.iter().enumerate().filter(|(_, run)| has_ended(run));
     let is_copy = |place: usize, run: &Run| {
         run.folder.is_some() && runs[..place].iter().any(|other| other.figures == run.figures)
     };
-    let finished = finished.filter(|(place, run)| !is_copy(*place, run));
-    let groups = grouped(finished.map(|(place, run)| (identity(run), place)));
+    let ended = ended.filter(|(place, run)| !is_copy(*place, run));
+    let groups = grouped(ended.map(|(place, run)| (identity(run), place)));
     let configuration = |(_, places): (_, Vec<usize>)| {
-        let axes = runs[places[0]].axes.iter().filter(|(key, _)| key != REPEAT);
-        Configuration { axes: axes.cloned().collect(), places }
+        let axes = runs[places[0]].axes.iter().filter(|(key, _)| key != REPEAT).cloned().collect();
+        let (finished, others): (Vec<usize>, Vec<usize>) =
+            places.into_iter().partition(|&place| runs[place].status == FINISHED);
+        let statuses = grouped(others.iter().map(|&place| (runs[place].status.as_str(), ())));
+        let statuses = statuses.iter().map(|(status, runs)| format!("{} {status}", runs.len()));
+        let unfinished = statuses.collect::<Vec<_>>().join(", ");
+        let is_finished = !finished.is_empty();
+        Configuration { axes, places: if is_finished { finished } else { others }, unfinished, is_finished }
     };
     groups.into_iter().map(configuration).collect()
 }
@@ -139,5 +161,5 @@ fn identity(run: &Run) -> Identity<'_> {
 
 /// Whether one of them was run more than once.
 pub(super) fn has_repeats(configurations: &[Configuration]) -> bool {
-    configurations.iter().any(|configuration| configuration.places.len() > 1)
+    configurations.iter().any(|configuration| configuration.count() > 1)
 }

@@ -20,7 +20,7 @@ pub(super) struct Tail {
 /// Reads a `metrics.csv` of any size and calls `point` with every training loss and its step, in order.
 pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail, ReportError> {
     let whole = |name: &str, text: &str| {
-        text.parse::<u64>().map_err(|_| format!("`{text}` in column `{name}` is no whole number"))
+        text.parse::<u64>().map_err(|_| format!("`{text}` in column `{name}` is not an integer"))
     };
     let mut tail = Tail::default();
     let columns = ["step", "epoch", "split", "loss"];
@@ -30,7 +30,7 @@ pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail,
         match split {
             "train" if loss.is_empty() => {}
             "train" => {
-                let loss = loss.parse().map_err(|_| format!("`{loss}` in column `loss` is no number"))?;
+                let loss = loss.parse().map_err(|_| format!("`{loss}` in column `loss` is not a number"))?;
                 tail.last_loss = Some(loss);
                 point(step, loss);
             }

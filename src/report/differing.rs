@@ -28,7 +28,7 @@ const NOT_THE_MACHINE: [&str; 11] = [
     AVAILABLE,
 ];
 
-/// Keys of the spec that differ. One that belongs to another kind of experiment is no difference of a run.
+/// Spec keys that differ. A run whose kind does not have a key does not differ in it.
 pub(super) fn spec(runs: &[Run]) -> Vec<Difference> {
     let tables: Vec<(usize, &Leaves)> =
         runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, run.spec.as_ref()?))).collect();

@@ -15,7 +15,7 @@ pub(super) fn done(kinds: &[&str]) -> [&'static str; 3] {
         ["matmul"] => ["products", "time", "products/s"],
         ["transfer"] => ["copies", "time", "copies/s"],
         ["tensors"] => ["steps", "time", "steps/s"],
-        _ => ["done", "time", "done/s"],
+        _ => ["work", "time", "work/s"],
     }
 }
 

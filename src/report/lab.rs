@@ -107,7 +107,7 @@ impl Findings {
             let runs = units::numbers(&self.tours);
             let word = if self.tours.len() == 1 { "run" } else { "runs" };
             text += &format!(
-                "\ntensors\n  {word} {runs}: a tour measures nothing, so that its times are not held against others; what its steps did is in tensors.csv\n"
+                "\ntensors\n  {word} {runs}: tensor experiments measure nothing, so their times are not compared; their steps are in tensors.csv\n"
             );
         }
         text
@@ -138,7 +138,7 @@ fn read<const N: usize>(
     let found = (2..).zip(&file.rows).map(|(line, row)| {
         let cells = places.map(|place| row.get(place).unwrap_or_default());
         let number = |cell: &str| {
-            cell.parse().map_err(|_| ReportError::malformed(path, line, format!("`{cell}` is no number")))
+            cell.parse().map_err(|_| ReportError::malformed(path, line, format!("`{cell}` is not a number")))
         };
         let figure = Some(cells[N - 1]).filter(|cell| !cell.is_empty()).map(number).transpose()?;
         Ok((key(cells, &number)?, figure))

@@ -24,7 +24,8 @@ pub(super) fn warnings(
     let during = |so: &dyn Fn(&Run) -> bool| -> Option<String> {
         let found = runs.iter().enumerate().filter(|(_, run)| so(run));
         let numbers: Vec<usize> = found.map(|(place, _)| place + number).collect();
-        (!numbers.is_empty()).then(|| format!("during {word} {}", units::numbers(&numbers)))
+        let several = if numbers.len() == 1 { "" } else { "s" };
+        (!numbers.is_empty()).then(|| format!("during {word}{several} {}", units::numbers(&numbers)))
     };
     let most = |figure: &dyn Fn(&Run) -> f64| runs.iter().map(figure).fold(0.0, f64::max);
     let cores = |run: &Run| run.environment_number("cpu.logical_cores").unwrap_or(1.0);
@@ -35,18 +36,18 @@ pub(super) fn warnings(
     );
     lines.extend(
         during(&|run| load(run, "throttles") > 0.0)
-            .map(|during| format!("the processor slowed down for its heat {during}")),
+            .map(|during| format!("the processor was thermally throttled {during}")),
     );
     let gpus =
         |run: &Run| run.environment.as_ref()?.get("during.throttled").filter(|text| *text != "[]").cloned();
     lines.extend(during(&|run| gpus(run).is_some()).map(|during| {
         let which = runs.iter().find_map(gpus).unwrap_or_default();
-        format!("a limit of power or heat held a GPU's clocks back {during}: {which}")
+        format!("a power or thermal limit throttled a GPU {during}: {which}")
     }));
     let withheld = |run: &Run| load(run, "withheld_s");
     lines.extend(during(&|run| withheld(run) > 0.0).map(|during| {
         let most = units::seconds(most(&withheld));
-        format!("the control group's limit withheld the processor for up to {most} {during}")
+        format!("the cgroup's CPU quota throttled this process for up to {most} {during}")
     }));
     if !has_repeats(configurations) && runs.iter().filter(|run| speeds::is_timed(run)).count() > 1 {
         let cold = runs.iter().enumerate().filter(|(_, run)| speeds::is_cold(run));
@@ -81,7 +82,7 @@ fn wide(runs: &[Run], configurations: &[Configuration]) -> Option<String> {
 }
 
 fn too_few(configurations: &[Configuration]) -> Option<String> {
-    let counts = configurations.iter().map(|c| c.places.len()).filter(|&count| count > 1);
+    let counts = configurations.iter().map(Configuration::count).filter(|&count| count > 1);
     let fewest = counts.min().filter(|&count| are_too_few(count))?;
     let covers = units::percent(coverage(fewest));
     Some(format!(

@@ -63,7 +63,7 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
         })
         .collect();
     let rows: Vec<(&Configuration, Cost)> = swept.iter().zip(costs).collect();
-    let title = interval_title(swept.iter().map(|c| c.places.len()));
+    let title = interval_title(swept.iter().map(Configuration::count));
     let kind = swept.first()?.first(runs).kind();
     let [_, time, _] = grid::done(&[kind]);
     let each = if kind == "matmul" { "product" } else { "step" };
@@ -89,7 +89,11 @@ fn others(configuration: &Configuration) -> Vec<&(String, String)> {
 }
 
 fn cost(runs: &[Run], of: &Configuration, against: &Configuration) -> Cost {
-    let time = |run: &Run| run.number("train_s").zip(run.number("steps")).filter(|_| !run.is_virtual());
+    let time = |run: &Run| {
+        run.number("train_s")
+            .zip(run.number("steps"))
+            .filter(|_| !run.is_virtual() && run.status == "finished")
+    };
     let pairs = match of.within_turns(against, runs, time) {
         // A single run of each was no repeat.
         none if none.is_empty() => time(of.first(runs)).zip(time(against.first(runs))).into_iter().collect(),

@@ -37,21 +37,28 @@ impl Repeats {
     /// A row per configuration of a job: axes, number of runs, median times and rates with their intervals, the ratio of
     /// the rates to that of the first of the same data and model, the last losses.
     pub(super) fn new(runs: &[Run], configurations: &[Configuration]) -> Self {
-        Self::by(axes(configurations), runs, configurations)
+        let mut columns = axes(configurations);
+        let names = configurations.iter().map(|c| &c.axes);
+        if distinct(names).len() < configurations.len() {
+            columns.insert(0, of_run(configurations));
+        }
+        Self::by(columns, runs, configurations)
     }
 
     /// A row per run of its own: what their specs differ in, and their numbers.
     pub(super) fn of_single(runs: &[Run], configurations: &[Configuration]) -> Self {
-        let number =
-            |c: &Configuration| units::numbers(&c.places.iter().map(|place| place + 1).collect::<Vec<_>>());
-        let mut columns = vec![Column::of_numbers("of run", configurations.iter().map(number))];
+        let mut columns = vec![of_run(configurations)];
         columns.extend(keys(runs, configurations));
         Self::by(columns, runs, configurations)
     }
 
     fn by(mut keys: Vec<Column>, runs: &[Run], configurations: &[Configuration]) -> Self {
-        let count = |c: &Configuration| c.places.len();
+        let count = Configuration::count;
         keys.push(Column::of_numbers("runs", configurations.iter().map(|c| count(c).to_string())));
+        if configurations.iter().any(|c| !c.unfinished.is_empty()) {
+            let cells = configurations.iter().map(|c| c.unfinished.clone());
+            keys.push(Column::of_numbers("others", cells));
+        }
         let [mut times, mut losses] = [(); 2].map(|()| Columns::new(configurations));
         times.extend(keys.iter().cloned());
         losses.extend(keys.iter().cloned());
@@ -90,6 +97,13 @@ impl Repeats {
     }
 }
 
+/// The numbers of each configuration's runs.
+fn of_run(configurations: &[Configuration]) -> Column {
+    let number =
+        |c: &Configuration| units::numbers(&c.places.iter().map(|place| place + 1).collect::<Vec<_>>());
+    Column::of_numbers("of run", configurations.iter().map(number))
+}
+
 /// Median speeds over that of the first configuration of the same work. Where both ran in turns, ratios are taken within
 /// each, as the speed-up of devices and the cost of a policy are.
 fn ratio_column(runs: &[Run], configurations: &[Configuration], kinds: &[&str]) -> Column {
@@ -106,7 +120,7 @@ fn ratio_column(runs: &[Run], configurations: &[Configuration], kinds: &[&str]) 
         let within = Estimate::from_values(&within.iter().map(|(own, base)| own / base).collect::<Vec<_>>());
         ratio.times = within.map_or(ratio.times, |within| within.median);
     }
-    speeds::column(&ratios, kinds, |place| configurations[place].name())
+    speeds::column(&ratios, kinds, |place| configurations[place].name(configurations))
 }
 
 fn speed<'a>(runs: &'a [Run], c: &Configuration) -> Option<Speed<'a>> {

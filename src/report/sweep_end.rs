@@ -5,7 +5,7 @@ use std::{fmt::Write, path::Path};
 use super::{
     ReportError, best::best_trial, columns, comparability::is_debug, comparison::Comparison,
     configurations::has_repeats, grid, grouping::grouped, lab::Findings, noise, policies, repeats::Repeats,
-    run::Run, sweep, verdict,
+    run::Run, sweep, text::status_in_words, verdict,
 };
 use crate::{
     record::{VIRTUAL, of_build},
@@ -53,7 +53,7 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     }
     text.push_str(&verdict::verdict(runs, width)?.unwrap_or_default());
     for (trial, run) in comparison.runs.iter().enumerate().filter(|(_, run)| !run.reason.is_empty()) {
-        let _ = writeln!(text, "  trial {trial} {}: {}", run.status, run.reason); // a String takes every write
+        let _ = writeln!(text, "  trial {trial} {}: {}", status_in_words(run), run.reason); // a String takes every write
     }
     let _ = writeln!(text, "  folder {}", folder.display());
     Ok(text)
@@ -62,7 +62,7 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
 /// `linreg: 4 trials, 3 finished, 1 diverged`.
 fn headline(folder: &Path, runs: &[Run]) -> String {
     let name = folder.parent().and_then(Path::file_name).unwrap_or_default();
-    let counts = grouped(runs.iter().map(|run| (&run.status, ()))).into_iter();
+    let counts = grouped(runs.iter().map(|run| (status_in_words(run), ()))).into_iter();
     let counts: String =
         counts.map(|(status, runs)| format!(", {} {status}", units::count(runs.len() as u64))).collect();
     format!("{}: {}{counts}", name.display(), units::counted(runs.len() as u64, "trial"))

@@ -10,6 +10,7 @@ use super::{
     differences::Difference,
     grid, noise, policies,
     repeats::Repeats,
+    run::{Run, SAME_AS},
 };
 use crate::units;
 
@@ -53,7 +54,7 @@ impl Comparison {
         for (place, run) in self.runs.iter().enumerate() {
             let mut words = vec![run.path.clone()];
             if !run.reason.is_empty() {
-                words.push(format!("{}: {}", run.status, run.reason));
+                words.push(format!("{}: {}", status_in_words(run), run.reason));
             }
             if run.torn {
                 words.push("the last line of its metrics.csv is torn and was left out".to_owned());
@@ -93,10 +94,11 @@ fn curve_words(curve: Option<&CurveDifference>) -> String {
             let more = if largest_step == parting.step {
                 String::new()
             } else {
-                format!("; at most {} apart, at step {}", relative(largest), units::count(largest_step))
+                let verb = if largest.is_finite() { "at most" } else { "then" };
+                format!("; {verb} {}, at step {}", relative(largest), units::count(largest_step))
             };
             format!(
-                "parts at step {}: {} and {}, {} apart{more}; {} in common",
+                "parts at step {}: {} and {}, {}{more}; {} in common",
                 units::count(parting.step),
                 parting.first,
                 parting.other,
@@ -107,12 +109,17 @@ fn curve_words(curve: Option<&CurveDifference>) -> String {
     }
 }
 
+/// `same_as` is a word for files.
+pub(super) fn status_in_words(run: &Run) -> &str {
+    if run.status == SAME_AS { "not run" } else { &run.status }
+}
+
 /// A relative difference in per cent, or with an exponent if it is small.
 fn relative(value: f64) -> String {
     match value {
-        v if v.is_infinite() => "infinitely far".to_owned(),
-        v if v >= 0.001 => units::percent(v),
-        v => format!("{v:.1e} of their size"),
+        v if v.is_infinite() => "one of them not a finite number".to_owned(),
+        v if v >= 0.001 => format!("{} apart", units::percent(v)),
+        v => format!("{v:.1e} of their size apart"),
     }
 }
 

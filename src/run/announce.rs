@@ -42,6 +42,8 @@ pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(
         metrics: trial.spec.logging.metrics.clone(),
         classifies: trial.spec.model.loss.classifies(),
         epoch_means: trial.spec.logging.policy == Policy::PerEpoch,
+        weak_scaling: record::weak_scaling(trial),
+        monitor: Some(trial.spec.trainer.monitor),
         data_digest: dataset.digest.clone(),
         train_rows: trial.facts.train_rows as u64,
         steps_planned: trial.steps,

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     event::{Outcome, Status},
     plan::Machine,
-    record::{ConsoleOptions, RecordError, RunDir, SweepTable, TrialEnd, Verbosity, Warned},
+    record::{ConsoleOptions, RecordError, RunDir, SweepTable, TrialEnd, TrialNumber, Verbosity, Warned},
     spec::{Experiment, Problem},
 };
 
@@ -82,12 +82,12 @@ impl<'a, P: Planned> Session<'a, P> {
         let folder = RunDir::create(runs_dir, facts.name, *started, &facts.hash8);
         let result = folder
             .map_err(ExecuteError::from)
-            .and_then(|folder| self.record((&**planned, ready, facts), &folder, self.console(None)));
+            .and_then(|folder| self.run_recorded((&**planned, ready, facts), &folder, self.console(None)));
         self.ended(result.as_ref(), None)
     }
 
     /// Runs a trial in `folder`.
-    fn record<'p>(
+    fn run_recorded<'p>(
         &self,
         (planned, ready, facts): (&'p P, P::Ready<'p>, RunFacts<'p>),
         folder: &RunDir,
@@ -133,7 +133,7 @@ impl<'a, P: Planned> Session<'a, P> {
             verbosity: self.process.verbosity,
             terminal: self.process.terminal,
             color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
-            trial,
+            trial: trial.map(|number| TrialNumber { number, of: self.experiment.trials.len() }),
             warned: self.warned.clone(),
         }
     }
@@ -214,7 +214,7 @@ impl<'a, P: Planned> Session<'a, P> {
                 let folder = sweep.trial(index, axes)?;
                 name = folder.name();
                 let facts = planned.facts(&ready);
-                self.record((planned, ready, facts), &folder, console)
+                self.run_recorded((planned, ready, facts), &folder, console)
             }
             Err(e) => Err(e),
         };

@@ -146,6 +146,11 @@ impl Planned for Trial {
         let mut emit = |events| sender.send_all(events);
         let trained = ready.train(stop, &mut emit)?;
         let Trained { mut outcome, values, best } = trained;
+        if outcome.status == Status::Diverged
+            && let Some(hint) = record::large_targets(self, &dataset.train.targets)
+        {
+            outcome.reason = outcome.reason.map(|reason| format!("{reason}; {hint}"));
+        }
         if let Err(e) = save_all(self, &dataset, &values, &best, folder, &outcome) {
             (outcome.status, outcome.reason) = (Status::Failed, Some(e.to_string()));
         } else if let Some(values) = &values {

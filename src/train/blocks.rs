@@ -149,7 +149,7 @@ impl TrainLoop<'_> {
                 self.flush()?;
             }
             self.check()?;
-            self.report_progress()?;
+            self.send_events()?;
         }
         Ok(())
     }
@@ -225,6 +225,7 @@ impl TrainLoop<'_> {
         self.ended = Some((Status::Diverged, Some(reason)));
     }
 
+    /// Ends the run where a loss was not finite, a signal came or `max_time` is over.
     pub(super) fn check(&mut self) -> Result<(), Halt> {
         if let Some(step) = self.non_finite {
             // Later steps of this block do not count.

@@ -77,7 +77,7 @@ impl TrainLoop<'_> {
         self.flush_until(self.at.step)
     }
 
-    /// Reads the log from the device and hands its rows over.
+    /// Reads the log from the device into the outbox; `send_events` sends it.
     pub(super) fn flush(&mut self) -> Result<(), Halt> {
         self.flush_until(u64::MAX)
     }
@@ -114,7 +114,7 @@ impl TrainLoop<'_> {
     }
 
     /// Hands over events if it is time; called after every block.
-    pub(super) fn report_progress(&mut self) -> Result<(), Halt> {
+    pub(super) fn send_events(&mut self) -> Result<(), Halt> {
         let now = Instant::now();
         if now - self.outbox.last_report < REPORT_INTERVAL {
             return Ok(());

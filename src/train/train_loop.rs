@@ -210,11 +210,12 @@ impl<'a> TrainLoop<'a> {
             if let Some((rows, source)) = validation.as_ref().filter(|_| in_order && (due || last)) {
                 self.validate(*rows, source)?;
             }
-            self.report_progress()?;
+            self.send_events()?;
         }
         self.flush()?;
+        // Makes the next report due, so that everything left is sent.
         self.outbox.last_report = self.clock.origin();
-        self.report_progress()
+        self.send_events()
     }
 
     /// Binds a part's rows to the device, or starts reading them.

@@ -168,7 +168,10 @@ fn copies_are_measured_by_direction_and_size() {
     let warning = "warning: `pinned` needs a GPU's driver, and virtual GPUs have none: it is left out";
     assert_eq!(ran.ended.stderr.lines().nth(1), Some(warning));
     let table = folder.table("transfer.csv");
-    assert_eq!(table.columns, ["from", "to", "memory", "bytes", "count", "mean_s", "p50_s", "gb_per_s"]);
+    assert_eq!(
+        table.columns,
+        ["from", "to", "memory", "bytes", "count", "mean_s", "p50_s", "gb_per_s", "min_s", "max_s"]
+    );
     let routes: Vec<String> = (0..table.rows.len())
         .map(|row| ["from", "to", "memory", "bytes"].map(|column| table.cell(row, column)).join(" "))
         .collect();
@@ -186,8 +189,10 @@ fn copies_are_measured_by_direction_and_size() {
     assert_eq!(routes, expected);
     for row in 0..table.rows.len() {
         let number = |column: &str| table.cell(row, column).parse::<f64>().unwrap();
-        near(number("gb_per_s"), number("bytes") / number("mean_s") / 1e9);
-        assert_eq!((number("count"), number("p50_s") > 0.0), (5.0, true));
+        near(number("gb_per_s"), number("bytes") / number("p50_s") / 1e9);
+        assert!(0.0 < number("min_s") && number("min_s") <= number("p50_s"));
+        assert!(number("p50_s") <= number("max_s") && number("mean_s") <= number("max_s"));
+        assert_eq!(number("count"), 5.0);
     }
     // One copy more than is counted: the first touches fresh memory.
     let moved = folder.table("transfers.csv");

@@ -81,7 +81,8 @@ fn a_sweep_names_the_trials_that_it_warns_of() {
     let ends = [3, 4, 5].map(|trial| {
         format!(
             "error: trial {trial}: the loss is not a finite number at step 2; lower the learning rate (it is \
-             1e20), or clip the gradients by `trainer.gradient_clip_val`\n"
+             1e20), or clip the gradients by `trainer.gradient_clip_val`; the targets are large (mean 100.2, standard \
+             deviation 57.72): set `data.csv.standardize_target=true`\n"
         )
     });
     assert_eq!((ran.code, ran.stderr), (Some(1), warnings + &ends.concat()));
@@ -326,4 +327,25 @@ fn virtual_gpus_compute_on_the_cpu() {
             place.runner(&["check", "spec.toml", argument, "devices.num_gpus=1", "--virtual-gpus", "1"]);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message.as_str()));
     }
+}
+
+/// The hint of a run that diverged on large targets names the key that scales them.
+#[test]
+fn large_targets_of_a_run_that_diverged() {
+    let spec = "[data.csv]\npath = \"x.csv\"\ntarget = \"y\"\nvalidation_fraction = 0.0\n[model]\nloss = \"mse\"\n\
+                layers = [{ linear = { out_features = 1 } }]\n[optimizer.sgd]\nlr = 100.0\n[trainer]\nmax_epochs = 50\n";
+    let place = Sandbox::new(spec);
+    let rows: String = (0..40).map(|i| format!("{i},{}\n", 1000 + 10 * i)).collect();
+    std::fs::write(place.path().join("x.csv"), format!("x,y\n{rows}")).unwrap();
+    let ran = place.run(&[]);
+    assert_eq!(ran.ended.code, Some(1), "{:?}", ran.ended);
+    let error = ran.ended.stderr.lines().find(|line| line.starts_with("error: ")).unwrap();
+    let (_, hint) = error.split_once("trainer.gradient_clip_val`; ").unwrap();
+    assert_eq!(
+        hint,
+        "the targets are large (mean 1195, standard deviation 115.4): set `data.csv.standardize_target=true`"
+    );
+    let ran = place.run(&["data.csv.standardize_target=true"]);
+    let error = ran.ended.stderr.lines().find(|line| line.starts_with("error: ")).unwrap();
+    assert!(error.ends_with("`trainer.gradient_clip_val`"), "{error}");
 }

@@ -93,7 +93,7 @@ fn few_repeats_on_a_busy_machine_are_told() {
             "  noise: in 1 of 2 configurations the interval of the train time spans more than 5.00 % of the median, 23.8 % \
              at most (at logging.policy=immediate)",
             "  noise: with 3 repeats the interval covers the true median 75.0 % of the time; use 6 or more for 95 %",
-            "  noise: other processes used up to 0.80 cores during trial 0 to 5",
+            "  noise: other processes used up to 0.80 cores during trials 0 to 5",
         ]
     );
 }

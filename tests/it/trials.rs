@@ -63,7 +63,7 @@ fn trials_say_which_devices_they_lack() {
     let sweep = ran.ended_by(0);
     assert!(ran.ended.stderr.starts_with(&warnings), "{}", ran.ended.stderr);
     let table = sweep.table("sweep.csv");
-    let reason = |asked: &str| format!("equals trial 0 in all but the request: {}", note(asked));
+    let reason = |asked: &str| format!("the same run as trial 0: {}", note(asked));
     assert_eq!(table.column("reason"), ["", &reason("1 GPU"), &reason("2 GPUs")]);
     let compared = place.runner(&["compare", sweep.0.to_str().unwrap()]);
     assert_eq!((compared.code, compared.stderr.as_str()), (Some(0), ""));
@@ -74,7 +74,7 @@ fn trials_say_which_devices_they_lack() {
         row("status ").split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
     assert_eq!(cells, ["status", "finished", "same as run 1", "same as run 1"]);
     let last = compared.stdout.split("\nruns\n").nth(1).unwrap().lines().nth(2).unwrap();
-    assert!(last.ends_with(&format!(" trial 2; same_as: {}", reason("2 GPUs"))), "{last}");
+    assert!(last.ends_with(&format!(" trial 2; not run: {}", reason("2 GPUs"))), "{last}");
 }
 
 #[test]

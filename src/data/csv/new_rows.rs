@@ -51,7 +51,8 @@ impl CsvModel {
     }
 }
 
-/// Rows of one file. Rows to predict must be complete; of rows to evaluate, those are left out that training leaves out.
+/// Rows of one file. With `missing = "drop"`, rows to evaluate that have missing cells are left out; in rows to predict such
+/// cells are errors, since each row gets its prediction.
 pub(in crate::data) struct CsvRows {
     path: PathBuf,
     parts: Parts,

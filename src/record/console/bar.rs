@@ -29,13 +29,19 @@ pub(super) struct Bar {
 
 impl Bar {
     /// Draws the progress in at most `width` columns.
-    pub(super) fn show(&mut self, header: &Header, progress: &Progress, width: usize, err: &mut dyn Write) {
+    pub(super) fn show(
+        &mut self,
+        header: &Header,
+        (progress, best): (&Progress, Option<f64>),
+        width: usize,
+        err: &mut dyn Write,
+    ) {
         let due_s = if self.last_s == 0.0 { PATIENCE_S } else { self.last_s + REDRAW_S };
         if progress.elapsed_s < due_s {
             return;
         }
         (self.is_drawn, self.last_s) = (true, progress.elapsed_s);
-        let line = line(header, progress);
+        let line = line(header, progress, best);
         // Leaves two columns for an echoed `^C` and one for the cursor.
         let line: String = line.chars().take(width.saturating_sub(3)).collect();
         let _ = write!(err, "{CLEAR}{line}"); // a closed terminal does not end a run
@@ -51,12 +57,12 @@ impl Bar {
     }
 }
 
-/// `━━━━━━╸───────────────── epoch 3/10, loss 0.01234, 5.126 M rows/s, 12.3 s left`.
-fn line(header: &Header, progress: &Progress) -> String {
+/// `━━━━━━╸───────────────── epoch 3/10, loss 0.01234, best validation 0.01100, 5.126 M rows/s, 12.3 s left`.
+fn line(header: &Header, progress: &Progress, best: Option<f64>) -> String {
     let done = (plain::share(header, progress) * CELLS as f64) as usize; // a share of 1 at most
     let cells = CELLS as usize;
     let (head, rest) = if done < cells { ("╸", cells - done - 1) } else { ("", 0) };
-    format!("{}{head}{} {}", "━".repeat(done), "─".repeat(rest), plain::progress(header, progress))
+    format!("{}{head}{} {}", "━".repeat(done), "─".repeat(rest), plain::progress(header, progress, best))
 }
 
 #[cfg(test)]
@@ -71,7 +77,7 @@ mod tests {
     #[test]
     fn a_short_run_never_draws_and_clears_nothing() {
         let (mut bar, mut page) = (Bar::default(), Vec::new());
-        bar.show(&sample::header(), &at(0.1, 1), 80, &mut page);
+        bar.show(&sample::header(), (&at(0.1, 1), None), 80, &mut page);
         bar.clear(&mut page);
         assert!(page.is_empty());
     }
@@ -80,7 +86,7 @@ mod tests {
     fn drawn_ten_times_a_second_over_itself_and_cleared_once() {
         let (mut bar, mut page) = (Bar::default(), Vec::new());
         for (elapsed_s, step) in [(0.3, 2), (0.35, 3), (1.0, 3)] {
-            bar.show(&sample::header(), &at(elapsed_s, step), 40, &mut page);
+            bar.show(&sample::header(), (&at(elapsed_s, step), None), 40, &mut page);
         }
         bar.clear(&mut page);
         bar.clear(&mut page);
@@ -94,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_full_bar_has_as_many_cells() {
-        let lines = [0, 3, 6, 9].map(|step| line(&sample::header(), &at(1.0, step)));
+        let lines = [0, 3, 6, 9].map(|step| line(&sample::header(), &at(1.0, step), None));
         for line in &lines {
             assert_eq!(line.split(' ').next().unwrap().chars().count(), 24, "{line}");
         }

@@ -3,6 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use super::super::{LabTable, messages, summary::per_second};
+use super::TrialNumber;
 use crate::{
     event::{Best, Header, Outcome, Status},
     spec::Monitor,
@@ -45,9 +46,19 @@ pub(super) fn lab(
 }
 
 /// One line for a trial of a sweep.
-pub(super) fn line(outcome: &Outcome, folder: &Path) -> String {
+pub(super) fn line(outcome: &Outcome, name: &str) -> String {
     let no_model = if outcome.no_model.is_some() { "; no model was written" } else { "" };
-    format!("{}: {}{no_model}", folder_name(folder), messages::ended(outcome))
+    format!("{name}: {}{no_model}", messages::ended(outcome))
+}
+
+/// `007-lr=0.1 (8 of 60)`.
+pub(super) fn trial_name(folder: &Path, trial: TrialNumber) -> String {
+    format!(
+        "{} ({} of {})",
+        folder_name(folder),
+        units::count(trial.number as u64 + 1),
+        units::count(trial.of as u64)
+    )
 }
 
 /// A folder's own name, without those above.
@@ -130,7 +141,7 @@ fn painted(status: Status, color: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{event::NoModel, record::sample};
+    use crate::{event::NoModel, plan::Bottleneck, record::sample};
 
     const FOLDER: &str = "runs/linreg/20270115T080000Z-0123abcd";
 
@@ -147,6 +158,17 @@ mod tests {
           bound by         log, 64.0 % of the training time
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
+    }
+
+    #[test]
+    fn what_nothing_explains_is_not_a_bound() {
+        let mut outcome = sample::outcome();
+        let account = outcome.account.as_mut().unwrap();
+        account.shares.retain(|share| share.cause == Bottleneck::Unexplained);
+        assert_eq!(
+            messages::bound_by(&outcome, 0.5).as_deref(),
+            Some("nothing that was measured: 100.0 % of the training time has no known cause")
+        );
     }
 
     #[test]
@@ -177,7 +199,7 @@ mod tests {
         let short = Outcome { steps: 2, ..outcome };
         assert_eq!(messages::no_model(&short, Path::new(FOLDER)).as_deref(), Some(""));
         assert_eq!(
-            line(&short, Path::new(FOLDER)),
+            line(&short, &folder_name(Path::new(FOLDER))),
             "20270115T080000Z-0123abcd: diverged after 2 steps in 1 epoch, 500 ms: the loss of step 5 is NaN: lower \
              `optimizer.sgd.lr`; no model was written"
         );

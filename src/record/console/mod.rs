@@ -59,8 +59,17 @@ pub(crate) struct ConsoleOptions {
     pub color: bool,
     /// The number of the trial, where it is one of a sweep. Its end is a line on standard error, as the sweep's table comes
     /// later; a run of its own ends with a table on standard output.
-    pub trial: Option<usize>,
+    pub trial: Option<TrialNumber>,
     pub warned: Warned,
+}
+
+/// A trial's place in its sweep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TrialNumber {
+    /// From 0.
+    pub number: usize,
+    /// Trials of the sweep.
+    pub of: usize,
 }
 
 /// The sink that prints.
@@ -74,6 +83,8 @@ pub(crate) struct Console {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     bar: Bar,
+    /// The best value of the monitored metric.
+    best: Option<f64>,
     pace: PrintInterval,
     /// For standard output, once the other sinks have written their files.
     waiting: String,
@@ -101,6 +112,7 @@ impl Console {
             out,
             err,
             bar: Bar::default(),
+            best: None,
             pace: PrintInterval::default(),
             waiting: String::new(),
         }
@@ -119,11 +131,17 @@ impl Console {
         }
         if self.options.terminal {
             let width = terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
-            self.bar.show(header, progress, width, &mut self.err);
+            self.bar.show(header, (progress, self.best), width, &mut self.err);
         } else if self.pace.progress_is_due(header, progress) {
-            let line = plain::progress(header, progress);
+            let line = plain::progress(header, progress, self.best);
             self.print_line(&line);
         }
+    }
+
+    fn see_best(&mut self, row: &ValidationRow) {
+        let Some(monitor) = self.header.as_ref().and_then(|header| header.monitor) else { return };
+        let values = self.best.into_iter().chain(row.value(monitor));
+        self.best = values.min_by(|a, b| monitor.cost(*a).total_cmp(&monitor.cost(*b)));
     }
 
     fn validation(&mut self, row: &ValidationRow) {
@@ -150,7 +168,7 @@ impl Console {
         let (wall_s, color) = (self.begun.elapsed().as_secs_f64(), self.options.color);
         if self.options.trial.is_some() {
             if !quiet {
-                self.print_line(&closing::line(outcome, &self.folder));
+                self.print_line(&closing::line(outcome, &closing::folder_name(&self.folder)));
             }
         } else if quiet {
             self.waiting.push_str(&format!("{}\n", self.folder.display()));
@@ -171,17 +189,24 @@ impl Sink for Console {
                     // A trial is known by its folder, a run of its own by its name.
                     let name = match self.options.trial {
                         None => header.name.clone(),
-                        Some(_) => closing::folder_name(&self.folder),
+                        Some(trial) => closing::trial_name(&self.folder, trial),
                     };
                     self.print_line(&messages::started(&name, header));
+                }
+                // With `-v` it comes as a notice.
+                if let (Some(words), Verbosity::Normal) = (&header.weak_scaling, self.options.verbosity) {
+                    self.print_line(words);
                 }
                 self.header = Some(header.clone());
             }
             Event::Progress(progress) => self.progress(progress),
-            Event::Validation(row) => self.validation(row),
+            Event::Validation(row) => {
+                self.see_best(row);
+                self.validation(row);
+            }
             Event::Notice(Level::Warning, message) => {
                 if self.options.warned.is_new(message) {
-                    let of = self.options.trial.map(|trial| format!("first in trial {trial}: "));
+                    let of = self.options.trial.map(|trial| format!("first in trial {}: ", trial.number));
                     self.print_line(&format!("warning: {}{message}", of.unwrap_or_default()));
                 }
             }

@@ -3,6 +3,7 @@
 use super::super::summary::per_second;
 use crate::{
     event::{Header, Progress, ValidationRow},
+    spec::Monitor,
     units,
 };
 
@@ -15,8 +16,8 @@ const SHORTEST_S: f64 = 0.25;
 /// Approximate number of validation lines of a long run.
 const LINES: u64 = 20;
 
-/// `epoch 3/10, loss 0.01234, 5.126 M rows/s, 12.3 s left`.
-pub(super) fn progress(header: &Header, progress: &Progress) -> String {
+/// `epoch 3/10, loss 0.01234, best validation 0.01100, 5.126 M rows/s, 12.3 s left`.
+pub(super) fn progress(header: &Header, progress: &Progress, best: Option<f64>) -> String {
     let epoch = units::count(progress.epoch);
     // Unknown if the run is limited by time.
     let mut words = vec![match header.max_time_s {
@@ -25,6 +26,14 @@ pub(super) fn progress(header: &Header, progress: &Progress) -> String {
     }];
     if let Some(loss) = progress.loss {
         words.push(format!("loss {}", units::number(loss.into())));
+    }
+    if let Some(best) = best {
+        let best = if header.monitor == Some(Monitor::ValidationAccuracy) {
+            units::percent(best)
+        } else {
+            units::number(best)
+        };
+        words.push(format!("best validation {best}"));
     }
     if let Some(rate) = per_second(progress.samples, progress.train_s) {
         words.push(format!("{} rows/s", units::rate(rate)));
@@ -89,9 +98,12 @@ mod tests {
     fn progress_in_words() {
         let some =
             Progress { step: 2, epoch: 1, samples: 64, train_s: 0.5, elapsed_s: 1.0, loss: Some(0.25) };
-        assert_eq!(progress(&sample::header(), &some), "epoch 1/2, loss 0.2500, 128.0 rows/s, 2.00 s left");
+        assert_eq!(
+            progress(&sample::header(), &some, Some(0.05)),
+            "epoch 1/2, loss 0.2500, best validation 0.05000, 128.0 rows/s, 2.00 s left"
+        );
         let none = Progress { step: 0, epoch: 1, samples: 0, train_s: 0.0, elapsed_s: 0.0, loss: None };
-        assert_eq!(progress(&sample::header(), &none), "epoch 1/2");
+        assert_eq!(progress(&sample::header(), &none, None), "epoch 1/2");
     }
 
     #[test]
@@ -132,7 +144,7 @@ mod tests {
             ..sample::header()
         };
         let at = |elapsed_s| Progress { step: 9, epoch: 3, samples: 64, train_s: 0.5, elapsed_s, loss: None };
-        assert_eq!(progress(&header, &at(4.0)), "epoch 3, 128.0 rows/s, 6.00 s left");
+        assert_eq!(progress(&header, &at(4.0), None), "epoch 3, 128.0 rows/s, 6.00 s left");
         let mut pace = PrintInterval::default();
         let reported = (1..=100).filter(|tenth| pace.progress_is_due(&header, &at(f64::from(*tenth) / 10.0)));
         assert_eq!(reported.count(), 20);

@@ -28,6 +28,7 @@ impl Write for Broken {
 }
 
 fn options(verbosity: Verbosity, trial: Option<usize>) -> ConsoleOptions {
+    let trial = trial.map(|number| TrialNumber { number, of: 60 });
     ConsoleOptions { verbosity, terminal: false, color: false, trial, warned: Warned::default() }
 }
 
@@ -63,7 +64,7 @@ fn without_a_terminal_there_are_lines() {
 fn a_trial_has_two_lines_and_repeats_no_warning() {
     let options = options(Verbosity::Normal, Some(3));
     insta::assert_snapshot!(printed(options.clone(), &sample::events()), @r"
-    20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
+    20270115T080000Z-0123abcd (4 of 60): 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
     warning: first in trial 3: `gpu:0` is not there: training on the CPU
     20270115T080000Z-0123abcd: finished after 6 steps in 2 epochs, 500 ms
     --
@@ -79,7 +80,7 @@ fn a_trial_has_two_lines_and_repeats_no_warning() {
 fn verbose_tells_every_notice() {
     let options = options(Verbosity::Verbose, Some(3));
     insta::assert_snapshot!(printed(options, &sample::events()), @r"
-    20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
+    20270115T080000Z-0123abcd (4 of 60): 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
     warning: first in trial 3: `gpu:0` is not there: training on the CPU
     epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
     two
@@ -92,6 +93,15 @@ fn verbose_tells_every_notice() {
     20270115T080000Z-0123abcd: finished after 6 steps in 2 epochs, 500 ms
     --
     ");
+}
+
+#[test]
+fn weak_scaling_is_told() {
+    let words = "weak scaling: a step takes 64 rows, 32 for each of 2 devices; `lr` is 0.06: 0.03 times 2";
+    let header = Header { weak_scaling: Some(words.to_owned()), ..sample::header() };
+    let events = [Event::Started(Box::new(header))];
+    let text = printed(options(Verbosity::Normal, None), &events);
+    assert_eq!(text.lines().nth(1), Some(words));
 }
 
 #[test]

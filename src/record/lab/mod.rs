@@ -32,7 +32,7 @@ const MATMUL: [Column<ProductRow>; 11] = [
     ("norm_sum", |cells, row| cells.option(row.norm_sum, Lines::f64)),
 ];
 
-const TRANSFER: [Column<CopyRow>; 8] = [
+const TRANSFER: [Column<CopyRow>; 10] = [
     ("from", |cells, row| cells.text(&row.from)),
     ("to", |cells, row| cells.text(&row.to)),
     ("memory", |cells, row| cells.text(row.memory.unwrap_or_default())),
@@ -41,6 +41,8 @@ const TRANSFER: [Column<CopyRow>; 8] = [
     ("mean_s", |cells, row| cells.seconds(row.mean_s)),
     ("p50_s", |cells, row| cells.seconds(row.p50_s)),
     ("gb_per_s", |cells, row| cells.option(row.gb_per_s(), Lines::f64)),
+    ("min_s", |cells, row| cells.seconds(row.min_s)),
+    ("max_s", |cells, row| cells.seconds(row.max_s)),
 ];
 
 const TENSORS: [Column<StepRow>; 10] = [

@@ -36,9 +36,9 @@ const COPIES: [Column<CopyRow>; 8] = [
     ("memory", |row| row.memory.unwrap_or_default().to_owned()),
     ("size", |row| units::bytes(row.bytes)),
     ("count", |row| units::count(row.count)),
-    ("mean", |row| units::seconds(row.mean_s)),
     ("median", |row| units::seconds(row.p50_s)),
-    ("B/s", |row| row.gb_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default()),
+    ("min to max", |row| format!("{} to {}", units::seconds(row.min_s), units::seconds(row.max_s))),
+    ("B/s, median", |row| row.gb_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default()),
 ];
 
 /// Rows that share a header.

@@ -58,7 +58,7 @@ fn malformed_files_are_told_with_their_line() {
     );
     assert_eq!(
         broken("metrics.csv", "step,epoch,split,rows,loss,elapsed_s\n1,1,train,32,four,0.1\n"),
-        "`RUNS/linreg/a/metrics.csv` is malformed at line 2: `four` in column `loss` is no number"
+        "`RUNS/linreg/a/metrics.csv` is malformed at line 2: `four` in column `loss` is not a number"
     );
     assert_eq!(
         broken("metrics.csv", "step,epoch\n1,1\n"),

@@ -90,7 +90,7 @@ fn kinds_are_told_apart() {
     insta::assert_snapshot!(runs.table(&["matmul/a", "matmul/c", "transfer", "tensors"], 160), @r#"
     5 runs of 3 kinds (matmul, transfer, tensors), comparable within each kind: same processor, instruction set, threads and version
 
-     run      kind  matmul.sizes      name  status    devices  done     time   done/s  done/s vs run 3  logging
+     run      kind  matmul.sizes      name  status    devices  work     time   work/s  work/s vs run 3  logging
        1    matmul      [16, 64]    matmul  finished  cpu        40  2.00 ms  20.00 k                     0.0 %
        2    matmul          [16]    matmul  finished  cpu        20  1.00 ms  20.00 k                     0.0 %
        3  transfer             -  transfer  finished  gpu:0      20  2.00 ms  10.00 k            1.00x
@@ -99,7 +99,7 @@ fn kinds_are_told_apart() {
 
     repeats taken together
 
-     of run      kind  matmul.sizes      name  transfer.sizes  devices  runs     time  50.0 % interval   done/s   50.0 % interval
+     of run      kind  matmul.sizes      name  transfer.sizes  devices  runs     time  50.0 % interval   work/s   50.0 % interval
           1    matmul      [16, 64]    matmul               -  cpu         1  2.00 ms                   20.00 k
           2    matmul          [16]    matmul               -  cpu         1  1.00 ms                   20.00 k
        3, 4  transfer             -  transfer        ["4KiB"]  gpu:0       2  1.50 ms  1.00 to 2.00 ms  15.00 k  10.00 to 20.00 k
@@ -118,7 +118,7 @@ fn kinds_are_told_apart() {
      gpu:0  gpu:0                      4 MiB  900.5  900.5
 
     tensors
-      run 5: a tour measures nothing, so that its times are not held against others; what its steps did is in tensors.csv
+      run 5: tensor experiments measure nothing, so their times are not compared; their steps are in tensors.csv
 
     noise
       noise:  in 1 of 4 configurations the interval of the train time spans more than 5.00 % of the median, 66.7 % at most
@@ -144,8 +144,7 @@ fn a_table_of_the_lab_that_cannot_be_read_is_told() {
     products(&runs);
     runs.write("matmul/b/matmul.csv", &format!("{MATMUL}cpu,sequential,16,16,16,20,1e-3,5e-5,fast,0.0,\n"));
     let text = runs.table(&["matmul"], 160);
-    let line =
-        "  2  RUNS/matmul/b; damaged: `RUNS/matmul/b/matmul.csv` is malformed at line 2: `fast` is no number";
+    let line = "  2  RUNS/matmul/b; damaged: `RUNS/matmul/b/matmul.csv` is malformed at line 2: `fast` is not a number";
     assert!(text.lines().any(|l| l == line), "{text}");
     runs.write("matmul/b/matmul.csv", "device,m\n");
     let text = runs.table(&["matmul"], 160);

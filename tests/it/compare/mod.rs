@@ -181,7 +181,7 @@ fn sweep(runs: &Runs) {
     let mut text = format!("trial,devices.num_gpus,status,folder,reason,{}\n", columns.join(","));
     let (zero, second) = ("000-devices.num_gpus=0", "002-devices.num_gpus=2");
     text += &format!("0,0,finished,{zero},,{}\n", figures(&FACTS, zero));
-    text += &format!("1,1,same_as,{zero},equals trial 0 in all but the request{empty}\n");
+    text += &format!("1,1,same_as,{zero},the same run as trial 0{empty}\n");
     text += &format!("2,2,finished,{second},,{}\n", figures(&two, second));
     runs.write("linreg/S/sweep.csv", &text);
 }

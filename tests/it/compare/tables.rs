@@ -155,7 +155,7 @@ fn a_killed_sweep_shows_every_trial() {
 
     runs
       1  RUNS/linreg/S/000-devices.num_gpus=0
-      2  RUNS/linreg/S trial 1; same_as: equals trial 0 in all but the request
+      2  RUNS/linreg/S trial 1; not run: the same run as trial 0
       3  RUNS/linreg/S/002-devices.num_gpus=2
       4  RUNS/linreg/S/003-devices.num_gpus=3; unfinished: still running, or killed; the last line of its metrics.csv is torn and was left out
 
@@ -173,7 +173,7 @@ fn the_end_of_a_sweep() {
     let runs = Runs::new();
     sweep(&runs);
     insta::assert_snapshot!(runs.masked(&sweep_end(&runs.path("linreg/S"), 160).unwrap()), @r"
-    linreg: 4 trials, 2 finished, 1 same_as, 1 unfinished
+    linreg: 4 trials, 2 finished, 1 not run, 1 unfinished
 
      trial  devices.num_gpus  status           devices      steps  train loss, last step  validation loss  train time  steps/s  rows/s vs trial 0
          0                 0  finished         cpu              3                  1.000           0.5000     3.00 ms     1000              1.00x
@@ -190,7 +190,7 @@ fn the_end_of_a_sweep() {
       2 GPUs: the time of its all-reduce is not known: `devices.engine=launch` measures it
       no speed-up is shown: no trial ran on one GPU to compare the others with
 
-      trial 1 same_as: equals trial 0 in all but the request
+      trial 1 not run: the same run as trial 0
       trial 3 unfinished: still running, or killed
       folder RUNS/linreg/S
     ");
@@ -353,4 +353,35 @@ fn the_best_trial_is_named() {
         end.contains("\n  best: trial 1, lr=0.01, policy=off, validation loss 0.1250 in epoch 7\n"),
         "{end}"
     );
+}
+
+/// A setting of which no repeat finished keeps its row; rows of one name have their runs' numbers.
+#[test]
+fn repeats_that_did_not_finish_keep_their_row() {
+    let runs = Runs::new();
+    let mut rows = "trial,trainer.max_epochs,repeat,status,folder,reason\n".to_owned();
+    for (trial, (epochs, repeat, status)) in [
+        (3, 0, "finished"),
+        (9, 0, "diverged"),
+        (3, 1, "finished"),
+        (9, 1, "diverged"),
+        (4, 0, "finished"),
+        (4, 1, "diverged"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let facts = Facts { epochs, status, ..FACTS };
+        runs.run(&format!("a/S/{trial}"), &facts);
+        rows += &format!("{trial},{epochs},{repeat},{status},{trial},\n");
+    }
+    runs.write("a/S/sweep.csv", &rows);
+    let end = runs.masked(&sweep_end(&runs.path("a/S"), 200).unwrap());
+    let table = end.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap().0;
+    insta::assert_snapshot!(table, @r"
+    trainer.max_epochs  runs      others  train time  50.0 % interval  steps/s  50.0 % interval  rows/s vs 3
+                     3     2                 3.00 ms  3.00 to 3.00 ms     1000     1000 to 1000        1.00x
+                     9     0  2 diverged
+                     4     1  1 diverged     3.00 ms                      1000                         1.00x
+    ");
 }

@@ -4,8 +4,8 @@ use std::{fs, path::Path};
 
 use proptest::prelude::*;
 use runner::{
-    data::{Task, open},
-    spec::{Csv, Missing, Source},
+    data::{Input, Task, TrainedData, open},
+    spec::{Csv, Missing, Source, Spec, load},
 };
 use tempfile::TempDir;
 
@@ -131,6 +131,60 @@ proptest! {
         fs::write(&features_path, features)?;
         fs::write(&labels_path, labels)?;
         outcome(Source::Npy(npy_of(features_path, labels_path)), classes);
+    }
+}
+
+const MODEL: &str = r#"
+[data.csv]
+path = "train.csv"
+target = "y"
+categorical = ["kind"]
+missing = "mean"
+[model]
+layers = [{ linear = { out_features = 3 } }]
+loss = "cross_entropy"
+[optimizer.sgd]
+lr = 1.0
+"#;
+
+/// What a model trained on the table keeps of it.
+fn trained() -> (Spec, String) {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("spec.toml");
+    fs::write(&path, MODEL).expect("a spec");
+    fs::write(folder.path().join("train.csv"), TABLE).expect("rows");
+    let spec = load(&path, &[]).expect("a spec").trials.remove(0).spec;
+    let made = open(&spec.data, Task::Classification, 1, MUCH).expect("rows");
+    (spec, made.preprocessing.to_string())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Rows for a trained model, with and without their targets; now and then what the model keeps is damaged.
+    #[test]
+    fn new_rows_of_any_bytes(
+        bytes in prop_oneof![
+            mutated(TABLE.into()),
+            mutated(gzipped(TABLE.as_bytes())),
+            "[ay,kind\"\r\n;0-9.eE-]{0,200}".prop_map(String::into_bytes),
+        ],
+        stored in prop_oneof![2 => Just(trained().1.into_bytes()), 1 => mutated(trained().1.into_bytes())],
+    ) {
+        let folder = TempDir::new()?;
+        let path = folder.path().join("rows.csv");
+        fs::write(&path, bytes)?;
+        let (spec, stored) = (trained().0, String::from_utf8_lossy(&stored).into_owned());
+        let Ok(data) = TrainedData::new(&spec, Some(&stored), 3) else { return Ok(()) };
+        let input = Input::File(path);
+        for (opened, has_targets) in [(data.rows(&input), false), (data.labelled_rows(&input, None), true)] {
+            let Ok(mut rows) = opened else { continue };
+            while let Ok(Some(block)) = rows.next_block() {
+                prop_assert_eq!(block.features.len(), block.rows * data.features().unwrap_or(0));
+                prop_assert_eq!(block.targets.len(), if has_targets { block.rows } else { 0 });
+                prop_assert!(block.targets.iter().all(|class| (0.0..3.0).contains(class)));
+            }
+        }
     }
 }
 
