@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufReader, Read},
     os::unix::fs::FileExt,
     path::Path,
 };
@@ -40,10 +40,13 @@ pub(super) fn is_gzip(file: &File) -> io::Result<bool> {
 }
 
 /// Unpacks what is gzipped.
-pub(super) fn unpacked(reader: impl Read + 'static) -> io::Result<Box<dyn Read>> {
-    let mut reader = BufReader::with_capacity(1 << 16, reader);
-    let is_gzipped = reader.fill_buf()?.starts_with(&GZIP);
-    Ok(if is_gzipped { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) })
+pub(super) fn unpacked(mut reader: impl Read + 'static) -> io::Result<Box<dyn Read>> {
+    // A pipe may give a single byte first.
+    let mut start = [0; GZIP.len()];
+    let count = raw::fill(&mut reader, &mut start)?;
+    let whole = io::Cursor::new(start).take(count as u64).chain(reader);
+    let reader = BufReader::with_capacity(1 << 16, whole);
+    Ok(if start == GZIP { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) })
 }
 
 /// Reads all of `path`, the value of `key`.
@@ -113,7 +116,34 @@ pub(super) fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+
+    /// Gives a byte at a time, and is interrupted before each.
+    struct Slow(io::Cursor<Vec<u8>>, bool);
+
+    impl Read for Slow {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 { Err(io::ErrorKind::Interrupted.into()) } else { (&mut self.0).take(1).read(bytes) }
+        }
+    }
+
+    #[test]
+    fn gzip_is_recognised_however_it_comes() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"a,b\n").unwrap();
+        let gzipped = gzip.finish().unwrap();
+        for (bytes, expected) in
+            [(gzipped, "a,b\n"), (b"a,b\n".to_vec(), "a,b\n"), (b"a".to_vec(), "a"), (Vec::new(), "")]
+        {
+            let mut text = String::new();
+            let mut reader = unpacked(Slow(io::Cursor::new(bytes), false)).unwrap();
+            reader.read_to_string(&mut text).unwrap();
+            assert_eq!(text, expected);
+        }
+    }
 
     #[test]
     fn text_fit_for_messages() {

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
@@ -209,7 +210,9 @@ impl TrainedData {
     /// Opens an array; one of IDX models may be of either format.
     fn array<'a>(&self, path: &'a Path, is_idx: bool) -> Result<ArrayFile<'a>, Problem> {
         let mut start = [0; 6];
-        io::Read::read(&mut open(path)?, &mut start).map_err(|e| unreadable(path, &e))?;
+        let opened = host::open_regular(path);
+        let read = opened.and_then(|(file, _)| file.read_at(&mut start, 0));
+        read.map_err(|e| unreadable(path, &e))?;
         let is_npy = !is_idx || start == *b"\x93NUMPY";
         ArrayFile::open(path, "", if is_npy { npy_header::read } else { idx::read_header }, !is_npy)
     }

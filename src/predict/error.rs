@@ -9,6 +9,8 @@ use crate::{
     spec::{Failure, Problem},
 };
 
+use super::trained::{BEST, LAST};
+
 #[derive(Debug, thiserror::Error)]
 pub enum PredictError {
     #[error(transparent)]
@@ -48,7 +50,7 @@ impl PredictError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Report(e) => e.hint(),
-            Self::NoWeights { file: "model.safetensors", .. } => {
+            Self::NoWeights { folder, file: LAST, .. } if folder.join(BEST).is_file() => {
                 Some("a run that diverged has only its best weights: leave out `--last`")
             }
             Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),

@@ -4,9 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    PredictError, Trained, forward::Forward, output::quoted, output_file::OutputFile, scores::Scores,
-};
+use super::{PredictError, Trained, forward::forward, output_file::OutputFile, scores::Scores};
 use crate::{data::Input, record::Lines, units};
 
 /// Metrics by name, in the order in which they are shown.
@@ -49,31 +47,23 @@ fn evaluated(
     warn: &mut dyn FnMut(String),
 ) -> Result<Evaluation, PredictError> {
     let mut rows = trained.data.labelled_rows(input, labels)?;
-    let mut forward = Forward::new(trained);
     let mut scores = Scores::new(&trained.data, trained.outputs);
     let mut take = |predictions: &[f32], targets: &[f32]| {
         scores.add(&trained.data, predictions, targets);
         Ok(())
     };
-    let mut is_first = true;
-    while let Some(block) = rows.next_block()? {
-        if std::mem::take(&mut is_first) && !rows.unused().is_empty() {
-            warn(format!("columns that the model does not use: {}", quoted(rows.unused())));
-        }
-        forward.push(block, &mut take)?;
-    }
+    let (count, [loss, hits]) = forward(trained, &mut rows, warn, &mut take)?;
     if rows.dropped() > 0 {
         warn(format!("rows left out for missing cells, as in training: {}", rows.dropped()));
     }
-    let (rows, [loss, hits]) = forward.finish(&mut take)?;
-    let mut metrics = vec![("loss", loss / rows as f64)];
+    let mut metrics = vec![("loss", loss / count as f64)];
     if trained.spec.model.loss.classifies() {
-        metrics.push(("accuracy", hits / rows as f64));
+        metrics.push(("accuracy", hits / count as f64));
     }
     metrics.extend(scores.metrics());
     let scaled = if trained.data.is_target_scaled() { " of the standardized target" } else { "" };
     let loss = format!("{}{scaled}, as in training", trained.spec.model.loss.name());
-    Ok(Evaluation { rows, loss, metrics, scores })
+    Ok(Evaluation { rows: count, loss, metrics, scores })
 }
 
 impl Evaluation {

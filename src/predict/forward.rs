@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{PredictError, Trained};
 use crate::{
-    data::RowBlock,
+    data::{NewRows, RowBlock},
     device::{
         Block, Clock, Device, DeviceError, Grain, PassKind, Purpose,
         cpu::{CpuExecutor, CpuSetup, ThreadMode},
@@ -66,8 +66,46 @@ impl Pass {
     }
 }
 
+/// Sends all rows through the model, chunk by chunk. Returns their number, the sum of their losses and the number of those
+/// that are right. `warn` takes warnings about the rows.
+///
+/// # Errors
+/// What is wrong with the rows, and what `take` returns.
+pub fn forward(
+    trained: &Trained,
+    rows: &mut NewRows<'_>,
+    warn: &mut dyn FnMut(String),
+    take: Take<'_>,
+) -> Result<(usize, [f64; 2]), PredictError> {
+    let (mut forward, mut not_finite, mut is_first) = (Forward::new(trained), 0, true);
+    let mut take = |predictions: &[f32], targets: &[f32]| {
+        let rows = predictions.chunks_exact(trained.outputs);
+        not_finite += rows.filter(|row| !row.iter().all(|y| y.is_finite())).count();
+        take(predictions, targets)
+    };
+    while let Some(block) = rows.next_block()? {
+        if std::mem::take(&mut is_first) && !rows.unused().is_empty() {
+            warn(format!("columns that the model does not use: {}", quoted(rows.unused())));
+        }
+        forward.push(block, &mut take)?;
+    }
+    let done = forward.finish(&mut take)?;
+    if not_finite > 0 {
+        warn(format!("rows with an output that is not a finite number: {not_finite}"));
+    }
+    Ok(done)
+}
+
+/// Names for a sentence, the first ones of many.
+fn quoted(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
 /// A model that takes rows.
-pub struct Forward<'a> {
+struct Forward<'a> {
     trained: &'a Trained,
     /// Rows that do not fill a chunk yet.
     pending: RowBlock,
@@ -78,13 +116,13 @@ pub struct Forward<'a> {
 }
 
 impl<'a> Forward<'a> {
-    pub fn new(trained: &'a Trained) -> Self {
+    fn new(trained: &'a Trained) -> Self {
         let chunk = validation_rows(trained.spec.data.batch_size);
         Self { trained, pending: RowBlock::default(), chunk, pass: None, rows: 0 }
     }
 
     /// Adds rows, and takes all whole chunks.
-    pub fn push(&mut self, block: RowBlock, take: Take<'_>) -> Result<(), PredictError> {
+    fn push(&mut self, block: RowBlock, take: Take<'_>) -> Result<(), PredictError> {
         let (width, targets) = (self.trained.features, self.trained.data.targets());
         self.pending.features.extend_from_slice(&block.features);
         self.pending.targets.extend_from_slice(&block.targets);
@@ -109,7 +147,7 @@ impl<'a> Forward<'a> {
     }
 
     /// Takes the rows of the last chunk. Returns all rows, the sum of their losses and the number of those that are right.
-    pub fn finish(mut self, take: Take<'_>) -> Result<(usize, [f64; 2]), PredictError> {
+    fn finish(mut self, take: Take<'_>) -> Result<(usize, [f64; 2]), PredictError> {
         let mut sums = self.pass.as_mut().map_or(Ok([0.0; 2]), Pass::sums)?;
         let RowBlock { rows, features, targets } = self.pending;
         if rows > 0 {

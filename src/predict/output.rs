@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use super::{PredictError, Trained, forward::Forward, output_file::OutputFile};
+use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
 use crate::{data::Input, record::Lines};
 
 /// Writes a prediction for each row of `input`, in its order, to standard output or to the file `to`. A regular file is
@@ -46,32 +46,19 @@ fn write(
         for row in prediction.chunks_exact(trained.outputs) {
             match &classes {
                 Some(classes) => class_row(&mut lines, classes, row),
+                None if trained.data.is_target_scaled() => row.iter().for_each(|y| {
+                    lines.f64(trained.data.original(f64::from(*y)));
+                }),
                 None => row.iter().for_each(|y| {
-                    lines.f32(trained.data.original(f64::from(*y)) as f32);
+                    lines.f32(*y);
                 }),
             }
             lines.end();
         }
         flush(&mut lines)
     };
-    let mut forward = Forward::new(trained);
-    let mut is_first = true;
-    while let Some(block) = rows.next_block()? {
-        if std::mem::take(&mut is_first) && !rows.unused().is_empty() {
-            warn(format!("columns that the model does not use: {}", quoted(rows.unused())));
-        }
-        forward.push(block, &mut take)?;
-    }
-    forward.finish(&mut take)?;
+    forward(trained, &mut rows, warn, &mut take)?;
     Ok(())
-}
-
-/// Names for a sentence, the first ones of many.
-pub fn quoted(names: &[String]) -> String {
-    const SHOWN: usize = 10;
-    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    let more = if names.len() > SHOWN { ", ..." } else { "" };
-    format!("{}{more}", shown.join(", "))
 }
 
 fn header(lines: &mut Lines, classes: Option<&[String]>, outputs: usize) {
@@ -92,8 +79,15 @@ fn header(lines: &mut Lines, classes: Option<&[String]>, outputs: usize) {
     lines.end();
 }
 
-/// The class of the largest output, and the softmax of all.
+/// The class of the largest output, and the softmax of all; no class where one of them is not finite.
 fn class_row(lines: &mut Lines, classes: &[String], outputs: &[f32]) {
+    if !outputs.iter().all(|y| y.is_finite()) {
+        lines.empty();
+        outputs.iter().for_each(|_| {
+            lines.f32(f32::NAN);
+        });
+        return;
+    }
     let best = largest(outputs);
     lines.text(classes.get(best).map_or("", String::as_str));
     let top = f64::from(outputs[best]);

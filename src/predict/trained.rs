@@ -32,7 +32,8 @@ pub struct Trained {
     pub weights: Weights,
 }
 
-const LAST: &str = "model.safetensors";
+pub(super) const BEST: &str = "best.safetensors";
+pub(super) const LAST: &str = "model.safetensors";
 
 impl Trained {
     /// Reads the only run of `path`.
@@ -47,7 +48,7 @@ impl Trained {
         };
         let Some(spec) = spec else { return Err(PredictError::NoTraining { folder }) };
         let has = |file: &&'static str| folder.join(file).is_file();
-        let wanted = if which == WhichWeights::Last { &[LAST][..] } else { &["best.safetensors", LAST] };
+        let wanted = if which == WhichWeights::Last { &[LAST][..] } else { &[BEST, LAST] };
         let Some(file) = wanted.iter().copied().find(has) else {
             let (file, status) = (*wanted.last().unwrap_or(&LAST), run_status(&folder));
             let file = if which == WhichWeights::Last { file } else { "weights" };

@@ -93,6 +93,12 @@ impl Model {
     }
 }
 
+/// A table whose rows stand in it several times.
+fn repeated(table: &str, times: usize) -> String {
+    let (header, body) = table.split_once('\n').unwrap();
+    format!("{header}\n{}", body.repeat(times))
+}
+
 fn fixture(name: &str) -> Table {
     Table::read(&fs::read_to_string(Path::new(FIXTURES).join(name)).unwrap())
 }
@@ -159,7 +165,10 @@ fn classes_are_those_of_the_peers() {
 #[test]
 fn the_form_of_the_file_does_not_matter() {
     let model = Model::price();
-    let (rows, expected) = (model.new_rows(), model.predicted("new.csv"));
+    let rows = repeated(&model.new_rows(), 6);
+    assert!(rows.len() > 2 << 16, "no part of the file ends within it");
+    model.write("long.csv", &rows);
+    let expected = model.predicted("long.csv");
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(rows.as_bytes()).unwrap();
     let gzipped = gzip.finish().unwrap();
@@ -178,8 +187,10 @@ fn the_form_of_the_file_does_not_matter() {
         let mut command = model.place.command(&["predict", &model.run, "-"]);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(&bytes).unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let writer = std::thread::spawn(move || stdin.write_all(&bytes));
         let ended = Ended::from_output(child.wait_with_output().unwrap());
+        writer.join().unwrap().unwrap();
         assert_eq!((ended.code, ended.stdout), (Some(0), expected.clone()), "{name} as standard input");
     }
 }
@@ -189,10 +200,8 @@ fn the_form_of_the_file_does_not_matter() {
 fn a_long_file_is_answered_row_by_row() {
     let model = Model::kind();
     let (rows, short) = (model.new_rows(), model.predicted("new.csv"));
-    let (header, body) = rows.split_once('\n').unwrap();
-    model.write("long.csv", format!("{header}\n{}", body.repeat(8)));
-    let (columns, answers) = short.split_once('\n').unwrap();
-    assert_eq!(model.predicted("long.csv"), format!("{columns}\n{}", answers.repeat(8)));
+    model.write("long.csv", repeated(&rows, 8));
+    assert_eq!(model.predicted("long.csv"), repeated(&short, 8));
 }
 
 #[test]
@@ -309,7 +318,77 @@ fn missing_cells_follow_the_spec() {
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("the first of 64 such cells in column `depth`"), "{}", ended.stderr);
     let ended = model.place.runner(&["evaluate", &model.run, "new.csv"]);
-    assert!(ended.stderr.contains("rows left out for missing cells, as in training: "), "{}", ended.stderr);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let line = "warning: rows left out for missing cells, as in training: 124";
+    assert!(ended.stderr.lines().any(|found| found == line), "{}", ended.stderr);
+    assert_eq!(model.evaluated(&["new.csv"])["rows"], 700 - 124);
+    let path = model
+        .write("holes.csv", "colour,place,width,height,depth,price\nred,north,,2,3,4\nred,north,1,2,NA,4\n");
+    let ended = model.place.runner(&["evaluate", &model.run, "holes.csv"]);
+    assert_eq!((ended.code, &ended.stdout[..]), (Some(2), ""));
+    let shown = ended.stderr.replace(&path.display().to_string(), "holes.csv");
+    insta::assert_snapshot!(shown, @r#"
+    weights: best.safetensors, after epoch 1, step 3
+    error: all 2 rows have missing cells
+    --> holes.csv
+     = hint: `data.csv.missing = "mean"` fills them, `data.csv.ignore` leaves columns out
+    "#);
+}
+
+/// What is beyond f32 once it is standardized, and outputs that are no numbers.
+#[test]
+fn what_is_not_finite_is_no_class() {
+    let model = Model::kind();
+    let header = "colour,place,width,height,depth,kind,price\n";
+    let path =
+        model.write("large.csv", format!("{header}red,north,1,2,3,large,4\nred,north,1,2,1e38,large,4\n"));
+    for command in ["predict", "evaluate"] {
+        let ended = model.place.runner(&[command, &model.run, "large.csv"]);
+        assert_eq!((ended.code, &ended.stdout[..]), (Some(2), ""));
+        let shown = ended.stderr.replace(&path.display().to_string(), "large.csv");
+        assert!(
+            shown.contains("`1e38` in column `depth` is too large for f32 once it is standardized"),
+            "{shown}"
+        );
+        assert!(shown.contains("large.csv:3:15"), "{shown}");
+    }
+    let spec = spec("kind", "price", 3, "cross_entropy");
+    let spec = spec.replace("standardize_target", "standardize = false\nstandardize_target");
+    let file = format!("{{ file = \"{FIXTURES}/kind.safetensors\" }}");
+    let spec = spec.replace(&file, "{ normal = { std = 100.0 } }").replace("{ layer_norm = {} }", "\"relu\"");
+    let spec = spec.replace("\"tanh\"", "\"relu\"");
+    let model = Model::new(&spec);
+    let good = "red,north,1,2,3,large,4\n";
+    model.write("large.csv", format!("{header}{good}red,north,3e38,3e38,3e38,large,4\n{good}"));
+    let ended = model.predict("large.csv");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let line = "warning: rows with an output that is not a finite number: 1";
+    assert_eq!(ended.stderr.lines().filter(|found| *found == line).count(), 1, "{ended:?}");
+    let found = Table::read(&ended.stdout);
+    assert_eq!(found.column("class")[1], "");
+    assert_eq!(ended.stdout.lines().nth(2), Some(",NaN,NaN,NaN"));
+    assert!(!found.column("class")[0].is_empty() && !found.column("class")[2].is_empty());
+}
+
+/// A target of large numbers that differ by little: a single would round the differences away.
+#[test]
+fn predictions_have_all_digits() {
+    let spec = spec("price", "kind", 1, "mse").replace("\"train.csv\"", "\"high.csv\"");
+    let spec = spec.replace(&format!("{FIXTURES}/train.csv"), "high.csv").replace("init = ", "# ");
+    let spec = spec.replace("ignore = [\"kind\"]\n", "");
+    let place = Sandbox::new(&spec);
+    let row =
+        |i: usize| format!("red,north,{i},{},{},{}.5\n", i % 7, i % 5, 1_000_000_000_000_u64 + i as u64);
+    let rows: String = (0..60).map(row).collect();
+    fs::write(place.path().join("high.csv"), format!("colour,place,width,height,depth,price\n{rows}"))
+        .unwrap();
+    let run = place.run(&[]).ended_by(0).0.display().to_string();
+    let ended = place.runner(&["predict", &run, "high.csv"]);
+    let found = Table::read(&ended.stdout).f64s("prediction");
+    let errors = found.iter().enumerate().map(|(i, y)| (y - (1e12 + 0.5 + i as f64)).abs());
+    let ended = place.runner(&["evaluate", &run, "high.csv", "--json"]);
+    let metrics: Value = serde_json::from_str(&ended.stdout).unwrap();
+    near(&[errors.sum::<f64>() / 60.0], &[metrics["mae"].as_f64().unwrap()], 1e-4);
 }
 
 /// The run's own validation rows give what the run recorded, to the bit.
@@ -380,7 +459,7 @@ fn arrays_are_predicted_and_evaluated() {
     for (arguments, words) in [
         (&["predict", "wide.npy"][..], "rows of 3 features: the model was trained on 2"),
         (&["predict", "nan.npy"], "row 0, feature 1 (both counted from 0) is NaN: expected a finite number"),
-        (&["predict", "new.csv"], "new.csv"),
+        (&["predict", "new.csv"], "not an NPY file: it does not start with `\\x93NUMPY`\n--> new.csv\n"),
         (&["predict", "-"], "standard input is read as a table, and the model was trained on arrays"),
         (&["evaluate", "x.npy"], "name the file of their labels with `--labels FILE`"),
         (&["evaluate", "x.npy", "--labels", "wide.npy"], "2 labels, but `x.npy` has 4 rows"),
@@ -390,6 +469,27 @@ fn arrays_are_predicted_and_evaluated() {
         assert!(ended.stderr.contains(words), "{ended:?}");
         assert_eq!(ended.stdout, "");
     }
+}
+
+/// Arrays are looked at again, so a pipe is refused, and is not waited for.
+#[test]
+fn an_array_is_no_pipe() {
+    let model = Model::new(super::run::LINREG);
+    let pipe = model.place.path().join("pipe.npy");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut command = model.place.command(&["predict", &model.run, "pipe.npy"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed().as_secs() > 20 {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let words = "error: cannot read `pipe.npy`: it is a named pipe: expected a regular file";
+    assert!(ended.stderr.contains(words), "{ended:?}");
 }
 
 /// Arrays of several targets give the recorded validation, too, and a column for each.
@@ -576,7 +676,9 @@ fn a_folder_without_one_model_is_refused() {
     fs::copy(Path::new(FIXTURES).join("price.safetensors"), old.join("model.safetensors")).unwrap();
     for (run, more, words) in [
         (&diverged[..], "x.npy", "has no weights: the run is `diverged`"),
+        (&best, "--last", "a run that diverged has only its best weights: leave out `--last`"),
         (&best, "--last", "has no model.safetensors: the run is `diverged`"),
+        (&diverged, "--last", "has no model.safetensors: the run is `diverged`\n"),
         (&sweep, "x.npy", "is a sweep, and holds a run for each trial"),
         (lab.runs.to_str().unwrap(), "x.npy", "is a run of the lab: it trains no model"),
         (&runs, "x.npy", "holds 2 runs, the last one in `"),
@@ -588,5 +690,6 @@ fn a_folder_without_one_model_is_refused() {
         let ended = place.runner(&["predict", run, "x.npy", more][..if more == "x.npy" { 3 } else { 4 }]);
         assert_eq!(ended.code, Some(2), "{run}: {ended:?}");
         assert!(ended.stderr.contains(words), "{run}: {ended:?}");
+        assert!(run != diverged || !ended.stderr.contains("hint"), "{ended:?}");
     }
 }

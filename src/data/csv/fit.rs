@@ -144,7 +144,7 @@ impl FeatureFit {
     /// `[rows, width]` of all rows: numeric columns, then each categorical column's places.
     ///
     /// # Errors
-    /// Categories that the training file does not have.
+    /// Categories that the training file does not have, and numbers that are not finite once they are scaled.
     pub(super) fn apply(&self, table: &Table<'_>) -> Result<Vec<f32>, Vec<Problem>> {
         let places = self.places(table)?;
         let mut features = memory::reserved(table.rows, self.width())
@@ -162,6 +162,10 @@ impl FeatureFit {
                 };
                 features[start + place] = 1.0;
             }
+        }
+        if let Some(bad) = raw::first_not_finite(&features) {
+            let (row, i) = (bad / self.width(), bad % self.width());
+            return Err(table.too_large(table.columns.numeric[i], table.numeric[i][row]).into());
         }
         Ok(features)
     }

@@ -84,9 +84,9 @@ impl CsvRows {
     /// The next rows; `None` at the end.
     pub(in crate::data) fn next_block(&mut self, model: &CsvModel) -> Result<Option<RowBlock>, Vec<Problem>> {
         let Some(text) = self.parts.next_part()? else {
-            return match (&self.columns, self.rows + self.dropped) {
+            return match (&self.columns, self.rows) {
                 (None, _) => Err(empty(&self.spec, &self.path).into()),
-                (_, 0) => Err(no_rows(&self.path).into()),
+                (_, 0) => Err(no_rows(&self.path, self.dropped).into()),
                 _ => Ok(None),
             };
         };

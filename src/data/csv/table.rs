@@ -127,12 +127,7 @@ impl<'a> Table<'a> {
         if table.rows > 0 {
             return Ok(table);
         }
-        let problem = match table.dropped {
-            0 => no_rows(&text.path),
-            dropped => file::problem(&text.path, format!("all {dropped} rows have missing cells"))
-                .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out"),
-        };
-        Err(problem.into())
+        Err(no_rows(&text.path, table.dropped).into())
     }
 
     /// Reads the rows of `text`, a part of a file, perhaps none.
@@ -181,6 +176,23 @@ impl<'a> Table<'a> {
         if problems.is_empty() { Ok(table) } else { Err(problems) }
     }
 
+    /// The cell of `column` that holds `value`, which scaling takes beyond what f32 holds.
+    pub(super) fn too_large(&self, column: usize, value: f64) -> Problem {
+        let message = |cell: &str| {
+            let whose = self.columns.described(column);
+            format!("`{}` in {whose} is too large for f32 once it is standardized", file::printable(cell))
+        };
+        let (mut reader, mut record) = (self.text.reader(), csv::StringRecord::new());
+        while reader.read_record(&mut record).unwrap_or(false) {
+            let cell = record.get(column).unwrap_or_default().trim();
+            if number(cell) == Ok(value) {
+                let start = record.position().map_or(0, |position| position.byte()) as usize;
+                return Problem::new(self.text.cell(start, column), message(cell));
+            }
+        }
+        file::problem(&self.text.path, message(&value.to_string()))
+    }
+
     fn push(&mut self, record: &csv::StringRecord, start: usize, missing: Missing, faults: &mut Faults<'_>) {
         let columns = self.columns;
         self.rows += 1;
@@ -225,8 +237,13 @@ impl<'a> Table<'a> {
     }
 }
 
-pub(super) fn no_rows(path: &Path) -> Problem {
-    file::problem(path, "a header and no rows")
+/// Nothing is left of a file but `dropped` rows with missing cells.
+pub(super) fn no_rows(path: &Path, dropped: usize) -> Problem {
+    if dropped == 0 {
+        return file::problem(path, "a header and no rows");
+    }
+    file::problem(path, format!("all {dropped} rows have missing cells"))
+        .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out")
 }
 
 fn missing_at(record: &csv::StringRecord, column: usize) -> bool {

@@ -9,7 +9,7 @@ use super::{
     table::{Table, Target, Words},
 };
 use crate::{
-    data::{labels, split::Split},
+    data::{labels, raw, split::Split},
     spec::{Csv, Problem},
 };
 
@@ -70,12 +70,16 @@ impl TargetFit {
     /// Targets of all rows.
     ///
     /// # Errors
-    /// Classes that the training file does not have.
+    /// Classes that the training file does not have, and numbers that are not finite once they are scaled.
     pub(super) fn apply(&self, table: &Table<'_>) -> Result<Vec<f32>, Vec<Problem>> {
         let Table { text, columns, .. } = table;
         let words = match (self, &table.target) {
             (Self::Numbers(scale), Target::Numbers(values)) => {
-                return Ok(values.iter().map(|&value| scale.apply(value)).collect());
+                let scaled: Vec<f32> = values.iter().map(|&value| scale.apply(value)).collect();
+                return match raw::first_not_finite(&scaled) {
+                    Some(bad) => Err(table.too_large(columns.target.unwrap_or_default(), values[bad]).into()),
+                    None => Ok(scaled),
+                };
             }
             (_, Target::Classes(words)) => words,
             (_, Target::Numbers(_) | Target::None) => return Ok(Vec::new()),
