@@ -107,15 +107,14 @@ pub fn run(
     let (done, zero) = (0, Duration::ZERO);
     let mut bench = Bench { trial, devices, stop, emit, done, work: zero, logging: zero };
     let notes = trial.notes.iter().map(|note| Event::Notice(Level::Warning, note.clone()));
-    let result =
-        notes.map(emit).collect::<Result<(), Closed>>().map_err(LabError::from).and_then(|()| {
-            match (&trial.spec.lab, &trial.work) {
-                (Lab::Matmul(spec), Work::Matmul { shapes, kept }) => bench.multiply(spec, shapes, *kept),
-                (Lab::Transfer(spec), Work::Transfer(copies)) => bench.copy(spec, copies),
-                (Lab::Tensors(spec), Work::Tensors(plan)) => bench.tour(spec, plan, folder),
-                _ => Ok(()),
-            }
-        });
+    let result = notes.map(emit).try_for_each(|sent| sent).map_err(LabError::from).and_then(|()| {
+        match (&trial.spec.lab, &trial.work) {
+            (Lab::Matmul(spec), Work::Matmul { shapes, kept }) => bench.multiply(spec, shapes, *kept),
+            (Lab::Transfer(spec), Work::Transfer(copies)) => bench.copy(spec, copies),
+            (Lab::Tensors(spec), Work::Tensors(plan)) => bench.tour(spec, plan, folder),
+            _ => Ok(()),
+        }
+    });
     let (status, reason) = match result {
         Ok(()) => (Status::Finished, None),
         Err(LabError::Interrupted) => {
