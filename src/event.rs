@@ -12,6 +12,11 @@ use crate::{
     units::named,
 };
 
+/// Nobody takes events any more: a sink has failed, and the recorder's end says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the run can no longer be recorded")]
+pub struct Closed;
+
 /// One thing that happened.
 #[derive(Clone, Debug)]
 pub enum Event {

@@ -29,7 +29,7 @@ pub use write_out::start_writing;
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
-/// Names the folder of what this program keeps between runs, instead of the user's cache.
+/// Sets the folder for what is kept between runs, in place of the user's cache.
 pub const CACHE_VARIABLE: &str = "RUNNER_CACHE_DIR";
 
 /// A variable of the environment; `None` where it is empty.

@@ -27,7 +27,7 @@ pub enum Purpose {
 }
 
 /// 2^64 over the golden ratio: SplitMix64's increment.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// SplitMix64's finalizer: a bijection of 64 bits in which every input bit reaches every output bit.
 #[inline]

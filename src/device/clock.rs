@@ -12,7 +12,7 @@ use crate::{program::Phase, units::named};
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 named! {
-    /// Whose clock a time is by.
+    /// The clock that measured a time.
     pub enum Timer {
         Host = "host",
         Device = "device",

@@ -26,6 +26,7 @@ pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 use crate::{
     collective::Collective,
     program::{Accumulator, BufferId, Hyper, Slice},
+    random::{GOLDEN, mix},
 };
 
 /// How a device sums gradients with the others of its run.
@@ -220,16 +221,11 @@ impl Device {
     }
 }
 
-/// The sum, modulo 2^64, of a mix of each number's bits and its place (SplitMix64's finalizer): equal contents have
-/// equal digests, and it may be summed in any order, hence by any number of threads.
+/// The sum, modulo 2^64, of a mix of each number's bits and its place (SplitMix64's): equal contents have equal digests,
+/// and it may be summed in any order, hence by any number of threads.
 pub fn digest(numbers: &[f32]) -> u64 {
-    let mix = |(i, v): (usize, &f32)| {
-        let mut z = u64::from(v.to_bits()) ^ (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    };
-    numbers.iter().enumerate().map(mix).fold(0, u64::wrapping_add)
+    let mixed = |(i, v): (usize, &f32)| mix(u64::from(v.to_bits()) ^ (i as u64 + 1).wrapping_mul(GOLDEN));
+    numbers.iter().enumerate().map(mixed).fold(0, u64::wrapping_add)
 }
 
 /// How finely an executor times its steps.

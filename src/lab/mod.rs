@@ -17,13 +17,13 @@ pub use tensor_file::TensorFile;
 
 use crate::{
     device::DeviceError,
-    event::{Event, Level, Outcome, Status},
+    event::{Closed, Event, Level, Outcome, Status},
     plan::{
         DeviceId,
         lab::{LabTrial, Work},
     },
     spec::Lab,
-    train::{Closed, StopFlag},
+    train::StopFlag,
     units,
 };
 
@@ -47,16 +47,10 @@ pub enum LabError {
     /// A thread of the lab ended unexpectedly.
     #[error("the thread that drives `{device}` ended unexpectedly")]
     Lost { device: String },
-    #[error("the run can no longer be recorded")]
-    Closed,
+    #[error(transparent)]
+    Closed(#[from] Closed),
     #[error("interrupted")]
     Interrupted,
-}
-
-impl From<Closed> for LabError {
-    fn from(_: Closed) -> Self {
-        Self::Closed
-    }
 }
 
 /// The devices of a trial.
@@ -106,8 +100,8 @@ pub fn run(
 ) -> Outcome {
     let (done, zero) = (0, Duration::ZERO);
     let mut bench = Bench { trial, devices, stop, emit, done, work: zero, logging: zero };
-    let notes = trial.notes.iter().map(|note| Event::Notice(Level::Warning, note.clone()));
-    let result = notes.map(emit).try_for_each(|sent| sent).map_err(LabError::from).and_then(|()| {
+    let mut notes = trial.notes.iter().map(|note| Event::Notice(Level::Warning, note.clone()));
+    let result = notes.try_for_each(emit).map_err(LabError::from).and_then(|()| {
         match (&trial.spec.lab, &trial.work) {
             (Lab::Matmul(spec), Work::Matmul { shapes, kept }) => bench.multiply(spec, shapes, *kept),
             (Lab::Transfer(spec), Work::Transfer(copies)) => bench.copy(spec, copies),

@@ -89,7 +89,7 @@ impl Operation for Activate {
         let n = self.rows * self.width;
         match self.activation {
             Activation::Relu => Cost::new(n, 2 * n),
-            _ => Cost::of_functions(FUNCTION * n, 2 * n),
+            _ => Cost::with_functions(FUNCTION * n, 2 * n),
         }
     }
 
@@ -127,7 +127,7 @@ impl Operation for ActivateBackward {
     fn cost(&self) -> Cost {
         let n = self.rows * self.width;
         match self.activation {
-            Activation::Gelu => Cost::of_functions(FUNCTION * n, 3 * n),
+            Activation::Gelu => Cost::with_functions(FUNCTION * n, 3 * n),
             _ => Cost::new(2 * n, 3 * n),
         }
     }

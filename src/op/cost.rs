@@ -19,8 +19,8 @@ impl Cost {
         Self { flops: flops as f64, bytes: numbers as f64 * 4.0, functions: 0.0 }
     }
 
-    /// Operations of functions alone.
-    pub fn of_functions(functions: usize, numbers: usize) -> Self {
+    /// All operations are functions.
+    pub fn with_functions(functions: usize, numbers: usize) -> Self {
         Self { functions: functions as f64, ..Self::new(functions, numbers) }
     }
 

@@ -55,7 +55,7 @@ impl Operation for Dropout {
     }
 
     fn cost(&self) -> Cost {
-        Cost::of_functions(8 * self.rows * self.width, 2 * self.rows * self.width)
+        Cost::with_functions(8 * self.rows * self.width, 2 * self.rows * self.width)
     }
 
     fn reference(&self, memory: &mut Memory) {
@@ -95,7 +95,7 @@ impl Operation for DropoutBackward {
     }
 
     fn cost(&self) -> Cost {
-        Cost::of_functions(8 * self.rows * self.width, 2 * self.rows * self.width)
+        Cost::with_functions(8 * self.rows * self.width, 2 * self.rows * self.width)
     }
 
     fn reference(&self, memory: &mut Memory) {

@@ -45,7 +45,7 @@ impl Operation for Loss {
         let Self { rows, width, .. } = *self;
         let numbers = rows * (3 * width + 2);
         match self.kind.classifies() {
-            true => Cost::of_functions(((FUNCTION + 4) * width + FUNCTION) * rows, numbers),
+            true => Cost::with_functions(((FUNCTION + 4) * width + FUNCTION) * rows, numbers),
             false => Cost::new(4 * width * rows, numbers),
         }
     }

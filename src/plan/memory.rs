@@ -58,7 +58,8 @@ impl Need<'_> {
             Some(batch) => ("data.batch_size".to_owned(), format!("`data.batch_size = {batch}` would fit")),
             None if rows > lack.free / 2 => (rows_key(spec).to_owned(), self.fewer_rows().to_owned()),
             None if self.devices.used.len() > 1 => {
-                (devices_key(spec).to_owned(), "make the model smaller, or use fewer devices".to_owned())
+                let key = if matches!(spec.devices.request, Request::Use(_)) { "use" } else { "num_gpus" };
+                (format!("devices.{key}"), "make the model smaller, or use fewer devices".to_owned())
             }
             None => (widest_layer(spec), "make the model smaller".to_owned()),
         };
@@ -181,13 +182,6 @@ fn rows_key(spec: &Spec) -> &'static str {
         Source::Csv(_) => "data.csv",
         Source::Idx(_) => "data.idx",
         Source::Npy(_) => "data.npy",
-    }
-}
-
-fn devices_key(spec: &Spec) -> &'static str {
-    match spec.devices.request {
-        Request::NumGpus(_) => "devices.num_gpus",
-        Request::Use(_) => "devices.use",
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) use lines::Lines;
 pub(crate) use messages::{cause, devices_in_words, of_build};
 pub(crate) use model_file::write_model;
 pub(crate) use plan_messages::{all_reduce, engine, weak_scaling};
-pub(crate) use recorder::{EventSender, Recorder, Stopped};
+pub(crate) use recorder::{EventSender, Recorder};
 pub(crate) use remarks::{large_targets, remarks};
 pub(crate) use run_dir::RunDir;
 pub(crate) use sweep_table::{SweepTable, TrialEnd};

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{RecordError, Sink};
-use crate::event::{Event, Outcome, Status};
+use crate::event::{Closed, Event, Outcome, Status};
 
 /// Batches of events that may wait. Few, since one may hold many blocks of rows; a disk that is slower than the training
 /// makes the training wait rather than fill the memory.
@@ -73,19 +73,15 @@ pub(crate) struct EventSender {
     failed: Arc<AtomicBool>,
 }
 
-/// A sink failed: the run cannot be kept whole any more, and should end. [`Recorder::finish`] says why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stopped;
-
 impl EventSender {
-    pub fn send(&self, event: Event) -> Result<(), Stopped> {
+    pub fn send(&self, event: Event) -> Result<(), Closed> {
         self.send_all(vec![event])
     }
 
     /// Hands events over, waiting while too many batches wait already. Where a sink has failed, the others still get them.
-    pub fn send_all(&self, events: Vec<Event>) -> Result<(), Stopped> {
-        self.channel.send(Message::Events(events)).map_err(|_| Stopped)?;
-        if self.failed.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
+    pub fn send_all(&self, events: Vec<Event>) -> Result<(), Closed> {
+        self.channel.send(Message::Events(events)).map_err(|_| Closed)?;
+        if self.failed.load(Ordering::Relaxed) { Err(Closed) } else { Ok(()) }
     }
 }
 
@@ -204,8 +200,8 @@ mod tests {
             _ => None,
         });
         assert_eq!(end, Some((Status::Failed, Some(reason.to_owned()))));
-        assert_eq!(sender.send(Event::Notice(Level::Info, String::new())), Err(Stopped));
+        assert_eq!(sender.send(Event::Notice(Level::Info, String::new())), Err(Closed));
         assert_eq!(recorder.finish().unwrap_err().to_string(), reason);
-        assert_eq!(sender.send(Event::Notice(Level::Info, String::new())), Err(Stopped));
+        assert_eq!(sender.send(Event::Notice(Level::Info, String::new())), Err(Closed));
     }
 }

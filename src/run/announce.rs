@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::{
     data::Dataset,
     device::Grain,
-    event::{Event, Header, Level},
+    event::{Closed, Event, Header, Level},
     host,
     plan::{AllReduceMethod, AllReducePlan, Engine, Trial},
-    record::{self, EventSender, Stopped},
+    record::{self, EventSender},
     spec::{Layer, Policy},
     train, units,
     vector::matmul::Kernel,
@@ -29,7 +29,7 @@ pub fn timed_by(trial: &Trial) -> &'static str {
 }
 
 /// Sends the first events: what is known before the first step.
-pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(), Stopped> {
+pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(), Closed> {
     let header = Header {
         name: trial.spec.name.clone(),
         lab: None,
@@ -73,7 +73,7 @@ pub fn report_devices(
     trial: &Trial,
     (loading, note, sums): (Duration, &Option<String>, &Option<AllReducePlan>),
     sender: &EventSender,
-) -> Result<(), Stopped> {
+) -> Result<(), Closed> {
     if trial.engine.is_gpu() {
         let text = format!(
             "loaded and warmed up in {}, before the first step: kernels, memory, graphs, connections",
@@ -97,7 +97,7 @@ pub fn compare_with_truth(
     dataset: &Dataset,
     values: &[f32],
     sender: &EventSender,
-) -> Result<(), Stopped> {
+) -> Result<(), Closed> {
     let (Some((weights, bias)), [Layer::Linear(_)]) = (&dataset.truth, &trial.spec.model.layers[..]) else {
         return Ok(());
     };

@@ -4,18 +4,18 @@ use std::path::Path;
 
 use super::{ExecuteError, Planned, RunFacts};
 use crate::{
-    event::{Event, Header, Outcome},
+    event::{Closed, Event, Header, Outcome},
     host, lab,
     plan::{
         Machine, PlanError, ResolvedDevices,
         lab::{LabTrial, Work, plan},
     },
-    record::{EventSender, RunDir, RunFiles, Stopped},
+    record::{EventSender, RunDir, RunFiles},
     spec::{
         Lab, LabSpec, OnMissing, Policy,
         lab::{Norm, Order},
     },
-    train::{Closed, StopFlag},
+    train::StopFlag,
     units,
 };
 
@@ -86,7 +86,7 @@ impl Planned for LabTrial {
         folder: &RunDir,
         stop: &StopFlag,
         sender: &EventSender,
-    ) -> Result<Outcome, Stopped> {
+    ) -> Result<Outcome, Closed> {
         let header = Header {
             name: self.spec.name.clone(),
             lab: Some(headline(self)),
@@ -100,7 +100,7 @@ impl Planned for LabTrial {
             ..Header::default()
         };
         sender.send(Event::Started(Box::new(header)))?;
-        let emit = |event| sender.send(event).map_err(|_| Closed);
+        let emit = |event| sender.send(event);
         Ok(lab::run(self, &mut devices, folder.path(), stop, &emit))
     }
 }

@@ -9,10 +9,10 @@ use chrono::{DateTime, Utc};
 
 use crate::{
     device::DeviceError,
-    event::Outcome,
+    event::{Closed, Outcome},
     host::load::Watch,
     plan::{Machine, PlanError, ResolvedDevices},
-    record::{EventSender, GitQuery, RecordError, RunDir, RunFiles, Stopped, Verbosity},
+    record::{EventSender, GitQuery, RecordError, RunDir, RunFiles, Verbosity},
     train::StopFlag,
 };
 
@@ -134,5 +134,5 @@ pub trait Planned: Sized {
         folder: &RunDir,
         stop: &StopFlag,
         sender: &EventSender,
-    ) -> Result<Outcome, Stopped>;
+    ) -> Result<Outcome, Closed>;
 }

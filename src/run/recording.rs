@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::planned::{ExecuteError, Process, RunFacts};
 use crate::{
-    event::{Event, Level, Outcome, Status},
+    event::{Closed, Event, Level, Outcome, Status},
     host::{load::Watch, nvml::Monitor},
     plan::{DeviceId, ResolvedDevices},
     record::{
         ConsoleOptions, Cpu, DataFacts, Devices, Environment, EnvironmentFile, EventSender, Findings,
-        GpuFacts, GpuProbe, HostOptions, Memory, Os, RecordError, Recorder, RunDir, Stopped, SystemSampler,
-        Versions, command_line, open_sinks, rfc3339,
+        GpuFacts, GpuProbe, HostOptions, Memory, Os, RecordError, Recorder, RunDir, SystemSampler, Versions,
+        command_line, open_sinks, rfc3339,
     },
     vector::matmul::Kernel,
 };
@@ -70,7 +70,7 @@ impl Recording {
     }
 
     /// Ends all files; returns how the run ended.
-    pub fn end(self, mut outcome: Result<Outcome, Stopped>, load: &Watch) -> Result<Outcome, ExecuteError> {
+    pub fn end(self, mut outcome: Result<Outcome, Closed>, load: &Watch) -> Result<Outcome, ExecuteError> {
         let sender = self.sender();
         let findings = self.sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
         if let Ok(findings) = &findings {
@@ -97,12 +97,12 @@ impl Recording {
         }
         described?;
         findings?;
-        outcome.map_err(|Stopped| ExecuteError::Record(RecordError::Gone))
+        outcome.map_err(|Closed| ExecuteError::Record(RecordError::Gone))
     }
 }
 
 /// Reports throttling and energy, which a reader of the times must know.
-fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Stopped> {
+fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Closed> {
     for throttled in &findings.throttled {
         let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
         sender.send(Event::Notice(Level::Warning, text))?;

@@ -14,11 +14,11 @@ use super::{
 };
 use crate::{
     data::{Dataset, FileFingerprint, Weights, read_weights},
-    event::{Event, Outcome, Status},
+    event::{Closed, Event, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
-    record::{self, EventSender, RecordError, RunDir, RunFiles, Stopped, write_model},
+    record::{self, EventSender, RecordError, RunDir, RunFiles, write_model},
     spec::{GpuCount, Init, OnMissing, Problem, Request, Spec},
-    train::{self, Closed, DeviceGroup, StopFlag, Trained, exported, initial_values},
+    train::{self, DeviceGroup, StopFlag, Trained, exported, initial_values},
 };
 
 /// A trial with its resources: memory, threads, rows, weights.
@@ -139,12 +139,12 @@ impl Planned for Trial {
         folder: &RunDir,
         stop: &StopFlag,
         sender: &EventSender,
-    ) -> Result<Outcome, Stopped> {
+    ) -> Result<Outcome, Closed> {
         let dataset = Arc::clone(&ready.dataset);
         begin(self, &dataset, sender)?;
         report_devices(self, (ready.loading, &ready.note, &ready.sums), sender)?;
-        let mut emit = |events| sender.send_all(events).map_err(|_| Closed);
-        let trained = ready.train(stop, &mut emit).map_err(|Closed| Stopped)?;
+        let mut emit = |events| sender.send_all(events);
+        let trained = ready.train(stop, &mut emit)?;
         let Trained { mut outcome, values, best } = trained;
         if outcome.status == Status::Diverged
             && let Some(hint) = record::large_targets(self, &dataset.train.targets)

@@ -22,6 +22,5 @@ mod validation;
 pub use crate::program::exported;
 pub use device_group::DeviceGroup;
 pub use init::initial_values;
-pub use state::Closed;
 pub use stop::StopFlag;
 pub use train_loop::{TrainSetup, Trained, grain, train};

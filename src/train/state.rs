@@ -8,16 +8,12 @@ use std::{
 use super::stop::EarlyStopper;
 use crate::{
     device::{Kind, Purpose, Reads},
-    event::{Best, Event, ValidationRow},
+    event::{Best, Closed, Event, ValidationRow},
     spec::Trainer,
 };
 
 /// The longest block, about.
 pub(super) const BLOCK: Duration = Duration::from_millis(50);
-
-/// Nobody listens any more: the recorder has failed, and knows why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed;
 
 /// Takes events in order.
 pub type Emit<'a> = &'a mut dyn FnMut(Vec<Event>) -> Result<(), Closed>;

@@ -8,13 +8,13 @@ use super::{
     lr_scheduler::LrScheduler,
     metric_buffer::MetricBuffer,
     prefetch::Prefetch,
-    state::{Closed, Emit, Inputs, Outbox, Pacing, Position, ReplicaChecks, Validated},
+    state::{Emit, Inputs, Outbox, Pacing, Position, ReplicaChecks, Validated},
     stop::StopFlag,
 };
 use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
-    event::{NoModel, Outcome, Status},
+    event::{Closed, NoModel, Outcome, Status},
     plan::{DeviceId, Trial},
     program::{Phase, Slice},
 };
@@ -42,18 +42,17 @@ pub struct Trained {
 }
 
 /// Why the loop ended before its time.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Halt {
-    Closed,
+    #[error(transparent)]
+    Closed(#[from] Closed),
+    #[error(transparent)]
     Device(DeviceError),
-    Data(io::Error),
+    #[error("cannot read the next rows: {0}")]
+    Data(#[from] io::Error),
     /// A file of rows has changed: how.
+    #[error("{0}")]
     Changed(String),
-}
-
-impl From<Closed> for Halt {
-    fn from(_: Closed) -> Self {
-        Self::Closed
-    }
 }
 
 impl From<DeviceError> for Halt {
@@ -62,12 +61,6 @@ impl From<DeviceError> for Halt {
             DeviceError::Rows { source, .. } => Self::Data(source),
             e => Self::Device(e),
         }
-    }
-}
-
-impl From<io::Error> for Halt {
-    fn from(e: io::Error) -> Self {
-        Self::Data(e)
     }
 }
 
@@ -93,17 +86,14 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
         Err(Halt::Device(DeviceError::Hangs { .. })) => training.rescue(),
         Err(Halt::Device(_)) => training.flush(),
         Err(Halt::Data(_) | Halt::Changed(_)) => training.log_epoch().and_then(|()| training.flush()),
-        Ok(()) | Err(Halt::Closed) => Ok(()),
+        Ok(()) | Err(Halt::Closed(_)) => Ok(()),
     };
     // After a device failure we cannot tell which step its parameters belong to.
     let known = !matches!(ran, Err(Halt::Device(_)));
     let unread = matches!(ran, Err(Halt::Data(_) | Halt::Changed(_)));
     let (mut status, mut reason) = match ran {
         Ok(()) => (Status::Finished, None),
-        Err(Halt::Closed) => (Status::Failed, Some("the run can no longer be recorded".into())),
-        Err(Halt::Device(e)) => (Status::Failed, Some(e.to_string())),
-        Err(Halt::Data(e)) => (Status::Failed, Some(format!("cannot read the next rows: {e}"))),
-        Err(Halt::Changed(what)) => (Status::Failed, Some(what)),
+        Err(halt) => (Status::Failed, Some(halt.to_string())),
     };
     if let Some((ended, why)) = training.ended.take() {
         (status, reason) = (ended, why);
