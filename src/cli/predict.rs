@@ -1,15 +1,10 @@
 //! `runner predict` and `runner evaluate`: a run's model on new rows.
 
-use std::{
-    fs,
-    io::{ErrorKind, Write},
-    path::Path,
-};
+use std::{io::ErrorKind, path::Path};
 
 use super::args::{EvaluateOptions, ModelOptions, PredictOptions};
 use crate::{
     data::Input,
-    host::{Durability, write_atomically},
     predict::{PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted},
     run::{Exit, print, print_error, print_stderr, refuse},
 };
@@ -18,15 +13,6 @@ use crate::{
 pub fn predict(options: &PredictOptions) -> Exit {
     let result = open(&options.model).and_then(|trained| {
         let input = input(&options.model);
-        if let (Input::File(data), Some(to)) = (&input, &options.out)
-            && is_same_file(data, to)
-        {
-            print_error(
-                format!("`{}` holds the rows to predict", to.display()),
-                Some("write the predictions to another file"),
-            );
-            return Ok(Exit::Refused);
-        }
         predicted(&trained, &input, options.out.as_deref(), &mut warn).map(|()| Exit::Done)
     });
     result.unwrap_or_else(|e| report(&e))
@@ -34,18 +20,10 @@ pub fn predict(options: &PredictOptions) -> Exit {
 
 /// Prints metrics.
 pub fn evaluate(options: &EvaluateOptions) -> Exit {
+    let EvaluateOptions { labels, confusion, .. } = options;
     let result = open(&options.model).and_then(|trained| {
         let input = input(&options.model);
-        let evaluation = evaluated(&trained, &input, options.labels.as_deref(), &mut warn)?;
-        if let Some(path) = &options.confusion {
-            let Some(matrix) = evaluation.confusion(&trained) else {
-                print_error("numbers have no confusion matrix", Some("leave out `--confusion`"));
-                return Ok(Exit::Refused);
-            };
-            let to = format!("`{}`", path.display());
-            write_atomically(path, Durability::Process, |file| file.write_all(&matrix))
-                .map_err(|source| PredictError::Write { to, source })?;
-        }
+        let evaluation = evaluated(&trained, &input, labels.as_deref(), confusion.as_deref(), &mut warn)?;
         Ok(print(&if options.json { evaluation.json(&trained) } else { evaluation.table() }))
     });
     result.unwrap_or_else(|e| report(&e))
@@ -63,10 +41,6 @@ fn input(options: &ModelOptions) -> Input {
         path if path == Path::new("-") => Input::StandardInput,
         path => Input::File(path.clone()),
     }
-}
-
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b && a.is_file())
 }
 
 fn warn(words: String) {

@@ -30,6 +30,13 @@ pub enum Input {
     File(PathBuf),
 }
 
+impl Input {
+    /// The file, where it is one.
+    pub fn path(&self) -> Option<&Path> {
+        if let Self::File(path) = self { Some(path) } else { None }
+    }
+}
+
 /// What a model keeps of the data that it was trained on.
 pub struct TrainedData {
     kind: Kind,

@@ -22,6 +22,10 @@ pub enum PredictError {
     NoWeights { folder: PathBuf, file: &'static str, status: String },
     #[error("`{}` cannot be used on new rows: {why}", file.display())]
     NoPreprocessing { file: PathBuf, why: String },
+    #[error("`{}` is a file that is read", file.display())]
+    IsInput { file: PathBuf },
+    #[error("numbers have no confusion matrix")]
+    NoClasses,
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error("cannot write {to}: {}", reason(source))]
@@ -48,6 +52,8 @@ impl PredictError {
                 Some("a run that diverged has only its best weights: leave out `--last`")
             }
             Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),
+            Self::IsInput { .. } => Some("write to another file"),
+            Self::NoClasses => Some("leave out `--confusion`"),
             _ => None,
         }
     }

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{PredictError, Trained, forward::Forward, output::quoted, scores::Scores};
+use super::{
+    PredictError, Trained, forward::Forward, output::quoted, output_file::OutputFile, scores::Scores,
+};
 use crate::{data::Input, record::Lines, units};
 
 /// Metrics by name, in the order in which they are shown.
@@ -17,11 +19,30 @@ pub struct Evaluation {
     scores: Scores,
 }
 
-/// Evaluates all rows of `input`; labels of arrays are in a file of their own. `warn` takes warnings about the rows.
+/// Evaluates all rows of `input`; labels of arrays are in a file of their own. The confusion matrix is written to a file
+/// where one is named. `warn` takes warnings about the rows.
 ///
 /// # Errors
-/// What is wrong with the rows.
+/// What is wrong with the rows, or with the file of the matrix.
 pub fn evaluate(
+    trained: &Trained,
+    input: &Input,
+    labels: Option<&Path>,
+    confusion: Option<&Path>,
+    warn: &mut dyn FnMut(String),
+) -> Result<Evaluation, PredictError> {
+    let Some(path) = confusion else { return evaluated(trained, input, labels, warn) };
+    let names = trained.data.class_names().ok_or(PredictError::NoClasses)?;
+    let file = OutputFile::new(path, input.path().into_iter().chain(labels))?;
+    let evaluation = evaluated(trained, input, labels, warn)?;
+    let matrix = evaluation.confusion(&names);
+    file.write(|out| {
+        out.write_all(&matrix).map_err(|source| PredictError::Write { to: file.name(), source })
+    })?;
+    Ok(evaluation)
+}
+
+fn evaluated(
     trained: &Trained,
     input: &Input,
     labels: Option<&Path>,
@@ -70,14 +91,12 @@ impl Evaluation {
         out
     }
 
-    /// The confusion matrix as CSV, a line for each actual class; `None` for numbers.
-    pub fn confusion(&self, trained: &Trained) -> Option<Vec<u8>> {
-        let (Scores::Classes(confusion), Some(names)) = (&self.scores, trained.data.class_names()) else {
-            return None;
-        };
+    /// The confusion matrix as CSV, a line for each actual class; empty for numbers.
+    fn confusion(&self, names: &[String]) -> Vec<u8> {
+        let Scores::Classes(confusion) = &self.scores else { return Vec::new() };
         let mut lines = Lines::new();
         lines.text("actual");
-        for name in &names {
+        for name in names {
             lines.text(name);
         }
         lines.end();
@@ -88,7 +107,7 @@ impl Evaluation {
             }
             lines.end();
         }
-        Some(lines.bytes().to_vec())
+        lines.bytes().to_vec()
     }
 
     /// One JSON object, with the weights that were used.

@@ -6,6 +6,7 @@ mod error;
 mod evaluate;
 mod forward;
 mod output;
+mod output_file;
 mod scores;
 mod trained;
 

@@ -1,17 +1,12 @@
 //! Predictions as CSV: a number per target in the units of the training file, or a class and its probabilities.
 
 use std::{
-    fs::{self, OpenOptions},
     io::{self, Write},
     path::Path,
 };
 
-use super::{PredictError, Trained, forward::Forward};
-use crate::{
-    data::Input,
-    host::{Durability, write_atomically},
-    record::Lines,
-};
+use super::{PredictError, Trained, forward::Forward, output_file::OutputFile};
+use crate::{data::Input, record::Lines};
 
 /// Writes a prediction for each row of `input`, in its order, to standard output or to the file `to`. A regular file is
 /// replaced once all predictions are in it. `warn` takes a warning about the rows.
@@ -27,19 +22,8 @@ pub fn predict(
     let Some(path) = to else {
         return write(trained, input, &mut io::stdout().lock(), "standard output", warn);
     };
-    let name = format!("`{}`", path.display());
-    let unwritable = |source| PredictError::Write { to: name.clone(), source };
-    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
-        // A pipe or a device is no file that could be replaced.
-        let mut file = OpenOptions::new().write(true).open(path).map_err(unwritable)?;
-        return write(trained, input, &mut file, &name, warn);
-    }
-    let mut result = Ok(());
-    let written = write_atomically(path, Durability::Process, |file| {
-        result = write(trained, input, file, &name, warn);
-        if result.is_ok() { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
-    });
-    result.and(written.map_err(unwritable))
+    let file = OutputFile::new(path, input.path())?;
+    file.write(|out| write(trained, input, out, &file.name(), warn))
 }
 
 fn write(

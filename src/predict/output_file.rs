@@ -1,0 +1,68 @@
+//! The file that a command writes: replaced once all is in it, and never one of the files that the command reads.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use super::PredictError;
+use crate::host::{Durability, write_atomically};
+
+/// A file to write.
+pub struct OutputFile<'a> {
+    path: &'a Path,
+}
+
+impl<'a> OutputFile<'a> {
+    /// `inputs` are the files that are read.
+    ///
+    /// # Errors
+    /// It is one of them.
+    pub fn new<'b>(path: &'a Path, inputs: impl IntoIterator<Item = &'b Path>) -> Result<Self, PredictError> {
+        if inputs.into_iter().any(|input| is_same_file(input, path)) {
+            return Err(PredictError::IsInput { file: path.to_owned() });
+        }
+        Ok(Self { path })
+    }
+
+    /// The file's name in messages.
+    pub fn name(&self) -> String {
+        format!("`{}`", self.path.display())
+    }
+
+    /// Writes the file, or what it links to; `write` makes its content.
+    ///
+    /// # Errors
+    /// Those of `write`, or the system's. A regular file is as it was then.
+    pub fn write(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> Result<(), PredictError>,
+    ) -> Result<(), PredictError> {
+        let unwritable = |source| PredictError::Write { to: self.name(), source };
+        let Some(target) = replaceable(self.path) else {
+            let is_new = !self.path.exists();
+            let file = OpenOptions::new().write(true).create(is_new).truncate(true).open(self.path);
+            return write(&mut file.map_err(unwritable)?);
+        };
+        let mut result = Ok(());
+        let written = write_atomically(&target, Durability::Process, |file| {
+            result = write(file);
+            if result.is_ok() { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
+        });
+        result.and(written.map_err(unwritable))
+    }
+}
+
+/// The file that a new one may take the place of; `None` for a pipe, a device, or a link that leads to no name.
+fn replaceable(path: &Path) -> Option<PathBuf> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => fs::canonicalize(path).ok(),
+        Ok(metadata) => metadata.is_dir().then(|| path.to_owned()),
+        Err(_) => fs::symlink_metadata(path).is_err().then(|| path.to_owned()),
+    }
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b && a.is_file())
+}
