@@ -104,11 +104,12 @@ pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Resu
         Source::Idx(source) => idx::open(source, task, seed).map_err(Vec::from),
         Source::Npy(source) => npy::open(source, task, seed, data.placement, memory_limit).map_err(Vec::from),
     };
+    let digest = dataset.as_ref().map(|dataset| digest::digest(&data.source, dataset));
     // A file that changes while it is read is the first problem to report.
     let files = before.after().map_err(|path| busy(&path))?;
-    let mut dataset = Dataset { files, ..dataset? };
+    let digest = digest.unwrap_or_else(|_| Ok(String::new()))?;
+    let dataset = Dataset { files, digest, ..dataset? };
     check(&dataset)?;
-    dataset.digest = digest::digest(&data.source, &dataset)?;
     Ok(dataset)
 }
 

@@ -39,6 +39,15 @@ impl RecordError {
         Self::Write { path: path.to_owned(), source }
     }
 
+    /// Whether a folder was removed while its run went on: other runs may go on.
+    pub fn is_of_one_folder(&self) -> bool {
+        let (Self::MakeFolder { source, .. } | Self::Write { source, .. } | Self::Read { source, .. }) = self
+        else {
+            return false;
+        };
+        source.kind() == io::ErrorKind::NotFound
+    }
+
     pub(crate) fn read(path: &Path, source: io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }
     }

@@ -54,12 +54,14 @@ impl Configuration {
         runs: &[Run],
         figure: impl Fn(&Run) -> Option<T>,
     ) -> Vec<(T, T)> {
-        let in_turn = |c: &Self, turn: &str| {
-            let place = c.places.iter().find(|&&place| runs[place].repeat() == Some(turn))?;
-            figure(&runs[*place])
+        // Two sweeps of one spec have the same turns.
+        let turn = |place: usize| Some((runs[place].sweep.as_deref(), runs[place].repeat()?));
+        let pair = |place: &usize| {
+            let own = turn(*place)?;
+            let place_of_other = other.places.iter().find(|&&place| turn(place) == Some(own))?;
+            figure(&runs[*place]).zip(figure(&runs[*place_of_other]))
         };
-        let turns = self.places.iter().filter_map(|&place| runs[place].repeat());
-        turns.filter_map(|turn| in_turn(self, turn).zip(in_turn(other, turn))).collect()
+        self.places.iter().filter_map(pair).collect()
     }
 
     /// A loss or an accuracy over its runs, of which those with one seed and the same bits count once.

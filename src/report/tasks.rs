@@ -8,7 +8,11 @@ use super::{
 use crate::units;
 
 /// Keys of `[data]` that leave rows and targets as they are.
-const HARMLESS: [&str; 4] = ["data.batch_size", "data.placement", "data.shuffle", "data.csv.standardize"];
+const HARMLESS: [&str; 5] =
+    ["data.batch_size", "data.placement", "data.shuffle", "data.csv.standardize", "data.idx.scale"];
+
+/// Keys that choose features; where rows with missing cells are dropped, they choose rows, too.
+const FEATURES: [&str; 3] = ["data.csv.features", "data.csv.ignore", "data.csv.categorical"];
 
 /// Shown for the digest of the data.
 const DATA: &str = "the data";
@@ -62,10 +66,15 @@ impl Tasks {
 /// What decides a run's losses beside model and training.
 fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
     let is_file = |value: &str| value.starts_with('/');
+    let drops_rows = spec.get("data.csv.missing").is_some_and(|how| how.contains("drop"));
+    // A list has a leaf for each of its items.
+    let is_one_of =
+        |key: &str, keys: &[&str]| keys.iter().any(|k| key == *k || key.starts_with(&format!("{k}.")));
     let decides = |(key, value): &(&String, &String)| {
         *key == "model.loss"
             || (key.starts_with("data.")
-                && !HARMLESS.contains(&key.as_str())
+                && !is_one_of(key, &HARMLESS)
+                && (drops_rows || !is_one_of(key, &FEATURES))
                 && !(digest_is_known && is_file(value)))
     };
     let keys = spec.iter().filter(decides);

@@ -15,6 +15,7 @@ use crate::{
     plan::Machine,
     record::{ConsoleOptions, RecordError, RunDir, SweepTable, TrialEnd, TrialNumber, Verbosity, Warned},
     spec::{Experiment, Problem},
+    units,
 };
 
 pub struct Session<'a, P: Planned> {
@@ -150,12 +151,14 @@ impl<'a, P: Planned> Session<'a, P> {
         warnings.print();
         warnings.texts().for_each(|text| self.warned.note(text));
         let (mut worst, mut ended) = (Exit::Done, Vec::<TrialEnd>::new());
+        // Whether the disk takes no more: later trials would fail, too.
+        let mut is_full = false;
         for (trial, prepared) in experiment.trials.iter().zip(prepared) {
-            let mut unrecorded = false;
             let end = match prepared {
                 _ if self.process.stop.signal().is_some() => {
                     TrialEnd::Skipped { reason: "the sweep was interrupted before it began".into() }
                 }
+                _ if is_full => TrialEnd::Skipped { reason: "an earlier trial could not be recorded".into() },
                 Prepared::SameAs(earlier, devices) => {
                     let folder = match ended.get(*earlier) {
                         Some(TrialEnd::Ran { folder, .. }) => folder.clone(),
@@ -169,16 +172,15 @@ impl<'a, P: Planned> Session<'a, P> {
                 }
                 Prepared::Run(planned) => {
                     let (end, exit);
-                    (end, exit, unrecorded) = self.trial(planned, &folder, (trial.index, &trial.axes))?;
+                    (end, exit, is_full) = self.trial(planned, &folder, (trial.index, &trial.axes))?;
                     worst = worst.more_severe(exit);
                     end
                 }
             };
             let values: Vec<_> = trial.axes.iter().map(|(_, value)| value.clone()).collect();
             let appended = table.append(trial.index, &values, &end);
-            if unrecorded {
-                // The trial's error was printed; later ones would fail for it, too.
-                return Ok(Ended { exit: worst, sweep: appended.is_ok().then(|| folder.path().to_owned()) });
+            if is_full && appended.is_err() {
+                return Ok(worst.into()); // the trial's error was printed
             }
             appended?;
             ended.push(end);
@@ -198,7 +200,7 @@ impl<'a, P: Planned> Session<'a, P> {
         TrialEnd::Skipped { reason: format!("{}{there}", problem.message.replace('`', "")) }
     }
 
-    /// Runs one trial of a sweep in its own folder; also returns whether it could not be recorded.
+    /// Runs one trial of a sweep in its own folder; also returns whether the disk takes no more.
     fn trial(
         &mut self,
         planned: &P,
@@ -223,8 +225,15 @@ impl<'a, P: Planned> Session<'a, P> {
             Ok(outcome) => (outcome.status, outcome.reason.clone()),
             Err(e) => (Status::Failed, Some(e.to_string())),
         };
-        let unrecorded = matches!(result, Err(ExecuteError::Record(_)));
-        Ok((TrialEnd::Ran { status, folder: name, reason }, exit, unrecorded))
+        let is_full = matches!(&result, Err(ExecuteError::Record(e)) if !e.is_of_one_folder());
+        let later = self.experiment.trials.len() - index - 1;
+        if is_full && later > 0 {
+            print_error(
+                format!("{} not run: the disk takes no more", units::counted(later as u64, "trial")),
+                None,
+            );
+        }
+        Ok((TrialEnd::Ran { status, folder: name, reason }, exit, is_full))
     }
 }
 

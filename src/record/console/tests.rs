@@ -70,7 +70,7 @@ fn a_trial_has_two_lines_and_repeats_no_warning() {
     --
     ");
     insta::assert_snapshot!(printed(options, &sample::events()), @r"
-    20270115T080000Z-0123abcd: 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
+    20270115T080000Z-0123abcd (4 of 60): 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
     20270115T080000Z-0123abcd: finished after 6 steps in 2 epochs, 500 ms
     --
     ");

@@ -142,7 +142,9 @@ fn axes(text: &mut String, curves: &[Series], style: &Style, axis: &Axis, [first
 
 /// As `0.001`, or `1e-5` where that is shorter.
 fn tick_label(value: f64) -> String {
-    let [plain, short] = [format!("{}", (value * 1e12).round() / 1e12), format!("{value:e}")];
+    // Ticks are sums: their last digits are noise.
+    let rounded = format!("{value:.3e}").parse().unwrap_or(value);
+    let [plain, short] = [format!("{rounded}"), format!("{rounded:e}")];
     let is_plain = value == 0.0 || (1e-3..1e5).contains(&value.abs());
     if is_plain { plain } else { short }
 }
@@ -172,5 +174,22 @@ fn legend(text: &mut String, curves: &[Series], style: &Style) {
             let _ = write!(text, "; {} not finite", units::counted(curve.not_finite, "value"));
         }
         text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_numbers() {
+        let style = Style { width: 80, height: 16, color: false, linear: false };
+        let labels = |low, high| -> Vec<String> {
+            Axis::new(low, high, &style).ticks.iter().map(|tick| tick_label(*tick)).collect()
+        };
+        assert_eq!(labels(0.0, 1e-4), ["0", "2e-5", "4e-5", "6e-5", "8e-5", "1e-4"]);
+        assert_eq!(labels(-0.1, 0.2), ["-0.1", "0", "0.1", "0.2"]);
+        assert_eq!(labels(3.0, 3.0), ["1", "2", "3", "4", "5"]);
+        assert_eq!(labels(2e-7, 3e5), ["1e-4", "0.1", "100", "1e5"]);
     }
 }

@@ -239,6 +239,23 @@ fn exports_read_back() {
     ");
 }
 
+/// Features may differ where the rows do not: where rows with missing cells are dropped, features choose the rows.
+#[test]
+fn runs_over_other_features_learn_the_same() {
+    for (missing, is_one_task) in [("error", true), ("drop", false)] {
+        let runs = Runs::new();
+        for (name, features) in [("a", "[\"u\"]"), ("b", "[\"u\", \"v\"]")] {
+            let facts = Facts { digest: "d1", ..FACTS };
+            runs.run(&format!("linreg/{name}"), &facts);
+            let data =
+                format!("[data.csv]\ntarget = \"y\"\nmissing = \"{missing}\"\nfeatures = {features}\n");
+            runs.write(&format!("linreg/{name}/spec.toml"), &(facts.spec() + &data));
+        }
+        let table = runs.table(&["linreg"], 160);
+        assert_eq!(!table.contains("2 tasks"), is_one_task, "{table}");
+    }
+}
+
 /// Other rows are no repeats, and losses over them are held against nothing; other spellings of a path are the same work.
 #[test]
 fn runs_over_other_data_are_said_to_be_so_at_once() {

@@ -12,7 +12,7 @@ use super::{
         process::{Ended, Folder, RUNNER, Sandbox, tensors},
         run::LINREG,
     },
-    numbers, quiet, wait_for_lines,
+    numbers, quiet, wait_for_lines, wait_for_lines_of,
 };
 
 /// Address space for the program and its data, but not for the stacks of many threads.
@@ -98,6 +98,19 @@ fn a_removed_folder_ends_the_run_with_one_error() {
     let path = folder.0.join("metrics.csv");
     assert_eq!(errors, [format!("error: cannot write `{}`: no such file or directory", path.display())]);
     assert!(!runs.exists());
+}
+
+/// Only the trial whose folder is gone fails: the sweep goes on.
+#[test]
+fn a_trial_whose_folder_is_removed_does_not_end_the_sweep() {
+    let place = Sandbox::new(LINREG);
+    let (command, runs) = place.prepared(&["trainer.max_epochs=1000000000,1"]);
+    let child = quiet(command);
+    let sweep = wait_for_lines_of("000-trainer.max_epochs=1000000000/metrics.csv", &runs, 20);
+    fs::remove_dir_all(sweep.0.join("000-trainer.max_epochs=1000000000")).unwrap();
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(sweep.table("sweep.csv").column("status"), ["failed", "finished"]);
 }
 
 /// Closed output pipes do not disturb the run or its end.
