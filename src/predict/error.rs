@@ -9,8 +9,6 @@ use crate::{
     spec::{Failure, Problem},
 };
 
-use super::trained::{BEST, LAST};
-
 #[derive(Debug, thiserror::Error)]
 pub enum PredictError {
     #[error(transparent)]
@@ -50,7 +48,9 @@ impl PredictError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Report(e) => e.hint(),
-            Self::NoWeights { folder, file: LAST, .. } if folder.join(BEST).is_file() => {
+            Self::NoWeights { folder, file: "model.safetensors", .. }
+                if folder.join("best.safetensors").is_file() =>
+            {
                 Some("a run that diverged has only its best weights: leave out `--last`")
             }
             Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),

@@ -32,8 +32,7 @@ pub struct Trained {
     pub weights: Weights,
 }
 
-pub(super) const BEST: &str = "best.safetensors";
-pub(super) const LAST: &str = "model.safetensors";
+const LAST: &str = "model.safetensors";
 
 impl Trained {
     /// Reads the only run of `path`.
@@ -48,7 +47,7 @@ impl Trained {
         };
         let Some(spec) = spec else { return Err(PredictError::NoTraining { folder }) };
         let has = |file: &&'static str| folder.join(file).is_file();
-        let wanted = if which == WhichWeights::Last { &[LAST][..] } else { &[BEST, LAST] };
+        let wanted = if which == WhichWeights::Last { &[LAST][..] } else { &["best.safetensors", LAST] };
         let Some(file) = wanted.iter().copied().find(has) else {
             let (file, status) = (*wanted.last().unwrap_or(&LAST), run_status(&folder));
             let file = if which == WhichWeights::Last { file } else { "weights" };
