@@ -34,7 +34,7 @@ pub enum Input {
 impl Input {
     /// The file, where it is one.
     pub fn path(&self) -> Option<&Path> {
-        if let Self::File(path) = self { Some(path) } else { None }
+        Some(if let Self::File(path) = self { path } else { Path::new("/dev/stdin") })
     }
 }
 

@@ -22,6 +22,8 @@ pub enum PredictError {
     NoWeights { folder: PathBuf, file: &'static str, status: String },
     #[error("`{}` cannot be used on new rows: {why}", file.display())]
     NoPreprocessing { file: PathBuf, why: String },
+    #[error("`{}` lies in the run's folder", file.display())]
+    IsOfRun { file: PathBuf },
     #[error("`{}` is a file that is read", file.display())]
     IsInput { file: PathBuf },
     #[error("numbers have no confusion matrix")]
@@ -53,8 +55,11 @@ impl PredictError {
             {
                 Some("a run that diverged has only its best weights: leave out `--last`")
             }
+            Self::NoWeights { status, .. } if status == "unfinished" => {
+                Some("weights are written at the end of a run: one that was killed has none")
+            }
             Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),
-            Self::IsInput { .. } => Some("write to another file"),
+            Self::IsOfRun { .. } | Self::IsInput { .. } => Some("write to another file"),
             Self::NoClasses => Some("leave out `--confusion`"),
             _ => None,
         }

@@ -31,7 +31,7 @@ pub fn evaluate(
 ) -> Result<Evaluation, PredictError> {
     let Some(path) = confusion else { return evaluated(trained, input, labels, warn) };
     let names = trained.data.class_names().ok_or(PredictError::NoClasses)?;
-    let file = OutputFile::new(path, input.path().into_iter().chain(labels))?;
+    let file = OutputFile::new(path, &trained.folder, input.path().into_iter().chain(labels))?;
     let evaluation = evaluated(trained, input, labels, warn)?;
     let matrix = evaluation.confusion(&names);
     file.write(|out| {

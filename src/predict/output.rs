@@ -19,10 +19,10 @@ pub fn predict(
     to: Option<&Path>,
     warn: &mut dyn FnMut(String),
 ) -> Result<(), PredictError> {
-    let Some(path) = to else {
+    let Some(path) = to.filter(|path| *path != Path::new("-")) else {
         return write(trained, input, &mut io::stdout().lock(), "standard output", warn);
     };
-    let file = OutputFile::new(path, input.path())?;
+    let file = OutputFile::new(path, &trained.folder, input.path())?;
     file.write(|out| write(trained, input, out, &file.name(), warn))
 }
 

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -15,11 +16,23 @@ pub struct OutputFile<'a> {
 }
 
 impl<'a> OutputFile<'a> {
-    /// `inputs` are the files that are read.
+    /// `inputs` are the files that are read, `run` is the folder of the run.
     ///
     /// # Errors
-    /// It is one of them.
-    pub fn new<'b>(path: &'a Path, inputs: impl IntoIterator<Item = &'b Path>) -> Result<Self, PredictError> {
+    /// It is one of them, or lies in that folder.
+    pub fn new<'b>(
+        path: &'a Path,
+        run: &Path,
+        inputs: impl IntoIterator<Item = &'b Path>,
+    ) -> Result<Self, PredictError> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let is_in_run = |place: &Path| match (fs::canonicalize(place), fs::canonicalize(run)) {
+            (Ok(place), Ok(run)) => place.starts_with(run),
+            _ => false,
+        };
+        if is_in_run(folder) || is_in_run(path) {
+            return Err(PredictError::IsOfRun { file: path.to_owned() });
+        }
         if inputs.into_iter().any(|input| is_same_file(input, path)) {
             return Err(PredictError::IsInput { file: path.to_owned() });
         }
@@ -40,6 +53,9 @@ impl<'a> OutputFile<'a> {
         write: impl FnOnce(&mut dyn Write) -> Result<(), PredictError>,
     ) -> Result<(), PredictError> {
         let unwritable = |source| PredictError::Write { to: self.name(), source };
+        if is_standard_output(self.path) {
+            return write(&mut io::stdout().lock());
+        }
         let Some(target) = replaceable(self.path) else {
             let is_new = !self.path.exists();
             let file = OpenOptions::new().write(true).create(is_new).truncate(true).open(self.path);
@@ -61,6 +77,12 @@ fn replaceable(path: &Path) -> Option<PathBuf> {
         Ok(metadata) => metadata.is_dir().then(|| path.to_owned()),
         Err(_) => fs::symlink_metadata(path).is_err().then(|| path.to_owned()),
     }
+}
+
+/// Whether it is where standard output leads: opened anew, a file behind a redirection would be cut.
+fn is_standard_output(path: &Path) -> bool {
+    let identity = |path: &Path| fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
+    identity(path).is_some_and(|file| identity(Path::new("/dev/stdout")) == Some(file))
 }
 
 fn is_same_file(a: &Path, b: &Path) -> bool {

@@ -73,7 +73,10 @@ impl Trained {
     /// Which weights these are, in words.
     pub fn described(&self) -> String {
         let Self { file, step, epoch, .. } = self;
-        format!("{file}, after epoch {epoch}, step {step}")
+        // Early stopping restores the best weights.
+        let is_best = *file == LAST && self.spec.trainer.restore_best == Some(true);
+        let kept = if is_best { "; the best: `trainer.restore_best=false` keeps the last" } else { "" };
+        format!("{file}, after epoch {epoch}, step {step}{kept}")
     }
 }
 

@@ -49,7 +49,7 @@ impl ReportError {
                 "name a run folder (`runs/NAME/TIME-HASH`), a sweep folder, `runs/NAME` for all in it, or a glob in quotes",
             ),
             Self::NoValues { .. } => Some(
-                "`--metric` takes a column of `metrics.csv`, such as `loss`, `validation.loss` or `train.accuracy`",
+                "`--metric` takes a column of `metrics.csv`, such as `loss` or `validation.loss`; `logging.metrics` adds columns",
             ),
             Self::Several { .. } | Self::Sweep(_) => Some("name the folder of one run"),
             Self::Pattern { .. } | Self::Read { .. } | Self::Malformed { .. } => None,

@@ -126,6 +126,10 @@ impl Spec {
         }
         let trainer = &mut self.trainer;
         if let Some(stopping) = &mut trainer.early_stopping {
+            // One metric serves both, unless both are named.
+            if let Some(metric) = stopping.metric.filter(|_| !t.has("trainer.monitor")) {
+                trainer.monitor = metric;
+            }
             stopping.metric.get_or_insert(trainer.monitor);
             trainer.restore_best.get_or_insert(true);
         }
@@ -164,13 +168,14 @@ impl Spec {
         if t.is_sound("logging.metrics") && self.logging.metrics.contains(&Metric::Accuracy) {
             t.report("logging.metrics", message.clone(), hint);
         }
-        if t.is_sound("trainer.monitor") && self.trainer.monitor == Monitor::ValidationAccuracy {
+        let early = self.trainer.early_stopping.as_ref();
+        let watched = early.is_some_and(|e| e.metric == Some(Monitor::ValidationAccuracy));
+        if watched && t.has("trainer.early_stopping.metric") {
+            if t.is_sound("trainer.early_stopping") {
+                t.report("trainer.early_stopping.metric", message, hint);
+            }
+        } else if t.is_sound("trainer.monitor") && self.trainer.monitor == Monitor::ValidationAccuracy {
             t.report("trainer.monitor", message, hint);
-            return;
-        }
-        let watched = self.trainer.early_stopping.as_ref().and_then(|e| e.metric);
-        if t.is_sound("trainer.early_stopping") && watched == Some(Monitor::ValidationAccuracy) {
-            t.report("trainer.early_stopping.metric", message, hint);
         }
     }
 

@@ -17,7 +17,7 @@ impl Spec {
         to_toml(self)
     }
 
-    /// See [`hashed`].
+    /// The first 8 hex digits of SHA-256, as in names of run folders; a path counts by its file's name.
     pub fn hash8(&self) -> String {
         hash8(self)
     }

@@ -24,8 +24,8 @@ table! {
         pub gradient_clip_val: f64 = 0.0 => non_negative,
         /// Epochs between two validations; 0 for none.
         pub validate_every_epochs: u64 = 1 => count_or_zero,
-        /// What the best weights are chosen by; `best.safetensors` holds them.
-        pub monitor: Monitor [skip_serializing_if = "Monitor::is_default"] = Monitor::ValidationLoss,
+        /// What the best weights are chosen by, as early stopping is if it names a metric; `best.safetensors` holds them.
+        pub monitor: Monitor = Monitor::ValidationLoss,
         /// Whether `model.safetensors` holds the best weights in place of the last; by default under early stopping alone.
         pub restore_best: Option<bool> = None,
         /// Ends the run when a metric no longer improves.
@@ -64,11 +64,6 @@ impl Monitor {
     /// Smaller is better.
     pub fn cost(self, value: f64) -> f64 {
         if self == Self::ValidationAccuracy { -value } else { value }
-    }
-
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
-    fn is_default(&self) -> bool {
-        *self == Self::ValidationLoss
     }
 }
 

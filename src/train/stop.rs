@@ -58,6 +58,12 @@ impl EarlyStopper {
             Some(best) => {
                 let (best, waited) =
                     (units::shortest(best.abs() as f32), units::counted(self.waited, "validation"));
+                if self.rule.min_delta > 0.0 {
+                    let delta = units::exact(self.rule.min_delta);
+                    return format!(
+                        "early stopping: {waited} without an improvement of more than {delta} on a validation {name} of {best}"
+                    );
+                }
                 format!("early stopping: the best validation {name}, {best}, is {waited} old")
             }
             None => format!("early stopping: no validation {name} of {} was a finite number", self.waited),

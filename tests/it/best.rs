@@ -109,6 +109,20 @@ fn early_stopping_restores_the_best_weights() {
     assert!(tensors(&restored.model()) == tensors(&file(&all, "best.safetensors")));
 }
 
+/// The metric of early stopping chooses the best weights, too, unless `monitor` names another.
+#[test]
+fn early_stopping_and_the_best_weights_follow_one_metric() {
+    let spec = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/digits.toml"));
+    let place = Sandbox::with_spec(spec);
+    let watched = "trainer.early_stopping={patience=9,metric=\"validation.accuracy\"}";
+    let run = place.run(&[watched, "trainer.max_epochs=8"]).ended_by(0);
+    assert_eq!(in_summary(&run), first_best(&run, "accuracy", -1.0));
+    let both = [watched, "trainer.monitor=validation.loss", "trainer.max_epochs=8"];
+    let run = place.run(&both).ended_by(0);
+    assert_eq!(in_summary(&run), first_best(&run, "loss", 1.0));
+    assert!(run.text("spec.toml").contains("monitor = \"validation.loss\""), "a copy runs alike");
+}
+
 /// Accuracy rises in steps of one row, so that many validations tie: the earliest is kept.
 #[test]
 fn the_best_accuracy_is_the_highest_and_of_ties_the_first() {

@@ -34,7 +34,7 @@ fn both_splits_of_a_run() {
     let ended = place.runner(&["plot", "runs/one", "--width", "50", "--height", "10"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     insta::assert_snapshot!(ended.stdout, @"
-    one
+    runs/one
 
           │••••
           │    ••••xxxx
@@ -60,7 +60,7 @@ fn a_linear_axis_and_one_split() {
     run(&place, "one", &halving(8));
     let words = ["plot", "runs/one", "--linear", "--metric", "train.loss", "--width", "40", "--height", "6"];
     insta::assert_snapshot!(place.runner(&words).stdout, @"
-    one
+    runs/one
 
      40 ┤
         │⠢⡀
@@ -96,8 +96,8 @@ fn several_runs() {
        └────────────────────────────────────
         1               step               9
 
-      •• a  last 1.000, lowest 1.000 at step 9, highest 3.000 at step 1
-      xx b  last 2.000, lowest 2.000 at step 1, highest 2.000 at step 1; 1 value not finite
+      •• runs/a  last 1.000, lowest 1.000 at step 9, highest 3.000 at step 1
+      xx runs/b  last 2.000, lowest 2.000 at step 1, highest 2.000 at step 1; 1 value not finite
     ");
 }
 
@@ -110,7 +110,7 @@ fn the_best_of_many_runs() {
         run(&place, &format!("r{number:02}"), &format!("1,1,train,8,1,{accuracy},0.1\n"));
     }
     let ended = place.runner(&["plot", "runs", "--metric", "accuracy"]);
-    let title = "train accuracy; the 8 of 11 runs with the highest last value\n";
+    let title = "train accuracy; the 8 of 11 runs with the highest value\n";
     assert!(ended.stdout.starts_with(title), "{}", ended.stdout);
     let shown: Vec<_> = ended.stdout.lines().filter(|line| line.contains("  last ")).collect();
     let named = |name: &str| shown.iter().any(|line| line.contains(name));
@@ -126,7 +126,7 @@ fn a_metric_that_no_run_has() {
     assert_eq!(ended.code, Some(2));
     insta::assert_snapshot!(ended.stderr, @"
     error: no value of `grad_norm` in 1 run
-      = hint: `--metric` takes a column of `metrics.csv`, such as `loss`, `validation.loss` or `train.accuracy`
+      = hint: `--metric` takes a column of `metrics.csv`, such as `loss` or `validation.loss`; `logging.metrics` adds columns
     ");
     assert_eq!(place.runner(&["plot", "none"]).code, Some(2));
 }

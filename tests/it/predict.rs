@@ -4,12 +4,12 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
 
-use super::process::{Ended, Folder, Sandbox, Table};
+use super::process::{Ended, Folder, RUNNER, Sandbox, Table};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/predict");
 
@@ -607,6 +607,38 @@ fn a_link_is_followed() {
     link("new.csv", "rows");
     assert_eq!(to("rows").code, Some(2));
     assert_eq!(model.new_rows(), rows);
+}
+
+/// What a run wrote is not written over, nor what stands in the file that standard output leads to.
+#[test]
+fn outputs_spare_the_run_and_what_was_printed_before() {
+    let model = Model::price();
+    let run = PathBuf::from(&model.run);
+    let before = fs::read(run.join("best.safetensors")).unwrap();
+    for name in ["best.safetensors", "spec.toml", "new"] {
+        let out = run.join(name);
+        let ended = model.place.runner(&["predict", &model.run, "new.csv", "-o", out.to_str().unwrap()]);
+        assert_eq!(ended.code, Some(2));
+        assert!(
+            ended.stderr.contains("` lies in the run's folder\n  = hint: write to another file"),
+            "{ended:?}"
+        );
+    }
+    assert_eq!(fs::read(run.join("best.safetensors")).unwrap(), before);
+    let expected = model.predicted("new.csv");
+    for out in ["/dev/stdout", "-"] {
+        let command = format!("(echo a; '{RUNNER}' predict '{}' new.csv -o {out}; echo b) >> log", model.run);
+        let shell =
+            Command::new("sh").args(["-c", &command]).current_dir(model.place.path()).output().unwrap();
+        assert!(shell.status.success(), "{shell:?}");
+        let log = model.place.path().join("log");
+        assert_eq!(fs::read_to_string(&log).unwrap(), format!("a\n{expected}b\n"));
+        fs::remove_file(log).unwrap();
+    }
+    let command = format!("'{RUNNER}' predict '{}' - -o new.csv < new.csv", model.run);
+    let rows = model.new_rows();
+    let shell = Command::new("sh").args(["-c", &command]).current_dir(model.place.path()).output().unwrap();
+    assert_eq!((shell.status.code(), model.new_rows()), (Some(2), rows));
 }
 
 /// The matrix replaces neither the rows nor their labels, and no device.

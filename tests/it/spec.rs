@@ -79,6 +79,7 @@ weight_decay = 0.0
 max_epochs = 10
 gradient_clip_val = 0.0
 validate_every_epochs = 1
+monitor = "validation.loss"
 
 [logging]
 policy = "buffered"

@@ -97,7 +97,7 @@ fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(
     if let Some(words) = no_model {
         rows.push(("model", format!("none was written{words}")));
         rows.extend(outcome.best.map(|_| ("", "`best.safetensors` has the best weights".to_owned())));
-    } else if outcome.best.is_some_and(|best| best.is_restored) {
+    } else if outcome.best.is_some_and(|best| best.is_restored && best.step < outcome.steps) {
         rows.push(("model", "holds the best weights, not the last".to_owned()));
     }
     rows.push(("folder", folder.display().to_string()));

@@ -59,7 +59,11 @@ impl Axis {
             return Self::logarithmic(low, high, most);
         }
         // A constant curve lies in the middle.
-        let room = if high > low { 0.0 } else { high.abs().max(1.0) * 0.5 };
+        let room = match (high > low, high) {
+            (true, _) => 0.0,
+            (false, 0.0) => 1.0,
+            (false, high) => high.abs() * 0.5,
+        };
         let (low, high) = (low - room, high + room);
         let exact = (high - low) / most as f64;
         let decade = 10f64.powf(exact.log10().floor());

@@ -14,6 +14,7 @@ use super::{
     ReportError, csv_file,
     find::{Found, find, is_run},
 };
+use crate::units;
 pub use chart::Style;
 use chart::draw;
 use series::Series;
@@ -57,9 +58,13 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
         let wanted = splits.into_iter().filter(|(name, series)| wanted(name) && !series.is_empty());
         wanted.map(|(name, series)| std::mem::take(series).named(format!("{name} {column}"))).collect()
     } else {
-        let all_validate = runs.iter().all(|run| !run.validation.is_empty());
-        let split = split.unwrap_or(if all_validate { "validation" } else { "train" });
+        let some_validate = runs.iter().any(|run| !run.validation.is_empty());
+        let split = split.unwrap_or(if some_validate { "validation" } else { "train" });
         title.push(format!("{split} {column}"));
+        let without = runs.iter().filter(|run| run.series(split).is_empty()).count();
+        if without > 0 {
+            title.push(format!("{} without it", units::counted(without as u64, "run")));
+        }
         let one = |run: Curves| match split {
             "train" => run.train.named(run.name),
             _ => run.validation.named(run.name),
@@ -72,17 +77,20 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
     Ok(draw(&title.join("; "), &curves, &request.style))
 }
 
-/// The curves with the best last values, where there are too many to tell apart; in their own order.
+/// The curves with the best values, where there are too many to tell apart; in their own order.
 fn best(curves: Vec<Series>, column: &str, title: &mut Vec<String>) -> Vec<Series> {
     if curves.len() <= MOST_RUNS {
         return curves;
     }
     let sign = if column == "accuracy" { -1.0 } else { 1.0 };
     let which = if column == "accuracy" { "highest" } else { "lowest" };
-    title.push(format!("the {MOST_RUNS} of {} runs with the {which} last value", curves.len()));
+    title.push(format!("the {MOST_RUNS} of {} runs with the {which} value", curves.len()));
     let mut ranked: Vec<(usize, Series)> = curves.into_iter().enumerate().collect();
-    let last = |series: &Series| series.last().map_or(f64::INFINITY, |(_, value)| sign * value);
-    ranked.sort_by(|a, b| last(&a.1).total_cmp(&last(&b.1)));
+    let value = |series: &Series| {
+        let best = if sign > 0.0 { series.lowest() } else { series.highest() };
+        best.map_or(f64::INFINITY, |(_, value)| sign * value)
+    };
+    ranked.sort_by(|a, b| value(&a.1).total_cmp(&value(&b.1)));
     ranked.truncate(MOST_RUNS);
     ranked.sort_by_key(|(place, _)| *place);
     ranked.into_iter().map(|(_, series)| series).collect()
@@ -117,13 +125,12 @@ struct Curves {
 
 impl Curves {
     fn read(folder: &Path, column: &str) -> Result<Self, ReportError> {
-        let name =
-            folder.components().next_back().map(|name| name.as_os_str().to_string_lossy().into_owned());
-        let mut curves = Self {
-            name: name.unwrap_or_else(|| folder.display().to_string()),
-            train: Series::default(),
-            validation: Series::default(),
-        };
+        // A trial's folder names its values; a run's is a time and a hash, below its name.
+        let is_trial = folder.parent().is_some_and(|parent| parent.join("sweep.csv").is_file());
+        let parts: Vec<_> = folder.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+        let from = parts.len().saturating_sub(if is_trial { 1 } else { 2 });
+        let mut curves =
+            Self { name: parts[from..].join("/"), train: Series::default(), validation: Series::default() };
         let path = folder.join("metrics.csv");
         if !has_column(&path, column).map_err(|e| ReportError::read(&path, e))? {
             return Ok(curves);
@@ -140,6 +147,10 @@ impl Curves {
             Ok(())
         })?;
         Ok(curves)
+    }
+
+    fn series(&self, split: &str) -> &Series {
+        if split == "train" { &self.train } else { &self.validation }
     }
 
     fn splits(&self) -> impl Iterator<Item = &Series> {
