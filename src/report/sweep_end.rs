@@ -28,7 +28,15 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     } else {
         // Numbered as the trials' folders are, from 0.
         let mut columns = columns::columns(&comparison, "trial", 0);
-        columns.retain(|column| !matches!(column.title.as_str(), "h2d" | "d2h" | "logging" | "best"));
+        let is_last = |run: &Run| {
+            run.figure("best_step").is_none_or(|best_step| Some(best_step) == run.figure("steps"))
+        };
+        let all_end_best = runs.iter().all(is_last);
+        columns.retain(|column| match column.title.as_str() {
+            "h2d" | "d2h" | "logging" => false,
+            "best" => !all_end_best,
+            _ => true,
+        });
         // A trial's axes identify it better than its number.
         grid::table(&columns, 1 + comparison.axes.len(), width)
     };

@@ -175,10 +175,10 @@ fn the_end_of_a_sweep() {
     insta::assert_snapshot!(runs.masked(&sweep_end(&runs.path("linreg/S"), 160).unwrap()), @r"
     linreg: 4 trials, 2 finished, 1 not run, 1 unfinished
 
-     trial  devices.num_gpus  status           devices      steps  train loss, last step  validation loss  train time  steps/s  rows/s vs trial 0
-         0                 0  finished         cpu              3                  1.000           0.5000     3.00 ms     1000              1.00x
+     trial  devices.num_gpus  status           devices      steps  train loss, last step  validation loss               best  train time  steps/s  rows/s vs trial 0
+         0                 0  finished         cpu              3                  1.000           0.5000  0.5000 in epoch 1     3.00 ms     1000              1.00x
          1                 1  same as trial 0
-         2                 2  finished         gpu:0 gpu:1      3                  1.000           0.5000     3.00 ms     2500              2.50x
+         2                 2  finished         gpu:0 gpu:1      3                  1.000           0.5000  0.5000 in epoch 1     3.00 ms     2500              2.50x
          3                 3  unfinished                        1                  4.000
 
     more devices
