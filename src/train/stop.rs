@@ -88,7 +88,8 @@ mod tests {
         assert_eq!(observed(&[f64::NAN, 2.0, 1.0, f64::NAN, 0.5]), [const { None }; 5]);
         let words = "early stopping: no validation loss of 2 was a finite number";
         assert_eq!(observed(&[f64::NAN, f64::INFINITY])[1].as_deref(), Some(words));
-        let words = "early stopping: the best validation loss, 2, is 2 validations old";
+        let words =
+            "early stopping: 2 validations without an improvement of more than 0.1 on a validation loss of 2";
         assert_eq!(observed(&[2.0, f64::NAN, f64::NEG_INFINITY])[2].as_deref(), Some(words));
     }
 
@@ -98,7 +99,9 @@ mod tests {
         assert_eq!(ended[..5], [const { None }; 5], "0.39 is better than 0.5 by more than `min_delta`");
         assert_eq!(
             ended[5].as_deref(),
-            Some("early stopping: the best validation loss, 0.39, is 2 validations old")
+            Some(
+                "early stopping: 2 validations without an improvement of more than 0.1 on a validation loss of 0.39"
+            )
         );
     }
 }
