@@ -400,7 +400,8 @@ fn early_stopping_counts_validations_without_improvement() {
     for (patience, epochs) in [(1, "2"), (3, "4")] {
         let run = place.run(&["trainer.max_epochs=50", &stopping(patience, "1000.0")]).ended_by(0);
         assert_eq!((run.summary("status"), run.summary("epochs")), ("finished".into(), epochs.into()));
-        assert!(run.text("run.log").contains("early stopping: the best validation loss, "));
+        let reason = " without an improvement of more than 1000 on a validation loss of ";
+        assert!(run.text("run.log").contains(reason));
     }
     let run = place.run(&["trainer.max_epochs=10", &stopping(2, "0.0")]).ended_by(0);
     assert_eq!(run.summary("epochs"), "10");
