@@ -12,7 +12,7 @@ use crate::{data::Input, record::Lines};
 /// replaced once all predictions are in it. `warn` takes a warning about the rows.
 ///
 /// # Errors
-/// What is wrong with the rows; those before are written to standard output by then.
+/// What is wrong with the rows; whole blocks before it are written to standard output by then.
 pub fn predict(
     trained: &Trained,
     input: &Input,

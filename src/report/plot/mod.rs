@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     ReportError, csv_file,
-    find::{Found, find, is_run},
+    find::{Found, find, folders_in, is_run},
 };
 use crate::units;
 pub use chart::Style;
@@ -103,13 +103,7 @@ fn folders(paths: &[String]) -> Result<Vec<PathBuf>, ReportError> {
         match found {
             Found::Run(folder) => folders.push(folder),
             Found::Sweep(folder) => {
-                let inside = std::fs::read_dir(&folder).map_err(|e| ReportError::read(&folder, e))?;
-                let paths = inside.map(|entry| entry.map(|entry| entry.path()));
-                let mut trials: Vec<PathBuf> =
-                    paths.collect::<Result<_, _>>().map_err(|e| ReportError::read(&folder, e))?;
-                trials.retain(|trial| is_run(trial));
-                trials.sort();
-                folders.extend(trials);
+                folders.extend(folders_in(&folder)?.into_iter().filter(|trial| is_run(trial)));
             }
         }
     }

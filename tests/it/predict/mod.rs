@@ -4,12 +4,15 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use serde_json::Value;
 
-use super::process::{Ended, Folder, RUNNER, Sandbox, Table};
+use super::process::{Ended, Folder, Sandbox, Table};
+
+mod arrays;
+mod outputs;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/predict");
 
@@ -429,87 +432,6 @@ max_epochs = 9
     }
 }
 
-/// An array in NumPy's format, little-endian.
-fn npy(descr: &str, shape: &str, bytes: Vec<u8>) -> Vec<u8> {
-    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
-    header.push_str(&" ".repeat((64 - (10 + header.len() + 1) % 64) % 64));
-    header.push('\n');
-    let length = u16::try_from(header.len()).unwrap().to_le_bytes();
-    [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &bytes].concat()
-}
-
-fn singles(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-/// Arrays: the true weights are known.
-#[test]
-fn arrays_are_predicted_and_evaluated() {
-    let model = Model::new(&super::run::LINREG.replace("max_epochs = 4", "max_epochs = 40"));
-    let rows = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-2.0, 3.0]];
-    let targets = rows.map(|[a, b]: [f32; 2]| 2.0 * a - 3.4 * b + 4.2);
-    model.write("x.npy", npy("<f4", "(4, 2)", singles(rows.as_flattened())));
-    model.write("y.npy", npy("<f4", "(4,)", singles(&targets)));
-    model.write("wide.npy", npy("<f4", "(2, 3)", singles(&[0.0; 6])));
-    model.write("nan.npy", npy("<f4", "(1, 2)", singles(&[0.0, f32::NAN])));
-    let found = Table::read(&model.predicted("x.npy")).f64s("prediction");
-    near(&found, &targets.map(f64::from), 0.02);
-    let metrics = model.evaluated(&["x.npy", "--labels", "y.npy"]);
-    assert!(metrics["r2"].as_f64().unwrap() > 0.9999, "{metrics}");
-    for (arguments, words) in [
-        (&["predict", "wide.npy"][..], "rows of 3 features: the model was trained on 2"),
-        (&["predict", "nan.npy"], "row 0, feature 1 (both counted from 0) is NaN: expected a finite number"),
-        (&["predict", "new.csv"], "not an NPY file: it does not start with `\\x93NUMPY`\n--> new.csv\n"),
-        (&["predict", "-"], "standard input is read as a table, and the model was trained on arrays"),
-        (&["evaluate", "x.npy"], "name the file of their labels with `--labels FILE`"),
-        (&["evaluate", "x.npy", "--labels", "wide.npy"], "2 labels, but `x.npy` has 4 rows"),
-    ] {
-        let ended = model.place.runner(&[&[arguments[0], &model.run], &arguments[1..]].concat());
-        assert_eq!(ended.code, Some(2), "{ended:?}");
-        assert!(ended.stderr.contains(words), "{ended:?}");
-        assert_eq!(ended.stdout, "");
-    }
-}
-
-/// Arrays are looked at again, so a pipe is refused, and is not waited for.
-#[test]
-fn an_array_is_no_pipe() {
-    let model = Model::new(super::run::LINREG);
-    let pipe = model.place.path().join("pipe.npy");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let mut command = model.place.command(&["predict", &model.run, "pipe.npy"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let start = std::time::Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed().as_secs() > 20 {
-            child.kill().unwrap();
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let ended = Ended::from_output(child.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    let words = "error: cannot read `pipe.npy`: it is a named pipe: expected a regular file";
-    assert!(ended.stderr.contains(words), "{ended:?}");
-}
-
-/// Arrays of several targets give the recorded validation, too, and a column for each.
-#[test]
-fn several_targets_are_predicted_and_evaluated() {
-    let parity = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
-    let place = Sandbox::with_spec(&Path::new(parity).join("three_targets/spec.toml"));
-    let run = place.run(&["trainer.max_epochs=3"]).ended_by(0);
-    let folder = run.0.display().to_string();
-    let [features, targets] = ["features", "targets"].map(|name| format!("{parity}/{name}.npy"));
-    let ended = place.runner(&["evaluate", &folder, &features, "--labels", &targets, "--json"]);
-    let metrics: Value = serde_json::from_str(&ended.stdout).unwrap();
-    let rmse = metrics["rmse"].as_f64().unwrap();
-    assert_eq!(metrics["loss"].as_f64(), Some(run.summary("best_value").parse().unwrap()));
-    assert!(rmse > 0.0 && rmse <= metrics["loss"].as_f64().unwrap().sqrt(), "{metrics}");
-    let found = Table::read(&place.runner(&["predict", &folder, &features]).stdout);
-    assert_eq!(found.columns, ["prediction_0", "prediction_1", "prediction_2"]);
-    assert_eq!(found.rows.len(), 150);
-}
-
 /// Columns without names are found by their number, cells that `;` separates too; an output beyond the classes has no name.
 #[test]
 fn tables_of_other_forms_are_predicted() {
@@ -543,131 +465,10 @@ lr = 0.5
     assert!(ended.stderr.contains("did you mean `runner evaluate`?"), "{ended:?}");
 }
 
-/// Images in IDX format, gzipped, are scaled as in training; the digits' own labels.
-#[test]
-fn images_are_predicted_and_evaluated() {
-    let place =
-        Sandbox::with_spec(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/digits.toml")));
-    let run = place.run(&["trainer.max_epochs=5"]).ended_by(0).0.display().to_string();
-    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/digits-");
-    let [images, labels] = ["images-idx3", "labels-idx1"].map(|name| format!("{data}{name}-ubyte.gz"));
-    let ended = place.runner(&["evaluate", &run, &images, "--labels", &labels, "--json"]);
-    let metrics: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert!(metrics["accuracy"].as_f64().unwrap() > 0.9, "{metrics}");
-    let ended = place.runner(&["predict", &run, &images]);
-    assert!(ended.stdout.starts_with("class,p_0,p_1,p_2,p_3,p_4,p_5,p_6,p_7,p_8,p_9\n"), "{ended:?}");
-    assert_eq!(Some(ended.stdout.lines().count() as u64), metrics["rows"].as_u64().map(|rows| rows + 1));
-}
-
-/// A file appears whole; one of that name is replaced, but never the rows themselves.
-#[test]
-fn a_file_is_replaced_at_the_end() {
-    let model = Model::price();
-    let path = model.write("out.csv", "old\n");
-    let to = |data: &str, out: &str| model.place.runner(&["predict", &model.run, data, "-o", out]);
-    model.write("wrong.csv", "width\n1\n");
-    assert_eq!(to("wrong.csv", "out.csv").code, Some(2));
-    assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
-    let ended = to("new.csv", "out.csv");
-    assert_eq!((ended.code, &ended.stdout[..]), (Some(0), ""));
-    assert_eq!(fs::read_to_string(&path).unwrap(), model.predicted("new.csv"));
-    let files = fs::read_dir(model.place.path()).unwrap();
-    assert!(files.into_iter().all(|file| !file.unwrap().file_name().to_string_lossy().ends_with(".tmp")));
-    let ended = to("new.csv", "./new.csv");
-    assert_eq!(ended.code, Some(2));
-    assert!(ended.stderr.contains("`./new.csv` is a file that is read"), "{ended:?}");
-    assert_eq!(to("new.csv", "none/out.csv").code, Some(1));
-    assert_eq!(to("new.csv", "/dev/null").code, Some(0));
-    assert!(!fs::metadata("/dev/null").unwrap().is_file());
-}
-
-/// A link stays, and its target has the predictions.
-#[test]
-fn a_link_is_followed() {
-    let model = Model::price();
-    let to = |out: &str| model.place.runner(&["predict", &model.run, "new.csv", "-o", out]);
-    let expected = model.predicted("new.csv");
-    let target = model.write("target.csv", "old\n");
-    let link = |to: &str, name: &str| {
-        let path = model.place.path().join(name);
-        std::os::unix::fs::symlink(to, &path).unwrap();
-        path
-    };
-    let new = model.place.path().join("later.csv");
-    for (path, target) in [(link("target.csv", "link.csv"), target), (link("later.csv", "early.csv"), new)] {
-        assert_eq!(to(path.to_str().unwrap()).code, Some(0));
-        assert!(path.is_symlink());
-        assert_eq!(fs::read_to_string(target).unwrap(), expected);
-    }
-    let out = link("/dev/stdout", "out");
-    let ended = to("out");
-    assert_eq!((ended.code, ended.stdout), (Some(0), expected));
-    assert!(out.is_symlink());
-    let rows = model.new_rows();
-    link("new.csv", "rows");
-    assert_eq!(to("rows").code, Some(2));
-    assert_eq!(model.new_rows(), rows);
-}
-
-/// What a run wrote is not written over, nor what stands in the file that standard output leads to.
-#[test]
-fn outputs_spare_the_run_and_what_was_printed_before() {
-    let model = Model::price();
-    let run = PathBuf::from(&model.run);
-    let before = fs::read(run.join("best.safetensors")).unwrap();
-    for name in ["best.safetensors", "spec.toml", "new"] {
-        let out = run.join(name);
-        let ended = model.place.runner(&["predict", &model.run, "new.csv", "-o", out.to_str().unwrap()]);
-        assert_eq!(ended.code, Some(2));
-        assert!(
-            ended.stderr.contains("` lies in the run's folder\n  = hint: write to another file"),
-            "{ended:?}"
-        );
-    }
-    assert_eq!(fs::read(run.join("best.safetensors")).unwrap(), before);
-    let expected = model.predicted("new.csv");
-    for out in ["/dev/stdout", "-"] {
-        let command = format!("(echo a; '{RUNNER}' predict '{}' new.csv -o {out}; echo b) >> log", model.run);
-        let shell =
-            Command::new("sh").args(["-c", &command]).current_dir(model.place.path()).output().unwrap();
-        assert!(shell.status.success(), "{shell:?}");
-        let log = model.place.path().join("log");
-        assert_eq!(fs::read_to_string(&log).unwrap(), format!("a\n{expected}b\n"));
-        fs::remove_file(log).unwrap();
-    }
-    let command = format!("'{RUNNER}' predict '{}' - -o new.csv < new.csv", model.run);
-    let rows = model.new_rows();
-    let shell = Command::new("sh").args(["-c", &command]).current_dir(model.place.path()).output().unwrap();
-    assert_eq!((shell.status.code(), model.new_rows()), (Some(2), rows));
-}
-
-/// The matrix replaces neither the rows nor their labels, and no device.
-#[test]
-fn a_confusion_matrix_replaces_no_input() {
-    let model = Model::kind();
-    let evaluate = |arguments: &[&str]| model.place.runner(&[&["evaluate", &model.run], arguments].concat());
-    let rows = model.new_rows();
-    let ended = evaluate(&["new.csv", "--confusion", "./new.csv"]);
-    assert_eq!((ended.code, &ended.stdout[..]), (Some(2), ""));
-    assert!(ended.stderr.contains("`./new.csv` is a file that is read"), "{ended:?}");
-    model.write("labels", "1");
-    let ended = evaluate(&["new.csv", "--labels", "labels", "--confusion", "labels"]);
-    assert!(ended.stderr.contains("`labels` is a file that is read"), "{ended:?}");
-    assert_eq!(model.new_rows(), rows);
-    // Not /dev/null itself: without rights on its folder nothing could replace it.
-    std::os::unix::fs::symlink("/dev/null", model.place.path().join("null")).unwrap();
-    let path = model.place.path().join("null");
-    assert_eq!(evaluate(&["new.csv", "--confusion", "null"]).code, Some(0));
-    assert!(path.is_symlink());
-    let model = Model::price();
-    let ended = model.place.runner(&["evaluate", &model.run, "none.csv", "--confusion", "matrix.csv"]);
-    assert!(ended.stderr.contains("error: numbers have no confusion matrix"), "{ended:?}");
-}
-
 #[test]
 fn the_best_weights_are_used_unless_the_last_are_wanted() {
     let model = Model::new(super::best::SPEC);
-    model.write("x.npy", npy("<f4", "(1, 3)", singles(&[1.0; 3])));
+    model.write("x.npy", arrays::npy("<f4", "(1, 3)", arrays::singles(&[1.0; 3])));
     let with = |more: &[&str]| {
         let ended = model.place.runner(&[&["predict", &model.run, "x.npy"], more].concat());
         assert_eq!(ended.code, Some(0), "{ended:?}");

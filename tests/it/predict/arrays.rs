@@ -1,0 +1,107 @@
+//! Models of arrays: npy and IDX files as new rows.
+
+use std::{path::Path, process::Stdio};
+
+use serde_json::Value;
+
+use super::{
+    super::process::{Ended, Sandbox, Table},
+    *,
+};
+
+/// An array in NumPy's format, little-endian.
+pub fn npy(descr: &str, shape: &str, bytes: Vec<u8>) -> Vec<u8> {
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    header.push_str(&" ".repeat((64 - (10 + header.len() + 1) % 64) % 64));
+    header.push('\n');
+    let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &bytes].concat()
+}
+
+pub fn singles(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Arrays: the true weights are known.
+#[test]
+fn arrays_are_predicted_and_evaluated() {
+    let model = Model::new(&crate::run::LINREG.replace("max_epochs = 4", "max_epochs = 40"));
+    let rows = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-2.0, 3.0]];
+    let targets = rows.map(|[a, b]: [f32; 2]| 2.0 * a - 3.4 * b + 4.2);
+    model.write("x.npy", npy("<f4", "(4, 2)", singles(rows.as_flattened())));
+    model.write("y.npy", npy("<f4", "(4,)", singles(&targets)));
+    model.write("wide.npy", npy("<f4", "(2, 3)", singles(&[0.0; 6])));
+    model.write("nan.npy", npy("<f4", "(1, 2)", singles(&[0.0, f32::NAN])));
+    let found = Table::read(&model.predicted("x.npy")).f64s("prediction");
+    near(&found, &targets.map(f64::from), 0.02);
+    let metrics = model.evaluated(&["x.npy", "--labels", "y.npy"]);
+    assert!(metrics["r2"].as_f64().unwrap() > 0.9999, "{metrics}");
+    for (arguments, words) in [
+        (&["predict", "wide.npy"][..], "rows of 3 features: the model was trained on 2"),
+        (&["predict", "nan.npy"], "row 0, feature 1 (both counted from 0) is NaN: expected a finite number"),
+        (&["predict", "new.csv"], "not an NPY file: it does not start with `\\x93NUMPY`\n--> new.csv\n"),
+        (&["predict", "-"], "standard input is read as a table, and the model was trained on arrays"),
+        (&["evaluate", "x.npy"], "name the file of their labels with `--labels FILE`"),
+        (&["evaluate", "x.npy", "--labels", "wide.npy"], "2 labels, but `x.npy` has 4 rows"),
+    ] {
+        let ended = model.place.runner(&[&[arguments[0], &model.run], &arguments[1..]].concat());
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(words), "{ended:?}");
+        assert_eq!(ended.stdout, "");
+    }
+}
+
+/// Arrays are looked at again, so a pipe is refused, and is not waited for.
+#[test]
+fn an_array_is_no_pipe() {
+    let model = Model::new(crate::run::LINREG);
+    let pipe = model.place.path().join("pipe.npy");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut command = model.place.command(&["predict", &model.run, "pipe.npy"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed().as_secs() > 20 {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let words = "error: cannot read `pipe.npy`: it is a named pipe: expected a regular file";
+    assert!(ended.stderr.contains(words), "{ended:?}");
+}
+
+/// Arrays of several targets give the recorded validation, too, and a column for each.
+#[test]
+fn several_targets_are_predicted_and_evaluated() {
+    let parity = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
+    let place = Sandbox::with_spec(&Path::new(parity).join("three_targets/spec.toml"));
+    let run = place.run(&["trainer.max_epochs=3"]).ended_by(0);
+    let folder = run.0.display().to_string();
+    let [features, targets] = ["features", "targets"].map(|name| format!("{parity}/{name}.npy"));
+    let ended = place.runner(&["evaluate", &folder, &features, "--labels", &targets, "--json"]);
+    let metrics: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let rmse = metrics["rmse"].as_f64().unwrap();
+    assert_eq!(metrics["loss"].as_f64(), Some(run.summary("best_value").parse().unwrap()));
+    assert!(rmse > 0.0 && rmse <= metrics["loss"].as_f64().unwrap().sqrt(), "{metrics}");
+    let found = Table::read(&place.runner(&["predict", &folder, &features]).stdout);
+    assert_eq!(found.columns, ["prediction_0", "prediction_1", "prediction_2"]);
+    assert_eq!(found.rows.len(), 150);
+}
+
+/// Images in IDX format, gzipped, are scaled as in training; the digits' own labels.
+#[test]
+fn images_are_predicted_and_evaluated() {
+    let place =
+        Sandbox::with_spec(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/digits.toml")));
+    let run = place.run(&["trainer.max_epochs=5"]).ended_by(0).0.display().to_string();
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/digits-");
+    let [images, labels] = ["images-idx3", "labels-idx1"].map(|name| format!("{data}{name}-ubyte.gz"));
+    let ended = place.runner(&["evaluate", &run, &images, "--labels", &labels, "--json"]);
+    let metrics: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert!(metrics["accuracy"].as_f64().unwrap() > 0.9, "{metrics}");
+    let ended = place.runner(&["predict", &run, &images]);
+    assert!(ended.stdout.starts_with("class,p_0,p_1,p_2,p_3,p_4,p_5,p_6,p_7,p_8,p_9\n"), "{ended:?}");
+    assert_eq!(Some(ended.stdout.lines().count() as u64), metrics["rows"].as_u64().map(|rows| rows + 1));
+}

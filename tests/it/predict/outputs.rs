@@ -1,0 +1,110 @@
+//! Where predictions and matrices are written, and what they never replace.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use super::{super::process::RUNNER, Model};
+
+/// A file appears whole; one of that name is replaced, but never the rows themselves.
+#[test]
+fn a_file_is_replaced_at_the_end() {
+    let model = Model::price();
+    let path = model.write("out.csv", "old\n");
+    let to = |data: &str, out: &str| model.place.runner(&["predict", &model.run, data, "-o", out]);
+    model.write("wrong.csv", "width\n1\n");
+    assert_eq!(to("wrong.csv", "out.csv").code, Some(2));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
+    let ended = to("new.csv", "out.csv");
+    assert_eq!((ended.code, &ended.stdout[..]), (Some(0), ""));
+    assert_eq!(fs::read_to_string(&path).unwrap(), model.predicted("new.csv"));
+    let files = fs::read_dir(model.place.path()).unwrap();
+    assert!(files.into_iter().all(|file| !file.unwrap().file_name().to_string_lossy().ends_with(".tmp")));
+    let ended = to("new.csv", "./new.csv");
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("`./new.csv` is a file that is read"), "{ended:?}");
+    assert_eq!(to("new.csv", "none/out.csv").code, Some(1));
+    assert_eq!(to("new.csv", "/dev/null").code, Some(0));
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
+
+/// A link stays, and its target has the predictions.
+#[test]
+fn a_link_is_followed() {
+    let model = Model::price();
+    let to = |out: &str| model.place.runner(&["predict", &model.run, "new.csv", "-o", out]);
+    let expected = model.predicted("new.csv");
+    let target = model.write("target.csv", "old\n");
+    let link = |to: &str, name: &str| {
+        let path = model.place.path().join(name);
+        std::os::unix::fs::symlink(to, &path).unwrap();
+        path
+    };
+    let new = model.place.path().join("later.csv");
+    for (path, target) in [(link("target.csv", "link.csv"), target), (link("later.csv", "early.csv"), new)] {
+        assert_eq!(to(path.to_str().unwrap()).code, Some(0));
+        assert!(path.is_symlink());
+        assert_eq!(fs::read_to_string(target).unwrap(), expected);
+    }
+    let out = link("/dev/stdout", "out");
+    let ended = to("out");
+    assert_eq!((ended.code, ended.stdout), (Some(0), expected));
+    assert!(out.is_symlink());
+    let rows = model.new_rows();
+    link("new.csv", "rows");
+    assert_eq!(to("rows").code, Some(2));
+    assert_eq!(model.new_rows(), rows);
+}
+
+/// What a run wrote is not written over, nor what stands in the file that standard output leads to.
+#[test]
+fn outputs_spare_the_run_and_what_was_printed_before() {
+    let model = Model::price();
+    let run = PathBuf::from(&model.run);
+    let before = fs::read(run.join("best.safetensors")).unwrap();
+    for name in ["best.safetensors", "spec.toml", "new"] {
+        let out = run.join(name);
+        let ended = model.place.runner(&["predict", &model.run, "new.csv", "-o", out.to_str().unwrap()]);
+        assert_eq!(ended.code, Some(2));
+        assert!(
+            ended.stderr.contains("` lies in the run's folder\n  = hint: write to another file"),
+            "{ended:?}"
+        );
+    }
+    assert_eq!(fs::read(run.join("best.safetensors")).unwrap(), before);
+    let expected = model.predicted("new.csv");
+    for out in ["/dev/stdout", "-"] {
+        let command = format!("(echo a; '{RUNNER}' predict '{}' new.csv -o {out}; echo b) >> log", model.run);
+        let shell =
+            Command::new("sh").args(["-c", &command]).current_dir(model.place.path()).output().unwrap();
+        assert!(shell.status.success(), "{shell:?}");
+        let log = model.place.path().join("log");
+        assert_eq!(fs::read_to_string(&log).unwrap(), format!("a\n{expected}b\n"));
+        fs::remove_file(log).unwrap();
+    }
+    let command = format!("'{RUNNER}' predict '{}' - -o new.csv < new.csv", model.run);
+    let rows = model.new_rows();
+    let shell = Command::new("sh").args(["-c", &command]).current_dir(model.place.path()).output().unwrap();
+    assert_eq!((shell.status.code(), model.new_rows()), (Some(2), rows));
+}
+
+/// The matrix replaces neither the rows nor their labels, and no device.
+#[test]
+fn a_confusion_matrix_replaces_no_input() {
+    let model = Model::kind();
+    let evaluate = |arguments: &[&str]| model.place.runner(&[&["evaluate", &model.run], arguments].concat());
+    let rows = model.new_rows();
+    let ended = evaluate(&["new.csv", "--confusion", "./new.csv"]);
+    assert_eq!((ended.code, &ended.stdout[..]), (Some(2), ""));
+    assert!(ended.stderr.contains("`./new.csv` is a file that is read"), "{ended:?}");
+    model.write("labels", "1");
+    let ended = evaluate(&["new.csv", "--labels", "labels", "--confusion", "labels"]);
+    assert!(ended.stderr.contains("`labels` is a file that is read"), "{ended:?}");
+    assert_eq!(model.new_rows(), rows);
+    // Not /dev/null itself: without rights on its folder nothing could replace it.
+    std::os::unix::fs::symlink("/dev/null", model.place.path().join("null")).unwrap();
+    let path = model.place.path().join("null");
+    assert_eq!(evaluate(&["new.csv", "--confusion", "null"]).code, Some(0));
+    assert!(path.is_symlink());
+    let model = Model::price();
+    let ended = model.place.runner(&["evaluate", &model.run, "none.csv", "--confusion", "matrix.csv"]);
+    assert!(ended.stderr.contains("error: numbers have no confusion matrix"), "{ended:?}");
+}
