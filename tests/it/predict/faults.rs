@@ -1,0 +1,169 @@
+//! New rows that a model cannot take.
+
+use super::*;
+
+#[test]
+fn wrong_rows_are_shown_with_their_place() {
+    let model = Model::price();
+    let header = "colour,place,width,height,depth,note\n";
+    let good = "red,north,1,2,3,x\n".repeat(5000);
+    let wrong = |text: String| {
+        let path = model.write("wrong.csv", text);
+        let ended = model.predict("wrong.csv");
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        ended.stderr.replace(&path.display().to_string(), "wrong.csv")
+    };
+    insta::assert_snapshot!(wrong(format!("{header}{good}pink,north,1,2,3,x\n{good}")), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    warning: columns that the model does not use: `note`
+    error: `pink` in column `colour` is not a category of the training file
+        --> wrong.csv:5002:1
+         |
+    5002 | pink,north,1,2,3,x
+         | ^
+         |
+         = hint: the training file has `blue`, `green`, `red`
+    ");
+    insta::assert_snapshot!(wrong(format!("{header}{good}red,,1,2,3,x\n")), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    warning: columns that the model does not use: `note`
+    error: missing cell in column `place`, which has none in the training file
+        --> wrong.csv:5002:5
+         |
+    5002 | red,,1,2,3,x
+         |     ^
+         |
+         = hint: fill it in, or leave its row out
+    ");
+    insta::assert_snapshot!(wrong(format!("{header}{good}red,north,1,2,a,x\n")), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    warning: columns that the model does not use: `note`
+    error: `a` in column `depth` is not a number
+        --> wrong.csv:5002:15
+         |
+    5002 | red,north,1,2,a,x
+         |               ^
+         |
+         = hint: the model was trained on numbers here: correct the cell
+    ");
+    insta::assert_snapshot!(wrong(format!("{header}red,north,1,2\n")), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: 4 cells in this line: expected 6, as in the first
+     --> wrong.csv:2:1
+      |
+    2 | red,north,1,2
+      | ^^^^^^^^^^^^^
+    ");
+    insta::assert_snapshot!(wrong("colour,place,width\nred,north,1\n".to_owned()), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: no column `height`, which the training file has
+    --> wrong.csv
+     = hint: the columns are `colour`, `place`, `width`
+
+    error: no column `depth`, which the training file has
+    --> wrong.csv
+     = hint: the columns are `colour`, `place`, `width`
+
+    error: 2 problems
+    ");
+    insta::assert_snapshot!(wrong("width,colour,place,width,height,depth\n1,red,north,1,2,3\n".to_owned()), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: columns 1 and 4 are both named `width`
+     --> wrong.csv:1:20
+      |
+    1 | width,colour,place,width,height,depth
+      |                    ^
+      |
+      = hint: rename one of them
+    ");
+    insta::assert_snapshot!(wrong(header.to_owned()), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    warning: columns that the model does not use: `note`
+    error: a header and no rows
+    --> wrong.csv
+    ");
+    insta::assert_snapshot!(wrong(String::new()), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: an empty file: expected a line of column names
+    --> wrong.csv
+    ");
+    insta::assert_snapshot!(wrong(format!("{header}red,north,1,2,\"3,x\n")), @r#"
+    weights: best.safetensors, after epoch 1, step 3
+    error: a quoted cell is never closed
+     --> wrong.csv:2:15
+      |
+    2 | red,north,1,2,"3,x
+      |               ^
+      |
+      = hint: close it with `"`; within quotes a quote is written `""`
+    "#);
+    insta::assert_snapshot!(model.predict("none.csv").stderr, @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: cannot read `none.csv`: no such file or directory
+    ");
+    insta::assert_snapshot!(model.predict(".").stderr, @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: cannot read `.`: is a directory
+    ");
+}
+
+/// Rows of which training would leave out those with missing cells: evaluation does, prediction needs a row for each.
+#[test]
+fn missing_cells_follow_the_spec() {
+    let model =
+        Model::new(&spec("price", "kind", 1, "mse").replace("\"mean\"", "\"drop\"").replace("init = ", "# "));
+    let ended = model.predict("new.csv");
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("the first of 64 such cells in column `depth`"), "{}", ended.stderr);
+    let ended = model.place.runner(&["evaluate", &model.run, "new.csv"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let line = "warning: rows left out for missing cells, as in training: 124";
+    assert!(ended.stderr.lines().any(|found| found == line), "{}", ended.stderr);
+    assert_eq!(model.evaluated(&["new.csv"])["rows"], 700 - 124);
+    let path = model
+        .write("holes.csv", "colour,place,width,height,depth,price\nred,north,,2,3,4\nred,north,1,2,NA,4\n");
+    let ended = model.place.runner(&["evaluate", &model.run, "holes.csv"]);
+    assert_eq!((ended.code, &ended.stdout[..]), (Some(2), ""));
+    let shown = ended.stderr.replace(&path.display().to_string(), "holes.csv");
+    insta::assert_snapshot!(shown, @r#"
+    weights: best.safetensors, after epoch 1, step 3
+    error: all 2 rows have missing cells
+    --> holes.csv
+     = hint: `data.csv.missing = "mean"` fills them, `data.csv.ignore` leaves columns out
+    "#);
+}
+
+/// What is beyond f32 once it is standardized, and outputs that are no numbers.
+#[test]
+fn what_is_not_finite_is_no_class() {
+    let model = Model::kind();
+    let header = "colour,place,width,height,depth,kind,price\n";
+    let path =
+        model.write("large.csv", format!("{header}red,north,1,2,3,large,4\nred,north,1,2,1e38,large,4\n"));
+    for command in ["predict", "evaluate"] {
+        let ended = model.place.runner(&[command, &model.run, "large.csv"]);
+        assert_eq!((ended.code, &ended.stdout[..]), (Some(2), ""));
+        let shown = ended.stderr.replace(&path.display().to_string(), "large.csv");
+        assert!(
+            shown.contains("`1e38` in column `depth` is too large for f32 once it is standardized"),
+            "{shown}"
+        );
+        assert!(shown.contains("large.csv:3:15"), "{shown}");
+    }
+    let spec = spec("kind", "price", 3, "cross_entropy");
+    let spec = spec.replace("standardize_target", "standardize = false\nstandardize_target");
+    let file = format!("{{ file = \"{FIXTURES}/kind.safetensors\" }}");
+    let spec = spec.replace(&file, "{ normal = { std = 100.0 } }").replace("{ layer_norm = {} }", "\"relu\"");
+    let spec = spec.replace("\"tanh\"", "\"relu\"");
+    let model = Model::new(&spec);
+    let good = "red,north,1,2,3,large,4\n";
+    model.write("large.csv", format!("{header}{good}red,north,3e38,3e38,3e38,large,4\n{good}"));
+    let ended = model.predict("large.csv");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let line = "warning: rows with an output that is not a finite number: 1";
+    assert_eq!(ended.stderr.lines().filter(|found| *found == line).count(), 1, "{ended:?}");
+    let found = Table::read(&ended.stdout);
+    assert_eq!(found.column("class")[1], "");
+    assert_eq!(ended.stdout.lines().nth(2), Some(",NaN,NaN,NaN"));
+    assert!(!found.column("class")[0].is_empty() && !found.column("class")[2].is_empty());
+}
