@@ -174,7 +174,7 @@ impl Job<'_> {
                 log.taken += 1;
             }
             if log.taken == self.kept {
-                self.device.synchronize(Purpose::Log)?;
+                self.device.wait_before_read(Purpose::Log)?;
                 self.flush(log, *done)?;
             }
         }
@@ -183,7 +183,11 @@ impl Job<'_> {
 
     /// Waits for products that are still computed, which is no part of the log, and brings the last norms.
     fn settle(&mut self, log: &mut Log, done: u64) -> Result<(), LabError> {
-        self.device.synchronize(Purpose::Tensor)?;
+        if log.taken > 0 {
+            self.device.wait_before_read(Purpose::Log)?;
+        } else {
+            self.device.synchronize(Purpose::Tensor)?;
+        }
         self.flush(log, done)
     }
 
