@@ -83,3 +83,18 @@ fn copies_go_through_pageable_and_pinned_memory_and_between_gpus() {
         assert!(there, "{wanted:?} is not in\n{}", run.text("transfer.csv"));
     }
 }
+
+#[test]
+fn gpus_are_compared_with_the_cpu_and_two_at_once_with_one() {
+    let Some(sim) = Sim::get() else { return };
+    let place = spec("matmul.toml");
+    let said = sim.run(&place, &["matmul.sizes=[16, 48]", "matmul.count=2"], &[]).ended.stdout;
+    let line = said.lines().find(|line| line.contains("gpu:0 against cpu: ")).unwrap();
+    assert!(line.contains("x at 16 x 16 x 16, ") && line.contains("x at 48 x 48 x 48: "), "{line}");
+    let place = spec("matmul_order.toml");
+    let sizes = "matmul.sizes=[16]";
+    let orders = "matmul.order=one_device,concurrent";
+    let ran = sim.run(&place, &["~sweep", sizes, orders], &TWO);
+    let out = &ran.ended.stdout;
+    assert!(out.contains("products/s vs trial 0"), "{out}");
+}
