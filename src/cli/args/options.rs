@@ -106,6 +106,9 @@ pub struct DevicesOptions {
     /// Measure the processor's rates, in a few seconds, and keep them for the cost model
     #[arg(long)]
     pub measure: bool,
+    /// Print all that is known as JSON
+    #[arg(long)]
+    pub json: bool,
     /// Show the GPUs that the host would pose as having [default: RUNNER_VIRTUAL_GPUS, or the real ones]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=MOST_VIRTUAL_GPUS))]
     pub virtual_gpus: Option<u32>,
