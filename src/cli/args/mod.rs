@@ -10,8 +10,8 @@ use clap_complete::Shell;
 use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{
-    Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions, ParityOptions,
-    PlotOptions, PredictOptions, RunOptions,
+    CheckOptions, Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions,
+    ParityOptions, PlotOptions, PredictOptions, RunOptions,
 };
 
 /// A parsed command line.
@@ -83,7 +83,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
         *count = virtual_gpus_of_environment()?;
     }
     if let Command::Run(options)
-    | Command::Check(options)
+    | Command::Check(CheckOptions { run: options, .. })
     | Command::Parity(ParityOptions { run: options, .. }) = &mut command
     {
         if options.words.is_empty() {

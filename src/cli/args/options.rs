@@ -18,7 +18,7 @@ pub enum Command {
     /// Run a spec: one run, or every trial of its sweep
     Run(RunOptions),
     /// Read, validate and plan a spec; print what would happen. Trains nothing
-    Check(RunOptions),
+    Check(CheckOptions),
     /// Take a few steps on the CPU and on every count of GPUs, and compare. Writes nothing
     Parity(ParityOptions),
     /// Show the machine: processors, memory, GPUs
@@ -90,6 +90,15 @@ impl RunOptions {
     pub fn thread_count(&self) -> usize {
         self.threads.map_or_else(|| crate::host::logical_cores().unwrap_or(1), |n| n as usize)
     }
+}
+
+#[derive(Args, Clone)]
+pub struct CheckOptions {
+    #[command(flatten)]
+    pub run: RunOptions,
+    /// Try other batch sizes, engines, threads, placements and logging policies for some seconds, and say what is faster
+    #[arg(long)]
+    pub advise: bool,
 }
 
 #[derive(Args, Clone)]
