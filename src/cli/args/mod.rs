@@ -50,7 +50,7 @@ const LATER_COMMANDS: [&str; 12] = [
     "cancel", "clean", "diff", "export", "latest", "list", "report", "serve", "show", "status", "tag",
     "watch",
 ];
-const LATER_OPTIONS: [&str; 5] = ["--resume", "--jobs", "--fail-fast", "--by", "--fail-if"];
+const LATER_OPTIONS: [&str; 5] = ["--resume", "--jobs", "--fail-fast", "--pivot", "--fail-if"];
 
 /// Stands for `--virtual-gpus` where that is not given.
 const VIRTUAL_GPUS: &str = "RUNNER_VIRTUAL_GPUS";

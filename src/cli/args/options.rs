@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::{
-    report::Format,
+    report::{Format, TOP},
     spec::templates::{TEMPLATES, Template},
 };
 
@@ -128,6 +128,27 @@ pub struct CompareOptions {
     /// Run folders, sweep folders, or globs of them
     #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::DirPath)]
     pub paths: Vec<String>,
+    /// Rank by this figure [default: what the runs monitor, else the training loss]
+    #[arg(long, value_name = "METRIC")]
+    pub metric: Option<String>,
+    /// Order the table by a column; `-COLUMN` is descending
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    /// Lines of the table
+    #[arg(long, value_name = "N", default_value_t = TOP)]
+    pub top: usize,
+    /// Only these runs: `lr < 0.1 and status = finished`
+    #[arg(long = "where", value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Fold over everything but these keys
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    pub by: Vec<String>,
+    /// Show times and costs instead
+    #[arg(long, conflicts_with_all = ["metric", "sort", "by"])]
+    pub times: bool,
+    /// Show also each run, where loss curves part, and what differs in spec and environment
+    #[arg(long)]
+    pub detail: bool,
     /// Print one row per run in this format instead
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,
