@@ -10,8 +10,8 @@ use clap_complete::Shell;
 use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{
-    Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions, ParityOptions,
-    PlotOptions, PredictOptions, RunOptions,
+    CheckOptions, Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions,
+    ParityOptions, PlotOptions, PredictOptions, RunOptions,
 };
 
 /// A parsed command line.
@@ -50,7 +50,7 @@ const LATER_COMMANDS: [&str; 12] = [
     "cancel", "clean", "diff", "export", "latest", "list", "report", "serve", "show", "status", "tag",
     "watch",
 ];
-const LATER_OPTIONS: [&str; 5] = ["--resume", "--jobs", "--fail-fast", "--by", "--fail-if"];
+const LATER_OPTIONS: [&str; 5] = ["--resume", "--jobs", "--fail-fast", "--pivot", "--fail-if"];
 
 /// Stands for `--virtual-gpus` where that is not given.
 const VIRTUAL_GPUS: &str = "RUNNER_VIRTUAL_GPUS";
@@ -83,7 +83,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
         *count = virtual_gpus_of_environment()?;
     }
     if let Command::Run(options)
-    | Command::Check(options)
+    | Command::Check(CheckOptions { run: options, .. })
     | Command::Parity(ParityOptions { run: options, .. }) = &mut command
     {
         if options.words.is_empty() {
