@@ -9,8 +9,9 @@ use std::{
 use chrono::Utc;
 
 use super::{
-    args::{RunOptions, on_terminal},
+    args::{StartOptions, on_terminal},
     machine::{machine, wants_gpu},
+    resume::{Choice, Resume, virtual_gpus_of},
 };
 use crate::{
     host::{load::Watch, stop_on_signals},
@@ -23,21 +24,36 @@ use crate::{
 };
 
 /// Runs the command.
-pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit {
+pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit {
     let started = Utc::now();
-    let path = options.spec();
+    let options = &start.plan;
+    let resume = match Resume::new(start) {
+        Ok(resume) => resume,
+        Err(exit) => return exit,
+    };
+    let (path, overrides) = match &resume {
+        Resume::Run(folder) => (folder.join("spec.toml"), options.words.clone()),
+        Resume::Auto | Resume::No => (options.spec(), options.overrides()),
+    };
     let git = GitQuery::start(&folder_of(&path));
-    let loaded = match spec::read(&path, &options.overrides()) {
+    let loaded = match spec::read(&path, &overrides) {
         Ok(loaded) => loaded,
         Err(failure) => return refuse(&failure),
     };
+    let resumed = match resume.choose(&loaded, &options.runs_dir) {
+        Ok(Choice::Begin) => None,
+        Ok(Choice::GoOn(folder)) => Some(folder),
+        Err(exit) => return exit,
+    };
+    let virtual_gpus = options.virtual_gpus.or_else(|| resumed.as_ref().and_then(virtual_gpus_of));
     let stop = StopFlag::default();
-    stop_on_signals(&stop.0);
+    stop_on_signals(&stop.number, &stop.save);
     let process = Process {
         begun,
         started,
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
         runs_dir: options.runs_dir.clone(),
+        resumed,
         verbosity: match (options.quiet, options.verbose) {
             (true, _) => Verbosity::Quiet,
             (_, true) => Verbosity::Verbose,
@@ -46,18 +62,18 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         terminal: on_terminal(),
         threads: options.threads,
         available_threads: options.thread_count(),
-        virtual_gpus: options.virtual_gpus,
+        virtual_gpus,
         git,
         stop,
         load: Watch::default(),
     };
     let ended = match &loaded {
         Loaded::Train(experiment) => {
-            let machine = machine(options.virtual_gpus, wants_gpu(experiment));
+            let machine = machine(virtual_gpus, wants_gpu(experiment));
             Session::<Trial>::new(process, experiment, Datasets::new(&machine)).run(&machine)
         }
         Loaded::Lab(experiment) => {
-            let machine = machine(options.virtual_gpus, true);
+            let machine = machine(virtual_gpus, true);
             Session::<LabTrial>::new(process, experiment, ()).run(&machine)
         }
     };

@@ -63,7 +63,12 @@ impl Planned for LabTrial {
         Ok(lab::devices(self)?)
     }
 
-    fn facts<'a>(&'a self, _: &Vec<lab::Device>) -> RunFacts<'a> {
+    fn resume(&self, _: &mut Vec<lab::Device>, _: &RunDir) -> Result<(), ExecuteError> {
+        let message = format!("a run of kind `{}` has no checkpoints to go on from", self.spec.kind.name());
+        Err(ExecuteError::Resume { message, hint: "run its spec again" })
+    }
+
+    fn facts<'a>(&'a self, _: &mut Vec<lab::Device>) -> RunFacts<'a> {
         RunFacts {
             name: &self.spec.name,
             hash8: self.spec.hash8(),

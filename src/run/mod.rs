@@ -15,6 +15,7 @@ mod lab;
 mod planned;
 mod prepare;
 mod recording;
+mod resumed;
 mod session;
 mod training;
 mod warnings;

@@ -24,6 +24,8 @@ pub struct Process {
     pub command: String,
     /// Where run folders are made.
     pub runs_dir: PathBuf,
+    /// The folder of a run that goes on.
+    pub resumed: Option<RunDir>,
     pub verbosity: Verbosity,
     /// Whether standard error is a terminal.
     pub terminal: bool,
@@ -80,6 +82,9 @@ pub enum ExecuteError {
     /// Data that was read during planning is unreadable or different now.
     #[error("the data have changed since the start: {0}")]
     Data(String),
+    /// A run cannot go on from its checkpoints.
+    #[error("{message}")]
+    Resume { message: String, hint: &'static str },
 }
 
 /// A planned trial of any kind.
@@ -125,7 +130,13 @@ pub trait Planned: Sized {
     /// A resource is missing, or data changed since the trial was planned.
     fn ready(&self, shared: &mut Self::Shared) -> Result<Self::Ready<'_>, ExecuteError>;
 
-    fn facts<'a>(&'a self, ready: &Self::Ready<'_>) -> RunFacts<'a>;
+    /// Puts the newest checkpoint of a run's folder in the place of the start, and locks the folder.
+    ///
+    /// # Errors
+    /// There is none that it could go on from.
+    fn resume(&self, ready: &mut Self::Ready<'_>, folder: &RunDir) -> Result<(), ExecuteError>;
+
+    fn facts<'a>(&'a self, ready: &mut Self::Ready<'_>) -> RunFacts<'a>;
 
     /// Does the work and sends its events, except [`crate::event::Event::Finished`].
     fn run(

@@ -71,16 +71,23 @@ impl<'a, P: Planned> Session<'a, P> {
             }
             _ => return Exit::Done,
         };
-        let ready = match planned.ready(&mut self.shared) {
+        let resumed = self.process.resumed.clone();
+        let ready = planned.ready(&mut self.shared).and_then(|mut ready| {
+            resumed.as_ref().map_or(Ok(()), |folder| planned.resume(&mut ready, folder)).map(|()| ready)
+        });
+        let mut ready = match ready {
             Ok(ready) => ready,
             Err(e) => {
                 report_error(&e, None);
                 return Exit::Refused;
             }
         };
-        let facts = planned.facts(&ready);
+        let facts = planned.facts(&mut ready);
         let Process { runs_dir, started, .. } = &self.process;
-        let folder = RunDir::create(runs_dir, facts.name, *started, &facts.hash8);
+        let folder = match resumed {
+            Some(folder) => folder.set_aside().map(|()| folder),
+            None => RunDir::create(runs_dir, facts.name, *started, &facts.hash8),
+        };
         let result = folder
             .map_err(ExecuteError::from)
             .and_then(|folder| self.run_recorded((&**planned, ready, facts), &folder, self.console(None)));
@@ -212,10 +219,10 @@ impl<'a, P: Planned> Session<'a, P> {
         let console = self.console(Some(index));
         let mut name = String::new();
         let result = match planned.ready(&mut self.shared) {
-            Ok(ready) => {
+            Ok(mut ready) => {
                 let folder = sweep.trial(index, axes)?;
                 name = folder.name();
-                let facts = planned.facts(&ready);
+                let facts = planned.facts(&mut ready);
                 self.run_recorded((planned, ready, facts), &folder, console)
             }
             Err(e) => Err(e),
@@ -247,6 +254,7 @@ fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),
         ExecuteError::Data(_) => Some("start again once nothing writes to them, or on a copy"),
+        ExecuteError::Resume { hint, .. } => Some(*hint),
         _ => None,
     };
     print_error(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint);

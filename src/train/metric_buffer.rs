@@ -4,7 +4,7 @@
 //! between two flushes waits as well, so that rows are recorded in order of steps.
 
 use crate::{
-    event::{Event, TrainRows, ValidationRow},
+    event::{CheckpointFacts, Event, TrainRows, ValidationRow},
     program::Layout,
     spec::{Logging, Metric, Policy},
 };
@@ -63,6 +63,29 @@ impl MetricBuffer {
             last_loss: None,
             last_loss_rows: 0,
         }
+    }
+
+    /// Goes on from a state that was saved when nothing waited.
+    pub fn resume(&mut self, facts: &CheckpointFacts) {
+        self.done = facts.step;
+        self.epoch_rows = facts.epoch_rows;
+        self.last_loss = facts.last_loss.map(|loss| loss as f32);
+        self.last_loss_rows = facts.last_loss_rows;
+    }
+
+    /// Its own part of a state.
+    pub fn facts(&self) -> CheckpointFacts {
+        CheckpointFacts {
+            last_loss: self.last_loss.map(f64::from),
+            last_loss_rows: self.last_loss_rows,
+            epoch_rows: self.epoch_rows,
+            ..CheckpointFacts::default()
+        }
+    }
+
+    /// Whether the device has sums of an epoch that is not over.
+    pub fn sums_an_epoch(&self) -> bool {
+        self.policy == Policy::PerEpoch && self.epoch_rows > 0
     }
 
     /// Steps that devices have reported as done, of the whole run.

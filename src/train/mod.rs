@@ -5,6 +5,7 @@
 
 mod best;
 mod blocks;
+mod checkpoints;
 mod device_group;
 mod feed;
 mod files;
@@ -20,6 +21,7 @@ mod train_loop;
 mod validation;
 
 pub use crate::program::exported;
+pub use checkpoints::next_lr;
 pub use device_group::DeviceGroup;
 pub use init::initial_values;
 pub use stop::StopFlag;

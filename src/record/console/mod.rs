@@ -220,7 +220,7 @@ impl Sink for Console {
                 self.waiting.push_str(&step_in_words(row));
             }
             Event::Finished(outcome) => self.finished(outcome),
-            Event::Train(_) | Event::Norms(_) | Event::Step(_) => {}
+            Event::Train(_) | Event::Checkpoint(_) | Event::Norms(_) | Event::Step(_) => {}
         }
         Ok(())
     }
