@@ -1,94 +1,53 @@
 //! `--resume RUN` and `--resume auto`: which run goes on, and whether its spec lets it.
 
-use std::path::{Path, PathBuf};
-
 use super::args::{AUTO, StartOptions};
 use crate::{
-    record::{RunDir, has_checkpoints},
-    report::{find_run, run_status},
-    run::{Exit, print, print_error, refuse},
+    record::RunDir,
+    report::find_run,
+    run::{Exit, Resume, print_error, refuse},
     spec::{self, Loaded, Spec},
     units,
 };
 
 /// What the command line asks for.
-pub enum Resume {
-    No,
-    /// The newest run of the spec, if it can go on.
-    Auto,
-    /// The run of this folder.
-    Run(PathBuf),
-}
-
-/// What is done.
-pub enum Choice {
-    Begin,
-    GoOn(RunDir),
-}
-
-/// A finished run's status in its summary.
-const FINISHED: &str = "finished";
-
-impl Resume {
-    /// # Errors
-    /// The path leads to no run; the error has been printed.
-    pub fn new(options: &StartOptions) -> Result<Self, Exit> {
-        match options.resume.as_deref() {
-            None => Ok(Self::No),
-            Some(AUTO) => Ok(Self::Auto),
-            Some(path) => find_run(path).map(Self::Run).map_err(|e| {
+///
+/// # Errors
+/// The path leads to no run; the error has been printed.
+pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
+    match options.resume.as_deref() {
+        None => Ok(Resume::No),
+        Some(AUTO) => Ok(Resume::Auto),
+        Some(path) => match find_run(path) {
+            Ok(folder) => Ok(Resume::Run(RunDir::existing(folder))),
+            Err(e) => {
                 print_error(&e, e.hint());
-                Exit::Refused
-            }),
-        }
-    }
-
-    /// Finds the run that goes on.
-    ///
-    /// # Errors
-    /// None can, or there is nothing to do; this has been printed.
-    pub fn choose(&self, loaded: &Loaded, runs_dir: &Path) -> Result<Choice, Exit> {
-        let refuse_all = |message: String, hint| {
-            print_error(message, Some(hint));
-            Err(Exit::Refused)
-        };
-        if matches!(self, Self::No) {
-            return Ok(Choice::Begin);
-        }
-        let trial = match loaded {
-            Loaded::Train(experiment) if !experiment.is_sweep() => experiment.trials.first(),
-            Loaded::Train(_) => {
-                return refuse_all(
-                    "a sweep cannot go on in this version".to_owned(),
-                    "name the folder of one of its trials",
-                );
+                Err(Exit::Refused)
             }
-            Loaded::Lab(_) => {
-                return refuse_all(
-                    "only a training can go on: others have no checkpoints".to_owned(),
-                    "run the spec again, without `--resume`",
-                );
-            }
-        };
-        let Some(spec) = trial.map(|trial| &trial.spec) else { return Ok(Choice::Begin) };
-        match self {
-            Self::Run(folder) => {
-                allowed(folder, spec).map(|()| Choice::GoOn(RunDir::existing(folder.clone())))
-            }
-            _ => newest(spec, runs_dir),
-        }
+        },
     }
 }
 
-/// The newest run of a spec, unless it is finished or has no checkpoint.
-fn newest(spec: &Spec, runs_dir: &Path) -> Result<Choice, Exit> {
-    let Some(folder) = RunDir::newest(runs_dir, &spec.name, &spec.hash8()) else { return Ok(Choice::Begin) };
-    if run_status(folder.path()) == FINISHED {
-        let told =
-            print(&format!("`{}` has finished; there is nothing to go on with\n", folder.path().display()));
-        return Err(told);
-    }
-    Ok(if has_checkpoints(folder.path()) { Choice::GoOn(folder) } else { Choice::Begin })
+/// Whether what was read may go on.
+///
+/// # Errors
+/// The error has been printed.
+pub fn check(resume: &Resume, loaded: &Loaded) -> Result<(), Exit> {
+    let (message, hint) = match (resume, loaded) {
+        (Resume::No, _) => return Ok(()),
+        (_, Loaded::Lab(_)) => (
+            "only a training can go on: others have no checkpoints",
+            "run the spec again, without `--resume`",
+        ),
+        (_, Loaded::Train(experiment)) if experiment.is_sweep() => {
+            ("a sweep cannot go on in this version", "name the folder of one of its trials")
+        }
+        (Resume::Auto, _) => return Ok(()),
+        (Resume::Run(folder), Loaded::Train(experiment)) => {
+            return experiment.trials.first().map_or(Ok(()), |trial| allowed(folder, &trial.spec));
+        }
+    };
+    print_error(message, Some(hint));
+    Err(Exit::Refused)
 }
 
 /// Keys that may change when a run goes on: how long it lasts, what is recorded, where it runs.
@@ -113,13 +72,13 @@ const MAY_CHANGE: [&str; 14] = [
 const LENGTHS: [&str; 2] = ["t_max", "total_steps"];
 
 /// Whether a run of the old spec may go on with the new one.
-fn allowed(folder: &Path, new: &Spec) -> Result<(), Exit> {
-    let old = spec::load(&folder.join("spec.toml"), &[]).map_err(|failure| refuse(&failure))?;
+fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
+    let old = spec::load(&folder.file("spec.toml"), &[]).map_err(|failure| refuse(&failure))?;
     let Some(old) = old.trials.first() else { return Ok(()) };
     let changes = old.spec.changes(new);
-    if changes.is_empty() && run_status(folder) == FINISHED {
+    if changes.is_empty() && folder.has_finished() {
         let hint = "for more of it, name a larger `trainer.max_epochs` or `trainer.max_steps` after it";
-        print_error(format!("`{}` has finished", folder.display()), Some(hint));
+        print_error(format!("`{}` has finished", folder.path().display()), Some(hint));
         return Err(Exit::Refused);
     }
     let may_change = |key: &str| {

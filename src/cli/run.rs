@@ -11,14 +11,14 @@ use chrono::Utc;
 use super::{
     args::{StartOptions, on_terminal},
     machine::{machine, wants_gpu},
-    resume::{Choice, Resume, virtual_gpus_of},
+    resume,
 };
 use crate::{
     host::{load::Watch, stop_on_signals},
     plan::{Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line},
     report,
-    run::{Datasets, Ended, Exit, Process, Session, print, print_error, refuse},
+    run::{Datasets, Ended, Exit, Process, Resume, Session, print, print_error, refuse},
     spec::{self, Loaded},
     train::StopFlag,
 };
@@ -27,12 +27,12 @@ use crate::{
 pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit {
     let started = Utc::now();
     let options = &start.plan;
-    let resume = match Resume::new(start) {
+    let resume = match resume::requested(start) {
         Ok(resume) => resume,
         Err(exit) => return exit,
     };
     let (path, overrides) = match &resume {
-        Resume::Run(folder) => (folder.join("spec.toml"), options.words.clone()),
+        Resume::Run(folder) => (folder.file("spec.toml"), options.words.clone()),
         Resume::Auto | Resume::No => (options.spec(), options.overrides()),
     };
     let git = GitQuery::start(&folder_of(&path));
@@ -40,12 +40,11 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
         Ok(loaded) => loaded,
         Err(failure) => return refuse(&failure),
     };
-    let resumed = match resume.choose(&loaded, &options.runs_dir) {
-        Ok(Choice::Begin) => None,
-        Ok(Choice::GoOn(folder)) => Some(folder),
-        Err(exit) => return exit,
-    };
-    let virtual_gpus = options.virtual_gpus.or_else(|| resumed.as_ref().and_then(virtual_gpus_of));
+    if let Err(exit) = resume::check(&resume, &loaded) {
+        return exit;
+    }
+    let recorded = if let Resume::Run(folder) = &resume { resume::virtual_gpus_of(folder) } else { None };
+    let virtual_gpus = options.virtual_gpus.or(recorded);
     let stop = StopFlag::default();
     stop_on_signals(&stop.number, &stop.save);
     let process = Process {
@@ -53,7 +52,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
         started,
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
         runs_dir: options.runs_dir.clone(),
-        resumed,
+        resume,
         verbosity: match (options.quiet, options.verbose) {
             (true, _) => Verbosity::Quiet,
             (_, true) => Verbosity::Verbose,

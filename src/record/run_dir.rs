@@ -10,7 +10,10 @@ use std::{
 use chrono::{DateTime, Utc};
 
 use super::RecordError;
-use crate::host::{Durability, write_atomically};
+use crate::{
+    event::Status,
+    host::{Durability, write_atomically},
+};
 
 /// Longest folder name that is made from a user's words, in bytes.
 const LONGEST_NAME: usize = 100;
@@ -64,6 +67,14 @@ impl RunDir {
         };
         let runs = paths.filter_map(|path| Some((numbered(&path)?, path)));
         runs.max().map(|(_, path)| Self { path })
+    }
+
+    /// Whether the summary's row says so.
+    pub fn has_finished(&self) -> bool {
+        let Ok(mut rows) = csv::Reader::from_path(self.file("summary.csv")) else { return false };
+        let place = rows.headers().ok().and_then(|names| names.iter().position(|name| name == "status"));
+        let status = |row: &csv::StringRecord| Some(row.get(place?)? == Status::Finished.name());
+        rows.records().flatten().last().as_ref().and_then(status) == Some(true)
     }
 
     /// Before a run goes on: moves the files that the earlier part wrote at its end to `earlier/N`, and copies those that

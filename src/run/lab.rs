@@ -28,6 +28,10 @@ impl Planned for LabTrial {
         &spec.name
     }
 
+    fn hash8(&self) -> String {
+        self.spec.hash8()
+    }
+
     fn plan(spec: &LabSpec, (): &mut (), machine: &Machine, threads: usize) -> Result<Self, PlanError> {
         let find_shape = |path: &Path, name: &str| Ok(lab::TensorFile::open(path)?.get(name)?.0);
         plan(spec, machine, threads, &find_shape)
@@ -71,7 +75,6 @@ impl Planned for LabTrial {
     fn facts<'a>(&'a self, _: &mut Vec<lab::Device>) -> RunFacts<'a> {
         RunFacts {
             name: &self.spec.name,
-            hash8: self.spec.hash8(),
             toml: self.spec.to_toml(),
             notes: Vec::new(),
             threads: self.threads,

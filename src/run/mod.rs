@@ -23,6 +23,6 @@ mod warnings;
 pub use datasets::Datasets;
 pub use device_group::executor;
 pub use exit::{Exit, print, print_error, print_stderr, refuse};
-pub use planned::{ExecuteError, Planned, Process, RunFacts};
+pub use planned::{ExecuteError, Planned, Process, Resume, RunFacts};
 pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use session::{Ended, Session};

@@ -24,8 +24,8 @@ pub struct Process {
     pub command: String,
     /// Where run folders are made.
     pub runs_dir: PathBuf,
-    /// The folder of a run that goes on.
-    pub resumed: Option<RunDir>,
+    /// Whether a run goes on.
+    pub resume: Resume,
     pub verbosity: Verbosity,
     /// Whether standard error is a terminal.
     pub terminal: bool,
@@ -42,12 +42,20 @@ pub struct Process {
     pub load: Watch,
 }
 
+/// Which run goes on from its newest checkpoint.
+#[derive(Clone, Debug)]
+pub enum Resume {
+    /// None: one begins.
+    No,
+    /// The newest one of the spec; where that has no checkpoint, one begins.
+    Auto,
+    Run(RunDir),
+}
+
 /// What the files of a run folder say about a planned trial.
 pub struct RunFacts<'a> {
     /// Names the folder of the runs.
     pub name: &'a str,
-    /// First 8 hex digits of SHA-256 of the resolved spec.
-    pub hash8: String,
     /// The resolved spec.
     pub toml: String,
     /// Comments above the resolved spec.
@@ -98,6 +106,9 @@ pub trait Planned: Sized {
         Self: 'a;
 
     fn name(spec: &Self::Spec) -> &str;
+
+    /// First 8 hex digits of SHA-256 of the resolved spec.
+    fn hash8(&self) -> String;
 
     /// Plans a trial.
     ///

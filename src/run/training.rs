@@ -63,6 +63,10 @@ impl Planned for Trial {
         &spec.name
     }
 
+    fn hash8(&self) -> String {
+        self.spec.hash8()
+    }
+
     fn plan(
         spec: &Spec,
         datasets: &mut Datasets,
@@ -133,7 +137,6 @@ impl Planned for Trial {
         let nccl = ready.sums.as_ref().is_some_and(|sums| sums.by == AllReduceMethod::Nccl);
         RunFacts {
             name: &self.spec.name,
-            hash8: self.spec.hash8(),
             toml: self.spec.to_toml(),
             notes: record::weak_scaling(self).into_iter().collect(),
             threads: self.threads,
@@ -146,7 +149,7 @@ impl Planned for Trial {
             files: RunFiles::Training(TrainingFiles {
                 trial: self,
                 identity: CheckpointIdentity {
-                    spec_hash: self.spec.hash8(),
+                    spec_hash: self.hash8(),
                     data_digest: ready.dataset.digest.clone(),
                 },
                 resumed: ready.resumed.as_mut().and_then(Resumed::files),
