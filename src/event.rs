@@ -283,6 +283,8 @@ pub struct PhaseTime {
     pub max_s: f64,
     /// Part of `total`.
     pub share: f64,
+    /// Times that were measured; fewer than `count` where these are means over blocks of steps.
+    pub samples: u64,
 }
 
 /// A row of `transfers.csv`.
@@ -298,8 +300,10 @@ pub struct Transfer {
     pub count: u64,
     /// Copies to where the data already was.
     pub noop_count: u64,
-    /// Bytes moved; `None` for a wait.
+    /// Bytes that were meant; `None` for a wait.
     pub bytes: Option<u64>,
+    /// Bytes that moved: with those that only align them.
+    pub moved_bytes: Option<u64>,
     /// Time that the host spent, or the device where it is timed; 0 for no-ops, `None` where nobody knows: a sum that is queued
     /// among a device's own work.
     pub total_s: Option<f64>,
@@ -316,6 +320,7 @@ impl Transfer {
             count: line.count,
             noop_count: line.noop_count,
             bytes: (kind != Kind::Sync).then_some(line.bytes),
+            moved_bytes: (kind != Kind::Sync).then_some(line.bytes),
             total_s: line.seconds(),
         }
     }

@@ -6,8 +6,7 @@ use super::measure::{self, MeasuredOn, Measurement};
 use crate::{
     data::Dataset,
     host,
-    plan::{DeviceId, Machine, Movement, Trial, transfers},
-    program::Role,
+    plan::{DeviceId, Machine, Movement, Trial, sum_of, transfers},
     record::{self, cause, devices_in_words, of_build, text_table},
     report::Estimate,
     spec::Rule,
@@ -53,9 +52,7 @@ fn shares(page: &mut Page, trial: &Trial) {
         format!("{rows} of a step on {}", names.join(", "))
     });
     page.more(each.collect::<Vec<_>>());
-    let layout = &trial.programs.layout;
-    let bytes = layout.buffers.iter().filter(|b| b.role == Role::Gradients).map(|b| 4 * b.len as u64);
-    let bytes = units::bytes(bytes.sum());
+    let bytes = units::bytes(sum_of(&trial.programs.train).map_or(0, |sum| 4 * sum.payload as u64));
     page.more([format!("all-reduce of {bytes} per step: the gradients, and the step's loss and metrics")]);
     page.more(trial.sums.as_ref().map(|sums| format!("summed {}", record::all_reduce(sums))));
     page.more(record::weak_scaling(trial));
@@ -273,7 +270,10 @@ fn timing(adds: Estimate) -> String {
 /// What passes between host and devices, and what is read from files.
 fn moves(page: &mut Page, trial: &Trial) {
     let (read, moved): (Vec<_>, Vec<_>) = transfers(trial).into_iter().partition(|m| m.kind == "read");
-    let word = |m: &Movement| format!("{} {} {}", m.kind, m.purpose, units::bytes(m.bytes));
+    let word = |m: &Movement| {
+        let at_least = if m.at_least { "at least " } else { "" };
+        format!("{} {} {at_least}{}", m.kind, m.purpose, units::bytes(m.bytes))
+    };
     let words = |all: &[Movement]| all.iter().map(word).collect::<Vec<_>>().join(", ");
     page.row(
         "moves",

@@ -67,12 +67,20 @@ fn products(page: &mut Page, matmul: &Matmul, shapes: &[[usize; 3]], devices: us
         format!("{} of [{m}, {k}] x [{k}, {n}], {flop} each", units::count(matmul.count))
     });
     page.list("products", lines);
+    if matmul.matrices > 1 {
+        let all = units::count(matmul.matrices);
+        page.more([format!("of {all} left and {all} right matrices, another pair each time")]);
+    }
+    if let Some(most) = matmul.max_time {
+        page.more([format!("none begins after {}", units::seconds(most.as_secs_f64()))]);
+    }
     if devices > 1 {
         page.row(
             "order",
             match matmul.order {
                 Order::Sequential => "sequential: one device after the other",
                 Order::Concurrent => "concurrent: all devices at once",
+                Order::OneDevice => "one_device: the first device does what is for all",
             },
         );
     }

@@ -167,6 +167,8 @@ impl Clock {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhaseSummary {
     pub count: u64,
+    /// Times that were measured; fewer than `count` where some are means over a block of steps.
+    pub samples: u64,
     pub total: Duration,
     /// Standard deviation (n - 1).
     pub std_s: Option<f64>,
@@ -178,6 +180,7 @@ pub struct PhaseSummary {
 #[derive(Clone, Default)]
 struct Samples {
     count: u64,
+    measured: u64,
     total: Duration,
     /// Sum of squared differences from the mean (Welford, weighted), in s².
     squares: f64,
@@ -193,6 +196,7 @@ impl Samples {
         let each = if count == 1 { time } else { Duration::from_secs_f64(time.as_secs_f64() / count as f64) };
         self.min = if self.count == 0 { each } else { self.min.min(each) };
         self.count += count;
+        self.measured += 1;
         self.total += time;
         let each_s = each.as_secs_f64();
         let delta = each_s - self.mean_s;
@@ -222,6 +226,7 @@ impl Samples {
         self.mean_s += delta * m / (n + m);
         self.squares += other.squares + delta * delta * n * m / (n + m);
         self.count += other.count;
+        self.measured += other.measured;
         self.total += other.total;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -240,6 +245,7 @@ impl Samples {
         };
         PhaseSummary {
             count: self.count,
+            samples: self.measured,
             total: self.total,
             std_s: (self.count > 1).then(|| (self.squares / (self.count - 1) as f64).sqrt()),
             min_s,
@@ -308,7 +314,7 @@ mod tests {
         clock.record_many(Phase::Step, Duration::from_micros(300), 100);
         clock.record_many(Phase::Step, Duration::from_micros(100), 100);
         let (_, s) = clock.summaries(Timer::Host).next().expect("one phase");
-        assert_eq!((s.count, s.min_s, s.max_s), (200, 1e-6, 3e-6));
+        assert_eq!((s.count, s.samples, s.min_s, s.max_s), (200, 2, 1e-6, 3e-6));
         assert!((s.total.as_secs_f64() - 400e-6).abs() < 1e-15);
     }
 }

@@ -34,8 +34,12 @@ named! {
         Batch = "batch",
         /// All rows, once.
         Dataset = "dataset",
-        /// Weights, and the learning rates of a block.
+        /// Weights.
         Parameters = "parameters",
+        /// Learning rates and other constants of steps.
+        Constants = "constants",
+        /// What launches are given: a program's instructions, and the counters of each block of steps.
+        Launch = "launch",
         /// Metrics of training steps.
         Log = "log",
         Gradients = "gradients",
@@ -47,6 +51,8 @@ named! {
         Checkpoint = "checkpoint",
         /// A tensor that the user moved.
         Tensor = "tensor",
+        /// Digests, by which devices compare their parameters.
+        Digest = "digest",
     }
 }
 
@@ -128,6 +134,11 @@ impl Ledger {
     /// Records a wait of the host for the device.
     pub fn sync(&mut self, purpose: Purpose, time: Duration) {
         self.copy(Kind::Sync, purpose, 0, time);
+    }
+
+    /// Records the time of a wait that the read behind it counts.
+    pub fn sync_before_read(&mut self, purpose: Purpose, time: Duration) {
+        self.lines.entry((Kind::Sync, purpose)).or_default().time += time;
     }
 
     /// In the order of kinds and purposes.

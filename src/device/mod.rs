@@ -193,7 +193,7 @@ impl Device {
 
     pub fn digest(&mut self, of: Slice) -> Result<u64, DeviceError> {
         let mut digest = 0;
-        self.counted(Kind::DeviceToHost, Purpose::Parameters, |e| {
+        self.counted(Kind::DeviceToHost, Purpose::Digest, |e| {
             let (value, moved) = e.digest(of)?;
             digest = value;
             Ok(moved)

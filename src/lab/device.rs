@@ -143,6 +143,17 @@ impl Device {
         Ok(())
     }
 
+    /// Waits for the work whose result is read next; that read counts the wait.
+    pub fn wait_before_read(&mut self, purpose: Purpose) -> Result<(), DeviceError> {
+        let begun = Instant::now();
+        self.backend.synchronize()?;
+        if self.id != DeviceId::Cpu {
+            let ledger = self.ledgers.entry([self.id, DeviceId::Cpu]).or_default();
+            ledger.sync_before_read(purpose, begun.elapsed());
+        }
+        Ok(())
+    }
+
     /// Bytes that were copied between memories, without those that were copied to be shown.
     pub fn copied_bytes(&self) -> u64 {
         let lines = self.ledgers.values().flat_map(Ledger::lines);

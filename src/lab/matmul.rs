@@ -28,13 +28,19 @@ impl Bench<'_> {
     ) -> Result<(), LabError> {
         let Self { trial, stop, emit, .. } = *self;
         let policy = trial.spec.logging.as_ref().map_or(Policy::Off, |logging| logging.policy);
+        let all = &trial.devices.used;
+        let (used, each) = match matmul.order {
+            Order::OneDevice => (&all[..1], matmul.count * all.len() as u64),
+            _ => (&all[..], matmul.count),
+        };
         for (index, &shape) in shapes.iter().enumerate() {
             let mut jobs: Vec<Job<'_>> = Vec::with_capacity(self.devices.len());
-            for device in self.devices.iter_mut().filter(|device| trial.devices.used.contains(&device.id())) {
+            for device in self.devices.iter_mut().filter(|device| used.contains(&device.id())) {
                 go_on(stop)?;
-                let [m, k, n] = shape;
-                let lens = [m * k, k * n, m * n, if matmul.norm == Norm::None { 0 } else { kept }, 1];
-                let mut job = Job { device, matmul, policy, kept, shape, stop, emit, lens };
+                let ([m, k, n], matrices) = (shape, matmul.matrices as usize);
+                let kept_norms = if matmul.norm == Norm::None { 0 } else { kept };
+                let lens = [matrices * m * k, matrices * k * n, m * n, kept_norms, 1];
+                let mut job = Job { device, matmul, count: each, policy, kept, shape, stop, emit, lens };
                 job.ready(trial.spec.seed, index as u64)?;
                 jobs.push(job);
             }
@@ -67,7 +73,7 @@ impl Bench<'_> {
 fn run_all(jobs: &mut [Job<'_>], order: Order) -> Vec<End> {
     let mut ends: Vec<End> = Vec::with_capacity(jobs.len());
     match order {
-        Order::Sequential => {
+        Order::Sequential | Order::OneDevice => {
             for job in jobs {
                 if ends.last().is_none_or(|end| end.halt.is_none()) {
                     ends.push(job.run());
@@ -88,13 +94,15 @@ fn run_all(jobs: &mut [Job<'_>], order: Order) -> Vec<End> {
 struct Job<'a> {
     device: &'a mut Device,
     matmul: &'a Matmul,
+    /// Products.
+    count: u64,
     policy: Policy,
     /// Norms that the device keeps.
     kept: usize,
     shape: [usize; 3],
     stop: &'a StopFlag,
     emit: Emit<'a>,
-    /// Lengths of its blocks: both factors, the product, norms that the device keeps, one cell for their sum.
+    /// Lengths of its blocks: left factors, right factors, the product, norms that the device keeps, one cell for their sum.
     lens: [usize; 5],
 }
 
@@ -114,10 +122,13 @@ impl Job<'_> {
             self.device.alloc(BufferId(block), len, value)?;
         }
         for factor in [0, 1] {
-            let values = uniform(seed, 2 * index + factor as u64, self.lens[factor]);
+            let matrices = self.matmul.matrices;
+            let streams = (index * matrices..(index + 1) * matrices).map(|matrix| 2 * matrix + factor as u64);
+            let len = self.lens[factor] / matrices as usize;
+            let values: Vec<f32> = streams.flat_map(|stream| uniform(seed, stream, len)).collect();
             self.device.write(Purpose::Tensor, BufferId(factor), &values)?;
         }
-        self.device.run(&self.product())?;
+        self.device.run(&self.product(0))?;
         Ok(self.device.synchronize(Purpose::Tensor)?)
     }
 
@@ -126,8 +137,15 @@ impl Job<'_> {
         Slice { buffer: BufferId(block), offset: 0, len: self.lens[block] }
     }
 
-    fn product(&self) -> Op {
-        product([0, 1, 2].map(|block| self.slice(block)), self.shape)
+    /// The product of that number: of the next pair of a left and a right factor, in turn all of them.
+    fn product(&self, number: u64) -> Op {
+        let matrices = self.matmul.matrices;
+        let (left, right) = (number % matrices, (number + number / matrices) % matrices);
+        let factor = |block: usize, matrix: u64| {
+            let len = self.lens[block] / matrices as usize;
+            Slice { offset: matrix as usize * len, len, ..self.slice(block) }
+        };
+        product([factor(0, left), factor(1, right), self.slice(2)], self.shape)
     }
 
     fn run(&mut self) -> End {
@@ -158,12 +176,13 @@ impl Job<'_> {
 
     /// The products, and the norm of each; `done` counts them.
     fn multiply(&mut self, log: &mut Log, done: &mut u64) -> Result<(), LabError> {
-        let product = self.product();
         let (of, norms) = (self.slice(2), self.slice(3));
         let how = if self.matmul.norm == Norm::Frobenius { NormKind::Exact } else { NormKind::Squared };
-        while *done < self.matmul.count {
+        let begun = Instant::now();
+        let is_over = || self.matmul.max_time.is_some_and(|most| begun.elapsed() >= most);
+        while *done < self.count && (*done == 0 || !is_over()) {
             go_on(self.stop)?;
-            self.device.run(&product)?;
+            self.device.run(&self.product(*done))?;
             *done += 1;
             if self.matmul.norm == Norm::None {
                 continue;
@@ -174,7 +193,7 @@ impl Job<'_> {
                 log.taken += 1;
             }
             if log.taken == self.kept {
-                self.device.synchronize(Purpose::Log)?;
+                self.device.wait_before_read(Purpose::Log)?;
                 self.flush(log, *done)?;
             }
         }
@@ -183,7 +202,11 @@ impl Job<'_> {
 
     /// Waits for products that are still computed, which is no part of the log, and brings the last norms.
     fn settle(&mut self, log: &mut Log, done: u64) -> Result<(), LabError> {
-        self.device.synchronize(Purpose::Tensor)?;
+        if log.taken > 0 {
+            self.device.wait_before_read(Purpose::Log)?;
+        } else {
+            self.device.synchronize(Purpose::Tensor)?;
+        }
         self.flush(log, done)
     }
 

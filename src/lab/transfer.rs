@@ -51,13 +51,15 @@ impl Bench<'_> {
             match &mut host {
                 Some(host) if host_writes => self.devices[to].write(Purpose::Tensor, target, host)?,
                 Some(host) => self.devices[from].read(Purpose::Tensor, source, host)?,
-                None if from == to => self.devices[to].copy(target, source)?,
+                None if from == to => {
+                    self.devices[to].copy(target, source)?;
+                    self.devices[to].synchronize(Purpose::Tensor)?;
+                }
                 None => {
                     let [to, from] = two(self.devices, [to, from])?;
                     to.copy_from(target, from, source, len)?;
                 }
             }
-            self.devices[to].synchronize(Purpose::Tensor)?;
             if done > 0 {
                 samples.push(begun.elapsed());
             }

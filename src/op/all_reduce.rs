@@ -12,6 +12,8 @@ use super::{
 pub struct AllReduce {
     /// Gradients and the cells behind them.
     pub of: Slice,
+    /// How many of these numbers are gradients and metrics; the others only align them.
+    pub payload: usize,
 }
 
 impl Operation for AllReduce {

@@ -4,7 +4,7 @@ use super::{
     devices::DeviceId,
     machine::{Gpu, Machine},
 };
-use crate::program::{Op, Program};
+use crate::program::{AllReduce, Op, Program};
 
 /// How devices sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +62,17 @@ pub struct AllReducePlan {
     pub nccl: Option<NcclFailure>,
 }
 
+/// What a step sums over devices, if anything.
+pub fn sum_of(program: &Program) -> Option<&AllReduce> {
+    program.instructions.iter().find_map(|i| match &i.op {
+        Op::AllReduce(op) => Some(op),
+        _ => None,
+    })
+}
+
 /// Elements that a step sums over devices.
 pub fn summed(program: &Program) -> usize {
-    let sums = program.instructions.iter().map(|i| match &i.op {
-        Op::AllReduce(op) => op.of.len,
-        _ => 0,
-    });
-    sums.max().unwrap_or(0)
+    sum_of(program).map_or(0, |sum| sum.of.len)
 }
 
 /// How devices sum `elements` numbers; `None` for a single device, and without GPUs.

@@ -28,7 +28,7 @@ mod time_account;
 mod transfers;
 mod trial;
 
-pub use all_reduce::{AllReduceMethod, AllReducePlan, NcclFailure, PeerAccess, summed};
+pub use all_reduce::{AllReduceMethod, AllReducePlan, NcclFailure, PeerAccess, sum_of, summed};
 pub use chunks::Chunks;
 pub use dataset_info::DatasetInfo;
 pub use devices::{DeviceId, ResolvedDevices};
@@ -44,7 +44,7 @@ pub use schedule::update_rule;
 pub use shapes::LayerRow;
 pub use time_account::{FewerReads, Measured, TimeAccount, TimeShare};
 pub(crate) use transfers::FLAG;
-pub use transfers::{Movement, transfers};
+pub use transfers::{Movement, padding, transfers};
 pub use trial::Trial;
 
 use self::{

@@ -2,13 +2,19 @@
 //! will have counted when the run has come to its planned end.
 //!
 //! To a device whose memory is the host's nothing moves. A run that ends early moves less. What is read ahead of steps that
-//! would wait for a disk comes on top: whether they would, only the run knows. A GPU's counters, 128 bytes for
-//! each block of steps, come on top: how many blocks there are depends on the time that steps take. So do copies of the best
-//! weights on the device: how often a validation is better, only the run knows.
+//! would wait for a disk comes on top: whether they would, only the run knows. So do copies of the best weights on the device:
+//! how often a validation is better, only the run knows. How many blocks of steps a GPU is given depends on the time that
+//! steps take, and each comes with 128 bytes of counters: here are those of the fewest blocks.
 
-use super::{devices::DeviceId, run_length::RunLength, trial::Trial};
+use super::{
+    all_reduce::{AllReduceMethod, sum_of},
+    devices::DeviceId,
+    run_length::RunLength,
+    trial::Trial,
+};
 use crate::{
-    program::{Hyper, Op},
+    op::{Record, RunRecord},
+    program::{Hyper, Op, Program},
     spec::Policy,
 };
 
@@ -20,6 +26,8 @@ pub struct Movement {
     /// `dataset`, `batch`, `parameters`, `log`, `validation`, `best` or `gradients`.
     pub purpose: &'static str,
     pub bytes: u64,
+    /// Whether time decides how much more it will be.
+    pub at_least: bool,
 }
 
 const NUMBER: u64 = 4;
@@ -28,6 +36,25 @@ const SUM: u64 = 8;
 
 /// Bytes before the sums of an epoch on a GPU: whether a loss was not finite, apart from the sums.
 pub(crate) const FLAG: u64 = 64;
+
+/// Bytes of each copy for a purpose: as they move, and without what only aligns them. `[1, 1]` where these are equal.
+pub fn padding(trial: &Trial, purpose: &str) -> [u64; 2] {
+    let layout = &trial.programs.layout;
+    let values = [layout.buffers[layout.values.0].len as u64, layout.parameter_count()];
+    let sum = sum_of(&trial.programs.train).map(|sum| [sum.of.len as u64, sum.payload as u64]);
+    let epoch = layout.log_width as u64 * SUM;
+    match purpose {
+        "parameters" | "best" => values.map(|len| len.max(1)),
+        "gradients" => sum.unwrap_or([1, 1]),
+        "log" if flags(trial) => [FLAG + epoch, SUM + epoch],
+        _ => [1, 1],
+    }
+}
+
+/// Whether a flag is copied before the sums of an epoch.
+fn flags(trial: &Trial) -> bool {
+    trial.engine.is_gpu() && trial.spec.logging.policy == Policy::PerEpoch
+}
 
 /// All that moves, in the order of `transfers.csv`; what would be zero is left out.
 pub fn transfers(trial: &Trial) -> Vec<Movement> {
@@ -42,7 +69,7 @@ pub fn transfers(trial: &Trial) -> Vec<Movement> {
 }
 
 fn movement(kind: &'static str, purpose: &'static str, bytes: u64) -> Movement {
-    Movement { kind, purpose, bytes }
+    Movement { kind, purpose, bytes, at_least: false }
 }
 
 fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
@@ -65,31 +92,63 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let batches = order + streamed * length.train_rows() * row_bytes;
     let validation_batches = streamed * passes * validation_rows * row_bytes;
     let layout = &trial.programs.layout;
-    let values = layout.buffers[layout.values.0].len as u64 * NUMBER;
-    let rates = steps * size_of::<Hyper>() as u64;
+    let values = layout.parameter_count() * NUMBER;
+    let constants = steps * size_of::<Hyper>() as u64;
     // Several devices compare what they hold once per epoch.
-    let digests = if devices > 1 { each(epochs * SUM) } else { 0 };
+    let digests = if devices > 1 { epochs * SUM } else { 0 };
     let width = layout.log_width as u64;
+    let flag = if flags(trial) { SUM } else { 0 };
     let log = match trial.spec.logging.policy {
         Policy::Immediate | Policy::Buffered => steps * width * NUMBER,
-        Policy::PerEpoch if trial.engine.is_gpu() => epochs * (FLAG + width * SUM),
-        Policy::PerEpoch => epochs * width * SUM,
+        Policy::PerEpoch => epochs * (flag + width * SUM),
         Policy::Off => 0,
     };
-    let summed = trial.programs.train.instructions.iter().map(|i| match &i.op {
-        Op::AllReduce(op) => op.of.len as u64 * NUMBER,
-        _ => 0,
-    });
+    let sum = sum_of(&trial.programs.train).map_or(0, |sum| sum.payload as u64 * NUMBER);
+    let gradients = steps * sum;
+    let by_host = trial.sums.as_ref().is_some_and(|sums| sums.by == AllReduceMethod::Host);
+    let through_host = if by_host { each(gradients) } else { 0 };
+    let (launch, at_least) = launches(trial, length);
     vec![
         movement("h2d", "batch", batches),
         movement("h2d", "dataset", dataset),
-        movement("h2d", "parameters", each(values + rates)),
+        movement("h2d", "parameters", each(values)),
+        movement("h2d", "constants", each(constants)),
+        Movement { at_least, ..movement("h2d", "launch", launch) },
+        movement("h2d", "gradients", through_host),
         movement("h2d", "validation", validation_batches),
-        movement("d2h", "parameters", values + digests),
+        movement("d2h", "parameters", values),
         movement("d2h", "log", log),
+        movement("d2h", "gradients", through_host),
         // Loss and hits.
         movement("d2h", "validation", each(passes * 2 * SUM)),
         movement("d2h", "best", validates * passes.min(1) * values),
-        movement("all_reduce", "gradients", each(steps * summed.sum::<u64>())),
+        movement("d2h", "digest", each(digests)),
+        movement("all_reduce", "gradients", (trial.world_size() as u64).saturating_mul(gradients)),
     ]
+}
+
+/// Bytes that launches of GPUs are given: the instructions once, and the counters of each block of steps. Whether more blocks
+/// may be needed.
+fn launches(trial: &Trial, length: &RunLength) -> (u64, bool) {
+    let is_record = |program: &Program| {
+        program.instructions.iter().filter(|i| !matches!(i.op, Op::AllReduce(_))).count() as u64
+    };
+    let records = |rank: &crate::program::Programs| {
+        let all = [
+            Some(&rank.train),
+            rank.train_last.as_ref(),
+            rank.validate.as_ref(),
+            rank.validate_last.as_ref(),
+        ];
+        all.into_iter().flatten().map(is_record).sum::<u64>()
+    };
+    let gpus =
+        || trial.devices.used.iter().zip(trial.ranks()).filter(|(id, _)| matches!(id, DeviceId::Gpu(_)));
+    let records: u64 = gpus().map(|(_, rank)| records(rank)).sum();
+    let each_step = trial.spec.logging.policy == Policy::Immediate;
+    let blocks = if each_step { length.steps } else { length.epochs() } + length.validations;
+    let counters = gpus().count() as u64 * blocks * size_of::<RunRecord>() as u64;
+    let chunk = trial.programs.validate.as_ref().map_or(usize::MAX, |validate| validate.batch);
+    let is_least = each_step && trial.facts.validation_rows <= chunk && trial.chunks.is_none();
+    (records * size_of::<Record>() as u64 + counters, !is_least)
 }

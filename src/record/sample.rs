@@ -88,6 +88,7 @@ pub(super) fn outcome() -> Outcome {
         p99_s: 0.25,
         max_s: 0.25,
         share: total_s / 0.5,
+        samples: count,
     };
     let transfer = |kind, purpose, from: &str, to: &str, count, noop_count, bytes, total_s| Transfer {
         kind,
@@ -97,6 +98,7 @@ pub(super) fn outcome() -> Outcome {
         count,
         noop_count,
         bytes,
+        moved_bytes: bytes,
         total_s,
     };
     Outcome {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::event::{Event, PhaseTime, Transfer};
 
-const TIMING: [Column<PhaseTime>; 13] = [
+const TIMING: [Column<PhaseTime>; 14] = [
     ("device", |cells, time| cells.text(&time.device)),
     ("clock", |cells, time| cells.text(time.clock)),
     ("phase", |cells, time| cells.text(time.phase)),
@@ -24,9 +24,10 @@ const TIMING: [Column<PhaseTime>; 13] = [
     ("p99_s", |cells, time| cells.seconds(time.p99_s)),
     ("max_s", |cells, time| cells.seconds(time.max_s)),
     ("share", |cells, time| cells.f64(time.share)),
+    ("samples", |cells, time| cells.u64(time.samples)),
 ];
 
-const TRANSFERS: [Column<Transfer>; 9] = [
+const TRANSFERS: [Column<Transfer>; 10] = [
     ("kind", |cells, transfer| cells.text(transfer.kind)),
     ("purpose", |cells, transfer| cells.text(transfer.purpose)),
     ("from", |cells, transfer| cells.text(&transfer.from)),
@@ -36,11 +37,12 @@ const TRANSFERS: [Column<Transfer>; 9] = [
     ("bytes", |cells, transfer| cells.option(transfer.bytes, Lines::u64)),
     ("total_s", |cells, transfer| cells.option(transfer.total_s, Lines::seconds)),
     ("gb_per_s", |cells, transfer| cells.option(gb_per_s(transfer), Lines::f64)),
+    ("moved_bytes", |cells, transfer| cells.option(transfer.moved_bytes, Lines::u64)),
 ];
 
-/// 10⁹ bytes per second; not known where nothing moved.
+/// 10⁹ bytes that moved per second; not known where nothing moved.
 fn gb_per_s(transfer: &Transfer) -> Option<f64> {
-    let bytes = transfer.bytes.filter(|&bytes| bytes > 0)?;
+    let bytes = transfer.moved_bytes.filter(|&bytes| bytes > 0)?;
     let total_s = transfer.total_s.filter(|seconds| *seconds > 0.0)?;
     Some(bytes as f64 / total_s / 1e9)
 }
@@ -107,18 +109,18 @@ mod tests {
             sink.flush().unwrap();
         }
         insta::assert_snapshot!(read("timing"), @r"
-        device,clock,phase,count,total_s,mean_s,std_s,min_s,p50_s,p95_s,p99_s,max_s,share
-        cpu,host,step,6,0.375,0.0625,0.001,0.000000001,0.25,0.25,0.25,0.25,0.75
-        cpu,host,log,2,0.005,0.0025,0.001,0.000000001,0.25,0.25,0.25,0.25,0.01
-        cpu,host,total,1,0.5,0.5,,0.000000001,0.25,0.25,0.25,0.25,1.0
+        device,clock,phase,count,total_s,mean_s,std_s,min_s,p50_s,p95_s,p99_s,max_s,share,samples
+        cpu,host,step,6,0.375,0.0625,0.001,0.000000001,0.25,0.25,0.25,0.25,0.75,6
+        cpu,host,log,2,0.005,0.0025,0.001,0.000000001,0.25,0.25,0.25,0.25,0.01,2
+        cpu,host,total,1,0.5,0.5,,0.000000001,0.25,0.25,0.25,0.25,1.0,1
         ");
         insta::assert_snapshot!(read("transfers"), @r"
-        kind,purpose,from,to,count,noop_count,bytes,total_s,gb_per_s
-        h2d,dataset,cpu,gpu:0,2,0,4000,0.000002,2.0
-        h2d,parameters,cpu,cpu,0,3,0,0.0,
-        d2h,log,gpu:0,cpu,2,0,72,0.000001,0.072
-        sync,log,gpu:0,cpu,2,0,,0.001,
-        all_reduce,gradients,gpu:0,gpu:0,48,0,960,,
+        kind,purpose,from,to,count,noop_count,bytes,total_s,gb_per_s,moved_bytes
+        h2d,dataset,cpu,gpu:0,2,0,4000,0.000002,2.0,4000
+        h2d,parameters,cpu,cpu,0,3,0,0.0,,0
+        d2h,log,gpu:0,cpu,2,0,72,0.000001,0.072,72
+        sync,log,gpu:0,cpu,2,0,,0.001,,
+        all_reduce,gradients,gpu:0,gpu:0,48,0,960,,,960
         ");
     }
 }

@@ -91,7 +91,8 @@ fn point(run: &Run) -> Result<Option<Point>, ReportError> {
     let phase = |name: &str, phase: &str| {
         phases.get(name, phase, "device").or_else(|| phases.get(name, phase, "host"))
     };
-    let or_nothing = |name: &str, of: &str| phase(name, of).unwrap_or(0.0);
+    // The host's loop is timed once, with the first device.
+    let of_loop = |of: &str| phase(names[0], of).unwrap_or(0.0) / train_s;
     Ok(Some(Point {
         devices: names.len(),
         names: names.join(" "),
@@ -104,8 +105,8 @@ fn point(run: &Run) -> Result<Option<Point>, ReportError> {
             let counted = || transfers.get(name, "all_reduce", "gradients");
             phase(name, "all_reduce").or_else(counted).unwrap_or(0.0)
         }),
-        data: part(&|name| or_nothing(name, "data") + or_nothing(name, "upload")),
-        log: part(&|name| or_nothing(name, "log")),
+        data: of_loop("data") + of_loop("upload"),
+        log: of_loop("log"),
         rates: Vec::new(),
     }))
 }

@@ -204,11 +204,23 @@ impl Read for DeviceName {
             Value::String(s) => Self::parse(s),
             _ => None,
         };
-        v.custom("a device, such as `cpu` or `gpu:1`", schema, Self::Cpu, read)
+        let near = v.text().and_then(Self::nearest).map(|name| format!("write `{name}`"));
+        v.custom_hinted("a device, such as `cpu` or `gpu:1`", schema, Self::Cpu, near, read)
     }
 }
 
 impl DeviceName {
+    /// What other spellings mean, such as `gpu(1)`, `GPU 1` or `cpu(0)`.
+    fn nearest(text: &str) -> Option<Self> {
+        let text: String = text.to_lowercase().split(|c| "()[]:_- ".contains(c)).collect();
+        let (kind, ordinal) = text.split_at(text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len()));
+        match kind {
+            "cpu" => Some(Self::Cpu),
+            "gpu" | "cuda" => Self::parse(&format!("gpu:{}", if ordinal.is_empty() { "0" } else { ordinal })),
+            _ => None,
+        }
+    }
+
     fn parse(name: &str) -> Option<Self> {
         let (kind, ordinal) = match name.split_once(':') {
             Some((kind, ordinal)) if ordinal.bytes().all(|b| b.is_ascii_digit()) => {

@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
+use serde::Serializer;
+use serde_json::json;
+
+use super::{reader::Item, tree::Value};
+
 /// What [`parse`] takes, as a regular expression.
-pub(super) const PATTERN: &str = r"^([0-9]+(\.[0-9]{1,9})?(h|ms|m|s))+$";
+const PATTERN: &str = r"^([0-9]+(\.[0-9]{1,9})?(h|ms|m|s))+$";
 
 /// Units from the largest, in nanoseconds; each may stand once, in this order.
 const UNITS: [(&str, u128); 4] =
     [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000)];
 
 /// Reads a time; `None` where it is none, or longer than a century.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+fn parse(text: &str) -> Option<Duration> {
     let (mut rest, mut total, mut units) = (text, 0_u128, &UNITS[..]);
     while !rest.is_empty() {
         let end = rest.find(|c: char| c.is_ascii_lowercase())?;
@@ -38,12 +43,29 @@ fn nanoseconds(number: &str, unit: u128) -> Option<u128> {
 }
 
 /// In seconds, as many digits as it takes.
-pub(super) fn write(time: Duration) -> String {
+fn write(time: Duration) -> String {
     let fraction = format!("{:09}", time.subsec_nanos());
     match fraction.trim_end_matches('0') {
         "" => format!("{}s", time.as_secs()),
         fraction => format!("{}.{fraction}s", time.as_secs()),
     }
+}
+
+/// Writes a time that may be absent.
+pub(super) fn seconds<S: Serializer>(value: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(d) => s.serialize_str(&write(*d)),
+        None => s.serialize_none(),
+    }
+}
+
+pub(super) fn read_time(v: Item<'_>) -> Duration {
+    let schema = json!({ "type": "string", "pattern": PATTERN });
+    let read = |v: &Value| match v {
+        Value::String(s) => parse(s).filter(|d| !d.is_zero()),
+        _ => None,
+    };
+    v.custom("a time above 0, such as `90s`, `15m`, `1h30m` or `250ms`", schema, Duration::from_secs(1), read)
 }
 
 #[cfg(test)]

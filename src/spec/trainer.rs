@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use serde::Serializer;
-use serde_json::json;
-
 use super::{
-    duration,
-    reader::{Item, count, count_or_zero, non_negative, some, table, words},
-    tree::Value,
+    duration::{read_time, seconds},
+    reader::{count, count_or_zero, non_negative, some, table, words},
 };
 
 table! {
@@ -75,20 +71,4 @@ impl Trainer {
         }
         self.restore_best.filter(|restore| *restore).map(|_| "trainer.restore_best")
     }
-}
-
-fn seconds<S: Serializer>(value: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
-    match value {
-        Some(d) => s.serialize_str(&duration::write(*d)),
-        None => s.serialize_none(),
-    }
-}
-
-fn read_time(v: Item<'_>) -> Duration {
-    let schema = json!({ "type": "string", "pattern": duration::PATTERN });
-    let read = |v: &Value| match v {
-        Value::String(s) => duration::parse(s).filter(|d| !d.is_zero()),
-        _ => None,
-    };
-    v.custom("a time above 0, such as `90s`, `15m`, `1h30m` or `250ms`", schema, Duration::from_secs(1), read)
 }

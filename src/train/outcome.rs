@@ -6,7 +6,7 @@ use super::{device_group::Rank, train_loop::TrainLoop};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Timer},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
-    plan::{Measured, TimeAccount},
+    plan::{Measured, TimeAccount, Trial, padding},
     program::Phase,
     units,
 };
@@ -61,7 +61,7 @@ impl TrainLoop<'_> {
             timing: timings(&self.clock, &ranks, here, self.pacing.warmup),
             transfers: ranks
                 .iter()
-                .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock)))
+                .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock), self.trial))
                 .chain(
                     self.inputs
                         .reads
@@ -192,26 +192,25 @@ fn log_waits(device: &Device) -> u64 {
     device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count).sum()
 }
 
-/// The rows of all devices. What the host does for all of them is part of the time of each.
+/// The rows of `timing.csv`: the phases of each device; with the first also those of the host's loop, `other` as what is left
+/// of the loop, `total` and `warmup`.
 fn timings(run: &Clock, ranks: &[Rank], loop_time: Duration, warmup: Option<Duration>) -> Vec<PhaseTime> {
     let mut rows = Vec::new();
-    for rank in ranks {
-        let device = &rank.device.name;
-        match &rank.clock {
-            None => rows.extend(timing(run, device, loop_time, warmup)),
-            Some(own) => {
-                let mut clock = Clock::at(run.origin(), own.grain);
-                clock.absorb(own);
-                clock.absorb(run);
-                rows.extend(timing(&clock, device, loop_time, warmup));
-            }
-        }
+    for (index, rank) in ranks.iter().enumerate() {
+        let mut clock = Clock::at(run.origin(), run.grain);
+        rank.clock.iter().chain((index == 0).then_some(run)).for_each(|own| clock.absorb(own));
+        rows.extend(timing(&clock, &rank.device.name, loop_time, (index == 0).then_some(warmup)));
     }
     rows
 }
 
-/// The rows of `timing.csv`: phases, `other` as what is left of the loop, `total`, `warmup`.
-fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Duration>) -> Vec<PhaseTime> {
+/// The phases of a clock; `warmup` is there for the clock of the loop.
+fn timing(
+    clock: &Clock,
+    device: &str,
+    loop_time: Duration,
+    warmup: Option<Option<Duration>>,
+) -> Vec<PhaseTime> {
     let share = |time: Duration| time.as_secs_f64() / loop_time.as_secs_f64().max(f64::MIN_POSITIVE);
     let single = |phase, time: Duration| PhaseTime {
         device: device.to_owned(),
@@ -227,6 +226,7 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
         p99_s: time.as_secs_f64(),
         max_s: time.as_secs_f64(),
         share: (share(time) * 1e6).round() / 1e6,
+        samples: 1,
     };
     let row = |phase: Phase, s: PhaseSummary| {
         let [p50_s, p95_s, p99_s] = s.percentiles_s;
@@ -239,6 +239,7 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
             p95_s,
             p99_s,
             max_s: s.max_s,
+            samples: s.samples,
             ..single(phase.name(), s.total)
         }
     };
@@ -251,9 +252,11 @@ fn timing(clock: &Clock, device: &str, loop_time: Duration, warmup: Option<Durat
     }
     let by_device = clock.summaries(Timer::Device);
     rows.extend(by_device.map(|(phase, s)| PhaseTime { clock: Timer::Device.name(), ..row(phase, s) }));
-    rows.push(single(Phase::Other.name(), loop_time.saturating_sub(reported)));
-    rows.push(single("total", loop_time));
-    rows.extend(warmup.map(|w| single("warmup", w)));
+    if let Some(warmup) = warmup {
+        rows.push(single(Phase::Other.name(), loop_time.saturating_sub(reported)));
+        rows.push(single("total", loop_time));
+        rows.extend(warmup.map(|w| single("warmup", w)));
+    }
     rows
 }
 
@@ -267,7 +270,7 @@ fn read(kind: Kind, purpose: Purpose, line: Line) -> Option<Transfer> {
     (line.count > 0).then(|| Transfer::new(kind, purpose, "file".into(), "cpu".into(), line))
 }
 
-fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
+fn transfers(device: &Device, clock: &Clock, trial: &Trial) -> Vec<Transfer> {
     // Sums that were queued as work of their own have their time by the device's clock.
     let summed_s =
         Some(clock.total(Timer::Device, Phase::AllReduce).as_secs_f64()).filter(|seconds| *seconds > 0.0);
@@ -275,12 +278,13 @@ fn transfers(device: &Device, clock: &Clock) -> Vec<Transfer> {
         let (host, there) = ("cpu".to_owned(), device.name.clone());
         let (from, to) = match kind {
             Kind::HostToDevice => (host, there),
-            Kind::DeviceToHost => (there, host),
+            Kind::DeviceToHost | Kind::Sync => (there, host),
             _ => (there.clone(), there),
         };
         let row = Transfer::new(kind, purpose, from, to, line);
         let total_s = row.total_s.or(summed_s.filter(|_| kind == Kind::AllReduce));
-        Transfer { total_s, ..row }
+        let [moved, payload] = padding(trial, purpose.name());
+        Transfer { total_s, bytes: row.bytes.map(|bytes| bytes / moved * payload), ..row }
     };
     device.ledger.lines().map(transfer).collect()
 }

@@ -145,11 +145,12 @@ fn the_device_at_fault_is_named_and_nobody_waits_for_it() {
         ),
     ] {
         let (trained, rows) = run(&faults, "immediate", limits);
-        let Outcome { reason, steps, timing, .. } = trained.outcome;
+        let Outcome { reason, steps, transfers, .. } = trained.outcome;
         assert_eq!((reason, steps), (Some(words), 4));
-        // A device that stalls gives nothing more, neither rows of the log nor times.
+        // A device that stalls gives nothing more, neither rows of the log nor counts.
         let stalls = faults.iter().filter(|fault| matches!(fault, Some(Fault::Stall(_)))).count();
-        let ended: BTreeSet<String> = timing.into_iter().map(|row| row.device).collect();
+        let sent = transfers.into_iter().filter(|row| row.kind == "h2d");
+        let ended: BTreeSet<String> = sent.map(|row| row.to).collect();
         assert_eq!((ended.len(), rows), (faults.len() - stalls, 4));
     }
     drop(held);

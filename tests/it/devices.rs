@@ -202,6 +202,10 @@ fn everything_that_virtual_devices_touch_is_labelled() {
     assert_eq!(summary, ["2", "virtual:0;virtual:1", "true", "strong"]);
     let timing = run.table("timing.csv");
     assert!(timing.column("device").iter().all(|device| device.starts_with("virtual:")), "{timing:?}");
+    // What one clock of the host measured stands there once.
+    for phase in ["data", "log", "validation", "other", "total", "warmup"] {
+        assert_eq!(run.table("timing.csv").only("phase", phase).column("device"), ["virtual:0"], "{phase}");
+    }
     let transfers = run.table("transfers.csv");
     for row in 0..transfers.rows.len() {
         let [kind, from, to, bytes] = ["kind", "from", "to", "bytes"].map(|c| transfers.cell(row, c));
@@ -209,9 +213,10 @@ fn everything_that_virtual_devices_touch_is_labelled() {
         assert!(kind == "sync" || bytes != "0", "{transfers:?}");
         assert_eq!(matches!(kind, "all_reduce" | "d2d"), from == to, "{transfers:?}");
     }
-    // Two weights, a bias and the figures of a step, each on a line of 16 numbers; 24 steps on both.
+    // Two weights, a bias and the loss of a step, each on a line of 16 numbers; 24 steps on both.
     let sums = transfers.only("kind", "all_reduce");
-    assert_eq!((sums.column("count"), sums.column("bytes")), (vec!["24"; 2], vec!["4608"; 2]));
+    assert_eq!((sums.column("count"), sums.column("bytes")), (vec!["24"; 2], vec!["384"; 2]));
+    assert_eq!(sums.column("moved_bytes"), ["4608"; 2]);
     assert!(run.text("run.log").contains("replicas compared 4 times in "), "{}", run.text("run.log"));
     assert!(on(&place, 1, &[]).text("run.log").lines().all(|l| !l.contains("replicas")));
 }
@@ -362,7 +367,7 @@ fn check_says_what_each_device_gets() {
             "devices    virtual:0, virtual:1, virtual:2",
             "6 rows of a step on virtual:0",
             "7 rows of a step on virtual:1, virtual:2",
-            "all-reduce of 192 B per step: the gradients, and the step's loss and metrics",
+            "all-reduce of 16 B per step: the gradients, and the step's loss and metrics",
         ]
     );
     let memory = lines.iter().find(|line| line.starts_with("memory ")).unwrap();

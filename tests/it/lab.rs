@@ -87,6 +87,9 @@ fn norms_are_those_of_double_precision_under_every_policy() {
             let bytes = 2 * rows * 4;
             let expected = [2 * copies, 0, bytes].map(|n: u64| n.to_string());
             assert_eq!(log, (copies > 0).then_some(expected), "{policy}");
+            // Each read is one wait.
+            let waits = traffic(&moved, "sync", "log", ["virtual:1", "cpu"]).map(|[count, ..]| count);
+            assert_eq!(waits, (copies > 0).then(|| (2 * copies).to_string()), "{policy}");
             let factors = [3 * 5 + 5 * 7, 33 * 31 + 31 * 17].iter().sum::<u64>() * 4;
             let uploads = traffic(&moved, "h2d", "tensor", ["cpu", "virtual:1"]);
             assert_eq!(uploads, Some(["4".into(), "0".into(), factors.to_string()]));

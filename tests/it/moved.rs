@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, path::Path};
 
 use runner::{
     data::{self, Task},
-    plan::{Gpu, Machine, plan, transfers},
+    plan::{Gpu, GpuLimits, Machine, plan, transfers},
     spec,
 };
 
-use super::process::{Folder, Sandbox};
+use super::process::{Folder, Ran, Sandbox};
 
 /// 103 rows by 20, 50 to validate on, two layers.
 pub const SPEC: &str = r#"
@@ -33,7 +33,7 @@ metrics = ["loss", "grad_norm", "lr"]
 "#;
 
 /// Bytes by kind and purpose, as the plan says for a machine of those GPUs.
-pub fn predicted(place: &Sandbox, overrides: &[&str], gpus: Vec<Gpu>) -> BTreeMap<(String, String), u64> {
+fn predicted(place: &Sandbox, overrides: &[&str], gpus: Vec<Gpu>) -> BTreeMap<(String, String), u64> {
     let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
     let path = place.path().join("spec.toml");
     let experiment = spec::load(Path::new(&path), &overrides).unwrap();
@@ -51,7 +51,7 @@ fn virtual_gpus(count: usize) -> Vec<Gpu> {
 }
 
 /// The bytes as the run's ledger counts them.
-pub fn counted(run: &Folder) -> BTreeMap<(String, String), u64> {
+fn counted(run: &Folder) -> BTreeMap<(String, String), u64> {
     let table = run.table("transfers.csv");
     let mut sums = BTreeMap::new();
     let (kinds, purposes, bytes) = (table.column("kind"), table.column("purpose"), table.column("bytes"));
@@ -106,6 +106,14 @@ fn the_prediction_is_that_of_a_sheet_of_paper() {
     assert_eq!(of("d2h", "log"), Some(30 * 2 * 4));
     assert_eq!(of("d2h", "validation"), Some(3 * 2 * 8));
     assert_eq!((of("h2d", "validation"), of("all_reduce", "gradients")), (None, None));
+    // 3 x 7 weights and 7 biases, 7 weights and a bias; four constants of each step.
+    assert_eq!((of("h2d", "parameters"), of("d2h", "parameters")), (Some(36 * 4), Some(36 * 4)));
+    assert_eq!(of("h2d", "constants"), Some(30 * 4 * 4));
+    // Two devices sum the gradients and the loss, and compare a digest per epoch.
+    let bytes = predicted(&place, &["devices.num_gpus=2"], virtual_gpus(3));
+    let of = |kind: &str, purpose: &str| bytes.get(&(kind.to_owned(), purpose.to_owned())).copied();
+    assert_eq!(of("all_reduce", "gradients"), Some(2 * 30 * (36 + 1) * 4));
+    assert_eq!(of("d2h", "digest"), Some(2 * 5 * 8));
 }
 
 /// The CPU's memory is the host's.
@@ -172,4 +180,47 @@ fn rows_are_read_from_their_file_as_was_predicted() {
     let lines = "\n  moves      nothing: the CPU's memory is the host's\n             read batch 14.1 KiB, read validation 3.5 \
                  KiB over the whole run, from the file\n";
     assert!(page.contains(lines), "{page}");
+}
+
+/// Bytes of the counters that go to the device with every block (`RunRecord`).
+const COUNTERS: u64 = 128;
+
+/// Compares the ledger of a GPU with the plan: to the byte, for resident and streamed rows, these policies and every engine.
+/// How many blocks of steps there are depends on the time that steps take; the plan knows the fewest.
+pub fn a_gpu_moves_what_was_predicted(policies: &[&str], run: impl Fn(&Sandbox, &[&str]) -> Ran) {
+    let place = Sandbox::new(SPEC);
+    for engine in ["persistent", "cooperative", "graph", "launch"] {
+        for policy in policies {
+            for placement in ["resident", "streamed"] {
+                let keys =
+                    [("devices.engine", engine), ("logging.policy", *policy), ("data.placement", placement)];
+                let overrides = keys.map(|(key, value)| format!("{key}={value}"));
+                let overrides = overrides.each_ref().map(String::as_str);
+                let run = run(&place, &overrides).ended_by(0);
+                let (mut got, mut predicted) = (counted(&run), predicted(&place, &overrides, vec![gpu()]));
+                let launch = ("h2d".to_owned(), "launch".to_owned());
+                let [more, least] = [&mut got, &mut predicted].map(|map| map.remove(&launch).unwrap());
+                assert_eq!(got, predicted, "{overrides:?}");
+                assert!(
+                    more >= least && (more - least).is_multiple_of(COUNTERS),
+                    "{overrides:?}: {more} {least}"
+                );
+                if *policy == "immediate" {
+                    assert_eq!(more, least, "{overrides:?}: a block is a step");
+                }
+            }
+        }
+    }
+}
+
+/// A GPU that takes every engine.
+fn gpu() -> Gpu {
+    let limits = GpuLimits {
+        multiprocessors: 2,
+        shared_bytes: 1 << 18,
+        most_elements: usize::MAX,
+        cooperative: true,
+        ..GpuLimits::default()
+    };
+    Gpu { is_virtual: false, limits, ..Gpu::virtual_of(1 << 40) }
 }

@@ -185,9 +185,12 @@ fn the_folder_holds_every_file_with_its_header() {
     assert_eq!(header("metrics.csv"), "step,epoch,split,rows,loss,grad_norm,lr,elapsed_s");
     assert_eq!(
         header("timing.csv"),
-        "device,clock,phase,count,total_s,mean_s,std_s,min_s,p50_s,p95_s,p99_s,max_s,share"
+        "device,clock,phase,count,total_s,mean_s,std_s,min_s,p50_s,p95_s,p99_s,max_s,share,samples"
     );
-    assert_eq!(header("transfers.csv"), "kind,purpose,from,to,count,noop_count,bytes,total_s,gb_per_s");
+    assert_eq!(
+        header("transfers.csv"),
+        "kind,purpose,from,to,count,noop_count,bytes,total_s,gb_per_s,moved_bytes"
+    );
     assert_eq!(
         header("summary.csv"),
         "run,name,status,devices_requested,devices_used,virtual,scaling,precision,engine,epochs,steps,\
@@ -195,6 +198,10 @@ fn the_folder_holds_every_file_with_its_header() {
          logging_s,logging_share,syncs,bytes_h2d,bytes_d2h,peak_device_bytes,peak_rss_bytes,best_value,best_epoch,best_step,\
          data_digest"
     );
+    // Steps this short are timed by blocks, which the file says.
+    let steps = run.table("timing.csv").only("phase", "step");
+    assert_eq!(steps.column("count"), ["24"]);
+    assert!(steps.f64s("samples")[0] < 24.0, "{steps:?}");
     let environment: toml::Table = run.text("environment.toml").parse().unwrap();
     for (table, keys) in [
         ("devices", &["requested", "used", "virtual", "precision", "timed_by"][..]),

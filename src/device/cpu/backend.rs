@@ -2,7 +2,7 @@
 //!
 //! All work is done when a call returns.
 
-use std::{any::Any, collections::HashMap, mem, ops::Range};
+use std::{any::Any, collections::HashMap, mem, ops::Range, time::Duration};
 
 use crate::{
     device::{
@@ -49,8 +49,9 @@ impl HostBackend {
         Self { name, is_host, blocks, workers, kernel: Kernel::detect(), no_data }
     }
 
+    /// A copy between this device and the host, which waits for it; here all work is done already.
     fn moved(&self, numbers: usize) -> Moved {
-        if self.is_host { Moved::Nothing } else { Moved::Bytes(4 * numbers as u64) }
+        if self.is_host { Moved::Nothing } else { waited(numbers) }
     }
 
     fn block(&self, block: BufferId) -> Result<&[f32], DeviceError> {
@@ -101,6 +102,10 @@ impl HostBackend {
         }
         Ok(())
     }
+}
+
+fn waited(numbers: usize) -> Moved {
+    Moved::AfterWait { bytes: 4 * numbers as u64, wait: Duration::ZERO }
 }
 
 /// What a thread keeps between ops.
@@ -230,7 +235,7 @@ impl Backend for HostBackend {
         let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Err(unknown(&self.name)) };
         let values = peer.block(from)?;
         self.fill(to, values)?;
-        Ok(Moved::Bytes(4 * values.len() as u64))
+        Ok(waited(values.len()))
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

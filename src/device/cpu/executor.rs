@@ -162,10 +162,19 @@ impl CpuExecutor {
         }
     }
 
+    /// A copy to this device.
     fn moved(&self, bytes: usize) -> Moved {
         match self.memory {
             Memory::Host => Moved::Nothing,
             Memory::Separate => Moved::Bytes(bytes as u64),
+        }
+    }
+
+    /// A copy to the host, which waits for the device; ours has done its work already.
+    fn was_read(&self, bytes: usize) -> Moved {
+        match self.memory {
+            Memory::Host => Moved::Nothing,
+            Memory::Separate => Moved::AfterWait { bytes: bytes as u64, wait: Duration::ZERO },
         }
     }
 
@@ -260,7 +269,7 @@ impl Executor for CpuExecutor {
 
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError> {
         self.memory_of(from, |from| to.copy_from_slice(from))?;
-        Ok(self.moved(4 * to.len()))
+        Ok(self.was_read(4 * to.len()))
     }
 
     fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError> {
@@ -273,7 +282,7 @@ impl Executor for CpuExecutor {
         let own = &mut self.worker.sums[sums as usize];
         to.fill(0.0);
         to.iter_mut().zip(own.iter_mut()).for_each(|(to, own)| *to = std::mem::take(own));
-        Ok(self.moved(8 * to.len()))
+        Ok(self.was_read(8 * to.len()))
     }
 
     fn write_sums(&mut self, sums: Accumulator, from: &[f64]) -> Result<Moved, DeviceError> {
@@ -284,7 +293,7 @@ impl Executor for CpuExecutor {
     }
 
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
-        Ok((self.memory_of(of, |numbers| digest(numbers))?, self.moved(8)))
+        Ok((self.memory_of(of, |numbers| digest(numbers))?, self.was_read(8)))
     }
 
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
@@ -292,7 +301,7 @@ impl Executor for CpuExecutor {
         let start = Instant::now();
         if self.memory == Memory::Separate && !block.hyper.is_empty() {
             let bytes = size_of_val(block.hyper) as u64;
-            meters.ledger.copy(Kind::HostToDevice, Purpose::Parameters, bytes, Duration::ZERO);
+            meters.ledger.copy(Kind::HostToDevice, Purpose::Constants, bytes, Duration::ZERO);
         }
         let mut first = 0;
         while first < block.steps {

@@ -1,6 +1,6 @@
 //! Queues blocks of steps: the counters that kernels read, and the engine or single launches.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{engines::LaunchKind as Part, executor::CudaExecutor, launch::Queued};
 use crate::{
@@ -59,7 +59,13 @@ impl CudaExecutor {
         self.gpu.give(slowest_s);
         let start = Instant::now();
         let bytes = self.progress.in_flight.begin(&self.gpu.stream, self.gpu.run.at, run, table)?;
-        meters.ledger.copy(Kind::HostToDevice, Purpose::Parameters, bytes, start.elapsed());
+        let time = start.elapsed();
+        let constants = size_of_val(table) as u64;
+        meters.ledger.copy(Kind::HostToDevice, Purpose::Launch, bytes - constants, time);
+        if constants > 0 {
+            // They go with the counters, in one copy.
+            meters.ledger.copy(Kind::HostToDevice, Purpose::Constants, constants, Duration::ZERO);
+        }
         // Only the last step may have fewer rows.
         let whole = (block.rows.saturating_sub(position) / batch).min(steps);
         let phases = if self.train.engine == Engine::Launch && (trains || loaded.full.reduces()) {

@@ -10,7 +10,7 @@ use super::{
     progress::Progress,
 };
 use crate::{
-    device::{Block, DETAILED_STEPS, DeviceError, Executor, Meters, Moved, Purpose, Ran},
+    device::{Block, DETAILED_STEPS, DeviceError, Executor, Kind, Meters, Moved, Purpose, Ran},
     program::{Accumulator, BufferId, Layout, MemoryPlan, Phase, SUMS, Slice},
 };
 
@@ -34,6 +34,8 @@ pub struct CudaExecutor {
     /// Steps that one block may have.
     pub(super) most_steps: usize,
     pub(super) watch: Option<Watch>,
+    /// Copies and bytes of the programs' instructions, until the ledger has them.
+    pub(super) records: (u64, u64),
 }
 
 impl CudaExecutor {
@@ -178,6 +180,8 @@ impl Executor for CudaExecutor {
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
         let _inside = self.enter()?;
         self.progress.timeline.wanted = meters.clock.trace.is_some();
+        let (copies, bytes) = std::mem::take(&mut self.records);
+        meters.ledger.copies(Kind::HostToDevice, Purpose::Launch, copies, bytes, Duration::ZERO);
         let mut first = 0;
         while first < block.steps {
             let detailed =

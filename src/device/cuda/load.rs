@@ -114,6 +114,9 @@ impl CudaExecutor {
         let most_steps = train.most_steps().min(validate.as_ref().map_or(usize::MAX, Loaded::most_steps));
         let first = programs.train.instructions.first().map(|i| &i.op);
         let streamed = matches!(first, Some(Op::Gather(Gather { source: RowSource::Chunk, .. })));
+        let all = [Some(&train), validate.as_ref()].into_iter().flatten();
+        let records = all.flat_map(|loaded| [Some(&loaded.full), loaded.last.as_ref()]).flatten();
+        let records = records.fold((0, 0), |(n, bytes), steps| (n + 1, bytes + steps.records.bytes as u64));
         let bytes = gpu.bytes() + device_log.bytes() + products.as_ref().map_or(0, Products::bytes);
         Ok(Self {
             train,
@@ -131,6 +134,7 @@ impl CudaExecutor {
             bytes: bytes as u64,
             most_steps,
             watch: None,
+            records,
         })
     }
 }

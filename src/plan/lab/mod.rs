@@ -132,7 +132,12 @@ fn numbers([m, k, n]: &[usize; 3]) -> u64 {
 /// Factors, product and norms of the largest shape.
 fn matmul_bytes(matmul: &Matmul, shapes: &[[usize; 3]], kept: u64) -> u64 {
     let kept = if matmul.norm == Norm::None { 0 } else { kept };
-    let most = shapes.iter().map(numbers).max().unwrap_or(0);
+    let elements = |[m, k, n]: &[usize; 3]| {
+        let area = |a: usize, b: usize| (a as u64).saturating_mul(b as u64);
+        let factors = area(*m, *k).saturating_add(area(*k, *n)).saturating_mul(matmul.matrices);
+        factors.saturating_add(area(*m, *n))
+    };
+    let most = shapes.iter().map(elements).max().unwrap_or(0);
     most.saturating_add(kept + 1).saturating_mul(4)
 }
 

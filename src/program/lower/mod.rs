@@ -259,7 +259,9 @@ impl<'a> Builder<'a> {
         }
         if let Some(of) = self.l.gradients.filter(|_| self.o.shard.world_size > 1) {
             let of = self.l.layout.whole(of);
-            self.l.push(AllReduce { of }, Phase::AllReduce);
+            let means = self.columns().filter(|(_, m)| matches!(m, Metric::Loss | Metric::Accuracy)).count();
+            let payload = self.l.layout.parameter_count() as usize + means;
+            self.l.push(AllReduce { of, payload }, Phase::AllReduce);
         }
         if !self.l.folds {
             self.norm_before_update();

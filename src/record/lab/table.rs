@@ -19,7 +19,7 @@ type Column<R> = (&'static str, fn(&R) -> String);
 const PRODUCTS: [Column<ProductRow>; 8] =
     [
         ("device", |row| row.device.clone()),
-        ("product", |row| row.shape.map(|axis| axis.to_string()).join(" x ")),
+        ("product", |row| in_words(row.shape)),
         ("count", |row| units::count(row.count)),
         ("each", |row| units::seconds(row.mean_s())),
         ("FLOP/s", |row| row.gflop_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default()),
@@ -49,22 +49,26 @@ pub struct LabTable {
     /// Columns on the left that are words.
     words: usize,
     notes: Vec<String>,
+    products: Vec<ProductRow>,
 }
 
 impl LabTable {
     /// Takes an event that makes a row or a note.
     pub fn take(&mut self, event: &Event) {
         match event {
-            Event::Product(row) => self.push(&PRODUCTS, 1, row),
+            Event::Product(row) => {
+                self.push(&PRODUCTS, 1, row);
+                self.products.push(row.clone());
+            }
             Event::Copy(row) => self.push(&COPIES, 3, row),
-            Event::Together(Together { devices, order, shape: [m, k, n], wall_s }) if devices.len() > 1 => {
+            Event::Together(Together { devices, order, shape, wall_s }) if devices.len() > 1 => {
+                let (first, names) = (&devices[0], devices.join(", "));
                 let how = match order {
-                    Order::Sequential => "one after the other",
-                    Order::Concurrent => "at once",
+                    Order::Sequential => format!("on {names}, one after the other"),
+                    Order::Concurrent => format!("on {names}, at once"),
+                    Order::OneDevice => format!("on {first} alone, what is for {names}"),
                 };
-                let names = devices.join(", ");
-                let seconds = units::seconds(*wall_s);
-                self.notes.push(format!("{m} x {k} x {n} on {names}, {how}: {seconds}"));
+                self.notes.push(format!("{} {how}: {}", in_words(*shape), units::seconds(*wall_s)));
             }
             _ => {}
         }
@@ -73,7 +77,11 @@ impl LabTable {
     /// Adds below the rows what makes their figures say less than they seem to.
     pub fn note_doubts(&mut self, any_virtual: bool, build: &str) {
         if !self.rows.is_empty() {
-            self.notes.extend(any_virtual.then(|| VIRTUAL.to_owned()));
+            if any_virtual {
+                self.notes.push(VIRTUAL.to_owned());
+            } else {
+                self.notes.extend(against_cpu(&self.products));
+            }
             self.notes.extend(messages::of_build(build).map(|words| format!("build {words}")));
         }
     }
@@ -82,6 +90,38 @@ impl LabTable {
         (self.header, self.words) = (columns.iter().map(|(title, _)| *title).collect(), words);
         self.rows.push(columns.iter().map(|(_, cell)| cell(row)).collect());
     }
+}
+
+/// How many times as fast as the CPU each GPU is, by shape, and from which shape on it is faster.
+fn against_cpu(products: &[ProductRow]) -> Vec<String> {
+    let (cpu, gpus): (Vec<_>, Vec<_>) = products.iter().partition(|row| row.device == "cpu");
+    let mut names: Vec<&str> = gpus.iter().map(|row| row.device.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let line = |name: &str| {
+        let mut own: Vec<_> = gpus.iter().filter(|row| row.device == name).collect();
+        own.sort_by_key(|row| row.shape.map(|axis| axis as u128).iter().product::<u128>());
+        let ratio = |row: &ProductRow| {
+            let base = cpu.iter().find(|other| other.shape == row.shape)?;
+            Some((in_words(row.shape), base.mean_s() / row.mean_s()))
+        };
+        let ratios: Vec<_> = own.iter().filter_map(|row| ratio(row)).collect();
+        let (_, last) = ratios.last()?;
+        let slower = ratios.iter().rposition(|(_, ratio)| *ratio <= 1.0);
+        let turn = match slower {
+            _ if *last <= 1.0 => "slower at the largest".to_owned(),
+            None => "faster at all of them".to_owned(),
+            Some(at) => format!("slower up to {}, faster from {} on", ratios[at].0, ratios[at + 1].0),
+        };
+        let list: Vec<_> =
+            ratios.iter().map(|(shape, ratio)| format!("{}x at {shape}", units::number(*ratio))).collect();
+        Some(format!("{name} against cpu: {}: {turn}", list.join(", ")))
+    };
+    names.into_iter().filter_map(line).collect()
+}
+
+fn in_words(shape: [usize; 3]) -> String {
+    shape.map(|axis| axis.to_string()).join(" x ")
 }
 
 /// Its lines and an empty one; nothing where there are no rows.
@@ -112,4 +152,31 @@ pub(in crate::record) fn step_in_words(row: &StepRow) -> String {
     text.extend(ended.map(|words| format!("   {words}\n")));
     text.extend(row.shown.iter().map(|shown| format!("{shown}\n")));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_from_which_a_gpu_is_faster_is_named() {
+        let row = |device: &str, n: usize, total_s| ProductRow {
+            device: device.to_owned(),
+            order: Order::Sequential,
+            shape: [n; 3],
+            count: 2,
+            total_s,
+            log_s: 0.0,
+            norm_sum: None,
+        };
+        let of = |times: [f64; 3]| {
+            let cpu = [16, 64, 256].map(|n| row("cpu", n, 1.0));
+            let gpu = [16, 64, 256].into_iter().zip(times).map(|(n, s)| row("gpu:0", n, s));
+            against_cpu(&cpu.into_iter().chain(gpu).collect::<Vec<_>>()).concat()
+        };
+        insta::assert_snapshot!(of([4.0, 2.0, 0.1]), @"gpu:0 against cpu: 0.2500x at 16 x 16 x 16, 0.5000x at 64 x 64 x 64, 10.00x at 256 x 256 x 256: slower up to 64 x 64 x 64, faster from 256 x 256 x 256 on");
+        assert!(of([0.5; 3]).ends_with(": faster at all of them"));
+        assert!(of([2.0; 3]).ends_with(": slower at the largest"));
+        assert_eq!(against_cpu(&[row("gpu:0", 16, 1.0)]), Vec::<String>::new());
+    }
 }

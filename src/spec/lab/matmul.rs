@@ -3,8 +3,11 @@
 // Doc comments are the text of the schema, too, where brackets are arrays.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+use std::time::Duration;
+
 use crate::spec::{
     Policy,
+    duration::{read_time, seconds},
     reader::{Item, choices, count, size, some, table, words},
 };
 
@@ -16,8 +19,13 @@ table! {
     pub struct Matmul {
         /// What is multiplied.
         pub operands: Operands [flatten] = Operands::Sizes(vec![100]),
+        /// Left factors of a shape, and as many right ones; each product takes the next of their pairs, which are the square of
+        /// this.
+        pub matrices: u64 = 1 => |v| v.integer(1..=1000),
         /// Products per shape and device.
         pub count: u64 = 1000 => |v| v.integer(1..=1_000_000_000),
+        /// Time after which a device begins no further product of a shape, such as `"1s"`.
+        pub max_time: Option<Duration> [serialize_with = "seconds"] = None => some(read_time),
         /// What is computed of each product.
         pub norm: Norm = Norm::Frobenius,
         /// How several devices share the time.
@@ -64,6 +72,8 @@ words! {
         Sequential = "sequential",
         /// All at once.
         Concurrent = "concurrent",
+        /// All of them on the first device, one after the other.
+        OneDevice = "one_device",
     }
 }
 

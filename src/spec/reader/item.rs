@@ -77,6 +77,14 @@ impl<'a> Item<'a> {
         })
     }
 
+    /// The string that is there, if it is one.
+    pub fn text(&self) -> Option<&str> {
+        match &self.at {
+            At::Node(Node { value: Value::String(text), .. }) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Any string.
     pub fn string(self) -> String {
         let quoted = match &self.at {

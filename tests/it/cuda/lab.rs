@@ -30,9 +30,7 @@ fn tensors_and_parameters_are_those_of_virtual_gpus() {
         for file in ["tensors.csv", "transfers.csv"] {
             let columns = |folder: &crate::process::Folder| {
                 let table = Table::read(&folder.text(file).replace("virtual:", "gpu:"));
-                let counted: Vec<String> =
-                    table.rows.iter().filter(|row| row[0] != "sync").map(|row| row[..7].join(",")).collect();
-                counted
+                table.rows.iter().map(|row| row[..7].join(",")).collect::<Vec<_>>()
             };
             assert_eq!(columns(&got), columns(&expected), "{name}: {file}");
         }
@@ -55,6 +53,9 @@ fn products_and_their_norms_agree_with_the_cpu() {
             let place = spec("matmul.toml");
             let run = sim.run(&place, &arguments, &TWO).ended_by(0);
             let table = run.table("matmul.csv");
+            let reads = if policy == "immediate" { 2 * 9 } else { 2 };
+            let waits = run.table("transfers.csv").only("kind", "sync").only("purpose", "log");
+            assert_eq!(waits.f64s("count"), [f64::from(reads); 2], "{policy}: one wait per read");
             let sums = table.f64s("norm_sum");
             assert_eq!(table.column("device"), ["cpu", "gpu:0", "gpu:1"].repeat(2));
             for sums in sums.chunks(3) {
@@ -81,4 +82,19 @@ fn copies_go_through_pageable_and_pinned_memory_and_between_gpus() {
         let there = (0..from.len()).any(|i| (from[i], to[i], memory[i]) == wanted);
         assert!(there, "{wanted:?} is not in\n{}", run.text("transfer.csv"));
     }
+}
+
+#[test]
+fn gpus_are_compared_with_the_cpu_and_two_at_once_with_one() {
+    let Some(sim) = Sim::get() else { return };
+    let place = spec("matmul.toml");
+    let said = sim.run(&place, &["matmul.sizes=[16, 48]", "matmul.count=2"], &[]).ended.stdout;
+    let line = said.lines().find(|line| line.contains("gpu:0 against cpu: ")).unwrap();
+    assert!(line.contains("x at 16 x 16 x 16, ") && line.contains("x at 48 x 48 x 48: "), "{line}");
+    let place = spec("matmul_order.toml");
+    let sizes = "matmul.sizes=[16]";
+    let orders = "matmul.order=one_device,concurrent";
+    let ran = sim.run(&place, &["~sweep", sizes, orders], &TWO);
+    let out = &ran.ended.stdout;
+    assert!(out.contains("products/s vs trial 0"), "{out}");
 }

@@ -43,7 +43,8 @@ fn bench(numbers: Vec<f32>) -> (Bench, Slice) {
 }
 
 fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerAllReduce) -> CudaExecutor {
-    let instructions = vec![Instruction { op: AllReduce { of }.into(), phase: Phase::AllReduce }];
+    let instructions =
+        vec![Instruction { op: AllReduce { of, payload: of.len }.into(), phase: Phase::AllReduce }];
     let train = Program { batch: 1, rows: 1, instructions };
     let layout = bench.layout.clone();
     let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };

@@ -3,7 +3,7 @@
 use runner::device::cuda;
 
 use super::{first_gpu, some};
-use crate::parity::worst;
+use crate::{moved::a_gpu_moves_what_was_predicted, parity::worst};
 
 /// A part of the cases first: two layers, dropout-free classes, Adam.
 const CASES: [&str; 14] = [
@@ -59,4 +59,13 @@ fn several_gpus_follow_pytorch() {
             }
         }
     }
+}
+
+#[test]
+fn a_gpu_moves_what_check_says() {
+    if first_gpu().is_none() {
+        return;
+    }
+    let policies = some(&["immediate", "buffered", "per_epoch", "off"], 1);
+    a_gpu_moves_what_was_predicted(&policies, |place, overrides| place.run(overrides));
 }
