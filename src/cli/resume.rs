@@ -68,9 +68,6 @@ const MAY_CHANGE: [&str; 14] = [
     "logging.system_every_s",
 ];
 
-/// The length of a schedule, which may be named so that it stays when the run gets longer.
-const LENGTHS: [&str; 2] = ["t_max", "total_steps"];
-
 /// Whether a run of the old spec may go on with the new one.
 fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     let old = spec::load(&folder.file("spec.toml"), &[]).map_err(|failure| refuse(&failure))?;
@@ -84,8 +81,7 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     let may_change = |key: &str| {
         let below =
             |may: &&str| key.strip_prefix(*may).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        let is_length = key.starts_with("schedule.") && LENGTHS.iter().any(|length| key.ends_with(length));
-        is_length || MAY_CHANGE.iter().any(|may| below(&may))
+        MAY_CHANGE.iter().any(|may| below(&may))
     };
     let refused: Vec<_> = changes.iter().filter(|change| !may_change(&change.0)).collect();
     let Some((key, was, is)) = refused.first() else { return Ok(()) };

@@ -50,8 +50,6 @@ pub struct CheckpointFacts {
     pub samples: u64,
     /// Rows of a global batch.
     pub batch: u64,
-    /// The learning rate of the next step.
-    pub next_lr: f64,
     /// Since training began, without the time between an end and a resume.
     pub elapsed_s: f64,
     /// The part of it that was no validation.

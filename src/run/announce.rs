@@ -73,7 +73,7 @@ pub fn begin(
         sender.send(Event::Notice(Level::Warning, remark))?;
     }
     for damaged in resumed.iter().flat_map(|resumed| &resumed.damaged) {
-        let text = format!("an older checkpoint serves, since the newest cannot be used: {damaged}");
+        let text = format!("an older checkpoint serves, since a newer one cannot be used: {damaged}");
         sender.send(Event::Notice(Level::Warning, text))?;
     }
     if let Some(Resumed { name, .. }) = resumed {

@@ -5,7 +5,6 @@ use crate::{
     event::SavedState,
     plan::Trial,
     record::{self, RunDir, RunLock},
-    train::next_lr,
     units,
 };
 
@@ -51,22 +50,10 @@ impl Resumed {
             let hint = "use as many devices as before, or scale `strong`";
             return refuse(format!("a batch of `{path}` has {was} rows; here it would have {is}"), hint);
         }
-        if !facts.in_epoch && facts.step >= trial.steps {
+        if facts.step >= trial.steps && folder.has_finished() {
             let steps = units::counted(facts.step, "step");
             let hint = "for more of them, name a larger `trainer.max_epochs` or `trainer.max_steps` after it";
             return refuse(format!("`{path}` has taken all its steps: {steps}"), hint);
-        }
-        let lr = next_lr(trial, facts.step);
-        if facts.step < trial.steps && lr.to_bits() != facts.next_lr.to_bits() {
-            let [was, is] = [facts.next_lr, lr].map(units::exact);
-            let message = format!(
-                "the learning rate of step {} would be {is}; by the schedule so far it is {was}",
-                units::count(facts.step + 1)
-            );
-            return refuse(
-                message,
-                "a schedule without a length of its own is as long as the run: name its length",
-            );
         }
         Ok(Self { state, name, damaged, lock: Some(lock), metrics_rows })
     }

@@ -12,29 +12,23 @@ use std::{
 };
 
 use super::{
-    lr_scheduler::LrScheduler,
     state::Position,
     train_loop::{Halt, TrainLoop},
 };
 use crate::{
     device::{Purpose, Timer},
     event::{Best, BestSoFar, Checkpoint, CheckpointFacts, Event, Level, SavedState, StateArrays, Status},
-    plan::Trial,
     program::{Accumulator, Phase, Role, Slice},
     spec::{self, Every},
     units,
 };
 
-/// The learning rate of the step after `step`.
-pub fn next_lr(trial: &Trial, step: u64) -> f64 {
-    let (optimizer, schedule) = trial.effective_optimizer();
-    LrScheduler::new(&optimizer, &schedule).lr_at(step, step / trial.steps_per_epoch.max(1)).lr
-}
-
 /// The checkpoints of a run.
 pub(super) struct Checkpoints {
     every: Option<Every>,
     last: Instant,
+    /// The last state that was saved, or gone on from: its step, and whether its epoch was not over.
+    saved: Option<(u64, bool)>,
     /// The arrays that the recorder has, and the time it needs to write them.
     writing: Option<(Arc<StateArrays>, Receiver<Duration>)>,
     count: u64,
@@ -44,7 +38,7 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     pub fn new(rule: Option<&spec::Checkpoint>) -> Self {
         let every = rule.map(|rule| rule.every.clone());
-        Self { every, last: Instant::now(), writing: None, count: 0, written: Duration::ZERO }
+        Self { every, last: Instant::now(), saved: None, writing: None, count: 0, written: Duration::ZERO }
     }
 
     /// Steps after `step` until the next checkpoint, at most.
@@ -88,6 +82,7 @@ impl TrainLoop<'_> {
             self.group.write_epoch_sums(Purpose::Checkpoint, &facts.epoch_sums)?;
         }
         self.metric_buffer.resume(facts);
+        self.checkpoints.saved = Some((facts.step, facts.in_epoch));
         let monitor = self.trial.spec.trainer.monitor;
         self.validated.best = facts.best.map(|best| {
             let BestSoFar { value, epoch, step } = best;
@@ -119,6 +114,10 @@ impl TrainLoop<'_> {
     }
 
     fn save(&mut self) -> Result<(), Halt> {
+        let state = Some((self.at.step, self.at.in_epoch));
+        if self.checkpoints.saved == state {
+            return Ok(());
+        }
         self.flush()?;
         let start = Instant::now();
         let mut arrays = self.checkpoints.wait();
@@ -141,6 +140,7 @@ impl TrainLoop<'_> {
         let (arrays, (written, answer)) = (Arc::new(arrays), channel());
         self.checkpoints.writing = Some((Arc::clone(&arrays), answer));
         self.checkpoints.count += 1;
+        self.checkpoints.saved = state;
         self.checkpoints.last = Instant::now();
         self.outbox.events.push(Event::Checkpoint(Box::new(Checkpoint { facts, arrays, written })));
         self.outbox.send()?;
@@ -167,7 +167,6 @@ impl TrainLoop<'_> {
             in_epoch,
             samples,
             batch: self.trial.programs.train.batch as u64,
-            next_lr: next_lr(self.trial, step),
             elapsed_s,
             train_s: elapsed_s - self.validation_s(),
             logging_s: self.earlier.logging_s + self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),

@@ -21,7 +21,6 @@ mod train_loop;
 mod validation;
 
 pub use crate::program::exported;
-pub use checkpoints::next_lr;
 pub use device_group::DeviceGroup;
 pub use init::initial_values;
 pub use stop::StopFlag;

@@ -213,7 +213,9 @@ impl<'a> TrainLoop<'a> {
         };
         self.clock.record(Phase::Upload, start.elapsed());
         let mut order = Arc::new(Vec::new());
-        while self.ended.is_none() && (self.at.in_epoch || self.at.step < self.trial.steps) {
+        let mut goes_on = self.at.in_epoch;
+        while self.ended.is_none() && (goes_on || self.at.step < self.trial.steps) {
+            goes_on = false;
             if !self.at.in_epoch {
                 self.at.epoch += 1;
                 self.at.in_epoch = true;
@@ -221,12 +223,10 @@ impl<'a> TrainLoop<'a> {
             let first = self.rows_of_epoch();
             self.begin_epoch(&train, &mut order, first)?;
             self.steps_of_epoch(&train, first)?;
-            if self.is_interrupted() || self.rows_of_epoch() < self.trial.facts.train_rows {
-                self.save_at_end()?;
-            }
             self.finish_epoch(validation.as_ref())?;
             self.send_events()?;
         }
+        self.last_validation(validation.as_ref())?;
         self.flush()?;
         // Makes the next report due, so that everything left is sent.
         self.outbox.last_report = self.clock.origin();
@@ -236,31 +236,43 @@ impl<'a> TrainLoop<'a> {
     /// What follows an epoch's steps: its row, validation, a checkpoint.
     fn finish_epoch(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
         let is_whole = self.rows_of_epoch() == self.trial.facts.train_rows;
+        if self.is_interrupted() || !is_whole {
+            // The run may go on with the rest of the epoch, whose row is then another one.
+            self.save_at_end()?;
+        }
         self.end_epoch()?;
-        // `max_time` ends a run as `max_steps` does: with a validation.
-        let in_order = !matches!(self.ended, Some((ref status, _)) if *status != Status::Finished);
-        if !in_order {
+        if !is_whole || !self.is_in_order() {
             return Ok(());
         }
         let every = self.trial.spec.trainer.validate_every_epochs;
-        let is_due = every > 0 && self.at.epoch.is_multiple_of(every);
-        let is_last = self.at.step >= self.trial.steps || self.ended.is_some();
-        self.at.in_epoch = false;
-        if is_last && !is_due && is_whole {
-            // Before a validation that a longer run would not have here.
-            self.save_at_end()?;
-        }
-        if let Some((rows, source)) = validation.filter(|_| is_due || is_last) {
+        if let Some((rows, source)) = validation.filter(|_| every > 0 && self.at.epoch.is_multiple_of(every))
+        {
             self.validate(*rows, source)?;
+            if self.is_interrupted() {
+                return self.save_at_end();
+            }
         }
-        if self.is_interrupted() {
-            self.at.in_epoch = is_due;
-            return self.save_at_end();
+        self.at.in_epoch = false;
+        let is_last = self.at.step >= self.trial.steps || self.ended.is_some();
+        if is_last { self.save_at_end() } else { self.save_if_due() }
+    }
+
+    /// A run ends with a validation, also within an epoch. A longer run would not have it here, so that what was saved does
+    /// not know it.
+    fn last_validation(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
+        let is_done = self.validated.last.as_ref().is_some_and(|row| row.step == self.at.step);
+        if let Some((rows, source)) = validation.filter(|_| !is_done && self.is_in_order()) {
+            self.validate(*rows, source)?;
+            if self.is_interrupted() {
+                self.save_at_end()?;
+            }
         }
-        if is_last || self.ended.is_some() {
-            return if is_due && is_whole { self.save_at_end() } else { Ok(()) };
-        }
-        self.save_if_due()
+        Ok(())
+    }
+
+    /// Whether nothing but its planned length, `max_time` or early stopping ends the run.
+    fn is_in_order(&self) -> bool {
+        matches!(self.ended, None | Some((Status::Finished, _)))
     }
 
     fn is_interrupted(&self) -> bool {
