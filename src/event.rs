@@ -3,7 +3,7 @@
 mod checkpoint;
 mod lab;
 
-pub use checkpoint::{BestSoFar, Checkpoint, CheckpointFacts, Patience, SavedState, StateArrays};
+pub use checkpoint::{BestSoFar, Checkpoint, CheckpointFacts, EarlyStoppingState, SavedState, StateArrays};
 pub use lab::{CopyRow, Norms, ProductRow, StepRow, StepStatus, Together};
 
 use serde::{Deserialize, Serialize};

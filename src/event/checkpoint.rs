@@ -65,7 +65,7 @@ pub struct CheckpointFacts {
     pub epoch_sums: Vec<f64>,
     pub validation: Option<ValidationRow>,
     pub best: Option<BestSoFar>,
-    pub early_stopping: Patience,
+    pub early_stopping: EarlyStoppingState,
 }
 
 /// The best validation so far, by `trainer.monitor`.
@@ -78,7 +78,7 @@ pub struct BestSoFar {
 
 /// What early stopping has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Patience {
+pub struct EarlyStoppingState {
     /// The best value so far; smaller is better.
     pub best: Option<f64>,
     /// Validations since.

@@ -69,6 +69,11 @@ impl MetricBuffer {
     pub fn resume(&mut self, facts: &CheckpointFacts) {
         self.done = facts.step;
         self.epoch_rows = facts.epoch_rows;
+        if self.sums_an_epoch() {
+            // About when the last step ended.
+            self.done -= 1;
+            self.ends.push(facts.elapsed_s);
+        }
         self.last_loss = facts.last_loss.map(|loss| loss as f32);
         self.last_loss_rows = facts.last_loss_rows;
     }
@@ -177,7 +182,9 @@ impl MetricBuffer {
         }
         self.used = 0;
         self.lrs.clear();
-        self.drop_ends(self.ends.len());
+        // The row of an epoch that is not over may still need the last one.
+        let kept = usize::from(self.sums_an_epoch());
+        self.drop_ends(self.ends.len().saturating_sub(kept));
         events
     }
 

@@ -15,6 +15,7 @@ mod lr_scheduler;
 mod metric_buffer;
 mod outcome;
 mod prefetch;
+mod save;
 mod state;
 mod stop;
 mod train_loop;

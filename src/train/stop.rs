@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use crate::{
-    event::{Patience, ValidationRow},
+    event::{EarlyStoppingState, ValidationRow},
     spec::{EarlyStopping, Monitor},
     units,
 };
@@ -43,12 +43,12 @@ impl StopFlag {
 /// Counts validations without improvement.
 pub struct EarlyStopper {
     rule: EarlyStopping,
-    pub seen: Patience,
+    pub seen: EarlyStoppingState,
 }
 
 impl EarlyStopper {
     pub fn new(rule: EarlyStopping) -> Self {
-        Self { rule, seen: Patience::default() }
+        Self { rule, seen: EarlyStoppingState::default() }
     }
 
     /// The reason to stop, if this validation exhausts the patience.

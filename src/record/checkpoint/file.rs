@@ -14,7 +14,7 @@ use crate::{
     record::{RecordError, model_file::write_tensors},
 };
 
-/// Of what is written here.
+/// The version of these two files.
 const VERSION: u32 = 1;
 
 /// Names of the best validation's parameters begin with this.
