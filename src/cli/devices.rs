@@ -3,10 +3,11 @@
 use std::{fmt::Write, path::Path};
 
 use chrono::{SecondsFormat, Utc};
+use serde_json::json;
 
 use super::{
     args::DevicesOptions,
-    gpus,
+    gpus::GpuList,
     machine::machine,
     rates::{self, CpuKey},
 };
@@ -27,6 +28,26 @@ pub fn devices(options: &DevicesOptions) -> Exit {
     }
     let machine = machine(None, false);
     let rates = machine.rates;
+    let gpus = match options.virtual_gpus {
+        Some(count) => GpuList::of_virtual(count, machine.memory_available),
+        None => GpuList::find(),
+    };
+    if options.json {
+        let json = json!({
+            "cpu": {
+                "processor": host::cpu_model(),
+                "cores": host::logical_cores(),
+                "vector_unit": machine.instruction_set,
+                "caches": host::caches(),
+                "memory_bytes": host::memory("MemTotal"),
+                "usable_bytes": machine.memory_available,
+                "rates": rates,
+                "rates_are": rates.origin.name(),
+            },
+            "gpu": gpus,
+        });
+        return print(&format!("{json:#}\n"));
+    }
     let unknown = || "unknown".to_owned();
     let rows = [
         ("processor", host::cpu_model().unwrap_or_else(unknown)),
@@ -42,10 +63,7 @@ pub fn devices(options: &DevicesOptions) -> Exit {
     }
     text.push_str(&describe(&rates));
     text.push('\n');
-    text.push_str(&match options.virtual_gpus {
-        Some(count) => gpus::describe_virtual(count, machine.memory_available, options.measure),
-        None => gpus::describe(),
-    });
+    text.push_str(&gpus.text(options.measure));
     #[cfg(feature = "cuda")]
     if options.virtual_gpus.is_none() {
         text.push_str(&super::gpu_measure::describe(host::cache_folder().as_deref()));

@@ -1,5 +1,6 @@
 //! The command line: arguments, commands, what they print. One file per subcommand.
 
+mod advise;
 mod args;
 mod check;
 mod compare;

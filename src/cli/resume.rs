@@ -80,8 +80,8 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     }
     let may_change = |key: &str| {
         let below =
-            |may: &&str| key.strip_prefix(may).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        MAY_CHANGE.iter().any(|may| below(may))
+            |may: &&str| key.strip_prefix(*may).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        MAY_CHANGE.iter().any(below)
     };
     let refused: Vec<_> = changes.iter().filter(|change| !may_change(&change.0)).collect();
     let Some((key, was, is)) = refused.first() else { return Ok(()) };

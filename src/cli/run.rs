@@ -26,7 +26,7 @@ use crate::{
 /// Runs the command.
 pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit {
     let started = Utc::now();
-    let options = &start.plan;
+    let options = &start.run;
     let resume = match resume::requested(start) {
         Ok(resume) => resume,
         Err(exit) => return exit,

@@ -10,6 +10,8 @@ mod links;
 
 use std::fmt;
 
+use serde::Serialize;
+
 #[cfg(not(feature = "cuda"))]
 pub use absent::Monitor;
 #[cfg(feature = "cuda")]
@@ -110,6 +112,17 @@ impl fmt::Display for Throttle {
         let text = words.collect::<Vec<_>>().join(";");
         f.write_str(if text.is_empty() { "none" } else { &text })
     }
+}
+
+/// A process that uses a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GpuProcess {
+    pub pid: u32,
+    /// `C` for compute, `G` for graphics, as in `nvidia-smi`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub name: Option<String>,
+    pub memory_used_bytes: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

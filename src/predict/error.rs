@@ -47,7 +47,7 @@ impl From<Problem> for PredictError {
 }
 
 impl PredictError {
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Report(e) => e.hint(),
             Self::NoWeights { folder, file: "model.safetensors", .. }

@@ -6,15 +6,20 @@ use super::{
     curve::{self, Against, CurveDifference},
     differences::Difference,
     differing,
+    filter::Filter,
     find::{self, Found},
     grouping::distinct,
     lab::Findings,
     machines::times_are_comparable,
-    run::{DAMAGED, Run, SAME_AS},
+    run::{DAMAGED, REPEAT, Run, SAME_AS},
     speeds::{self, Ratio},
     sweep,
     tasks::Tasks,
 };
+use crate::units;
+
+/// Axes that leave what is learned as it is, but for the last bits.
+const OTHERWISE: [&str; 3] = ["devices.", "logging.", "data.placement"];
 
 /// Runs side by side. The others are compared with the first.
 #[derive(Clone, Debug)]
@@ -37,35 +42,56 @@ pub struct Comparison {
     pub(super) environment: Vec<Difference>,
 }
 
-/// Reads what the paths name (run folders, sweep folders, folders of either, globs) and compares it.
-///
-/// # Errors
-/// Where a path names no run, or no run has files that can be read; one among others is marked as damaged.
-pub fn compare(paths: &[String]) -> Result<Comparison, ReportError> {
-    let (mut runs, mut fault) = (Vec::new(), None);
-    for found in find::find(paths)? {
-        match found {
-            Found::Run(folder) => runs.push(Run::read_or_report(&folder, &mut fault)),
-            Found::Sweep(folder) => match sweep::read(&folder, &mut fault) {
-                Ok(trials) => runs.extend(trials),
-                Err(e) => runs.push(Run::damaged(folder.display().to_string(), e, &mut fault)),
-            },
+impl Comparison {
+    /// Reads what the paths name (run folders, sweep folders, folders of either, globs); `filter` chooses among the runs.
+    ///
+    /// # Errors
+    /// A path names no run, no run has files that can be read, or no run passes the filter; a damaged run among others is
+    /// marked.
+    pub fn read(paths: &[String], filter: Option<&str>) -> Result<Self, ReportError> {
+        let (mut runs, mut fault) = (Vec::new(), None);
+        for found in find::find(paths)? {
+            match found {
+                Found::Run(folder) => runs.push(Run::read_or_report(&folder, &mut fault)),
+                Found::Sweep(folder) => match sweep::read(&folder, &mut fault) {
+                    Ok(trials) => runs.extend(trials),
+                    Err(e) => runs.push(Run::damaged(folder.display().to_string(), e, &mut fault)),
+                },
+            }
+        }
+        let findings = Findings::read(&mut runs, &mut fault);
+        if let Some(fault) = fault.filter(|_| runs.iter().all(|run| run.status == DAMAGED)) {
+            return Err(fault);
+        }
+        if let Some(text) = filter {
+            let filter = Filter::new(text, &runs)?;
+            let all = units::counted(runs.len() as u64, "run");
+            runs.retain(|run| filter.holds(run));
+            if runs.is_empty() {
+                return Err(ReportError::Query {
+                    message: format!("none of {all} has `{text}`"),
+                    hint: None,
+                });
+            }
+        }
+        Ok(Self { findings, ..Self::from_runs(runs) })
+    }
+
+    /// Reads the loss curves as well, and compares each with the first.
+    ///
+    /// # Errors
+    /// No run has files that can be read.
+    pub fn with_curves(self) -> Result<Self, ReportError> {
+        let Self { mut runs, findings, .. } = self;
+        let mut fault = None;
+        let (curve_reference, curves) = curves(&mut runs, &mut fault);
+        match fault {
+            // What is left is compared; where nothing is, that is no comparison.
+            Some(fault) if runs.iter().all(|run| run.status == DAMAGED) => Err(fault),
+            _ => Ok(Self { curve_reference, curves, findings, ..Self::from_runs(runs) }),
         }
     }
-    // First, since a curve that cannot be read marks its run.
-    let (reference, differences) = curves(&mut runs, &mut fault);
-    let findings = Findings::read(&mut runs, &mut fault);
-    let mut comparison = Comparison::from_runs(runs);
-    (comparison.curve_reference, comparison.curves) = (reference, differences);
-    comparison.findings = findings;
-    // What is left is compared; where nothing is, that is no comparison.
-    match fault {
-        Some(fault) if comparison.runs.iter().all(|run| run.status == DAMAGED) => Err(fault),
-        _ => Ok(comparison),
-    }
-}
 
-impl Comparison {
     /// Without the curves, whose files may be large.
     pub(super) fn from_runs(runs: Vec<Run>) -> Self {
         let spec = differing::spec(&runs);
@@ -90,6 +116,22 @@ impl Comparison {
     pub(super) fn original(&self, run: &Run) -> Option<usize> {
         let twin = run.twin.as_deref()?;
         self.runs.iter().position(|other| other.twin.is_none() && other.folder.as_deref() == Some(twin))
+    }
+
+    /// Whether these runs are about times: they differ in nothing that concerns what is learned, but for the last bits.
+    pub fn is_about_times(&self) -> bool {
+        let concerns = |key: &String| key != REPEAT && !OTHERWISE.iter().any(|other| key.starts_with(other));
+        let is_alone = self.axes.iter().all(|key| key == REPEAT);
+        let seeds = || distinct(self.runs.iter().filter_map(|run| run.axis("seed"))).len();
+        let learn = self.axes.iter().any(concerns) || (is_alone && seeds() > 1);
+        !learn || !self.kinds().contains(&"train")
+    }
+
+    /// What a run is called: a sweep's trial by its number, a run among several by its place, from 1.
+    pub(super) fn number(&self, place: usize) -> usize {
+        let sweep = self.runs[0].sweep.as_deref();
+        let is_one_sweep = sweep.is_some() && self.runs.iter().all(|run| run.sweep.as_deref() == sweep);
+        self.runs[place].trial.filter(|_| is_one_sweep).unwrap_or(place + 1)
     }
 
     /// What is wrong with runs whose files cannot be read, a sentence each.
@@ -118,7 +160,7 @@ fn curves(
 ) -> (Option<usize>, Vec<Option<CurveDifference>>) {
     let (mut first, mut reference) = (Vec::new(), None);
     let mut differences = vec![None; runs.len()];
-    let tasks = Tasks::new(runs);
+    let tasks = Tasks::new(runs).by_run(runs.len());
     for (place, run) in runs.iter_mut().enumerate() {
         let Some(metrics) = &run.metrics else { continue };
         let means = run.has_epoch_means();
@@ -132,7 +174,7 @@ fn curves(
             (Err(e), _) => run.report_damage(e, fault),
             (Ok(tail), Some((reference, reference_means))) => {
                 run.torn = tail.torn;
-                let found = if !tasks.are_equal(reference + 1, place + 1) {
+                let found = if tasks[reference] != tasks[place] {
                     CurveDifference::OtherTask
                 } else if means != reference_means {
                     CurveDifference::MeansAndSteps

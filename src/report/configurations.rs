@@ -1,5 +1,7 @@
 //! Repeats of a configuration taken together.
 
+use std::collections::HashSet;
+
 use super::{
     differences::file_name,
     grouping::{distinct, grouped},
@@ -11,7 +13,7 @@ use crate::units;
 /// Keys of the environment that make another machine.
 const THE_MACHINE: [&str; 4] = ["cpu.model", "cpu.instruction_set", "host.threads", "devices.used"];
 
-/// Runs of one spec, seed and data on one machine; a sweep's repeats, whose seeds it counts up, are one configuration.
+/// Runs of one spec and data on one machine; their seeds may differ.
 #[derive(Clone, Debug)]
 pub(super) struct Configuration {
     /// The sweep's axes but the repeat, with their values.
@@ -69,15 +71,16 @@ impl Configuration {
         let values = self.places.iter().map(|&place| {
             let run = &runs[place];
             let bits = OUTCOME.map(|column| run.figure(column));
-            Some((run.axis("seed"), bits, run.number(column).filter(|_| self.is_finished)?))
+            Some((run.axis("seed"), bits, run.number(column).filter(|_| self.is_finished)?.to_bits()))
         });
         let values: Option<Vec<_>> = values.collect();
-        let values: Vec<f64> = distinct(values?).into_iter().map(|(_, _, value)| value).collect();
+        let values: Vec<f64> =
+            distinct(values?).into_iter().map(|(_, _, bits)| f64::from_bits(bits)).collect();
         Estimate::from_values(&values)
     }
 }
 
-const FINISHED: &str = "finished";
+pub(super) const FINISHED: &str = "finished";
 
 /// What a run learned, in `summary.csv`.
 const OUTCOME: [&str; 4] =
@@ -90,13 +93,12 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
             || (run.spec.is_some() && ["diverged", "failed", "interrupted"].contains(&&*run.status))
     };
     let ended = runs.iter().enumerate().filter(|(_, run)| has_ended(run));
-    let is_copy = |place: usize, run: &Run| {
-        run.folder.is_some() && runs[..place].iter().any(|other| other.figures == run.figures)
-    };
-    let ended = ended.filter(|(place, run)| !is_copy(*place, run));
+    let mut known = HashSet::new();
+    let ended = ended.filter(|(_, run)| known.insert(&run.figures) || run.folder.is_none());
     let groups = grouped(ended.map(|(place, run)| (identity(run), place)));
     let configuration = |(_, places): (_, Vec<usize>)| {
-        let axes = runs[places[0]].axes.iter().filter(|(key, _)| key != REPEAT).cloned().collect();
+        let is_setting = |(key, _): &&(String, String)| key != REPEAT && key != "seed";
+        let axes = runs[places[0]].axes.iter().filter(is_setting).cloned().collect();
         let (finished, others): (Vec<usize>, Vec<usize>) =
             places.into_iter().partition(|&place| runs[place].status == FINISHED);
         let statuses = grouped(others.iter().map(|&place| (runs[place].status.as_str(), ())));
@@ -150,14 +152,13 @@ pub(super) fn runs_of(job: &[Configuration], jobs: usize) -> String {
 type Identity<'a> = Vec<(&'a str, &'a str)>;
 
 fn identity(run: &Run) -> Identity<'_> {
-    let axes = run.axes.iter().filter(|(key, _)| key != REPEAT);
-    let is_repeat = run.repeat().is_some();
-    let is_free = |key: &str| key == "description" || (is_repeat && key == "seed");
+    let axes = run.axes.iter().filter(|(key, _)| key != REPEAT && key != "seed");
+    let is_free = |key: &str| key == "description" || key == "seed";
     let spec = run.spec.iter().flatten().filter(|(key, _)| !is_free(key));
     let machine = run.environment.iter().flatten().filter(|(key, _)| THE_MACHINE.contains(&key.as_str()));
     let pairs = axes.map(|(key, value)| (key, value)).chain(spec).chain(machine);
-    // Repeats of a sweep draw their rows anew.
-    let digest = run.digest().filter(|_| !(is_repeat && run.draws_rows())).map(|digest| ("data", digest));
+    // Other seeds draw other rows.
+    let digest = run.digest().filter(|_| !run.draws_rows()).map(|digest| ("data", digest));
     pairs.map(|(key, value)| (key.as_str(), file_name(value))).chain(digest).collect()
 }
 

@@ -20,6 +20,9 @@ pub enum ReportError {
         "`{0}` is no run: it holds neither `summary.csv` nor `sweep.csv`, and neither does any folder in it"
     )]
     NoRun(String),
+    /// Something of a command's options.
+    #[error("{message}")]
+    Query { message: String, hint: Option<String> },
     #[error("no value of `{metric}` in {}", crate::units::counted(*runs as u64, "run"))]
     NoValues { metric: String, runs: usize },
     #[error("`{path}` holds {count} runs, the last one in `{last}`")]
@@ -43,7 +46,7 @@ impl ReportError {
     }
 
     /// A hint, if there is one.
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&str> {
         match self {
             Self::NotFound(_) | Self::NoMatch(_) | Self::NoRun(_) => Some(
                 "name a run folder (`runs/NAME/TIME-HASH`), a sweep folder, `runs/NAME` for all in it, or a glob in quotes",
@@ -51,6 +54,7 @@ impl ReportError {
             Self::NoValues { .. } => Some(
                 "`--metric` takes a column of `metrics.csv`, such as `loss` or `validation.loss`; `logging.metrics` adds columns",
             ),
+            Self::Query { hint, .. } => hint.as_deref(),
             Self::Several { .. } | Self::Sweep(_) => Some("name the folder of one run"),
             Self::Pattern { .. } | Self::Read { .. } | Self::Malformed { .. } => None,
         }

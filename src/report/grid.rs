@@ -100,6 +100,11 @@ pub(super) fn table(columns: &[Column], keys: usize, width: u16) -> String {
     }
 }
 
+/// Characters across a table of these columns.
+pub(super) fn width(columns: &[Column]) -> usize {
+    columns.iter().map(Column::width).sum::<usize>().saturating_sub(1)
+}
+
 /// Blocks of columns no wider than `width`, as far as that can be, each behind the keys.
 fn fold(columns: &[Column], keys: usize, width: usize) -> Vec<Vec<Column>> {
     let (keys, rest) = columns.split_at(keys.min(columns.len()));

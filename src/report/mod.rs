@@ -1,5 +1,6 @@
 //! Tables and comparisons of run folders. Reads files only, never live objects.
 
+mod answer;
 mod best;
 mod columns;
 mod comparability;
@@ -7,30 +8,38 @@ mod comparison;
 mod configurations;
 mod csv_file;
 mod curve;
+mod difference_of_means;
 mod differences;
 mod differing;
+mod effects;
 mod error;
 mod export;
+mod filter;
 mod find;
 mod grid;
 mod grouping;
+mod key;
 mod lab;
 mod machines;
+mod metric;
 mod noise;
 mod plot;
 mod policies;
+mod ranking;
 mod repeats;
 mod run;
 mod scaling;
 mod speeds;
 mod statistics;
+mod student;
 mod sweep;
 mod sweep_end;
 mod tasks;
 mod text;
 mod verdict;
 
-pub use comparison::{Comparison, compare};
+pub use answer::{Question, TOP};
+pub use comparison::Comparison;
 pub(crate) use error::ReportError;
 pub use export::Format;
 pub(crate) use find::find_run;

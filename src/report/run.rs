@@ -1,7 +1,7 @@
 //! One run, as read from its folder.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
@@ -19,6 +19,8 @@ pub(super) struct Run {
     pub(super) folder: Option<PathBuf>,
     /// The sweep's folder, for a trial.
     pub(super) sweep: Option<String>,
+    /// Its number in the sweep.
+    pub(super) trial: Option<usize>,
     /// Whether it is the trial with which a sweep's process began.
     pub(super) is_first_trial: bool,
     pub(super) axes: Vec<(String, String)>,
@@ -28,7 +30,7 @@ pub(super) struct Run {
     /// The folder of the equal trial that was run instead.
     pub(super) twin: Option<PathBuf>,
     /// Known cells of `summary.csv`.
-    pub(super) figures: HashMap<String, String>,
+    pub(super) figures: BTreeMap<String, String>,
     /// `spec.toml`.
     pub(super) spec: Option<Leaves>,
     /// `environment.toml`.
@@ -41,6 +43,9 @@ pub(super) struct Run {
 
 /// The axis that numbers a sweep's repeats.
 pub(super) const REPEAT: &str = "repeat";
+
+/// Figures of what was learned.
+pub(super) const LEARNED: [&str; 3] = ["validation.loss", "validation.accuracy", "train.loss"];
 
 /// Status of a run without a summary: still running, or killed.
 pub(super) const UNFINISHED: &str = "unfinished";
@@ -72,7 +77,7 @@ impl Run {
     /// Marks the run as damaged: if a part is unreadable, the rest is not trusted.
     pub(super) fn report_damage(&mut self, error: ReportError, fault: &mut Option<ReportError>) {
         (self.status, self.reason) = (DAMAGED.to_owned(), error.to_string());
-        (self.folder, self.metrics, self.figures) = (None, None, HashMap::new());
+        (self.folder, self.metrics, self.figures) = (None, None, BTreeMap::new());
         fault.get_or_insert(error);
     }
 
@@ -118,6 +123,7 @@ impl Run {
             known.extend(tail.last_loss.map(|loss| ("final_train_loss", loss.to_string())));
             known.extend(tail.last_validation.map(|loss| ("final_validation_loss", loss)));
         }
+        known.extend(self.best_so_far().into_iter().flatten());
         if let Some(environment) = &self.environment {
             let leaf = |key: &str| environment.get(key).cloned();
             known.extend(leaf("devices.requested").map(|text| ("devices_requested", text)));
@@ -129,6 +135,25 @@ impl Run {
         known.extend(self.spec.as_ref().and_then(|spec| spec.get("name")).map(|name| ("name", name.clone())));
         self.take_figures(known.iter().map(|(column, cell)| (*column, cell.as_str())));
         Ok(())
+    }
+
+    /// The best value of the monitored metric in `metrics.csv`, with its epoch and step.
+    fn best_so_far(&self) -> Option<[(&'static str, String); 3]> {
+        let metric = if self.monitors_accuracy() { "accuracy" } else { "loss" };
+        let sign = if self.monitors_accuracy() { -1.0 } else { 1.0 };
+        let mut best: Option<(f64, [String; 3])> = None;
+        let take = |[split, value, epoch, step]: [&str; 4]| {
+            if let Some(number) = value.parse::<f64>().ok().filter(|_| split == "validation")
+                && best.as_ref().is_none_or(|(least, _)| sign * number < sign * least)
+            {
+                best = Some((number, [value, epoch, step].map(str::to_owned)));
+            }
+            Ok(())
+        };
+        // Accuracy may not be among the columns.
+        csv_file::for_each_row(self.metrics.as_ref()?, ["split", metric, "epoch", "step"], take).ok()?;
+        let [value, epoch, step] = best?.1;
+        Some([("best_value", value), ("best_epoch", epoch), ("best_step", step)])
     }
 
     pub(super) fn figure(&self, column: &str) -> Option<&str> {
@@ -173,9 +198,26 @@ impl Run {
         self.axis("logging.policy") == Some("per_epoch")
     }
 
+    /// What it is judged by.
+    pub(super) fn monitor(&self) -> &str {
+        self.axis("trainer.monitor").unwrap_or("validation.loss")
+    }
+
     /// Whether its best value is an accuracy, of which more is better.
     pub(super) fn monitors_accuracy(&self) -> bool {
-        self.axis("trainer.monitor") == Some("validation.accuracy")
+        self.monitor() == "validation.accuracy"
+    }
+
+    /// What it learned, by one of [`LEARNED`]: the value of its best epoch where that is monitored, else of the last.
+    pub(super) fn learned(&self, name: &str) -> Option<&str> {
+        let last = match name {
+            "validation.loss" => "final_validation_loss",
+            "validation.accuracy" => "final_validation_accuracy",
+            "train.loss" => "final_train_loss",
+            _ => return None,
+        };
+        let best = self.figure("best_value").filter(|_| self.monitor() == name);
+        best.or_else(|| self.figure(last))
     }
 
     /// Which repeat of a sweep it is.

@@ -32,6 +32,7 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
             Run { path: format!("{} trial {}", folder.display(), cell(trial)), ..Run::default() }
         };
         run.sweep = Some(folder.display().to_string());
+        run.trial = cell(trial).parse().ok();
         run.axes = axes.iter().cloned().zip(row.iter().skip(trial + 1).map(str::to_owned)).collect();
         if run.status == DAMAGED {
             runs.push(run);
@@ -67,6 +68,8 @@ fn unlisted(
         }
         let mut run = Run::read_or_report(&path, fault);
         run.sweep = Some(folder.display().to_string());
+        let number = path.file_name().and_then(|name| name.to_str()?.split('-').next()?.parse().ok());
+        run.trial = number;
         run.axes = axes.iter().filter_map(|axis| Some((axis.clone(), run.axis(axis)?.to_owned()))).collect();
         runs.push(run);
     }

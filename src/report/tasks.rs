@@ -42,9 +42,19 @@ impl Tasks {
         Self { groups: groups.into_iter().map(|(_, numbers)| numbers).collect(), keys }
     }
 
-    /// Whether the losses of two runs, by number, can be compared.
-    pub(super) fn are_equal(&self, first: usize, other: usize) -> bool {
-        self.groups.iter().all(|group| group.contains(&first) == group.contains(&other))
+    /// The task of each of `count` runs, by place; that of a run without a spec is not known.
+    pub(super) fn by_run(&self, count: usize) -> Vec<Option<usize>> {
+        let mut tasks = vec![None; count];
+        for (task, numbers) in self.groups.iter().enumerate() {
+            numbers.iter().for_each(|number| tasks[number - 1] = Some(task));
+        }
+        tasks
+    }
+
+    /// The places of `count` runs by task; the first has those whose task is not known.
+    pub(super) fn places(&self, count: usize) -> Vec<Vec<usize>> {
+        let known = self.by_run(count).into_iter().map(|task| task.unwrap_or(0));
+        grouped(known.zip(0..)).into_iter().map(|(_, places)| places).collect()
     }
 
     /// `2 tasks, whose losses are not comparable: the data differ (runs 1, 2; run 3)`; `None` where all runs learn the same.

@@ -15,9 +15,9 @@ use super::{
 use crate::units;
 
 impl Comparison {
-    /// The full comparison for a terminal of `width` columns: comparability, the table, folders, differences of loss
-    /// curves, and differences in spec and environment.
-    pub fn table(&self, width: u16) -> String {
+    /// Times and costs, for a terminal of `width` columns: whether they can be compared, each run, repeats taken together,
+    /// what logging costs, results of the lab, noise.
+    pub fn times(&self, width: u16) -> String {
         let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
         let table = grid::table(&columns::columns(self, "run", 1), 1, width);
         let mut text = format!("{}\n{builds}\n{table}", self.comparability());
@@ -39,6 +39,12 @@ impl Comparison {
         text += &self.findings.text("run", 1, width);
         let noise = noise::warnings(&self.runs, &self.configurations, "run", 1);
         section(&mut text, "noise", noise.into_iter().map(|line| ("noise:".to_owned(), line)).collect());
+        text
+    }
+
+    /// The runs' folders, where their loss curves part, and the differences of spec and environment.
+    pub fn detail(&self) -> String {
+        let mut text = String::new();
         section(&mut text, "runs", self.run_lines());
         if let Some(reference) = self.curve_reference {
             section(&mut text, &format!("train loss against run {}", reference + 1), self.curve_lines());

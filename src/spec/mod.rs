@@ -52,6 +52,7 @@ pub use schedule::{
     Step,
 };
 pub use schema::schema;
+pub(crate) use suggest::nearest;
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
 use reader::{Fields, Item, table, words};

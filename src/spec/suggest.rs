@@ -1,7 +1,7 @@
 //! "did you mean": the known name nearest to a mistyped one.
 
 /// The nearest of `names`, where one is near enough to be meant. Case and `-` for `_` do not count.
-pub(super) fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A word this long is no slip of a name, and would cost time to compare.
     if typed.len() > 100 {
         return None;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::too_many_lines)]
 
+mod advise;
 mod architecture;
 mod arguments;
 mod bad_specs;

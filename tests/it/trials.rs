@@ -65,7 +65,7 @@ fn trials_say_which_devices_they_lack() {
     let table = sweep.table("sweep.csv");
     let reason = |asked: &str| format!("the same run as trial 0: {}", note(asked));
     assert_eq!(table.column("reason"), ["", &reason("1 GPU"), &reason("2 GPUs")]);
-    let compared = place.runner(&["compare", sweep.0.to_str().unwrap()]);
+    let compared = place.runner(&["compare", sweep.0.to_str().unwrap(), "--detail"]);
     assert_eq!((compared.code, compared.stderr.as_str()), (Some(0), ""));
     let head: Vec<&str> = compared.stdout.lines().take(6).collect();
     assert_eq!(head[0], "1 run (2 more trials are the same as it)");

@@ -83,7 +83,7 @@ fn the_machine_with_virtual_gpus() {
     let place = Sandbox::new("");
     let gpus = |ended: Ended| {
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
-        let at = ended.stdout.find("\ngpu\n").unwrap();
+        let at = ended.stdout.find("\ngpu").unwrap();
         let text = ended.stdout[at + 1..].to_owned();
         match text.split("host's ").nth(1).and_then(|rest| rest.split(" usable").next()) {
             Some(free) if !free.contains('\n') => text.replace(free, "FREE"),
@@ -91,7 +91,7 @@ fn the_machine_with_virtual_gpus() {
         }
     };
     insta::assert_snapshot!(gpus(place.runner(&["devices", "--virtual-gpus", "2"])), @r"
-    gpu
+    gpu: 2 virtual GPUs
       device     in a spec  memory
       virtual:0  gpu:0      separate, from the host's FREE usable memory
       virtual:1  gpu:1      separate, from the host's FREE usable memory

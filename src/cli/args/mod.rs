@@ -10,8 +10,8 @@ use clap_complete::Shell;
 use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{
-    Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions, ParityOptions,
-    PlotOptions, PredictOptions, RunOptions, StartOptions,
+    CheckOptions, Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions,
+    ParityOptions, PlotOptions, PredictOptions, RunOptions, StartOptions,
 };
 
 /// A parsed command line.
@@ -50,7 +50,7 @@ const LATER_COMMANDS: [&str; 12] = [
     "cancel", "clean", "diff", "export", "latest", "list", "report", "serve", "show", "status", "tag",
     "watch",
 ];
-const LATER_OPTIONS: [&str; 4] = ["--jobs", "--fail-fast", "--by", "--fail-if"];
+const LATER_OPTIONS: [&str; 4] = ["--jobs", "--fail-fast", "--pivot", "--fail-if"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";
@@ -87,8 +87,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     }
     let resumes =
         matches!(&command, Command::Run(start) if start.resume.as_ref().is_some_and(|run| run != AUTO));
-    if let Command::Run(StartOptions { plan: options, .. })
-    | Command::Check(options)
+    if let Command::Run(StartOptions { run: options, .. })
+    | Command::Check(CheckOptions { run: options, .. })
     | Command::Parity(ParityOptions { run: options, .. }) = &mut command
     {
         if options.words.is_empty() && !resumes {

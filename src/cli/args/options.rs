@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::{
-    report::Format,
+    report::{Format, TOP},
     spec::templates::{TEMPLATES, Template},
 };
 
@@ -18,7 +18,7 @@ pub enum Command {
     /// Run a spec: one run, or every trial of its sweep
     Run(StartOptions),
     /// Read, validate and plan a spec; print what would happen. Trains nothing
-    Check(RunOptions),
+    Check(CheckOptions),
     /// Take a few steps on the CPU and on every count of GPUs, and compare. Writes nothing
     Parity(ParityOptions),
     /// Show the machine: processors, memory, GPUs
@@ -68,7 +68,7 @@ pub struct RunOptions {
 #[derive(Args, Clone)]
 pub struct StartOptions {
     #[command(flatten)]
-    pub plan: RunOptions,
+    pub run: RunOptions,
     /// Go on with a run from its newest checkpoint, in its folder; no spec is named then, overrides may be. With `auto`, and
     /// a spec: go on with the newest run of this spec, or begin one
     #[arg(long, value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
@@ -104,6 +104,15 @@ impl RunOptions {
 }
 
 #[derive(Args, Clone)]
+pub struct CheckOptions {
+    #[command(flatten)]
+    pub run: RunOptions,
+    /// Try other batch sizes, engines, threads, placements and logging policies for some seconds, and say what is faster
+    #[arg(long)]
+    pub advise: bool,
+}
+
+#[derive(Args, Clone)]
 pub struct ParityOptions {
     #[command(flatten)]
     pub run: RunOptions,
@@ -117,6 +126,9 @@ pub struct DevicesOptions {
     /// Measure the processor's rates, in a few seconds, and keep them for the cost model
     #[arg(long)]
     pub measure: bool,
+    /// Print all that is known as JSON
+    #[arg(long)]
+    pub json: bool,
     /// Show the GPUs that the host would pose as having [default: RUNNER_VIRTUAL_GPUS, or the real ones]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=MOST_VIRTUAL_GPUS))]
     pub virtual_gpus: Option<u32>,
@@ -127,6 +139,27 @@ pub struct CompareOptions {
     /// Run folders, sweep folders, or globs of them
     #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::DirPath)]
     pub paths: Vec<String>,
+    /// Rank by this figure [default: what the runs monitor, else the training loss]
+    #[arg(long, value_name = "METRIC")]
+    pub metric: Option<String>,
+    /// Order the table by a column; `-COLUMN` is descending
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    /// Lines of the table
+    #[arg(long, value_name = "N", default_value_t = TOP)]
+    pub top: usize,
+    /// Only these runs: `lr < 0.1 and status = finished`
+    #[arg(long = "where", value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Fold over everything but these keys
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    pub by: Vec<String>,
+    /// Show times and costs instead
+    #[arg(long, conflicts_with_all = ["metric", "sort", "by"])]
+    pub times: bool,
+    /// Show also each run, where loss curves part, and what differs in spec and environment
+    #[arg(long)]
+    pub detail: bool,
     /// Print one row per run in this format instead
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,

@@ -1,6 +1,6 @@
 //! The monitor of a build without the feature `cuda`: it never opens.
 
-use super::{Driver, Gpu, GpuLink, GpuSample};
+use super::{Driver, Gpu, GpuLink, GpuProcess, GpuSample};
 
 #[derive(Debug)]
 pub enum Monitor {}
@@ -19,6 +19,10 @@ impl Monitor {
     }
 
     pub fn sample(&self, _uuid: &str) -> Option<GpuSample> {
+        match *self {}
+    }
+
+    pub fn processes(&self, _uuid: &str) -> Vec<GpuProcess> {
         match *self {}
     }
 

@@ -3,10 +3,11 @@
 use nvml_wrapper::{
     Device, Nvml,
     enum_wrappers::device::{Clock, ComputeMode, TemperatureSensor},
+    enums::device::UsedGpuMemory,
     error::NvmlError,
 };
 
-use super::{Driver, Gpu, GpuLink, GpuSample, Throttle, links};
+use super::{Driver, Gpu, GpuLink, GpuProcess, GpuSample, Throttle, links};
 
 /// The opened library; usable from any thread.
 #[derive(Debug)]
@@ -77,6 +78,25 @@ impl Monitor {
             performance_state: device.performance_state().ok().map(|state| state.as_c()).filter(|p| *p < 16),
             throttle: reasons.ok().map(|reasons| Throttle(reasons.bits())),
         })
+    }
+
+    /// The processes on a whole GPU, but this one; a MIG instance's stand with its GPU.
+    pub fn processes(&self, uuid: &str) -> Vec<GpuProcess> {
+        let whole = self.nvml.device_by_uuid(uuid).ok().filter(|_| !uuid.starts_with("MIG-"));
+        let Some(device) = whole else { return Vec::new() };
+        let all = [("C", device.running_compute_processes()), ("G", device.running_graphics_processes())];
+        let all = all.into_iter().flat_map(|(kind, some)| some.into_iter().flatten().map(move |p| (kind, p)));
+        let others = all.filter(|(_, process)| process.pid != std::process::id());
+        let process = others.map(|(kind, process)| GpuProcess {
+            pid: process.pid,
+            kind,
+            name: self.nvml.sys_process_name(process.pid, 256).ok(),
+            memory_used_bytes: match process.used_gpu_memory {
+                UsedGpuMemory::Used(bytes) => Some(bytes),
+                UsedGpuMemory::Unavailable => None,
+            },
+        });
+        process.collect()
     }
 
     /// Every pair of GPUs (not MIG instances).

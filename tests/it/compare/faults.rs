@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use runner::report::{Format, compare};
+use runner::report::{Comparison, Format};
 
-use super::{FACTS, Runs, sweep};
+use super::{FACTS, Question, Runs, sweep};
 
 #[test]
 fn what_is_no_run_is_told() {
@@ -95,8 +95,10 @@ proptest::proptest! {
         let path = runs.path(if file == "sweep.csv" { "linreg/S" } else { "linreg/S/000-devices.num_gpus=0" }).join(file);
         let head: String = fs::read_to_string(&path).unwrap().chars().take(keep).collect();
         fs::write(&path, head + &garbage).unwrap();
-        if let Ok(comparison) = compare(&[runs.named("linreg/S")]) {
-            comparison.table(80);
+        if let Ok(comparison) = Comparison::read(&[runs.named("linreg/S")], None).and_then(Comparison::with_curves) {
+            comparison.times(80);
+            comparison.detail();
+            let _ = comparison.answer(&Question::default(), 80);
             comparison.export(Format::Json);
         }
     }

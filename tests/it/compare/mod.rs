@@ -2,8 +2,12 @@
 
 use std::{fs, path::PathBuf};
 
-use runner::{record::summary_columns, report::compare};
+use runner::{
+    record::summary_columns,
+    report::{Comparison, Question, TOP},
+};
 
+mod answer;
 mod faults;
 mod lab;
 mod machine;
@@ -36,13 +40,25 @@ impl Runs {
         text.replace(&self.0.path().display().to_string(), "RUNS")
     }
 
-    fn table(&self, inner: &[&str], width: u16) -> String {
+    fn read(&self, inner: &[&str]) -> Comparison {
         let paths: Vec<String> = inner.iter().map(|path| self.named(path)).collect();
-        self.masked(&compare(&paths).unwrap().table(width))
+        Comparison::read(&paths, None).unwrap()
+    }
+
+    /// What `--times --detail` shows.
+    fn table(&self, inner: &[&str], width: u16) -> String {
+        let comparison = self.read(inner).with_curves().unwrap();
+        self.masked(&(comparison.times(width) + &comparison.detail()))
+    }
+
+    fn answer(&self, inner: &[&str], width: u16) -> String {
+        let question = Question { top: TOP, ..Question::default() };
+        self.masked(&self.read(inner).answer(&question, width).unwrap())
     }
 
     fn error(&self, inner: &str) -> String {
-        self.masked(&compare(&[self.named(inner)]).unwrap_err().to_string())
+        let read = Comparison::read(&[self.named(inner)], None).and_then(Comparison::with_curves);
+        self.masked(&read.unwrap_err().to_string())
     }
 
     /// A finished run.

@@ -1,6 +1,6 @@
 //! Full texts of comparisons, and exports that read back.
 
-use runner::report::{Format, compare, sweep_end};
+use runner::report::{Format, sweep_end};
 
 use super::{FACTS, Facts, Runs, sweep};
 
@@ -200,7 +200,7 @@ fn the_end_of_a_sweep() {
 fn exports_read_back() {
     let runs = Runs::new();
     sweep(&runs);
-    let comparison = compare(&[runs.named("linreg")]).unwrap();
+    let comparison = runs.read(&["linreg"]).with_curves().unwrap();
 
     let text = comparison.export(Format::Csv);
     let mut reader = csv::Reader::from_reader(text.as_bytes());
@@ -316,13 +316,11 @@ fn copies_count_once() {
     let table = runs.table(&["linreg", "copies"], 160);
     let repeats = table.split_once("repeats taken together\n\n").unwrap().1.split_once("\nnoise").unwrap().0;
     insta::assert_snapshot!(repeats, @r"
-    of run  seed  runs  train time  50.0 % interval  steps/s  50.0 % interval  rows/s vs run 1
-      1, 2     0     2     3.00 ms  3.00 to 3.00 ms    950.0    900.0 to 1000            1.00x
-         3     1     1     3.00 ms                      1000                             1.05x
+    of run  runs  train time  75.0 % interval  steps/s  75.0 % interval
+    1 to 3     3     3.00 ms  3.00 to 3.00 ms     1000    900.0 to 1000
 
-    of run  seed  runs  train loss, last step  validation loss
-      1, 2     0     2                  1.000           0.5000
-         3     1     1                  2.000           0.5000
+    of run  runs  train loss, last step  50.0 % interval  validation loss
+    1 to 3     3                  1.500   1.000 to 2.000           0.5000
     ");
 }
 

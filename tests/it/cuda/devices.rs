@@ -8,7 +8,7 @@ fn section(sim: &Sim, variables: &[(&str, &str)]) -> String {
     let ended = sim.runner(&Sandbox::new(LINREG), &["devices"], variables);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let text = ended.stdout;
-    let text = text[text.find("\ngpu\n").unwrap() + 1..].to_owned();
+    let text = text[text.find("\ngpu").unwrap() + 1..].to_owned();
     // Folders differ from run to run.
     text.replace(sim.libraries.to_str().unwrap(), "LIBRARIES")
         .replace(sim.kernels().to_str().unwrap(), "KERNELS")
@@ -39,10 +39,17 @@ fn a_driver_without_a_gpu_is_told_apart_from_no_driver() {
 fn the_table_the_links_and_the_libraries() {
     let Some(sim) = Sim::get() else { return };
     let want = "\
-gpu
+gpu: 2 GPUs
   device  GPU  name           bus id            temp  perf  power        memory           GPU-util  compute
   gpu:1   0    Simulated GPU  00000000:02:00.0  31C   P0    68W / 700W   4MiB / 1024MiB   0%        9.0
   gpu:0   1    Simulated GPU  00000000:01:00.0  30C   P0    68W / 700W   4MiB / 1024MiB   10%       9.0
+
+processes
+  device  GPU  PID   type  name     memory
+  gpu:1   0    4200  C     python3  512MiB
+  gpu:1   0    77    C     N/A      N/A
+  gpu:0   1    4201  C     python3  512MiB
+  gpu:0   1    77    C     N/A      N/A
 
 links
   gpu:1 - gpu:0  NV4   each reads the other's memory
@@ -71,7 +78,7 @@ rates of gpu:1
 fn a_part_of_a_gpu_is_told_from_the_whole() {
     let Some(sim) = Sim::get() else { return };
     let want = "\
-gpu
+gpu: 1 GPU
   device  GPU    name                       bus id            temp  perf  power        memory           GPU-util  compute
   -       0      Simulated GPU              00000000:01:00.0  30C   P0    68W / 700W   4MiB / 1024MiB   0%        9.0
   gpu:0   0 MIG  Simulated GPU MIG 1g.10gb  N/A               N/A   N/A   N/A          4MiB / 1024MiB   N/A       9.0
@@ -92,6 +99,32 @@ gpu
     ] {
         assert!(environment.contains(line), "{line}{environment}");
     }
+}
+
+#[test]
+fn json_has_the_facts_of_the_table() {
+    let Some(sim) = Sim::get() else { return };
+    let json = |arguments: &[&str], variables: &[(&str, &str)]| -> serde_json::Value {
+        let ended =
+            sim.runner(&Sandbox::new(LINREG), &[&["devices", "--json"], arguments].concat(), variables);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        serde_json::from_str(&ended.stdout).unwrap()
+    };
+    let all = json(&[], &[("RUNNER_SIM_DEVICES", "2")]);
+    assert!(all["cpu"]["cores"].as_u64() > Some(0), "{all}");
+    assert_eq!(all["gpu"]["count"], 2);
+    let [first, process] = [&all["gpu"]["gpus"][1], &all["gpu"]["gpus"][1]["processes"][0]];
+    assert_eq!([&first["device"], &first["name"]], ["gpu:0", "Simulated GPU"]);
+    assert_eq!([&first["memory_total_bytes"], &process["memory_used_bytes"]], [1 << 30, 512 << 20]);
+    assert_eq!([&process["type"], &process["name"]], ["C", "python3"]);
+    assert_eq!(all["gpu"]["links"][0]["kind"], "NV4");
+    let none = json(&[], &[("RUNNER_SIM_DEVICES", "0")]);
+    assert_eq!(none["gpu"]["none"], "the NVIDIA driver is there, but no GPU that it can use");
+    let posed = json(&["--virtual-gpus", "3"], &[]);
+    assert_eq!(
+        [&posed["gpu"]["count"], &posed["gpu"]["gpus"][2]["name"]],
+        [&3.into(), &serde_json::Value::from("virtual:2")]
+    );
 }
 
 #[test]

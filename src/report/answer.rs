@@ -1,0 +1,354 @@
+//! The answer of a comparison on the screen: which setting is best, whether it is known to be, and a table, best first.
+
+use std::fmt::Write;
+
+use super::{
+    ReportError,
+    comparison::Comparison,
+    effects::Effects,
+    grid::{self, Column},
+    grouping::{distinct, grouped},
+    key::{Key, short},
+    metric::Metric,
+    ranking::{Candidate, Ranking},
+    run::UNFINISHED,
+    statistics::{Estimate, coverage},
+};
+use crate::units;
+
+/// What is asked of a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct Question {
+    /// Ranks by it; else by what the runs are judged by.
+    pub metric: Option<String>,
+    /// Orders the table by a column, descending behind a `-`.
+    pub sort: Option<String>,
+    /// Lines of a table.
+    pub top: usize,
+    /// Folds over everything but these keys.
+    pub by: Vec<String>,
+}
+
+/// Lines of a table where `--top` names no other number.
+pub const TOP: usize = 20;
+
+/// Figures shown beside the metric where there is room, and their titles.
+const BESIDE: [(&str, &str); 4] = [
+    ("validation.accuracy", "accuracy"),
+    ("validation.loss", "loss"),
+    ("train_s", "time"),
+    ("steps_per_s", "steps/s"),
+];
+
+/// Numbers in a list of runs.
+const MOST_NUMBERS: usize = 8;
+
+impl Comparison {
+    /// The best setting of each task with a table below, for a terminal of `width` columns.
+    ///
+    /// # Errors
+    /// The question names a column that no run has.
+    pub fn answer(&self, question: &Question, width: u16) -> Result<String, ReportError> {
+        let mut sections = Vec::new();
+        let rankings = self.rankings(question)?;
+        for ranking in &rankings {
+            let mut text = if rankings.len() > 1 { self.task_name(ranking) } else { String::new() };
+            text += &self.verdict(ranking, width);
+            text += &self.best_run(ranking);
+            let _ = write!(text, "\n{}", self.ranked_table(ranking, question, width)?); // a String takes every write
+            text += &notes(ranking);
+            text += &self.left_out(ranking);
+            text += &effects(ranking);
+            text.extend(
+                self.warning().filter(|_| !ranking.metric.is_learned).map(|words| format!("  {words}\n")),
+            );
+            sections.push(text);
+        }
+        let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
+        Ok(sections.join("\n") + &builds)
+    }
+
+    /// A ranking for each task.
+    pub(super) fn rankings(&self, question: &Question) -> Result<Vec<Ranking>, ReportError> {
+        let metric = match &question.metric {
+            Some(name) => Metric::new(name, &self.runs)?,
+            None => {
+                let message = "no run learned anything that could rank it".to_owned();
+                let hint = Some("`--metric` names another figure, such as `steps_per_s`".to_owned());
+                Metric::declared(&self.runs).ok_or(ReportError::Query { message, hint })?
+            }
+        };
+        let tasks = self.tasks.places(self.runs.len());
+        tasks.iter().map(|places| Ranking::new(self, places, &metric, &question.by)).collect()
+    }
+
+    /// `best: #12 lr 0.03 width 32, validation loss 0.0615 [0.0583, 0.0640], n 5; not distinguishable from #15 (...)`.
+    pub(super) fn verdict(&self, ranking: &Ranking, width: u16) -> String {
+        let Ranking { metric, settings, .. } = ranking;
+        let Some(best) = settings.first() else {
+            return "best: no finished run has this figure\n".to_owned();
+        };
+        let name = ranking.name(self, best);
+        let value = format!("{} {}", metric.name, metric.with_interval(best.value, best.interval));
+        let count =
+            if best.samples.len() > 1 { format!(", n {}", best.samples.len()) } else { String::new() };
+        let answer = format!("best: {name}, {value}{count}");
+        if settings.len() == 1 {
+            return format!("{answer}\n");
+        }
+        let doubt = self.doubt(ranking);
+        let fits = answer.chars().count() + doubt.chars().count() + 2 <= usize::from(width);
+        format!("{answer}{}{doubt}\n", if fits { "; " } else { ";\n  " })
+    }
+
+    /// Whether the best setting is known to be the best.
+    fn doubt(&self, ranking: &Ranking) -> String {
+        let apart = |setting: &Candidate| {
+            let Some(difference) = setting.difference else { return String::new() };
+            let kind = if difference.is_paired { "paired difference" } else { "difference" };
+            let word = |value: f64| signed(&ranking.metric, value);
+            match difference.interval {
+                Some(_) => {
+                    let words = ranking.metric.with_interval(difference.mean, difference.interval);
+                    format!(" ({kind} {})", words.replace(", ", " to ").replace(" [", ", ").replace(']', ""))
+                }
+                None => format!(" ({kind} {})", word(difference.mean)),
+            }
+        };
+        let mut rivals = ranking.rivals();
+        let first = rivals.next();
+        match first {
+            _ if ranking.pairs == 0 => {
+                "one run of each cannot tell whether that is more than luck (`sweep.repeats=5` can)"
+                    .to_owned()
+            }
+            None => {
+                let next = &ranking.settings[1];
+                format!(
+                    "better than all others, of which #{} is next{}",
+                    self.number(next.places[0]),
+                    apart(next)
+                )
+            }
+            Some(rival) => {
+                let more = rivals.count();
+                let more = if more == 0 {
+                    String::new()
+                } else {
+                    format!(" and {}", units::counted(more as u64, "other"))
+                };
+                format!("not distinguishable from #{}{}{more}", self.number(rival.places[0]), apart(rival))
+            }
+        }
+    }
+
+    /// The names of its specs, above one of several tasks.
+    fn task_name(&self, ranking: &Ranking) -> String {
+        let places = ranking.settings.iter().flat_map(|setting| &setting.places).chain(&ranking.left_out);
+        let names = distinct(places.filter_map(|&place| self.runs[place].axis("name")));
+        format!("{}\n", names.join(", "))
+    }
+
+    fn best_run(&self, ranking: &Ranking) -> String {
+        let best = ranking.settings.first().map(|best| &self.runs[best.places[0]]);
+        best.map(|run| format!("  {}\n", run.path)).unwrap_or_default()
+    }
+
+    fn ranked_table(
+        &self,
+        ranking: &Ranking,
+        question: &Question,
+        width: u16,
+    ) -> Result<String, ReportError> {
+        let mut shown: Vec<&Candidate> = ranking.settings.iter().collect();
+        if let Some(word) = &question.sort {
+            self.sort(&mut shown, word)?;
+        }
+        let all = shown.len();
+        shown.truncate(question.top);
+        let keys = 1 + ranking.keys.len();
+        let mut columns = self.columns_of(ranking, &shown);
+        let needed = columns.len();
+        let is_doubtful = self.warning().is_some();
+        for (name, title) in BESIDE.iter().filter(|(name, _)| *name != ranking.metric.full_name()) {
+            let known = Metric::new(name, &self.runs).ok();
+            let Some(metric) = known.filter(|metric| metric.is_learned || !is_doubtful) else { continue };
+            let cell = |setting: &&Candidate| {
+                let values: Vec<f64> =
+                    setting.places.iter().filter_map(|&place| metric.value(&self.runs[place])).collect();
+                Estimate::from_values(&values).map(|e| metric.word(e.median)).unwrap_or_default()
+            };
+            columns.push(Column::of_numbers(title, shown.iter().map(cell)));
+        }
+        while columns.len() > needed && grid::width(&columns) > usize::from(width) {
+            columns.pop();
+        }
+        let mut text = grid::table(&columns, keys, width);
+        if all > shown.len() {
+            let more = units::counted((all - shown.len()) as u64, "more setting");
+            let _ = writeln!(text, "  {more}: `--top {all}` shows all"); // a String takes every write
+        }
+        Ok(text)
+    }
+
+    /// Number, keys, count, value with interval, difference to the best.
+    fn columns_of(&self, ranking: &Ranking, shown: &[&Candidate]) -> Vec<Column> {
+        let numbers = |title: &str, cell: &dyn Fn(&Candidate) -> String| {
+            Column::of_numbers(title, shown.iter().map(|setting| cell(setting)))
+        };
+        let mut columns = vec![numbers("#", &|s| self.number(s.places[0]).to_string())];
+        let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
+        for (key, title) in short(&keys).into_iter().enumerate() {
+            columns.push(numbers(title, &|setting| setting.values[key].clone()));
+        }
+        let metric = &ranking.metric;
+        if shown.iter().any(|setting| setting.samples.len() > 1) {
+            columns.push(numbers("n", &|setting| setting.samples.len().to_string()));
+        }
+        columns.push(numbers(&metric.name, &|setting| metric.with_interval(setting.value, setting.interval)));
+        if ranking.settings.len() > 1 {
+            let against = |setting: &Candidate| match setting.difference {
+                None => "best".to_owned(),
+                Some(difference) => match difference.interval {
+                    None => signed(metric, difference.mean),
+                    interval => metric.with_interval(difference.mean, interval),
+                },
+            };
+            columns.push(numbers("vs best", &against));
+        }
+        if ranking.pairs > 0 {
+            let p = |setting: &Candidate| match setting.p {
+                None => String::new(),
+                Some(p) if p < 0.001 => "<0.001".to_owned(),
+                Some(p) => format!("{p:.2}"),
+            };
+            columns.push(numbers("p", &p));
+        }
+        columns
+    }
+
+    fn sort(&self, shown: &mut [&Candidate], word: &str) -> Result<(), ReportError> {
+        let (descending, word) = match word.strip_prefix('-') {
+            Some(word) => (true, word),
+            None => (false, word),
+        };
+        let key = Key::new(word, &self.runs)?;
+        let text =
+            |setting: &Candidate| key.value(&self.runs[setting.places[0]]).unwrap_or_default().to_owned();
+        let number = |setting: &Candidate| {
+            let numbers =
+                setting.places.iter().filter_map(|&place| key.value(&self.runs[place])?.parse().ok());
+            Estimate::from_values(&numbers.collect::<Vec<f64>>()).map_or(f64::INFINITY, |e| e.median)
+        };
+        shown.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| text(a).cmp(&text(b))));
+        if descending {
+            shown.reverse();
+        }
+        Ok(())
+    }
+
+    /// Runs without a place in the table, by how they ended.
+    fn left_out(&self, ranking: &Ranking) -> String {
+        let ended = ranking.left_out.iter().map(|&place| (self.runs[place].status.as_str(), place));
+        let word = |(status, places): &(&str, Vec<usize>)| {
+            let numbers: Vec<usize> = places.iter().map(|&place| self.number(place)).collect();
+            let more = numbers.len().saturating_sub(MOST_NUMBERS);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            let numbers = units::numbers(&numbers[..numbers.len().min(MOST_NUMBERS)]);
+            let status = match *status {
+                "finished" => format!("without {}", ranking.metric.name),
+                status => status.to_owned(),
+            };
+            let values = places.iter().filter_map(|&place| ranking.metric.value(&self.runs[place]));
+            let best = values.min_by(|a, b| ranking.metric.cost(*a).total_cmp(&ranking.metric.cost(*b)));
+            let so_far = best.filter(|_| [UNFINISHED, "interrupted", "running"].contains(&status.as_str()));
+            let so_far =
+                so_far.map(|best| format!(", best so far {}", ranking.metric.word(best))).unwrap_or_default();
+            format!("{} {status} (#{numbers}{more}{so_far})", places.len())
+        };
+        let words: Vec<String> = grouped(ended).iter().map(word).collect();
+        if words.is_empty() { String::new() } else { format!("  not ranked: {}\n", words.join("; ")) }
+    }
+}
+
+impl Ranking {
+    /// `#12 lr 0.03 width 32`.
+    fn name(&self, comparison: &Comparison, setting: &Candidate) -> String {
+        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
+        let values = short(&keys).into_iter().zip(&setting.values);
+        let values: String = values.map(|(key, value)| format!(" {key} {value}")).collect();
+        format!("#{}{values}", comparison.number(setting.places[0]))
+    }
+}
+
+fn signed(metric: &Metric, value: f64) -> String {
+    let sign = if value > 0.0 { "+" } else { "" };
+    format!("{sign}{}", metric.word(value))
+}
+
+/// What the table's intervals and p-values are.
+fn notes(ranking: &Ranking) -> String {
+    let counts = ranking.settings.iter().map(|setting| setting.samples.len()).filter(|&count| count > 1);
+    let Some(fewest) = counts.min() else { return String::new() };
+    let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.is_paired);
+    let mut text = match (ranking.metric.is_learned, ranking.pairs) {
+        (true, 0) => "  means over n seeds [95 %, Student]".to_owned(),
+        (true, _) if is_paired => "  means and paired differences over n seeds [95 %, Student]".to_owned(),
+        (true, _) => "  means and differences over n seeds [95 %, Student]".to_owned(),
+        (false, _) => {
+            format!("  medians of n runs [covered {} of the time]", units::percent(coverage(fewest)))
+        }
+    };
+    if ranking.pairs > 0 {
+        if !ranking.metric.is_learned {
+            text += ", differences of means [95 %, Student]";
+        }
+        let pairs = units::counted(ranking.pairs as u64, "pair");
+        let _ = write!(text, "; p by Holm, {pairs}"); // a String takes every write
+    }
+    text + "\n"
+}
+
+/// Which axis matters, where there are several or repeats.
+fn effects(ranking: &Ranking) -> String {
+    let repeated = ranking.settings.iter().any(|setting| setting.samples.len() > 1);
+    if ranking.settings.len() < 3 || ranking.keys.is_empty() || (ranking.keys.len() < 2 && !repeated) {
+        return String::new();
+    }
+    let metric = &ranking.metric;
+    let effects = match Effects::new(ranking) {
+        Ok(effects) => effects,
+        Err(reason) => return format!("\nwhich axis matters is not known: {reason}\n"),
+    };
+    let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
+    let mut lines: Vec<[String; 3]> = short(&keys)
+        .into_iter()
+        .zip(&effects.axes)
+        .map(|(key, effect)| {
+            let mut levels: Vec<_> = effect.levels.iter().collect();
+            levels.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
+            let more = if levels.len() > 4 { ", ..." } else { "" };
+            let words = levels.iter().take(4).map(|(level, mean)| format!("{level}: {}", metric.word(*mean)));
+            [key.to_owned(), units::percent(effect.share), words.collect::<Vec<_>>().join(", ") + more]
+        })
+        .collect();
+    if ranking.keys.len() > 1 {
+        lines.push([
+            "together".to_owned(),
+            units::percent(effects.interaction),
+            "beyond each alone".to_owned(),
+        ]);
+    }
+    if let Some(share) = effects.seeds {
+        let word = if metric.is_learned { "seeds" } else { "noise" };
+        lines.push([word.to_owned(), units::percent(share), String::new()]);
+    }
+    let [first, second] = [0, 1].map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0));
+    let mut text =
+        format!("\nwhich axis matters: shares of the variance of the {}, means by value\n", metric.name);
+    for [name, share, words] in lines {
+        text += format!("  {name:<first$}  {share:>second$}  {words}").trim_end();
+        text.push('\n');
+    }
+    text
+}

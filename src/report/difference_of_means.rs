@@ -1,0 +1,139 @@
+//! The difference of two settings in a metric: paired where their values have keys in common, such as seeds.
+
+use std::collections::HashMap;
+
+use super::student::{quantile, two_sided_p};
+
+/// Intervals leave out this much.
+pub(super) const ALPHA: f64 = 0.05;
+
+/// A value of a metric, with what it is paired by.
+pub(super) type Sample = (Option<String>, f64);
+
+/// The mean of one setting's values less that of the other's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct MeanDifference {
+    pub(super) mean: f64,
+    /// Student's, at 95 %; none where too few values tell how far they spread.
+    pub(super) interval: Option<[f64; 2]>,
+    /// Two-sided.
+    pub(super) p: Option<f64>,
+    pub(super) is_paired: bool,
+}
+
+impl MeanDifference {
+    /// `own` less `other` times `factor`.
+    pub(super) fn new(own: &[Sample], other: &[Sample], factor: f64) -> Self {
+        let keys: HashMap<&str, f64> =
+            other.iter().filter_map(|(key, value)| Some((key.as_deref()?, *value))).collect();
+        let paired: Vec<f64> =
+            own.iter().filter_map(|(key, value)| Some(value - factor * keys.get(key.as_deref()?)?)).collect();
+        if paired.len() > 1 || (paired.len() == 1 && own.len().min(other.len()) == 1) {
+            return Self { is_paired: true, ..Self::from_values(&paired) };
+        }
+        let values = |samples: &[Sample], factor: f64| -> Moments {
+            Moments::new(&samples.iter().map(|(_, value)| factor * value).collect::<Vec<_>>())
+        };
+        Self::welch(&values(own, 1.0), &values(other, factor))
+    }
+
+    /// How far the mean of some values is from 0.
+    pub(super) fn from_values(values: &[f64]) -> Self {
+        let moments = Moments::new(values);
+        if moments.variance == 0.0 && moments.count > 1 {
+            // Equal values tell the sign, and nothing of a spread: the sign test.
+            let p = if moments.mean == 0.0 { 1.0 } else { 0.5_f64.powf(moments.count as f64 - 1.0) };
+            return Self { mean: moments.mean, interval: None, p: Some(p), is_paired: false };
+        }
+        Self::student(moments.mean, moments.error_squared().sqrt(), moments.count.saturating_sub(1))
+    }
+
+    /// For unequal variances (B. L. Welch, 1947); degrees of freedom are rounded down.
+    fn welch(own: &Moments, other: &Moments) -> Self {
+        let mean = own.mean - other.mean;
+        let [a, b] = [own, other].map(Moments::error_squared);
+        let share = |part: f64, count: usize| part * part / count.saturating_sub(1) as f64;
+        let degrees = (a + b).powi(2) / (share(a, own.count) + share(b, other.count));
+        let is_known = own.count > 1 && other.count > 1 && degrees.is_finite();
+        Self::student(mean, (a + b).sqrt(), if is_known { degrees as usize } else { 0 })
+    }
+
+    fn student(mean: f64, error: f64, degrees: usize) -> Self {
+        let is_known = degrees > 0 && error > 0.0 && error.is_finite();
+        let half = || quantile(ALPHA, degrees) * error;
+        Self {
+            mean,
+            interval: is_known.then(|| [mean - half(), mean + half()]),
+            p: is_known.then(|| two_sided_p(mean / error, degrees)),
+            is_paired: false,
+        }
+    }
+}
+
+struct Moments {
+    count: usize,
+    mean: f64,
+    /// With n - 1.
+    variance: f64,
+}
+
+impl Moments {
+    fn new(values: &[f64]) -> Self {
+        let count = values.len();
+        if values.windows(2).all(|pair| pair[0] == pair[1]) {
+            return Self { count, mean: values.first().copied().unwrap_or(f64::NAN), variance: 0.0 };
+        }
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Self { count, mean, variance: squares / (count as f64 - 1.0) }
+    }
+
+    /// The squared standard error of the mean.
+    fn error_squared(&self) -> f64 {
+        self.variance / self.count as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(text: &str, keys: bool) -> Vec<Sample> {
+        let values = text.split(' ').enumerate();
+        values.map(|(i, value)| (keys.then(|| i.to_string()), value.parse().unwrap())).collect()
+    }
+
+    /// `scipy.stats.ttest_rel` and `ttest_ind(equal_var=False)` with their confidence intervals.
+    #[test]
+    fn differences_are_scipys() {
+        for line in include_str!("../../tests/fixtures/statistics/differences.csv").lines().skip(1) {
+            let [kind, a, b, mean, low, high, p] = line.split(',').collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
+            let is_paired = kind == "paired";
+            let found = MeanDifference::new(&samples(a, is_paired), &samples(b, is_paired), 1.0);
+            let [mean, low, high, p] = [mean, low, high, p].map(|cell| cell.parse::<f64>().unwrap());
+            let interval = found.interval.unwrap();
+            // Welch's degrees of freedom are rounded down here: the interval is a little wider than scipy's.
+            let wider = if is_paired { 1.0 + 1e-9 } else { 1.12 };
+            let width = (interval[1] - interval[0]) / (high - low);
+            assert!((found.mean - mean).abs() < 1e-12 && found.is_paired == is_paired, "{line}");
+            assert!((1.0 - 1e-9..wider).contains(&width), "{line}: {interval:?}");
+            let factor = found.p.unwrap() / p;
+            assert!(
+                (1.0 - 1e-9..if is_paired { 1.0 + 1e-9 } else { 1.6 }).contains(&factor),
+                "{line}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_run_each_cannot_tell() {
+        let one = MeanDifference::new(&samples("3", true), &samples("1", true), 1.0);
+        assert_eq!((one.mean, one.interval, one.p), (2.0, None, None));
+        let other_seeds = MeanDifference::new(&samples("3", false), &samples("1 2", false), 1.0);
+        assert_eq!((other_seeds.mean, other_seeds.interval, other_seeds.p), (1.5, None, None));
+        let equal = MeanDifference::new(&samples("3 4", true), &samples("1 2", true), 1.0);
+        assert_eq!((equal.interval, equal.p), (None, Some(0.5)));
+    }
+}

@@ -1,0 +1,66 @@
+//! Which axis matters: the analysis of variance of a complete grid.
+
+use super::{
+    grouping::{distinct, grouped},
+    ranking::{Candidate, Ranking},
+};
+
+/// An axis of a grid.
+pub(super) struct Effect {
+    /// Its share of the variance.
+    pub(super) share: f64,
+    /// Its values, with the mean of the metric over everything else.
+    pub(super) levels: Vec<(String, f64)>,
+}
+
+/// The shares of the variance of a metric's values.
+pub(super) struct Effects {
+    /// By axis, in the order of the ranking's keys.
+    pub(super) axes: Vec<Effect>,
+    /// What axes do together beyond what each does.
+    pub(super) interaction: f64,
+    /// What is left within settings; none without repeats.
+    pub(super) seeds: Option<f64>,
+}
+
+impl Effects {
+    /// # Errors
+    /// A sentence on why the shares are not known.
+    pub(super) fn new(ranking: &Ranking) -> Result<Self, String> {
+        let settings = &ranking.settings;
+        let values = |setting: &Candidate| -> Vec<f64> { setting.samples.iter().map(|(_, v)| *v).collect() };
+        let levels = |key: usize| distinct(settings.iter().map(|setting| setting.values[key].clone()));
+        let cells: usize = (0..ranking.keys.len()).map(|key| levels(key).len()).product();
+        let count = settings.first().map_or(0, |setting| setting.samples.len());
+        if settings.len() != cells {
+            return Err(format!("{} of the grid's {cells} settings are ranked", settings.len()));
+        }
+        if settings.iter().any(|setting| setting.samples.len() != count) {
+            return Err("some settings ran with more seeds than others".to_owned());
+        }
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let all: Vec<f64> = settings.iter().flat_map(values).collect();
+        let grand = mean(&all);
+        let squares =
+            |values: &mut dyn Iterator<Item = f64>| values.map(|v| (v - grand).powi(2)).sum::<f64>();
+        let total = squares(&mut all.iter().copied());
+        if total.is_nan() || total <= 0.0 {
+            return Err("all values are equal".to_owned());
+        }
+        let share =
+            |means: &[f64]| squares(&mut means.iter().copied()) * (all.len() / means.len()) as f64 / total;
+        let axes: Vec<Effect> = (0..ranking.keys.len())
+            .map(|key| {
+                let by_level = grouped(settings.iter().map(|s| (s.values[key].clone(), mean(&values(s)))));
+                let levels: Vec<(String, f64)> =
+                    by_level.into_iter().map(|(level, means)| (level, mean(&means))).collect();
+                let means: Vec<f64> = levels.iter().map(|(_, mean)| *mean).collect();
+                Effect { share: share(&means), levels }
+            })
+            .collect();
+        let between = share(&settings.iter().map(|setting| mean(&values(setting))).collect::<Vec<_>>());
+        let alone: f64 = axes.iter().map(|effect| effect.share).sum();
+        let seeds = (count > 1).then(|| (1.0 - between).max(0.0));
+        Ok(Self { interaction: (between - alone).max(0.0), axes, seeds })
+    }
+}

@@ -1,0 +1,125 @@
+//! `--where`: comparisons of a run's columns, joined by `and` and `or`.
+
+use super::{ReportError, key::Key, run::Run};
+
+/// Alternatives, each of tests that must all hold.
+pub(super) struct Filter(Vec<Vec<Test>>);
+
+struct Test {
+    key: Key,
+    operator: Operator,
+    value: String,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Operator {
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+    Equal,
+    Differs,
+}
+
+impl Operator {
+    const ALL: [(&'static str, Self); 7] = [
+        ("<=", Self::AtMost),
+        (">=", Self::AtLeast),
+        ("!=", Self::Differs),
+        ("==", Self::Equal),
+        ("<", Self::Less),
+        (">", Self::Greater),
+        ("=", Self::Equal),
+    ];
+
+    /// The operator that stands first in a text: what is before it, and what behind.
+    pub(super) fn split(text: &str) -> Option<(&str, Self, &str)> {
+        let at = text.find(['<', '>', '=', '!'])?;
+        let (word, operator) = Self::ALL.into_iter().find(|(word, _)| text[at..].starts_with(word))?;
+        Some((text[..at].trim(), operator, text[at + word.len()..].trim()))
+    }
+
+    pub(super) fn holds(self, a: f64, b: f64) -> bool {
+        match self {
+            Self::Less => a < b,
+            Self::AtMost => a <= b,
+            Self::Greater => a > b,
+            Self::AtLeast => a >= b,
+            Self::Equal => a == b,
+            Self::Differs => a != b,
+        }
+    }
+}
+
+impl Filter {
+    /// # Errors
+    /// The text is no such expression, or names a column that no run has.
+    pub(super) fn new(text: &str, runs: &[Run]) -> Result<Self, ReportError> {
+        let alternative = |text: &str| text.split(" and ").map(|test| Test::new(test, runs)).collect();
+        text.split(" or ").map(alternative).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(super) fn holds(&self, run: &Run) -> bool {
+        self.0.iter().any(|tests| tests.iter().all(|test| test.holds(run)))
+    }
+}
+
+impl Test {
+    fn new(text: &str, runs: &[Run]) -> Result<Self, ReportError> {
+        let wrong = |message: String| {
+            let hint =
+                "as in `--where 'lr < 0.1 and status = finished'`: a column, one of < <= > >= = !=, a value";
+            ReportError::Query { message, hint: Some(hint.to_owned()) }
+        };
+        let (name, operator, value) = Operator::split(text)
+            .filter(|(name, _, value)| !name.is_empty() && !value.is_empty())
+            .ok_or_else(|| wrong(format!("`{}` is no comparison", text.trim())))?;
+        let value = value.trim_matches(['"', '\'']).to_owned();
+        let is_order = !matches!(operator, Operator::Equal | Operator::Differs);
+        if (is_order && value.parse::<f64>().is_err()) || value.contains(['<', '>', '=']) {
+            return Err(wrong(format!("expected a number after `{name}`, found `{value}`")));
+        }
+        Ok(Self { key: Key::new(name, runs)?, operator, value })
+    }
+
+    /// Numbers are compared as numbers, all else as text. A run without the column only differs.
+    fn holds(&self, run: &Run) -> bool {
+        let Some(own) = self.key.value(run) else { return self.operator == Operator::Differs };
+        match (own.parse::<f64>(), self.value.parse::<f64>()) {
+            (Ok(own), Ok(value)) => self.operator.holds(own, value),
+            _ => match self.operator {
+                Operator::Equal => own == self.value,
+                Operator::Differs => own != self.value,
+                _ => false,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_chosen_by_their_columns() {
+        let run = |lr: &str, status: &str| Run {
+            axes: vec![("optimizer.sgd.lr".to_owned(), lr.to_owned())],
+            status: status.to_owned(),
+            ..Run::default()
+        };
+        let runs = [run("0.1", "finished"), run("0.01", "finished"), run("1e-3", "diverged")];
+        let chosen = |text: &str| -> Vec<bool> {
+            let filter = Filter::new(text, &runs).unwrap();
+            runs.iter().map(|run| filter.holds(run)).collect()
+        };
+        assert_eq!(chosen("lr < .1"), [false, true, true]);
+        assert_eq!(chosen("lr<=.1 and status = finished"), [true, true, false]);
+        assert_eq!(chosen("lr = 0.001 or lr > 0.05"), [true, false, true]);
+        assert_eq!(chosen("status != 'finished'"), [false, false, true]);
+        let error = |text: &str| Filter::new(text, &runs).err().unwrap().to_string();
+        assert_eq!(error("lr"), "`lr` is no comparison");
+        assert_eq!(error("lr < 0.1 <"), "expected a number after `lr`, found `0.1 <`");
+        assert_eq!(error("lr < fast"), "expected a number after `lr`, found `fast`");
+        assert_eq!(error("stat = x"), "no run has a column `stat`");
+    }
+}

@@ -1,0 +1,126 @@
+//! What options name: axes, keys of the spec, columns of `summary.csv`, keys of the environment.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{
+    ReportError,
+    grouping::distinct,
+    run::{LEARNED, Run},
+};
+use crate::spec::nearest;
+
+/// A name that was resolved: the full keys that it stands for, of which a run has one at most.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Key(Vec<String>);
+
+impl Key {
+    /// Finds a full name, or the keys whose last words it is: `lr` stands for `optimizer.sgd.lr`.
+    ///
+    /// # Errors
+    /// No run has such a key, or one has several.
+    pub(super) fn new(word: &str, runs: &[Run]) -> Result<Self, ReportError> {
+        let of_runs: BTreeSet<&str> = runs.iter().flat_map(names).collect();
+        let known = || of_runs.iter().copied().chain(LEARNED);
+        if known().any(|name| name == word) {
+            return Ok(Self(vec![word.to_owned()]));
+        }
+        let ending = format!(".{word}");
+        let mut found: Vec<&str> = known().filter(|name| name.ends_with(&ending)).collect();
+        let is_axis = |name: &&str| runs.iter().any(|run| run.axes.iter().any(|(axis, _)| axis == name));
+        if found.iter().any(is_axis) {
+            found.retain(is_axis);
+        }
+        if found.is_empty() {
+            let last = known().flat_map(|name| [name, name.rsplit('.').next().unwrap_or(name)]);
+            let hint = nearest(word, last).map(|near| format!("did you mean `{near}`?"));
+            return Err(ReportError::Query { message: format!("no run has a column `{word}`"), hint });
+        }
+        let has_two = |run: &Run| found.iter().filter(|name| value(run, name).is_some()).count() > 1;
+        if runs.iter().any(has_two) {
+            let hint = Some(format!("name one of `{}`", found.join("`, `")));
+            return Err(ReportError::Query { message: format!("`{word}` stands for several keys"), hint });
+        }
+        Ok(Self(found.into_iter().map(str::to_owned).collect()))
+    }
+
+    pub(super) fn value<'a>(&self, run: &'a Run) -> Option<&'a str> {
+        self.0.iter().find_map(|name| value(run, name))
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.0[0]
+    }
+}
+
+/// Everything that a run may be asked for.
+fn names(run: &Run) -> impl Iterator<Item = &str> {
+    let axes = run.axes.iter().map(|(axis, _)| axis.as_str());
+    let tables = [&run.spec, &run.environment].into_iter().flatten().flat_map(|leaves| leaves.keys());
+    axes.chain(run.figures.keys().map(String::as_str)).chain(tables.map(String::as_str)).chain(["status"])
+}
+
+/// A run's value under a full name.
+fn value<'a>(run: &'a Run, name: &str) -> Option<&'a str> {
+    match name {
+        "status" => Some(run.status.as_str()),
+        _ => run
+            .learned(name)
+            .or_else(|| run.axis(name))
+            .or_else(|| run.figure(name))
+            .or_else(|| run.environment.as_ref()?.get(name).map(String::as_str)),
+    }
+}
+
+/// The shortest endings that tell keys apart: `lr`, `0.linear.out_features`.
+pub(super) fn short<'a>(keys: &[&'a str]) -> Vec<&'a str> {
+    let endings = |key: &'a str| key.rmatch_indices('.').map(move |(at, _)| &key[at + 1..]).chain([key]);
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for ending in distinct(keys.iter().copied()).into_iter().flat_map(endings) {
+        *counts.entry(ending).or_default() += 1;
+    }
+    keys.iter().map(|key| endings(key).find(|ending| counts[ending] == 1).unwrap_or(key)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(axes: &[(&str, &str)]) -> Run {
+        Run {
+            axes: axes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            status: "finished".to_owned(),
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn names_may_be_short_where_they_tell() {
+        let runs = [
+            run(&[("optimizer.sgd.lr", "0.1"), ("layers.0.width", "8"), ("layers.2.width", "4")]),
+            run(&[("optimizer.adam.lr", "0.2")]),
+        ];
+        let key = |word| Key::new(word, &runs);
+        let lr = key("lr").unwrap();
+        assert_eq!(runs.each_ref().map(|run| lr.value(run)), [Some("0.1"), Some("0.2")]);
+        assert_eq!(key("0.width").unwrap().name(), "layers.0.width");
+        assert_eq!(key("status").unwrap().value(&runs[0]), Some("finished"));
+        let error = |word| {
+            let error = key(word).unwrap_err();
+            format!("{error}; {}", error.hint().unwrap_or_default())
+        };
+        assert_eq!(error("wdth"), "no run has a column `wdth`; did you mean `width`?");
+        assert_eq!(
+            error("width"),
+            "`width` stands for several keys; name one of `layers.0.width`, `layers.2.width`"
+        );
+    }
+
+    #[test]
+    fn keys_are_shortened_as_far_as_they_differ() {
+        assert_eq!(
+            short(&["optimizer.sgd.lr", "layers.0.width", "layers.2.width"]),
+            ["lr", "0.width", "2.width"]
+        );
+        assert_eq!(short(&["lr", "optimizer.lr"]), ["lr", "optimizer.lr"]);
+    }
+}

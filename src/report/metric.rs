@@ -1,0 +1,98 @@
+//! The figure by which runs are ranked.
+
+use super::{ReportError, key::Key, repeats, run::Run, statistics::Estimate};
+use crate::units;
+
+/// Endings of figures of which more is better; of all others less is.
+const MORE: [&str; 8] = ["accuracy", "per_s", "r2", "f1", "precision", "recall", "auc", "gb_per_s"];
+
+/// A figure, how it is written, and which way it is better.
+#[derive(Clone, Debug)]
+pub(super) struct Metric {
+    key: Key,
+    pub(super) name: String,
+    pub(super) more_is_better: bool,
+    /// Whether a seed decides it, and not the machine.
+    pub(super) is_learned: bool,
+    word: fn(f64) -> String,
+}
+
+impl Metric {
+    /// # Errors
+    /// No run has a number of that name.
+    pub(super) fn new(name: &str, runs: &[Run]) -> Result<Self, ReportError> {
+        let key = Key::new(name, runs)?;
+        let full = key.name();
+        let has = |ending: &str| full.ends_with(ending);
+        let word: fn(f64) -> String = match full {
+            _ if has("accuracy") || has("share") => units::percent,
+            _ if has("per_s") => units::rate,
+            _ if has("_s") => units::seconds,
+            _ if full.starts_with("bytes_") || has("_bytes") => |value| units::bytes(value as u64),
+            _ => units::number,
+        };
+        let is_machines = has("_s") || has("share") || full.contains("bytes") || full == "syncs";
+        let words =
+            ["final_", "train."].iter().fold(full, |name, start| name.strip_prefix(start).unwrap_or(name));
+        let words = if full == "train.loss" { "train loss" } else { words };
+        let metric = Self {
+            name: words.replace(['.', '_'], " ").replace("per s", "per second"),
+            more_is_better: MORE.iter().any(|ending| has(ending)),
+            is_learned: !is_machines,
+            word,
+            key,
+        };
+        if runs.iter().all(|run| metric.value(run).is_none()) {
+            let message = format!("no run has a number in `{}`", metric.key.name());
+            return Err(ReportError::Query { message, hint: None });
+        }
+        Ok(metric)
+    }
+
+    /// What the runs say they are judged by: `trainer.monitor`, else the training loss. `None` where they learn nothing.
+    pub(super) fn declared(runs: &[Run]) -> Option<Self> {
+        let monitor = runs.iter().find_map(|run| run.learned(run.monitor()).map(|_| run.monitor()));
+        Self::new(monitor.unwrap_or("train.loss"), runs).ok()
+    }
+
+    pub(super) fn value(&self, run: &Run) -> Option<f64> {
+        self.key.value(run)?.parse().ok().filter(|value: &f64| !value.is_nan())
+    }
+
+    pub(super) fn full_name(&self) -> &str {
+        self.key.name()
+    }
+
+    pub(super) fn word(&self, value: f64) -> String {
+        (self.word)(value)
+    }
+
+    /// Lower is better.
+    pub(super) fn cost(&self, value: f64) -> f64 {
+        if self.more_is_better { -value } else { value }
+    }
+
+    /// `0.446 [0.425, 0.493]`, with digits as far as they mean something.
+    pub(super) fn with_interval(&self, value: f64, interval: Option<[f64; 2]>) -> String {
+        let Some([low, high]) = interval else { return self.word(value) };
+        let probe = self.word(12345.0);
+        let (scale, unit) = match probe.as_str() {
+            "12345" => (1.0, ""),
+            "1234500.0 %" => (100.0, " %"),
+            _ => {
+                let estimate = Estimate { count: 2, median: value, interval };
+                let words = repeats::interval(Some(estimate), self.word).replace(" to ", ", ");
+                return format!("{} [{words}]", self.word(value));
+            }
+        };
+        let width = scale * (high - low);
+        // Two digits of the width.
+        let digits = if width > 0.0 { (1 - width.log10().floor() as i32).clamp(0, 12) as usize } else { 4 };
+        let largest = scale * [value, low, high].map(f64::abs).into_iter().fold(0.0, f64::max);
+        if largest != 0.0 && !(1e-4..1e6).contains(&largest) {
+            return format!("{} [{}, {}]", self.word(value), self.word(low), self.word(high));
+        }
+        let fixed = |value: f64| format!("{:.digits$}", scale * value);
+        format!("{}{unit} [{}, {}]", fixed(value), fixed(low), fixed(high))
+    }
+}

@@ -1,0 +1,110 @@
+//! The answer: which setting is best, whether that is known, and the table below.
+
+use super::{FACTS, Facts, Runs};
+
+/// A sweep over learning rates and widths, with a best loss of each repeat.
+fn learned(runs: &Runs, settings: &[(&str, &str, &[f64])]) {
+    let mut rows = "trial,optimizer.sgd.lr,model.width,repeat,status,folder,reason\n".to_owned();
+    let mut trial = 0;
+    for repeat in 0..settings[0].2.len() {
+        for (lr, width, values) in settings {
+            let value = values[repeat];
+            let columns = "run,status,devices_used,steps,train_s,best_value,best_epoch";
+            let summary = format!("{columns}\n{trial},finished,cpu,100,0.5,{value},7\n");
+            runs.write(&format!("a/S/{trial:03}/summary.csv"), &summary);
+            let spec = format!("seed = {repeat}\n[optimizer.sgd]\nlr = {lr}\n[model]\nwidth = {width}\n");
+            runs.write(&format!("a/S/{trial:03}/spec.toml"), &spec);
+            rows += &format!("{trial},{lr},{width},{repeat},finished,{trial:03},\n");
+            trial += 1;
+        }
+    }
+    runs.write("a/S/sweep.csv", &rows);
+}
+
+const BEST: [f64; 6] = [0.060, 0.062, 0.058, 0.061, 0.064, 0.0615];
+
+fn shifted(by: f64, spread: f64) -> Vec<f64> {
+    let noise = [1.0, -1.0, 0.5, -0.5, 0.8, -0.7];
+    BEST.iter().zip(noise).map(|(value, noise)| value + by + spread * noise).collect()
+}
+
+#[test]
+fn the_best_setting_stands_first_with_what_tells_it_apart() {
+    let runs = Runs::new();
+    let (near, far, farther) = (shifted(0.0004, 0.002), shifted(0.02, 0.001), shifted(0.025, 0.001));
+    learned(
+        &runs,
+        &[("0.1", "32", &far), ("0.01", "32", &BEST), ("0.01", "8", &near), ("0.1", "8", &farther)],
+    );
+    insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
+    best: #9 lr 0.01 width 32, validation loss 0.0611 [0.0590, 0.0632], n 6;
+      not distinguishable from #10 (paired difference 0.0004, -0.0014 to 0.0022)
+      RUNS/a/S/009
+
+      #    lr  width  n          validation loss                   vs best       p    time
+      9  0.01     32  6  0.0611 [0.0590, 0.0632]                      best          500 ms
+     10  0.01      8  6  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]    1.00  500 ms
+      8   0.1     32  6  0.0811 [0.0790, 0.0832]   0.0200 [0.0191, 0.0209]  <0.001  500 ms
+     11   0.1      8  6  0.0861 [0.0840, 0.0882]   0.0250 [0.0241, 0.0259]  <0.001  500 ms
+      means and paired differences over n seeds [95 %, Student]; p by Holm, 6 pairs
+
+    which axis matters: shares of the variance of the validation loss, means by value
+      lr        94.7 %  0.01: 0.06130, 0.1: 0.08360
+      width     1.41 %  32: 0.07109, 8: 0.07381
+      together  0.99 %  beyond each alone
+      seeds     2.89 %
+    ");
+    // A narrow terminal drops what stands beside the metric.
+    let narrow = runs.answer(&["a"], 80);
+    assert!(narrow.lines().all(|line| line.chars().count() <= 81), "{narrow}");
+}
+
+#[test]
+fn one_run_of_each_cannot_tell() {
+    let runs = Runs::new();
+    learned(&runs, &[("0.1", "32", &[0.2]), ("0.01", "32", &[0.1]), ("0.01", "8", &[0.3])]);
+    insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
+    best: #1 lr 0.01 width 32, validation loss 0.1000;
+      one run of each cannot tell whether that is more than luck (`sweep.repeats=5` can)
+      RUNS/a/S/001
+
+     #    lr  width  validation loss  vs best    time
+     1  0.01     32           0.1000     best  500 ms
+     0   0.1     32           0.2000  +0.1000  500 ms
+     2  0.01      8           0.3000  +0.2000  500 ms
+
+    which axis matters is not known: 3 of the grid's 4 settings are ranked
+    ");
+}
+
+/// What did not finish has no place, but a killed run shows its best; other data is another task.
+#[test]
+fn what_has_no_place_is_named() {
+    let runs = Runs::new();
+    runs.run("linreg/a", &FACTS);
+    runs.run("linreg/b", &Facts { epochs: 4, ..FACTS });
+    runs.run("linreg/c", &Facts { epochs: 5, status: "diverged", ..FACTS });
+    runs.run("linreg/d", &Facts { epochs: 6, ..FACTS });
+    std::fs::remove_file(runs.path("linreg/d/summary.csv")).unwrap();
+    let environment = FACTS.environment() + "[data]\ndigest = \"d1\"\n";
+    runs.write("linreg/d/environment.toml", &environment);
+    runs.run("linreg/e", &Facts { digest: "other", ..FACTS });
+    insta::assert_snapshot!(runs.answer(&["linreg"], 120), @r"
+    linreg
+    best: #1 max_epochs 3, validation loss 0.5000;
+      one run of each cannot tell whether that is more than luck (`sweep.repeats=5` can)
+      RUNS/linreg/a
+
+     #  max_epochs  validation loss  vs best     time  steps/s
+     1           3           0.5000     best  3.00 ms     1000
+     2           4           0.5000        0  3.00 ms     1000
+      not ranked: 1 diverged (#3); 1 unfinished (#4, best so far 0.5000)
+
+    linreg
+    best: #5, validation loss 0.5000
+      RUNS/linreg/e
+
+     #  validation loss     time  steps/s
+     5           0.5000  3.00 ms     1000
+    ");
+}
