@@ -1,8 +1,12 @@
 //! All that the outside may learn about a run. The trainer emits events and formats nothing; sinks consume them.
 
+mod checkpoint;
 mod lab;
 
+pub use checkpoint::{BestSoFar, Checkpoint, CheckpointFacts, EarlyStoppingState, SavedState, StateArrays};
 pub use lab::{CopyRow, Norms, ProductRow, StepRow, StepStatus, Together};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     device::{ClockCost, Kind, LaneTrace, Line, Purpose},
@@ -25,6 +29,8 @@ pub enum Event {
     /// A block of training steps whose rows have reached the host.
     Train(TrainRows),
     Validation(ValidationRow),
+    /// A state to be saved. All rows of steps before it have been handed over.
+    Checkpoint(Box<Checkpoint>),
     /// At most some twenty a second.
     Progress(Progress),
     Norms(Norms),
@@ -80,6 +86,8 @@ pub struct Header {
     pub steps_planned: u64,
     /// Epochs the run takes if nothing ends it early.
     pub epochs_planned: u64,
+    /// The step after which it goes on from a checkpoint.
+    pub resumed_after: Option<u64>,
     /// Seconds after which it ends in any case.
     pub max_time_s: Option<f64>,
     /// How the program was built: `release`, `debug`.
@@ -117,7 +125,7 @@ impl TrainRows {
 }
 
 /// One pass over all validation rows.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValidationRow {
     /// The step after which it was taken.
     pub step: u64,
@@ -212,6 +220,8 @@ pub struct Outcome {
     pub final_validation_accuracy: Option<f64>,
     /// What `best.safetensors` holds.
     pub best: Option<Best>,
+    /// Seconds of training before the last resume, which the times below include, but for those of phases and copies.
+    pub earlier_s: f64,
     /// The training loop: steps, validation, log.
     pub loop_s: f64,
     /// The training loop without validation.

@@ -8,6 +8,7 @@
 //! file, overrides -> tree (values with places) -> sweep -> one tree per trial -> reader -> Spec
 //! ```
 
+mod checkpoint;
 mod data;
 mod devices;
 mod diagnostic;
@@ -33,6 +34,7 @@ pub mod templates;
 mod trainer;
 mod tree;
 
+pub use checkpoint::{Checkpoint, Every};
 pub use data::{Csv, Data, Idx, Missing, Npy, Placement, Source, SyntheticRegression};
 pub use devices::{
     DeviceName, Devices, EngineChoice, GpuCount, LrScaling, OnMissing, Precision, Request, Scaling,
@@ -85,6 +87,8 @@ table! {
         pub schedule: Schedule [skip_serializing_if = "Schedule::is_constant"], else Schedule::CONSTANT,
         /// How long, and what happens around the steps.
         pub trainer: Trainer [default],
+        /// When the state of the training is saved; absent, only when a signal ends it.
+        pub checkpoint: Option<Checkpoint> = None,
         /// What is recorded, and when it leaves the device.
         pub logging: Logging [default],
     }
@@ -117,7 +121,6 @@ impl Spec {
         t.optional("sweep", sweep::DOC, |v| v.table(|t| sweep::Sweep::read(t, &mut Vec::new())));
         // A spec of another kind is read elsewhere; here they are known to be suggested.
         if t.is_sound("kind") {
-            t.later(&["checkpoint"]);
             Kind::LABS.iter().for_each(|lab| t.foreign(lab.name(), lab.name(), self.kind.name()));
         } else {
             t.ignore_the_rest();

@@ -1,6 +1,10 @@
 //! The resolved spec as text: every default filled in, no sweep, paths absolute, always in the same order.
 
-use std::{fmt::Write, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    path::Path,
+};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -17,6 +21,14 @@ impl Spec {
         to_toml(self)
     }
 
+    /// The keys in which another spec differs, with the value here and there; `None` where the key is absent.
+    pub fn changes(&self, other: &Self) -> Vec<(String, Option<String>, Option<String>)> {
+        let [own, other] = [self, other].map(|spec| leaves(&table(spec)));
+        let keys: BTreeSet<_> = own.keys().chain(other.keys()).collect();
+        let changed = keys.into_iter().filter(|key| own.get(*key) != other.get(*key));
+        changed.map(|key| (key.clone(), own.get(key).cloned(), other.get(key).cloned())).collect()
+    }
+
     /// The first 8 hex digits of SHA-256, as in names of run folders; a path counts by its file's name.
     pub fn hash8(&self) -> String {
         hash8(self)
@@ -31,6 +43,22 @@ pub(super) fn to_toml(spec: &impl Serialize) -> String {
 /// Every type of a spec is a TOML value: paths were checked to be text when they were read.
 fn table(spec: &impl Serialize) -> Table {
     Table::try_from(spec).unwrap_or_default()
+}
+
+/// Values by dotted key; an array is one value.
+fn leaves(table: &Table) -> BTreeMap<String, String> {
+    let mut leaves = BTreeMap::new();
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) => {
+                leaves.extend(self::leaves(inner).into_iter().map(|(k, v)| (format!("{key}.{k}"), v)));
+            }
+            value => {
+                leaves.insert(key.clone(), value.to_string());
+            }
+        }
+    }
+    leaves
 }
 
 fn text(table: &Table) -> String {

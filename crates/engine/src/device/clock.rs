@@ -51,6 +51,12 @@ impl Clock {
         Self { origin: Instant::now(), ..clock }
     }
 
+    /// One whose origin lies back by the time that earlier parts of a run took.
+    pub fn after(earlier: Duration, grain: Grain) -> Self {
+        let clock = Self::new(grain);
+        Self { origin: clock.origin.checked_sub(earlier).unwrap_or(clock.origin), ..clock }
+    }
+
     pub fn at(origin: Instant, grain: Grain) -> Self {
         Self { origin, grain, samples: Default::default(), trace: None, readings: 0 }
     }

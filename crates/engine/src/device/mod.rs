@@ -119,6 +119,8 @@ pub trait Executor: Send {
     fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError>;
     /// Reads the running sums and sets them to zero.
     fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError>;
+    /// Sets the running sums, as [`Executor::take_sums`] read them.
+    fn write_sums(&mut self, sums: Accumulator, from: &[f64]) -> Result<Moved, DeviceError>;
     /// A number made of the bits of `from`: equal for equal contents; see [`digest()`].
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError>;
     /// Runs a block of steps; it may return before they are done. Where the clock takes phases, theirs go to it; a whole
@@ -178,6 +180,15 @@ impl Device {
         to: &mut [f64],
     ) -> Result<(), DeviceError> {
         self.counted(Kind::DeviceToHost, purpose, |e| e.take_sums(sums, to))
+    }
+
+    pub fn write_sums(
+        &mut self,
+        purpose: Purpose,
+        sums: Accumulator,
+        from: &[f64],
+    ) -> Result<(), DeviceError> {
+        self.counted(Kind::HostToDevice, purpose, |e| e.write_sums(sums, from))
     }
 
     pub fn digest(&mut self, of: Slice) -> Result<u64, DeviceError> {

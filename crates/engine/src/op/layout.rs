@@ -142,6 +142,12 @@ impl Layout {
         Slice { buffer, offset: 0, len: self.buffers[buffer.0].len }
     }
 
+    /// The whole of the only buffer of a role.
+    pub fn of_role(&self, role: Role) -> Option<Slice> {
+        let place = self.buffers.iter().position(|buffer| buffer.role == role)?;
+        Some(self.whole(BufferId(place)))
+    }
+
     pub fn parameter_count(&self) -> u64 {
         self.parameters.iter().map(|p| p.elements() as u64).sum()
     }

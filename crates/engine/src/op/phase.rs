@@ -22,6 +22,8 @@ named! {
         Validation = "validation",
         /// Metrics: computing, appending, moving, handing over.
         Log = "log",
+        /// Copying the state of the training for a checkpoint.
+        Checkpoint = "checkpoint",
         /// All else within the loop.
         Other = "other",
     }

@@ -19,7 +19,13 @@ use crate::{
 };
 
 impl TrainLoop<'_> {
-    pub(super) fn begin_epoch(&mut self, source: &Source, order: &mut Arc<Vec<u32>>) -> Result<(), Halt> {
+    /// Makes the epoch's order known to all who read rows; its steps begin at row `first`.
+    pub(super) fn begin_epoch(
+        &mut self,
+        source: &Source,
+        order: &mut Arc<Vec<u32>>,
+        first: usize,
+    ) -> Result<(), Halt> {
         let start = Instant::now();
         let rows = self.trial.facts.train_rows;
         let shuffle = self.trial.spec.data.shuffle;
@@ -33,27 +39,30 @@ impl TrainLoop<'_> {
         let shuffled = || shuffle.then(|| Arc::clone(order));
         // Only rows that steps use are read.
         let batch = self.trial.programs.train.batch as u64;
-        let wanted = (self.trial.steps - self.at.step).saturating_mul(batch).min(rows as u64) as usize;
+        let wanted = self.trial.steps.saturating_sub(self.at.step).saturating_mul(batch);
+        let end = wanted.saturating_add(first as u64).min(rows as u64) as usize;
         if let Source::Stream(stream) = source {
-            stream.begin(shuffled(), wanted)?;
+            stream.begin(shuffled(), first..end)?;
         } else if shuffle {
             self.group.bind_order(order)?;
         }
         if let Source::File(Some(prefetch)) = source {
-            prefetch.begin(shuffled(), wanted);
+            prefetch.begin(shuffled(), end);
+            prefetch.at(first);
         }
         self.clock.record(Phase::Data, start.elapsed());
         Ok(())
     }
 
-    pub(super) fn steps_of_epoch(&mut self, source: &Source) -> Result<(), Halt> {
+    /// Takes the steps from row `first` of the epoch on.
+    pub(super) fn steps_of_epoch(&mut self, source: &Source, first: usize) -> Result<(), Halt> {
         let rows = self.trial.facts.train_rows;
         let stream = match source {
-            Source::Bound => return self.blocks(0, 0, rows, None),
-            Source::File(prefetch) => return self.blocks(0, 0, rows, prefetch.as_ref()),
+            Source::Bound => return self.blocks(first, 0, rows, None),
+            Source::File(prefetch) => return self.blocks(first, 0, rows, prefetch.as_ref()),
             Source::Stream(stream) => stream,
         };
-        let mut position = 0;
+        let mut position = first;
         while position < rows && self.may_go_on() {
             let Some(chunk) = self.next_chunk(stream)? else { break };
             self.bind_chunk(&chunk, PassKind::Train)?;
@@ -118,6 +127,7 @@ impl TrainLoop<'_> {
                 .min(usize::try_from(self.trial.steps - self.at.step).unwrap_or(usize::MAX))
                 .min(self.metric_buffer.room())
                 .min(self.pacing.steps())
+                .min(self.checkpoints.steps_left(self.at.step))
                 .min(self.most_rows() / batch)
                 .max(1);
             let start = Instant::now();
@@ -149,6 +159,10 @@ impl TrainLoop<'_> {
                 self.flush()?;
             }
             self.check()?;
+            // The end of an epoch is saved after its validation.
+            if position < total {
+                self.save_if_due()?;
+            }
             self.send_events()?;
         }
         Ok(())
@@ -206,7 +220,7 @@ impl TrainLoop<'_> {
         let within = step - epochs * self.trial.steps_per_epoch;
         let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
         self.metric_buffer.cut_epoch(rows);
-        self.at = Position { step, epoch: epochs + 1, samples: before + rows };
+        self.at = Position { step, epoch: epochs + 1, samples: before + rows, ..self.at };
     }
 
     /// Ends the run at this step, whose `loss` is not a finite number.

@@ -3,6 +3,7 @@
 use std::{
     cell::Cell,
     io,
+    ops::Range,
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
@@ -41,8 +42,8 @@ pub struct ChunkShape {
     pub readers: usize,
 }
 
-/// A request: the order and number of rows.
-type Request = (Option<Arc<Vec<u32>>>, usize);
+/// A request: the order, and which rows of it.
+type Request = (Option<Arc<Vec<u32>>>, Range<usize>);
 
 /// Reads chunks ahead: one is in use, one is ready, one is being read.
 pub struct Stream {
@@ -66,10 +67,10 @@ impl Stream {
         let reader = Reader { part, cut, reuse };
         thread::Builder::new().name("reader".into()).spawn(move || {
             // The channel closes when the run ends.
-            while let Ok((order, total)) = orders.recv() {
+            while let Ok((order, rows)) = orders.recv() {
                 let order = order.as_ref().map(|o| &o[..]);
-                for first in (0..total).step_by(reader.cut.chunk) {
-                    let rows = reader.cut.chunk.min(total - first);
+                for first in rows.clone().step_by(reader.cut.chunk) {
+                    let rows = reader.cut.chunk.min(rows.end - first);
                     let read = reader.read(order, first, rows).map_or_else(
                         |_| reader.read_by_batch(order, first, rows),
                         |chunk| [Some(Ok(chunk)), None],
@@ -86,8 +87,8 @@ impl Stream {
         Ok(Self { requests, chunks, spent, is_held, held: Cell::new(None) })
     }
 
-    /// Begins a pass over the rows, in `order` or in file order.
-    pub fn begin(&self, order: Option<Arc<Vec<u32>>>, rows: usize) -> io::Result<()> {
+    /// Begins a pass over some rows, in `order` or in file order.
+    pub fn begin(&self, order: Option<Arc<Vec<u32>>>, rows: Range<usize>) -> io::Result<()> {
         self.requests.send((order, rows)).map_err(|_| ended())
     }
 
@@ -273,7 +274,7 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         let mut bound = None;
         for pass in 0..passes {
-            stream.begin(None, rows).expect("a thread that reads");
+            stream.begin(None, 0..rows).expect("a thread that reads");
             for taken in 0..chunks {
                 // One is ready, one is being read.
                 reads(pass * chunks + chunks.min(taken + 2));

@@ -7,7 +7,7 @@ use super::{
     train_loop::{Halt, TrainLoop},
 };
 use crate::{
-    device::{DeviceError, Purpose, Timer},
+    device::{DeviceError, Purpose},
     event::{Event, Progress},
     program::{Accumulator, Phase, Slice},
     spec::Policy,
@@ -71,7 +71,7 @@ impl TrainLoop<'_> {
         self.settle(Purpose::Log)?;
         match self.metric_buffer.done() {
             done if done >= self.at.step => {}
-            0 => self.at = Position { epoch: self.at.epoch, ..Position::default() },
+            0 => self.at = Position { epoch: self.at.epoch, in_epoch: true, ..Position::default() },
             done => self.end_at(done),
         }
         self.flush_until(self.at.step)
@@ -126,7 +126,7 @@ impl TrainLoop<'_> {
             step: self.at.step,
             epoch: self.at.epoch,
             samples: self.at.samples,
-            train_s: elapsed_s - self.clock.total(Timer::Host, Phase::Validation).as_secs_f64(),
+            train_s: elapsed_s - self.validation_s(),
             elapsed_s,
             loss: self.metric_buffer.last_loss,
         };

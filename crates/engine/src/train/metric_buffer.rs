@@ -4,7 +4,7 @@
 //! between two flushes waits as well, so that rows are recorded in order of steps.
 
 use crate::{
-    event::{Event, TrainRows, ValidationRow},
+    event::{CheckpointFacts, Event, TrainRows, ValidationRow},
     program::Layout,
     spec::{Logging, Metric, Policy},
 };
@@ -63,6 +63,34 @@ impl MetricBuffer {
             last_loss: None,
             last_loss_rows: 0,
         }
+    }
+
+    /// Goes on from a state that was saved when nothing waited.
+    pub fn resume(&mut self, facts: &CheckpointFacts) {
+        self.done = facts.step;
+        self.epoch_rows = facts.epoch_rows;
+        if self.sums_an_epoch() {
+            // About when the last step ended.
+            self.done -= 1;
+            self.ends.push(facts.elapsed_s);
+        }
+        self.last_loss = facts.last_loss.map(|loss| loss as f32);
+        self.last_loss_rows = facts.last_loss_rows;
+    }
+
+    /// Its own part of a state.
+    pub fn facts(&self) -> CheckpointFacts {
+        CheckpointFacts {
+            last_loss: self.last_loss.map(f64::from),
+            last_loss_rows: self.last_loss_rows,
+            epoch_rows: self.epoch_rows,
+            ..CheckpointFacts::default()
+        }
+    }
+
+    /// Whether the device has sums of an epoch that is not over.
+    pub fn sums_an_epoch(&self) -> bool {
+        self.policy == Policy::PerEpoch && self.epoch_rows > 0
     }
 
     /// Steps that devices have reported as done, of the whole run.
@@ -154,7 +182,9 @@ impl MetricBuffer {
         }
         self.used = 0;
         self.lrs.clear();
-        self.drop_ends(self.ends.len());
+        // The row of an epoch that is not over may still need the last one.
+        let kept = usize::from(self.sums_an_epoch());
+        self.drop_ends(self.ends.len().saturating_sub(kept));
         events
     }
 

@@ -5,6 +5,7 @@
 
 mod best;
 mod blocks;
+mod checkpoints;
 mod device_group;
 mod feed;
 mod files;
@@ -14,6 +15,7 @@ mod lr_scheduler;
 mod metric_buffer;
 mod outcome;
 mod prefetch;
+mod save;
 mod state;
 mod stop;
 mod train_loop;

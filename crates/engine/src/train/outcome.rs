@@ -14,12 +14,15 @@ use crate::{
 impl TrainLoop<'_> {
     /// Hands over what is left, and adds up.
     pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
+        let costs = self.checkpoint_costs();
+        self.outbox.events.extend(costs);
         self.outbox.events.extend(self.comparisons().map(|text| Event::Notice(Level::Info, text)));
         self.outbox.events.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
         // A listener that is gone is noticed with the last event, which the caller emits.
         let _ = self.outbox.send();
-        let loop_s = loop_time.as_secs_f64();
-        let train_time = loop_time.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
+        // Phases and copies are of the part since the last resume.
+        let here = loop_time.saturating_sub(Duration::from_secs_f64(self.earlier.elapsed_s));
+        let train_time = here.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
         let (in_chunks, fetched_s) = (self.trial.chunks.is_some(), self.fetched_s());
         let last_steps = self.last_steps();
         let ranks = self.group.finish();
@@ -32,7 +35,7 @@ impl TrainLoop<'_> {
             let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
             let train_s = train_time.as_secs_f64();
             let log_waits = log_waits(&first.device);
-            let full_steps = self.at.step - last_steps;
+            let full_steps = self.at.step - self.earlier.steps - last_steps;
             let measured = Measured { full_steps, last_steps, train_s, log_waits, ..work };
             // Virtual devices share one processor: their times say nothing about real ones.
             let known = !self.trial.devices.any_virtual();
@@ -50,11 +53,12 @@ impl TrainLoop<'_> {
             final_validation_loss: self.validated.last.as_ref().map(|v| v.loss),
             final_validation_accuracy: self.validated.last.as_ref().and_then(|v| v.accuracy),
             best: self.validated.best,
-            loop_s,
-            train_s: train_time.as_secs_f64(),
-            logging_s: self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
+            earlier_s: self.earlier.elapsed_s,
+            loop_s: loop_time.as_secs_f64(),
+            train_s: self.earlier.train_s + train_time.as_secs_f64(),
+            logging_s: self.earlier.logging_s + self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
             peak_device_bytes: ranks.iter().map(|r| r.device.executor.bytes()).max().unwrap_or(0),
-            timing: timings(&self.clock, &ranks, loop_time, self.pacing.warmup),
+            timing: timings(&self.clock, &ranks, here, self.pacing.warmup),
             transfers: ranks
                 .iter()
                 .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock), self.trial))
@@ -86,7 +90,10 @@ impl TrainLoop<'_> {
     /// Steps on the fewer rows that an epoch ends with.
     fn last_steps(&self) -> u64 {
         match self.trial.programs.train_last {
-            Some(_) => self.at.step / self.trial.steps_per_epoch.max(1),
+            Some(_) => {
+                let epochs = |steps: u64| steps / self.trial.steps_per_epoch.max(1);
+                epochs(self.at.step) - epochs(self.earlier.steps)
+            }
             None => 0,
         }
     }

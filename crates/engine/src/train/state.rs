@@ -8,7 +8,7 @@ use std::{
 use super::stop::EarlyStopper;
 use crate::{
     device::{Kind, Purpose, Reads},
-    event::{Best, Closed, Event, ValidationRow},
+    event::{Best, CheckpointFacts, Closed, Event, ValidationRow},
     spec::Trainer,
 };
 
@@ -19,12 +19,38 @@ pub(super) const BLOCK: Duration = Duration::from_millis(50);
 pub type Emit<'a> = &'a mut dyn FnMut(Vec<Event>) -> Result<(), Closed>;
 
 /// How far a run is.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Position {
     pub step: u64,
     /// From 1; 0 before the first.
     pub epoch: u64,
+    /// Whether steps of this epoch, its row or its validation are still to come.
+    pub in_epoch: bool,
     pub samples: u64,
+}
+
+impl From<&CheckpointFacts> for Position {
+    fn from(facts: &CheckpointFacts) -> Self {
+        let CheckpointFacts { step, epoch, in_epoch, samples, .. } = *facts;
+        Self { step, epoch, in_epoch, samples }
+    }
+}
+
+/// What the parts of a run before its last resume took.
+#[derive(Default)]
+pub(super) struct Earlier {
+    pub steps: u64,
+    pub elapsed_s: f64,
+    /// The part of it that was no validation.
+    pub train_s: f64,
+    pub logging_s: f64,
+}
+
+impl From<&CheckpointFacts> for Earlier {
+    fn from(facts: &CheckpointFacts) -> Self {
+        let CheckpointFacts { step, elapsed_s, train_s, logging_s, .. } = *facts;
+        Self { steps: step, elapsed_s, train_s, logging_s }
+    }
 }
 
 /// Rows on their way from files to the steps.

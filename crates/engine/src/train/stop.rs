@@ -2,22 +2,32 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use crate::{
-    event::ValidationRow,
+    event::{EarlyStoppingState, ValidationRow},
     spec::{EarlyStopping, Monitor},
     units,
 };
 
-/// The number of the signal that a handler caught; 0 for none.
+/// What signals ask of a run.
 #[derive(Clone, Debug, Default)]
-pub struct StopFlag(pub Arc<AtomicUsize>);
+pub struct StopFlag {
+    /// The number of the signal that asks it to end; 0 for none.
+    pub number: Arc<AtomicUsize>,
+    /// Whether a signal asks it to save its state and go on.
+    pub save: Arc<AtomicBool>,
+}
 
 impl StopFlag {
     pub fn signal(&self) -> Option<usize> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|s| *s != 0)
+        Some(self.number.load(Ordering::Relaxed)).filter(|s| *s != 0)
+    }
+
+    /// Whether the state is to be saved; a request counts once.
+    pub fn takes_save_request(&self) -> bool {
+        self.save.load(Ordering::Relaxed) && self.save.swap(false, Ordering::Relaxed)
     }
 
     pub fn name(&self) -> &'static str {
@@ -33,13 +43,12 @@ impl StopFlag {
 /// Counts validations without improvement.
 pub struct EarlyStopper {
     rule: EarlyStopping,
-    best: Option<f64>,
-    waited: u64,
+    pub seen: EarlyStoppingState,
 }
 
 impl EarlyStopper {
     pub fn new(rule: EarlyStopping) -> Self {
-        Self { rule, best: None, waited: 0 }
+        Self { rule, seen: EarlyStoppingState::default() }
     }
 
     /// The reason to stop, if this validation exhausts the patience.
@@ -47,17 +56,17 @@ impl EarlyStopper {
         let metric = self.rule.metric.unwrap_or(Monitor::ValidationLoss);
         let (name, value) = (metric.metric(), metric.cost(row.value(metric)?));
         // A value that is not finite is no improvement and no reference.
-        if value.is_finite() && self.best.is_none_or(|best| value < best - self.rule.min_delta) {
-            self.best = Some(value);
-            self.waited = 0;
+        if value.is_finite() && self.seen.best.is_none_or(|best| value < best - self.rule.min_delta) {
+            self.seen.best = Some(value);
+            self.seen.waited = 0;
             return None;
         }
-        self.waited += 1;
+        self.seen.waited += 1;
         // As in Lightning and Keras: a patience of 0 is one of 1.
-        (self.waited >= self.rule.patience).then(|| match self.best {
+        (self.seen.waited >= self.rule.patience).then(|| match self.seen.best {
             Some(best) => {
                 let (best, waited) =
-                    (units::shortest(best.abs() as f32), units::counted(self.waited, "validation"));
+                    (units::shortest(best.abs() as f32), units::counted(self.seen.waited, "validation"));
                 if self.rule.min_delta > 0.0 {
                     let delta = units::exact(self.rule.min_delta);
                     return format!(
@@ -66,7 +75,7 @@ impl EarlyStopper {
                 }
                 format!("early stopping: the best validation {name}, {best}, is {waited} old")
             }
-            None => format!("early stopping: no validation {name} of {} was a finite number", self.waited),
+            None => format!("early stopping: no validation {name} of {} was a finite number", self.seen.waited),
         })
     }
 }

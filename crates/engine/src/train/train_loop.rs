@@ -1,20 +1,25 @@
 //! One run from the first step to the last.
 
-use std::{io, sync::Arc, time::Instant};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
+    checkpoints::Checkpoints,
     device_group::DeviceGroup,
     feed::{ChunkShape, Stream},
     lr_scheduler::LrScheduler,
     metric_buffer::MetricBuffer,
     prefetch::Prefetch,
-    state::{Emit, Inputs, Outbox, Pacing, Position, ReplicaChecks, Validated},
+    state::{Earlier, Emit, Inputs, Outbox, Pacing, Position, ReplicaChecks, Validated},
     stop::StopFlag,
 };
 use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
-    event::{Closed, NoModel, Outcome, Status},
+    event::{Closed, NoModel, Outcome, SavedState, Status},
     plan::{DeviceId, Trial},
     program::{Phase, Slice},
 };
@@ -26,6 +31,8 @@ pub struct TrainSetup<'a> {
     pub group: DeviceGroup,
     /// The flat buffer of initial values.
     pub initial: &'a [f32],
+    /// A state to go on from, whose parameters are `initial`.
+    pub resumed: Option<&'a SavedState>,
     pub stop: &'a StopFlag,
     pub emit: Emit<'a>,
 }
@@ -77,9 +84,9 @@ pub fn grain(trial: &Trial) -> Grain {
 /// # Errors
 /// Nobody takes events any more.
 pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
-    let TrainSetup { trial, dataset, group, initial, stop, emit } = job;
-    let mut training = TrainLoop::new(trial, dataset, group, stop, emit);
-    let ran = training.run(initial);
+    let TrainSetup { trial, dataset, group, initial, resumed, stop, emit } = job;
+    let mut training = TrainLoop::new((trial, dataset), group, resumed, stop, emit);
+    let ran = training.run(initial, resumed);
     // The rows of the steps before the fault are the run's own. That there was a fault is known already. A device's
     // running sums may hold steps of the block that failed, so that a mean is no longer known.
     let _ = match ran {
@@ -146,6 +153,9 @@ pub(super) struct TrainLoop<'a> {
     pub(super) pacing: Pacing,
     pub(super) inputs: Inputs,
     pub(super) replicas: ReplicaChecks,
+    pub(super) checkpoints: Checkpoints,
+    /// What the parts of the run before the last resume took.
+    pub(super) earlier: Earlier,
     /// The first step whose loss is not finite.
     pub(super) non_finite: Option<u64>,
     /// An end that is not the planned one.
@@ -154,28 +164,34 @@ pub(super) struct TrainLoop<'a> {
 
 impl<'a> TrainLoop<'a> {
     fn new(
-        trial: &'a Trial,
-        dataset: &'a Dataset,
+        (trial, dataset): (&'a Trial, &'a Dataset),
         group: DeviceGroup,
+        resumed: Option<&SavedState>,
         stop: &'a StopFlag,
         emit: Emit<'a>,
     ) -> Self {
         let logging = &trial.spec.logging;
         let (optimizer, schedule) = trial.effective_optimizer();
+        let (at, earlier) = resumed
+            .map(|saved| (Position::from(&saved.facts), Earlier::from(&saved.facts)))
+            .unwrap_or_default();
         Self {
             trial,
             dataset,
             group,
             stop,
-            clock: Clock::new(grain(trial)).traced(logging.trace),
+            clock: Clock::after(Duration::from_secs_f64(earlier.elapsed_s), grain(trial))
+                .traced(logging.trace),
             outbox: Outbox::new(emit),
             lr_scheduler: LrScheduler::new(&optimizer, &schedule),
             metric_buffer: MetricBuffer::new(logging, &trial.programs.layout),
             validated: Validated::new(&trial.spec.trainer),
-            at: Position::default(),
+            at,
             pacing: Pacing::default(),
             inputs: Inputs::default(),
             replicas: ReplicaChecks::default(),
+            checkpoints: Checkpoints::new(trial.spec.checkpoint.as_ref()),
+            earlier,
             non_finite: None,
             ended: None,
         }
@@ -185,37 +201,90 @@ impl<'a> TrainLoop<'a> {
         self.trial.programs.layout.whole(self.trial.programs.layout.values)
     }
 
-    fn run(&mut self, initial: &[f32]) -> Result<(), Halt> {
+    fn run(&mut self, initial: &[f32], resumed: Option<&SavedState>) -> Result<(), Halt> {
         let start = Instant::now();
         self.group.start(&self.clock)?;
         self.group.write(Purpose::Parameters, self.values(), initial)?;
+        resumed.map_or(Ok(()), |saved| self.resume(saved))?;
         let train = self.open(&self.dataset.train, PassKind::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
             (Some(part), Some(_)) => Some((part.rows, self.open(part, PassKind::Validate)?)),
             _ => None,
         };
         self.clock.record(Phase::Upload, start.elapsed());
-        let trainer = &self.trial.spec.trainer;
         let mut order = Arc::new(Vec::new());
-        while self.at.step < self.trial.steps && self.ended.is_none() {
-            self.at.epoch += 1;
-            self.begin_epoch(&train, &mut order)?;
-            self.steps_of_epoch(&train)?;
-            self.end_epoch()?;
-            let due = trainer.validate_every_epochs > 0
-                && self.at.epoch.is_multiple_of(trainer.validate_every_epochs);
-            // `max_time` ends a run as `max_steps` does: with a validation.
-            let in_order = !matches!(self.ended, Some((ref status, _)) if *status != Status::Finished);
-            let last = self.at.step >= self.trial.steps || self.ended.is_some();
-            if let Some((rows, source)) = validation.as_ref().filter(|_| in_order && (due || last)) {
-                self.validate(*rows, source)?;
+        let mut goes_on = self.at.in_epoch;
+        while self.ended.is_none() && (goes_on || self.at.step < self.trial.steps) {
+            goes_on = false;
+            if !self.at.in_epoch {
+                self.at.epoch += 1;
+                self.at.in_epoch = true;
             }
+            let first = self.rows_of_epoch();
+            self.begin_epoch(&train, &mut order, first)?;
+            self.steps_of_epoch(&train, first)?;
+            self.finish_epoch(validation.as_ref())?;
             self.send_events()?;
         }
+        self.last_validation(validation.as_ref())?;
         self.flush()?;
         // Makes the next report due, so that everything left is sent.
         self.outbox.last_report = self.clock.origin();
         self.send_events()
+    }
+
+    /// What follows an epoch's steps: its row, validation, a checkpoint.
+    fn finish_epoch(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
+        let is_whole = self.rows_of_epoch() == self.trial.facts.train_rows;
+        if self.is_interrupted() || !is_whole {
+            // The run may go on with the rest of the epoch, whose row is then another one.
+            self.save_at_end()?;
+        }
+        self.end_epoch()?;
+        if !is_whole || !self.is_in_order() {
+            return Ok(());
+        }
+        let every = self.trial.spec.trainer.validate_every_epochs;
+        if let Some((rows, source)) = validation.filter(|_| every > 0 && self.at.epoch.is_multiple_of(every))
+        {
+            self.validate(*rows, source)?;
+            if self.is_interrupted() {
+                return self.save_at_end();
+            }
+        }
+        self.at.in_epoch = false;
+        let is_last = self.at.step >= self.trial.steps || self.ended.is_some();
+        if is_last { self.save_at_end() } else { self.save_if_due() }
+    }
+
+    /// A run ends with a validation, also within an epoch. A longer run would not have it here, so that what was saved does
+    /// not know it.
+    fn last_validation(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
+        let is_done = self.validated.last.as_ref().is_some_and(|row| row.step == self.at.step);
+        if let Some((rows, source)) = validation.filter(|_| !is_done && self.is_in_order()) {
+            self.validate(*rows, source)?;
+            if self.is_interrupted() {
+                self.save_at_end()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing but its planned length, `max_time` or early stopping ends the run.
+    fn is_in_order(&self) -> bool {
+        matches!(self.ended, None | Some((Status::Finished, _)))
+    }
+
+    fn is_interrupted(&self) -> bool {
+        matches!(self.ended, Some((Status::Interrupted, _)))
+    }
+
+    /// Rows of this epoch that steps have seen.
+    fn rows_of_epoch(&self) -> usize {
+        let before = self.at.epoch.saturating_sub(1) * self.trial.steps_per_epoch;
+        let steps = self.at.step.saturating_sub(before);
+        let rows = self.trial.facts.train_rows;
+        usize::try_from(steps).map_or(rows, |steps| (steps * self.trial.programs.train.batch).min(rows))
     }
 
     /// Binds a part's rows to the device, or starts reading them.

@@ -90,7 +90,7 @@ fn run(faults: &[Option<Fault>], policy: &str, limits: [Duration; 2]) -> (Traine
     };
     let stop = StopFlag::default();
     let (trial, dataset, initial, stop) = (&trial, &dataset, &initial[..], &stop);
-    let trained = train(TrainSetup { trial, dataset, group, initial, stop, emit: &mut emit });
+    let trained = train(TrainSetup { trial, dataset, group, initial, resumed: None, stop, emit: &mut emit });
     (trained.expect("somebody listens"), rows)
 }
 

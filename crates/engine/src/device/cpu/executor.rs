@@ -285,6 +285,13 @@ impl Executor for CpuExecutor {
         Ok(self.was_read(8 * to.len()))
     }
 
+    fn write_sums(&mut self, sums: Accumulator, from: &[f64]) -> Result<Moved, DeviceError> {
+        let own = &mut self.worker.sums[sums as usize];
+        own.clear();
+        own.extend_from_slice(from);
+        Ok(self.moved(8 * from.len()))
+    }
+
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
         Ok((self.memory_of(of, |numbers| digest(numbers))?, self.was_read(8)))
     }

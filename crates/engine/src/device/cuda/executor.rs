@@ -163,6 +163,13 @@ impl Executor for CudaExecutor {
         Ok(Moved::AfterWait { bytes: bytes as u64, wait })
     }
 
+    fn write_sums(&mut self, sums: Accumulator, from: &[f64]) -> Result<Moved, DeviceError> {
+        let _inside = self.enter()?;
+        let from = &from[..from.len().min(SUMS)];
+        let waited = self.inputs.staging.upload(&self.gpu, self.device_log.sums_of(sums), from)?;
+        Ok(moved(size_of_val(from), waited))
+    }
+
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
         let _inside = self.enter()?;
         self.digest.queue(&self.gpu, self.address(of)?, of.len)?;

@@ -111,6 +111,18 @@ impl DeviceGroup {
         self.workers.all(move |rank| rank.device.write(purpose, to, &from)).map(drop)
     }
 
+    /// Writes values to the first device.
+    pub fn write_first(&mut self, purpose: Purpose, to: Slice, from: &[f32]) -> Result<(), DeviceError> {
+        let from = from.to_vec();
+        self.first(move |rank| rank.device.write(purpose, to, &from))
+    }
+
+    /// Sets the running sums of the epoch, which are on the first device only.
+    pub fn write_epoch_sums(&mut self, purpose: Purpose, from: &[f64]) -> Result<(), DeviceError> {
+        let from = from.to_vec();
+        self.first(move |rank| rank.device.write_sums(purpose, Accumulator::Epoch, &from))
+    }
+
     /// Reads from the first device, which holds what all hold.
     pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut [f32]) -> Result<(), DeviceError> {
         if let Some(rank) = &mut self.alone {
@@ -127,10 +139,7 @@ impl DeviceGroup {
 
     /// Copies between two slices on the first device.
     pub fn copy(&mut self, purpose: Purpose, from: Slice, to: Slice) -> Result<(), DeviceError> {
-        if let Some(rank) = &mut self.alone {
-            return rank.device.copy(purpose, from, to);
-        }
-        self.workers.run(1, move |rank| rank.device.copy(purpose, from, to)).map(drop)
+        self.first(move |rank| rank.device.copy(purpose, from, to))
     }
 
     /// Running sums, added over all devices in their order. Those of the epoch are on the first device only.
@@ -203,6 +212,16 @@ impl DeviceGroup {
     /// Ends the threads. Returns the devices whose threads ended, in order.
     pub fn finish(self) -> Vec<Rank> {
         self.alone.into_iter().chain(self.workers.finish()).collect()
+    }
+
+    fn first(
+        &mut self,
+        command: impl Fn(&mut Rank) -> Result<(), DeviceError> + Send + Sync + 'static,
+    ) -> Result<(), DeviceError> {
+        match &mut self.alone {
+            Some(rank) => command(rank),
+            None => self.workers.run(1, command).map(drop),
+        }
     }
 
     fn all<R: Send + 'static>(

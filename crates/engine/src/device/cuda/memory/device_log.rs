@@ -57,6 +57,10 @@ impl DeviceLog {
         self.device.at + HEAD as u64
     }
 
+    pub fn sums_of(&self, sums: Accumulator) -> u64 {
+        self.device.at + Self::set(sums) as u64
+    }
+
     pub fn log(&self) -> u64 {
         self.device.at + BEFORE_LOG as u64
     }
