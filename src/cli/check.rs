@@ -1,7 +1,8 @@
 //! `runner check SPEC.toml`: what would happen, in words and numbers. Nothing is written, nothing run.
 
 use super::{
-    args::RunOptions,
+    advise,
+    args::{CheckOptions, RunOptions},
     describe::describe,
     describe_lab,
     machine::{machine, wants_gpu},
@@ -9,20 +10,25 @@ use super::{
 use crate::{
     plan::{Machine, Trial, lab::LabTrial},
     record::text_table,
-    run::{self, Datasets, Exit, Planned, Prepared, first_run, prepare, print, refuse},
+    run::{self, Datasets, Exit, Planned, Prepared, first_run, prepare, print, print_error, refuse},
     spec::{self, Experiment, Loaded, Problem},
     units,
 };
 
 /// Runs the command.
-pub fn check(options: &RunOptions) -> Exit {
+pub fn check(CheckOptions { run: options, advise }: &CheckOptions) -> Exit {
     match spec::read(&options.spec(), &options.overrides()) {
         Ok(Loaded::Train(experiment)) => {
             let machine = machine(options.virtual_gpus, wants_gpu(&experiment));
             let page = |planned: &Trial, datasets: &mut Datasets| {
                 Ok(describe(planned, &machine, &*datasets.open(&planned.spec)?))
             };
-            show(options, &experiment, &machine, Datasets::new(&machine), page)
+            let shown = show(options, &experiment, &machine, Datasets::new(&machine), page);
+            if *advise && shown == Exit::Done { advise::advise(options, &experiment) } else { shown }
+        }
+        Ok(Loaded::Lab(_)) if *advise => {
+            print_error("`--advise` is for specs that train", None);
+            Exit::Refused
         }
         Ok(Loaded::Lab(experiment)) => {
             let machine = machine(options.virtual_gpus, true);

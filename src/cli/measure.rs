@@ -16,6 +16,7 @@ use crate::{
     random,
     report::Estimate,
     run::executor,
+    spec::Policy,
     train,
 };
 
@@ -56,7 +57,11 @@ pub enum MeasuredOn {
 /// # Errors
 /// Where the device cannot hold the trial.
 pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, DeviceError> {
-    let slots = trial.programs.layout.log_slots;
+    // A policy without a row per step fills no log.
+    let slots = match trial.spec.logging.policy {
+        Policy::Immediate | Policy::Buffered => trial.programs.layout.log_slots,
+        Policy::PerEpoch | Policy::Off => MOST_STEPS,
+    };
     // A device takes its share of a global batch; what it waits for the others is not measured.
     let batch = trial.programs.train.batch;
     let about_s = trial.lower_bound.settled_s(1);

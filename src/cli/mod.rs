@@ -1,5 +1,6 @@
 //! The command line: arguments, commands, what they print. One file per subcommand.
 
+mod advise;
 mod args;
 mod check;
 mod compare;
@@ -16,6 +17,7 @@ mod plot;
 mod predict;
 mod rate_cache;
 mod rates;
+mod resume;
 mod run;
 mod templates;
 

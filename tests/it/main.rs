@@ -2,6 +2,7 @@
 
 #![allow(clippy::too_many_lines)]
 
+mod advise;
 mod architecture;
 mod arguments;
 mod bad_specs;
@@ -29,6 +30,7 @@ mod predict;
 mod process;
 mod remarks;
 mod repeats;
+mod resume;
 mod run;
 mod spec;
 mod streamed;

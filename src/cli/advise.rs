@@ -1,0 +1,280 @@
+//! `runner check --advise`: trains a few milliseconds at changed settings, in turns with the spec as it is, and recommends
+//! what was faster beyond noise.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    args::RunOptions,
+    machine::{machine, wants_gpu},
+};
+use crate::{
+    event::{Outcome, Status},
+    plan::{DeviceId, Engine, Machine, PlanError, Trial},
+    record::text_table,
+    report::Estimate,
+    run::{Datasets, Exit, Planned, Prepared, prepare, print, refuse},
+    spec::{EngineChoice, Experiment, Placement, Policy, Rule, Spec},
+    train::StopFlag,
+    units,
+};
+
+/// How long each run trains, about.
+const LONG: Duration = Duration::from_millis(60);
+
+/// Runs of each setting at least: then an interval without the two extreme ratios covers the median in 96 of 100 cases.
+const LEAST_ROUNDS: usize = 9;
+
+/// Runs of each setting at most.
+const MOST_ROUNDS: usize = 30;
+
+/// No further round begins after this.
+const IN_ALL: Duration = Duration::from_secs(10);
+
+/// A step that takes longer is not tried, in seconds.
+const LONGEST_STEP_S: f64 = 0.5;
+
+/// A gain below this is not worth a change of the spec.
+const LEAST_GAIN: f64 = 1.02;
+
+/// A changed spec.
+struct Candidate {
+    /// What a user would type.
+    words: String,
+    spec: Spec,
+    threads: usize,
+    /// Whether the model learns something else by it.
+    changes_training: bool,
+}
+
+/// Tries settings of the first trial and prints what came of them.
+pub fn advise(options: &RunOptions, experiment: &Experiment) -> Exit {
+    let machine = machine(options.virtual_gpus, wants_gpu(experiment));
+    let mut datasets = Datasets::new(&machine);
+    let prepared: Vec<Prepared<Trial>> =
+        match prepare(experiment, &mut datasets, &machine, options.thread_count()) {
+            Ok(prepared) => prepared,
+            Err(problems) => return refuse(&experiment.failure(problems)),
+        };
+    let first = prepared.iter().zip(&experiment.trials).find_map(|(prepared, trial)| match prepared {
+        Prepared::Run(planned) => Some((&**planned, trial)),
+        _ => None,
+    });
+    let Some((planned, trial)) = first else { return Exit::Done };
+    let of = if experiment.is_sweep() { format!(" for trial {}", trial.index) } else { String::new() };
+    let text = match obstacle(planned) {
+        Some(why) => format!("  nothing was tried: {why}\n"),
+        None => {
+            let base = Candidate {
+                words: "as it is".to_owned(),
+                spec: trial.spec.clone(),
+                threads: options.thread_count(),
+                changes_training: false,
+            };
+            let (others, mut untried) = candidates(planned, &base);
+            let tried = try_all(base, others, &mut datasets, &machine, &mut untried);
+            tried.unwrap_or_else(|why| format!("  nothing was tried: {why}\n"))
+        }
+    };
+    print(&format!("\nadvice{of}\n{text}"))
+}
+
+/// Why no time of this trial would say anything.
+fn obstacle(trial: &Trial) -> Option<String> {
+    if trial.devices.any_virtual() {
+        return Some(
+            "virtual devices share the host's processor, so their times say nothing of GPUs".to_owned(),
+        );
+    }
+    let step_s = trial.lower_bound.settled_s(1);
+    (step_s > LONGEST_STEP_S).then(|| format!("a step takes at least {}", units::seconds(step_s)))
+}
+
+/// The settings to try, and what is left out and why.
+fn candidates(trial: &Trial, base: &Candidate) -> (Vec<Candidate>, Vec<String>) {
+    let on_cpu = trial.devices.used[..] == [DeviceId::Cpu];
+    let mut all = Vec::new();
+    let mut add = |words: String, threads: usize, changes_training, change: &dyn Fn(&mut Spec)| {
+        let mut spec = base.spec.clone();
+        change(&mut spec);
+        all.push(Candidate { words, spec, threads, changes_training });
+    };
+    let mut untried = vec!["other devices, `devices.precision`, the model".to_owned()];
+    for times in [2, 4] {
+        let rows = base.spec.data.batch_size * times;
+        if rows <= trial.facts.train_rows {
+            add(format!("data.batch_size={rows}"), base.threads, true, &|spec| spec.data.batch_size = rows);
+        } else {
+            untried.push(format!(
+                "`data.batch_size={rows}`: there are {} training rows",
+                trial.facts.train_rows
+            ));
+        }
+    }
+    for (words, threads, engine) in engines(trial, base.threads) {
+        add(words, threads, false, &|spec| spec.devices.engine = engine);
+    }
+    if on_cpu && !trial.facts.in_file() {
+        untried.push("`data.placement`: the CPU computes in the memory that holds the rows".to_owned());
+    } else {
+        let is_streamed = trial.chunks.is_some() || trial.facts.in_file();
+        let other = if is_streamed { Placement::Resident } else { Placement::Streamed };
+        add(format!("data.placement={}", other.name()), base.threads, false, &|spec| {
+            spec.data.placement = other
+        });
+    }
+    let policies = [Policy::Immediate, Policy::Buffered, Policy::PerEpoch, Policy::Off];
+    let own = policies.iter().position(|policy| *policy == base.spec.logging.policy).unwrap_or(0);
+    for policy in &policies[own + 1..] {
+        add(format!("logging.policy={}", policy.name()), base.threads, false, &|spec| {
+            spec.logging.policy = *policy
+        });
+    }
+    (all, untried)
+}
+
+/// Engines other than the plan's, with their threads.
+fn engines(trial: &Trial, most_threads: usize) -> Vec<(String, usize, EngineChoice)> {
+    use EngineChoice::{Cooperative, Graph, Launch, Persistent, Serial, Team};
+
+    if trial.engine.is_gpu() {
+        let others = [Persistent, Cooperative, Graph, Launch].into_iter();
+        let others = others.filter(|choice| choice.name() != trial.engine.name());
+        return others
+            .map(|choice| (format!("devices.engine={}", choice.name()), most_threads, choice))
+            .collect();
+    }
+    let alone =
+        (trial.engine != Engine::Serial).then(|| ("devices.engine=serial".to_owned(), most_threads, Serial));
+    let powers = (1..).map(|power| 1 << power).take_while(|n| *n < most_threads);
+    let teams = powers.chain((most_threads > 1).then_some(most_threads));
+    let others = teams.filter(|n| trial.engine == Engine::Serial || *n != trial.threads);
+    let team = |n| (format!("devices.engine=team --threads {n}"), n, Team);
+    alone.into_iter().chain(others.map(team)).collect()
+}
+
+/// Runs the settings in turns and compares each with the first in the same turn.
+fn try_all(
+    base: Candidate,
+    others: Vec<Candidate>,
+    datasets: &mut Datasets,
+    machine: &Machine,
+    untried: &mut Vec<String>,
+) -> Result<String, String> {
+    let plan = |setting: &Candidate, datasets: &mut Datasets| {
+        Trial::plan(&short(&setting.spec), datasets, machine, setting.threads).map_err(|e| match e {
+            PlanError::Missing(problem) => problem.message,
+            PlanError::Problems(problems) => {
+                problems.into_iter().map(|p| p.message).next().unwrap_or_default()
+            }
+        })
+    };
+    let mut all = vec![(plan(&base, datasets)?, base, Vec::new())];
+    for setting in others {
+        match plan(&setting, datasets) {
+            Ok(trial) => all.push((trial, setting, Vec::new())),
+            Err(why) => untried.push(format!("`{}`: {why}", setting.words)),
+        }
+    }
+    let begun = Instant::now();
+    for round in 0..MOST_ROUNDS {
+        if round >= LEAST_ROUNDS && begun.elapsed() > IN_ALL {
+            break;
+        }
+        let mut index = 0;
+        while let Some((trial, setting, rates)) = all.get_mut(index) {
+            match rows_per_s(trial, datasets) {
+                Ok(rate) => rates.push(rate),
+                Err(why) if index == 0 => return Err(why),
+                Err(why) => {
+                    untried.push(format!("`{}`: {why}", setting.words));
+                    all.remove(index);
+                    continue;
+                }
+            }
+            index += 1;
+        }
+    }
+    let tried: Vec<_> = all.into_iter().map(|(_, setting, rates)| (setting, rates)).collect();
+    Ok(table(&tried, untried))
+}
+
+/// The spec for a run that trains for a moment and leaves the weights as they are.
+fn short(spec: &Spec) -> Spec {
+    let mut spec = spec.clone();
+    let trainer = &mut spec.trainer;
+    (trainer.max_epochs, trainer.max_steps, trainer.max_time) = (1 << 32, None, Some(LONG));
+    (trainer.early_stopping, trainer.restore_best, trainer.validate_every_epochs) = (None, None, 0);
+    spec.schedule.rule = Rule::Constant;
+    spec.optimizer = spec.optimizer.with_lr_times(0.0);
+    (spec.logging.trace, spec.logging.system_every_s) = (false, None);
+    spec
+}
+
+/// Rows per second of a short run, without its first step, which is cold.
+fn rows_per_s(trial: &Trial, datasets: &mut Datasets) -> Result<f64, String> {
+    let ready = trial.ready(datasets).map_err(|e| e.to_string())?;
+    let trained = ready.train(&StopFlag::default(), &mut |_| Ok(())).map_err(|e| e.to_string())?;
+    let Outcome { status, reason, samples, train_s, timing, .. } = trained.outcome;
+    if status != Status::Finished {
+        return Err(reason.unwrap_or_else(|| status.name().to_owned()));
+    }
+    let cold_s = timing.iter().find(|row| row.phase == "warmup").map_or(0.0, |row| row.total_s);
+    let batch = trial.programs.train.batch as u64;
+    match samples.and_then(|rows| rows.checked_sub(batch)) {
+        Some(rows @ 1..) if train_s > cold_s => Ok(rows as f64 / (train_s - cold_s)),
+        _ => Err(format!("one step took {}", units::seconds(train_s))),
+    }
+}
+
+/// Both figures of each setting, what is faster, and what was not tried.
+fn table(tried: &[(Candidate, Vec<f64>)], untried: &[String]) -> String {
+    let base = &tried[0].1;
+    let mut faster: Vec<(f64, &Candidate)> = Vec::new();
+    let mut rows = Vec::new();
+    for (setting, rates) in tried {
+        let ratios: Vec<f64> = rates.iter().zip(base).map(|(own, base)| own / base).collect();
+        let (Some(rate), Some(ratio)) = (Estimate::from_values(rates), Estimate::from_values(&ratios)) else {
+            continue;
+        };
+        let [low, high] = ratio.interval.unwrap_or([ratio.median; 2]);
+        let times = |ratio: f64| format!("{ratio:.2}x");
+        let mut cells = vec![setting.words.clone(), units::rate(rate.median)];
+        if rows.is_empty() {
+            cells.extend([String::new(), String::new(), String::new()]);
+        } else {
+            let verdict = if low >= LEAST_GAIN {
+                faster.push((ratio.median, setting));
+                "faster"
+            } else if high <= 1.0 / LEAST_GAIN {
+                "slower"
+            } else {
+                "within noise"
+            };
+            cells.extend([
+                times(ratio.median),
+                format!("{} to {}", times(low), times(high)),
+                verdict.to_owned(),
+            ]);
+        }
+        rows.push(cells);
+    }
+    faster.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let length = units::seconds(LONG.as_secs_f64());
+    let times = base.len();
+    let mut text = format!(
+        "  each setting trained {times} times for about {length}, in turns, at a learning rate of 0
+"
+    );
+    let header = ["setting", "rows/s", "ratio", "interval", ""];
+    text += &text_table::text(&header, &rows, |place| (1..4).contains(&place));
+    if faster.is_empty() {
+        text += "  nothing that was tried is faster beyond noise\n";
+    }
+    for (ratio, setting) in faster {
+        let but =
+            if setting.changes_training { "; it changes the training: expect other losses" } else { "" };
+        text += &format!("  faster: {}, {ratio:.2}x the rows per second{but}\n", setting.words);
+    }
+    untried.iter().for_each(|what| text += &format!("  not tried: {what}\n"));
+    text
+}
