@@ -114,6 +114,7 @@ impl Comparison {
                 None => format!(" ({kind} {})", word(difference.mean)),
             }
         };
+        let each = if ranking.metric.is_learned { "seed" } else { "run" };
         let mut rivals = ranking.rivals();
         let first = rivals.next();
         match first {
