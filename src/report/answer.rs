@@ -119,8 +119,7 @@ impl Comparison {
         let first = rivals.next();
         match first {
             _ if ranking.pairs == 0 => {
-                "one run of each cannot tell whether that is more than luck (`sweep.repeats=5` can)"
-                    .to_owned()
+                format!("one {each} each cannot tell whether that is more than luck (`sweep.repeats=5` can)")
             }
             None => {
                 let next = &ranking.settings[1];
