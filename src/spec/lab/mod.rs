@@ -2,6 +2,7 @@
 
 mod bytes;
 mod devices;
+mod dtype;
 mod matmul;
 mod numbers;
 mod read_steps;
@@ -10,8 +11,9 @@ mod tensors;
 mod transfer;
 
 pub use devices::LabDevices;
+pub use dtype::DType;
 pub use matmul::{LabLogging, Matmul, Norm, Operands, Order};
-pub use numbers::Numbers;
+pub use numbers::{Numbers, Scalar};
 pub use steps::{Expect, FileName, Load, Net, Save, Saved, Start, Step, StepOp};
 pub use tensors::Tensors;
 pub use transfer::{Direction, Memory, Transfer};
