@@ -96,6 +96,7 @@ impl Ready {
             dataset: &self.dataset,
             group: DeviceGroup::new(vec![self.device()?], Abort::nothing(), Duration::ZERO)?,
             initial: &self.initial(),
+            resumed: None,
             stop: &StopFlag::default(),
             emit: &mut emit,
         };

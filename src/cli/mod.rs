@@ -17,6 +17,7 @@ mod plot;
 mod predict;
 mod rate_cache;
 mod rates;
+mod resume;
 mod run;
 mod templates;
 

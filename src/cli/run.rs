@@ -9,35 +9,50 @@ use std::{
 use chrono::Utc;
 
 use super::{
-    args::{RunOptions, on_terminal},
+    args::{StartOptions, on_terminal},
     machine::{machine, wants_gpu},
+    resume,
 };
 use crate::{
     host::{load::Watch, stop_on_signals},
     plan::{Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line},
     report,
-    run::{Datasets, Ended, Exit, Process, Session, print, print_error, refuse},
+    run::{Datasets, Ended, Exit, Process, Resume, Session, print, print_error, refuse},
     spec::{self, Loaded},
     train::StopFlag,
 };
 
 /// Runs the command.
-pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit {
+pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit {
     let started = Utc::now();
-    let path = options.spec();
+    let options = &start.run;
+    let resume = match resume::requested(start) {
+        Ok(resume) => resume,
+        Err(exit) => return exit,
+    };
+    let (path, overrides) = match &resume {
+        Resume::Run(folder) => (folder.file("spec.toml"), options.words.clone()),
+        Resume::Auto | Resume::No => (options.spec(), options.overrides()),
+    };
     let git = GitQuery::start(&folder_of(&path));
-    let loaded = match spec::read(&path, &options.overrides()) {
+    let loaded = match spec::read(&path, &overrides) {
         Ok(loaded) => loaded,
         Err(failure) => return refuse(&failure),
     };
+    if let Err(exit) = resume::check(&resume, &loaded) {
+        return exit;
+    }
+    let recorded = if let Resume::Run(folder) = &resume { resume::virtual_gpus_of(folder) } else { None };
+    let virtual_gpus = options.virtual_gpus.or(recorded);
     let stop = StopFlag::default();
-    stop_on_signals(&stop.0);
+    stop_on_signals(&stop.number, &stop.save);
     let process = Process {
         begun,
         started,
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
         runs_dir: options.runs_dir.clone(),
+        resume,
         verbosity: match (options.quiet, options.verbose) {
             (true, _) => Verbosity::Quiet,
             (_, true) => Verbosity::Verbose,
@@ -46,18 +61,18 @@ pub fn run(options: &RunOptions, arguments: &[OsString], begun: Instant) -> Exit
         terminal: on_terminal(),
         threads: options.threads,
         available_threads: options.thread_count(),
-        virtual_gpus: options.virtual_gpus,
+        virtual_gpus,
         git,
         stop,
         load: Watch::default(),
     };
     let ended = match &loaded {
         Loaded::Train(experiment) => {
-            let machine = machine(options.virtual_gpus, wants_gpu(experiment));
+            let machine = machine(virtual_gpus, wants_gpu(experiment));
             Session::<Trial>::new(process, experiment, Datasets::new(&machine)).run(&machine)
         }
         Loaded::Lab(experiment) => {
-            let machine = machine(options.virtual_gpus, true);
+            let machine = machine(virtual_gpus, true);
             Session::<LabTrial>::new(process, experiment, ()).run(&machine)
         }
     };

@@ -24,6 +24,9 @@ pub enum RecordError {
     /// A file's content cannot be expressed in its format.
     #[error("cannot write `{}`: {message}", path.display())]
     Encode { path: PathBuf, message: String },
+    /// A file of an earlier part of the run is not as that part left it.
+    #[error("cannot go on with `{}`: {message}", path.display())]
+    Unusable { path: PathBuf, message: &'static str },
     #[error("cannot start the thread that writes the run folder: {}", reason(.0))]
     Start(#[source] io::Error),
     #[error("the thread that writes the run folder ended before the run did")]
@@ -50,6 +53,10 @@ impl RecordError {
 
     pub(crate) fn read(path: &Path, source: io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn unusable(path: &Path, message: &'static str) -> Self {
+        Self::Unusable { path: path.to_owned(), message }
     }
 
     pub(crate) fn encode(path: &Path, message: impl ToString) -> Self {

@@ -21,11 +21,13 @@ pub(super) fn started(name: &str, header: &Header) -> String {
     }
     let most =
         header.max_time_s.map(|most| format!("at most {}, ", units::seconds(most))).unwrap_or_default();
+    let resumed = header.resumed_after.map(|step| format!(", resumed after step {}", units::count(step)));
     format!(
-        "{name}: {most}{} of {}, {}, on {}, engine {}, {}",
+        "{name}: {most}{} of {}, {}{}, on {}, engine {}, {}",
         units::counted(header.epochs_planned, "epoch"),
         units::counted(header.train_rows, "row"),
         units::counted(header.steps_planned, "step"),
+        resumed.unwrap_or_default(),
         devices,
         header.engine,
         header.precision,

@@ -1,12 +1,17 @@
 //! `metrics.csv`: one row per step and split, append only, its header fixed before step 0.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use super::{RecordError, Sink, lines::Lines, row_file::RowFile};
 use crate::{
     event::{Event, TrainRows, ValidationRow},
     spec::Metric,
 };
+
+fn columns(metrics: &[Metric]) -> impl Iterator<Item = &'static str> {
+    let names = metrics.iter().map(|metric| metric.name());
+    ["step", "epoch", "split", "rows"].into_iter().chain(names).chain(["elapsed_s"])
+}
 
 /// The sink of `metrics.csv`.
 pub struct MetricsCsv {
@@ -22,9 +27,29 @@ impl MetricsCsv {
     /// # Errors
     /// Where it cannot be written.
     pub fn create(path: &Path, metrics: &[Metric]) -> Result<Self, RecordError> {
-        let names = metrics.iter().map(|metric| metric.name());
-        let columns = ["step", "epoch", "split", "rows"].into_iter().chain(names).chain(["elapsed_s"]);
-        let file = RowFile::with_columns(path, columns)?;
+        let file = RowFile::with_columns(path, columns(metrics))?;
+        Ok(Self { file, metrics: metrics.to_vec(), shared: Lines::new() })
+    }
+
+    /// Goes on after the first `rows` rows of a file that was begun earlier; later ones are cut.
+    ///
+    /// # Errors
+    /// Where it cannot be read or written, has fewer rows, or other columns.
+    pub fn resume(path: &Path, metrics: &[Metric], rows: u64) -> Result<Self, RecordError> {
+        let text = fs::read(path).map_err(|e| RecordError::read(path, e))?;
+        let mut ends = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+        let header = ends.next().map(|end| &text[..end]);
+        let wanted = columns(metrics).collect::<Vec<_>>().join(",") + "\n";
+        if header != Some(wanted.as_bytes()) {
+            return Err(RecordError::unusable(path, "its columns are not those of `logging.metrics`"));
+        }
+        let length = match usize::try_from(rows).unwrap_or(usize::MAX).checked_sub(1) {
+            None => wanted.len(),
+            Some(last) => ends.nth(last).ok_or_else(|| {
+                RecordError::unusable(path, "it has fewer rows than the checkpoint counted")
+            })?,
+        };
+        let file = RowFile::open_at(path, length as u64)?;
         Ok(Self { file, metrics: metrics.to_vec(), shared: Lines::new() })
     }
 
@@ -76,6 +101,8 @@ impl Sink for MetricsCsv {
         match event {
             Event::Train(block) => self.train(block),
             Event::Validation(row) => self.validation(row),
+            // Which counts the rows before it.
+            Event::Checkpoint(_) => self.file.flush(),
             _ => Ok(()),
         }
     }

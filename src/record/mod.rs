@@ -8,6 +8,7 @@
 //! RunDir::create -> open_sinks -> Recorder::start -> sender().send(event) ... -> finish
 //! ```
 
+mod checkpoint;
 mod command;
 mod console;
 mod durable;
@@ -36,15 +37,16 @@ mod trace;
 
 use std::time::Instant;
 
-use self::{durable::DiskSync, run_log::RunLog, summary::SummaryCsv, tables::EventCsv, trace::TraceJson};
-use crate::{
-    event::Event,
-    spec::{Kind, Logging},
+use self::{
+    checkpoint::Checkpoints, durable::DiskSync, run_log::RunLog, summary::SummaryCsv, tables::EventCsv,
+    trace::TraceJson,
 };
+use crate::{event::Event, plan::Trial, spec::Kind};
 
 pub use metrics::MetricsCsv;
 pub use summary::summary_columns;
 
+pub(crate) use checkpoint::{CheckpointIdentity, Found, has_checkpoints, newest, remove_remnants};
 pub(crate) use command::command_line;
 pub(crate) use console::{Console, ConsoleOptions, TrialNumber, Verbosity, Warned};
 pub(crate) use environment::{
@@ -62,6 +64,7 @@ pub(crate) use plan_messages::{all_reduce, engine, weak_scaling};
 pub(crate) use recorder::{EventSender, Recorder};
 pub(crate) use remarks::{large_targets, remarks};
 pub(crate) use run_dir::RunDir;
+pub(crate) use run_log::RunLock;
 pub(crate) use sweep_table::{SweepTable, TrialEnd};
 pub(crate) use system::{Findings, GpuProbe, SystemSampler};
 
@@ -88,11 +91,18 @@ pub trait Sink: Send {
 }
 
 /// The files that are a kind's own.
-#[derive(Clone, Copy, Debug)]
 pub(crate) enum RunFiles<'a> {
-    Training(&'a Logging),
+    Training(TrainingFiles<'a>),
     /// Another kind; whether norms reach the host.
     Lab(Kind, bool),
+}
+
+/// What the files of a training are made of.
+pub(crate) struct TrainingFiles<'a> {
+    pub trial: &'a Trial,
+    pub identity: CheckpointIdentity,
+    /// Where the run goes on from a checkpoint: its folder's log, which is locked, and the rows of `metrics.csv` that stay.
+    pub resumed: Option<(RunLock, u64)>,
 }
 
 /// Opens every file of a run folder that events fill, and the console. `wall_s` is counted from `begun`.
@@ -105,9 +115,20 @@ pub(crate) fn open_sinks(
     // A sink gets the end once those before it have written everything: a row in `summary.csv` says that all other files
     // are complete, and the console names the folder once the summary is there.
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let mut lock = None;
     match files {
-        RunFiles::Training(logging) => {
-            sinks.push(Box::new(MetricsCsv::create(&run.file("metrics.csv"), &logging.metrics)?));
+        RunFiles::Training(TrainingFiles { trial, identity, resumed }) => {
+            let logging = &trial.spec.logging;
+            let path = run.file("metrics.csv");
+            let rows = resumed.as_ref().map(|(_, rows)| *rows);
+            let metrics = match rows {
+                Some(rows) => MetricsCsv::resume(&path, &logging.metrics, rows)?,
+                None => MetricsCsv::create(&path, &logging.metrics)?,
+            };
+            lock = resumed.map(|(lock, _)| lock);
+            sinks.push(Box::new(metrics));
+            // Its checkpoints hold rows of the file before.
+            sinks.push(Box::new(Checkpoints::new(run.path(), trial, identity, rows.unwrap_or(0))));
             sinks.push(Box::new(EventCsv::timing(&run.file("timing.csv"))?));
             if logging.trace {
                 sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
@@ -116,7 +137,10 @@ pub(crate) fn open_sinks(
         RunFiles::Lab(kind, logs_norms) => sinks.extend(lab::sinks(run, kind, logs_norms)?),
     }
     sinks.push(Box::new(EventCsv::transfers(&run.file("transfers.csv"))?));
-    sinks.push(Box::new(RunLog::create(&run.file("run.log"))?));
+    sinks.push(Box::new(match lock {
+        Some(lock) => RunLog::resume(lock),
+        None => RunLog::create(&run.file("run.log"))?,
+    }));
     let (is_alone, summary) = (console.trial.is_none(), run.file("summary.csv"));
     if is_alone {
         sinks.push(Box::new(DiskSync::Folder(run.path().to_owned())));

@@ -13,14 +13,24 @@ use crate::host::{Durability, write_atomically};
 /// Numbers that are turned to bytes at once.
 const CHUNK: usize = 4096;
 
-/// Writes tensors (name, shape, row-major values) in the given order. On an error nothing is left.
+/// Writes a model that outlives a kill of the process; see [`write_tensors`].
 pub(crate) fn write_model(
     path: &Path,
     tensors: &[(String, Vec<usize>, &[f32])],
     metadata: &BTreeMap<String, String>,
 ) -> Result<(), RecordError> {
+    write_tensors(path, Durability::Process, tensors, metadata)
+}
+
+/// Writes tensors (name, shape, row-major values) in the given order. On an error nothing is left.
+pub(super) fn write_tensors(
+    path: &Path,
+    durability: Durability,
+    tensors: &[(String, Vec<usize>, &[f32])],
+    metadata: &BTreeMap<String, String>,
+) -> Result<(), RecordError> {
     let header = header(tensors, metadata).map_err(|e| RecordError::encode(path, e))?;
-    write_atomically(path, Durability::Process, |file| {
+    write_atomically(path, durability, |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(header.as_bytes())?;
         let mut bytes = Vec::with_capacity(4 * CHUNK);

@@ -1,7 +1,7 @@
 //! A file that only grows, by complete lines.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
@@ -38,6 +38,44 @@ impl RowFile {
         let mut rows = Self { path: path.to_owned(), file, length: 0, lines: Lines::new() };
         rows.append(head)?;
         Ok(rows)
+    }
+
+    /// Locks a file that was begun earlier, and cuts the torn line that a loss of power may have left. `None` where another
+    /// process holds the lock.
+    pub fn lock_and_append(path: &Path) -> Result<Option<Self>, RecordError> {
+        let opened = OpenOptions::new().append(true).open(path);
+        let file = opened.map_err(|e| RecordError::write(path, e))?;
+        let mut rows = Self { path: path.to_owned(), file, length: 0, lines: Lines::new() };
+        if !rows.try_lock() {
+            return Ok(None);
+        }
+        let text = fs::read(path).map_err(|e| RecordError::read(path, e))?;
+        rows.cut(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end as u64 + 1))?;
+        Ok(Some(rows))
+    }
+
+    /// Opens a file that was begun earlier, and cuts it to `length` bytes.
+    pub fn open_at(path: &Path, length: u64) -> Result<Self, RecordError> {
+        let opened = OpenOptions::new().append(true).open(path);
+        let file = opened.map_err(|e| RecordError::write(path, e))?;
+        let mut rows = Self { path: path.to_owned(), file, length, lines: Lines::new() };
+        rows.cut(length)?;
+        Ok(rows)
+    }
+
+    fn cut(&mut self, length: u64) -> Result<(), RecordError> {
+        self.length = length;
+        self.file.set_len(length).map_err(|e| RecordError::write(&self.path, e))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Locks the file until the process ends; false where another process holds it. A file system without locks has none
+    /// to hold.
+    pub fn try_lock(&self) -> bool {
+        !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// [`create`](Self::create) with a header line of column names.

@@ -10,10 +10,24 @@ use std::{
 use chrono::{DateTime, Utc};
 
 use super::RecordError;
-use crate::host::{Durability, write_atomically};
+use crate::{
+    event::Status,
+    host::{Durability, write_atomically},
+};
 
 /// Longest folder name that is made from a user's words, in bytes.
 const LONGEST_NAME: usize = 100;
+
+/// Files that every part of a run writes for itself.
+const WRITTEN_ANEW: [&str; 7] = [
+    "timing.csv",
+    "transfers.csv",
+    "summary.csv",
+    "system.csv",
+    "trace.json",
+    "model.safetensors",
+    "best.safetensors",
+];
 
 /// The folder of one run or sweep, which exists and is its alone.
 #[derive(Clone, Debug)]
@@ -32,6 +46,52 @@ impl RunDir {
     ) -> Result<Self, RecordError> {
         let name = folder_name(name);
         make_new(&runs_dir.join(name), &format!("{}-{tail}", started.format("%Y%m%dT%H%M%SZ")))
+    }
+
+    /// The folder of a run that was begun earlier.
+    pub fn existing(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// The newest folder that [`RunDir::create`] made of this name and tail.
+    pub fn newest(runs_dir: &Path, name: &str, tail: &str) -> Option<Self> {
+        let entries = fs::read_dir(runs_dir.join(folder_name(name))).ok()?;
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let numbered = |path: &PathBuf| {
+            let (time, rest) = path.file_name()?.to_str()?.split_once('-')?;
+            let number = match rest.strip_prefix(tail)?.strip_prefix('-') {
+                Some(number) => number.parse().ok()?,
+                None => 1_u64,
+            };
+            Some((time.to_owned(), number))
+        };
+        let runs = paths.filter_map(|path| Some((numbered(&path)?, path)));
+        runs.max().map(|(_, path)| Self { path })
+    }
+
+    /// Whether the summary's row says so.
+    pub fn has_finished(&self) -> bool {
+        let Ok(mut rows) = csv::Reader::from_path(self.file("summary.csv")) else { return false };
+        let place = rows.headers().ok().and_then(|names| names.iter().position(|name| name == "status"));
+        let status = |row: &csv::StringRecord| Some(row.get(place?)? == Status::Finished.name());
+        rows.records().flatten().last().as_ref().and_then(status) == Some(true)
+    }
+
+    /// Before a run goes on: moves the files that the earlier part wrote at its end to `earlier/N`, and copies those that
+    /// the run cannot be without.
+    pub fn set_aside(&self) -> Result<(), RecordError> {
+        let above = self.path.join("earlier");
+        fs::create_dir_all(&above).map_err(|e| RecordError::make_folder(&above, e))?;
+        let aside = make_numbered(&above)?;
+        for name in ["spec.toml", "environment.toml"] {
+            let copied = fs::copy(self.file(name), aside.join(name)).map(drop);
+            unless_missing(copied).map_err(|e| RecordError::write(&aside.join(name), e))?;
+        }
+        for name in WRITTEN_ANEW {
+            let moved = fs::rename(self.file(name), aside.join(name));
+            unless_missing(moved).map_err(|e| RecordError::write(&aside.join(name), e))?;
+        }
+        Ok(())
     }
 
     /// Makes the folder of a sweep's trial `number` (from 0), named by its axes: `000-devices.num_gpus=0`.
@@ -84,6 +144,23 @@ fn folder_name(text: &str) -> String {
         name.replace_range(..1, "_");
     }
     name
+}
+
+fn unless_missing(done: io::Result<()>) -> io::Result<()> {
+    done.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
+}
+
+/// Makes `1`, or the next number that is free.
+fn make_numbered(parent: &Path) -> Result<PathBuf, RecordError> {
+    let mut number = 1_u64;
+    loop {
+        let path = parent.join(number.to_string());
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(e) => return Err(RecordError::make_folder(&path, e)),
+        }
+    }
 }
 
 /// Makes a folder that was not there. Only mkdir itself says whether a name is free: looking first would race.

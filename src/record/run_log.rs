@@ -15,10 +15,31 @@ pub(super) struct RunLog {
     clock: fn() -> String,
 }
 
+/// The log of a run that was begun earlier, locked: no other process writes to the run's folder.
+pub(crate) struct RunLock(RowFile);
+
+impl RunLock {
+    /// Locks a run's folder; `None` where another process runs it.
+    pub fn take(folder: &Path) -> Result<Option<Self>, RecordError> {
+        Ok(RowFile::lock_and_append(&folder.join(NAME))?.map(Self))
+    }
+}
+
+const NAME: &str = "run.log";
+
 impl RunLog {
+    /// Creates the file, and locks it: it stands for the run's folder.
     pub fn create(path: &Path) -> Result<Self, RecordError> {
+        let file = RowFile::create(path, b"")?;
+        file.try_lock();
         let folder = path.parent().unwrap_or(path).to_owned();
-        Ok(Self { file: RowFile::create(path, b"")?, folder, header: None, clock: || rfc3339(Utc::now()) })
+        Ok(Self { file, folder, header: None, clock: || rfc3339(Utc::now()) })
+    }
+
+    /// Goes on with the log of an earlier part of the run.
+    pub fn resume(RunLock(file): RunLock) -> Self {
+        let folder = file.path().parent().map(Path::to_owned).unwrap_or_default();
+        Self { file, folder, header: None, clock: || rfc3339(Utc::now()) }
     }
 
     fn line(&mut self, level: &str, message: &str) -> Result<(), RecordError> {

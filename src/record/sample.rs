@@ -28,6 +28,7 @@ pub(super) fn header() -> Header {
         train_rows: 80,
         steps_planned: 6,
         epochs_planned: 2,
+        resumed_after: None,
         max_time_s: None,
         build: "release",
     }
@@ -117,6 +118,7 @@ pub(super) fn outcome() -> Outcome {
             step: 3,
             is_restored: false,
         }),
+        earlier_s: 0.0,
         loop_s: 0.5,
         train_s: 0.4,
         logging_s: 0.005,

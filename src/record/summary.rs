@@ -98,7 +98,7 @@ impl Sink for SummaryCsv {
             Event::Started(header) => self.header = Some(header.clone()),
             Event::Finished(outcome) => {
                 let Some(header) = &self.header else { return Ok(()) };
-                let wall_s = self.begun.elapsed().as_secs_f64();
+                let wall_s = outcome.earlier_s + self.begun.elapsed().as_secs_f64();
                 let peak_rss_bytes = process_memory("VmHWM");
                 self.file
                     .row(&columns(), &Row { run: &self.run, header, outcome, wall_s, peak_rss_bytes })?;

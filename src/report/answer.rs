@@ -64,8 +64,7 @@ impl Comparison {
             );
             sections.push(text);
         }
-        let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
-        Ok(sections.join("\n") + &builds)
+        Ok(sections.join("\n"))
     }
 
     /// A ranking for each task.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::resumed::Resumed;
 use crate::{
     data::Dataset,
     device::Grain,
@@ -29,7 +30,12 @@ pub fn timed_by(trial: &Trial) -> &'static str {
 }
 
 /// Sends the first events: what is known before the first step.
-pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(), Closed> {
+pub fn begin(
+    trial: &Trial,
+    dataset: &Dataset,
+    resumed: Option<&Resumed>,
+    sender: &EventSender,
+) -> Result<(), Closed> {
     let header = Header {
         name: trial.spec.name.clone(),
         lab: None,
@@ -48,6 +54,7 @@ pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(
         train_rows: trial.facts.train_rows as u64,
         steps_planned: trial.steps,
         epochs_planned: trial.steps.div_ceil(trial.steps_per_epoch),
+        resumed_after: resumed.map(|resumed| resumed.state.facts.step),
         max_time_s: trial.spec.trainer.max_time.map(|most| most.as_secs_f64()),
         build: host::BUILD,
     };
@@ -64,6 +71,13 @@ pub fn begin(trial: &Trial, dataset: &Dataset, sender: &EventSender) -> Result<(
     record::weak_scaling(trial).map_or(Ok(()), info)?;
     for remark in record::remarks(trial) {
         sender.send(Event::Notice(Level::Warning, remark))?;
+    }
+    for damaged in resumed.iter().flat_map(|resumed| &resumed.damaged) {
+        let text = format!("an older checkpoint serves, since a newer one cannot be used: {damaged}");
+        sender.send(Event::Notice(Level::Warning, text))?;
+    }
+    if let Some(Resumed { name, .. }) = resumed {
+        info(format!("resumed from checkpoints/{name}"))?;
     }
     dataset.notes.iter().try_for_each(|note| info(note.clone()))
 }

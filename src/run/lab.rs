@@ -28,6 +28,10 @@ impl Planned for LabTrial {
         &spec.name
     }
 
+    fn hash8(&self) -> String {
+        self.spec.hash8()
+    }
+
     fn plan(spec: &LabSpec, (): &mut (), machine: &Machine, threads: usize) -> Result<Self, PlanError> {
         let find_shape = |path: &Path, name: &str| {
             let lab::Tensor { dtype, shape, .. } = lab::TensorFile::open(path)?.get(name)?;
@@ -66,10 +70,14 @@ impl Planned for LabTrial {
         Ok(lab::devices(self)?)
     }
 
-    fn facts<'a>(&'a self, _: &Vec<lab::Device>) -> RunFacts<'a> {
+    fn resume(&self, _: &mut Vec<lab::Device>, _: &RunDir) -> Result<(), ExecuteError> {
+        let message = format!("a run of kind `{}` has no checkpoints to go on from", self.spec.kind.name());
+        Err(ExecuteError::Resume { message, hint: "run its spec again" })
+    }
+
+    fn facts<'a>(&'a self, _: &mut Vec<lab::Device>) -> RunFacts<'a> {
         RunFacts {
             name: &self.spec.name,
-            hash8: self.spec.hash8(),
             toml: self.spec.to_toml(),
             notes: Vec::new(),
             threads: self.threads,

@@ -24,6 +24,8 @@ pub struct Process {
     pub command: String,
     /// Where run folders are made.
     pub runs_dir: PathBuf,
+    /// Whether a run goes on.
+    pub resume: Resume,
     pub verbosity: Verbosity,
     /// Whether standard error is a terminal.
     pub terminal: bool,
@@ -40,12 +42,20 @@ pub struct Process {
     pub load: Watch,
 }
 
+/// Which run goes on from its newest checkpoint.
+#[derive(Clone, Debug)]
+pub enum Resume {
+    /// None: one begins.
+    No,
+    /// The newest one of the spec; where that has no checkpoint, one begins.
+    Auto,
+    Run(RunDir),
+}
+
 /// What the files of a run folder say about a planned trial.
 pub struct RunFacts<'a> {
     /// Names the folder of the runs.
     pub name: &'a str,
-    /// First 8 hex digits of SHA-256 of the resolved spec.
-    pub hash8: String,
     /// The resolved spec.
     pub toml: String,
     /// Comments above the resolved spec.
@@ -80,6 +90,9 @@ pub enum ExecuteError {
     /// Data that was read during planning is unreadable or different now.
     #[error("the data have changed since the start: {0}")]
     Data(String),
+    /// A run cannot go on from its checkpoints.
+    #[error("{message}")]
+    Resume { message: String, hint: &'static str },
 }
 
 /// A planned trial of any kind.
@@ -93,6 +106,9 @@ pub trait Planned: Sized {
         Self: 'a;
 
     fn name(spec: &Self::Spec) -> &str;
+
+    /// First 8 hex digits of SHA-256 of the resolved spec.
+    fn hash8(&self) -> String;
 
     /// Plans a trial.
     ///
@@ -125,7 +141,13 @@ pub trait Planned: Sized {
     /// A resource is missing, or data changed since the trial was planned.
     fn ready(&self, shared: &mut Self::Shared) -> Result<Self::Ready<'_>, ExecuteError>;
 
-    fn facts<'a>(&'a self, ready: &Self::Ready<'_>) -> RunFacts<'a>;
+    /// Puts the newest checkpoint of a run's folder in the place of the start, and locks the folder.
+    ///
+    /// # Errors
+    /// There is none that it could go on from.
+    fn resume(&self, ready: &mut Self::Ready<'_>, folder: &RunDir) -> Result<(), ExecuteError>;
+
+    fn facts<'a>(&'a self, ready: &mut Self::Ready<'_>) -> RunFacts<'a>;
 
     /// Does the work and sends its events, except [`crate::event::Event::Finished`].
     fn run(

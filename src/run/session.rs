@@ -5,15 +5,18 @@ use std::{path::PathBuf, time::Instant};
 use chrono::Utc;
 
 use super::{
-    exit::{Exit, print_error, refuse},
-    planned::{ExecuteError, Planned, Process, RunFacts},
+    exit::{Exit, print, print_error, refuse},
+    planned::{ExecuteError, Planned, Process, Resume, RunFacts},
     prepare::{self, Prepared, warnings},
     recording::Recording,
 };
 use crate::{
     event::{Outcome, Status},
     plan::Machine,
-    record::{ConsoleOptions, RecordError, RunDir, SweepTable, TrialEnd, TrialNumber, Verbosity, Warned},
+    record::{
+        ConsoleOptions, RecordError, RunDir, SweepTable, TrialEnd, TrialNumber, Verbosity, Warned,
+        has_checkpoints,
+    },
     spec::{Experiment, Problem},
     units,
 };
@@ -31,6 +34,13 @@ pub struct Ended {
     pub exit: Exit,
     /// The sweep's folder.
     pub sweep: Option<PathBuf>,
+}
+
+/// What the newest run of a spec is good for.
+enum Newest {
+    Nothing,
+    HasCheckpoints(RunDir),
+    Finished(RunDir),
 }
 
 impl From<Exit> for Ended {
@@ -71,20 +81,48 @@ impl<'a, P: Planned> Session<'a, P> {
             }
             _ => return Exit::Done,
         };
-        let ready = match planned.ready(&mut self.shared) {
+        let resumed = match self.process.resume.clone() {
+            Resume::No => None,
+            Resume::Run(folder) => Some(folder),
+            Resume::Auto => match self.newest(&**planned) {
+                Newest::Finished(folder) => {
+                    let path = folder.path().display();
+                    return print(&format!("`{path}` has finished; there is nothing to go on with\n"));
+                }
+                Newest::HasCheckpoints(folder) => Some(folder),
+                Newest::Nothing => None,
+            },
+        };
+        let ready = planned.ready(&mut self.shared).and_then(|mut ready| {
+            resumed.as_ref().map_or(Ok(()), |folder| planned.resume(&mut ready, folder)).map(|()| ready)
+        });
+        let mut ready = match ready {
             Ok(ready) => ready,
             Err(e) => {
                 report_error(&e, None);
                 return Exit::Refused;
             }
         };
-        let facts = planned.facts(&ready);
+        let facts = planned.facts(&mut ready);
         let Process { runs_dir, started, .. } = &self.process;
-        let folder = RunDir::create(runs_dir, facts.name, *started, &facts.hash8);
+        let folder = match resumed {
+            Some(folder) => folder.set_aside().map(|()| folder),
+            None => RunDir::create(runs_dir, facts.name, *started, &planned.hash8()),
+        };
         let result = folder
             .map_err(ExecuteError::from)
             .and_then(|folder| self.run_recorded((&**planned, ready, facts), &folder, self.console(None)));
         self.ended(result.as_ref(), None)
+    }
+
+    /// The newest run of the planned spec.
+    fn newest(&self, planned: &P) -> Newest {
+        let name = self.experiment.trials.first().map_or("", |trial| P::name(&trial.spec));
+        match RunDir::newest(&self.process.runs_dir, name, &planned.hash8()) {
+            Some(folder) if folder.has_finished() => Newest::Finished(folder),
+            Some(folder) if has_checkpoints(folder.path()) => Newest::HasCheckpoints(folder),
+            _ => Newest::Nothing,
+        }
     }
 
     /// Runs a trial in `folder`.
@@ -212,10 +250,10 @@ impl<'a, P: Planned> Session<'a, P> {
         let console = self.console(Some(index));
         let mut name = String::new();
         let result = match planned.ready(&mut self.shared) {
-            Ok(ready) => {
+            Ok(mut ready) => {
                 let folder = sweep.trial(index, axes)?;
                 name = folder.name();
-                let facts = planned.facts(&ready);
+                let facts = planned.facts(&mut ready);
                 self.run_recorded((planned, ready, facts), &folder, console)
             }
             Err(e) => Err(e),
@@ -247,6 +285,7 @@ fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),
         ExecuteError::Data(_) => Some("start again once nothing writes to them, or on a copy"),
+        ExecuteError::Resume { hint, .. } => Some(*hint),
         _ => None,
     };
     print_error(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint);

@@ -11,12 +11,15 @@ use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
     device_group::{device_group, own_products},
+    resumed::Resumed,
 };
 use crate::{
     data::{Dataset, FileFingerprint, Weights, read_weights},
     event::{Closed, Event, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
-    record::{self, EventSender, RecordError, RunDir, RunFiles, write_model},
+    record::{
+        self, CheckpointIdentity, EventSender, RecordError, RunDir, RunFiles, TrainingFiles, write_model,
+    },
     spec::{GpuCount, Init, OnMissing, Problem, Request, Spec},
     train::{self, DeviceGroup, StopFlag, Trained, exported, initial_values},
 };
@@ -27,6 +30,8 @@ pub struct Ready<'a> {
     dataset: Arc<Dataset>,
     group: DeviceGroup,
     initial: Vec<f32>,
+    /// The state to go on from.
+    resumed: Option<Resumed>,
     /// How gradients are summed, with several devices.
     sums: Option<AllReducePlan>,
     /// A warning about its devices.
@@ -42,8 +47,10 @@ impl Ready<'_> {
         stop: &StopFlag,
         emit: &mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
     ) -> Result<Trained, Closed> {
-        let Self { trial, dataset, group, initial, .. } = self;
-        train::train(train::TrainSetup { trial, dataset: &dataset, group, initial: &initial, stop, emit })
+        let Self { trial, dataset, group, initial, resumed, .. } = self;
+        let resumed = resumed.as_ref().map(|resumed| &resumed.state);
+        let (dataset, initial) = (&*dataset, &initial[..]);
+        train::train(train::TrainSetup { trial, dataset, group, initial, resumed, stop, emit })
     }
 }
 
@@ -54,6 +61,10 @@ impl Planned for Trial {
 
     fn name(spec: &Spec) -> &str {
         &spec.name
+    }
+
+    fn hash8(&self) -> String {
+        self.spec.hash8()
     }
 
     fn plan(
@@ -112,14 +123,20 @@ impl Planned for Trial {
         let (loading, note) = (begun.elapsed(), own_products(self));
         let (init, seed) = (&self.spec.model.init, self.spec.seed);
         let initial = initial_values(init, &self.programs.layout, seed, weights.as_ref());
-        Ok(Ready { trial: self, dataset, group, initial, sums, note, loading })
+        Ok(Ready { trial: self, dataset, group, initial, resumed: None, sums, note, loading })
     }
 
-    fn facts<'a>(&'a self, ready: &Ready<'_>) -> RunFacts<'a> {
+    fn resume(&self, ready: &mut Ready<'_>, folder: &RunDir) -> Result<(), ExecuteError> {
+        let mut resumed = Resumed::new(self, folder, &ready.dataset.digest)?;
+        ready.initial = std::mem::take(&mut resumed.state.arrays.values);
+        ready.resumed = Some(resumed);
+        Ok(())
+    }
+
+    fn facts<'a>(&'a self, ready: &mut Ready<'_>) -> RunFacts<'a> {
         let nccl = ready.sums.as_ref().is_some_and(|sums| sums.by == AllReduceMethod::Nccl);
         RunFacts {
             name: &self.spec.name,
-            hash8: self.spec.hash8(),
             toml: self.spec.to_toml(),
             notes: record::weak_scaling(self).into_iter().collect(),
             threads: self.threads,
@@ -129,7 +146,14 @@ impl Planned for Trial {
             sums: ready.sums.as_ref().map(record::all_reduce),
             libraries: [self.engine.is_gpu() && self.has_large_product(), nccl],
             system: Some(self.spec.logging.system_every_s.map(Duration::from_secs_f64)),
-            files: RunFiles::Training(&self.spec.logging),
+            files: RunFiles::Training(TrainingFiles {
+                trial: self,
+                identity: CheckpointIdentity {
+                    spec_hash: self.hash8(),
+                    data_digest: ready.dataset.digest.clone(),
+                },
+                resumed: ready.resumed.as_mut().and_then(Resumed::files),
+            }),
         }
     }
 
@@ -141,7 +165,7 @@ impl Planned for Trial {
         sender: &EventSender,
     ) -> Result<Outcome, Closed> {
         let dataset = Arc::clone(&ready.dataset);
-        begin(self, &dataset, sender)?;
+        begin(self, &dataset, ready.resumed.as_ref(), sender)?;
         report_devices(self, (ready.loading, &ready.note, &ready.sums), sender)?;
         let mut emit = |events| sender.send_all(events);
         let trained = ready.train(stop, &mut emit)?;

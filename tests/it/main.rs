@@ -30,6 +30,7 @@ mod predict;
 mod process;
 mod remarks;
 mod repeats;
+mod resume;
 mod run;
 mod spec;
 mod streamed;

@@ -11,7 +11,7 @@ use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{
     CheckOptions, Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions,
-    ParityOptions, PlotOptions, PredictOptions, RunOptions,
+    ParityOptions, PlotOptions, PredictOptions, RunOptions, StartOptions,
 };
 
 /// A parsed command line.
@@ -32,7 +32,7 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    run: RunOptions,
+    run: StartOptions,
     /// When to colour what is printed
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     color: Color,
@@ -50,7 +50,10 @@ const LATER_COMMANDS: [&str; 12] = [
     "cancel", "clean", "diff", "export", "latest", "list", "report", "serve", "show", "status", "tag",
     "watch",
 ];
-const LATER_OPTIONS: [&str; 5] = ["--resume", "--jobs", "--fail-fast", "--pivot", "--fail-if"];
+const LATER_OPTIONS: [&str; 4] = ["--jobs", "--fail-fast", "--pivot", "--fail-if"];
+
+/// Stands for the newest run of a spec, as in `--resume auto`.
+pub const AUTO: &str = "auto";
 
 /// Stands for `--virtual-gpus` where that is not given.
 const VIRTUAL_GPUS: &str = "RUNNER_VIRTUAL_GPUS";
@@ -82,11 +85,13 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     if let Command::Devices(DevicesOptions { virtual_gpus: count @ None, .. }) = &mut command {
         *count = virtual_gpus_of_environment()?;
     }
-    if let Command::Run(options)
+    let resumes =
+        matches!(&command, Command::Run(start) if start.resume.as_ref().is_some_and(|run| run != AUTO));
+    if let Command::Run(StartOptions { run: options, .. })
     | Command::Check(CheckOptions { run: options, .. })
     | Command::Parity(ParityOptions { run: options, .. }) = &mut command
     {
-        if options.words.is_empty() {
+        if options.words.is_empty() && !resumes {
             if is_named {
                 print_error("the spec is missing", Some("it follows the command: `SPEC.toml`"));
             } else {
@@ -94,7 +99,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
             }
             return Err(Exit::Refused);
         }
-        refuse_command(&options.words[0])?;
+        options.words.first().map_or(Ok(()), |word| refuse_command(word))?;
         if options.virtual_gpus.is_none() {
             options.virtual_gpus = virtual_gpus_of_environment()?;
         }

@@ -16,7 +16,7 @@ pub(super) const MOST_VIRTUAL_GPUS: i64 = 64;
 #[derive(Subcommand)]
 pub enum Command {
     /// Run a spec: one run, or every trial of its sweep
-    Run(RunOptions),
+    Run(StartOptions),
     /// Read, validate and plan a spec; print what would happen. Trains nothing
     Check(CheckOptions),
     /// Take a few steps on the CPU and on every count of GPUs, and compare. Writes nothing
@@ -46,7 +46,7 @@ pub enum Command {
 pub struct RunOptions {
     /// The spec, then overrides such as `trainer.max_epochs=3`
     #[arg(value_names = ["SPEC.toml", "KEY=VALUE"], num_args = 1.., value_hint = clap::ValueHint::FilePath)]
-    pub(super) words: Vec<String>,
+    pub words: Vec<String>,
     /// Where run folders are made
     #[arg(long, value_name = "DIR", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
     pub runs_dir: PathBuf,
@@ -62,6 +62,17 @@ pub struct RunOptions {
     /// Say more
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+/// What `run` has besides: `check` and `parity` start nothing.
+#[derive(Args, Clone)]
+pub struct StartOptions {
+    #[command(flatten)]
+    pub run: RunOptions,
+    /// Go on with a run from its newest checkpoint, in its folder; no spec is named then, overrides may be. With `auto`, and
+    /// a spec: go on with the newest run of this spec, or begin one
+    #[arg(long, value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+    pub resume: Option<String>,
 }
 
 impl RunOptions {

@@ -165,7 +165,8 @@ impl Console {
         if self.options.verbosity == Verbosity::Verbose {
             messages::details(&header, outcome).iter().for_each(|line| self.print_line(line));
         }
-        let (wall_s, color) = (self.begun.elapsed().as_secs_f64(), self.options.color);
+        let wall_s = outcome.earlier_s + self.begun.elapsed().as_secs_f64();
+        let color = self.options.color;
         if self.options.trial.is_some() {
             if !quiet {
                 self.print_line(&closing::line(outcome, &closing::folder_name(&self.folder)));
@@ -220,7 +221,7 @@ impl Sink for Console {
                 self.waiting.push_str(&step_in_words(row));
             }
             Event::Finished(outcome) => self.finished(outcome),
-            Event::Train(_) | Event::Norms(_) | Event::Step(_) => {}
+            Event::Train(_) | Event::Checkpoint(_) | Event::Norms(_) | Event::Step(_) => {}
         }
         Ok(())
     }

@@ -48,6 +48,7 @@ macro_rules! pages {
 
 pages! {
     readme: "README.md",
+    checkpoints: "docs/checkpoints.md",
     data: "docs/data.md",
     devices: "docs/devices.md",
     exercises: "docs/exercises.md",

@@ -1,0 +1,62 @@
+//! Signals that ask a process to end.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU, SIGXFSZ},
+    flag, low_level,
+};
+
+/// A second signal that comes sooner is taken for the first one: a terminal and `timeout` send theirs to a process and to
+/// its group, which may reach it as two.
+const ONE_REQUEST: Duration = Duration::from_secs(2);
+
+const AT_ONCE: &[u8] =
+    b"runner: ended at once by a second signal; rows that were still on a device are lost\n";
+
+/// The first of SIGINT, SIGTERM, SIGHUP and SIGXCPU stores its number in `stop`, and the run ends in order; one that comes
+/// two seconds later or more ends the process at once. SIGUSR1 sets `save`. A file that may not grow further (SIGXFSZ) is
+/// an error of its write.
+pub fn stop_on_signals(stop: &Arc<AtomicUsize>, save: &Arc<AtomicBool>) {
+    // Where a handler is refused, its signal ends the process, which loses nothing but the last unflushed rows.
+    let _ = flag::register(SIGXFSZ, Arc::default());
+    let _ = flag::register(SIGUSR1, Arc::clone(save));
+    let (begun, asked_at) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU] {
+        if signal == SIGHUP && is_ignored(signal) {
+            continue; // `nohup` asks that a closed terminal ends nothing
+        }
+        let (stop, asked_at) = (Arc::clone(stop), Arc::clone(&asked_at));
+        let action = move || {
+            let now = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+            match asked_at.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => stop.store(signal as usize, Ordering::Relaxed),
+                // The system repeats this one every second.
+                Err(_) if signal == SIGXCPU => {}
+                Err(first) if now - first < ONE_REQUEST.as_millis() as u64 => {}
+                Err(_) => {
+                    // SAFETY: `write` may be called in a signal handler, and the bytes live as long as the program.
+                    unsafe { libc::write(libc::STDERR_FILENO, AT_ONCE.as_ptr().cast(), AT_ONCE.len()) };
+                    low_level::exit(128 + signal);
+                }
+            }
+        };
+        // SAFETY: the action reads a clock, changes atomics, writes and exits, all of which a signal handler may do.
+        let _ = unsafe { low_level::register(signal, action) };
+    }
+}
+
+fn is_ignored(signal: i32) -> bool {
+    let mut current = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: no action is set, and the current one is written to room of its type, which is read only where it was.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), current.as_mut_ptr()) == 0
+            && current.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}

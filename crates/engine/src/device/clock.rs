@@ -1,0 +1,320 @@
+//! Times by phase: exact count, sum, mean and deviation; percentiles from a histogram of two significant digits, so
+//! that memory stays bounded.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use super::{Grain, Lane, Trace};
+use crate::{program::Phase, units::named};
+
+/// Longest time of a histogram; longer ones count as this, in percentiles only.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+named! {
+    /// The clock that measured a time.
+    pub enum Timer {
+        Host = "host",
+        Device = "device",
+    }
+}
+
+/// Times of a run, by phase.
+pub struct Clock {
+    origin: Instant,
+    pub grain: Grain,
+    /// By timer and phase.
+    samples: [[Samples; Phase::ALL.len()]; 2],
+    /// Spans of a trace, if one is wanted.
+    pub trace: Option<Box<Trace>>,
+    /// Times recorded on the host.
+    readings: u64,
+}
+
+/// The clock's own cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClockCost {
+    pub readings: u64,
+    pub each_s: f64,
+}
+
+impl ClockCost {
+    pub fn total_s(&self) -> f64 {
+        self.readings as f64 * self.each_s
+    }
+}
+
+impl Clock {
+    /// Starts at the end of its construction.
+    pub fn new(grain: Grain) -> Self {
+        let clock = Self::at(Instant::now(), grain);
+        Self { origin: Instant::now(), ..clock }
+    }
+
+    /// One whose origin lies back by the time that earlier parts of a run took.
+    pub fn after(earlier: Duration, grain: Grain) -> Self {
+        let clock = Self::new(grain);
+        Self { origin: clock.origin.checked_sub(earlier).unwrap_or(clock.origin), ..clock }
+    }
+
+    pub fn at(origin: Instant, grain: Grain) -> Self {
+        Self { origin, grain, samples: Default::default(), trace: None, readings: 0 }
+    }
+
+    pub fn origin(&self) -> Instant {
+        self.origin
+    }
+
+    pub fn elapsed_s(&self) -> f64 {
+        self.origin.elapsed().as_secs_f64()
+    }
+
+    pub fn traced(mut self, wanted: bool) -> Self {
+        self.trace = wanted.then(Box::default);
+        self
+    }
+
+    /// Records a sample of a host phase that ends now.
+    pub fn record(&mut self, phase: Phase, time: Duration) {
+        if self.trace.is_some() {
+            let now = Instant::now();
+            self.span(Lane::Host, phase, [now.checked_sub(time).unwrap_or(now), now], 0);
+        }
+        self.record_many(phase, time, 1);
+    }
+
+    /// Records a sample of a host phase.
+    pub fn record_between(&mut self, phase: Phase, start: Instant, end: Instant) {
+        self.span(Lane::Host, phase, [start, end], 0);
+        self.record_many(phase, end - start, 1);
+    }
+
+    /// Records a span, if a trace is wanted; see [`Trace::span`].
+    #[inline]
+    pub fn span(&mut self, lane: Lane, phase: Phase, ends: [Instant; 2], steps: u64) {
+        if let Some(trace) = &mut self.trace {
+            trace.span(lane, phase, self.origin, ends, steps);
+        }
+    }
+
+    /// Records `count` samples of equal length that took `time` in all.
+    pub fn record_many(&mut self, phase: Phase, time: Duration, count: u64) {
+        if count > 0 {
+            self.readings += 1;
+            self.samples[Timer::Host as usize][phase as usize].add(time, count);
+        }
+    }
+
+    pub fn readings(&self) -> u64 {
+        self.readings
+    }
+
+    /// The least cost of this clock so far: the number of recordings, times their cost now with a warm histogram.
+    /// Traces are not counted.
+    pub fn cost(&self) -> ClockCost {
+        const READINGS: u32 = 64;
+        let mut scratch = Samples::default();
+        let mut round = || {
+            let begun = Instant::now();
+            let mut earlier = begun;
+            for _ in 0..READINGS {
+                let now = Instant::now();
+                scratch.add(now - earlier, 1);
+                earlier = now;
+            }
+            begun.elapsed() / READINGS
+        };
+        // The first round warms up; the least of the others is undisturbed.
+        round();
+        let each = (0..4).map(|_| round()).min().unwrap_or_default();
+        ClockCost { readings: self.readings, each_s: each.as_secs_f64() }
+    }
+
+    /// Adds time to a phase without a sample: the host's wait for queued work.
+    pub fn extend(&mut self, phase: Phase, time: Duration) {
+        let samples = &mut self.samples[Timer::Host as usize][phase as usize];
+        if samples.count > 0 {
+            samples.total += time;
+        }
+    }
+
+    /// Records `count` samples of equal length that took `time` in all, by the device's clock.
+    pub fn record_device(&mut self, phase: Phase, time: Duration, count: u64) {
+        if count > 0 {
+            self.samples[Timer::Device as usize][phase as usize].add(time, count);
+        }
+    }
+
+    pub fn absorb(&mut self, other: &Self) {
+        self.readings += other.readings;
+        let own = self.samples.as_flattened_mut().iter_mut();
+        own.zip(other.samples.as_flattened()).for_each(|(own, other)| own.absorb(other));
+    }
+
+    /// Sum over a phase's samples.
+    pub fn total(&self, by: Timer, phase: Phase) -> Duration {
+        self.samples[by as usize][phase as usize].total
+    }
+
+    /// A summary of each phase that occurred.
+    pub fn summaries(&self, by: Timer) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
+        let phases = Phase::ALL.into_iter().zip(&self.samples[by as usize]);
+        phases.filter(|(_, s)| s.count > 0).map(|(p, s)| (p, s.summary()))
+    }
+}
+
+/// The figures of one phase, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhaseSummary {
+    pub count: u64,
+    /// Times that were measured; fewer than `count` where some are means over a block of steps.
+    pub samples: u64,
+    pub total: Duration,
+    /// Standard deviation (n - 1).
+    pub std_s: Option<f64>,
+    pub min_s: f64,
+    pub percentiles_s: [f64; 3],
+    pub max_s: f64,
+}
+
+#[derive(Clone, Default)]
+struct Samples {
+    count: u64,
+    measured: u64,
+    total: Duration,
+    /// Sum of squared differences from the mean (Welford, weighted), in s².
+    squares: f64,
+    mean_s: f64,
+    min: Duration,
+    max: Duration,
+    /// Made with the first sample.
+    histogram: Option<Histogram<u32>>,
+}
+
+impl Samples {
+    fn add(&mut self, time: Duration, count: u64) {
+        let each = if count == 1 { time } else { Duration::from_secs_f64(time.as_secs_f64() / count as f64) };
+        self.min = if self.count == 0 { each } else { self.min.min(each) };
+        self.count += count;
+        self.measured += 1;
+        self.total += time;
+        let each_s = each.as_secs_f64();
+        let delta = each_s - self.mean_s;
+        self.mean_s += delta * count as f64 / self.count as f64;
+        self.squares += delta * (each_s - self.mean_s) * count as f64;
+        self.max = self.max.max(each);
+        if self.histogram.is_none() {
+            // Cannot fail with these bounds.
+            self.histogram = Histogram::new_with_bounds(1, LONGEST_NS, 2).ok();
+        }
+        if let Some(histogram) = &mut self.histogram {
+            let ns = u64::try_from(each.as_nanos()).unwrap_or(LONGEST_NS);
+            // Cannot fail within the bounds; counts beyond u32 saturate.
+            histogram.saturating_record_n(ns.clamp(1, LONGEST_NS), u32::try_from(count).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Chan, Golub and LeVeque's update of mean and squares for two sets of samples.
+    fn absorb(&mut self, other: &Self) {
+        if self.count == 0 || other.count == 0 {
+            return if self.count == 0 {
+                self.clone_from(other)
+            };
+        }
+        let (n, m) = (self.count as f64, other.count as f64);
+        let delta = other.mean_s - self.mean_s;
+        self.mean_s += delta * m / (n + m);
+        self.squares += other.squares + delta * delta * n * m / (n + m);
+        self.count += other.count;
+        self.measured += other.measured;
+        self.total += other.total;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        if let (Some(own), Some(other)) = (&mut self.histogram, &other.histogram) {
+            // Cannot fail: both have the same bounds.
+            let _ = own.add(other);
+        }
+    }
+
+    fn summary(&self) -> PhaseSummary {
+        let (min_s, max_s) = (self.min.as_secs_f64(), self.max.as_secs_f64());
+        let at = |q| {
+            let ns = self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(q));
+            // A bucket's edge may lie outside the range of samples.
+            (ns as f64 / 1e9).clamp(min_s, max_s)
+        };
+        PhaseSummary {
+            count: self.count,
+            samples: self.measured,
+            total: self.total,
+            std_s: (self.count > 1).then(|| (self.squares / (self.count - 1) as f64).sqrt()),
+            min_s,
+            percentiles_s: [at(0.5), at(0.95), at(0.99)],
+            max_s,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_agree_with_the_plain_formulas() {
+        let mut clock = Clock::new(Grain::Phases);
+        let samples: Vec<u64> = (1..=1000).collect();
+        for us in &samples {
+            clock.record(Phase::Forward, Duration::from_micros(*us));
+        }
+        let (phase, s) = clock.summaries(Timer::Host).next().expect("one phase");
+        assert_eq!((phase, s.count), (Phase::Forward, 1000));
+        assert!((s.total.as_secs_f64() - 0.5005).abs() < 1e-12);
+        // Standard deviation of 1..=n: sqrt(n (n + 1) / 12).
+        let std = (1000.0 * 1001.0 / 12.0f64).sqrt() * 1e-6;
+        assert!((s.std_s.expect("two samples") / std - 1.0).abs() < 1e-9);
+        for (got, want) in s.percentiles_s.iter().zip([500e-6, 950e-6, 990e-6]) {
+            assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
+        }
+        assert_eq!((s.min_s, s.max_s), (1e-6, 1e-3));
+    }
+
+    #[test]
+    fn two_clocks_add_up() {
+        let (mut one, mut other, mut both) =
+            (Clock::new(Grain::Phases), Clock::new(Grain::Phases), Clock::new(Grain::Phases));
+        for us in 1..=100u64 {
+            let clock = if us % 3 == 0 { &mut one } else { &mut other };
+            clock.record(Phase::Data, Duration::from_micros(us * us));
+            both.record(Phase::Data, Duration::from_micros(us * us));
+        }
+        one.absorb(&other);
+        let (_, got) = one.summaries(Timer::Host).next().expect("one phase");
+        let (_, want) = both.summaries(Timer::Host).next().expect("one phase");
+        let std = |s: &PhaseSummary| s.std_s.unwrap_or_default();
+        assert!((std(&got) / std(&want) - 1.0).abs() < 1e-12);
+        assert_eq!(PhaseSummary { std_s: None, ..got }, PhaseSummary { std_s: None, ..want });
+    }
+
+    #[test]
+    fn what_was_written_down_has_its_cost() {
+        let mut clock = Clock::new(Grain::Phases);
+        assert_eq!(clock.cost().readings, 0);
+        clock.record_many(Phase::Step, Duration::from_micros(300), 100);
+        clock.record(Phase::Log, Duration::from_micros(3));
+        clock.record_many(Phase::Step, Duration::ZERO, 0);
+        let cost = clock.cost();
+        assert_eq!(cost.readings, 2);
+        assert!(cost.each_s > 0.0 && cost.each_s < 1e-3, "{cost:?}");
+        assert!((cost.total_s() / cost.each_s - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn many_at_once_count_as_many() {
+        let mut clock = Clock::new(Grain::Blocks);
+        clock.record_many(Phase::Step, Duration::from_micros(300), 100);
+        clock.record_many(Phase::Step, Duration::from_micros(100), 100);
+        let (_, s) = clock.summaries(Timer::Host).next().expect("one phase");
+        assert_eq!((s.count, s.samples, s.min_s, s.max_s), (200, 2, 1e-6, 3e-6));
+        assert!((s.total.as_secs_f64() - 400e-6).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,226 @@
+//! A GPU as an executor. Blocks of steps are queued without a wait; their results are read on demand.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    all_reduce::HostAllReduce,
+    engines::{GpuContext, Loaded},
+    launch::{CallGuard, Stream, Watch},
+    memory::{DeviceLog, Digest, Inputs},
+    progress::Progress,
+};
+use crate::{
+    device::{Block, DETAILED_STEPS, DeviceError, Executor, Kind, Meters, Moved, Purpose, Ran},
+    program::{Accumulator, BufferId, Layout, MemoryPlan, Phase, SUMS, Slice},
+};
+
+pub struct CudaExecutor {
+    pub(super) train: Loaded,
+    pub(super) validate: Option<Loaded>,
+    pub(super) inputs: Inputs,
+    pub(super) device_log: DeviceLog,
+    pub(super) digest: Digest,
+    pub(super) progress: Progress,
+    pub(super) gpu: GpuContext,
+    pub(super) layout: Layout,
+    pub(super) places: MemoryPlan,
+    /// The way to other devices through the host.
+    pub(super) sums: Option<HostAllReduce>,
+    /// Elements of a sum over devices; 0 for a device alone.
+    pub(super) reduced: usize,
+    pub(super) seed: u64,
+    /// On the device, without the inputs.
+    pub(super) bytes: u64,
+    /// Steps that one block may have.
+    pub(super) most_steps: usize,
+    pub(super) watch: Option<Watch>,
+    /// Copies and bytes of the programs' instructions, until the ledger has them.
+    pub(super) records: (u64, u64),
+}
+
+impl CudaExecutor {
+    /// Adds a thread that notices a call of the driver that does not return; `stuck` gets the error, on that thread.
+    pub fn watched(mut self, stuck: impl FnOnce(DeviceError) + Send + 'static) -> Result<Self, DeviceError> {
+        let context = &self.gpu.context;
+        let (name, heartbeat) = (context.name.clone(), Arc::clone(&context.heartbeat));
+        self.watch = Some(Watch::start(name, heartbeat, context.least_wait, stuck)?);
+        Ok(self)
+    }
+
+    /// Makes the GPU the calling thread's; its calls are watched until the guard is dropped.
+    fn enter(&self) -> Result<CallGuard, DeviceError> {
+        let inside = self.gpu.context.heartbeat.enter();
+        self.gpu.context.enter().map(|()| inside)
+    }
+
+    fn address(&self, slice: Slice) -> Result<u64, DeviceError> {
+        let end = slice.offset.saturating_add(slice.len);
+        if slice.buffer == self.layout.log && end <= DeviceLog::log_bytes(&self.layout) / 4 {
+            return Ok(self.device_log.log() + 4 * slice.offset as u64);
+        }
+        let place = self.places.place(slice);
+        place
+            .map(|place| self.gpu.arena.at + 4 * place)
+            .ok_or_else(|| DeviceError::no_place(&self.gpu.context.name, slice))
+    }
+
+    fn ran(&mut self) -> Ran {
+        Ran {
+            non_finite: self.device_log.non_finite(),
+            step_time: self.progress.step_time.take(),
+            waited: Duration::ZERO,
+        }
+    }
+}
+
+/// The kind of a copy to the device.
+fn moved(bytes: usize, wait: Duration) -> Moved {
+    let bytes = bytes as u64;
+    if wait.is_zero() { Moved::Bytes(bytes) } else { Moved::AfterWait { bytes, wait } }
+}
+
+impl Executor for CudaExecutor {
+    fn warm_up(&mut self) -> Result<(), DeviceError> {
+        if self.gpu.nccl().is_none() {
+            return Ok(());
+        }
+        let _inside = self.enter()?;
+        // NCCL connects the GPUs at their first sums. These are they, so that no capture and no timed step contains
+        // that.
+        self.train.sum_zeros(&self.gpu)?;
+        self.progress.in_flight.anchor(&self.gpu, "connecting the GPUs")?;
+        self.train.load(&self.gpu)?;
+        if let Some(validate) = &mut self.validate {
+            validate.load(&self.gpu)?;
+        }
+        Ok(())
+    }
+
+    fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
+        let _inside = self.enter()?;
+        let Some(number) = self.layout.data_number(buffer) else { return Ok(Moved::Nothing) };
+        let (waited, uploaded) = self.inputs.bind(&self.gpu, &self.progress.in_flight, number, rows)?;
+        self.progress.uploaded(uploaded);
+        Ok(moved(size_of_val(&rows[..]), waited))
+    }
+
+    fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
+        let _inside = self.enter()?;
+        self.inputs.bind_order(&self.gpu, order)?;
+        Ok(Moved::Bytes(size_of_val(&order[..]) as u64))
+    }
+
+    fn write(&mut self, to: Slice, from: &[f32]) -> Result<Moved, DeviceError> {
+        let _inside = self.enter()?;
+        let from = &from[..from.len().min(to.len)];
+        let address = self.address(to)?;
+        let waited = self.inputs.staging.upload(&self.gpu, address, from)?;
+        Ok(moved(size_of_val(from), waited))
+    }
+
+    fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError> {
+        let _inside = self.enter()?;
+        let len = to.len().min(from.len);
+        let to = &mut to[..len];
+        let bytes = size_of_val(to) as u64;
+        if from.buffer == self.layout.log && self.gpu.context.is_given_up() {
+            // Finished blocks have written their losses. Copies use another stream than the one that hangs.
+            self.device_log.fetch_log(&self.inputs.copies, from.offset, len)?;
+            self.gpu.rescued(&self.inputs.copies, "reading the log")?;
+            self.device_log.read_log(from.offset, to);
+            return Ok(Moved::Bytes(bytes));
+        }
+        if from.buffer == self.layout.log {
+            let copy = |stream: &Stream| self.device_log.fetch_log(stream, from.offset, len);
+            let what = ("reading the log", Phase::Log);
+            let ((), wait) = self.progress.download(&self.gpu, what, copy)?;
+            self.device_log.read_log(from.offset, to);
+            return Ok(Moved::AfterWait { bytes, wait });
+        }
+        let address = self.address(from)?;
+        // A copy to pageable memory blocks in the driver until all work before it is done, so wait for the steps here.
+        let mut wait = self.progress.wait(&self.gpu, "reading its memory")?;
+        // SAFETY: the next statement waits for the stream; if that fails, the device no longer writes.
+        unsafe { self.gpu.stream.download_into(to, address)? };
+        wait += self.progress.wait(&self.gpu, "reading its memory")?;
+        Ok(Moved::AfterWait { bytes, wait })
+    }
+
+    fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError> {
+        let _inside = self.enter()?;
+        let (context, bytes) = (&self.gpu.context, 4 * from.len.min(to.len));
+        let [from, to] = [self.address(from)?, self.address(to)?];
+        self.gpu.stream.copy_between(to, context, from, context, bytes)?;
+        Ok(Moved::Bytes(bytes as u64))
+    }
+
+    fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError> {
+        let _inside = self.enter()?;
+        let copy = |stream: &Stream| self.device_log.fetch_sums(stream, sums, to.len().min(SUMS));
+        let phase = if sums == Accumulator::Validation { Phase::Validation } else { Phase::Log };
+        let (bytes, wait) = self.progress.download(&self.gpu, ("reading sums", phase), copy)?;
+        self.device_log.read_sums(sums, to);
+        Ok(Moved::AfterWait { bytes: bytes as u64, wait })
+    }
+
+    fn write_sums(&mut self, sums: Accumulator, from: &[f64]) -> Result<Moved, DeviceError> {
+        let _inside = self.enter()?;
+        let from = &from[..from.len().min(SUMS)];
+        let waited = self.inputs.staging.upload(&self.gpu, self.device_log.sums_of(sums), from)?;
+        Ok(moved(size_of_val(from), waited))
+    }
+
+    fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
+        let _inside = self.enter()?;
+        self.digest.queue(&self.gpu, self.address(of)?, of.len)?;
+        let wait = self.progress.wait(&self.gpu, "comparing its parameters")?;
+        Ok((self.digest.get(), Moved::AfterWait { bytes: 8, wait }))
+    }
+
+    fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        let _inside = self.enter()?;
+        self.progress.timeline.wanted = meters.clock.trace.is_some();
+        let (copies, bytes) = std::mem::take(&mut self.records);
+        meters.ledger.copies(Kind::HostToDevice, Purpose::Launch, copies, bytes, Duration::ZERO);
+        let mut first = 0;
+        while first < block.steps {
+            let detailed =
+                block.step + (first as u64) < DETAILED_STEPS && self.progress.timeline.has_long_steps();
+            let most = if detailed { 1 } else { self.most_steps };
+            let steps = (block.steps - first).min(most);
+            self.part(block, first, steps, meters)?;
+            first += steps;
+        }
+        self.gpu.check_peers()?;
+        Ok(self.ran())
+    }
+
+    fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        let _inside = self.enter()?;
+        self.progress.settle(&mut self.gpu, purpose, meters)?;
+        if self.gpu.context.is_given_up() {
+            return Ok(self.ran());
+        }
+        self.progress.uploaded(self.inputs.uploaded(&self.progress.in_flight)?);
+        self.progress.timeline.report(meters.clock);
+        Ok(Ran { waited: std::mem::take(&mut self.progress.waited), ..self.ran() })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes + self.inputs.bytes() as u64
+    }
+}
+
+impl Drop for CudaExecutor {
+    fn drop(&mut self) {
+        let _inside = self.gpu.context.heartbeat.enter();
+        // Queued work reads memory that is about to be freed.
+        self.gpu.drain(&self.inputs.copies);
+        // Graphs hold sums, so they go first.
+        self.train.loaded_engine = None;
+        if let Some(validate) = &mut self.validate {
+            validate.loaded_engine = None;
+        }
+        self.gpu.leave_others();
+    }
+}

@@ -1,0 +1,86 @@
+//! The state of a training between two steps: all that the steps after it depend on. Everything else follows from the
+//! spec: the order of an epoch from seed and epoch, a dropout mask from seed, step and row, a learning rate from the step.
+
+use std::{
+    sync::{Arc, mpsc::Sender},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::ValidationRow;
+
+/// A state on its way to the disk.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    pub facts: CheckpointFacts,
+    pub arrays: Arc<StateArrays>,
+    /// Takes the time that writing took. Dropped once nobody needs the arrays any more.
+    pub written: Sender<Duration>,
+}
+
+/// A state as it was saved.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SavedState {
+    pub facts: CheckpointFacts,
+    pub arrays: StateArrays,
+}
+
+/// What the devices hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StateArrays {
+    /// The flat buffer of parameters.
+    pub values: Vec<f32>,
+    /// The optimizer's numbers: the first one of every parameter, then the second; empty where it has none.
+    pub optimizer: Vec<f32>,
+    /// The parameters of the best validation; empty where there is none.
+    pub best: Vec<f32>,
+}
+
+/// What the host knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointFacts {
+    /// Optimizer steps taken.
+    pub step: u64,
+    /// The epoch of the last step, from 1.
+    pub epoch: u64,
+    /// Whether steps of this epoch, its row or its validation are still to come.
+    pub in_epoch: bool,
+    /// Training rows seen.
+    pub samples: u64,
+    /// Rows of a global batch.
+    pub batch: u64,
+    /// Since training began, without the time between an end and a resume.
+    pub elapsed_s: f64,
+    /// The part of it that was no validation.
+    pub train_s: f64,
+    pub logging_s: f64,
+    /// The loss of the last row that reached the host.
+    pub last_loss: Option<f64>,
+    /// Rows that it is the mean of.
+    pub last_loss_rows: u64,
+    /// Rows of the epoch that its mean has not been taken of.
+    pub epoch_rows: u64,
+    /// Under `per_epoch`, the running sums over these rows.
+    pub epoch_sums: Vec<f64>,
+    pub validation: Option<ValidationRow>,
+    pub best: Option<BestSoFar>,
+    pub early_stopping: EarlyStoppingState,
+}
+
+/// The best validation so far, by `trainer.monitor`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BestSoFar {
+    pub value: f64,
+    pub epoch: u64,
+    pub step: u64,
+}
+
+/// What early stopping has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EarlyStoppingState {
+    /// The best value so far; smaller is better.
+    pub best: Option<f64>,
+    /// Validations since.
+    pub waited: u64,
+}

@@ -1,0 +1,154 @@
+//! Buffers: what memory a trial needs, planned before anything runs.
+
+use std::ops::Range;
+
+/// The alignment of every parameter and buffer, in elements: one cache line.
+pub const ALIGN: usize = 16;
+
+pub fn aligned(len: usize) -> usize {
+    len.div_ceil(ALIGN) * ALIGN
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BufferId(pub usize);
+
+/// A range of elements within a buffer. Scratch of the CPU's tasks has buffers of its own, behind the layout's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slice {
+    pub buffer: BufferId,
+    pub offset: usize,
+    pub len: usize,
+}
+
+impl Slice {
+    pub fn end(self) -> usize {
+        self.offset + self.len
+    }
+
+    /// A part of it.
+    ///
+    /// # Panics
+    /// Where the part lies outside.
+    pub fn part(self, part: Range<usize>) -> Self {
+        assert!(part.end <= self.len, "a part lies within its slice");
+        Self { offset: self.offset + part.start, len: part.len(), ..self }
+    }
+
+    pub fn rows(self, rows: &Range<usize>, width: usize) -> Self {
+        self.part(rows.start * width..rows.end * width)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Rows of data, bound to the device once or streamed; not part of the arena.
+    Data,
+    /// All parameters, flat.
+    Values,
+    Gradients,
+    State,
+    /// What a step computes on its way.
+    Activation,
+    /// Scalars of a step: loss, norms.
+    Cells,
+    /// Rows of metrics that wait to be read by the host.
+    Log,
+    /// A copy of the values that had the best validation; no instruction touches it.
+    Best,
+}
+
+/// A named array of f32 (u32 for the order of rows).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffer {
+    pub name: String,
+    /// Numbers in it; 0 for data, whose size the source decides.
+    pub len: usize,
+    pub role: Role,
+}
+
+/// A weight or bias: a view of the flat buffer of values (and, at the same place, of gradients and state).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// As in PyTorch's `nn.Sequential`: `0.weight`.
+    pub name: String,
+    /// `[in, out]` for a weight, `[out]` for a bias.
+    pub shape: Vec<usize>,
+    /// First number within the flat buffer.
+    pub offset: usize,
+    /// The number that all of it begins with, whatever `model.init` says.
+    pub constant: Option<f32>,
+}
+
+impl Parameter {
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// All buffers of a trial on one device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    /// Indexed by [`BufferId`].
+    pub buffers: Vec<Buffer>,
+    /// In the order of the layers.
+    pub parameters: Vec<Parameter>,
+    /// Training rows: `[rows, features]`.
+    pub train_features: BufferId,
+    /// `[rows, targets]`.
+    pub train_targets: BufferId,
+    pub validation_features: BufferId,
+    pub validation_targets: BufferId,
+    /// The epoch's order of rows, u32.
+    pub order: BufferId,
+    pub values: BufferId,
+    /// On the first device, where the run validates.
+    pub best: Option<BufferId>,
+    /// `[slots, log_width]`.
+    pub log: BufferId,
+    /// Numbers per logged step: the metrics but `lr`.
+    pub log_width: usize,
+    pub log_slots: usize,
+}
+
+impl Layout {
+    /// Buffers of no trial, for programs of single instructions: the first seven are the data, their order, the parameters
+    /// and a log of one number, in the order of the fields; those that a program does not use may be missing.
+    pub fn bare(buffers: Vec<Buffer>) -> Self {
+        let id = BufferId;
+        Self {
+            buffers,
+            parameters: Vec::new(),
+            train_features: id(0),
+            train_targets: id(1),
+            validation_features: id(2),
+            validation_targets: id(3),
+            order: id(4),
+            values: id(5),
+            best: None,
+            log: id(6),
+            log_width: 1,
+            log_slots: 1,
+        }
+    }
+
+    /// The number of a buffer of rows: training features and targets, validation features and targets.
+    pub fn data_number(&self, buffer: BufferId) -> Option<usize> {
+        let all =
+            [self.train_features, self.train_targets, self.validation_features, self.validation_targets];
+        all.iter().position(|data| *data == buffer)
+    }
+
+    pub fn whole(&self, buffer: BufferId) -> Slice {
+        Slice { buffer, offset: 0, len: self.buffers[buffer.0].len }
+    }
+
+    /// The whole of the only buffer of a role.
+    pub fn of_role(&self, role: Role) -> Option<Slice> {
+        let place = self.buffers.iter().position(|buffer| buffer.role == role)?;
+        Some(self.whole(BufferId(place)))
+    }
+
+    pub fn parameter_count(&self) -> u64 {
+        self.parameters.iter().map(|p| p.elements() as u64).sum()
+    }
+}

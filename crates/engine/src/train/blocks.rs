@@ -1,0 +1,258 @@
+//! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two blocks.
+
+use std::{io, sync::Arc, time::Instant};
+
+use super::{
+    feed::{Chunk, Stream},
+    metric_buffer::Steps,
+    prefetch::{self, Prefetch},
+    state::{BLOCK, Position},
+    train_loop::{Halt, Source, TrainLoop},
+};
+use crate::{
+    data::epoch_order,
+    device::{Block, DeviceError, Grain, Lane, PassKind, Purpose, make_room},
+    event::Status,
+    program::Phase,
+    spec::Policy,
+    units,
+};
+
+impl TrainLoop<'_> {
+    /// Makes the epoch's order known to all who read rows; its steps begin at row `first`.
+    pub(super) fn begin_epoch(
+        &mut self,
+        source: &Source,
+        order: &mut Arc<Vec<u32>>,
+        first: usize,
+    ) -> Result<(), Halt> {
+        let start = Instant::now();
+        let rows = self.trial.facts.train_rows;
+        let shuffle = self.trial.spec.data.shuffle;
+        if shuffle {
+            let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
+            make_room(&mut numbers, rows, "their order")?;
+            epoch_order(self.trial.spec.seed, self.at.epoch, rows as u32, &mut numbers);
+            *order = Arc::new(numbers);
+            self.inputs.ordering += start.elapsed();
+        }
+        let shuffled = || shuffle.then(|| Arc::clone(order));
+        // Only rows that steps use are read.
+        let batch = self.trial.programs.train.batch as u64;
+        let wanted = self.trial.steps.saturating_sub(self.at.step).saturating_mul(batch);
+        let end = wanted.saturating_add(first as u64).min(rows as u64) as usize;
+        if let Source::Stream(stream) = source {
+            stream.begin(shuffled(), first..end)?;
+        } else if shuffle {
+            self.group.bind_order(order)?;
+        }
+        if let Source::File(Some(prefetch)) = source {
+            prefetch.begin(shuffled(), end);
+            prefetch.at(first);
+        }
+        self.clock.record(Phase::Data, start.elapsed());
+        Ok(())
+    }
+
+    /// Takes the steps from row `first` of the epoch on.
+    pub(super) fn steps_of_epoch(&mut self, source: &Source, first: usize) -> Result<(), Halt> {
+        let rows = self.trial.facts.train_rows;
+        let stream = match source {
+            Source::Bound => return self.blocks(first, 0, rows, None),
+            Source::File(prefetch) => return self.blocks(first, 0, rows, prefetch.as_ref()),
+            Source::Stream(stream) => stream,
+        };
+        let mut position = first;
+        while position < rows && self.may_go_on() {
+            let Some(chunk) = self.next_chunk(stream)? else { break };
+            self.bind_chunk(&chunk, PassKind::Train)?;
+            self.blocks(position, chunk.first, chunk.first + chunk.rows, None)?;
+            position = chunk.first + chunk.rows;
+            stream.recycle(chunk);
+        }
+        Ok(())
+    }
+
+    /// Waits for the next chunk of an epoch; `None` where the run ends first.
+    fn next_chunk(&mut self, stream: &Stream) -> Result<Option<Chunk>, Halt> {
+        let start = Instant::now();
+        let chunk = loop {
+            match stream.next(BLOCK) {
+                Ok(Some(chunk)) => break Some(chunk),
+                Ok(None) => self.check()?,
+                Err(fault) => self.rows_fault(fault)?,
+            }
+            if self.ended.is_some() {
+                break None;
+            }
+        };
+        self.clock.record(Phase::Data, start.elapsed());
+        Ok(chunk)
+    }
+
+    pub(super) fn bind_chunk(&mut self, chunk: &Chunk, work: PassKind) -> Result<(), Halt> {
+        let start = Instant::now();
+        let layout = &self.trial.programs.layout;
+        let (features, targets, purpose) = match work {
+            PassKind::Train => (layout.train_features, layout.train_targets, Purpose::Batch),
+            PassKind::Validate => {
+                (layout.validation_features, layout.validation_targets, Purpose::Validation)
+            }
+        };
+        self.group.bind_each(purpose, features, &chunk.features)?;
+        self.group.bind_each(purpose, targets, &chunk.targets)?;
+        if work == PassKind::Train {
+            self.clock.record(Phase::Upload, start.elapsed());
+        }
+        Ok(())
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.at.step < self.trial.steps && self.ended.is_none()
+    }
+
+    /// Runs the steps of rows `position..end` of the epoch; the bound data begin at its row `origin`.
+    fn blocks(
+        &mut self,
+        mut position: usize,
+        origin: usize,
+        end: usize,
+        prefetch: Option<&Prefetch>,
+    ) -> Result<(), Halt> {
+        let batch = self.trial.programs.train.batch;
+        let total = self.trial.facts.train_rows;
+        while position < end && self.may_go_on() {
+            let left = (end - position).div_ceil(batch);
+            let steps = left
+                .min(usize::try_from(self.trial.steps - self.at.step).unwrap_or(usize::MAX))
+                .min(self.metric_buffer.room())
+                .min(self.pacing.steps())
+                .min(self.checkpoints.steps_left(self.at.step))
+                .min(self.most_rows() / batch)
+                .max(1);
+            let start = Instant::now();
+            self.lr_scheduler.fill(self.at.step, self.at.epoch - 1, steps);
+            let block = Block {
+                work: PassKind::Train,
+                step: self.at.step,
+                position,
+                offset: position - origin,
+                rows: total,
+                steps,
+                hyper: &self.lr_scheduler.hyper,
+                slot: self.metric_buffer.slot(),
+            };
+            let ran = match self.group.run(&block, &mut self.clock, &mut self.metric_buffer.ends) {
+                Err(DeviceError::Rows { done, source }) => {
+                    self.steps_ended(position, done, start);
+                    return self.rows_fault(source);
+                }
+                ran => ran?,
+            };
+            self.pacing.step_time = ran.step_time.unwrap_or(self.pacing.step_time);
+            self.non_finite = ran.non_finite;
+            position += self.steps_ended(position, steps, start);
+            if let Some(prefetch) = prefetch {
+                prefetch.at(position);
+            }
+            if self.metric_buffer.room() == 0 || self.trial.spec.logging.policy == Policy::Immediate {
+                self.flush()?;
+            }
+            self.check()?;
+            // The end of an epoch is saved after its validation.
+            if position < total {
+                self.save_if_due()?;
+            }
+            self.send_events()?;
+        }
+        Ok(())
+    }
+
+    /// Rows cannot be read. An earlier loss that is not finite takes precedence.
+    fn rows_fault(&mut self, fault: io::Error) -> Result<(), Halt> {
+        let settled = self.group.settle(Purpose::Log, &mut self.clock, &mut self.metric_buffer.ends)?;
+        self.non_finite = settled.non_finite;
+        if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(fault)) }
+    }
+
+    /// Counts steps that began at row `position` of the epoch. Returns their number of rows.
+    fn steps_ended(&mut self, position: usize, steps: usize, start: Instant) -> usize {
+        if steps == 0 {
+            return 0;
+        }
+        let time = start.elapsed();
+        self.pacing.warmup.get_or_insert(time);
+        let (batch, total) = (self.trial.programs.train.batch, self.trial.facts.train_rows);
+        let last_rows = batch.min(total - (position + (steps - 1) * batch));
+        let rows = (steps - 1) * batch + last_rows;
+        let ended = Steps {
+            epoch: self.at.epoch,
+            first: self.at.step + 1,
+            count: steps,
+            rows: batch as u32,
+            last_rows: last_rows as u32,
+        };
+        let lrs = &self.lr_scheduler.lrs;
+        self.metric_buffer.ran(ended, lrs.get(..steps).unwrap_or(lrs));
+        self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
+        if self.clock.grain == Grain::Blocks {
+            self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
+        }
+        self.pacing.before = steps;
+        self.at.step += steps as u64;
+        self.at.samples += rows as u64;
+        rows
+    }
+
+    /// Most rows of a block: where each is fetched from a file, the next ones may take far longer than the last.
+    pub(super) fn most_rows(&self) -> usize {
+        let facts = self.trial.facts;
+        let fetched = facts.in_file() && self.trial.chunks.is_none();
+        if fetched { prefetch::window(facts.features) } else { usize::MAX }
+    }
+
+    /// Ends the run at `step`: later steps do not count.
+    pub(super) fn end_at(&mut self, step: u64) {
+        let facts = self.trial.facts;
+        // A device that is not waited for may be in a later epoch.
+        let epochs = (step - 1) / self.trial.steps_per_epoch;
+        let before = epochs * facts.train_rows as u64;
+        let within = step - epochs * self.trial.steps_per_epoch;
+        let rows = (within * self.trial.programs.train.batch as u64).min(facts.train_rows as u64);
+        self.metric_buffer.cut_epoch(rows);
+        self.at = Position { step, epoch: epochs + 1, samples: before + rows, ..self.at };
+    }
+
+    /// Ends the run at this step, whose `loss` is not a finite number.
+    pub(super) fn diverge(&mut self, loss: &str) {
+        let Position { step, epoch, .. } = self.at;
+        let lr = self.trial.effective_optimizer().0.lr();
+        let here = self.lr_scheduler.lr_at(step.saturating_sub(1), epoch.saturating_sub(1)).lr;
+        let scheduled =
+            if here == lr { String::new() } else { format!(", {} at this step", units::number(here)) };
+        let reason = format!(
+            "the {loss} is not a finite number at step {}; lower the learning rate (it is {}{scheduled}), or clip the \
+             gradients by `trainer.gradient_clip_val`",
+            units::count(step),
+            units::exact(lr),
+        );
+        self.ended = Some((Status::Diverged, Some(reason)));
+    }
+
+    /// Ends the run where a loss was not finite, a signal came or `max_time` is over.
+    pub(super) fn check(&mut self) -> Result<(), Halt> {
+        if let Some(step) = self.non_finite {
+            // Later steps of this block do not count.
+            self.end_at(step);
+            self.diverge("loss");
+            return Ok(());
+        }
+        if self.stop.signal().is_some() {
+            let reason = format!("{} after step {}", self.stop.name(), units::count(self.at.step));
+            self.ended = Some((Status::Interrupted, Some(reason)));
+        } else if self.trial.spec.trainer.max_time.is_some_and(|most| self.clock.origin().elapsed() >= most) {
+            self.ended = Some((Status::Finished, Some("`trainer.max_time` is over".into())));
+        }
+        Ok(())
+    }
+}

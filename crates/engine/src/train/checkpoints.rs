@@ -1,0 +1,57 @@
+//! When the state of the training is saved. The recorder writes it beside the training; the next one waits until it is
+//! written.
+
+use std::{
+    sync::{Arc, mpsc::Receiver},
+    time::{Duration, Instant},
+};
+
+use super::state::Position;
+use crate::{
+    event::StateArrays,
+    spec::{self, Every},
+};
+
+/// The checkpoints of a run.
+pub(super) struct Checkpoints {
+    every: Option<Every>,
+    pub last: Instant,
+    /// The last state that was saved, or gone on from: its step, and whether its epoch was not over.
+    pub saved: Option<(u64, bool)>,
+    /// The arrays that the recorder has, and the time it needs to write them.
+    pub writing: Option<(Arc<StateArrays>, Receiver<Duration>)>,
+    pub count: u64,
+    pub written: Duration,
+}
+
+impl Checkpoints {
+    pub fn new(rule: Option<&spec::Checkpoint>) -> Self {
+        let every = rule.map(|rule| rule.every.clone());
+        Self { every, last: Instant::now(), saved: None, writing: None, count: 0, written: Duration::ZERO }
+    }
+
+    /// Steps after `step` until the next checkpoint, at most.
+    pub fn steps_left(&self, step: u64) -> usize {
+        match self.every {
+            Some(Every::Steps(n)) => usize::try_from(n - step % n).unwrap_or(usize::MAX),
+            _ => usize::MAX,
+        }
+    }
+
+    pub fn is_due(&self, at: &Position) -> bool {
+        match self.every {
+            Some(Every::Epochs(n)) => !at.in_epoch && at.epoch.is_multiple_of(n),
+            Some(Every::Steps(n)) => at.step.is_multiple_of(n),
+            Some(Every::Minutes(most)) => self.last.elapsed().as_secs_f64() >= 60.0 * most,
+            None => false,
+        }
+    }
+
+    /// Waits until the last checkpoint is written; returns its arrays, for the next one.
+    pub fn wait(&mut self) -> StateArrays {
+        let Some((arrays, written)) = self.writing.take() else { return StateArrays::default() };
+        // It is closed without an answer where a checkpoint could not be written; the recorder says so.
+        self.written += written.iter().sum::<Duration>();
+        Arc::try_unwrap(arrays).unwrap_or_default()
+    }
+}

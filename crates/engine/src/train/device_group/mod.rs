@@ -1,0 +1,254 @@
+//! The devices of a run as one. A single device runs on the caller's thread, so that it costs nothing more; of several
+//! each has a thread of its own.
+
+mod workers;
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use crate::{
+    collective::Abort,
+    device::{Block, Clock, Device, DeviceError, PassKind, Purpose, Ran, RowReader},
+    program::{Accumulator, BufferId, Slice},
+    units,
+};
+
+pub use workers::Rank;
+use workers::Workers;
+
+/// The devices of a run.
+pub struct DeviceGroup {
+    /// The only device; `None` where there are several.
+    alone: Option<Rank>,
+    workers: Workers,
+}
+
+impl DeviceGroup {
+    /// Starts a thread for each of several devices. `abort` releases devices that wait for each other; an answer is waited
+    /// for `limit`, which must be longer than they wait for each other, so that they are the first to say who is missing.
+    ///
+    /// # Errors
+    /// Where a thread cannot be started.
+    pub fn new(devices: Vec<Device>, abort: Abort, limit: Duration) -> Result<Self, DeviceError> {
+        let rank = |(index, device)| Rank { device, clock: None, index };
+        let mut ranks: Vec<_> = devices.into_iter().enumerate().map(rank).collect();
+        let alone = if ranks.len() == 1 { ranks.pop() } else { None };
+        Ok(Self { alone, workers: Workers::new(ranks, abort, limit)? })
+    }
+
+    pub fn size(&self) -> usize {
+        self.names().len()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        let alone = self.alone.iter().map(|rank| rank.device.name.as_str());
+        alone.chain(self.workers.names()).map(str::to_owned).collect()
+    }
+
+    /// See [`Executor::warm_up`](crate::device::Executor::warm_up).
+    pub fn warm_up(&mut self) -> Result<(), DeviceError> {
+        self.all(|rank| rank.device.executor.warm_up()).map(drop)
+    }
+
+    /// Gives each of several devices a clock of its own; one alone uses the run's.
+    pub fn start(&mut self, run: &Clock) -> Result<(), DeviceError> {
+        let (origin, grain, traced) = (run.origin(), run.grain, run.trace.is_some());
+        let started = self.workers.all(move |rank| {
+            rank.clock = Some(Clock::at(origin, grain).traced(traced));
+            Ok(())
+        });
+        started.map(drop)
+    }
+
+    /// Binds `rows[i]` to device `i`.
+    pub fn bind_each(
+        &mut self,
+        purpose: Purpose,
+        buffer: BufferId,
+        rows: &[Arc<Vec<f32>>],
+    ) -> Result<(), DeviceError> {
+        // Each device takes its own, so that no rows are held longer than they are needed.
+        let each: Vec<_> = rows.iter().map(|rows| Mutex::new(Some(Arc::clone(rows)))).collect();
+        let bind = move |rank: &mut Rank| {
+            let own = each.get(rank.index).and_then(|rows| rows.lock().ok()?.take());
+            own.map_or(Ok(()), |rows| rank.device.bind(purpose, buffer, &rows))
+        };
+        self.all(bind).map(drop)
+    }
+
+    /// Binds the same rows to every device.
+    pub fn bind(
+        &mut self,
+        purpose: Purpose,
+        buffer: BufferId,
+        rows: &Arc<Vec<f32>>,
+    ) -> Result<(), DeviceError> {
+        let rows = Arc::clone(rows);
+        self.all(move |rank| rank.device.bind(purpose, buffer, &rows)).map(drop)
+    }
+
+    /// See [`Executor::bind_file`](crate::device::Executor::bind_file); only a single device can.
+    pub fn bind_file(&mut self, buffer: BufferId, rows: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
+        self.alone
+            .as_mut()
+            .map_or(Err(DeviceError::RowsInFile), |rank| rank.device.executor.bind_file(buffer, rows))
+    }
+
+    /// See [`Device::bind_order`].
+    pub fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<(), DeviceError> {
+        let order = Arc::clone(order);
+        self.all(move |rank| rank.device.bind_order(&order)).map(drop)
+    }
+
+    /// Writes the same values to every device.
+    pub fn write(&mut self, purpose: Purpose, to: Slice, from: &[f32]) -> Result<(), DeviceError> {
+        if let Some(rank) = &mut self.alone {
+            return rank.device.write(purpose, to, from);
+        }
+        let from = from.to_vec();
+        self.workers.all(move |rank| rank.device.write(purpose, to, &from)).map(drop)
+    }
+
+    /// Writes values to the first device.
+    pub fn write_first(&mut self, purpose: Purpose, to: Slice, from: &[f32]) -> Result<(), DeviceError> {
+        let from = from.to_vec();
+        self.first(move |rank| rank.device.write(purpose, to, &from))
+    }
+
+    /// Sets the running sums of the epoch, which are on the first device only.
+    pub fn write_epoch_sums(&mut self, purpose: Purpose, from: &[f64]) -> Result<(), DeviceError> {
+        let from = from.to_vec();
+        self.first(move |rank| rank.device.write_sums(purpose, Accumulator::Epoch, &from))
+    }
+
+    /// Reads from the first device, which holds what all hold.
+    pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut [f32]) -> Result<(), DeviceError> {
+        if let Some(rank) = &mut self.alone {
+            return rank.device.read(purpose, from, to);
+        }
+        let len = to.len();
+        let read = self.workers.run(1, move |rank| {
+            let mut values = vec![0.0; len];
+            rank.device.read(purpose, from, &mut values).map(|()| values)
+        })?;
+        read.iter().for_each(|values| to.copy_from_slice(values));
+        Ok(())
+    }
+
+    /// Copies between two slices on the first device.
+    pub fn copy(&mut self, purpose: Purpose, from: Slice, to: Slice) -> Result<(), DeviceError> {
+        self.first(move |rank| rank.device.copy(purpose, from, to))
+    }
+
+    /// Running sums, added over all devices in their order. Those of the epoch are on the first device only.
+    pub fn take_sums(
+        &mut self,
+        purpose: Purpose,
+        sums: Accumulator,
+        to: &mut [f64],
+    ) -> Result<(), DeviceError> {
+        if let Some(rank) = &mut self.alone {
+            return rank.device.take_sums(purpose, sums, to);
+        }
+        let len = to.len();
+        let take = move |rank: &mut Rank| {
+            let mut own = vec![0.0; len];
+            rank.device.take_sums(purpose, sums, &mut own).map(|()| own)
+        };
+        let of_each =
+            if sums == Accumulator::Epoch { self.workers.run(1, take) } else { self.workers.all(take) }?;
+        to.fill(0.0);
+        of_each.iter().for_each(|own| to.iter_mut().zip(own).for_each(|(to, own)| *to += own));
+        Ok(())
+    }
+
+    /// Runs a block on all devices. A single device's times go to `clock`; the ends of the first one's steps to `ends`.
+    pub fn run(
+        &mut self,
+        block: &Block<'_>,
+        clock: &mut Clock,
+        ends: &mut Vec<f64>,
+    ) -> Result<Ran, DeviceError> {
+        if let Some(rank) = &mut self.alone {
+            return rank.device.run(block, clock, ends);
+        }
+        let last = units::count(block.step + block.steps as u64);
+        self.workers.doing = match block.work {
+            PassKind::Validate => format!("the validation after step {}", units::count(block.step)),
+            PassKind::Train if block.steps == 1 => format!("step {last}"),
+            PassKind::Train => format!("steps {} to {last}", units::count(block.step + 1)),
+        };
+        let Block { work, step, position, offset, rows, steps, slot, .. } = *block;
+        let hyper = block.hyper.to_vec();
+        let run = move |device: &mut Device, clock: &mut Clock, ends: &mut Vec<f64>| {
+            let block = Block { work, step, position, offset, rows, steps, slot, hyper: &hyper };
+            device.run(&block, clock, ends)
+        };
+        let ran = self.timed(run, ends)?;
+        self.workers.doing = format!("what follows step {last}");
+        Ok(ran)
+    }
+
+    /// See [`Device::settle`].
+    pub fn settle(
+        &mut self,
+        purpose: Purpose,
+        clock: &mut Clock,
+        ends: &mut Vec<f64>,
+    ) -> Result<Ran, DeviceError> {
+        if let Some(rank) = &mut self.alone {
+            return rank.device.settle(purpose, clock, ends);
+        }
+        self.timed(move |device, clock, ends| device.settle(purpose, clock, ends), ends)
+    }
+
+    /// A digest of the slice on each device; see [`crate::device::digest()`].
+    pub fn digests(&mut self, of: Slice) -> Result<Vec<u64>, DeviceError> {
+        self.all(move |rank| rank.device.digest(of))
+    }
+
+    /// Ends the threads. Returns the devices whose threads ended, in order.
+    pub fn finish(self) -> Vec<Rank> {
+        self.alone.into_iter().chain(self.workers.finish()).collect()
+    }
+
+    fn first(
+        &mut self,
+        command: impl Fn(&mut Rank) -> Result<(), DeviceError> + Send + Sync + 'static,
+    ) -> Result<(), DeviceError> {
+        match &mut self.alone {
+            Some(rank) => command(rank),
+            None => self.workers.run(1, command).map(drop),
+        }
+    }
+
+    fn all<R: Send + 'static>(
+        &mut self,
+        command: impl Fn(&mut Rank) -> Result<R, DeviceError> + Send + Sync + 'static,
+    ) -> Result<Vec<R>, DeviceError> {
+        match &mut self.alone {
+            Some(rank) => Ok(vec![command(rank)?]),
+            None => self.workers.all(command),
+        }
+    }
+
+    /// Work that each of several devices times by its own clock. After a failure only the first device is asked.
+    fn timed(
+        &mut self,
+        work: impl Fn(&mut Device, &mut Clock, &mut Vec<f64>) -> Result<Ran, DeviceError> + Send + Sync + 'static,
+        ends: &mut Vec<f64>,
+    ) -> Result<Ran, DeviceError> {
+        let command = move |rank: &mut Rank| {
+            let Some(clock) = &mut rank.clock else { return Ok(Default::default()) };
+            let mut ends = Vec::new();
+            work(&mut rank.device, clock, &mut ends).map(|ran| (ran, ends))
+        };
+        let all =
+            if self.workers.failed { self.workers.run(1, command)? } else { self.workers.all(command)? };
+        let (ran, own) = all.into_iter().next().unwrap_or_default();
+        ends.extend(own);
+        Ok(ran)
+    }
+}

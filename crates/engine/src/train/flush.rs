@@ -1,0 +1,138 @@
+//! What a run reports on its way: log rows, epoch ends, progress.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    state::Position,
+    train_loop::{Halt, TrainLoop},
+};
+use crate::{
+    device::{DeviceError, Purpose},
+    event::{Event, Progress},
+    program::{Accumulator, Phase, Slice},
+    spec::Policy,
+};
+
+/// How often events and progress are handed over: waking the recorder costs more than a tiny step.
+const REPORT_INTERVAL: Duration = Duration::from_millis(25);
+
+impl TrainLoop<'_> {
+    pub(super) fn end_epoch(&mut self) -> Result<(), Halt> {
+        self.log_epoch()?;
+        self.compare_replicas()
+    }
+
+    /// The epoch's row, where the policy has one. The device's log outlives an epoch; the end of the run flushes it.
+    pub(super) fn log_epoch(&mut self) -> Result<(), Halt> {
+        match self.trial.spec.logging.policy {
+            Policy::Immediate | Policy::Buffered => {}
+            Policy::Off => {
+                self.settle(Purpose::Log)?;
+                self.metric_buffer.take_epoch_rows();
+            }
+            Policy::PerEpoch => {
+                let start = Instant::now();
+                let mut sums = vec![0.0; self.trial.programs.layout.log_width];
+                self.group.take_sums(Purpose::Log, Accumulator::Epoch, &mut sums)?;
+                let waited = self.settle(Purpose::Log)?;
+                let lr = self.lr_scheduler.lr_at(self.at.step.saturating_sub(1), self.at.epoch - 1).lr;
+                let row = self.metric_buffer.epoch_mean(self.at.epoch, self.at.step, lr, &sums);
+                self.outbox.events.extend(row);
+                self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if devices hold different parameters.
+    fn compare_replicas(&mut self) -> Result<(), Halt> {
+        if self.group.size() == 1 {
+            return Ok(());
+        }
+        // The wait for steps counts as theirs, the wait for digests does not.
+        self.settle(Purpose::Parameters)?;
+        let start = Instant::now();
+        let digests = self.group.digests(self.values())?;
+        self.group.settle(Purpose::Parameters, &mut self.clock, &mut self.metric_buffer.ends)?;
+        self.replicas.count += 1;
+        self.replicas.time += start.elapsed();
+        match digests.iter().position(|d| Some(d) != digests.first()) {
+            None => Ok(()),
+            Some(rank) => {
+                self.replicas.count = 0;
+                let [first, device] = [0, rank].map(|rank| self.group.names()[rank].clone());
+                Err(DeviceError::Replicas { device, first, step: self.at.step }.into())
+            }
+        }
+    }
+
+    /// After a device hangs: the run ends with the last step that was done, and its rows are recorded.
+    pub(super) fn rescue(&mut self) -> Result<(), Halt> {
+        self.settle(Purpose::Log)?;
+        match self.metric_buffer.done() {
+            done if done >= self.at.step => {}
+            0 => self.at = Position { epoch: self.at.epoch, in_epoch: true, ..Position::default() },
+            done => self.end_at(done),
+        }
+        self.flush_until(self.at.step)
+    }
+
+    /// Reads the log from the device into the outbox; `send_events` sends it.
+    pub(super) fn flush(&mut self) -> Result<(), Halt> {
+        self.flush_until(u64::MAX)
+    }
+
+    /// Like [`Self::flush`], without the rows of steps after `until`.
+    fn flush_until(&mut self, until: u64) -> Result<(), Halt> {
+        let start = Instant::now();
+        let mut waited = Duration::ZERO;
+        let layout = &self.trial.programs.layout;
+        let len = self.metric_buffer.pending();
+        let mut read = std::mem::take(&mut self.metric_buffer.read);
+        read.resize(len, 0.0);
+        if len > 0 {
+            let rows = Slice { buffer: layout.log, offset: 0, len };
+            self.group.read(Purpose::Log, rows, &mut read)?;
+            waited = self.settle(Purpose::Log)?;
+        }
+        let until = self.non_finite.map_or(until, |step| step.min(until));
+        self.outbox.events.extend(self.metric_buffer.flush(&read, until));
+        self.metric_buffer.read = read;
+        if len > 0 {
+            self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
+        }
+        Ok(())
+    }
+
+    /// Takes the times of all steps so far and the first loss that is not finite. The wait for them counts as theirs.
+    pub(super) fn settle(&mut self, purpose: Purpose) -> Result<Duration, Halt> {
+        let ran = self.group.settle(purpose, &mut self.clock, &mut self.metric_buffer.ends)?;
+        self.non_finite = ran.non_finite;
+        self.pacing.step_time = ran.step_time.unwrap_or(self.pacing.step_time);
+        self.clock.extend(Phase::Step, ran.waited);
+        Ok(ran.waited)
+    }
+
+    /// Hands over events if it is time; called after every block.
+    pub(super) fn send_events(&mut self) -> Result<(), Halt> {
+        let now = Instant::now();
+        if now - self.outbox.last_report < REPORT_INTERVAL {
+            return Ok(());
+        }
+        self.outbox.last_report = now;
+        self.check_files()?;
+        let elapsed_s = self.clock.elapsed_s();
+        let progress = Progress {
+            step: self.at.step,
+            epoch: self.at.epoch,
+            samples: self.at.samples,
+            train_s: elapsed_s - self.validation_s(),
+            elapsed_s,
+            loss: self.metric_buffer.last_loss,
+        };
+        self.outbox.events.push(Event::Progress(progress));
+        self.outbox.send()?;
+        self.clock.record(Phase::Log, now.elapsed());
+        Ok(())
+    }
+}

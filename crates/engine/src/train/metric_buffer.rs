@@ -1,0 +1,222 @@
+//! Training rows on their way from the device's log to the recorder, by policy.
+//!
+//! Losses wait on the device; what the host knows already (epoch, step, rows, rates, times) waits here. A validation
+//! between two flushes waits as well, so that rows are recorded in order of steps.
+
+use crate::{
+    event::{CheckpointFacts, Event, TrainRows, ValidationRow},
+    program::Layout,
+    spec::{Logging, Metric, Policy},
+};
+
+/// Consecutive steps of an epoch whose rows are still on the device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steps {
+    pub epoch: u64,
+    pub first: u64,
+    pub count: usize,
+    pub rows: u32,
+    pub last_rows: u32,
+}
+
+enum Waiting {
+    Steps(Steps),
+    Validation(ValidationRow),
+}
+
+pub struct MetricBuffer {
+    policy: Policy,
+    lr: bool,
+    width: usize,
+    slots: usize,
+    used: usize,
+    waiting: Vec<Waiting>,
+    lrs: Vec<f64>,
+    /// Seconds at which steps ended, as devices report them; complete when their rows are read.
+    pub ends: Vec<f64>,
+    /// Room for rows that are read from the device.
+    pub read: Vec<f32>,
+    /// Steps whose ends are no longer in `ends`.
+    done: u64,
+    /// Rows of the epoch so far.
+    epoch_rows: u64,
+    /// Loss of the last row that reached the host.
+    pub last_loss: Option<f32>,
+    /// Rows that `last_loss` is the mean of.
+    pub last_loss_rows: u64,
+}
+
+impl MetricBuffer {
+    pub fn new(logging: &Logging, layout: &Layout) -> Self {
+        Self {
+            policy: logging.policy,
+            lr: logging.metrics.contains(&Metric::Lr),
+            width: layout.log_width,
+            slots: layout.log_slots,
+            used: 0,
+            waiting: Vec::new(),
+            lrs: Vec::new(),
+            ends: Vec::new(),
+            read: Vec::new(),
+            done: 0,
+            epoch_rows: 0,
+            last_loss: None,
+            last_loss_rows: 0,
+        }
+    }
+
+    /// Goes on from a state that was saved when nothing waited.
+    pub fn resume(&mut self, facts: &CheckpointFacts) {
+        self.done = facts.step;
+        self.epoch_rows = facts.epoch_rows;
+        if self.sums_an_epoch() {
+            // About when the last step ended.
+            self.done -= 1;
+            self.ends.push(facts.elapsed_s);
+        }
+        self.last_loss = facts.last_loss.map(|loss| loss as f32);
+        self.last_loss_rows = facts.last_loss_rows;
+    }
+
+    /// Its own part of a state.
+    pub fn facts(&self) -> CheckpointFacts {
+        CheckpointFacts {
+            last_loss: self.last_loss.map(f64::from),
+            last_loss_rows: self.last_loss_rows,
+            epoch_rows: self.epoch_rows,
+            ..CheckpointFacts::default()
+        }
+    }
+
+    /// Whether the device has sums of an epoch that is not over.
+    pub fn sums_an_epoch(&self) -> bool {
+        self.policy == Policy::PerEpoch && self.epoch_rows > 0
+    }
+
+    /// Steps that devices have reported as done, of the whole run.
+    pub fn done(&self) -> u64 {
+        self.done + self.ends.len() as u64
+    }
+
+    fn drop_ends(&mut self, count: usize) {
+        self.ends.drain(..count);
+        self.done += count as u64;
+    }
+
+    /// First free row of the device's log.
+    pub fn slot(&self) -> usize {
+        self.used
+    }
+
+    /// Steps that may run before the log must be read.
+    pub fn room(&self) -> usize {
+        match self.policy {
+            Policy::Immediate => 1,
+            Policy::Buffered => self.slots - self.used,
+            Policy::PerEpoch | Policy::Off => usize::MAX,
+        }
+    }
+
+    /// Records steps that ran, with one learning rate for each.
+    pub fn ran(&mut self, steps: Steps, lrs: &[f64]) {
+        self.epoch_rows += steps.rows as u64 * (steps.count as u64 - 1) + u64::from(steps.last_rows);
+        match self.policy {
+            Policy::Immediate | Policy::Buffered => {
+                self.used += steps.count;
+                self.waiting.push(Waiting::Steps(steps));
+                self.lrs.extend_from_slice(lrs);
+            }
+            // Only the last end is used, and an epoch may have many.
+            Policy::PerEpoch | Policy::Off => {
+                self.drop_ends(self.ends.len().saturating_sub(1));
+            }
+        }
+    }
+
+    /// Returns the row, or keeps it until the rows before it are flushed.
+    pub fn hold(&mut self, row: ValidationRow) -> Option<ValidationRow> {
+        if self.waiting.is_empty() {
+            return Some(row);
+        }
+        self.waiting.push(Waiting::Validation(row));
+        None
+    }
+
+    /// Elements to read from the device at a flush.
+    pub fn pending(&self) -> usize {
+        self.used * self.width
+    }
+
+    /// Turns the log's rows into events and starts anew. Rows after step `until` are dropped.
+    pub fn flush(&mut self, values: &[f32], until: u64) -> Vec<Event> {
+        let mut events = Vec::with_capacity(self.waiting.len());
+        let mut row = 0;
+        for waiting in self.waiting.drain(..) {
+            match waiting {
+                Waiting::Validation(v) if v.step <= until => events.push(Event::Validation(v)),
+                Waiting::Validation(_) => {}
+                Waiting::Steps(s) => {
+                    let rows = row..row + s.count;
+                    row = rows.end;
+                    let count = s.count.min(until.saturating_add(1).saturating_sub(s.first) as usize);
+                    if count == 0 {
+                        continue;
+                    }
+                    let kept = rows.start..rows.start + count;
+                    let block = &values[kept.start * self.width..kept.end * self.width];
+                    let last_rows = if count == s.count { s.last_rows } else { s.rows };
+                    self.last_loss = Some(block[(count - 1) * self.width]);
+                    self.last_loss_rows = last_rows.into();
+                    events.push(Event::Train(TrainRows {
+                        epoch: s.epoch,
+                        first_step: s.first,
+                        rows: s.rows,
+                        last_rows,
+                        width: self.width,
+                        values: block.to_vec(),
+                        lr: if self.lr { self.lrs[kept.clone()].to_vec() } else { Vec::new() },
+                        elapsed_s: self.ends.get(kept).unwrap_or_default().to_vec(),
+                    }));
+                }
+            }
+        }
+        self.used = 0;
+        self.lrs.clear();
+        // The row of an epoch that is not over may still need the last one.
+        let kept = usize::from(self.sums_an_epoch());
+        self.drop_ends(self.ends.len().saturating_sub(kept));
+        events
+    }
+
+    /// Sets the epoch's rows: later ones do not count.
+    pub fn cut_epoch(&mut self, rows: u64) {
+        self.epoch_rows = rows;
+    }
+
+    /// The epoch's mean as a row, from the device's row-weighted sums; `lr` is the last step's. `None` without a step.
+    pub fn epoch_mean(&mut self, epoch: u64, step: u64, lr: f64, sums: &[f64]) -> Option<Event> {
+        let rows = self.take_epoch_rows();
+        if rows == 0 {
+            return None;
+        }
+        let values: Vec<f32> = sums.iter().map(|s| (s / rows as f64) as f32).collect();
+        (self.last_loss, self.last_loss_rows) = (values.first().copied(), rows);
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        let ended_s = self.ends.last().copied();
+        self.drop_ends(self.ends.len());
+        Some(Event::Train(TrainRows {
+            epoch,
+            first_step: step,
+            rows,
+            last_rows: rows,
+            width: self.width,
+            values,
+            lr: if self.lr { vec![lr] } else { Vec::new() },
+            elapsed_s: ended_s.into_iter().collect(),
+        }))
+    }
+
+    pub fn take_epoch_rows(&mut self) -> u64 {
+        std::mem::take(&mut self.epoch_rows)
+    }
+}

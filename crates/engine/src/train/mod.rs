@@ -1,0 +1,28 @@
+//! The trainer: epochs of blocks of steps, validation, stopping. It emits events and formats nothing.
+//!
+//! A block of steps runs on the device without the host. It ends at the next flush of the log, the end of an epoch,
+//! `max_steps`, and after some 50 ms, so that a signal or `max_time` is noticed.
+
+mod best;
+mod blocks;
+mod checkpoints;
+mod device_group;
+mod feed;
+mod files;
+mod flush;
+mod init;
+mod lr_scheduler;
+mod metric_buffer;
+mod outcome;
+mod prefetch;
+mod save;
+mod state;
+mod stop;
+mod train_loop;
+mod validation;
+
+pub use crate::program::exported;
+pub use device_group::DeviceGroup;
+pub use init::initial_values;
+pub use stop::StopFlag;
+pub use train_loop::{TrainSetup, Trained, grain, train};

@@ -1,0 +1,290 @@
+//! The end of a run: what the clock and the ledger counted, as the rows of its files.
+
+use std::time::Duration;
+
+use super::{device_group::Rank, train_loop::TrainLoop};
+use crate::{
+    device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Timer},
+    event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
+    plan::{Measured, TimeAccount, Trial, padding},
+    program::Phase,
+    units,
+};
+
+impl TrainLoop<'_> {
+    /// Hands over what is left, and adds up.
+    pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
+        let costs = self.checkpoint_costs();
+        self.outbox.events.extend(costs);
+        self.outbox.events.extend(self.comparisons().map(|text| Event::Notice(Level::Info, text)));
+        self.outbox.events.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
+        // A listener that is gone is noticed with the last event, which the caller emits.
+        let _ = self.outbox.send();
+        // Phases and copies are of the part since the last resume.
+        let here = loop_time.saturating_sub(Duration::from_secs_f64(self.earlier.elapsed_s));
+        let train_time = here.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
+        let (in_chunks, fetched_s) = (self.trial.chunks.is_some(), self.fetched_s());
+        let last_steps = self.last_steps();
+        let ranks = self.group.finish();
+        let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {
+            let clocks = [Some(&self.clock), first.clock.as_ref()];
+            let seconds =
+                |by, phase| clocks.iter().flatten().map(|c| c.total(by, phase).as_secs_f64()).sum::<f64>();
+            let ordering_s = self.inputs.ordering.as_secs_f64();
+            let work = RunTimes { seconds: &seconds, ordering_s, in_chunks, fetched_s };
+            let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
+            let train_s = train_time.as_secs_f64();
+            let log_waits = log_waits(&first.device);
+            let full_steps = self.at.step - self.earlier.steps - last_steps;
+            let measured = Measured { full_steps, last_steps, train_s, log_waits, ..work };
+            // Virtual devices share one processor: their times say nothing about real ones.
+            let known = !self.trial.devices.any_virtual();
+            TimeAccount::new(self.trial, &measured).filter(|_| known)
+        });
+        Outcome {
+            status,
+            reason,
+            // One that was begun and had no step yet is none.
+            epochs: Some(self.at.step.div_ceil(self.trial.steps_per_epoch.max(1))),
+            steps: self.at.step,
+            samples: Some(self.at.samples),
+            final_train_loss: self.metric_buffer.last_loss,
+            final_train_rows: self.metric_buffer.last_loss_rows,
+            final_validation_loss: self.validated.last.as_ref().map(|v| v.loss),
+            final_validation_accuracy: self.validated.last.as_ref().and_then(|v| v.accuracy),
+            best: self.validated.best,
+            earlier_s: self.earlier.elapsed_s,
+            loop_s: loop_time.as_secs_f64(),
+            train_s: self.earlier.train_s + train_time.as_secs_f64(),
+            logging_s: self.earlier.logging_s + self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
+            peak_device_bytes: ranks.iter().map(|r| r.device.executor.bytes()).max().unwrap_or(0),
+            timing: timings(&self.clock, &ranks, here, self.pacing.warmup),
+            transfers: ranks
+                .iter()
+                .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock), self.trial))
+                .chain(
+                    self.inputs
+                        .reads
+                        .iter()
+                        .filter_map(|(kind, purpose, reads)| read(*kind, *purpose, Line::from(&**reads))),
+                )
+                .collect(),
+            instrument: instrument(&self.clock, &ranks),
+            traces: traces(&self.clock, &ranks),
+            account,
+            load: None,
+            no_model: None,
+        }
+    }
+}
+
+impl TrainLoop<'_> {
+    /// How often replicas were compared; `None` where they were not.
+    fn comparisons(&self) -> Option<String> {
+        let (count @ 1.., time) = (self.replicas.count, self.replicas.time) else { return None };
+        let time = units::seconds(time.as_secs_f64());
+        let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+        Some(format!("replicas compared {times} in {time}, equal"))
+    }
+
+    /// Steps on the fewer rows that an epoch ends with.
+    fn last_steps(&self) -> u64 {
+        match self.trial.programs.train_last {
+            Some(_) => {
+                let epochs = |steps: u64| steps / self.trial.steps_per_epoch.max(1);
+                epochs(self.at.step) - epochs(self.earlier.steps)
+            }
+            None => 0,
+        }
+    }
+
+    /// Seconds in which steps fetched their rows from a file. If phases are not timed, the mean over the threads of a team.
+    fn fetched_s(&self) -> f64 {
+        if self.trial.chunks.is_some() || !self.trial.facts.in_file() {
+            return 0.0;
+        }
+        if self.clock.grain == Grain::Phases {
+            let fetched = self.clock.total(Timer::Host, Phase::Data).saturating_sub(self.inputs.ordering);
+            return fetched.as_secs_f64();
+        }
+        let reads = self.inputs.reads.iter().filter(|read| (read.0, read.1) == (Kind::Read, Purpose::Batch));
+        let time: Duration = reads.map(|(_, _, reads)| reads.total().2).sum();
+        time.as_secs_f64() / self.trial.threads as f64
+    }
+}
+
+/// What the clock took of the run: its own readings, and those of the device with the most, since devices are timed side by
+/// side.
+fn instrument(run: &Clock, ranks: &[Rank]) -> ClockCost {
+    let of_rank = |rank: &Rank| rank.clock.as_ref().map_or(0, Clock::readings);
+    let cost = run.cost();
+    ClockCost { readings: cost.readings + ranks.iter().map(of_rank).max().unwrap_or(0), ..cost }
+}
+
+/// What happened when: the host's loop first, then each device.
+fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
+    let lane = |process: &str, lane: Lane, clock: &Clock| {
+        let trace = clock.trace.as_ref()?.lane(lane).clone();
+        Some(TraceLane { process: process.to_owned(), name: lane.name(), trace })
+    };
+    let host = lane("host", Lane::Host, run);
+    let devices = ranks.iter().flat_map(|rank| {
+        let clock = rank.clock.as_ref().unwrap_or(run);
+        let lanes = Lane::OF_DEVICE.map(|of| lane(&rank.device.name, of, clock));
+        // A device without streams of its own has no lanes for copies.
+        let lanes = lanes.into_iter().flatten();
+        lanes.enumerate().filter(|(i, lane)| *i == 0 || !lane.trace.is_empty()).map(|(_, lane)| lane)
+    });
+    host.into_iter().chain(devices).collect()
+}
+
+/// Seconds of each phase over all steps.
+struct RunTimes<'a> {
+    seconds: &'a dyn Fn(Timer, Phase) -> f64,
+    /// The part of [`Phase::Data`] in which the orders of epochs were made.
+    ordering_s: f64,
+    /// Whether rows came in chunks, which were waited for.
+    in_chunks: bool,
+    fetched_s: f64,
+}
+
+const COMPUTING: [Phase; 5] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
+
+impl RunTimes<'_> {
+    fn of_cpu(&self) -> Measured {
+        let host = |phase| (self.seconds)(Timer::Host, phase);
+        let data_s = host(Phase::Data);
+        // A step fetches rows itself if they are resident or in a file; it waits for chunks. Orders are made in any case.
+        let order_s = if self.in_chunks { self.ordering_s.min(data_s) } else { data_s };
+        let all_s = COMPUTING.into_iter().map(host).sum::<f64>() + order_s;
+        let fetch_s = self.fetched_s.min(all_s);
+        Measured {
+            compute_s: all_s - fetch_s,
+            fetch_s,
+            wait_s: data_s - order_s,
+            upload_s: host(Phase::Upload),
+            log_s: host(Phase::Log),
+            all_reduce_s: host(Phase::AllReduce),
+            ..Measured::default()
+        }
+    }
+
+    /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
+    /// that they append to.
+    fn of_gpu(&self) -> Measured {
+        let [host, device] = [Timer::Host, Timer::Device].map(|by| move |phase| (self.seconds)(by, phase));
+        Measured {
+            compute_s: COMPUTING.into_iter().chain([Phase::Data, Phase::Log]).map(device).sum(),
+            wait_s: if self.in_chunks { host(Phase::Data) } else { 0.0 },
+            // Chunks are copied while the host is elsewhere.
+            upload_s: host(Phase::Upload).max(device(Phase::Upload)),
+            log_s: host(Phase::Log),
+            all_reduce_s: device(Phase::AllReduce),
+            ..Measured::default()
+        }
+    }
+}
+
+/// Times that the host read the log.
+fn log_waits(device: &Device) -> u64 {
+    let is_log =
+        |(kind, purpose, _): &(Kind, Purpose, Line)| *kind == Kind::DeviceToHost && *purpose == Purpose::Log;
+    device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count).sum()
+}
+
+/// The rows of `timing.csv`: the phases of each device; with the first also those of the host's loop, `other` as what is left
+/// of the loop, `total` and `warmup`.
+fn timings(run: &Clock, ranks: &[Rank], loop_time: Duration, warmup: Option<Duration>) -> Vec<PhaseTime> {
+    let mut rows = Vec::new();
+    for (index, rank) in ranks.iter().enumerate() {
+        let mut clock = Clock::at(run.origin(), run.grain);
+        rank.clock.iter().chain((index == 0).then_some(run)).for_each(|own| clock.absorb(own));
+        rows.extend(timing(&clock, &rank.device.name, loop_time, (index == 0).then_some(warmup)));
+    }
+    rows
+}
+
+/// The phases of a clock; `warmup` is there for the clock of the loop.
+fn timing(
+    clock: &Clock,
+    device: &str,
+    loop_time: Duration,
+    warmup: Option<Option<Duration>>,
+) -> Vec<PhaseTime> {
+    let share = |time: Duration| time.as_secs_f64() / loop_time.as_secs_f64().max(f64::MIN_POSITIVE);
+    let single = |phase, time: Duration| PhaseTime {
+        device: device.to_owned(),
+        clock: Timer::Host.name(),
+        phase,
+        count: 1,
+        total_s: time.as_secs_f64(),
+        mean_s: time.as_secs_f64(),
+        std_s: None,
+        min_s: time.as_secs_f64(),
+        p50_s: time.as_secs_f64(),
+        p95_s: time.as_secs_f64(),
+        p99_s: time.as_secs_f64(),
+        max_s: time.as_secs_f64(),
+        share: (share(time) * 1e6).round() / 1e6,
+        samples: 1,
+    };
+    let row = |phase: Phase, s: PhaseSummary| {
+        let [p50_s, p95_s, p99_s] = s.percentiles_s;
+        PhaseTime {
+            count: s.count,
+            mean_s: picoseconds(s.total.as_secs_f64() / s.count as f64),
+            std_s: s.std_s.map(picoseconds),
+            min_s: s.min_s,
+            p50_s,
+            p95_s,
+            p99_s,
+            max_s: s.max_s,
+            samples: s.samples,
+            ..single(phase.name(), s.total)
+        }
+    };
+    let mut rows = Vec::new();
+    let mut reported = Duration::ZERO;
+    // What was recorded as `other` is part of what is left, too.
+    for (phase, s) in clock.summaries(Timer::Host).filter(|(phase, _)| *phase != Phase::Other) {
+        reported += s.total;
+        rows.push(row(phase, s));
+    }
+    let by_device = clock.summaries(Timer::Device);
+    rows.extend(by_device.map(|(phase, s)| PhaseTime { clock: Timer::Device.name(), ..row(phase, s) }));
+    if let Some(warmup) = warmup {
+        rows.push(single(Phase::Other.name(), loop_time.saturating_sub(reported)));
+        rows.push(single("total", loop_time));
+        rows.extend(warmup.map(|w| single("warmup", w)));
+    }
+    rows
+}
+
+/// Rounded to what a clock of nanoseconds can tell of a mean.
+fn picoseconds(seconds: f64) -> f64 {
+    (seconds * 1e12).round() / 1e12
+}
+
+/// What was read from a file into the host's memory; `None` where that was nothing.
+fn read(kind: Kind, purpose: Purpose, line: Line) -> Option<Transfer> {
+    (line.count > 0).then(|| Transfer::new(kind, purpose, "file".into(), "cpu".into(), line))
+}
+
+fn transfers(device: &Device, clock: &Clock, trial: &Trial) -> Vec<Transfer> {
+    // Sums that were queued as work of their own have their time by the device's clock.
+    let summed_s =
+        Some(clock.total(Timer::Device, Phase::AllReduce).as_secs_f64()).filter(|seconds| *seconds > 0.0);
+    let transfer = |(kind, purpose, line): (Kind, Purpose, Line)| {
+        let (host, there) = ("cpu".to_owned(), device.name.clone());
+        let (from, to) = match kind {
+            Kind::HostToDevice => (host, there),
+            Kind::DeviceToHost | Kind::Sync => (there, host),
+            _ => (there.clone(), there),
+        };
+        let row = Transfer::new(kind, purpose, from, to, line);
+        let total_s = row.total_s.or(summed_s.filter(|_| kind == Kind::AllReduce));
+        let [moved, payload] = padding(trial, purpose.name());
+        Transfer { total_s, bytes: row.bytes.map(|bytes| bytes / moved * payload), ..row }
+    };
+    device.ledger.lines().map(transfer).collect()
+}

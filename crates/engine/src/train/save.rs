@@ -1,0 +1,155 @@
+//! How the state of the training is saved between two steps, and put back.
+//!
+//! The log is flushed first, so that a run that goes on from the state takes the same steps and writes the same rows.
+
+use std::{
+    sync::{Arc, mpsc::channel},
+    time::Instant,
+};
+
+use super::{
+    checkpoints::Checkpoints,
+    state::Position,
+    train_loop::{Halt, TrainLoop},
+};
+use crate::{
+    device::{Purpose, Timer},
+    event::{Best, BestSoFar, Checkpoint, CheckpointFacts, Event, Level, SavedState, Status},
+    program::{Accumulator, Phase, Role, Slice},
+    units,
+};
+
+impl TrainLoop<'_> {
+    /// Goes on from a saved state: all but the parameters, which are the initial values of this part of the run.
+    pub(super) fn resume(&mut self, saved: &SavedState) -> Result<(), Halt> {
+        let layout = &self.trial.programs.layout;
+        let SavedState { facts, arrays } = saved;
+        if let Some(state) = self.optimizer_state() {
+            self.group.write(Purpose::Checkpoint, state, &arrays.optimizer)?;
+        }
+        if let (Some(best), false) = (layout.best, arrays.best.is_empty()) {
+            self.group.write_first(Purpose::Checkpoint, layout.whole(best), &arrays.best)?;
+        }
+        if !facts.epoch_sums.is_empty() {
+            self.group.write_epoch_sums(Purpose::Checkpoint, &facts.epoch_sums)?;
+        }
+        self.metric_buffer.resume(facts);
+        self.checkpoints.saved = Some((facts.step, facts.in_epoch));
+        let monitor = self.trial.spec.trainer.monitor;
+        self.validated.best = facts.best.map(|best| {
+            let BestSoFar { value, epoch, step } = best;
+            Best { monitor, value, epoch, step, is_restored: false }
+        });
+        self.validated.last = facts.validation.clone();
+        if let Some(stopper) = &mut self.validated.stopper {
+            stopper.seen = facts.early_stopping;
+        }
+        Ok(())
+    }
+
+    /// Saves the state if it is time, or if SIGUSR1 asks for it.
+    pub(super) fn save_if_due(&mut self) -> Result<(), Halt> {
+        if self.ended.is_none() && (self.stop.takes_save_request() || self.checkpoints.is_due(&self.at)) {
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Saves the state at the end of the run, for more epochs later, or for the rest of it after a signal.
+    pub(super) fn save_at_end(&mut self) -> Result<(), Halt> {
+        let saves = match self.ended {
+            None | Some((Status::Finished, _)) => self.trial.spec.checkpoint.is_some(),
+            Some((Status::Interrupted, _)) => self.at.step > 0,
+            Some((Status::Failed | Status::Diverged, _)) => false,
+        };
+        if saves { self.save() } else { Ok(()) }
+    }
+
+    fn save(&mut self) -> Result<(), Halt> {
+        let state = Some((self.at.step, self.at.in_epoch));
+        if self.checkpoints.saved == state {
+            return Ok(());
+        }
+        self.flush()?;
+        let start = Instant::now();
+        let mut arrays = self.checkpoints.wait();
+        let layout = &self.trial.programs.layout;
+        let best = self.validated.best.and(layout.best).map(|best| layout.whole(best));
+        let wanted = [Some(self.values()), self.optimizer_state(), best];
+        for (from, to) in
+            wanted.into_iter().zip([&mut arrays.values, &mut arrays.optimizer, &mut arrays.best])
+        {
+            to.resize(from.map_or(0, |from| from.len), 0.0);
+            if let Some(from) = from {
+                self.group.read(Purpose::Checkpoint, from, to)?;
+            }
+        }
+        let facts = self.facts()?;
+        let waited = self.settle(Purpose::Checkpoint)?;
+        if self.non_finite.is_some() {
+            return self.check();
+        }
+        let (arrays, (written, answer)) = (Arc::new(arrays), channel());
+        self.checkpoints.writing = Some((Arc::clone(&arrays), answer));
+        self.checkpoints.count += 1;
+        self.checkpoints.saved = state;
+        self.checkpoints.last = Instant::now();
+        self.outbox.events.push(Event::Checkpoint(Box::new(Checkpoint { facts, arrays, written })));
+        self.outbox.send()?;
+        self.clock.record(Phase::Checkpoint, start.elapsed().saturating_sub(waited));
+        Ok(())
+    }
+
+    fn facts(&mut self) -> Result<CheckpointFacts, Halt> {
+        let Position { step, epoch, in_epoch, samples } = self.at;
+        let mut epoch_sums = Vec::new();
+        if self.metric_buffer.sums_an_epoch() {
+            epoch_sums.resize(self.trial.programs.layout.log_width, 0.0);
+            self.group.take_sums(Purpose::Checkpoint, Accumulator::Epoch, &mut epoch_sums)?;
+            self.group.write_epoch_sums(Purpose::Checkpoint, &epoch_sums)?;
+        }
+        let elapsed_s = self.clock.elapsed_s();
+        let best = self.validated.best.map(|best| {
+            let Best { value, epoch, step, .. } = best;
+            BestSoFar { value, epoch, step }
+        });
+        Ok(CheckpointFacts {
+            step,
+            epoch,
+            in_epoch,
+            samples,
+            batch: self.trial.programs.train.batch as u64,
+            elapsed_s,
+            train_s: elapsed_s - self.validation_s(),
+            logging_s: self.earlier.logging_s + self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
+            epoch_sums,
+            validation: self.validated.last.clone(),
+            best,
+            early_stopping: self.validated.stopper.as_ref().map(|stopper| stopper.seen).unwrap_or_default(),
+            ..self.metric_buffer.facts()
+        })
+    }
+
+    /// Seconds of validation in the whole run.
+    pub(super) fn validation_s(&self) -> f64 {
+        let here = self.clock.total(Timer::Host, Phase::Validation).as_secs_f64();
+        self.earlier.elapsed_s - self.earlier.train_s + here
+    }
+
+    fn optimizer_state(&self) -> Option<Slice> {
+        self.trial.programs.layout.of_role(Role::State)
+    }
+
+    /// How many checkpoints there were, and their time, once all are written.
+    pub(super) fn checkpoint_costs(&mut self) -> Option<Event> {
+        self.checkpoints.wait();
+        let Checkpoints { count, written, .. } = self.checkpoints;
+        let copying = self.clock.total(Timer::Host, Phase::Checkpoint);
+        let [copying, written] = [copying, written].map(|time| units::seconds(time.as_secs_f64()));
+        let text = format!(
+            "{}: {copying} in the loop, {written} of writing beside it",
+            units::counted(count, "checkpoint")
+        );
+        (count > 0).then_some(Event::Notice(Level::Info, text))
+    }
+}

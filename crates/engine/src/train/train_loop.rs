@@ -1,0 +1,344 @@
+//! One run from the first step to the last.
+
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    checkpoints::Checkpoints,
+    device_group::DeviceGroup,
+    feed::{ChunkShape, Stream},
+    lr_scheduler::LrScheduler,
+    metric_buffer::MetricBuffer,
+    prefetch::Prefetch,
+    state::{Earlier, Emit, Inputs, Outbox, Pacing, Position, ReplicaChecks, Validated},
+    stop::StopFlag,
+};
+use crate::{
+    data::{Dataset, Part, Store},
+    device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
+    event::{Closed, NoModel, Outcome, SavedState, Status},
+    plan::{DeviceId, Trial},
+    program::{Phase, Slice},
+};
+
+/// All that a run needs.
+pub struct TrainSetup<'a> {
+    pub trial: &'a Trial,
+    pub dataset: &'a Dataset,
+    pub group: DeviceGroup,
+    /// The flat buffer of initial values.
+    pub initial: &'a [f32],
+    /// A state to go on from, whose parameters are `initial`.
+    pub resumed: Option<&'a SavedState>,
+    pub stop: &'a StopFlag,
+    pub emit: Emit<'a>,
+}
+
+/// What a run leaves behind.
+pub struct Trained {
+    /// The last event.
+    pub outcome: Outcome,
+    /// Values for `model.safetensors`: the final ones, or the best where those are restored. `None` where the run diverged,
+    /// or the final ones are not finite or could not be read.
+    pub values: Option<Vec<f32>>,
+    /// Values of the best validation, if there is one.
+    pub best: Option<Vec<f32>>,
+}
+
+/// Why the loop ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Halt {
+    #[error(transparent)]
+    Closed(#[from] Closed),
+    #[error(transparent)]
+    Device(DeviceError),
+    #[error("cannot read the next rows: {0}")]
+    Data(#[from] io::Error),
+    /// A file of rows has changed: how.
+    #[error("{0}")]
+    Changed(String),
+}
+
+impl From<DeviceError> for Halt {
+    fn from(e: DeviceError) -> Self {
+        match e {
+            DeviceError::Rows { source, .. } => Self::Data(source),
+            e => Self::Device(e),
+        }
+    }
+}
+
+/// How finely a trial's steps are timed.
+pub fn grain(trial: &Trial) -> Grain {
+    let device_s = trial.lower_bound.settled_s(1);
+    // A GPU times its steps itself, while the host is elsewhere.
+    let blocks = trial.engine.is_gpu() || device_s < SHORTEST_TIMED_STEP.as_secs_f64();
+    if blocks { Grain::Blocks } else { Grain::Phases }
+}
+
+/// Trains. The caller emits the last event.
+///
+/// # Errors
+/// Nobody takes events any more.
+pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
+    let TrainSetup { trial, dataset, group, initial, resumed, stop, emit } = job;
+    let mut training = TrainLoop::new((trial, dataset), group, resumed, stop, emit);
+    let ran = training.run(initial, resumed);
+    // The rows of the steps before the fault are the run's own. That there was a fault is known already. A device's
+    // running sums may hold steps of the block that failed, so that a mean is no longer known.
+    let _ = match ran {
+        Err(Halt::Device(DeviceError::Hangs { .. })) => training.rescue(),
+        Err(Halt::Device(_)) => training.flush(),
+        Err(Halt::Data(_) | Halt::Changed(_)) => training.log_epoch().and_then(|()| training.flush()),
+        Ok(()) | Err(Halt::Closed(_)) => Ok(()),
+    };
+    // After a device failure we cannot tell which step its parameters belong to.
+    let known = !matches!(ran, Err(Halt::Device(_)));
+    let unread = matches!(ran, Err(Halt::Data(_) | Halt::Changed(_)));
+    let (mut status, mut reason) = match ran {
+        Ok(()) => (Status::Finished, None),
+        Err(halt) => (Status::Failed, Some(halt.to_string())),
+    };
+    if let Some((ended, why)) = training.ended.take() {
+        (status, reason) = (ended, why);
+    }
+    training.check_inputs(&mut status, &mut reason, unread);
+    let loop_time = training.clock.origin().elapsed();
+    let slice = training.values();
+    let mut values = vec![0.0; slice.len];
+    let read = training.group.read(Purpose::Parameters, slice, &mut values);
+    let no_model = match read {
+        _ if status == Status::Diverged => Some(NoModel::Diverged),
+        _ if !known => Some(NoModel::Device),
+        Err(_) => Some(NoModel::Unread),
+        Ok(()) => (!values.iter().all(|v| v.is_finite())).then_some(NoModel::NotFinite),
+    };
+    let mut values = no_model.is_none().then_some(values);
+    let best = training.read_best();
+    if trial.spec.trainer.restore_best == Some(true)
+        && let (Some(values), Some(read), Some(best)) = (&mut values, &best, &mut training.validated.best)
+    {
+        values.clone_from(read);
+        best.is_restored = true;
+    }
+    Ok(Trained { outcome: Outcome { no_model, ..training.outcome(status, reason, loop_time) }, values, best })
+}
+
+/// Where a step's rows come from.
+pub(super) enum Source {
+    /// The device has them.
+    Bound,
+    /// The device fetches them from their file. Where they come in any order this looks ahead into it; the system itself
+    /// foresees rows that follow each other.
+    File(Option<Prefetch>),
+    /// They are brought to the device in chunks.
+    Stream(Stream),
+}
+
+/// A run under way.
+pub(super) struct TrainLoop<'a> {
+    pub(super) trial: &'a Trial,
+    pub(super) dataset: &'a Dataset,
+    pub(super) group: DeviceGroup,
+    pub(super) stop: &'a StopFlag,
+    pub(super) clock: Clock,
+    pub(super) outbox: Outbox<'a>,
+    pub(super) lr_scheduler: LrScheduler,
+    pub(super) metric_buffer: MetricBuffer,
+    pub(super) validated: Validated,
+    pub(super) at: Position,
+    pub(super) pacing: Pacing,
+    pub(super) inputs: Inputs,
+    pub(super) replicas: ReplicaChecks,
+    pub(super) checkpoints: Checkpoints,
+    /// What the parts of the run before the last resume took.
+    pub(super) earlier: Earlier,
+    /// The first step whose loss is not finite.
+    pub(super) non_finite: Option<u64>,
+    /// An end that is not the planned one.
+    pub(super) ended: Option<(Status, Option<String>)>,
+}
+
+impl<'a> TrainLoop<'a> {
+    fn new(
+        (trial, dataset): (&'a Trial, &'a Dataset),
+        group: DeviceGroup,
+        resumed: Option<&SavedState>,
+        stop: &'a StopFlag,
+        emit: Emit<'a>,
+    ) -> Self {
+        let logging = &trial.spec.logging;
+        let (optimizer, schedule) = trial.effective_optimizer();
+        let (at, earlier) = resumed
+            .map(|saved| (Position::from(&saved.facts), Earlier::from(&saved.facts)))
+            .unwrap_or_default();
+        Self {
+            trial,
+            dataset,
+            group,
+            stop,
+            clock: Clock::after(Duration::from_secs_f64(earlier.elapsed_s), grain(trial))
+                .traced(logging.trace),
+            outbox: Outbox::new(emit),
+            lr_scheduler: LrScheduler::new(&optimizer, &schedule),
+            metric_buffer: MetricBuffer::new(logging, &trial.programs.layout),
+            validated: Validated::new(&trial.spec.trainer),
+            at,
+            pacing: Pacing::default(),
+            inputs: Inputs::default(),
+            replicas: ReplicaChecks::default(),
+            checkpoints: Checkpoints::new(trial.spec.checkpoint.as_ref()),
+            earlier,
+            non_finite: None,
+            ended: None,
+        }
+    }
+
+    pub(super) fn values(&self) -> Slice {
+        self.trial.programs.layout.whole(self.trial.programs.layout.values)
+    }
+
+    fn run(&mut self, initial: &[f32], resumed: Option<&SavedState>) -> Result<(), Halt> {
+        let start = Instant::now();
+        self.group.start(&self.clock)?;
+        self.group.write(Purpose::Parameters, self.values(), initial)?;
+        resumed.map_or(Ok(()), |saved| self.resume(saved))?;
+        let train = self.open(&self.dataset.train, PassKind::Train)?;
+        let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
+            (Some(part), Some(_)) => Some((part.rows, self.open(part, PassKind::Validate)?)),
+            _ => None,
+        };
+        self.clock.record(Phase::Upload, start.elapsed());
+        let mut order = Arc::new(Vec::new());
+        let mut goes_on = self.at.in_epoch;
+        while self.ended.is_none() && (goes_on || self.at.step < self.trial.steps) {
+            goes_on = false;
+            if !self.at.in_epoch {
+                self.at.epoch += 1;
+                self.at.in_epoch = true;
+            }
+            let first = self.rows_of_epoch();
+            self.begin_epoch(&train, &mut order, first)?;
+            self.steps_of_epoch(&train, first)?;
+            self.finish_epoch(validation.as_ref())?;
+            self.send_events()?;
+        }
+        self.last_validation(validation.as_ref())?;
+        self.flush()?;
+        // Makes the next report due, so that everything left is sent.
+        self.outbox.last_report = self.clock.origin();
+        self.send_events()
+    }
+
+    /// What follows an epoch's steps: its row, validation, a checkpoint.
+    fn finish_epoch(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
+        let is_whole = self.rows_of_epoch() == self.trial.facts.train_rows;
+        if self.is_interrupted() || !is_whole {
+            // The run may go on with the rest of the epoch, whose row is then another one.
+            self.save_at_end()?;
+        }
+        self.end_epoch()?;
+        if !is_whole || !self.is_in_order() {
+            return Ok(());
+        }
+        let every = self.trial.spec.trainer.validate_every_epochs;
+        if let Some((rows, source)) = validation.filter(|_| every > 0 && self.at.epoch.is_multiple_of(every))
+        {
+            self.validate(*rows, source)?;
+            if self.is_interrupted() {
+                return self.save_at_end();
+            }
+        }
+        self.at.in_epoch = false;
+        let is_last = self.at.step >= self.trial.steps || self.ended.is_some();
+        if is_last { self.save_at_end() } else { self.save_if_due() }
+    }
+
+    /// A run ends with a validation, also within an epoch. A longer run would not have it here, so that what was saved does
+    /// not know it.
+    fn last_validation(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
+        let is_done = self.validated.last.as_ref().is_some_and(|row| row.step == self.at.step);
+        if let Some((rows, source)) = validation.filter(|_| !is_done && self.is_in_order()) {
+            self.validate(*rows, source)?;
+            if self.is_interrupted() {
+                self.save_at_end()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing but its planned length, `max_time` or early stopping ends the run.
+    fn is_in_order(&self) -> bool {
+        matches!(self.ended, None | Some((Status::Finished, _)))
+    }
+
+    fn is_interrupted(&self) -> bool {
+        matches!(self.ended, Some((Status::Interrupted, _)))
+    }
+
+    /// Rows of this epoch that steps have seen.
+    fn rows_of_epoch(&self) -> usize {
+        let before = self.at.epoch.saturating_sub(1) * self.trial.steps_per_epoch;
+        let steps = self.at.step.saturating_sub(before);
+        let rows = self.trial.facts.train_rows;
+        usize::try_from(steps).map_or(rows, |steps| (steps * self.trial.programs.train.batch).min(rows))
+    }
+
+    /// Binds a part's rows to the device, or starts reading them.
+    fn open(&mut self, part: &Part, work: PassKind) -> Result<Source, Halt> {
+        let layout = &self.trial.programs.layout;
+        let (features, targets) = match work {
+            PassKind::Train => (layout.train_features, layout.train_targets),
+            PassKind::Validate => (layout.validation_features, layout.validation_targets),
+        };
+        let purpose = if work == PassKind::Train { Purpose::Batch } else { Purpose::Validation };
+        match (&part.features, self.trial.chunks) {
+            (Store::Memory(rows), None) => {
+                self.group.bind(Purpose::Dataset, features, rows)?;
+                self.group.bind(Purpose::Dataset, targets, &part.targets)?;
+                Ok(Source::Bound)
+            }
+            (Store::File(rows), None) => {
+                let counted = self.counted(Kind::Read, purpose, &**rows);
+                self.group.bind_file(features, &counted)?;
+                self.group.bind(Purpose::Dataset, targets, &part.targets)?;
+                if work == PassKind::Validate || !self.trial.spec.data.shuffle {
+                    return Ok(Source::File(None));
+                }
+                let prefetch = self.counted(Kind::ReadAhead, purpose, &**rows);
+                // Where there is no thread for it the steps wait for their rows themselves.
+                Ok(Source::File(Prefetch::new(prefetch, self.trial.facts.features).ok()))
+            }
+            (_, Some(chunks)) => {
+                let (batch, chunk) = match (work, &self.trial.programs.validate) {
+                    (PassKind::Validate, Some(program)) => (program.batch, chunks.validation),
+                    _ => (self.trial.programs.train.batch, chunks.train),
+                };
+                let facts = self.trial.facts;
+                let (features, targets) = (facts.features, facts.targets);
+                let (world_size, readers) = (self.group.size(), self.trial.readers);
+                let cut = ChunkShape { features, targets, batch, chunk, world_size, readers };
+                let mut part = part.clone();
+                if let Store::File(rows) = &mut part.features {
+                    *rows = self.counted(Kind::Read, purpose, &**rows);
+                }
+                let is_held = self.trial.devices.used.contains(&DeviceId::Cpu);
+                Ok(Source::Stream(Stream::new(part, cut, is_held)?))
+            }
+        }
+    }
+
+    /// The same rows, for a reader whose reads have a line of their own in `transfers.csv`.
+    fn counted(&mut self, kind: Kind, purpose: Purpose, rows: &dyn RowReader) -> Arc<dyn RowReader> {
+        let reads = Arc::<Reads>::default();
+        self.inputs.reads.push((kind, purpose, Arc::clone(&reads)));
+        rows.counted(reads)
+    }
+}
+
+#[cfg(test)]
+#[path = "train_loop_tests.rs"]
+mod tests;

@@ -1,0 +1,157 @@
+//! Runs on several devices, of which some go wrong: what the run reports, which rows it keeps, and who is waited for.
+
+use std::{collections::BTreeSet, sync::Mutex, time::Duration};
+
+use super::*;
+use crate::{
+    collective::{Collective, CollectiveError, Shared, shared},
+    data::{self, Task},
+    device::{
+        Device,
+        cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
+    },
+    event::Event,
+    plan::{Gpu, Machine, plan},
+    spec,
+    train::initial_values,
+};
+
+/// 12 rows by 4: three steps an epoch.
+const SPEC: &str = "[devices]\nnum_gpus = 2\n[data]\nbatch_size = 4\n[data.synthetic_regression]\nweights = [2.0, -3.4]\n\
+                    train_rows = 12\nvalidation_rows = 4\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
+                    [optimizer.sgd]\nlr = 0.03\n";
+
+/// What a device does at its fifth sum.
+#[derive(Clone)]
+enum Fault {
+    /// It takes another gradient than the others.
+    Differ,
+    Error,
+    Panic,
+    /// It waits until this is released.
+    Stall(Arc<Mutex<()>>),
+}
+
+struct Faulty(Shared, Option<Fault>);
+
+impl Collective for Faulty {
+    fn all_reduce(&mut self, elements: &mut [f32], step: u64) -> Result<(), CollectiveError> {
+        let fault = self.1.as_ref().filter(|_| step == 5);
+        match fault {
+            Some(Fault::Error) => {
+                let (device, waited) = ("another".into(), Duration::from_secs(1));
+                return Err(CollectiveError::Stalled { device, waited });
+            }
+            Some(Fault::Panic) => panic!("by the test"),
+            Some(Fault::Stall(until)) => drop(until.lock()),
+            Some(Fault::Differ) | None => {}
+        }
+        self.0.all_reduce(elements, step)?;
+        elements[0] += if matches!(fault, Some(Fault::Differ)) { 1.0 } else { 0.0 };
+        Ok(())
+    }
+}
+
+/// Longer than any test: nobody may need it.
+const FOR_EVER: Duration = Duration::from_secs(600);
+
+const SHORT: Duration = Duration::from_millis(500);
+
+/// A run on devices with these faults, and its train rows. The limits are for waits among devices and for answers.
+fn run(faults: &[Option<Fault>], policy: &str, limits: [Duration; 2]) -> (Trained, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.toml");
+    std::fs::write(&path, SPEC).unwrap();
+    let overrides = [format!("logging.policy={policy}"), format!("devices.num_gpus={}", faults.len())];
+    let experiment = spec::load(&path, &overrides).unwrap_or_else(|_| panic!("a spec"));
+    let spec = &experiment.trials[0].spec;
+    let dataset = data::open(&spec.data, Task::Regression, 0, u64::MAX).expect("data");
+    let machine = Machine::typical(vec![Gpu::virtual_of(1 << 30); faults.len()], 1 << 30);
+    let trial = plan(spec, dataset.facts(), &machine, 1).expect("a plan");
+    let names = trial.devices.used_names();
+    let (handles, abort) = shared(names.clone(), limits[0]);
+    let device = |(((programs, shared), name), fault): (((&_, _), &String), &Option<Fault>)| {
+        let setup = CpuSetup {
+            device: name.clone(),
+            memory: Memory::Separate,
+            collective: Some(Box::new(Faulty(shared, fault.clone()))),
+            ..CpuSetup::cpu(Clone::clone(programs), 1, 0, ThreadMode::Team)
+        };
+        Device::new(name.clone(), Box::new(CpuExecutor::new(setup).expect("an executor")))
+    };
+    let devices = trial.ranks().zip(handles).zip(&names).zip(faults).map(device).collect();
+    let group = DeviceGroup::new(devices, abort, limits[1]).expect("threads");
+    let initial = initial_values(&trial.spec.model.init, &trial.programs.layout, 0, None);
+    let mut rows = 0;
+    let mut emit = |events: Vec<Event>| {
+        let of = |event: &Event| if let Event::Train(rows) = event { rows.len() } else { 0 };
+        rows += events.iter().map(of).sum::<usize>();
+        Ok(())
+    };
+    let stop = StopFlag::default();
+    let (trial, dataset, initial, stop) = (&trial, &dataset, &initial[..], &stop);
+    let trained = train(TrainSetup { trial, dataset, group, initial, resumed: None, stop, emit: &mut emit });
+    (trained.expect("somebody listens"), rows)
+}
+
+#[test]
+fn a_replica_that_differs_is_caught_at_the_end_of_its_epoch() {
+    let (trained, rows) = run(&[None, Some(Fault::Differ)], "buffered", [FOR_EVER; 2]);
+    let Outcome { status, reason, steps, .. } = trained.outcome;
+    assert_eq!((status, steps, rows), (Status::Failed, 6, 6));
+    let words = "after step 6, `virtual:1` no longer holds the parameters of `virtual:0`";
+    assert_eq!(reason.as_deref(), Some(words));
+    assert_eq!(trained.values, None);
+    let (trained, rows) = run(&[None, None], "buffered", [FOR_EVER; 2]);
+    assert_eq!((trained.outcome.status, rows), (Status::Finished, 30));
+    assert!(trained.values.is_some());
+}
+
+/// Blocks end where the log is flushed, so the rows of whole blocks are kept of the epoch with the fault.
+#[test]
+fn a_fault_keeps_the_rows_of_the_steps_before_it() {
+    for fault in [Fault::Error, Fault::Panic] {
+        for (policy, kept) in [("immediate", 4), ("per_epoch", 1), ("off", 0)] {
+            let (trained, rows) = run(&[None, Some(fault.clone())], policy, [FOR_EVER; 2]);
+            assert_eq!((trained.outcome.status, rows), (Status::Failed, kept), "{policy}");
+            assert_eq!(trained.values, None, "we cannot tell which step they belong to");
+        }
+    }
+}
+
+/// Whichever device fails, panics or does not answer ends the work of all, and is named.
+#[test]
+fn the_device_at_fault_is_named_and_nobody_waits_for_it() {
+    let hold = Arc::new(Mutex::new(()));
+    let held = hold.lock().unwrap();
+    let (error, panic, stall) =
+        (Some(Fault::Error), Some(Fault::Panic), Some(Fault::Stall(Arc::clone(&hold))));
+    let unlimited = [FOR_EVER; 2];
+    let missed = |by: u32, device: &str, within: &str| {
+        format!("`virtual:{by}`, step 5: `{device}` did not come to the sum over devices within {within}")
+    };
+    for (faults, limits, words) in [
+        (vec![error.clone(), None], unlimited, missed(0, "another", "1.00 s")),
+        (vec![None, None, error, None], unlimited, missed(2, "another", "1.00 s")),
+        (vec![panic.clone(), None], unlimited, "`virtual:0` panicked at step 5: by the test".into()),
+        (vec![None, None, panic], unlimited, "`virtual:2` panicked at step 5: by the test".into()),
+        (vec![stall.clone(), None], [SHORT, FOR_EVER], missed(1, "virtual:0", "500 ms")),
+        (vec![None, stall.clone()], [SHORT, FOR_EVER], missed(0, "virtual:1", "500 ms")),
+        // No device is left to report the other.
+        (
+            vec![stall.clone(), stall],
+            [FOR_EVER, SHORT],
+            "`virtual:0` did not answer within 500 ms, at step 5".into(),
+        ),
+    ] {
+        let (trained, rows) = run(&faults, "immediate", limits);
+        let Outcome { reason, steps, transfers, .. } = trained.outcome;
+        assert_eq!((reason, steps), (Some(words), 4));
+        // A device that stalls gives nothing more, neither rows of the log nor counts.
+        let stalls = faults.iter().filter(|fault| matches!(fault, Some(Fault::Stall(_)))).count();
+        let sent = transfers.into_iter().filter(|row| row.kind == "h2d");
+        let ended: BTreeSet<String> = sent.map(|row| row.to).collect();
+        assert_eq!((ended.len(), rows), (faults.len() - stalls, 4));
+    }
+    drop(held);
+}

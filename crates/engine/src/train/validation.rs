@@ -1,0 +1,111 @@
+//! A pass over the validation rows, in slices of about 50 ms, so that a signal is noticed.
+
+use std::time::Instant;
+
+use super::{
+    feed::Stream,
+    state::BLOCK,
+    train_loop::{Halt, Source, TrainLoop},
+};
+use crate::{
+    device::{Block, PassKind, Purpose},
+    event::{Event, Status, ValidationRow},
+    program::{Accumulator, Phase},
+};
+
+impl TrainLoop<'_> {
+    /// One pass; after a signal it records no row.
+    pub(super) fn validate(&mut self, rows: usize, source: &Source) -> Result<(), Halt> {
+        // The wait for training steps is not validation time.
+        self.settle(Purpose::Validation)?;
+        let start = Instant::now();
+        let whole = match source {
+            Source::Bound | Source::File(_) => self.validate_rows(0, 0, rows, rows)?,
+            Source::Stream(stream) => self.validate_stream(rows, stream)?,
+        };
+        let mut sums = [0.0; 2];
+        self.group.take_sums(Purpose::Validation, Accumulator::Validation, &mut sums)?;
+        // This wait belongs to validation, not to steps.
+        self.group.settle(Purpose::Validation, &mut self.clock, &mut self.metric_buffer.ends)?;
+        if !whole {
+            self.clock.record(Phase::Validation, start.elapsed());
+            return self.check();
+        }
+        let classifies = self.trial.spec.model.loss.classifies();
+        let row = ValidationRow {
+            step: self.at.step,
+            epoch: self.at.epoch,
+            rows: rows as u64,
+            loss: sums[0] / rows as f64,
+            accuracy: classifies.then(|| sums[1] / rows as f64),
+            elapsed_s: self.clock.elapsed_s(),
+        };
+        self.keep_best(&row)?;
+        let end = Instant::now();
+        self.clock.record_between(Phase::Validation, start, end);
+        if let Some(why) = self.validated.stopper.as_mut().and_then(|p| p.observe(&row)) {
+            self.ended = Some((Status::Finished, Some(why)));
+        }
+        if !row.loss.is_finite() {
+            self.diverge("validation loss");
+        }
+        self.validated.last = Some(row.clone());
+        self.outbox.events.extend(self.metric_buffer.hold(row).map(Event::Validation));
+        self.clock.record(Phase::Log, end.elapsed());
+        Ok(())
+    }
+
+    fn validate_stream(&mut self, rows: usize, stream: &Stream) -> Result<bool, Halt> {
+        stream.begin(None, 0..rows)?;
+        let mut position = 0;
+        while position < rows {
+            let Some(chunk) = stream.next(BLOCK)? else {
+                if self.stop.signal().is_some() {
+                    return Ok(false);
+                }
+                continue;
+            };
+            self.bind_chunk(&chunk, PassKind::Validate)?;
+            if !self.validate_rows(position, chunk.first, chunk.first + chunk.rows, rows)? {
+                return Ok(false);
+            }
+            position = chunk.first + chunk.rows;
+            stream.recycle(chunk);
+        }
+        Ok(true)
+    }
+
+    /// Validates rows `position..end` of `rows`; the bound data begin at row `origin`. False after a signal.
+    fn validate_rows(
+        &mut self,
+        mut position: usize,
+        origin: usize,
+        end: usize,
+        rows: usize,
+    ) -> Result<bool, Halt> {
+        let Some(chunk) = self.trial.programs.validate.as_ref().map(|p| p.batch) else { return Ok(true) };
+        let mut slice = 1;
+        while position < end {
+            let start = Instant::now();
+            let steps = (end - position).div_ceil(chunk).min(slice).min(self.most_rows() / chunk).max(1);
+            let block = Block {
+                work: PassKind::Validate,
+                step: self.at.step,
+                position,
+                offset: position - origin,
+                rows,
+                steps,
+                hyper: &[],
+                slot: 0,
+            };
+            self.group.run(&block, &mut self.clock, &mut self.metric_buffer.ends)?;
+            position += steps * chunk;
+            if self.stop.signal().is_some() {
+                return Ok(false);
+            }
+            let each = (start.elapsed().as_nanos() / steps as u128).max(1);
+            slice = usize::try_from(BLOCK.as_nanos() / each).unwrap_or(usize::MAX).max(1);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,136 @@
+//! The resolved spec as text: every default filled in, no sweep, paths absolute, always in the same order.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    path::Path,
+};
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use toml::{Table, Value};
+
+use super::Spec;
+
+/// Tables whose own tables get a header of their own, as in `[optimizer.sgd]`; others are written inline.
+const WITH_HEADERS: [&str; 3] = ["data", "optimizer", "schedule"];
+
+impl Spec {
+    /// TOML that reads back as the same spec, from any folder.
+    pub fn to_toml(&self) -> String {
+        to_toml(self)
+    }
+
+    /// The keys in which another spec differs, with the value here and there; `None` where the key is absent.
+    pub fn changes(&self, other: &Self) -> Vec<(String, Option<String>, Option<String>)> {
+        let [own, other] = [self, other].map(|spec| leaves(&table(spec)));
+        let keys: BTreeSet<_> = own.keys().chain(other.keys()).collect();
+        let changed = keys.into_iter().filter(|key| own.get(*key) != other.get(*key));
+        changed.map(|key| (key.clone(), own.get(key).cloned(), other.get(key).cloned())).collect()
+    }
+
+    /// The first 8 hex digits of SHA-256, as in names of run folders; a path counts by its file's name.
+    pub fn hash8(&self) -> String {
+        hash8(self)
+    }
+}
+
+/// A spec of any kind as TOML that reads back the same.
+pub(super) fn to_toml(spec: &impl Serialize) -> String {
+    text(&table(spec))
+}
+
+/// Every type of a spec is a TOML value: paths were checked to be text when they were read.
+fn table(spec: &impl Serialize) -> Table {
+    Table::try_from(spec).unwrap_or_default()
+}
+
+/// Values by dotted key; an array is one value.
+fn leaves(table: &Table) -> BTreeMap<String, String> {
+    let mut leaves = BTreeMap::new();
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) => {
+                leaves.extend(self::leaves(inner).into_iter().map(|(k, v)| (format!("{key}.{k}"), v)));
+            }
+            value => {
+                leaves.insert(key.clone(), value.to_string());
+            }
+        }
+    }
+    leaves
+}
+
+fn text(table: &Table) -> String {
+    let mut out = String::new();
+    let (tables, scalars): (Vec<_>, Vec<_>) = table.iter().partition(|(_, v)| v.is_table());
+    for (key, value) in scalars {
+        line(&mut out, key, value);
+    }
+    for (name, value) in tables {
+        let Value::Table(table) = value else { continue };
+        let has_headers = WITH_HEADERS.contains(&name.as_str());
+        let (inner, fields): (Vec<_>, Vec<_>) = table.iter().partition(|(_, v)| has_headers && v.is_table());
+        if !fields.is_empty() {
+            let _ = write!(out, "\n[{name}]\n");
+        }
+        for (key, value) in fields {
+            line(&mut out, key, value);
+        }
+        for (key, value) in inner {
+            let _ = write!(out, "\n[{name}.{key}]\n");
+            for (key, value) in value.as_table().into_iter().flatten() {
+                line(&mut out, key, value);
+            }
+        }
+    }
+    out
+}
+
+/// What the hash of a spec is taken of: its text, in which a path is the file's name alone. So the hash depends neither on
+/// how a path is spelled nor on where the project lies; the digest of the data says whether two files of a name are alike.
+pub(super) fn hashed(spec: &impl Serialize) -> String {
+    let mut table = table(spec);
+    table.iter_mut().for_each(|(_, value)| name_files(value));
+    text(&table)
+}
+
+/// Puts names of files in the place of absolute paths.
+fn name_files(value: &mut Value) {
+    match value {
+        Value::String(path) if path.starts_with('/') => {
+            if let Some(name) = Path::new(path.as_str()).file_name() {
+                *path = name.to_string_lossy().into_owned();
+            }
+        }
+        Value::Table(table) => table.iter_mut().for_each(|(_, value)| name_files(value)),
+        Value::Array(items) => items.iter_mut().for_each(name_files),
+        _ => {}
+    }
+}
+
+/// First 8 hex digits of SHA-256 of a spec, as [`hashed`].
+pub(super) fn hash8(spec: &impl Serialize) -> String {
+    hex8(Sha256::new().chain_update(hashed(spec)))
+}
+
+/// The first 8 hex digits.
+pub(super) fn hex8(hash: Sha256) -> String {
+    hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn line(out: &mut String, key: &str, value: &Value) {
+    match value {
+        // Layers, links of a chain, steps of a tour: one per line.
+        Value::Array(items) if matches!(key, "layers" | "chain" | "step") => {
+            let _ = writeln!(out, "{key} = [");
+            for item in items {
+                let _ = writeln!(out, "    {item},");
+            }
+            out.push_str("]\n");
+        }
+        _ => {
+            let _ = writeln!(out, "{key} = {value}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `--resume RUN` and `--resume auto`: which run goes on, and whether its spec lets it.
+
+use super::args::{AUTO, StartOptions};
+use crate::{
+    record::RunDir,
+    report::find_run,
+    run::{Exit, Resume, print_error, refuse},
+    spec::{self, Loaded, Spec},
+    units,
+};
+
+/// What the command line asks for.
+///
+/// # Errors
+/// The path leads to no run; the error has been printed.
+pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
+    match options.resume.as_deref() {
+        None => Ok(Resume::No),
+        Some(AUTO) => Ok(Resume::Auto),
+        Some(path) => match find_run(path) {
+            Ok(folder) => Ok(Resume::Run(RunDir::existing(folder))),
+            Err(e) => {
+                print_error(&e, e.hint());
+                Err(Exit::Refused)
+            }
+        },
+    }
+}
+
+/// Whether what was read may go on.
+///
+/// # Errors
+/// The error has been printed.
+pub fn check(resume: &Resume, loaded: &Loaded) -> Result<(), Exit> {
+    let (message, hint) = match (resume, loaded) {
+        (Resume::No, _) => return Ok(()),
+        (_, Loaded::Lab(_)) => (
+            "only a training can go on: others have no checkpoints",
+            "run the spec again, without `--resume`",
+        ),
+        (_, Loaded::Train(experiment)) if experiment.is_sweep() => {
+            ("a sweep cannot go on in this version", "name the folder of one of its trials")
+        }
+        (Resume::Auto, _) => return Ok(()),
+        (Resume::Run(folder), Loaded::Train(experiment)) => {
+            return experiment.trials.first().map_or(Ok(()), |trial| allowed(folder, &trial.spec));
+        }
+    };
+    print_error(message, Some(hint));
+    Err(Exit::Refused)
+}
+
+/// Keys that may change when a run goes on: how long it lasts, what is recorded, where it runs.
+const MAY_CHANGE: [&str; 14] = [
+    "description",
+    "devices.num_gpus",
+    "devices.use",
+    "devices.on_missing",
+    "devices.engine",
+    "trainer.max_epochs",
+    "trainer.max_steps",
+    "trainer.max_time",
+    "trainer.early_stopping",
+    "trainer.restore_best",
+    "checkpoint",
+    "logging.flush_every",
+    "logging.trace",
+    "logging.system_every_s",
+];
+
+/// Whether a run of the old spec may go on with the new one.
+fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
+    let old = spec::load(&folder.file("spec.toml"), &[]).map_err(|failure| refuse(&failure))?;
+    let Some(old) = old.trials.first() else { return Ok(()) };
+    let changes = old.spec.changes(new);
+    if changes.is_empty() && folder.has_finished() {
+        let hint = "for more of it, name a larger `trainer.max_epochs` or `trainer.max_steps` after it";
+        print_error(format!("`{}` has finished", folder.path().display()), Some(hint));
+        return Err(Exit::Refused);
+    }
+    let may_change = |key: &str| {
+        let below =
+            |may: &&str| key.strip_prefix(*may).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        MAY_CHANGE.iter().any(below)
+    };
+    let refused: Vec<_> = changes.iter().filter(|change| !may_change(&change.0)).collect();
+    let Some((key, was, is)) = refused.first() else { return Ok(()) };
+    let others = match refused.len() - 1 {
+        0 => String::new(),
+        more => format!(" ({} besides)", units::counted(more as u64, "key")),
+    };
+    let [was, is] = [was, is].map(|value| value.as_deref().unwrap_or("absent"));
+    print_error(
+        format!("`{key}` cannot change when a run goes on: it was {was}, and would be {is}{others}"),
+        Some(
+            "only the run's length, devices, checkpoints and logging blocks may; run the spec anew for the rest",
+        ),
+    );
+    Err(Exit::Refused)
+}
+
+/// `--virtual-gpus` of the run that goes on.
+pub fn virtual_gpus_of(folder: &RunDir) -> Option<u32> {
+    let text = std::fs::read_to_string(folder.file("environment.toml")).ok()?;
+    let table: toml::Table = toml::from_str(&text).ok()?;
+    u32::try_from(table.get("host")?.get("virtual_gpus")?.as_integer()?).ok()
+}

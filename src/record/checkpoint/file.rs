@@ -1,0 +1,143 @@
+//! The two files of a checkpoint.
+
+use std::{fs, hash::Hasher, io::Write, path::Path};
+
+use safetensors::{Dtype, SafeTensors};
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
+
+use super::CheckpointIdentity;
+use crate::{
+    event::{Checkpoint, CheckpointFacts, StateArrays},
+    host::{Durability, reason, write_atomically},
+    program::{Layout, Parameter, Role, exported, imported},
+    record::{RecordError, model_file::write_tensors},
+};
+
+/// The version of these two files.
+const VERSION: u32 = 1;
+
+/// Names of the best validation's parameters begin with this.
+const BEST: &str = "best.";
+
+/// The `.toml` file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Description {
+    version: u32,
+    framework: String,
+    spec_hash: String,
+    pub data_digest: String,
+    /// XXH3 (64 bits) of the arrays' numbers.
+    arrays_digest: String,
+    /// Rows of `metrics.csv` that were written before.
+    pub metrics_rows: u64,
+    pub state: CheckpointFacts,
+}
+
+impl Description {
+    pub fn read(folder: &Path, name: &str) -> Result<Self, String> {
+        let path = folder.join(format!("{name}.toml"));
+        let text = fs::read_to_string(&path).map_err(|e| format!("cannot be read: {}", reason(&e)))?;
+        let read: Self = toml::from_str(&text).map_err(|e| format!("is damaged: {}", e.message()))?;
+        if read.version == VERSION { Ok(read) } else { Err("was written by another version".to_owned()) }
+    }
+}
+
+/// Writes both files. Under PyTorch's names: the parameters, `best.NAME` for those of the best validation, `stateK.NAME`
+/// for the optimizer's number K of each.
+pub(super) fn write(
+    folder: &Path,
+    name: &str,
+    checkpoint: &Checkpoint,
+    parameters: &[Parameter],
+    identity: &CheckpointIdentity,
+    metrics_rows: u64,
+) -> Result<Description, RecordError> {
+    let arrays = &*checkpoint.arrays;
+    let sets = sets(arrays).flat_map(|(prefix, values)| {
+        parameters.iter().map(move |p| (format!("{prefix}{}", p.name), exported(p, values)))
+    });
+    let sets: Vec<_> = sets.collect();
+    let tensors: Vec<_> =
+        sets.iter().map(|(name, (shape, values))| (name.clone(), shape.clone(), &values[..])).collect();
+    let framework = concat!("runner ", env!("CARGO_PKG_VERSION")).to_owned();
+    let metadata = [("format".to_owned(), "pt".to_owned()), ("framework".to_owned(), framework.clone())];
+    let path = folder.join(format!("{name}.safetensors"));
+    write_tensors(&path, Durability::Power, &tensors, &metadata.into())?;
+    let description = Description {
+        version: VERSION,
+        framework,
+        spec_hash: identity.spec_hash.clone(),
+        data_digest: identity.data_digest.clone(),
+        arrays_digest: digest(arrays),
+        metrics_rows,
+        state: checkpoint.facts.clone(),
+    };
+    let path = folder.join(format!("{name}.toml"));
+    let text = toml::to_string(&description).map_err(|e| RecordError::encode(&path, e))?;
+    write_atomically(&path, Durability::Power, |file| file.write_all(text.as_bytes()))
+        .map_err(|e| RecordError::write(&path, e))?;
+    Ok(description)
+}
+
+/// Each set of numbers that has one for each parameter, with the prefix of its names.
+fn sets(arrays: &StateArrays) -> impl Iterator<Item = (String, &[f32])> {
+    let states = arrays.optimizer.chunks(arrays.values.len().max(1)).enumerate();
+    let states = states.map(|(k, values)| (format!("state{k}."), values));
+    let best = Some((BEST.to_owned(), &arrays.best[..])).filter(|(_, values)| !values.is_empty());
+    [(String::new(), &arrays.values[..])].into_iter().chain(states).chain(best)
+}
+
+fn digest(arrays: &StateArrays) -> String {
+    let mut hash = XxHash3_64::new();
+    for values in [&arrays.values, &arrays.optimizer, &arrays.best] {
+        hash.write(bytemuck::cast_slice(values));
+    }
+    format!("{:016x}", hash.finish())
+}
+
+/// Reads the arrays of a model of this layout.
+pub(super) fn read_arrays(
+    folder: &Path,
+    name: &str,
+    description: &Description,
+    layout: &Layout,
+) -> Result<StateArrays, String> {
+    let path = folder.join(format!("{name}.safetensors"));
+    let bytes = fs::read(&path).map_err(|e| format!("its arrays cannot be read: {}", reason(&e)))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| format!("its arrays are damaged: {e}"))?;
+    let len = layout.whole(layout.values).len;
+    let state = layout.of_role(Role::State).map_or(0, |state| state.len);
+    let best = if description.state.best.is_some() { len } else { 0 };
+    let mut arrays =
+        StateArrays { values: vec![0.0; len], optimizer: vec![0.0; state], best: vec![0.0; best] };
+    let read = |prefix: &str, to: &mut [f32]| {
+        layout.parameters.iter().try_for_each(|parameter| {
+            let name = format!("{prefix}{}", parameter.name);
+            let values = tensor(&file, &name, parameter.elements())?;
+            imported(parameter, &values, &mut to[parameter.offset..parameter.offset + parameter.elements()]);
+            Ok::<_, String>(())
+        })
+    };
+    read("", &mut arrays.values)?;
+    for (k, values) in arrays.optimizer.chunks_mut(len.max(1)).enumerate() {
+        read(&format!("state{k}."), values)?;
+    }
+    if best > 0 {
+        read(BEST, &mut arrays.best)?;
+    }
+    if digest(&arrays) == description.arrays_digest {
+        Ok(arrays)
+    } else {
+        Err("its arrays are not those that were saved".to_owned())
+    }
+}
+
+fn tensor(file: &SafeTensors<'_>, name: &str, elements: usize) -> Result<Vec<f32>, String> {
+    let tensor = file.tensor(name).map_err(|_| format!("it has no tensor `{name}`"))?;
+    if tensor.dtype() != Dtype::F32 || tensor.data().len() != 4 * elements {
+        return Err(format!("its tensor `{name}` does not fit the model"));
+    }
+    let numbers = tensor.data().chunks_exact(4);
+    Ok(numbers.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+}

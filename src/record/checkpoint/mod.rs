@@ -1,0 +1,211 @@
+//! `checkpoints/`: saved states of a training, each a `.safetensors` file with the arrays and a `.toml` file with the rest.
+//!
+//! The arrays are on the disk before the `.toml` gets its name, and rows of `metrics.csv` before both. So a checkpoint that
+//! is named is whole, also after a loss of power; a digest proves it when a run goes on from it. Older checkpoints are
+//! removed only then.
+
+mod file;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use self::file::Description;
+use super::{RecordError, Sink};
+use crate::{
+    event::{Checkpoint, Event, SavedState},
+    host::sync_path,
+    plan::Trial,
+    program::Parameter,
+    spec,
+};
+
+/// What checkpoints of a run say besides its state.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckpointIdentity {
+    pub spec_hash: String,
+    pub data_digest: String,
+}
+
+/// The newest whole checkpoint of a run.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub state: SavedState,
+    /// Rows of `metrics.csv` before it.
+    pub metrics_rows: u64,
+    pub data_digest: String,
+    /// `step-00000120`
+    pub name: String,
+    /// Newer ones that cannot be used, and why.
+    pub damaged: Vec<String>,
+}
+
+/// The newest checkpoint of a run's folder that is whole; `None` where there is none at all.
+///
+/// # Errors
+/// There are checkpoints, and none is whole: why the newest is not.
+pub(crate) fn newest(run: &Path, trial: &Trial) -> Result<Option<Found>, String> {
+    let folder = run.join(FOLDER);
+    let mut described = described(&folder);
+    let mut damaged = Vec::new();
+    while let Some((name, description)) = described.pop() {
+        let read = description.and_then(|description| {
+            let arrays = file::read_arrays(&folder, &name, &description, &trial.programs.layout)?;
+            Ok((description, arrays))
+        });
+        match read {
+            Ok((Description { state: facts, metrics_rows, data_digest, .. }, arrays)) => {
+                let state = SavedState { facts, arrays };
+                return Ok(Some(Found { state, metrics_rows, data_digest, name, damaged }));
+            }
+            Err(why) => damaged.push(format!("`{}`: {why}", folder.join(&name).display())),
+        }
+    }
+    match damaged.into_iter().next() {
+        Some(why) => Err(why),
+        None => Ok(None),
+    }
+}
+
+/// Whether a run's folder has checkpoints.
+pub(crate) fn has_checkpoints(run: &Path) -> bool {
+    !described(&run.join(FOLDER)).is_empty()
+}
+
+const FOLDER: &str = "checkpoints";
+
+/// All that have a description, the newest last; those whose description cannot be read count as the newest.
+fn described(folder: &Path) -> Vec<(String, Result<Description, String>)> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let names = entries.filter_map(|entry| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        name.strip_suffix(".toml").filter(|name| !name.starts_with('.')).map(str::to_owned)
+    });
+    let mut all: Vec<_> = names.map(|name| (name.clone(), Description::read(folder, &name))).collect();
+    all.sort_by_cached_key(|(name, description)| {
+        let age = description.as_ref().map_or((u64::MAX, true), |d| (d.state.step, !d.state.in_epoch));
+        (age, name.clone())
+    });
+    all
+}
+
+/// A checkpoint on the disk.
+struct Kept {
+    name: String,
+    /// The value of `trainer.monitor` where it follows a validation; smaller is better.
+    cost: Option<f64>,
+}
+
+/// The sink of `checkpoints/`.
+pub(super) struct Checkpoints {
+    run: PathBuf,
+    parameters: Vec<Parameter>,
+    identity: CheckpointIdentity,
+    monitor: spec::Monitor,
+    /// How many to keep: the latest, and the best.
+    keep: [usize; 2],
+    kept: Vec<Kept>,
+    /// Rows of `metrics.csv`, which another sink writes.
+    rows: u64,
+}
+
+impl Checkpoints {
+    /// `rows` is the number of rows that `metrics.csv` has already.
+    pub fn new(run: &Path, trial: &Trial, identity: CheckpointIdentity, rows: u64) -> Self {
+        let keep = trial.spec.checkpoint.as_ref().map_or([1, 0], |rule| [rule.keep_last, rule.keep_best]);
+        let monitor = trial.spec.trainer.monitor;
+        let found = described(&run.join(FOLDER)).into_iter();
+        let kept = found.map(|(name, description)| {
+            let cost = description.ok().and_then(|d| cost(&d, monitor));
+            Kept { name, cost }
+        });
+        Self {
+            run: run.to_owned(),
+            parameters: trial.programs.layout.parameters.clone(),
+            identity,
+            monitor,
+            keep: keep.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+            kept: kept.collect(),
+            rows,
+        }
+    }
+
+    fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), RecordError> {
+        let begun = Instant::now();
+        let metrics = self.run.join("metrics.csv");
+        sync_path(&metrics).map_err(|e| RecordError::write(&metrics, e))?;
+        let folder = self.run.join(FOLDER);
+        if !folder.is_dir() {
+            let made = fs::create_dir(&folder).and_then(|()| sync_path(&self.run));
+            made.map_err(|e| RecordError::make_folder(&folder, e))?;
+        }
+        let name = self.free_name(checkpoint.facts.step);
+        let description =
+            file::write(&folder, &name, checkpoint, &self.parameters, &self.identity, self.rows)?;
+        self.kept.push(Kept { name, cost: cost(&description, self.monitor) });
+        self.remove_old(&folder);
+        let _ = checkpoint.written.send(begun.elapsed()); // the training may be over
+        Ok(())
+    }
+
+    /// Two checkpoints may follow the same step: one before its validation, one after.
+    fn free_name(&self, step: u64) -> String {
+        let first = format!("step-{step:08}");
+        let is_free = |name: &String| self.kept.iter().all(|kept| kept.name != *name);
+        let later = (2..).map(|n: u64| format!("{first}-{n}"));
+        std::iter::once(first.clone()).chain(later).find(is_free).unwrap_or(first)
+    }
+
+    fn remove_old(&mut self, folder: &Path) {
+        let [last, best] = self.keep;
+        let mut costs: Vec<f64> = self.kept.iter().filter_map(|kept| kept.cost).collect();
+        costs.sort_by(f64::total_cmp);
+        let bar = best.checked_sub(1).and_then(|place| costs.get(place.min(costs.len().saturating_sub(1))));
+        let bar = bar.copied().unwrap_or(f64::NEG_INFINITY);
+        let (mut place, count) = (0, self.kept.len());
+        self.kept.retain(|kept| {
+            place += 1;
+            let stays = place + last > count || kept.cost.is_some_and(|cost| cost <= bar);
+            if !stays {
+                // One that cannot be removed costs space, no more. Without its description it is none.
+                let _ = fs::remove_file(folder.join(format!("{}.toml", kept.name)));
+                let _ = fs::remove_file(folder.join(format!("{}.safetensors", kept.name)));
+            }
+            stays
+        });
+    }
+}
+
+/// The monitored value of the validation that a checkpoint follows.
+fn cost(description: &Description, monitor: spec::Monitor) -> Option<f64> {
+    let state = &description.state;
+    let row = state.validation.as_ref().filter(|row| row.step == state.step)?;
+    row.value(monitor).filter(|value| value.is_finite()).map(|value| monitor.cost(value))
+}
+
+impl Sink for Checkpoints {
+    fn event(&mut self, event: &Event) -> Result<(), RecordError> {
+        match event {
+            Event::Train(block) => self.rows += block.len() as u64,
+            Event::Validation(_) => self.rows += 1,
+            Event::Checkpoint(checkpoint) => self.save(checkpoint)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Removes what a kill has left of checkpoints that were never finished.
+pub(crate) fn remove_remnants(run: &Path) {
+    let folder = run.join(FOLDER);
+    let Ok(entries) = fs::read_dir(&folder) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let is_array = path.extension().is_some_and(|end| end == "safetensors");
+        if hidden || is_array && !path.with_extension("toml").is_file() {
+            let _ = fs::remove_file(path); // it is in nobody's way
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What a training goes on from: the newest checkpoint of its folder, if it fits the plan.
+
+use super::ExecuteError;
+use crate::{
+    event::SavedState,
+    plan::Trial,
+    record::{self, RunDir, RunLock},
+    units,
+};
+
+/// A checkpoint that a run goes on from.
+pub struct Resumed {
+    pub state: SavedState,
+    /// `step-00000120`
+    pub name: String,
+    /// Newer checkpoints that cannot be used, and why.
+    pub damaged: Vec<String>,
+    /// The folder's lock, until its files are opened.
+    lock: Option<RunLock>,
+    /// Rows of `metrics.csv` that stay.
+    metrics_rows: u64,
+}
+
+impl Resumed {
+    /// Locks the folder, and reads its newest checkpoint.
+    pub fn new(trial: &Trial, folder: &RunDir, data_digest: &str) -> Result<Self, ExecuteError> {
+        let path = folder.path().display();
+        let Some(lock) = RunLock::take(folder.path())? else {
+            let message = format!("`{path}` is under way in another process");
+            return Err(ExecuteError::Resume { message, hint: "wait for its end, or end it" });
+        };
+        record::remove_remnants(folder.path());
+        let found = record::newest(folder.path(), trial).map_err(|why| ExecuteError::Resume {
+            message: format!("no checkpoint of `{path}` can be used: {why}"),
+            hint: "run its spec again: `spec.toml` in its folder",
+        })?;
+        let found = found.ok_or_else(|| ExecuteError::Resume {
+            message: format!("`{path}` has no checkpoint to go on from"),
+            hint: "run its spec again, with a table `[checkpoint]`",
+        })?;
+        let record::Found { state, metrics_rows, data_digest: saved, name, damaged } = found;
+        let refuse = |message: String, hint| Err(ExecuteError::Resume { message, hint });
+        if saved != data_digest {
+            let hint = "bring the data back that it was trained on, or begin anew";
+            return refuse(format!("the data are not those that `{path}` was trained on"), hint);
+        }
+        let (facts, batch) = (&state.facts, trial.programs.train.batch as u64);
+        if facts.batch != batch {
+            let [was, is] = [facts.batch, batch].map(units::count);
+            let hint = "use as many devices as before, or scale `strong`";
+            return refuse(format!("a batch of `{path}` has {was} rows; here it would have {is}"), hint);
+        }
+        if facts.step >= trial.steps && folder.has_finished() {
+            let steps = units::counted(facts.step, "step");
+            let hint = "for more of them, name a larger `trainer.max_epochs` or `trainer.max_steps` after it";
+            return refuse(format!("`{path}` has taken all its steps: {steps}"), hint);
+        }
+        Ok(Self { state, name, damaged, lock: Some(lock), metrics_rows })
+    }
+
+    /// What the files of the run go on from; once.
+    pub fn files(&mut self) -> Option<(RunLock, u64)> {
+        Some((self.lock.take()?, self.metrics_rows))
+    }
+}

@@ -1,0 +1,207 @@
+//! Checkpoints, and runs that go on from them: the result is that of a run that was never interrupted, to the bit.
+
+mod kills;
+mod refusals;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{
+    cuda::Sim,
+    process::{Ended, Folder, Sandbox},
+};
+
+/// Adam with dropout on rows that fill no whole number of batches: 7 steps an epoch.
+pub const SPEC: &str = r#"
+[data]
+batch_size = 16
+[data.synthetic_regression]
+weights = [2.0, -3.4, 0.5]
+noise = 1.0
+train_rows = 103
+validation_rows = 40
+[model]
+layers = [{ linear = { out_features = 8 } }, "tanh", { dropout = { p = 0.2 } }, { linear = { out_features = 1 } }]
+[optimizer.adam]
+lr = 0.05
+[trainer]
+max_epochs = 6
+"#;
+
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if path.is_dir() { copy(&path, &to) } else { fs::copy(path, to).map(drop).unwrap() }
+    }
+}
+
+/// Names of a run's checkpoints, the oldest first.
+pub fn checkpoints(run: &Folder) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(run.0.join("checkpoints")) else { return Vec::new() };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter_map(|name| Some(name.strip_suffix(".toml")?.to_owned())).collect();
+    names.sort();
+    names
+}
+
+/// A copy of a run as a kill would have left it when its checkpoint `last` was the newest.
+fn killed_after(run: &Folder, last: &str, to: PathBuf) -> Folder {
+    copy(&run.0, &to);
+    let copied = Folder(to);
+    for name in checkpoints(&copied).iter().filter(|name| name.as_str() > last) {
+        for end in ["toml", "safetensors"] {
+            fs::remove_file(copied.0.join(format!("checkpoints/{name}.{end}"))).unwrap();
+        }
+    }
+    for name in ["model.safetensors", "best.safetensors"] {
+        let _ = fs::remove_file(copied.0.join(name)); // there may be no best one
+    }
+    let summary = copied.0.join("summary.csv");
+    let header = fs::read_to_string(&summary).unwrap().lines().next().unwrap().to_owned();
+    fs::write(summary, header + "\n").unwrap();
+    copied
+}
+
+/// Metrics without their times, the model, the best model, and what the summary says of the training.
+type Result = (String, Vec<u8>, Option<Vec<u8>>, [String; 6]);
+
+pub fn result(run: &Folder) -> Result {
+    let columns = ["status", "epochs", "steps", "final_train_loss", "final_validation_loss", "best_value"];
+    let best = fs::read(run.0.join("best.safetensors")).ok();
+    (run.numbers(), run.model(), best, columns.map(|column| run.summary(column)))
+}
+
+/// Runs a spec with many checkpoints, then goes on from each of them. Returns how many there were.
+fn goes_on_from_each(place: &Sandbox, arguments: &[&str], on: &dyn Fn(&mut Command)) -> usize {
+    let (mut command, runs) = place.prepared(&[arguments, &["checkpoint.keep_last=1000"]].concat());
+    on(&mut command);
+    let ended = Ended::from_output(command.output().unwrap());
+    assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+    let whole = Folder::within(&runs).unwrap();
+    let names = checkpoints(&whole);
+    let (last, before) = names.split_last().unwrap();
+    assert_eq!(*last, format!("step-{:0>8}", whole.summary("steps")), "the end is a checkpoint");
+    for (i, name) in before.iter().enumerate() {
+        let copied = killed_after(&whole, name, runs.join(format!("copy-{i}")));
+        let mut command = place.command(&["run", "-q", "--resume", copied.0.to_str().unwrap()]);
+        on(&mut command);
+        let ended = Ended::from_output(command.output().unwrap());
+        assert_eq!(ended.code, Some(0), "{arguments:?} from {name}: {ended:?}");
+        assert!(result(&copied) == result(&whole), "{arguments:?}: another result from {name}");
+    }
+    names.len()
+}
+
+#[test]
+fn a_run_goes_on_from_each_of_its_checkpoints() {
+    let place = Sandbox::new(SPEC);
+    let cases: [(&[&str], usize); 9] = [
+        (&["checkpoint.every_steps=5"], 9),
+        (&["checkpoint.every_steps=1", "trainer.max_steps=17"], 17),
+        (&["checkpoint={}"], 6),
+        (&["checkpoint.every_epochs=2", "trainer.validate_every_epochs=4"], 3),
+        (
+            &[
+                "checkpoint.every_steps=4",
+                "logging.policy=per_epoch",
+                "logging.metrics=[\"loss\", \"grad_norm\"]",
+            ],
+            11,
+        ),
+        (&["checkpoint.every_steps=4", "logging.policy=immediate", "logging.metrics=[\"loss\", \"lr\"]"], 11),
+        (&["checkpoint.every_steps=6", "logging.policy=off", "schedule.cosine={}"], 7),
+        (
+            &["checkpoint.every_steps=3", "trainer.early_stopping={ patience = 2 }", "optimizer.adam.lr=0.5"],
+            0,
+        ),
+        (
+            &[
+                "checkpoint.every_steps=4",
+                "--virtual-gpus",
+                "3",
+                "devices.num_gpus=3",
+                "logging.policy=per_epoch",
+            ],
+            11,
+        ),
+    ];
+    for (arguments, count) in cases {
+        let found = goes_on_from_each(&place, arguments, &|_| {});
+        assert!(found == count || count == 0 && found > 2, "{arguments:?}: {found} checkpoints");
+    }
+}
+
+#[test]
+fn a_streamed_run_goes_on_within_an_epoch() {
+    let place = Sandbox::new(SPEC);
+    let streamed = ["data.placement=streamed", "checkpoint.every_steps=3"];
+    goes_on_from_each(&place, &streamed, &|_| {});
+    let virtual_gpus = ["--virtual-gpus", "2", "devices.num_gpus=2"];
+    goes_on_from_each(&place, &[&streamed[..], &virtual_gpus].concat(), &|_| {});
+}
+
+/// With each engine of the stand-in's GPU.
+#[test]
+fn a_run_on_a_gpu_goes_on() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(SPEC);
+    for engine in ["persistent", "graph", "launch"] {
+        let engine = format!("devices.engine={engine}");
+        for policy in ["logging.policy=buffered", "logging.policy=per_epoch"] {
+            let arguments =
+                ["devices.num_gpus=1", &engine, policy, "checkpoint.every_steps=4", "trainer.max_epochs=2"];
+            goes_on_from_each(&place, &arguments, &|command| {
+                sim.on(command, &[]);
+            });
+        }
+    }
+}
+
+/// A run of more epochs is what it would have been from the start.
+#[test]
+fn a_finished_run_is_extended() {
+    let place = Sandbox::new(SPEC);
+    let validated = "trainer.validate_every_epochs=2";
+    let longer = place.run(&["trainer.max_epochs=8", validated, "checkpoint={}"]).ended_by(0);
+    // Three epochs end with a validation that eight do not have there.
+    let run = place.run(&["trainer.max_epochs=3", validated, "checkpoint={}"]).ended_by(0);
+    let path = run.0.to_str().unwrap();
+    let ended = place.runner(&["run", "-q", "--resume", path, "trainer.max_epochs=8"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stdout, format!("{path}\n"));
+    assert!(result(&run) == result(&longer));
+    assert!(run.text("spec.toml").contains("max_epochs = 8"));
+    // What the first part wrote at its end is kept.
+    let earlier = Folder(run.0.join("earlier/1"));
+    assert!(earlier.text("spec.toml").contains("max_epochs = 3"));
+    assert_eq!(earlier.summary("epochs"), "3");
+    assert_eq!(earlier.model().len(), run.model().len());
+    // Times are those of all parts.
+    let wall = |run: &Folder, column: &str| run.summary(column).parse::<f64>().unwrap();
+    assert!(wall(&run, "train_s") > wall(&earlier, "train_s"));
+    let elapsed = run.metrics().f64s("elapsed_s");
+    assert!(elapsed.is_sorted(), "{elapsed:?}");
+}
+
+/// The latest, and those that follow the best validations.
+#[test]
+fn old_checkpoints_are_removed() {
+    let place = Sandbox::new(SPEC);
+    let run = place.run(&["checkpoint.keep_last=2", "trainer.max_epochs=5"]).ended_by(0);
+    assert_eq!(checkpoints(&run), ["step-00000028", "step-00000035"]);
+    let rules = ["checkpoint.keep_best=2", "trainer.max_epochs=9", "optimizer.adam.lr=0.8"];
+    let run = place.run(&rules).ended_by(0);
+    let rows = run.metrics().only("split", "validation");
+    let mut by_loss: Vec<_> = rows.f64s("loss").into_iter().zip(rows.column("step")).collect();
+    by_loss.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut wanted: Vec<_> = by_loss[..2].iter().map(|(_, step)| format!("step-{step:0>8}")).collect();
+    wanted.push("step-00000063".to_owned());
+    wanted.sort();
+    wanted.dedup();
+    assert_eq!(checkpoints(&run), wanted);
+}

@@ -1,0 +1,145 @@
+//! What cannot go on, and why; nothing in its folder is touched then.
+
+use std::fs;
+
+use super::{
+    super::process::{Ended, Folder, Sandbox},
+    SPEC, checkpoints, killed_after, result,
+};
+
+fn resume(place: &Sandbox, run: &Folder, arguments: &[&str]) -> Ended {
+    place.runner(&[&["run", "-q", "--resume", run.0.to_str().unwrap()], arguments].concat())
+}
+
+#[track_caller]
+fn refused(place: &Sandbox, run: &Folder, arguments: &[&str], message: &str) {
+    let before = run.files();
+    let ended = resume(place, run, arguments);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert_eq!(ended.stderr.replace(run.0.to_str().unwrap(), "RUN"), message);
+    assert_eq!(run.files(), before);
+}
+
+#[test]
+fn a_run_goes_on_by_its_own_spec() {
+    let place = Sandbox::new(SPEC);
+    let run = place.run(&["checkpoint={}", "schedule.cosine={}"]).ended_by(0);
+    let longer = "trainer.max_epochs=9";
+    refused(
+        &place,
+        &run,
+        &[],
+        "error: `RUN` has finished\n  = hint: for more of it, name a larger `trainer.max_epochs` or `trainer.max_steps` after it\n",
+    );
+    refused(
+        &place,
+        &run,
+        &[longer, "optimizer.adam.lr=0.1", "seed=1"],
+        "error: `optimizer.adam.lr` cannot change when a run goes on: it was 0.05, and would be 0.1 (1 key besides)\n  \
+         = hint: only the run's length, devices, checkpoints and logging blocks may; run the spec anew for the rest\n",
+    );
+    refused(
+        &place,
+        &run,
+        &["trainer.max_epochs=7,8"],
+        "error: a sweep cannot go on in this version\n  = hint: name the folder of one of its trials\n",
+    );
+    // The schedule keeps the length that it had.
+    let ended = resume(&place, &run, &[longer]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let plain = place.run(&[]).ended_by(0);
+    refused(
+        &place,
+        &plain,
+        &[longer],
+        "error: `RUN` has no checkpoint to go on from\n  = hint: run its spec again, with a table `[checkpoint]`\n",
+    );
+}
+
+#[test]
+fn other_data_are_refused() {
+    let rows: String = (0..40).map(|row| format!("{},{}\n", row, 2 * row)).collect();
+    let spec = "[data.csv]\npath = \"rows.csv\"\ntarget = \"b\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
+                [optimizer.sgd]\nlr = 0.0001\n[checkpoint]\n";
+    let place = Sandbox::new(spec);
+    let table = place.path().join("rows.csv");
+    fs::write(&table, format!("a,b\n{rows}")).unwrap();
+    let run = place.run(&[]).ended_by(0);
+    fs::write(&table, format!("a,b\n{}", rows.replace("8\n", "9\n"))).unwrap();
+    refused(
+        &place,
+        &run,
+        &["trainer.max_epochs=20"],
+        "error: the data are not those that `RUN` was trained on\n  = hint: bring the data back that it was trained on, or \
+         begin anew\n",
+    );
+    fs::write(&table, format!("a,b\n{rows}")).unwrap();
+    assert_eq!(resume(&place, &run, &["trainer.max_epochs=20"]).code, Some(0));
+}
+
+/// A checkpoint that is not whole is told and left; the one before it serves.
+#[test]
+fn damaged_checkpoints_are_passed_over() {
+    let place = Sandbox::new(SPEC);
+    let whole = place.run(&["checkpoint.keep_last=9"]).ended_by(0);
+    let names = checkpoints(&whole);
+    let run = killed_after(&whole, &names[3], place.path().join("copy"));
+    let arrays = run.0.join(format!("checkpoints/{}.safetensors", names[3]));
+    let mut bytes = fs::read(&arrays).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&arrays, bytes).unwrap();
+    fs::write(run.0.join(format!("checkpoints/{}.toml", names[2])), "version = 1\nframe").unwrap();
+    // As a kill leaves them.
+    fs::write(run.0.join("checkpoints/.step-1.toml.77-0.tmp"), "version").unwrap();
+    fs::write(run.0.join("checkpoints/step-00000099.safetensors"), "").unwrap();
+    let ended = resume(&place, &run, &[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let path = run.0.display();
+    let passed = format!(
+        "warning: an older checkpoint serves, since a newer one cannot be used: `{path}/checkpoints/"
+    );
+    assert_eq!(
+        ended.stderr,
+        format!(
+            "{passed}{}`: is damaged: key with no value, expected `=`\n{passed}{}`: its arrays are not those \
+             that were saved\n",
+            names[2], names[3]
+        )
+    );
+    assert!(result(&run) == result(&whole));
+    let left = fs::read_dir(run.0.join("checkpoints")).unwrap().count();
+    assert!(left.is_multiple_of(2), "a remnant stays");
+
+    let run = killed_after(&whole, &names[0], place.path().join("other"));
+    fs::remove_file(run.0.join(format!("checkpoints/{}.safetensors", names[0]))).unwrap();
+    refused(
+        &place,
+        &run,
+        &[],
+        &format!(
+            "error: no checkpoint of `RUN` can be used: `RUN/checkpoints/{}`: its arrays cannot be read: no such file or \
+             directory\n  = hint: run its spec again: `spec.toml` in its folder\n",
+            names[0]
+        ),
+    );
+}
+
+/// Rows that a loss of power took.
+#[test]
+fn lost_rows_are_noticed() {
+    let place = Sandbox::new(SPEC);
+    let whole = place.run(&["checkpoint.keep_last=9"]).ended_by(0);
+    let run = killed_after(&whole, &checkpoints(&whole)[2], place.path().join("copy"));
+    let metrics = run.0.join("metrics.csv");
+    let text = fs::read_to_string(&metrics).unwrap();
+    fs::write(&metrics, text.split_inclusive('\n').take(20).collect::<String>()).unwrap();
+    let ended = resume(&place, &run, &[]);
+    assert_eq!(ended.code, Some(1));
+    let expected = format!(
+        "error: cannot go on with `{}`: it has fewer rows than the checkpoint counted\n",
+        metrics.display()
+    );
+    assert_eq!(ended.stderr, expected);
+    // The rows that are there stay.
+    assert_eq!(fs::read_to_string(&metrics).unwrap().lines().count(), 20);
+}
