@@ -114,12 +114,12 @@ impl Comparison {
                 None => format!(" ({kind} {})", word(difference.mean)),
             }
         };
+        let each = if ranking.metric.is_learned { "seed" } else { "run" };
         let mut rivals = ranking.rivals();
         let first = rivals.next();
         match first {
             _ if ranking.pairs == 0 => {
-                "one run of each cannot tell whether that is more than luck (`sweep.repeats=5` can)"
-                    .to_owned()
+                format!("one {each} each cannot tell whether that is more than luck (`sweep.repeats=5` can)")
             }
             None => {
                 let next = &ranking.settings[1];

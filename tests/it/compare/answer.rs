@@ -65,7 +65,7 @@ fn one_run_of_each_cannot_tell() {
     learned(&runs, &[("0.1", "32", &[0.2]), ("0.01", "32", &[0.1]), ("0.01", "8", &[0.3])]);
     insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
     best: #1 lr 0.01 width 32, validation loss 0.1000;
-      one run of each cannot tell whether that is more than luck (`sweep.repeats=5` can)
+      one seed each cannot tell whether that is more than luck (`sweep.repeats=5` can)
       RUNS/a/S/001
 
      #    lr  width  validation loss  vs best    time
@@ -92,7 +92,7 @@ fn what_has_no_place_is_named() {
     insta::assert_snapshot!(runs.answer(&["linreg"], 120), @r"
     linreg
     best: #1 max_epochs 3, validation loss 0.5000;
-      one run of each cannot tell whether that is more than luck (`sweep.repeats=5` can)
+      one seed each cannot tell whether that is more than luck (`sweep.repeats=5` can)
       RUNS/linreg/a
 
      #  max_epochs  validation loss  vs best     time  steps/s
