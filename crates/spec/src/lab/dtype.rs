@@ -1,7 +1,29 @@
 //! Number formats of tensors. Devices hold 32-bit words; an `i64` is two of them, the lower first.
 
-use super::numbers::Scalar;
+use std::fmt;
+
+use serde::Serialize;
+
 use crate::reader::words;
+
+/// A number as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Scalar {
+    /// Without a point.
+    Integer(i64),
+    /// With a point or an exponent.
+    Float(f64),
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(i) => i.fmt(f),
+            Self::Float(x) => x.fmt(f),
+        }
+    }
+}
 
 words! {
     /// The number format of a tensor.

@@ -11,9 +11,9 @@ mod tensors;
 mod transfer;
 
 pub use devices::LabDevices;
-pub use dtype::DType;
+pub use dtype::{DType, Scalar};
 pub use matmul::{LabLogging, Matmul, Norm, Operands, Order};
-pub use numbers::{Numbers, Scalar};
+pub use numbers::Numbers;
 pub use steps::{Expect, FileName, Load, Net, Save, Saved, Start, Step, StepOp};
 pub use tensors::Tensors;
 pub use transfer::{Direction, Memory, Transfer};

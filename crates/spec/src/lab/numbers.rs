@@ -1,11 +1,9 @@
 //! Numbers that a spec writes out: nested arrays of equal lengths, and what is wrong with which of them.
 
-use std::fmt;
-
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use super::DType;
+use super::dtype::{DType, Scalar};
 use crate::{
     reader::{Fault, Item, Read},
     tree::{Node, Value},
@@ -24,25 +22,6 @@ pub struct Numbers {
     pub shape: Vec<usize>,
     /// The last axis lying together.
     pub values: Vec<Scalar>,
-}
-
-/// A number as it was written.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Scalar {
-    /// Without a point.
-    Integer(i64),
-    /// With a point or an exponent.
-    Float(f64),
-}
-
-impl fmt::Display for Scalar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Integer(i) => i.fmt(f),
-            Self::Float(x) => x.fmt(f),
-        }
-    }
 }
 
 impl Numbers {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::{Serialize, Serializer};
 
 use super::{
-    DType,
-    numbers::{Numbers, Scalar},
+    dtype::{DType, Scalar},
+    numbers::Numbers,
     read_steps::{new_file, read_name, read_operand, read_pair, read_range, read_shape},
 };
 use crate::{
