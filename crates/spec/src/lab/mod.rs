@@ -2,6 +2,7 @@
 
 mod bytes;
 mod devices;
+mod dtype;
 mod matmul;
 mod numbers;
 mod read_steps;
@@ -10,6 +11,7 @@ mod tensors;
 mod transfer;
 
 pub use devices::LabDevices;
+pub use dtype::{DType, Scalar};
 pub use matmul::{LabLogging, Matmul, Norm, Operands, Order};
 pub use numbers::Numbers;
 pub use steps::{Expect, FileName, Load, Net, Save, Saved, Start, Step, StepOp};

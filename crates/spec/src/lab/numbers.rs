@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
+use super::dtype::{DType, Scalar};
 use crate::{
     reader::{Fault, Item, Read},
     tree::{Node, Value},
@@ -20,15 +21,30 @@ pub struct Numbers {
     /// Lengths of the axes.
     pub shape: Vec<usize>,
     /// The last axis lying together.
-    pub values: Vec<f32>,
+    pub values: Vec<Scalar>,
+}
+
+impl Numbers {
+    /// The words of all numbers in that format.
+    ///
+    /// # Errors
+    /// The first number that it does not hold.
+    pub fn words(&self, dtype: DType) -> Result<Vec<f32>, Scalar> {
+        let all: Result<Vec<_>, _> =
+            self.values.iter().map(|number| dtype.encode(*number).ok_or(*number)).collect();
+        Ok(all?.concat())
+    }
 }
 
 impl Serialize for Numbers {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        fn nested(values: &[f32], shape: &[usize]) -> serde_json::Value {
+        fn nested(values: &[Scalar], shape: &[usize]) -> serde_json::Value {
             match shape {
-                // Through the shortest decimal, so that 0.1 stays 0.1.
-                [] => values.first().and_then(|v| v.to_string().parse::<f64>().ok()).unwrap_or(0.0).into(),
+                [] => match values.first() {
+                    Some(Scalar::Float(x)) => (*x).into(),
+                    Some(Scalar::Integer(i)) => (*i).into(),
+                    None => 0.into(),
+                },
                 [_, inner @ ..] => {
                     let size = inner.iter().product::<usize>().max(1);
                     values.chunks(size).map(|part| nested(part, inner)).collect()
@@ -42,7 +58,7 @@ impl Serialize for Numbers {
 impl Read for Numbers {
     fn read(v: Item<'_>) -> Self {
         let schema = json!({ "type": ["array", "number"] });
-        let none = Numbers { shape: Vec::new(), values: vec![0.0] };
+        let none = Numbers { shape: Vec::new(), values: vec![Scalar::Integer(0)] };
         v.judged(schema, none, |node| {
             let (mut shape, mut first) = (Vec::new(), node);
             while let Value::Array(items) = &first.value {
@@ -70,7 +86,7 @@ impl Read for Numbers {
 /// Nested arrays whose every level has the length that the first one of it has.
 struct Nest {
     shape: Vec<usize>,
-    values: Vec<f32>,
+    values: Vec<Scalar>,
     /// Indexes to where it is read.
     at: Vec<usize>,
 }
@@ -104,13 +120,13 @@ impl Nest {
                 let words = format!(" is {found}, and the first one beside it is an array of {length}");
                 return Err(self.fault(node, words));
             }
-            (Value::Integer(i), None) => *i as f64,
-            (Value::Float(x), None) => *x,
+            (Value::Integer(i), None) => Scalar::Integer(*i),
+            (Value::Float(x), None) => Scalar::Float(*x),
             (other, None) => {
                 return Err(self.fault(node, format!(": expected a number, found {}", other.found())));
             }
         };
-        if !(number as f32).is_finite() {
+        if matches!(number, Scalar::Float(x) if !(x as f32).is_finite()) {
             return Err(self.fault(node, format!(": expected a finite f32, found {}", node.value.found())));
         }
         if self.values.len() >= MOST_NUMBERS {
@@ -118,7 +134,7 @@ impl Nest {
                 self.fault(node, format!(" is one number more than the {MOST_NUMBERS} that a spec may hold"))
             );
         }
-        self.values.push(number as f32);
+        self.values.push(number);
         Ok(())
     }
 

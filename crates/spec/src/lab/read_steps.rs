@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::numbers::MOST_AXES;
-use crate::{reader::Item, tree::Value};
+use crate::{
+    reader::{Item, finite},
+    tree::Value,
+};
 
 /// A name without dots: those with dots are a net's parameters, such as `Y.0.weight`.
 pub(super) fn read_name(v: Item<'_>) -> String {
@@ -35,6 +38,11 @@ pub(super) fn read_pair(v: Item<'_>) -> [String; 2] {
 
 pub(super) fn read_shape(v: Item<'_>) -> Vec<usize> {
     v.list(0..=MOST_AXES, |v| v.size(0))
+}
+
+/// The least number, and what all are below.
+pub(super) fn read_range(v: Item<'_>) -> [f64; 2] {
+    v.array("two numbers, such as `[-1, 1]`", [0.0, 1.0], finite)
 }
 
 /// The name of a file that the run makes.

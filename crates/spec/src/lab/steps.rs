@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use serde::{Serialize, Serializer};
 
 use super::{
+    dtype::{DType, Scalar},
     numbers::Numbers,
-    read_steps::{new_file, read_name, read_operand, read_pair, read_shape},
+    read_steps::{new_file, read_name, read_operand, read_pair, read_range, read_shape},
 };
 use crate::{
     DeviceName, Init, Layer,
@@ -22,6 +23,10 @@ table! {
         pub op: StepOp [flatten],
         /// Where the result lives (the first device in use, or where the operands are).
         pub device: Option<DeviceName> = None,
+        /// The number format of what `ones`, `zeros`, `rand` and `from` make (f32).
+        pub dtype: Option<DType> = None,
+        /// Of `rand`: [low, high], the least number and what all are below ([0, 1]); whole numbers need it.
+        pub range: Option<[f64; 2]> = None => some(read_range),
         /// For a copy: make one even where the tensor is already.
         pub force: bool [skip_serializing_if = "is_false"] = false,
         /// The error that the step must raise.
@@ -49,7 +54,7 @@ choices! {
         Ones(Vec<usize>) = "ones" => read_shape,
         /// Zeros of that shape.
         Zeros(Vec<usize>) = "zeros" => read_shape,
-        /// Random numbers in [0, 1) of that shape, from the seed.
+        /// Random numbers of that shape, uniform in `range`, from the seed.
         Rand(Vec<usize>) = "rand" => read_shape,
         /// Numbers of the host, such as [[1, 2], [3, 4]].
         From(Numbers) = "from",
@@ -183,6 +188,7 @@ impl Step {
         if self.force && !matches!(self.op, StepOp::Copy(_)) {
             t.refuse("force", &[op], "only a copy can be forced", "remove it");
         }
+        self.check_numbers(t);
         match self.op {
             StepOp::Copy(_) if self.device.is_none() => {
                 t.refuse(
@@ -204,6 +210,41 @@ impl Step {
         if self.expect.is_some() && !meets {
             let message = "only `add`, `matmul` and `net` have operands that can be on different devices";
             t.refuse("expect", &[op], message, "remove it");
+        }
+    }
+
+    /// What `dtype` and `range` ask for can be made.
+    fn check_numbers(&mut self, t: &mut Fields<'_>) {
+        let op = self.op.name();
+        let makes = matches!(self.op, StepOp::Ones(_) | StepOp::Zeros(_) | StepOp::Rand(_) | StepOp::From(_));
+        if self.dtype.is_some() && !makes {
+            t.refuse("dtype", &[op], "only `ones`, `zeros`, `rand` and `from` take one", "remove it");
+        }
+        let dtype = self.dtype.unwrap_or(DType::F32);
+        if let StepOp::From(numbers) = &self.op
+            && let Err(number) = numbers.words(dtype)
+        {
+            let message = format!("`{}` holds no {number}", dtype.name());
+            t.refuse("from", &["dtype"], message, "write whole numbers that fit, or another `dtype`");
+        }
+        let whole = dtype != DType::F32;
+        match (&self.op, self.range) {
+            (StepOp::Rand(_), None) if whole => {
+                t.refuse("rand", &["dtype"], "whole numbers need a range", "add one: `range = [0, 10]`");
+            }
+            (StepOp::Rand(_), Some([low, high])) => {
+                let fits = |x: f64| dtype.encode(Scalar::Integer(x as i64)).is_some() && x.fract() == 0.0;
+                if low >= high {
+                    t.refuse("range", &[], "the first number must be below the second", "write [low, high]");
+                } else if whole && !(fits(low) && fits(high - 1.0)) {
+                    let message = format!("`{}` takes whole numbers that it holds", dtype.name());
+                    t.refuse("range", &["dtype"], message, "write two of them");
+                }
+            }
+            (_, Some(_)) if !matches!(self.op, StepOp::Rand(_)) => {
+                t.refuse("range", &[op], "only `rand` takes one", "remove it");
+            }
+            _ => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     program::{Activate, Activation, Add, InputGradient, LayerNorm, Parameter, Slice},
     spec::{
         self, DeviceName, Layer, Problem,
-        lab::{Net, Start, Step},
+        lab::{DType, Net, Start, Step},
     },
 };
 
@@ -46,7 +46,7 @@ impl Tour<'_> {
             parameters.extend(learned.into_iter().map(parameter));
             let x = self.slice(now.value);
             let mut output = |tour: &mut Self| -> Option<Slice> {
-                now = tour.put(asked, device, vec![rows, outputs], &key)?;
+                now = tour.put((asked, device), DType::F32, vec![rows, outputs], &key)?;
                 Some(tour.slice(now.value))
             };
             match (layer, &own[..]) {
@@ -89,14 +89,17 @@ impl Tour<'_> {
             let turned: Vec<usize> = shape.iter().rev().copied().collect();
             if let Start::Parameters(file) = &net.start {
                 let key = format!("{key}.parameters");
-                let stored = self.stored(file, &name, &key)?;
-                if stored != turned {
-                    let message = format!("`{name}` has the shape {stored:?}, the net's has {turned:?}");
+                let (dtype, stored) = self.stored(file, &name, &key)?;
+                if (dtype, &stored) != (DType::F32, &turned) {
+                    let dtype = dtype.name();
+                    let message = format!(
+                        "`{name}` has the shape {stored:?} in {dtype}, the net's has {turned:?} in f32"
+                    );
                     self.problems.push(Problem::at_key(key, message));
                     return None;
                 }
             }
-            let made = self.put(asked, device, turned, key)?;
+            let made = self.put((asked, device), DType::F32, turned, key)?;
             self.made.insert(format!("{}.{name}", step.name.as_deref().unwrap_or_default()), made);
             learned.push((made.value, Parameter { name, shape, offset: 0, constant }));
         }

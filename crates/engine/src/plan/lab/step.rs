@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::{
     plan::DeviceId,
     program::{Op, Parameter},
-    spec::lab::{FileName, Saved, Start, Step, StepOp},
+    spec::lab::{DType, FileName, Saved, Start, Step, StepOp},
 };
 
 /// A tensor of the experiment. Ops name it by its number as a buffer.
@@ -15,7 +15,8 @@ pub struct Value {
     pub device: DeviceId,
     /// Lengths of its axes, row-major. No axes: one number.
     pub shape: Vec<usize>,
-    /// Numbers in it.
+    pub dtype: DType,
+    /// 32-bit words in it: its numbers, or twice as many for `i64`.
     pub len: usize,
 }
 
@@ -50,9 +51,9 @@ pub enum Action {
     Nothing,
     /// All numbers of the result are this one.
     Fill(f32),
-    /// The result's numbers are uniform in [0, 1), by the seed and the step.
-    Random,
-    /// The result's numbers.
+    /// The result's numbers are uniform in this range, by the seed and the step.
+    Random([f64; 2]),
+    /// The result's words.
     Numbers(Vec<f32>),
     /// The result is a copy of this value.
     Copy(usize),
@@ -102,10 +103,14 @@ pub enum Outlook {
 /// The step as a person would write it.
 pub(super) fn expression(step: &Step, device: Option<DeviceId>) -> String {
     let device = device.map(|device| device.to_string()).unwrap_or_default();
+    let dtype = step.dtype.map(|dtype| format!(", {}", dtype.name())).unwrap_or_default();
     let what = match &step.op {
-        StepOp::Ones(shape) => format!("ones({shape:?}) on {device}"),
-        StepOp::Zeros(shape) => format!("zeros({shape:?}) on {device}"),
-        StepOp::Rand(shape) => format!("rand({shape:?}) on {device}"),
+        StepOp::Ones(shape) => format!("ones({shape:?}{dtype}) on {device}"),
+        StepOp::Zeros(shape) => format!("zeros({shape:?}{dtype}) on {device}"),
+        StepOp::Rand(shape) => match step.range {
+            Some([low, high]) => format!("rand({shape:?}{dtype}) in [{low}, {high}) on {device}"),
+            None => format!("rand({shape:?}) on {device}"),
+        },
         StepOp::From(numbers) => format!("from numbers of the host, {:?}, on {device}", numbers.shape),
         StepOp::Copy(name) if step.force => format!("{name}.copy({device}), forced"),
         StepOp::Copy(name) => format!("{name}.copy({device})"),

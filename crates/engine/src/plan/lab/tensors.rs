@@ -14,12 +14,12 @@ use crate::{
     program::{Add, BufferId, Linear, Norm, NormKind, Op, Slice},
     spec::{
         DeviceName, OnMissing, Problem,
-        lab::{Expect, FileName, LabDevices, Saved, Step, StepOp, Tensors},
+        lab::{DType, Expect, FileName, LabDevices, Saved, Scalar, Step, StepOp, Tensors},
     },
 };
 
-/// Finds the shape of a tensor in a safetensors file.
-pub type FindShape<'a> = &'a dyn Fn(&Path, &str) -> Result<Vec<usize>, String>;
+/// Finds the format and the shape of a tensor in a safetensors file.
+pub type FindShape<'a> = &'a dyn Fn(&Path, &str) -> Result<(DType, Vec<usize>), String>;
 
 pub(super) struct Planned {
     pub plan: TensorsPlan,
@@ -148,27 +148,43 @@ impl Tour<'_> {
     fn lower(&mut self, index: usize, step: &Step) -> Option<(Action, Option<Made>)> {
         let key = format!("tensors.step.{index}.{}", step.op.name());
         let (asked, device) = step.device.map_or(self.first, |name| (name, self.find(name)));
+        let dtype = step.dtype.unwrap_or(DType::F32);
+        self.refuse_whole_numbers(&step.op, &key)?;
         let (action, made) = match &step.op {
-            StepOp::Ones(shape) => (Action::Fill(1.0), self.put(asked, device, shape.clone(), &key)?),
-            StepOp::Zeros(shape) => (Action::Fill(0.0), self.put(asked, device, shape.clone(), &key)?),
-            StepOp::Rand(shape) => (Action::Random, self.put(asked, device, shape.clone(), &key)?),
+            StepOp::Ones(shape) => {
+                let made = self.put((asked, device), dtype, shape.clone(), &key)?;
+                let one = dtype.encode(Scalar::Integer(1)).unwrap_or_default();
+                match one[..] {
+                    [word] => (Action::Fill(word), made),
+                    _ => (Action::Numbers(one.repeat(self.values[made.value].len / one.len())), made),
+                }
+            }
+            StepOp::Zeros(shape) => {
+                (Action::Fill(0.0), self.put((asked, device), dtype, shape.clone(), &key)?)
+            }
+            StepOp::Rand(shape) => {
+                let range = step.range.unwrap_or([0.0, 1.0]);
+                (Action::Random(range), self.put((asked, device), dtype, shape.clone(), &key)?)
+            }
             StepOp::From(numbers) => {
-                let made = self.put(asked, device, numbers.shape.clone(), &key)?;
-                (Action::Numbers(numbers.values.clone()), made)
+                let made = self.put((asked, device), dtype, numbers.shape.clone(), &key)?;
+                // The spec's reader has seen that they fit.
+                (Action::Numbers(numbers.words(dtype).unwrap_or_default()), made)
             }
             StepOp::Load(load) => {
                 let name = load.tensor.as_ref().or(step.name.as_ref())?;
-                let shape = self.stored(&load.file, name, &format!("tensors.step.{index}.load.file"))?;
-                let made = self.put(asked, device, shape, &key)?;
+                let key_of_file = format!("tensors.step.{index}.load.file");
+                let (dtype, shape) = self.stored(&load.file, name, &key_of_file)?;
+                let made = self.put((asked, device), dtype, shape, &key)?;
                 (Action::Load(load.file.clone(), name.clone()), made)
             }
             StepOp::Copy(name) => {
                 let source = *self.made.get(name)?;
-                let Value { device: own, shape, .. } = self.values[source.value].clone();
+                let Value { device: own, dtype, shape, .. } = self.values[source.value].clone();
                 if own == device && !step.force {
                     (Action::Same, Made { asked, ..source })
                 } else {
-                    (Action::Copy(source.value), self.put(asked, device, shape, &key)?)
+                    (Action::Copy(source.value), self.put((asked, device), dtype, shape, &key)?)
                 }
             }
             StepOp::Norm(name) => {
@@ -243,18 +259,18 @@ impl Tour<'_> {
 
     /// A new value on the device of another one.
     fn put_beside(&mut self, other: Made, shape: Vec<usize>, key: &str) -> Option<Made> {
-        self.put(other.asked, self.values[other.value].device, shape, key)
+        self.put((other.asked, self.values[other.value].device), DType::F32, shape, key)
     }
 
     /// A new value.
     pub(super) fn put(
         &mut self,
-        asked: DeviceName,
-        device: DeviceId,
+        (asked, device): (DeviceName, DeviceId),
+        dtype: DType,
         shape: Vec<usize>,
         key: &str,
     ) -> Option<Made> {
-        let elements = shape.iter().try_fold(1usize, |n, axis| n.checked_mul(*axis));
+        let elements = shape.iter().try_fold(dtype.words(), |n, axis| n.checked_mul(*axis));
         let Some(len) = elements.filter(|n| n.checked_mul(8).is_some()) else {
             let message = format!("a tensor of shape {shape:?} has more numbers than any memory");
             self.problems.push(Problem::at_key(key, message).hint("make it smaller"));
@@ -272,22 +288,39 @@ impl Tour<'_> {
         if !self.used.contains(&device) {
             self.used.push(device);
         }
-        self.values.push(Value { device, shape, len });
+        self.values.push(Value { device, shape, dtype, len });
         Some(Made { value: self.values.len() - 1, asked })
     }
 
-    /// The shape of a tensor in a file that an earlier step saved, or in one that is there.
-    pub(super) fn stored(&mut self, file: &FileName, name: &str, key: &str) -> Option<Vec<usize>> {
+    /// Reports operands of whole numbers where an op computes.
+    fn refuse_whole_numbers(&mut self, op: &StepOp, key: &str) -> Option<()> {
+        if matches!(op, StepOp::Copy(_) | StepOp::Save(_)) {
+            return Some(());
+        }
+        let dtype = |name: &str| Some(self.values[self.made.get(name)?.value].dtype);
+        let operands = op.operands().into_iter().filter_map(|(_, name)| Some((name, dtype(name)?)));
+        let Some((name, dtype)) = operands.into_iter().find(|(_, dtype)| *dtype != DType::F32) else {
+            return Some(());
+        };
+        let message = format!("`{name}` holds {}: devices compute with f32 alone", dtype.name());
+        let hint =
+            "whole numbers are made, copied, saved and loaded; leave its `dtype` out to compute with it";
+        self.problems.push(Problem::at_key(key, message).hint(hint));
+        None
+    }
+
+    /// Format and shape of a tensor in a file that an earlier step saved, or in one that is there.
+    pub(super) fn stored(&mut self, file: &FileName, name: &str, key: &str) -> Option<(DType, Vec<usize>)> {
         let problem = if let Some(saved) = self.saved.get(&file.text).filter(|_| file.is_saved) {
             if let Some((_, value)) = saved.iter().find(|(own, _)| own == name) {
-                return Some(self.values[*value].shape.clone());
+                return Some((self.values[*value].dtype, self.values[*value].shape.clone()));
             }
             let there: Vec<_> = saved.iter().map(|(own, _)| format!("`{own}`")).collect();
             let message = format!("`{}` will hold no tensor `{name}`", file.text);
             Problem::at_key(key, message).hint(format!("it will hold {}", there.join(", ")))
         } else {
             match (self.find_shape)(&file.path, name) {
-                Ok(shape) => return Some(shape),
+                Ok(found) => return Some(found),
                 Err(message) => Problem::at_key(key, message),
             }
         };
