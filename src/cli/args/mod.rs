@@ -47,7 +47,7 @@ enum Color {
 
 /// Commands and options that are specified but not built yet.
 const LATER_COMMANDS: [&str; 8] = ["cancel", "clean", "export", "report", "serve", "status", "tag", "watch"];
-const LATER_OPTIONS: [&str; 3] = ["--jobs", "--fail-fast", "--pivot"];
+const LATER_OPTIONS: [&str; 2] = ["--jobs", "--fail-fast"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";

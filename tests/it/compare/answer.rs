@@ -153,3 +153,44 @@ fn sweeps_are_held_against_each_other() {
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("needs a baseline"), "{}", ended.stderr);
 }
+
+#[test]
+fn groups_are_exported_and_pivoted() {
+    let runs = Runs::new();
+    let (near, far) = (shifted(0.0004, 0.002), shifted(0.02, 0.001));
+    learned(&runs, "a", &[("0.1", "32", &far), ("0.01", "32", &BEST), ("0.01", "8", &near)]);
+    let place = Sandbox::new("");
+    let ran = |more: &[&str]| place.runner(&[&["compare", &runs.named("a")], more].concat());
+    let pivoted = ran(&["--pivot", "lr,width"]).stdout;
+    insta::assert_snapshot!(pivoted.split_once("\n\n").unwrap().1, @r"
+      lr                  width 8                 width 32
+    0.01  0.0615 [0.0590, 0.0640]  0.0611 [0.0590, 0.0632]
+     0.1                           0.0811 [0.0790, 0.0832]
+    ");
+    let text = ran(&["--by", "lr", "--export", "csv"]).stdout;
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "optimizer.sgd.lr,runs,n,value,low,high,difference,difference_low,difference_high,p"
+    );
+    assert!(lines[1].starts_with("0.01,12,12,0.0613") && lines[2].starts_with("0.1,6,6,0.081"), "{text}");
+    insta::assert_snapshot!(ran(&["--where", "repeat = 0 and width = 32", "--export", "latex"]).stdout, @r"
+    \begin{tabular}{rrrrllrrr}
+    \toprule
+    run & optimizer.sgd.lr & model.width & repeat & status & devices & steps & best & train time \\
+    \midrule
+    1 & 0.1 & 32 & 0 & finished & cpu & 100 & 0.08100 in epoch 7 & 500 ms \\
+    2 & 0.01 & 32 & 0 & finished & cpu & 100 & 0.06000 in epoch 7 & 500 ms \\
+    \bottomrule
+    \end{tabular}
+    ");
+    let refused = ran(&["--export", "parquet"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.stderr.starts_with("error: `--export parquet` is not in this version\n"),
+        "{}",
+        refused.stderr
+    );
+    let refused = ran(&["--pivot", "lr"]);
+    assert!(refused.stderr.starts_with("error: `--pivot` takes two keys"), "{}", refused.stderr);
+}
