@@ -51,7 +51,7 @@ pub fn check(resume: &Resume, loaded: &Loaded) -> Result<(), Exit> {
 }
 
 /// Keys that may change when a run goes on: how long it lasts, what is recorded, where it runs.
-const MAY_CHANGE: [&str; 14] = [
+const MAY_CHANGE: [&str; 15] = [
     "description",
     "devices.num_gpus",
     "devices.use",
@@ -64,6 +64,7 @@ const MAY_CHANGE: [&str; 14] = [
     "trainer.restore_best",
     "checkpoint",
     "logging.flush_every",
+    "logging.flush_every_s",
     "logging.trace",
     "logging.system_every_s",
 ];
