@@ -42,7 +42,7 @@ pub use answer::{Question, TOP};
 pub use comparison::Comparison;
 pub(crate) use error::ReportError;
 pub use export::Format;
-pub(crate) use find::find_run;
+pub(crate) use find::{Found, find_one, find_run};
 pub use plot::{PlotRequest, Style, plot};
 pub(crate) use run::run_status;
 pub use statistics::Estimate;

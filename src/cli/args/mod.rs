@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{
-    CheckOptions, Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions,
+    CheckOptions, Command, CompareOptions, DevicesOptions, EvaluateOptions, Jobs, ModelOptions, NewOptions,
     ParityOptions, PlotOptions, PredictOptions, RunOptions, StartOptions,
 };
 
@@ -50,7 +50,7 @@ const LATER_COMMANDS: [&str; 12] = [
     "cancel", "clean", "diff", "export", "latest", "list", "report", "serve", "show", "status", "tag",
     "watch",
 ];
-const LATER_OPTIONS: [&str; 4] = ["--jobs", "--fail-fast", "--pivot", "--fail-if"];
+const LATER_OPTIONS: [&str; 2] = ["--pivot", "--fail-if"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";
