@@ -15,10 +15,12 @@ use super::{
 };
 use crate::{
     host::{load::Watch, stop_on_signals},
-    plan::{Trial, lab::LabTrial},
+    plan::{Machine, Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line},
     report,
-    run::{Datasets, Ended, Exit, Process, Resume, Session, Start, print, print_error, refuse},
+    run::{
+        Datasets, Ended, Exit, Planned, Process, Resume, Session, Start, print, print_error, refuse, sweep,
+    },
     spec::{self, Loaded},
     train::StopFlag,
 };
@@ -75,19 +77,28 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
     let ended = match &loaded {
         Loaded::Train(experiment) => {
             let machine = machine(virtual_gpus, wants_gpu(experiment));
-            Session::<Trial>::new(process, experiment, Datasets::new(&machine)).run(&machine)
+            execute(&Session::<Trial>::new(process, experiment, Datasets::new(&machine)), &machine)
         }
         Loaded::Lab(experiment) => {
             let machine = machine(virtual_gpus, true);
-            Session::<LabTrial>::new(process, experiment, ()).run(&machine)
+            execute(&Session::<LabTrial>::new(process, experiment, ()), &machine)
         }
     };
     close(ended, options.quiet)
 }
 
+/// Plans all trials, then runs them.
+fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine) -> Ended {
+    match session.prepare(machine) {
+        Ok(prepared) if session.is_sweep() => sweep(session, &prepared),
+        Ok(prepared) => session.single(&prepared).into(),
+        Err(exit) => exit.into(),
+    }
+}
+
 /// Prints what became of a sweep.
-fn close(Ended { exit, sweep }: Ended, quiet: bool) -> Exit {
-    let Some(folder) = sweep else { return exit };
+fn close(Ended { exit, folder }: Ended, quiet: bool) -> Exit {
+    let Some(folder) = folder else { return exit };
     if quiet {
         return exit.more_severe(print(&format!("{}\n", folder.display())));
     }

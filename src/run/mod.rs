@@ -26,4 +26,5 @@ pub use device_group::executor;
 pub use exit::{Exit, print, print_error, print_stderr, refuse};
 pub use planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};
-pub use session::{Ended, Session};
+pub use session::Session;
+pub use sweep::{Ended, sweep};

@@ -1,16 +1,12 @@
 //! A session: one run, or every trial of a sweep.
 
-use std::{
-    path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{
     exit::{Exit, print, print_error, refuse},
     planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start},
     prepare::{self, Prepared},
     recording::Recording,
-    sweep,
 };
 use crate::{
     event::{Outcome, Status},
@@ -28,23 +24,11 @@ pub struct Session<'a, P: Planned> {
     reported: Mutex<Vec<String>>,
 }
 
-pub struct Ended {
-    pub exit: Exit,
-    /// The sweep's folder.
-    pub sweep: Option<PathBuf>,
-}
-
 /// What the newest run of a spec is good for.
 enum Newest {
     Nothing,
     HasCheckpoints(RunDir),
     Finished(RunDir),
-}
-
-impl From<Exit> for Ended {
-    fn from(exit: Exit) -> Self {
-        Self { exit, sweep: None }
-    }
 }
 
 impl<'a, P: Planned> Session<'a, P> {
@@ -58,26 +42,18 @@ impl<'a, P: Planned> Session<'a, P> {
         }
     }
 
-    /// Plans every trial, then runs them.
-    pub fn run(self, machine: &Machine) -> Ended {
+    /// Plans every trial. Where one cannot be run as it is written, this has been printed.
+    pub fn prepare(&self, machine: &Machine) -> Result<Vec<Prepared<P>>, Exit> {
         // Trials side by side share the processor.
         let threads = (self.process.available_threads / self.jobs()).max(1);
-        let prepared: Vec<Prepared<P>> =
-            match prepare::prepare(self.experiment, &mut *self.shared(), machine, threads) {
-                Ok(prepared) => prepared,
-                Err(problems) => return refuse(&self.experiment.failure(problems)).into(),
-            };
+        let prepared = prepare::prepare(self.experiment, &mut *self.shared(), machine, threads);
+        let prepared = prepared.map_err(|problems| refuse(&self.experiment.failure(problems)))?;
         self.process.load.mark();
-        if self.process.stop.signal().is_some() {
-            return self.signal().into();
-        }
-        if !self.experiment.is_sweep() {
-            return self.single(&prepared).into();
-        }
-        sweep::run(&self, &prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
+        if self.process.stop.signal().is_some() { Err(self.signal()) } else { Ok(prepared) }
     }
 
-    fn single(&self, prepared: &[Prepared<P>]) -> Exit {
+    /// Runs the only trial of an experiment that is no sweep.
+    pub fn single(&self, prepared: &[Prepared<P>]) -> Exit {
         let planned = match prepared.first() {
             Some(Prepared::Run(planned)) => planned,
             Some(Prepared::Missing(problem)) => {
@@ -132,6 +108,10 @@ impl<'a, P: Planned> Session<'a, P> {
 
     pub(super) fn shared(&self) -> MutexGuard<'_, P::Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_sweep(&self) -> bool {
+        self.experiment.is_sweep()
     }
 
     /// Trials that run side by side.

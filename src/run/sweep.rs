@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{File, TryLockError},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -18,7 +18,7 @@ use super::{
     exit::{Exit, print_error},
     planned::{ExecuteError, Planned, Resume, Start},
     prepare::{Prepared, warnings},
-    session::{Ended, Session, named},
+    session::{Session, named, report_error},
 };
 use crate::{
     event::Status,
@@ -60,8 +60,25 @@ struct Sweep<'s, 'a, P: Planned> {
     next: AtomicUsize,
 }
 
+/// How a sweep ended.
+pub struct Ended {
+    pub exit: Exit,
+    /// Its folder, where it has one that is whole.
+    pub folder: Option<PathBuf>,
+}
+
+impl From<Exit> for Ended {
+    fn from(exit: Exit) -> Self {
+        Self { exit, folder: None }
+    }
+}
+
 /// Runs the trials of a sweep that are not done.
-pub fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result<Ended, RecordError> {
+pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Ended {
+    run(session, prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
+}
+
+fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result<Ended, RecordError> {
     let experiment = session.experiment;
     let Some(first) = experiment.trials.first() else { return Ok(Exit::Done.into()) };
     if let Some(exit) = refuse_jobs(session, prepared) {
@@ -182,7 +199,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if session.process.stop.signal().is_some() {
             worst = session.signal();
         }
-        Ok(Ended { exit: worst, sweep: Some(folder) })
+        Ok(Ended { exit: worst, folder: Some(folder) })
     }
 
     /// Takes one trial after the other.

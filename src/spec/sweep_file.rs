@@ -1,10 +1,10 @@
 //! A sweep as a file of its own: `sweep.toml` in its folder, from which the sweep goes on or is run again.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{experiment::Experiment, tree};
+use super::{experiment::Experiment, sweep::GridAxis, tree};
 
 /// Keys of `[data]` and `[model]` whose values are paths.
 const PATHS: [&str; 9] = [
@@ -34,50 +34,48 @@ impl<S> Experiment<S> {
         for key in ["data", "model"] {
             spec.get_mut(key).into_iter().for_each(|value| make_absolute(value, &folder));
         }
-        let grid = self.sweep.axes.iter().map(|axis| {
-            let key = axis.key.dotted();
-            let values = axis.values.iter().map(|node| {
-                // As under the key that it is given to.
-                let last = key.rsplit('.').next().unwrap_or_default().to_owned();
-                let mut value = Value::Table(Table::from_iter([(last, node.value.to_toml())]));
-                if ["data", "model"].contains(&key.split('.').next().unwrap_or_default()) {
-                    make_absolute(&mut value, &folder);
-                }
-                let Value::Table(table) = value else { return Value::Table(Table::new()) };
-                table.into_iter().map(|(_, value)| value).next().unwrap_or(Value::Table(Table::new()))
-            });
-            (key.clone(), Value::Array(values.collect()))
-        });
-        let sweep = Table::from_iter([
-            ("grid".to_owned(), Value::Table(grid.collect())),
-            ("repeats".to_owned(), Value::Integer(self.sweep.repeats.into())),
-            ("repeat_seeds".to_owned(), Value::Boolean(self.sweep.repeat_seeds)),
-        ]);
         // `name` leads, also where the spec has none and is called as its file.
         let mut all = Table::from_iter([("name".to_owned(), Value::String(name.to_owned()))]);
         for (key, value) in spec {
             all.entry(key).or_insert(value);
         }
-        all.insert("sweep".to_owned(), Value::Table(sweep));
-        all.to_string()
+        let repeats = format!("repeats = {}\nrepeat_seeds = {}", self.sweep.repeats, self.sweep.repeat_seeds);
+        // A line for each axis keeps their order, whatever their values are.
+        let axes: String = self.sweep.axes.iter().map(|axis| axis_line(axis, &folder)).collect();
+        format!("{all}\n[sweep]\n{repeats}\n\n[sweep.grid]\n{axes}")
     }
+}
+
+fn axis_line(axis: &GridAxis, folder: &Path) -> String {
+    let key = axis.key.dotted();
+    let mut parts = key.split('.');
+    let holds_paths = parts.next().is_some_and(|first| ["data", "model"].contains(&first));
+    let last = parts.next_back().unwrap_or_default();
+    let values = axis.values.iter().map(|node| {
+        let mut value = node.value.to_toml();
+        if holds_paths {
+            value_absolute(last, &mut value, folder);
+        }
+        value
+    });
+    format!("{} = {}\n", Value::String(key.clone()), Value::Array(values.collect()))
 }
 
 /// Paths are taken from the folder of a spec's file.
 fn make_absolute(value: &mut Value, folder: &Path) {
     match value {
-        Value::Table(table) => {
-            for (key, value) in table.iter_mut() {
-                match value {
-                    Value::String(path) if PATHS.contains(&key.as_str()) => {
-                        let absolute: PathBuf = folder.join(&*path);
-                        *path = absolute.to_string_lossy().into_owned();
-                    }
-                    value => make_absolute(value, folder),
-                }
-            }
-        }
+        Value::Table(table) => table.iter_mut().for_each(|(key, value)| value_absolute(key, value, folder)),
         Value::Array(items) => items.iter_mut().for_each(|item| make_absolute(item, folder)),
         _ => {}
+    }
+}
+
+/// The value of a key within `[data]` or `[model]`.
+fn value_absolute(key: &str, value: &mut Value, folder: &Path) {
+    match value {
+        Value::String(path) if PATHS.contains(&key) => {
+            *path = folder.join(&*path).to_string_lossy().into_owned()
+        }
+        value => make_absolute(value, folder),
     }
 }

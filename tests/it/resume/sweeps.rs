@@ -161,7 +161,8 @@ fn a_sweep_is_repeated_by_its_own_file() {
     ];
     let first = place.run(&arguments).ended_by(0).0;
     let file = first.join("sweep.toml");
-    let again = Sandbox::with_spec(&file).run(&[]).ended_by(0).0;
+    let other = Sandbox::with_spec(&file);
+    let again = other.run(&[]).ended_by(0).0;
     let hash =
         |folder: &Path| folder.file_name().unwrap().to_str().unwrap().rsplit('-').next().unwrap().to_owned();
     assert_eq!(hash(&again), hash(&first));
